@@ -1,0 +1,92 @@
+"""How a tool folds work into one number, as data that can be printed, stored and diffed."""
+
+from typing import Literal
+
+import msgspec
+
+from crossflops.core.trace import Scalar, Setting, Storey
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """A named reason for which two counts differ."""
+
+    id: str
+    title: str
+    page: str
+    references: tuple[str, ...] = ()
+
+
+class Match(msgspec.Struct, frozen=True, kw_only=True):
+    """Which calls a clause is about. Every field that is given must hold.
+
+    `targets` are the names of the call's target, `fused` those of the kernel that swallowed the
+    call in the setting under which the tool runs; "*" in them matches anything.
+    `bases` match a class anywhere in the method resolution order of the enclosing module (of
+    the module itself, on the module storey). `entry` matches the nearest function call around,
+    `within` the class of any module call around. `settings` are compared for equality: a
+    call's own, or on the module storey the module's. `has` and `lacks` name inputs of the call
+    or parameters of the module. `root` asks whether the module is the whole model.
+    """
+
+    targets: tuple[str, ...] = ()
+    via: str | None = None
+    bases: tuple[str, ...] = ()
+    entry: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
+    settings: dict[str, Scalar] = {}
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    fused: tuple[str, ...] = ()
+    root: bool | None = None
+
+
+class Clause(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a tool does.
+
+    A "core" clause says how the contraction work of a call is counted, in MACs: the first core
+    clause that matches a call holds, and stands for everything beneath the call. A "part"
+    clause adds something, in the tool's own unit; all that match hold. An "unseen" clause, on
+    the operator storey, names why contraction work that no core clause covers is not seen; the
+    first that matches holds. The amount is `factor`
+    times the named `formula` of the call's specs, or `weights` over the cost of the nodes
+    beneath the call, or nothing at all. `times` is a named formula of the module table, for
+    tools that book one call several times.
+    """
+
+    id: str
+    cause: str
+    storey: Storey
+    match: Match
+    kind: Literal["core", "part", "unseen"]
+    formula: str | None = None
+    factor: int = 1
+    weights: dict[str, int] = {}
+    times: str | None = None
+    reference: str = ""
+
+
+class Convention(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool's clauses in one edition.
+
+    `verified` lists the tool versions on which the clauses were held against the tool. `unit`
+    is what the tool counts for one MAC. `forces` are the parts of the setting that the tool
+    imposes, whatever the caller asks. `sees` is the storey on which it stands. `counts_dead` says
+    whether work whose result nobody uses is counted. `unseen` is the cause of contraction work
+    that no clause matches.
+    """
+
+    tool: str
+    edition: str
+    verified: tuple[str, ...]
+    unit: int
+    printed_as: str
+    sees: Storey
+    clauses: tuple[Clause, ...]
+    counts_dead: bool
+    unseen: str
+    forces: dict[str, bool] = {}
+    source: str = ""
+
+    def setting(self, asked: Setting) -> Setting:
+        """The setting under which the tool runs when the caller asks for `asked`."""
+        return msgspec.structs.replace(asked, **self.forces)

@@ -1,0 +1,58 @@
+"""A computation graph as a counter needs it: operators, shapes and attributes, no weights."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from crossflops.core.tensor import TensorSpec
+
+Attribute: TypeAlias = (
+    int | float | str | bytes | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+)
+
+
+class Op(msgspec.Struct, frozen=True):
+    """An operator: `domain` is "" for ai.onnx, `since` the version of its schema in force."""
+
+    domain: str
+    type: str
+    since: int
+
+    def __str__(self) -> str:
+        return f"{self.domain}.{self.type}" if self.domain else self.type
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation of a graph.
+
+    An input that is left out is None. `call` is the key of the operator call that produced the
+    node ("" if none is known), `path` the module it belongs to. A `constant` node depends on no
+    input of the model: a converter that folds constants would remove it.
+    """
+
+    key: str
+    op: Op
+    inputs: tuple[TensorSpec | None, ...]
+    outputs: tuple[TensorSpec | None, ...]
+    attrs: dict[str, Attribute] = {}
+    call: str = ""
+    path: str = ""
+    bodies: tuple["Graph", ...] = ()
+    trips: int | None = None
+    constant: bool = False
+
+
+class Graph(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes in topological order. `params` is the number of parameters of the model.
+
+    `digest` identifies the structure (operators, attributes, shapes), not the weights.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    params: int
+    opset: dict[str, int]
+    bindings: dict[str, int] = {}
+    digest: str = ""

@@ -1,0 +1,40 @@
+"""What a tool printed, or why it could not."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from crossflops.core.trace import Setting
+
+Amount: TypeAlias = int | float
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A number that a tool gives for one module and everything beneath it."""
+
+    path: str
+    amount: Amount
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="profile"):
+    """A tool's answer for one model. `printed_as` is the word that the tool uses for it."""
+
+    tool: str
+    version: str
+    setting: Setting
+    total: Amount
+    printed_as: str
+    params: Amount | None = None
+    entries: tuple[Entry, ...] = ()
+    verified: bool = False
+    digest: str = ""
+    seconds: float = 0.0
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="failure"):
+    """A tool that could not answer: at which stage, why, and what to do. The others go on."""
+
+    tool: str
+    stage: Literal["load", "build", "run", "time", "memory", "crash", "accept"]
+    message: str
+    hint: str

@@ -1,0 +1,124 @@
+"""What happened when the model ran: a tree of calls, and a table of the modules."""
+
+from functools import cached_property
+from math import prod
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from crossflops.core.tensor import TensorSpec
+
+Storey: TypeAlias = Literal["module", "function", "operator"]
+Scalar: TypeAlias = bool | int | float | str | list[Any] | None
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is run. Totals of one tool differ by setting.
+
+    `hooked` says whether hooks sit on the modules: they switch PyTorch's fused paths off.
+    """
+
+    device: str = "cpu"
+    training: bool = False
+    grad: bool = True
+    hooked: bool = False
+
+    @property
+    def id(self) -> str:
+        """A short name: "eval grad", "train no_grad hooked" ..."""
+        words = ["train" if self.training else "eval", "grad" if self.grad else "no_grad"]
+        return " ".join([*words, "hooked"] if self.hooked else words)
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """A parameter of a module. Two with the same `storage` are one tensor under two names."""
+
+    name: str
+    shape: tuple[int, ...]
+    storage: int
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+
+class Module(msgspec.Struct, frozen=True, kw_only=True):
+    """One module object. `names` are all its paths from the root, "" for the root itself.
+
+    `bases` is the method resolution order, the class itself first. `children` are the
+    registered ones by name, as (name, module id); `settings` the plain attributes.
+    """
+
+    id: int
+    names: tuple[str, ...]
+    bases: tuple[str, ...]
+    params: tuple[Parameter, ...]
+    children: tuple[tuple[str, int], ...]
+    training: bool
+    settings: dict[str, Scalar]
+
+    @property
+    def path(self) -> str:
+        """The name under which it is reported: the first one."""
+        return self.names[0] if self.names else "(unregistered)"
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was invoked, on one storey.
+
+    `target` is a class, an entry point (`torch.Tensor.__matmul__`) or an operator
+    (`aten.conv2d.default`). `via` is, for a module, "call" or "forward"; for a function,
+    "attribute" or "reference" (captured before anybody could patch it). `module` is the id of
+    the module that was called or, for the other storeys, of the one that encloses the call.
+    `fused` names, by setting id, the kernel that swallowed this operator call in that setting.
+    """
+
+    key: str
+    parent: str | None
+    storey: Storey
+    target: str
+    module: int
+    via: str = ""
+    ordinal: int = 1
+    settings: dict[str, Scalar] = {}
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    live: bool = True
+    constant: bool = False
+    assumed: bool = False
+    nodes: tuple[str, ...] = ()
+    fused: dict[str, str] = {}
+
+    def input(self, name: str) -> TensorSpec | None:
+        """The input of that name, or None."""
+        return next((spec for spec in self.inputs if spec.name == name), None)
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Calls in the order in which they began (a parent before its children), and the modules."""
+
+    calls: tuple[Call, ...]
+    modules: tuple[Module, ...]
+    setting: Setting
+
+    @cached_property
+    def by_key(self) -> dict[str, Call]:
+        """Call by key."""
+        return {call.key: call for call in self.calls}
+
+    @cached_property
+    def children(self) -> dict[str | None, tuple[Call, ...]]:
+        """Calls by the key of their parent; the roots stand under None."""
+        found: dict[str | None, list[Call]] = {}
+        for call in self.calls:
+            found.setdefault(call.parent, []).append(call)
+        return {key: tuple(calls) for key, calls in found.items()}
+
+    def ancestors(self, call: Call) -> tuple[Call, ...]:
+        """The calls around this one, innermost first."""
+        found = []
+        while call.parent is not None:
+            call = self.by_key[call.parent]
+            found.append(call)
+        return tuple(found)
