@@ -1,0 +1,170 @@
+"""Attention, and what goes with it."""
+
+from math import prod
+from typing import NamedTuple
+
+from crossflops.core.cost import Cost
+from crossflops.core.graph import Node
+from crossflops.ops.access import given, integer, number, shape, size, source, text
+from crossflops.ops.activation import softmax_cost
+from crossflops.ops.rule import PREVIEW, Entry, bound_by_input, entry
+
+
+class Heads(NamedTuple):
+    """The dimensions of an attention: `total` keys are the past ones and the new ones."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    queries: int
+    total: int
+    depth: int
+    value_depth: int
+
+    @property
+    def scores(self) -> int:
+        """S = B * Hq * Sq * St, the number of scores."""
+        return self.batch * self.heads * self.queries * self.total
+
+
+def dimensions(node: Node) -> Heads:
+    """The dimensions, from 4-D operands [B, H, S, D] or 3-D ones [B, S, H*D] with head counts.
+
+    Past keys stand in input 4, [B, Hkv, Sp, D].
+    """
+    query, key, value = (_split(node, i) for i in (0, 1, 2))
+    past = shape(source(node, 4), rank=4)[2] if given(node, 4) else 0
+    return Heads(
+        batch=query[0],
+        heads=query[1],
+        kv_heads=key[1],
+        queries=query[2],
+        total=key[2] + past,
+        depth=query[3],
+        value_depth=value[3],
+    )
+
+
+def _split(node: Node, index: int) -> tuple[int, ...]:
+    dims = shape(source(node, index), at_least=3)
+    if len(dims) == 4:
+        return dims
+    batch, length, hidden = shape(source(node, index), rank=3)
+    heads = integer(node, "kv_num_heads" if index else "q_num_heads")
+    if heads <= 0 or hidden % heads:
+        raise ValueError(f"{hidden} does not divide into {heads} heads")
+    return batch, heads, length, hidden // heads
+
+
+def attention(node: Node) -> Cost:
+    """Attention: softmax(softcap(Q * K^T * scale) + bias) * V; MACs = B*Hq*Sq*St*(D + Dv).
+
+    Q [B, Hq, Sq, D], K [B, Hkv, Skv, D], V [B, Hkv, Skv, Dv]; St = Skv + past. Queries that
+    share keys all count: Hq, not Hkv. A causal mask saves nothing (dense). S = B*Hq*Sq*St.
+    scale: Q and all keys by its root, n(Q) + B*Hkv*St*D muls. attn_mask, is_causal, a window or
+    nonpad_kv_seqlen: S adds, once. softcap: S (div, tanh, mul). softmax over St.
+    https://onnx.ai/onnx/operators/onnx__Attention.html
+    """
+    h = dimensions(node)
+    scores = h.scores
+    scale = size(node, 0) + h.batch * h.kv_heads * h.total * h.depth
+    cap = scores if number(node, "softcap", 0.0) != 0 else 0
+    return (
+        Cost(macs=scores * (h.depth + h.value_depth), muls=scale)
+        + Cost(divs=cap, specials=cap, muls=cap)
+        + Cost(adds=scores if _biased(node) else 0)
+        + softmax_cost(scores, h.batch * h.heads * h.queries)
+    )
+
+
+def _biased(node: Node) -> bool:
+    windows = (integer(node, f"{side}_window_size", -1) for side in ("left", "right"))
+    return (
+        given(node, 3)
+        or given(node, 6)
+        or integer(node, "is_causal", 0) != 0
+        or any(window >= 0 for window in windows)
+    )
+
+
+def flex_attention(node: Node) -> Cost:
+    """FlexAttention without score_mod and prob_mod: softmax(Q * K^T * scale) * V.
+
+    S*(D + Dv) MACs, scale S muls, softmax. Q [B, Hq, Sq, D], K [B, Hkv, Sk, D],
+    V [B, Hkv, Sk, Dv]; S = B*Hq*Sq*Sk. With a body it is not counted.
+    https://onnx.ai/onnx/operators/onnx_aionnxpreview_FlexAttention.html
+    """
+    h = dimensions(node)
+    work = Cost(macs=h.scores * (h.depth + h.value_depth), muls=h.scores)
+    return work + softmax_cost(h.scores, h.batch * h.heads * h.queries)
+
+
+def rotary_embedding(node: Node) -> Cost:
+    """RotaryEmbedding: (cos*x1 - sin*x2, sin*x1 + cos*x2) for each pair of rotated elements.
+
+    X [B, H, S, D] or [B, S, H*D]: per pair 4 muls and 2 adds; rotary_embedding_dim of each
+    head's D rotate, all of them when it is 0.
+    https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html
+    """
+    dims = shape(source(node, 0), at_least=3)
+    rotated = integer(node, "rotary_embedding_dim", 0)
+    pairs = prod(dims) // 2
+    if rotated:
+        heads = dims[1] if len(dims) == 4 else integer(node, "num_heads")
+        pairs = dims[0] * heads * dims[-2] * (rotated // 2)
+    return Cost(muls=4, adds=2) * pairs
+
+
+def linear_attention(node: Node) -> Cost:
+    """LinearAttention: per token S += k v^T, o = scale * q^T S; MACs = B*T*dk*dv*(Hkv + Hq).
+
+    query [B, T, Hq*dk], key [B, T, Hkv*dk], value [B, T, Hkv*dv]; the state S [Hkv, dk, dv].
+    delta rules retrieve S^T k first: B*T*Hkv*dk*dv MACs, and dv (add, mul by beta) per head.
+    gated rules decay the state: n(decay) exps and B*T*Hkv*dk*dv muls. scale: n(o) muls.
+    https://onnx.ai/onnx/operators/onnx__LinearAttention.html
+    """
+    batch, length, hidden = shape(source(node, 0), rank=3)
+    heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
+    if heads <= 0 or kv_heads <= 0:
+        raise ValueError("LinearAttention needs positive head counts")
+    depth, value_depth = hidden // heads, shape(source(node, 2), rank=3)[2] // kv_heads
+    tokens, state = batch * length, depth * value_depth
+    rule = text(node, "update_rule", "gated_delta")
+    cost = Cost(macs=state * (heads + kv_heads), muls=heads * value_depth) * tokens
+    if rule in ("delta", "gated_delta"):
+        retrieved = kv_heads * value_depth
+        cost += Cost(macs=state * kv_heads, adds=retrieved, muls=retrieved) * tokens
+    if rule in ("gated", "gated_delta"):
+        cost += Cost(muls=state * kv_heads) * tokens + Cost(specials=size(node, 4))
+    return cost
+
+
+_ATTENTION = (
+    "S*(D+Dv) MACs, S = B*Hq*Sq*St, St = Skv+past; scale: n(Q)+B*Hkv*St*D muls; "
+    "mask: S adds; softcap: S*(div, tanh, mul); softmax: S-S/St compares, S subs, S exps, "
+    "S-S/St adds, S divs"
+)
+
+ENTRIES: tuple[Entry, ...] = (
+    entry("Attention", attention, _ATTENTION, since=23, doubt=bound_by_input(6)),
+    entry(
+        "FlexAttention",
+        flex_attention,
+        "S*(D+Dv) MACs, S = B*Hq*Sq*Sk; scale: S muls; softmax: S-S/Sk compares, S subs, S exps, "
+        "S-S/Sk adds, S divs",
+        domain=PREVIEW,
+    ),
+    entry(
+        "RotaryEmbedding",
+        rotary_embedding,
+        "pairs*(4 muls, 2 adds), pairs = B*H*S*rotary_embedding_dim/2",
+        since=23,
+    ),
+    entry(
+        "LinearAttention",
+        linear_attention,
+        "B*T*dk*dv*(Hkv+Hq) MACs; delta: + B*T*Hkv*dk*dv MACs, B*T*Hkv*dv*(add, mul); "
+        "gated: n(decay) exps, B*T*Hkv*dk*dv muls; scale: B*T*Hq*dv muls",
+        since=27,
+    ),
+)

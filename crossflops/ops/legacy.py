@@ -1,0 +1,52 @@
+"""Operators of ai.onnx that ONNX has dropped, or that only onnxruntime knows under that domain."""
+
+from crossflops.core.cost import Cost
+from crossflops.ops.movement import moved
+from crossflops.ops.normalization import (
+    layer_normalization,
+    mean_variance_normalization,
+    rms_normalization,
+)
+from crossflops.ops.pointwise import COMPARE, per_element
+from crossflops.ops.rule import ADDED, EXTINCT, Entry, entry
+
+# Name, work per output element, equation.
+_POINTWISE: tuple[tuple[str, Cost, str], ...] = (
+    ("Affine", Cost(muls=1, adds=1), "alpha * X + beta"),
+    ("ImageScaler", Cost(muls=1, adds=1), "scale * X + bias of the channel"),
+    ("Scale", Cost(muls=1), "scale * X"),
+    ("ScaledTanh", Cost(muls=2, specials=1), "alpha * tanh(beta * X)"),
+    ("ParametricSoftplus", Cost(muls=2, specials=2, adds=1), "alpha * log(exp(beta * X) + 1)"),
+    ("ThresholdedRelu", COMPARE, "X > alpha ? X : 0"),
+)
+
+ENTRIES: tuple[Entry, ...] = (
+    *(
+        entry(name, per_element(work), f"n(Y)*work of Y = {equation}", page=EXTINCT)
+        for name, work, equation in _POINTWISE
+    ),
+    entry("Crop", moved, "0: data movement", page=EXTINCT, traffic="gather"),
+    entry("DynamicSlice", moved, "0: data movement", page=EXTINCT, traffic="gather"),
+    entry("GivenTensorFill", moved, "0: known values", page=EXTINCT),
+    entry(
+        "MeanVarianceNormalization",
+        mean_variance_normalization,
+        "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub, div)",
+        page=EXTINCT,
+    ),
+    entry(
+        "LayerNormalization",
+        layer_normalization,
+        "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, div), n muls; "
+        "scale: n muls; B: n adds; m = dims before axis",
+        page=ADDED,
+    ),
+    entry(
+        "SimplifiedLayerNormalization",
+        rms_normalization,
+        "n muls, n-m adds, m divs, m*(add, sqrt), n divs; scale: n muls; m = dims before axis",
+        page=ADDED,
+    ),
+    entry("MemcpyFromHost", moved, "0: data movement", page=ADDED),
+    entry("MemcpyToHost", moved, "0: data movement", page=ADDED),
+)

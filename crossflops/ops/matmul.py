@@ -1,0 +1,66 @@
+"""Matrix products."""
+
+from crossflops.core.cost import Cost
+from crossflops.core.graph import Node
+from crossflops.ops.access import given, integer, number, out_size, shape, size, source
+from crossflops.ops.quantization import requantize
+from crossflops.ops.rule import Entry, entry
+
+
+def gemm(node: Node) -> Cost:
+    """Gemm: Y = alpha * A' * B' + beta * C; MACs = M*N*K.
+
+    A' [M, K] is A or its transpose (transA), B' [K, N], C broadcasts to Y [M, N].
+    alpha != 1: M*N muls. C: M*N adds, and n(C) muls when beta != 1.
+    https://onnx.ai/onnx/operators/onnx__Gemm.html
+    """
+    rows = shape(source(node, 0), rank=2)
+    inner = rows[0] if integer(node, "transA", 0) else rows[1]
+    out = out_size(node)
+    scale = out if number(node, "alpha", 1.0) != 1 else 0
+    if not given(node, 2):
+        return Cost(macs=out * inner, muls=scale)
+    weigh = size(node, 2) if number(node, "beta", 1.0) != 1 else 0
+    return Cost(macs=out * inner, muls=scale + weigh, adds=out)
+
+
+def matmul(node: Node) -> Cost:
+    """MatMul: as numpy.matmul; MACs = n(Y)*K, K the last dimension of A.
+
+    A [..., M, K], B [..., K, N], Y [..., M, N]; a 1-D operand is a row or a column whose
+    dimension leaves the result again.
+    https://onnx.ai/onnx/operators/onnx__MatMul.html
+    """
+    return Cost(macs=out_size(node) * shape(source(node, 0), at_least=1)[-1])
+
+
+def matmul_integer(node: Node) -> Cost:
+    """MatMulInteger: as MatMul; n(A) adds and n(B) adds where they have zero points.
+
+    https://onnx.ai/onnx/operators/onnx__MatMulInteger.html
+    """
+    shifted = sum(size(node, i) for i in (0, 1) if given(node, i + 2))
+    return matmul(node) + Cost(adds=shifted)
+
+
+def qlinear_matmul(node: Node) -> Cost:
+    """QLinearMatMul: as MatMul with b as input 3; zero points n(a) + n(b) adds.
+
+    Then each output is requantized: one mul by the combined scale, round, add, two compares.
+    https://onnx.ai/onnx/operators/onnx__QLinearMatMul.html
+    """
+    shifted = Cost(adds=size(node, 0) + size(node, 3))
+    return matmul(node) + shifted + requantize(out_size(node))
+
+
+ENTRIES: tuple[Entry, ...] = (
+    entry("Gemm", gemm, "M*N*K MACs; alpha != 1: M*N muls; C: M*N adds; beta != 1: n(C) muls"),
+    entry("MatMul", matmul, "n(Y)*K MACs"),
+    entry("MatMulInteger", matmul_integer, "n(Y)*K MACs; zero points: n(A)+n(B) adds", since=10),
+    entry(
+        "QLinearMatMul",
+        qlinear_matmul,
+        "n(y)*K MACs; zero points: n(a)+n(b) adds; requantize: n(y)*(mul, round, add, 2 compares)",
+        since=10,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Operators of ai.onnx.ml: trees, kernel machines, linear models, and what prepares features."""

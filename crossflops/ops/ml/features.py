@@ -1,0 +1,62 @@
+"""What prepares features: scaling, encoding, and what only moves or names values.
+
+A lookup in a table (a label, a category, a key of a map) is counted as data movement: the
+operators say what is found, not how it is searched.
+"""
+
+from crossflops.core.cost import Cost
+from crossflops.core.graph import Node
+from crossflops.ops.access import folded, size, text
+from crossflops.ops.ml.tables import length, rows_of
+from crossflops.ops.movement import moved
+from crossflops.ops.pointwise import COMPARE, per_element
+from crossflops.ops.rule import ML, Entry, Traffic, entry
+
+# Name and traffic of operators that look up, move or name values. What yields maps moves nothing
+# that has a size.
+_MOVES: tuple[tuple[str, Traffic], ...] = (
+    *(("FeatureVectorizer", "touch"), ("LabelEncoder", "touch"), ("OneHotEncoder", "touch")),
+    *(("CategoryMapper", "touch"), ("ArrayFeatureExtractor", "gather")),
+    *(("CastMap", "view"), ("DictVectorizer", "view"), ("ZipMap", "view")),
+)
+
+
+def scaler(node: Node) -> Cost:
+    """Scaler: Y = (X - offset) * scale; n subs, n muls, each where its attribute is there.
+
+    https://onnx.ai/onnx/operators/onnx_aionnxml_Scaler.html
+    """
+    shifted, scaled = (1 if length(node, name) else 0 for name in ("offset", "scale"))
+    return Cost(adds=shifted, muls=scaled) * size(node)
+
+
+def normalizer(node: Node) -> Cost:
+    """Normalizer: each row divided by its largest value, sum of |x| or root of squares.
+
+    MAX: n - m compares; L1: n compares (abs), n - m adds; L2: n muls, n - m adds, m roots;
+    n divs. X [N, C], m = N.
+    https://onnx.ai/onnx/operators/onnx_aionnxml_Normalizer.html
+    """
+    count, rows = size(node), rows_of(node)
+    combined, name = folded(count, rows), text(node, "norm", "MAX")
+    if name == "MAX":
+        return Cost(compares=combined, divs=count)
+    if name == "L1":
+        return Cost(compares=count, adds=combined, divs=count)
+    if name == "L2":
+        return Cost(muls=count, adds=combined, specials=rows, divs=count)
+    raise ValueError(f"the norm {name!r} of Normalizer is not known")
+
+
+ENTRIES: tuple[Entry, ...] = (
+    *(entry(name, moved, "0: lookup", domain=ML, traffic=traffic) for name, traffic in _MOVES),
+    entry("Scaler", scaler, "offset: n subs; scale: n muls", domain=ML),
+    entry(
+        "Normalizer",
+        normalizer,
+        "MAX: n-m compares; L1: n compares, n-m adds; L2: n muls, n-m adds, m sqrts; n divs",
+        domain=ML,
+    ),
+    entry("Binarizer", per_element(COMPARE), "n compares: X > threshold", domain=ML),
+    entry("Imputer", per_element(COMPARE), "n compares: X == replaced_value", domain=ML),
+)

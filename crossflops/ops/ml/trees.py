@@ -1,0 +1,208 @@
+"""Tree ensembles: a row goes from the root of every tree to one of its leaves."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from crossflops.core.cost import Cost
+from crossflops.core.graph import Node
+from crossflops.ops.access import integer, text
+from crossflops.ops.ml.tables import integers, labels, post_transform, rows_of
+from crossflops.ops.rule import ML, Entry, Exactness, entry
+
+Key: TypeAlias = tuple[int, int]
+Children: TypeAlias = Mapping[Key, tuple[Key, ...]]
+
+_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")  # the numbers 0 to 3 in version 5
+
+
+class Forest(NamedTuple):
+    """Comparisons from root to leaf, summed over the trees: of the nearest and furthest leaves."""
+
+    trees: int
+    shallow: int
+    deep: int
+
+
+def measure(roots: Iterable[Key], children: Children) -> Forest:
+    """The depths of trees given by the children of their inner nodes; what has none is a leaf.
+
+    Raises ValueError when a node is among its own descendants.
+    """
+    near: dict[Key, int] = {}
+    far: dict[Key, int] = {}
+    chosen = tuple(roots)
+    for one in _below_first(chosen, children):
+        below = children.get(one, ())
+        near[one] = 1 + min(near[child] for child in below) if below else 0
+        far[one] = 1 + max(far[child] for child in below) if below else 0
+    return Forest(len(chosen), sum(near[one] for one in chosen), sum(far[one] for one in chosen))
+
+
+def _below_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
+    """Every node once, after all below it."""
+    done: set[Key] = set()
+    open_: set[Key] = set()
+    todo = list(roots)
+    while todo:
+        one = todo[-1]
+        if one in done:
+            todo.pop()
+            continue
+        ahead = [child for child in children.get(one, ()) if child not in done]
+        if one in open_ and any(child in open_ for child in ahead):
+            raise ValueError(f"node {one[1]} of tree {one[0]} is below itself")
+        if not ahead:
+            todo.pop()
+            done.add(one)
+            yield one
+        else:
+            open_.add(one)
+            todo.extend(ahead)
+
+
+def tabled(node: Node) -> Forest:
+    """The forest of TreeEnsembleClassifier and TreeEnsembleRegressor: rows of node tables."""
+    names = ("treeids", "nodeids", "truenodeids", "falsenodeids")
+    columns = [integers(node, f"nodes_{name}") for name in names]
+    modes = node.attrs.get("nodes_modes", ())
+    if not isinstance(modes, tuple) or len({len(modes), *map(len, columns)}) != 1:
+        raise ValueError(f"the node tables of {node.op} are not equally long")
+    children = {
+        (tree, one): ((tree, yes), (tree, no))
+        for tree, one, yes, no, mode in zip(*columns, modes, strict=True)
+        if mode not in ("LEAF", b"LEAF")
+    }
+    nodes = list(zip(columns[0], columns[1], strict=True))
+    known, below = set(nodes), {child for pair in children.values() for child in pair}
+    if not below <= known:
+        raise ValueError(f"a branch of {node.op} leads to a node that is not there")
+    return measure([one for one in nodes if one not in below], children)
+
+
+def rooted(node: Node) -> Forest:
+    """The forest of TreeEnsemble: inner nodes by index, leaves by flags, roots listed.
+
+    A tree that is a single leaf is written as a node whose two branches are the same leaf.
+    """
+    names = ("truenodeids", "trueleafs", "falsenodeids", "falseleafs")
+    columns = [integers(node, f"nodes_{name}") for name in names]
+    if len({len(column) for column in columns}) != 1:
+        raise ValueError(f"the node tables of {node.op} are not equally long")
+    rows = enumerate(zip(*columns, strict=True))
+    children = {(0, i): ((leaf, yes), (other, no)) for i, (yes, leaf, no, other) in rows}
+    roots = integers(node, "tree_roots")
+    inner = {child for pair in children.values() for child in pair if child[0] == 0}
+    if not inner | {(0, root) for root in roots} <= set(children):
+        raise ValueError(f"a branch of {node.op} leads to a node that is not there")
+    return measure([(0, root) for root in roots], children)
+
+
+def _forest(node: Node) -> Forest:
+    return rooted(node) if node.op.type == "TreeEnsemble" else tabled(node)
+
+
+def _leaves(node: Node, kind: str) -> dict[int, list[int]]:
+    """How many values each leaf adds to the result, by tree. A leaf with none is not in it."""
+    per_leaf: dict[Key, int] = {}
+    trees, leaves = integers(node, f"{kind}_treeids"), integers(node, f"{kind}_nodeids")
+    for leaf in zip(trees, leaves, strict=False):
+        per_leaf[leaf] = per_leaf.get(leaf, 0) + 1
+    found: dict[int, list[int]] = {}
+    for (tree, _), count in per_leaf.items():
+        found.setdefault(tree, []).append(count)
+    return found
+
+
+def _entries(node: Node, kind: str) -> int:
+    """The most values that one leaf of each tree adds to the result, summed over the trees."""
+    return sum(max(counts) for counts in _leaves(node, kind).values())
+
+
+def classifier(node: Node) -> Cost:
+    """TreeEnsembleClassifier: N rows * sum over trees of the largest depth, compares.
+
+    Each tree then adds what its leaf says, at most its longest leaf, N adds; base_values N * E
+    adds; the largest score N * (E - 1) compares; post_transform of N * E scores. X [N, F].
+    https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleClassifier.html
+    """
+    rows = rows_of(node)
+    classes = labels(node, "classlabels_int64s", "classlabels_strings")
+    based = classes if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
+    each = Cost(
+        compares=_forest(node).deep + max(classes - 1, 0), adds=_entries(node, "class") + based
+    )
+    return each * rows + post_transform(node, rows, classes)
+
+
+def regressor(node: Node) -> Cost:
+    """TreeEnsembleRegressor: N rows * sum over trees of the largest depth, compares.
+
+    Then the leaves' values are combined by aggregate_function, base_values and post_transform
+    follow as in the classifier. X [N, F], Y [N, n_targets].
+    https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleRegressor.html
+    """
+    rows = rows_of(node)
+    targets = integer(node, "n_targets", 1)
+    based = targets if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
+    walk = Cost(compares=_forest(node).deep, adds=based)
+    how = text(node, "aggregate_function", "SUM")
+    joined = _aggregate(node, how, _entries(node, "target"), targets)
+    return (walk + joined) * rows + post_transform(node, rows, targets)
+
+
+def ensemble(node: Node) -> Cost:
+    """TreeEnsemble: N rows * sum over trees of the largest depth, compares; a value per tree.
+
+    The values are combined by aggregate_function (0 AVERAGE, 1 SUM, 2 MIN, 3 MAX), then
+    post_transform. X [N, F], Y [N, n_targets].
+    https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html
+    """
+    rows, forest = rows_of(node), _forest(node)
+    targets, number = integer(node, "n_targets", 1), integer(node, "aggregate_function", 1)
+    how = _AGGREGATES[number] if number in range(4) else str(number)
+    joined = _aggregate(node, how, forest.trees, targets)
+    return (Cost(compares=forest.deep) + joined) * rows + post_transform(node, rows, targets)
+
+
+def _aggregate(node: Node, how: str, values: int, targets: int) -> Cost:
+    if how not in _AGGREGATES:
+        raise ValueError(f"the aggregate_function {how!r} of {node.op} is not known")
+    if how in ("MIN", "MAX"):
+        return Cost(compares=values)
+    return Cost(adds=values, divs=targets if how == "AVERAGE" else 0)
+
+
+def leaf_is_data(node: Node) -> Exactness:
+    """Exact where all leaves of a tree are as deep and hold as much, else an upper bound."""
+    forest = _forest(node)
+    kind = {"TreeEnsembleClassifier": "class", "TreeEnsembleRegressor": "target"}.get(node.op.type)
+    even = kind is None or all(len(set(each)) == 1 for each in _leaves(node, kind).values())
+    return "exact" if even and forest.shallow == forest.deep else "bound"
+
+
+_WALK = "N*(sum over trees of the largest depth) compares"
+
+ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "TreeEnsembleClassifier",
+        classifier,
+        f"{_WALK}; N*(leaf entries) adds; N*(E-1) compares; post_transform",
+        domain=ML,
+        doubt=leaf_is_data,
+    ),
+    entry(
+        "TreeEnsembleRegressor",
+        regressor,
+        f"{_WALK}; N*(leaf entries) adds or compares; AVERAGE: divs; post_transform",
+        domain=ML,
+        doubt=leaf_is_data,
+    ),
+    entry(
+        "TreeEnsemble",
+        ensemble,
+        f"{_WALK}; N*trees adds or compares; AVERAGE: divs; post_transform",
+        domain=ML,
+        since=5,
+        doubt=leaf_is_data,
+    ),
+)

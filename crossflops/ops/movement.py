@@ -1,0 +1,63 @@
+"""Operators that move, select or name data and compute nothing: a stated zero."""
+
+from crossflops.core.cost import ZERO, Cost
+from crossflops.core.graph import Node
+from crossflops.ops.access import given
+from crossflops.ops.rule import Entry, Traffic, entry
+
+# Name and first version of operators that read every input and write every output.
+_TOUCH: tuple[tuple[str, int], ...] = (
+    *(("Cast", 1), ("CastLike", 15), ("Transpose", 1), ("Concat", 1), ("Split", 1), ("Pad", 1)),
+    *(("Tile", 1), ("Expand", 8), ("Trilu", 14), ("ConstantOfShape", 9), ("EyeLike", 9)),
+    *(("DepthToSpace", 1), ("SpaceToDepth", 1), ("ReverseSequence", 10), ("TensorScatter", 24)),
+    *(("CenterCropPad", 18), ("MaxUnpool", 9), ("Scatter", 9)),
+)
+
+# Operators whose result is their input under another name, shape or type, or a known value.
+_VIEW: tuple[tuple[str, int], ...] = (
+    *(("Reshape", 1), ("Flatten", 1), ("Squeeze", 1), ("Unsqueeze", 1), ("Identity", 1)),
+    *(("Shape", 1), ("Size", 1), ("Constant", 1), ("BitCast", 26)),
+    *(("Optional", 15), ("OptionalGetElement", 15), ("OptionalHasElement", 15)),
+    *(("SequenceAt", 11), ("SequenceConstruct", 11), ("SequenceEmpty", 11)),
+    *(("SequenceErase", 11), ("SequenceInsert", 11), ("SequenceLength", 11)),
+    *(("SplitToSequence", 11),),
+)
+
+# Operators that read from their first input only what the others, or attributes, point at.
+_GATHER: tuple[tuple[str, int], ...] = (
+    *(("Gather", 1), ("GatherElements", 11), ("GatherND", 11), ("Slice", 1), ("Compress", 9)),
+    *(("ConcatFromSequence", 11),),
+)
+
+
+def moved(_node: Node) -> Cost:
+    """No operation: the elements of the result are elements of the inputs, or known values."""
+    return ZERO
+
+
+def dropout(node: Node) -> Cost:
+    """Dropout in inference: the input itself.
+
+    Raises ValueError when training_mode is an input, since its value is not known.
+    https://onnx.ai/onnx/operators/onnx__Dropout.html
+    """
+    if given(node, 2):
+        raise ValueError("whether Dropout drops depends on the value of training_mode")
+    return ZERO
+
+
+def _moving(table: tuple[tuple[str, int], ...], traffic: Traffic) -> tuple[Entry, ...]:
+    return tuple(
+        entry(name, moved, "0: data movement", since=since, traffic=traffic)
+        for name, since in table
+    )
+
+
+ENTRIES: tuple[Entry, ...] = (
+    *_moving(_TOUCH, "touch"),
+    *_moving(_VIEW, "view"),
+    *_moving(_GATHER, "gather"),
+    entry("Where", moved, "0: selection", since=9, operand=1),
+    entry("OneHot", moved, "0: data movement", since=9, operand=2),
+    entry("Dropout", dropout, "0 in inference", traffic="view"),
+)

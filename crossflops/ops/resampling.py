@@ -1,0 +1,115 @@
+"""Resampling: new positions get values from their neighbours.
+
+Where a neighbour lies and how much it weighs depends on the position alone and is shared by all
+channels, so it is not counted where the grid is regular.
+"""
+
+from fractions import Fraction
+from math import floor, prod
+
+from crossflops.core.cost import ZERO, Cost
+from crossflops.core.graph import Node
+from crossflops.ops.access import integer, out_size, result, shape, source, text
+from crossflops.ops.rule import Entry, Exactness, entry, estimated
+
+_REACH = {"linear": 1, "bilinear": 1, "cubic": 2, "bicubic": 2}
+
+
+def resize(node: Node) -> Cost:
+    """Resize, Upsample: nearest 0; linear 2^d muls and 2^d - 1 adds per output, cubic 4^d.
+
+    d is the number of dimensions whose extent changes. With antialias a dimension that shrinks
+    by s takes 2 - 2 * (floor(-r / s) + 1) neighbours, r = 1 (linear) or 2 (cubic), as in
+    onnx/reference/ops/op_resize.py.
+    https://onnx.ai/onnx/operators/onnx__Resize.html
+    """
+    mode = text(node, "mode", "nearest")
+    if mode == "nearest":
+        return ZERO
+    before, after = shape(source(node, 0)), shape(result(node))
+    if mode not in _REACH or len(before) != len(after):
+        raise ValueError(f"{node.op} from {before} to {after} with mode {mode!r} is not known")
+    widened = integer(node, "antialias", 0) != 0
+    pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b and a and b]
+    taps = prod(_taps(_REACH[mode], Fraction(b, a) if widened else Fraction(1)) for a, b in pairs)
+    return _weighted(taps) * prod(after) if pairs else ZERO
+
+
+def _taps(reach: int, scale: Fraction) -> int:
+    return 2 - 2 * (floor(-reach / min(scale, Fraction(1))) + 1)
+
+
+def _weighted(taps: int) -> Cost:
+    return Cost(muls=taps, adds=taps - 1)
+
+
+def scale_is_a_value(node: Node) -> Exactness:
+    """With antialias the window follows from the exact scale, which shapes only round."""
+    return "estimate" if integer(node, "antialias", 0) else "exact"
+
+
+def grid_sample(node: Node) -> Cost:
+    """GridSample: linear 2^d muls and 2^d - 1 adds per output, cubic 4^d, nearest none.
+
+    Each of the N * prod(o) positions is first scaled to the image: d (mul, add), and rounded
+    when nearest. X [N, C, d...], grid [N, o..., d], Y [N, C, o...]. The weights are not fixed
+    by the operator and not counted: an estimate.
+    https://onnx.ai/onnx/operators/onnx__GridSample.html
+    """
+    grid = shape(source(node, 1), at_least=3)
+    dims, places = len(grid) - 2, prod(grid[:-1])
+    mode = text(node, "mode", "linear")
+    scaled = Cost(muls=dims, adds=dims) * places
+    if mode == "nearest":
+        return scaled + Cost(specials=dims) * places
+    if mode not in _REACH:
+        raise ValueError(f"mode {mode!r} of GridSample is not known")
+    return scaled + _weighted((2 * _REACH[mode]) ** dims) * out_size(node)
+
+
+def affine_grid(node: Node) -> Cost:
+    """AffineGrid: grid = theta * (base, 1); MACs = n(grid) * (d + 1).
+
+    theta [N, d, d + 1], grid [N, o..., d]. The base grid depends on `size` alone.
+    https://onnx.ai/onnx/operators/onnx__AffineGrid.html
+    """
+    return Cost(macs=out_size(node) * shape(source(node, 0), rank=3)[2])
+
+
+def roi_align(node: Node) -> Cost:
+    """RoiAlign: sampling_ratio^2 bilinear samples (4 muls, 3 adds) per output, then combined.
+
+    avg: s - 1 adds and a div; max: s - 1 compares; s = sampling_ratio^2. With sampling_ratio 0
+    the number of samples depends on the boxes: ValueError.
+    https://onnx.ai/onnx/operators/onnx__RoiAlign.html
+    """
+    samples = integer(node, "sampling_ratio", 0) ** 2
+    if samples == 0:
+        raise ValueError("the number of samples of RoiAlign depends on the boxes")
+    last = Cost(adds=samples - 1, divs=1)
+    if text(node, "mode", "avg") == "max":
+        last = Cost(compares=samples - 1)
+    return (_weighted(4) * samples + last) * out_size(node)
+
+
+_RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that change"
+
+ENTRIES: tuple[Entry, ...] = (
+    entry("Resize", resize, f"{_RESIZE}; cubic: 4^d", since=10, doubt=scale_is_a_value),
+    entry("Upsample", resize, _RESIZE),
+    entry(
+        "GridSample",
+        grid_sample,
+        "N*prod(o)*d*(mul, add) + linear: n(Y)*(2^d muls, 2^d-1 adds); cubic: 4^d; "
+        "nearest: N*prod(o)*d rounds",
+        since=16,
+        doubt=estimated,
+    ),
+    entry("AffineGrid", affine_grid, "n(grid)*(d+1) MACs", since=20),
+    entry(
+        "RoiAlign",
+        roi_align,
+        "n(Y)*(s*(4 muls, 3 adds) + avg: s-1 adds, div; max: s-1 compares); s = sampling_ratio^2",
+        since=10,
+    ),
+)

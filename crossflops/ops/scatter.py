@@ -1,0 +1,45 @@
+"""Operators that write to places, where values that meet may be combined."""
+
+from crossflops.core.cost import ZERO, Cost
+from crossflops.core.graph import Node
+from crossflops.ops.access import size, text
+from crossflops.ops.pointwise import ADD, COMPARE, MUL
+from crossflops.ops.rule import Entry, entry
+
+_REDUCTIONS: dict[str, Cost] = {
+    "none": ZERO,
+    "add": ADD,
+    "mul": MUL,
+    "max": COMPARE,
+    "min": COMPARE,
+}
+
+
+def scatter(node: Node) -> Cost:
+    """ScatterND, ScatterElements: one add, mul or compare per update, as `reduction` says.
+
+    The default "none" overwrites: 0. data, indices, updates.
+    https://onnx.ai/onnx/operators/onnx__ScatterND.html
+    """
+    reduction = text(node, "reduction", "none")
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"the reduction {reduction!r} of {node.op} is not known")
+    return _REDUCTIONS[reduction] * size(node, 2)
+
+
+def column_to_image(node: Node) -> Cost:
+    """Col2Im: blocks are added up where they overlap; n(input) adds into an empty image.
+
+    What falls into the padding counts (dense). input [N, C * prod(block), L].
+    https://onnx.ai/onnx/operators/onnx__Col2Im.html
+    """
+    return Cost(adds=size(node))
+
+
+_SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
+
+ENTRIES: tuple[Entry, ...] = (
+    entry("ScatterND", scatter, _SCATTER, since=11),
+    entry("ScatterElements", scatter, _SCATTER, since=11),
+    entry("Col2Im", column_to_image, "n(input) adds", since=18),
+)
