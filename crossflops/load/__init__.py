@@ -1,0 +1,42 @@
+"""ONNX files without their weights: read, limited, checked."""
+
+import contextlib
+import mmap
+import os
+from typing import Any
+
+from crossflops.errors import TargetError
+from crossflops.load.protobuf import parse
+from crossflops.load.reader import weightless
+from crossflops.load.texts import check
+from crossflops.load.validation import validate
+
+__all__ = ["read", "weightless"]
+
+_HINT = "give the path of an ONNX model"
+
+
+def read(path: str) -> Any:
+    """The ModelProto of a file without its weights, checked, its nodes in topological order.
+
+    No tensor payload above 1 KiB is read, no external data is opened, and the file may be of
+    any size. Raises TargetError.
+    """
+    model = parse(_rest(path))
+    check(model)
+    validate(model)
+    return model
+
+
+def _rest(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                raise TargetError(f"{path} is empty", _HINT)
+            with contextlib.closing(
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            ) as mapped:
+                return weightless(mapped)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise TargetError(f"{path} cannot be read: {reason}", _HINT) from error

@@ -1,0 +1,85 @@
+"""Nodes in an order in which every value is made before it is used."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from crossflops.errors import TargetError
+
+
+def label(node: Any, number: int) -> str:
+    """How a node is called in messages, and its key: its name, or operator and place."""
+    return node.name or f"{node.op_type}_{number}"
+
+
+def reads(node: Any) -> set[str]:
+    """The values that a node reads, those that its subgraphs take from around them included."""
+    found = {name for name in node.input if name}
+    for body in bodies(node):
+        made = {value.name for value in body.input} | {one.name for one in body.initializer}
+        made.update(one.values.name for one in body.sparse_initializer)
+        inner: set[str] = {value.name for value in body.output if value.name}
+        for one in body.node:
+            inner |= reads(one)
+            made.update(one.output)
+        found |= inner - made
+    return found
+
+
+def bodies(node: Any) -> Iterator[Any]:
+    """The subgraphs of a node, in the order of its attributes."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def is_sorted(nodes: Iterable[Any], known: set[str]) -> bool:
+    """Whether every node stands behind those whose results it reads."""
+    made = set(known)
+    for node in nodes:
+        if not made.issuperset(reads(node)):
+            return False
+        made.update(node.output)
+    return True
+
+
+def ordered(nodes: list[Any], known: set[str]) -> list[Any]:
+    """The nodes in topological order, otherwise as they stand.
+
+    Raises TargetError, which names the node, when one reads what nothing makes, or its own result.
+    """
+    maker = {name: number for number, node in enumerate(nodes) for name in node.output if name}
+    waiting: list[int] = []
+    readers: dict[int, list[int]] = {}
+    for number, node in enumerate(nodes):
+        needed = {maker[name] for name in _made(node, number, maker, known)}
+        waiting.append(len(needed))
+        for one in needed:
+            readers.setdefault(one, []).append(number)
+    ready = [number for number, count in enumerate(waiting) if not count]
+    done: list[int] = []
+    while ready:
+        done.append(number := ready.pop())
+        for reader in readers.get(number, ()):
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                ready.append(reader)
+    if len(done) < len(nodes):
+        stuck = min(set(range(len(nodes))) - set(done))
+        raise TargetError(
+            f"node {label(nodes[stuck], stuck)!r} depends on its own result",
+            "a graph has no cycles: export the model again, with a Loop where it repeats",
+        )
+    return [nodes[number] for number in done]
+
+
+def _made(node: Any, number: int, maker: dict[str, int], known: set[str]) -> list[str]:
+    """The values that the node reads from other nodes."""
+    wanted = sorted(reads(node) - known)
+    missing = next((name for name in wanted if name not in maker), None)
+    if missing is not None:
+        raise TargetError(
+            f"node {label(node, number)!r} reads {missing!r}, which nothing makes",
+            "the file is damaged or was cut: export the model again",
+        )
+    return wanted

@@ -1,0 +1,161 @@
+"""A model file without its weights: every byte that a counter needs, and no others.
+
+The file is mapped into memory and walked field by field, so that only the pages that hold the
+structure are touched, whatever the size of the file. Field numbers are those of onnx.proto,
+https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
+"""
+
+from typing import Final
+
+from crossflops.errors import TargetError
+from crossflops.load import payload
+from crossflops.load.wire import BYTES, VARINT, Data, Field, damaged, fields, length_prefix, varint
+
+SMALL = 1024  # a message of up to this size holds no larger payload: it is copied as it is
+_LARGEST_STRING = 1 << 16  # a compiled blob in an attribute is as little use as a weight
+_LARGEST_REST = 1 << 28
+_DEEPEST = 100  # as deep as protobuf itself goes
+_MOST_ELEMENTS = 1 << 16  # written one by one: usually all of a tensor lie in one field
+_MOST_FIELDS = (
+    1 << 21
+)  # of the whole file: a hundred thousand nodes with all their notes have less
+
+_KEPT_METADATA: Final = (b"pkg.torch.onnx.name_scopes", b"pkg.torch.onnx.class_hierarchy")
+_DROP, _METADATA, _STRING, _TENSOR = "drop", "metadata", "string", "tensor"
+
+# What is in the messages of a model: the number of a field -> how it is copied.
+_MESSAGES: dict[str, dict[int, str]] = {
+    "model": {6: _DROP, 7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "graph": {1: "node", 5: _TENSOR, 10: _DROP, 15: "sparse", 16: _METADATA},
+    "function": {7: "node", 8: _DROP, 11: "attribute", 14: _METADATA},
+    "node": {5: "attribute", 6: _DROP, 9: _METADATA},
+    "attribute": {
+        4: _STRING,
+        5: _TENSOR,
+        6: "graph",
+        10: _TENSOR,
+        11: "graph",
+        13: _DROP,
+        22: "sparse",
+        23: "sparse",
+    },
+    "sparse": {1: _TENSOR, 2: _TENSOR},
+}
+
+
+def weightless(data: Data) -> bytes:
+    """The bytes of the model without tensor payloads above 1 KiB, doc strings and stack traces.
+
+    What remains is a ModelProto of its own. Raises TargetError, which names the byte, when the
+    file is damaged, a payload has not the size that its tensor says, or too much remains.
+    """
+    return _Copy(data).message("model", 0, len(data), 0)
+
+
+class _Copy:
+    def __init__(self, data: Data) -> None:
+        self._data = data
+        self._kept = 0
+        self._fields = 0
+
+    def message(self, kind: str, begin: int, end: int, depth: int) -> bytes:
+        """A copy of the message between `begin` and `end`."""
+        if depth > _DEEPEST:
+            raise TargetError(
+                f"messages nest deeper than {_DEEPEST} at byte {begin}",
+                "take If, Loop and Scan out of one another",
+            )
+        if kind == _TENSOR:
+            return self._tensor(begin, end)
+        inside = _MESSAGES[kind]
+        parts: list[bytes] = []
+        run = begin  # what lies between here and the current field is copied in one piece
+        for field in fields(self._data, begin, end):
+            self._fields += 1
+            if self._fields > _MOST_FIELDS:
+                raise damaged(f"more than {_MOST_FIELDS} fields", field.begin)
+            how = inside.get(field.number)
+            if how is None or field.wire != BYTES or not self._differs(how, field):
+                continue
+            parts.append(self._bytes(run, field.begin))
+            run = field.end
+            if how in _MESSAGES or how == _TENSOR:
+                copied = self.message(how, field.value, field.end, depth + 1)
+                parts += (length_prefix(field.number, len(copied)), copied)
+        parts.append(self._bytes(run, end))
+        return b"".join(parts)
+
+    def _differs(self, how: str, field: Field) -> bool:
+        """Whether the field is not copied as it is."""
+        size = field.end - field.value
+        if how == _DROP:
+            return True
+        if how == _METADATA:
+            return not self._is_kept_metadata(field)
+        return size > (_LARGEST_STRING if how == _STRING else SMALL)
+
+    def _is_kept_metadata(self, field: Field) -> bool:
+        """Whether it is one of the exporter's notes about modules (StringStringEntryProto)."""
+        for entry in fields(self._data, field.value, field.end):
+            if entry.number == 1 and entry.wire == BYTES:
+                return entry.end - entry.value < 64 and (
+                    self._slice(entry.value, entry.end) in _KEPT_METADATA
+                )
+        return False
+
+    def _tensor(self, begin: int, end: int) -> bytes:
+        """TensorProto: everything but large payloads, whose size is held against the shape."""
+        parts: list[bytes] = []
+        dims: list[int] = []
+        element_type, run, large = 0, begin, {0: 0}
+        for number, field in enumerate(fields(self._data, begin, end)):
+            if number > _MOST_ELEMENTS:
+                raise damaged("a tensor that is written element by element", begin)
+            if field.number == 1:
+                dims += self._dims(field)
+            elif field.number == 2 and field.wire == VARINT:
+                element_type = field.value
+            drop = field.number in payload.FIELDS and field.end - field.value > SMALL
+            if field.wire == BYTES and (drop or field.number == 12):
+                parts.append(self._bytes(run, field.begin))
+                run = field.end
+                if drop:
+                    held = large.get(field.number, 0) + field.end - field.value
+                    large[field.number] = held
+        parts.append(self._bytes(run, end))
+        shape = tuple(dims)
+        for number, nbytes in large.items():
+            wrong = number and (
+                payload.wrong_dims(shape)
+                or payload.wrong_size(shape, element_type, number, nbytes)
+            )
+            if wrong:
+                raise damaged(f"a tensor {wrong},", begin)
+        return b"".join(parts)
+
+    def _dims(self, field: Field) -> list[int]:
+        if field.wire == VARINT:
+            return [_signed(field.value)]
+        found, at = [], field.value
+        if field.wire == BYTES:
+            while at < field.end:
+                value, at = varint(self._data, at, field.end)
+                found.append(_signed(value))
+        return found
+
+    def _bytes(self, begin: int, end: int) -> bytes:
+        self._kept += end - begin
+        if self._kept > _LARGEST_REST:
+            raise TargetError(
+                f"the model without its weights is larger than {_LARGEST_REST} bytes",
+                "store large attributes as initializers",
+            )
+        return self._slice(begin, end)
+
+    def _slice(self, begin: int, end: int) -> bytes:
+        return self._data[begin:end]
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value

@@ -1,0 +1,118 @@
+"""What must hold before a model is counted: names, order, sizes. Nothing is guessed."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from crossflops.errors import TargetError
+from crossflops.load import payload
+from crossflops.load.order import bodies, is_sorted, label, ordered
+
+_AGAIN = "the file is damaged or was made by hand: export the model again"
+_EXTERNAL = 1  # TensorProto.DataLocation
+_PAYLOADS = (
+    ("float_data", payload.FLOAT_DATA, 4),
+    ("double_data", payload.DOUBLE_DATA, 8),
+)
+
+
+def validate(model: Any) -> None:
+    """Check a parsed model, and put its nodes in order where they are not.
+
+    Raises TargetError, which names the node or the tensor: no graph, a value that is made twice
+    or not at all, a cycle, a negative or overflowing shape, a payload of another size.
+    """
+    if not model.graph.node:
+        raise TargetError("the model has no nodes", "give an ONNX model: export it again")
+    _graph(model.graph, set())
+    for function in model.functions:
+        _unique(function.input, function.node, f"function {function.name!r}")
+        _sort(function.node, set(function.input))
+        for number, node in enumerate(function.node):
+            _node(node, number, _names(function.node) | set(function.input))
+        _defined(function.output, _names(function.node) | set(function.input), function.name)
+
+
+def _graph(graph: Any, outer: set[str]) -> None:
+    stored = [tensor.name for tensor in graph.initializer]
+    stored += [tensor.values.name for tensor in graph.sparse_initializer]
+    given = [value.name for value in graph.input]
+    own = {*stored, *given}
+    _once(given, f"graph {graph.name!r}")
+    _once(stored, f"graph {graph.name!r}")
+    _unique(own, graph.node, f"graph {graph.name!r}")
+    for tensor in graph.initializer:
+        _tensor(tensor, f"initializer {tensor.name!r}")
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        _declared(value)
+    _sort(graph.node, own | outer)
+    seen = own | outer | _names(graph.node)
+    for number, node in enumerate(graph.node):
+        _node(node, number, seen)
+    _defined((value.name for value in graph.output), seen, graph.name)
+
+
+def _node(node: Any, number: int, outer: set[str]) -> None:
+    for attribute in node.attribute:
+        for tensor in (attribute.t,) if attribute.HasField("t") else ():
+            _tensor(tensor, f"attribute {attribute.name!r} of node {label(node, number)!r}")
+    for body in bodies(node):
+        _graph(body, outer)
+
+
+def _names(nodes: Iterable[Any]) -> set[str]:
+    return {name for node in nodes for name in node.output if name}
+
+
+def _once(names: list[str], where: str) -> None:
+    if len(set(names)) < len(names):
+        double = next(name for name in names if names.count(name) > 1)
+        raise TargetError(f"{where} has two inputs or initializers {double!r}", _AGAIN)
+
+
+def _unique(given: Iterable[str], nodes: Iterable[Any], where: str) -> None:
+    """Every value has one source."""
+    made = set(given)
+    for number, node in enumerate(nodes):
+        for name in node.output:
+            if name in made and name:
+                who = label(node, number)
+                raise TargetError(f"node {who!r} makes {name!r} again in {where}", _AGAIN)
+            made.add(name)
+
+
+def _sort(nodes: Any, known: set[str]) -> None:
+    if is_sorted(nodes, known):
+        return
+    order = ordered(list(nodes), known)
+    copies = [type(node).FromString(node.SerializeToString()) for node in order]
+    del nodes[:]
+    nodes.extend(copies)
+
+
+def _defined(outputs: Iterable[str], known: set[str], where: str) -> None:
+    for name in outputs:
+        if name and name not in known:
+            raise TargetError(f"the output {name!r} of {where!r} is made by no node", _AGAIN)
+
+
+def _declared(value: Any) -> None:
+    dims = value.type.tensor_type.shape.dim
+    if wrong := payload.wrong_dims(tuple(dim.dim_value for dim in dims)):
+        raise TargetError(f"{value.name!r} {wrong}", _AGAIN)
+
+
+def _tensor(tensor: Any, where: str) -> None:
+    dims = tuple(tensor.dims)
+    if wrong := payload.wrong_dims(dims):
+        raise TargetError(f"{where} {wrong}", _AGAIN)
+    if tensor.data_location == _EXTERNAL:
+        return
+    held = [(payload.RAW_DATA, len(tensor.raw_data))] if tensor.HasField("raw_data") else []
+    held += [
+        (number, len(values) * width)
+        for name, number, width in _PAYLOADS
+        if (values := getattr(tensor, name))
+    ]
+    for number, nbytes in held:
+        if wrong := payload.wrong_size(dims, tensor.data_type, number, nbytes):
+            raise TargetError(f"{where} {wrong}", _AGAIN)
