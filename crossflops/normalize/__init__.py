@@ -1,0 +1,98 @@
+"""A target -> a model with inputs -> its graph, and the trace of what was called."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from crossflops.core.graph import Graph
+from crossflops.core.tensor import TensorSpec
+from crossflops.core.trace import Setting, Trace
+from crossflops.errors import InputError, MissingExtraError, NormalizeError
+from crossflops.normalize import inputs as _inputs
+from crossflops.normalize import onnx_file
+from crossflops.normalize.onnx_file import OnnxFile
+from crossflops.normalize.targets import build
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A model object with the arguments that it is called with."""
+
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def load(
+    target: str,
+    arguments: Mapping[str, object],
+    specs: Sequence[TensorSpec],
+    inputs_file: str | None = None,
+    allow_pickle: bool = False,
+    dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, int] | None = None,
+) -> Source:
+    """Build the model of a target, with inputs from a file, from specs, or the target's own.
+
+    `dims` and `trips` are sizes and trip counts of an ONNX file, which is not opened yet.
+    Raises TargetError, InputError, MissingExtraError.
+    """
+    if is_file(target):
+        if arguments or inputs_file is not None:
+            raise InputError("an ONNX file is counted by shapes alone", "give --input NAME=SHAPE")
+        file = OnnxFile(path=target, specs=tuple(specs), dims=dims or {}, trips=trips or {})
+        return Source(file, (), {})
+    if dims or trips:
+        raise InputError("--dim and --trips are for ONNX files", "give --input for other targets")
+    model, own = build(target, arguments, allow_pickle)
+    _require(model)
+    if inputs_file is not None:
+        return Source(model, *_inputs.from_file(inputs_file))
+    if specs or own is None:
+        return Source(model, *_inputs.make(model, specs))
+    return Source(model, *_inputs.arguments(own))
+
+
+def is_file(target: str) -> bool:
+    """Whether the target is an ONNX file."""
+    return target.lower().endswith(".onnx")
+
+
+def from_object(model: Any, inputs: Any) -> Source:
+    """A model object with inputs as Python callers give them."""
+    _require(model)
+    return Source(model, *_inputs.arguments(inputs))
+
+
+def normalize(
+    source: Source, setting: Setting, observed: Sequence[Setting] = ()
+) -> tuple[Graph, Trace]:
+    """The graph of a model and the trace of its calls.
+
+    See `pytorch.normalize` and, for a file, `onnx_file.normalize`.
+    """
+    if isinstance(source.model, OnnxFile):
+        return onnx_file.normalize(source.model, setting)
+    from crossflops.normalize import pytorch
+
+    return pytorch.normalize(source.model, source.args, source.kwargs, setting, observed)
+
+
+def _require(model: Any) -> None:
+    """The framework is found from the object, without importing what is not there yet."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(model, torch.nn.Module):
+        for extra in ("onnx", "onnxscript"):
+            try:
+                __import__(extra)
+            except ImportError as error:
+                raise MissingExtraError(
+                    f"{extra} is needed to export a PyTorch model",
+                    "pip install 'crossflops[torch]'",
+                ) from error
+        return
+    raise NormalizeError(
+        f"a {type(model).__module__}.{type(model).__qualname__} is not a model that can be read",
+        "give a torch.nn.Module, or a callable that returns one",
+    )

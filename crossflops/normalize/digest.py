@@ -1,0 +1,26 @@
+"""What identifies the structure of a graph."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from crossflops.core.graph import Graph, Node
+
+
+def digest(graph: Graph) -> str:
+    """A hash of the structure: operators, attributes and shapes in order. No names, no weights."""
+    rows = [_row(node) for node in graph.nodes]
+    return hashlib.sha256(msgspec.json.encode(rows)).hexdigest()[:16]
+
+
+def _row(node: Node) -> tuple[Any, ...]:
+    row = (
+        str(node.op),
+        sorted((key, repr(value)) for key, value in node.attrs.items()),
+        [(s.dtype, s.shape) if s else None for s in node.inputs],
+        [(s.dtype, s.shape) if s else None for s in node.outputs],
+    )
+    if not node.bodies:
+        return row
+    return (*row, str(node.trips), [[_row(one) for one in body.nodes] for body in node.bodies])

@@ -1,0 +1,103 @@
+"""`--input 1x3x224x224`, `--input input_ids=1x128:int64` -> specs -> tensors."""
+
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.errors import InputError
+
+_HINT = "write --input 1x3x224x224, or --input input_ids=1x128:int64"
+_TEXT = re.compile(r"(?:(?P<name>[^=:]+)=)?(?P<shape>scalar|\d+(?:x\d+)*)(?::(?P<dtype>\w+))?")
+_DTYPES = (
+    "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
+    "bool", "complex64", "complex128",
+)  # fmt: skip
+
+
+def parse(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
+    """The inputs that a command line names. One without a name gets its place: "0", "1" ...
+
+    Raises InputError.
+    """
+    specs = tuple(_parse(place, text) for place, text in enumerate(texts))
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"the input {name!r} is given twice", _HINT)
+    return specs
+
+
+def _parse(place: int, text: str) -> TensorSpec:
+    found = _TEXT.fullmatch(text.strip())
+    if not found:
+        raise InputError(f"cannot read the input {text!r}", _HINT)
+    dtype = found["dtype"] or "float32"
+    if dtype not in _DTYPES:
+        known = ", ".join(_DTYPES)
+        raise InputError(f"unknown type {dtype!r} in the input {text!r}", f"types: {known}")
+    scalar = found["shape"] == "scalar"
+    shape = () if scalar else tuple(map(int, found["shape"].split("x")))
+    return TensorSpec(found["name"] or str(place), dtype, shape, "input")
+
+
+def make(model: Any, specs: Sequence[TensorSpec]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments for a PyTorch model: random floats, zeros of other types.
+
+    The caller's random state is not used. Raises InputError when a tensor cannot be made.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    values = {spec.name: _tensor(spec, generator) for spec in specs}
+    return split(values)
+
+
+def _tensor(spec: TensorSpec, generator: Any) -> Any:
+    import torch
+
+    dtype = getattr(torch, spec.dtype)
+    try:
+        if dtype.is_floating_point or dtype.is_complex:
+            return torch.randn(spec.shape or (), generator=generator).to(dtype)
+        return torch.zeros(spec.shape or (), dtype=dtype)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"cannot make the input {spec.name!r}: {error}", _HINT) from error
+
+
+def split(values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Names that are places become positional arguments, in their order; the others keywords."""
+    places = sorted((name for name in values if name.isdigit()), key=int)
+    args = tuple(values[name] for name in places)
+    return args, {name: value for name, value in values.items() if not name.isdigit()}
+
+
+def from_file(path: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Real values from an .npz file, one array per input. Raises InputError."""
+    import numpy as np
+    import torch
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            values = {
+                name.removeprefix("arr_"): torch.from_numpy(array)
+                for name, array in arrays.items()
+            }
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"cannot read the inputs in {path}: {error}", "write them with numpy.savez"
+        ) from error
+    return split(values)
+
+
+def arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What Python callers give: a tensor, a tuple, a dict of keywords, or `(args, kwargs)`."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if isinstance(inputs, tuple | list):
+        pair = len(inputs) == 2 and isinstance(inputs[0], tuple | list)
+        if pair and isinstance(inputs[1], Mapping):
+            return tuple(inputs[0]), dict(inputs[1])
+        return tuple(inputs), {}
+    return (inputs,), {}

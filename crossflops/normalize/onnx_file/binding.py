@@ -1,0 +1,116 @@
+"""Named and given dimensions: every input gets a shape of numbers before anything else."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.errors import InputError
+from crossflops.load.payload import wrong_dims
+
+_HINT = "bind dimensions with --dim NAME=SIZE, or give a whole shape with --input NAME=1x3x224x224"
+
+
+def bind(graph: Any, dims: Mapping[str, int], specs: Sequence[TensorSpec]) -> dict[str, int]:
+    """Write sizes into the inputs of a graph (in place), and return the dimensions by name.
+
+    A shape from `specs`, by input name or place, also binds the names that it stands for. The
+    element type stays that of the file. Raises InputError for a name that does not exist, a rank
+    or a size that contradicts, and lists what is not bound.
+    """
+    inputs = model_inputs(graph)
+    given = _given(inputs, specs)
+    bound = dict(dims)
+    for value in inputs:
+        if value.name in given:
+            _bind_names(value, given[value.name], bound)
+    names = {dim.dim_param for value in inputs for dim in _dims(value) if dim.dim_param}
+    for name, size in dims.items():
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none has a name"
+            raise InputError(f"no input has a dimension {name!r}", f"dimensions: {known}")
+        if size < 0:
+            raise InputError(f"dimension {name!r} cannot be {size}", _HINT)
+    for value in inputs:
+        _write(value, given.get(value.name), bound)
+    _require(inputs)
+    return {name: bound[name] for name in sorted(bound) if name in names}
+
+
+def model_inputs(graph: Any) -> list[Any]:
+    """The inputs that a caller gives: in old files initializers are listed as inputs, too."""
+    stored = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in stored]
+
+
+def _given(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict[str, tuple[int, ...]]:
+    names = [value.name for value in inputs]
+    found: dict[str, tuple[int, ...]] = {}
+    for spec in specs:
+        place = int(spec.name) if spec.name.isdecimal() and spec.name not in names else -1
+        name = names[place] if 0 <= place < len(names) else spec.name
+        if name not in names:
+            raise InputError(f"the model has no input {name!r}", f"inputs: {', '.join(names)}")
+        assert spec.shape is not None
+        found[name] = spec.shape
+    return found
+
+
+def _dims(value: Any) -> Any:
+    return value.type.tensor_type.shape.dim
+
+
+def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> None:
+    if value.type.WhichOneof("value") != "tensor_type":
+        raise InputError(f"input {value.name!r} is no tensor, so it has no shape", _HINT)
+    if not value.type.tensor_type.HasField("shape"):
+        return
+    if len(_dims(value)) != len(shape):
+        raise InputError(
+            f"input {value.name!r} has {len(_dims(value))} dimensions, and {len(shape)} are given",
+            _HINT,
+        )
+    for dim, size in zip(_dims(value), shape, strict=True):
+        if dim.dim_param and bound.setdefault(dim.dim_param, size) != size:
+            raise InputError(
+                f"dimension {dim.dim_param!r} of {value.name!r} is {size}, and "
+                f"{bound[dim.dim_param]} elsewhere",
+                _HINT,
+            )
+
+
+def _write(value: Any, shape: tuple[int, ...] | None, bound: Mapping[str, int]) -> None:
+    if shape is not None:
+        dims = value.type.tensor_type.shape.dim
+        del dims[:]
+        for size in shape:
+            dims.add().dim_value = size
+    for dim in _dims(value):
+        if dim.dim_param in bound:
+            dim.dim_value = bound[dim.dim_param]
+    if wrong := wrong_dims(tuple(dim.dim_value for dim in _dims(value))):
+        raise InputError(f"input {value.name!r} {wrong}", _HINT)
+
+
+def _require(inputs: list[Any]) -> None:
+    """Every dimension of every input tensor is a number."""
+    named: dict[str, str] = {}
+    missing: list[str] = []
+    for value in inputs:
+        if value.type.WhichOneof("value") != "tensor_type":
+            continue
+        if not value.type.tensor_type.HasField("shape"):
+            missing.append(f"{value.name} (no shape)")
+        unbound = [dim.WhichOneof("value") != "dim_value" for dim in _dims(value)]
+        if any(unbound):
+            words = [
+                dim.dim_param or str(dim.dim_value) if not open_ else dim.dim_param or "?"
+                for dim, open_ in zip(_dims(value), unbound, strict=True)
+            ]
+            missing.append(f"{value.name} [{', '.join(words)}]")
+            named |= {dim.dim_param: value.name for dim in _dims(value) if dim.dim_param}
+    if missing:
+        options = [f"--dim {name}=N" for name in named]
+        raise InputError(
+            f"sizes of inputs are not known: {'; '.join(missing)}",
+            f"give {' '.join(options)}" if options and "?" not in str(missing) else _HINT,
+        )

@@ -1,0 +1,199 @@
+"""Local functions, replaced by what they are made of."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from crossflops.errors import TargetError
+from crossflops.load.order import bodies, label
+
+LIMIT = 100_000  # nodes that functions may expand to
+DEPTH = 100
+Identity: TypeAlias = tuple[str, str, str]
+_HINT = "inline the functions with onnx.inliner, or export the model without them"
+
+
+class Scope(NamedTuple):
+    """Where a body is inlined: names of its values outside, a prefix, and its attributes."""
+
+    names: dict[str, str]
+    prefix: str
+    attributes: Mapping[str, Any]
+
+
+def inline(model: Any) -> dict[str, dict[str, int]]:
+    """Replace every call of a local function by the nodes of its body, in place.
+
+    Values and nodes get the name of the calling node before theirs. Returns the operator sets of
+    those nodes whose function imports others than the model, by node name.
+
+    Raises TargetError when a function calls itself, or when all of them together expand to more
+    than 100 000 nodes. How many these are is known before anything is expanded.
+    """
+    functions = {(_domain(one), one.name, one.overload): one for one in model.functions}
+    if not functions:
+        return {}
+    _limit(model.graph, functions)
+    work = _Inliner(functions)
+    work.graph(model.graph, Scope({}, "", {}), {})
+    del model.functions[:]
+    known = {one.domain for one in model.opset_import}
+    for domain, version in sorted(work.imports.items()):
+        if domain not in known:
+            model.opset_import.add(domain=domain, version=version)
+    return work.editions
+
+
+def _limit(graph: Any, functions: Mapping[Identity, Any]) -> None:
+    sizes: dict[Identity, int] = {}
+    open_: list[Identity] = []
+
+    def size(nodes: Iterable[Any]) -> int:
+        total = 0
+        for node in nodes:
+            total += 1 + sum(size(body.node) for body in bodies(node))
+            if (called := _called(node, functions)) is not None:
+                total += of_function(called)
+        return total
+
+    def of_function(key: Identity) -> int:
+        if key in open_:
+            raise TargetError(f"function {key[1]!r} calls itself", _HINT)
+        if len(open_) > DEPTH:
+            raise TargetError(f"functions call one another deeper than {DEPTH}", _HINT)
+        if key not in sizes:
+            open_.append(key)
+            sizes[key] = size(functions[key].node)
+            open_.pop()
+        return sizes[key]
+
+    own = size(graph.node)
+    for key in functions:
+        of_function(key)
+    called = any(_calls(graph, functions))
+    if called and own > LIMIT:
+        raise TargetError(f"the functions expand to {own} nodes, more than {LIMIT}", _HINT)
+
+
+def _called(node: Any, functions: Mapping[Identity, Any]) -> Identity | None:
+    key = (_domain(node), node.op_type, node.overload)
+    return key if key in functions else None
+
+
+def _domain(one: Any) -> str:
+    return "" if one.domain == "ai.onnx" else str(one.domain)
+
+
+def _calls(graph: Any, functions: Mapping[Identity, Any]) -> Iterable[bool]:
+    for node in graph.node:
+        yield _called(node, functions) is not None
+        for body in bodies(node):
+            yield from _calls(body, functions)
+
+
+class _Inliner:
+    def __init__(self, functions: Mapping[Identity, Any]) -> None:
+        self._functions = functions
+        self._number = 0
+        self.editions: dict[str, dict[str, int]] = {}
+        self.imports: dict[str, int] = {}
+
+    def graph(self, graph: Any, scope: Scope, edition: dict[str, int]) -> None:
+        """Expand the nodes of a graph, in place. `edition`: the operator sets of its function."""
+        found: list[Any] = []
+        for number, node in enumerate(graph.node):
+            if not node.name:
+                node.name = scope.prefix + label(node, number)
+            self._node(node, scope, edition, found)
+        copies = [type(node).FromString(node.SerializeToString()) for node in found]
+        del graph.node[:]
+        graph.node.extend(copies)
+
+    def _node(self, node: Any, scope: Scope, edition: dict[str, int], found: list[Any]) -> None:
+        key = _called(node, self._functions)
+        if key is not None:
+            return self._call(node, self._functions[key], scope, found)
+        for body in bodies(node):
+            inner = dict(scope.names)
+            for value in (*body.input, *body.initializer):
+                inner.pop(value.name, None)
+            for one in body.node:
+                for name in one.output:
+                    inner.pop(name, None)
+            self._rename(body, Scope(inner, scope.prefix, scope.attributes), edition)
+        if edition:
+            self.editions[node.name] = edition
+        found.append(node)
+        return None
+
+    def _rename(self, body: Any, scope: Scope, edition: dict[str, int]) -> None:
+        """A subgraph keeps its own names, and takes those of the values around it."""
+        for number, node in enumerate(body.node):
+            node.name = scope.prefix + label(node, number)
+            _resolve(node, scope)
+        for value in body.output:
+            value.name = scope.names.get(value.name, value.name)
+        self.graph(body, scope, edition)
+
+    def _call(self, call: Any, function: Any, outer: Scope, found: list[Any]) -> None:
+        self._number += 1
+        prefix = f"{call.name}/"
+        unique = f"{call.name}#{self._number}/"
+        names = dict.fromkeys(function.input[len(call.input) :], "")
+        names |= dict(zip(function.input, call.input, strict=False))
+        returned: dict[str, str] = {}
+        for inner, name in zip(function.output, call.output, strict=False):
+            if name and inner not in names and inner not in returned:
+                returned[inner] = name
+        attributes = {one.name: one for one in function.attribute_proto}
+        attributes |= {one.name: one for one in call.attribute}
+        edition = {one.domain: one.version for one in function.opset_import}
+        self.imports = {**edition, **self.imports}
+        for number, origin in enumerate(function.node):
+            node = type(origin).FromString(origin.SerializeToString())
+            node.name = prefix + label(origin, number)
+            node.metadata_props.extend(call.metadata_props if not node.metadata_props else ())
+            for name in node.output:
+                if name:
+                    names[name] = returned.get(name, unique + name)
+            scope = Scope(names, prefix, attributes)
+            _resolve(node, scope)
+            for place, name in enumerate(node.output):
+                node.output[place] = names.get(name, "")
+            self._node(node, scope, edition, found)
+        self._pass_through(call, function, names, returned, found)
+
+    def _pass_through(
+        self,
+        call: Any,
+        function: Any,
+        names: Mapping[str, str],
+        returned: Mapping[str, str],
+        found: list[Any],
+    ) -> None:
+        """An output that is an input, or another output once more, becomes an Identity."""
+        for inner, name in zip(function.output, call.output, strict=False):
+            if name and returned.get(inner) != name:
+                node = type(call)(op_type="Identity", name=f"{call.name}/{name}")
+                node.input.append(names.get(inner, ""))
+                node.output.append(name)
+                found.append(node)
+
+
+def _resolve(node: Any, scope: Scope) -> None:
+    """Names of inputs, and attributes that refer to those of the function."""
+    for place, name in enumerate(node.input):
+        node.input[place] = scope.names.get(name, name)
+    kept = []
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            given = scope.attributes.get(attribute.ref_attr_name)
+            if given is None:
+                continue
+            copy = type(attribute).FromString(given.SerializeToString())
+            copy.name = attribute.name
+            kept.append(copy)
+        else:
+            kept.append(type(attribute).FromString(attribute.SerializeToString()))
+    if any(attribute.ref_attr_name for attribute in node.attribute):
+        del node.attribute[:]
+        node.attribute.extend(kept)

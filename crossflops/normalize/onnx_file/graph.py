@@ -1,0 +1,193 @@
+"""A weightless model whose shapes are known -> the graph that is counted."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.core.graph import Attribute, Graph, Node, Op
+from crossflops.core.tensor import TensorSpec
+from crossflops.load.order import label
+from crossflops.load.payload import ELEMENT_TYPES
+from crossflops.load.protobuf import since
+from crossflops.normalize.digest import digest
+from crossflops.normalize.onnx_file.binding import model_inputs
+from crossflops.normalize.onnx_file.loops import Level, body_of, is_control, level, trips
+from crossflops.normalize.onnx_file.modules import Place, places
+from crossflops.normalize.onnx_file.parameters import parameter_count
+from crossflops.normalize.onnx_file.types import Type, of_graph
+from crossflops.normalize.onnx_file.values import scalar
+
+_FLOAT, _INT, _STRING, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 6, 7, 8
+_BRANCHES = ("then_branch", "else_branch")
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What holds for a whole file: operator sets (of single nodes, too), and given trip counts."""
+
+    opset: dict[str, int]
+    editions: Mapping[str, dict[str, int]]
+    trips: Mapping[str, int]
+
+
+def to_graph(
+    model: Any, name: str, bindings: dict[str, int], reading: Reading
+) -> tuple[Graph, list[Place]]:
+    """The graph of a model, and the module that each node is in."""
+    found = places(model.graph.node)
+    types = of_graph(model.graph)
+    specs = _specs(model.graph, types)
+    inputs = [one.name for one in model_inputs(model.graph)]
+    nodes = _nodes(level(model.graph, types=types), specs, set(inputs), found, reading)
+    graph = Graph(
+        name=name,
+        nodes=nodes,
+        inputs=tuple(_as(specs[one], "input") for one in inputs if one in specs),
+        outputs=tuple(_as(specs[o.name], "output") for o in model.graph.output if o.name in specs),
+        params=parameter_count(_all(nodes)),
+        opset=reading.opset,
+        bindings=bindings,
+    )
+    return msgspec.structs.replace(graph, digest=digest(graph)), found
+
+
+def _all(nodes: Iterable[Node]) -> list[Node]:
+    """The nodes and all in their bodies."""
+    found = []
+    for node in nodes:
+        found.append(node)
+        for body in node.bodies:
+            found += _all(body.nodes)
+    return found
+
+
+def _specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
+    stored = {one.name for one in graph.initializer}
+    stored |= {one.values.name for one in graph.sparse_initializer}
+    return {name: _spec(name, kind, name in stored) for name, kind in types.items()}
+
+
+def _spec(name: str, kind: Type, stored: bool) -> TensorSpec:
+    dtype = ELEMENT_TYPES.get(kind.dtype, "")
+    role = ""
+    if stored:
+        role = "parameter" if dtype.startswith(("float", "bfloat")) else "constant"
+    return TensorSpec(name, dtype, kind.shape, role)
+
+
+def _as(spec: TensorSpec, role: str) -> TensorSpec:
+    return msgspec.structs.replace(spec, role=role)
+
+
+def _nodes(
+    around: Level,
+    specs: Mapping[str, TensorSpec],
+    varying: set[str],
+    where: list[Place],
+    reading: Reading,
+) -> tuple[Node, ...]:
+    """The nodes of one level. `varying` are the values that depend on an input; it grows."""
+    found = []
+    for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
+        bodies = _bodies(node, around, specs, varying, place, reading)
+        inner = {
+            spec.name
+            for body in bodies
+            for one in _all(body.nodes)
+            for spec in one.inputs
+            if spec and not one.constant
+        }
+        depends = any(name in varying for name in (*node.input, *inner))
+        if depends:
+            varying.update(node.output)
+        found.append(
+            Node(
+                key=label(node, number),
+                op=_op(node, reading),
+                inputs=tuple(_named(name, specs) for name in node.input),
+                outputs=tuple(_named(name, specs) for name in node.output),
+                attrs=_attributes(node),
+                path=place.path,
+                bodies=bodies,
+                trips=trips(node, around, reading.trips) if bodies else None,
+                constant=not depends,
+            )
+        )
+    return tuple(found)
+
+
+def _named(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec | None:
+    return (specs.get(name) or TensorSpec(name, "", None)) if name else None
+
+
+def _op(node: Any, reading: Reading) -> Op:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    imports = reading.editions.get(node.name, reading.opset)
+    version = imports.get(domain, reading.opset.get(domain, 1))
+    return Op(domain, node.op_type, since(domain, node.op_type, version))
+
+
+def _bodies(
+    node: Any,
+    around: Level,
+    specs: Mapping[str, TensorSpec],
+    varying: set[str],
+    place: Place,
+    reading: Reading,
+) -> tuple[Graph, ...]:
+    """The subgraphs that may run: both branches of an If, or the one that a constant chooses."""
+    if is_control(node, "If"):
+        chosen = scalar(around.values.get(node.input[0])) if node.input else None
+        names = _BRANCHES if chosen is None else (_BRANCHES[0 if chosen else 1],)
+    else:
+        names = tuple(one.name for one in node.attribute if one.HasField("g"))
+    found = []
+    for name in names:
+        proto = body_of(node, name)
+        if proto is None:
+            continue
+        types = of_graph(proto)
+        inside = {**specs, **_specs(proto, types)}
+        # A condition or a counter decides about every iteration, so all of them vary with it.
+        own = (
+            varying | {one.name for one in proto.input}
+            if any(one in varying for one in node.input)
+            else set(varying)
+        )
+        within = [_within(one, place) for one in places(proto.node)]
+        nodes = _nodes(level(proto, around, types), inside, own, within, reading)
+        found.append(
+            Graph(
+                name=name,
+                nodes=nodes,
+                inputs=tuple(s for one in proto.input if (s := _named(one.name, inside))),
+                outputs=tuple(s for one in proto.output if (s := _named(one.name, inside))),
+                params=0,
+                opset=reading.opset,
+            )
+        )
+    return tuple(found)
+
+
+def _within(inner: Place, outer: Place) -> Place:
+    """A node in a subgraph is in the module of the node that holds it."""
+    return outer if not inner.path or inner.path.startswith(outer.path) is False else inner
+
+
+def _attributes(node: Any) -> dict[str, Attribute]:
+    """The attributes that are numbers or texts, or lists of them."""
+    found: dict[str, Attribute] = {}
+    for one in node.attribute:
+        if one.type == _FLOAT:
+            found[one.name] = one.f
+        elif one.type == _INT:
+            found[one.name] = one.i
+        elif one.type == _STRING:
+            found[one.name] = one.s.decode(errors="replace")
+        elif one.type == _FLOATS:
+            found[one.name] = tuple(one.floats)
+        elif one.type == _INTS:
+            found[one.name] = tuple(one.ints)
+        elif one.type == _STRINGS:
+            found[one.name] = tuple(text.decode(errors="replace") for text in one.strings)
+    return found

@@ -1,0 +1,117 @@
+"""ONNX's own shape inference, at arm's length: a crash or a hang of it is an error message."""
+
+import contextlib
+import os
+import select
+import time
+import warnings
+from typing import Any
+
+from crossflops.errors import CrossflopsWarning, NormalizeError
+from crossflops.load.protobuf import library, parse
+
+_SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
+_MEMORY, _MEMORY_PER_BYTE = 192 << 20, 24
+_LARGEST = 1 << 28
+_HINT = "shapes can be stored in the file with onnx.shape_inference, or the model exported again"
+
+
+def infer(model: Any, strict: bool = True) -> Any:
+    """The model with every shape that follows from its inputs and its small constants.
+
+    It runs in a forked child with limits on time and memory, where the system has fork. An error
+    that strict inference finds is a warning, and what could be inferred in spite of it is kept.
+    Raises NormalizeError when inference crashes or takes too long.
+    """
+    data = model.SerializeToString()
+    answer = _forked(data, strict) if hasattr(os, "fork") else _answer(data, strict)
+    if answer[:1] == b"+":
+        return parse(answer[1:])
+    message = answer[1:].decode(errors="replace").strip()
+    if not strict:
+        raise NormalizeError(f"the shapes cannot be inferred: {message}", _HINT)
+    warnings.warn(f"shape inference: {_short(message)}", category=CrossflopsWarning, stacklevel=2)
+    return infer(model, strict=False)
+
+
+def _short(message: str) -> str:
+    return " ".join(message.split())[:300]
+
+
+def _answer(data: bytes, strict: bool) -> bytes:
+    try:
+        inferred: bytes = library().shape_inference.infer_shapes(data, False, strict, True)
+        return b"+" + inferred
+    except Exception as error:
+        return b"-" + (str(error) or type(error).__name__).encode()
+
+
+def _forked(data: bytes, strict: bool) -> bytes:
+    library()  # loaded once, before there are two of us
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        # Threads of a framework do not follow the child, which calls no framework.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        _serve(writer, data, strict)
+    os.close(writer)
+    seconds = _SECONDS + _SECONDS_PER_BYTE * len(data)
+    answer = None
+    try:
+        answer = _read(reader, time.monotonic() + seconds)
+    finally:
+        os.close(reader)
+        status = _end(child, stop=answer is None)
+    if answer is None:
+        raise NormalizeError(f"shape inference takes longer than {seconds:.0f} s", _HINT)
+    if not answer:
+        how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "no answer"
+        raise NormalizeError(f"shape inference crashed ({how})", _HINT)
+    return answer
+
+
+def _serve(writer: int, data: bytes, strict: bool) -> None:
+    """The child: answers, and is gone without running anything else of this program."""
+    try:
+        _limit_memory(_MEMORY + _MEMORY_PER_BYTE * len(data))
+        answer = memoryview(_answer(data, strict))
+        while answer:
+            answer = answer[os.write(writer, answer) :]
+    finally:
+        os._exit(0)
+
+
+def _limit_memory(more: int) -> None:
+    """Address space of this process: what it has, and so many bytes more. Linux only."""
+    with contextlib.suppress(OSError, ValueError, ImportError):
+        import resource
+
+        with open("/proc/self/statm", "rb") as file:
+            pages = int(file.read().split()[0])
+        most = pages * resource.getpagesize() + more
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _read(reader: int, deadline: float) -> bytes | None:
+    """All that the child writes; None when it takes too long, or says too much."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or size > _LARGEST or not select.select([reader], [], [], left)[0]:
+            return None
+        part = os.read(reader, 1 << 20)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        size += len(part)
+
+
+def _end(child: int, stop: bool) -> int:
+    """How the child ended, once it has."""
+    if stop:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, 9)
+    return os.waitpid(child, 0)[1]

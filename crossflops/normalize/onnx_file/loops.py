@@ -1,0 +1,167 @@
+"""Loop, Scan and If: how often a body runs, and what its inputs and results look like."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from crossflops.load.order import bodies
+from crossflops.normalize.onnx_file.types import Shape, Type, of_graph, put, shape_of, unset
+from crossflops.normalize.onnx_file.values import Value, known, scalar
+
+_INT64, _BOOL = 7, 9  # TensorProto.DataType
+LOOPS = ("Loop", "Scan")
+
+
+class Level(NamedTuple):
+    """A graph, and what is known where it stands: shapes and small values, of outer ones too."""
+
+    graph: Any
+    shapes: dict[str, Shape]
+    values: dict[str, Value]
+
+
+def level(
+    graph: Any, outer: Level | None = None, types: Mapping[str, Type] | None = None
+) -> Level:
+    """What is known in a graph, whose `types` may have been read already."""
+    own = of_graph(graph) if types is None else types
+    shapes = {**(outer.shapes if outer else {}), **{name: one.shape for name, one in own.items()}}
+    values = known(graph.node, graph.initializer, shapes, outer.values if outer else {})
+    return Level(graph, shapes, values)
+
+
+def body_of(node: Any, name: str = "body") -> Any:
+    """The subgraph in the attribute of that name, or None."""
+    return next((one.g for one in node.attribute if one.name == name and one.HasField("g")), None)
+
+
+def is_control(node: Any, *names: str) -> bool:
+    """Whether the node is one of these operators of ai.onnx."""
+    return node.op_type in names and node.domain in ("", "ai.onnx")
+
+
+def trips(node: Any, around: Level, given: Mapping[str, int]) -> int | None:
+    """How often the body of a Loop or a Scan runs, where the graph, or the caller, says so."""
+    if node.name in given:
+        return given[node.name]
+    if is_control(node, "Scan"):
+        return _scan_length(node, around)
+    values = [around.values.get(name) for name in (*node.input[:2], "", "")[:2]]
+    condition = scalar(values[1])
+    if condition == 0:
+        return 0
+    if scalar(values[0]) is None or (node.input[1:2] not in ([], [""]) and condition is None):
+        return None
+    return max(scalar(values[0]) or 0, 0) if _goes_on(node, around) else None
+
+
+def _goes_on(node: Any, around: Level) -> bool:
+    """Whether the body's condition can only be true: its own input, or a constant."""
+    body = body_of(node)
+    if body is None or len(body.input) < 2 or not body.output:
+        return False
+    inner = level(body, around)
+    inner.values[body.input[1].name] = Value(0, (1,))
+    return scalar(known(body.node, (), inner.shapes, inner.values).get(body.output[0].name)) == 1
+
+
+def _scan_length(node: Any, around: Level) -> int | None:
+    places = _integers(node, "num_scan_inputs", (0,))[0]
+    if not 0 < places <= len(node.input):
+        return None
+    if not any(one.name == "num_scan_inputs" for one in node.attribute):
+        return None
+    axes = _integers(node, "scan_input_axes", (0,) * places)
+    shape = around.shapes.get(node.input[-places])
+    if shape is None or not axes or not -len(shape) <= axes[0] < len(shape):
+        return None
+    return shape[axes[0]]
+
+
+def _integers(node: Any, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+    for one in node.attribute:
+        if one.name == name:
+            return tuple(one.ints) or (one.i,)
+    return default
+
+
+def has_loops(node: Any) -> bool:
+    """Whether the node is a Loop, or holds one."""
+    return is_control(node, "Loop") or any(
+        has_loops(inner) for body in bodies(node) for inner in body.node
+    )
+
+
+def refine(
+    graph: Any, given: Mapping[str, int], grows: set[str], outer: Level | None = None
+) -> bool:
+    """Write into loops what follows from one inference, for the next; whether that is anything.
+
+    A value that a Loop carries has one shape if the body gives it back with the shape that it
+    came with; `grows` collects those that do not.
+    """
+    if not any(has_loops(node) for node in graph.node):
+        return False
+    around = level(graph, outer)
+    changed = False
+    for node in graph.node:
+        if is_control(node, "Loop") and body_of(node) is not None:
+            changed |= _refine_loop(node, around, given, grows)
+        for body in bodies(node):
+            changed |= refine(body, given, grows, around)
+    return changed
+
+
+def _refine_loop(node: Any, around: Level, given: Mapping[str, int], grows: set[str]) -> bool:
+    body = body_of(node)
+    carried = max(len(node.input) - 2, 0)
+    changed = False
+    for value, kind in zip(body.input[:2], (_INT64, _BOOL), strict=False):
+        if shape_of(value.type) is None:  # the counter and the condition
+            put(value.type, (), kind)
+            changed = True
+    inside = of_graph(body)
+    for place, name in enumerate(node.input[2:]):
+        if len(body.input) <= place + 2 or len(body.output) <= place + 1:
+            break
+        value, result = body.input[place + 2], inside.get(body.output[place + 1].name)
+        mark = f"{node.name}/{value.name}"
+        came, gave = around.shapes.get(name), result.shape if result else None
+        if mark in grows or came is None:
+            continue
+        if shape_of(value.type) is None:
+            put(value.type, came, 0)
+            changed = True
+        elif gave is not None and gave != came:
+            grows.add(mark)
+            unset(value.type)
+            changed = True
+        elif gave is not None:
+            changed |= _declare(around, node.output, place, gave, result.dtype if result else 0)
+    count = trips(node, around, given)
+    for place in range(carried, len(node.output)):
+        stacked = inside.get(body.output[place + 1].name) if len(body.output) > place + 1 else None
+        if count is not None and stacked is not None and stacked.shape is not None:
+            shape = (count, *stacked.shape)
+            changed |= _declare(around, node.output, place, shape, stacked.dtype)
+    return changed
+
+
+def _declare(around: Level, outputs: Any, place: int, shape: tuple[int, ...], dtype: int) -> bool:
+    """Say the shape of an output that inference left open; whether it had to be said."""
+    name = outputs[place] if place < len(outputs) else ""
+    if not name or around.shapes.get(name) is not None:
+        return False
+    values = (*around.graph.value_info, *around.graph.output)
+    found = next((one for one in values if one.name == name), None)
+    put((found or around.graph.value_info.add(name=name)).type, shape, dtype)
+    around.shapes[name] = shape
+    return True
+
+
+def levels(graph: Any, outer: Level | None = None) -> Iterator[Level]:
+    """The graph and all that nest in it."""
+    around = level(graph, outer)
+    yield around
+    for node in graph.node:
+        for body in bodies(node):
+            yield from levels(body, around)

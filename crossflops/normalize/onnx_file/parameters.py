@@ -1,0 +1,101 @@
+"""Which stored numbers are parameters of a model, and how many there are."""
+
+from collections.abc import Iterable, Mapping
+from math import prod
+
+from crossflops.core.graph import Node
+from crossflops.core.tensor import TensorSpec
+
+_NORMS = ("LayerNormalization", "GroupNormalization", "InstanceNormalization")
+_RECURRENT = ("LSTM", "GRU", "RNN")
+_POINTWISE = ("Add", "Sub", "Mul", "Div", "Where")
+# Operator -> the inputs that take weights. A statistic of a batch normalization is none, nor is a
+# zero point, a scale of a quantizer, a bound, a size.
+WEIGHTS: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv", "DeformConv"), (1, 2)),
+    **dict.fromkeys(("Gemm", "FusedGemm", "MatMul", "FusedMatMul"), (0, 1, 2)),
+    **dict.fromkeys(("ConvInteger", "MatMulInteger", "MatMulNBits"), (1,)),
+    **dict.fromkeys(("DynamicQuantizeMatMul", "MatMulIntegerToFloat"), (1,)),
+    "QLinearConv": (3, 8),
+    "QLinearMatMul": (3,),
+    "Einsum": (0, 1, 2),
+    "BatchNormalization": (1, 2),
+    **dict.fromkeys(_NORMS, (1, 2)),
+    **dict.fromkeys(("RMSNormalization", "SimplifiedLayerNormalization"), (1,)),
+    "SkipLayerNormalization": (2, 3, 4),
+    "SkipSimplifiedLayerNormalization": (2, 3),
+    "EmbedLayerNormalization": (2, 3, 4, 5, 6),
+    **dict.fromkeys(_RECURRENT, (1, 2, 3, 7)),
+    "PRelu": (1,),
+    "Gather": (0,),
+    "Attention": (1, 2),
+    **dict.fromkeys(("BiasGelu", "FastGelu"), (1,)),
+    "CausalConvWithState": (1, 2),
+    **dict.fromkeys(_POINTWISE, (0, 1, 2)),
+}
+# Operators whose first input is the weight, and the others say what to do with it.
+_MOVES = (
+    *("Transpose", "Reshape", "Cast", "CastLike", "Identity", "Unsqueeze", "Squeeze", "Flatten"),
+    *("DequantizeLinear", "QuantizeLinear", "Slice", "Split", "Gather", "Pad", "Expand", "Tile"),
+)
+_FLOATS = ("float", "bfloat", "complex")
+_QUANTIZED = ("int8", "uint8", "int4", "uint4", "int2", "uint2")
+
+
+def parameter_count(nodes: Iterable[Node]) -> int:
+    """Elements of the stored tensors that feed weight inputs, each tensor once.
+
+    A weight may be behind other constant nodes (a transposition, a dequantization), or be made by
+    ConstantOfShape. An operand of a pointwise node is a parameter if it is stored and no scalar.
+    """
+    makers = {spec.name: node for node in nodes if node.constant for spec in node.outputs if spec}
+    found: dict[str, int] = {}
+    seen: set[str] = set()
+    for node in nodes:
+        if node.constant:
+            continue
+        for place in WEIGHTS.get(node.op.type, ()):
+            spec = node.inputs[place] if place < len(node.inputs) else None
+            if spec is not None and _may_be(node, spec):
+                found |= _roots(
+                    spec, makers, seen, node.op.type == "MatMulNBits" and _packed(node)
+                )
+    return sum(found.values())
+
+
+def _may_be(node: Node, spec: TensorSpec) -> bool:
+    """One number beside a tensor is a scale or an epsilon; a mask is no float."""
+    return node.op.type not in _POINTWISE or (spec.shape is not None and prod(spec.shape) > 1)
+
+
+def _packed(node: Node) -> int:
+    """Number of weights that MatMulNBits has packed into its second input."""
+    rows, columns = node.attrs.get("N"), node.attrs.get("K")
+    return rows * columns if isinstance(rows, int) and isinstance(columns, int) else 0
+
+
+def _roots(
+    spec: TensorSpec, makers: Mapping[str, Node], seen: set[str], packed: int
+) -> dict[str, int]:
+    """The stored tensors that a constant value is made of, with their sizes."""
+    found: dict[str, int] = {}
+    todo = [spec]
+    while todo:
+        one = todo.pop()
+        if one.name in seen:
+            continue
+        maker = makers.get(one.name)
+        if maker is None and one.role not in ("parameter", "constant"):
+            continue
+        seen.add(one.name)
+        if maker is None or maker.op.type in ("Constant", "ConstantOfShape"):
+            if one.shape is not None and (packed or _is_weight(one)):
+                found[one.name] = packed or prod(one.shape)
+            continue
+        behind = maker.inputs[:1] if maker.op.type in _MOVES else maker.inputs
+        todo.extend(source for source in behind if source is not None)
+    return found
+
+
+def _is_weight(spec: TensorSpec) -> bool:
+    return spec.dtype.startswith(_FLOATS) or spec.dtype in _QUANTIZED

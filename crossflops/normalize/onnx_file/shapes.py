@@ -1,0 +1,198 @@
+"""The shape of every value: from the inputs onwards, never merely believed.
+
+What the file says about values inside it is used where inference ends, and held against it
+where it does not.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from crossflops.errors import CrossflopsWarning, TargetError
+from crossflops.load.order import bodies, label
+from crossflops.load.payload import wrong_dims
+from crossflops.normalize.onnx_file.inference import infer
+from crossflops.normalize.onnx_file.loops import refine
+from crossflops.normalize.onnx_file.types import Type, is_tensor, of_graph, put, shape_of, unset
+
+_ROUNDS = 24  # a Loop behind or inside a Loop takes one or two
+_MOST_WARNINGS = 5
+Declared = dict[str, Type]
+
+
+class Gap(NamedTuple):
+    """A value whose shape is not known, and the graph that it is in."""
+
+    graph: Any
+    name: str
+
+
+def infer_shapes(
+    model: Any, bound: Mapping[str, int], trips: Mapping[str, int], trusted: bool
+) -> Any:
+    """The model with all shapes that can be known.
+
+    `trusted` says whether what the file declares holds for these inputs. Shapes that ONNX's own
+    inference leaves open come from there, and else from onnx-shape-inference where that is
+    installed. Contradictions are warnings. Raises NormalizeError, or TargetError for shapes that
+    no tensor can have.
+    """
+    stated = _taken_out(model.graph, bound)
+    declared = stated if trusted else {}
+    model = _rounds(model, trips)
+    if declared:
+        _compare(model.graph, declared, "the file says")
+    gaps = _open(model.graph)
+    if gaps and _fill(gaps, declared):
+        model = _rounds(model, trips)
+        gaps = _open(model.graph)
+    if gaps and _from_symbolic(model, gaps):
+        model = _rounds(model, trips)
+        _open(model.graph)
+    return model
+
+
+def _rounds(model: Any, trips: Mapping[str, int]) -> Any:
+    count = len(model.graph.node)
+    grows: set[str] = set()
+    model = infer(model)
+    for _ in range(_ROUNDS):
+        if not refine(model.graph, trips, grows):
+            break
+        model = infer(model)
+    if len(model.graph.node) != count:
+        raise TargetError("shape inference lost nodes of the model", "install a newer onnx")
+    return model
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    yield graph
+    for node in graph.node:
+        for body in bodies(node):
+            yield from _graphs(body)
+
+
+def _taken_out(graph: Any, bound: Mapping[str, int]) -> Declared:
+    """Remove what the file says about values that nodes make; what of it is complete, by name."""
+    found: Declared = {}
+    double: set[str] = set()
+    for number, one in enumerate(_graphs(graph)):
+        given = (
+            one.input if number else ()
+        )  # the inputs of the model itself are what we start from
+        for value in (*one.value_info, *one.output, *given):
+            if not is_tensor(value.type):
+                continue
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param in bound:
+                    dim.dim_value = bound[dim.dim_param]
+            stated = Type(value.type.tensor_type.elem_type, shape_of(value.type))
+            if found.setdefault(value.name, stated) != stated:
+                double.add(value.name)
+            unset(value.type)
+        kept = [value for value in one.value_info if not is_tensor(value.type)]
+        del one.value_info[:]
+        one.value_info.extend(kept)
+    return {
+        name: stated
+        for name, stated in found.items()
+        if name not in double and stated.shape is not None and not wrong_dims(stated.shape)
+    }
+
+
+def _open(graph: Any) -> list[Gap]:
+    """Every tensor that a node makes and whose shape is not known.
+
+    Raises TargetError for a shape that no tensor can have. In a branch, which may never run, such
+    a shape says nothing and is taken away.
+    """
+    found: list[Gap] = []
+    for depth, one in enumerate(_graphs(graph)):
+        if depth:
+            _forget_impossible(one)
+        types = of_graph(one)
+        others = {value.name for value in one.value_info if not is_tensor(value.type)}
+        others |= {value.name for value in one.output if not is_tensor(value.type)}
+        for number, node in enumerate(one.node):
+            for name in node.output:
+                shape = types[name].shape if name in types else None
+                if shape is not None:
+                    _check(node, number, name, shape)
+                elif name and name not in others:
+                    found.append(Gap(one, name))
+    return found
+
+
+def _forget_impossible(graph: Any) -> None:
+    for value in (*graph.value_info, *graph.output):
+        shape = shape_of(value.type) if is_tensor(value.type) else None
+        if shape is not None and wrong_dims(shape):
+            unset(value.type)
+
+
+def _check(node: Any, number: int, name: str, shape: tuple[int, ...]) -> None:
+    if wrong := wrong_dims(shape):
+        raise TargetError(
+            f"{name!r} of node {label(node, number)!r} {wrong}",
+            "the attributes or constants of that node are damaged",
+        )
+
+
+def _fill(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
+    """Write the types of open values into their graphs; whether there is any."""
+    filled = False
+    for one, name in gaps:
+        if name in types:
+            values = (*one.value_info, *one.output)
+            found = next((value for value in values if value.name == name), None)
+            stated = types[name]
+            put((found or one.value_info.add(name=name)).type, stated.shape or (), stated.dtype)
+            filled = True
+    return filled
+
+
+def _from_symbolic(model: Any, gaps: list[Gap]) -> bool:
+    """Fill open shapes by onnx-shape-inference, if that is installed; whether it knew any."""
+    try:
+        import onnx_ir
+        from onnx_shape_inference import infer_symbolic_shapes
+    except ImportError:
+        return False
+    try:
+        inferred = onnx_ir.from_proto(model)
+        infer_symbolic_shapes(inferred, warn_on_missing=False)
+        types = _whole(onnx_ir.to_proto(inferred).graph)
+    except Exception as error:  # whatever it stumbles over, what is known already stands
+        warnings.warn(
+            f"onnx-shape-inference failed: {error}", category=CrossflopsWarning, stacklevel=2
+        )
+        return False
+    _compare(model.graph, types, "onnx-shape-inference says")
+    return _fill(gaps, types)
+
+
+def _whole(graph: Any) -> dict[str, Type]:
+    return {
+        name: stated
+        for one in _graphs(graph)
+        for name, stated in of_graph(one).items()
+        if stated.shape is not None and not wrong_dims(stated.shape)
+    }
+
+
+def _compare(graph: Any, types: Mapping[str, Type], who: str) -> None:
+    """Warn of every node whose result has another shape there."""
+    said = 0
+    known = _whole(graph)
+    for one in _graphs(graph):
+        for number, node in enumerate(one.node):
+            for name in node.output:
+                ours, theirs = known.get(name), types.get(name)
+                if ours and theirs and ours.shape != theirs.shape and said < _MOST_WARNINGS:
+                    said += 1
+                    warnings.warn(
+                        f"{who} that {name!r} of node {label(node, number)!r} has shape "
+                        f"{theirs.shape}, and from the inputs follows {ours.shape}",
+                        category=CrossflopsWarning,
+                        stacklevel=2,
+                    )

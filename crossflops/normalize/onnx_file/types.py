@@ -1,0 +1,59 @@
+"""Element types and shapes as a file writes them: TypeProto and what it holds."""
+
+from typing import Any, NamedTuple, TypeAlias
+
+Shape: TypeAlias = tuple[int, ...] | None
+
+
+class Type(NamedTuple):
+    """A tensor's element type (TensorProto.DataType) and its shape, None if a size is missing."""
+
+    dtype: int
+    shape: Shape
+
+
+def shape_of(proto: Any) -> Shape:
+    """The shape in a TypeProto, if all of it is numbers."""
+    tensor = proto.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    dims = tensor.shape.dim
+    sizes = [dim.dim_value for dim in dims if dim.HasField("dim_value")]
+    return tuple(sizes) if len(sizes) == len(dims) else None
+
+
+def is_tensor(proto: Any) -> bool:
+    """Whether it is the type of a tensor, or not known at all."""
+    return proto.WhichOneof("value") in (None, "tensor_type")
+
+
+def of_graph(graph: Any) -> dict[str, Type]:
+    """The types of all values that a graph says anything about."""
+    found = {
+        value.name: Type(value.type.tensor_type.elem_type, shape_of(value.type))
+        for values in (graph.value_info, graph.output, graph.input)
+        for value in values
+        if is_tensor(value.type)
+    }
+    found |= {one.name: Type(one.data_type, tuple(one.dims)) for one in graph.initializer}
+    found |= {
+        one.values.name: Type(one.values.data_type, tuple(one.dims))
+        for one in graph.sparse_initializer
+    }
+    return found
+
+
+def put(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
+    """Write a shape, and an element type that is not 0."""
+    tensor = proto.tensor_type
+    if dtype:
+        tensor.elem_type = dtype
+    tensor.shape.Clear()
+    tensor.shape.SetInParent()
+    for size in shape:
+        tensor.shape.dim.add().dim_value = size
+
+
+def unset(proto: Any) -> None:
+    """Forget the shape."""
+    proto.tensor_type.ClearField("shape")

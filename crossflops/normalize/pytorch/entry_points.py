@@ -1,0 +1,194 @@
+"""Seeing Python entry points: `torch.add`, `Tensor.__matmul__`, `F.relu`, `module.forward`.
+
+Tools that patch functions replace attributes, so attributes are what is wrapped here: it tells
+`x + y` from `torch.add(x, y)`. A TorchFunctionMode beside it catches functions that were captured
+by reference before anybody could wrap them.
+"""
+
+import functools
+import types
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+from crossflops.normalize.pytorch.recorder import Recorder
+
+_ARITHMETIC = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "lshift", "rshift", "lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert",
+    "getitem", "setitem",
+)  # fmt: skip
+_OPERATORS = {f"__{prefix}{name}__" for name in _ARITHMETIC for prefix in ("", "r", "i")}
+
+# Questions about a tensor, which no tool counts and tracing asks thousands of times.
+_QUESTIONS = frozenset({
+    "size", "dim", "stride", "numel", "ndimension", "element_size", "data_ptr", "storage_offset",
+    "storage", "untyped_storage", "get_device", "register_hook", "requires_grad_", "type",
+    "retain_grad",
+})  # fmt: skip
+
+
+@contextmanager
+def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
+    """Everything that a model calls within this context is recorded.
+
+    Without `captured` no TorchFunctionMode is set up: PyTorch takes no fast path under one.
+    """
+    with ExitStack() as undo:
+        names: dict[int, str] = {}
+        for owner, label in _owners():
+            for attribute, function in _functions(owner):
+                name = f"{label}.{attribute}"
+                wrapper = _wrap(recorder, name, function)
+                names.setdefault(id(function), name)
+                names[id(wrapper)] = name
+                _replace(undo, owner, attribute, wrapper)
+        if captured:
+            _hide_autocast(undo)
+        mode = _mode(recorder, names) if captured else nullcontext
+        _wrap_modules(undo, recorder, mode)
+        yield
+
+
+def _owners() -> tuple[tuple[Any, str], ...]:
+    import torch
+    import torch.nn.functional
+
+    return (
+        (torch.nn.functional, "torch.nn.functional"),
+        (torch.Tensor, "torch.Tensor"),
+        (torch.linalg, "torch.linalg"),
+        (torch.special, "torch.special"),
+        (torch.fft, "torch.fft"),
+        (torch, "torch"),
+    )
+
+
+def _functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """What can be overridden on this owner, by torch's own list."""
+    overridable = _overridable()
+    for attribute in dir(owner):
+        if attribute in _QUESTIONS or attribute.startswith("is_"):
+            continue
+        if attribute.startswith("_") and attribute not in _OPERATORS:
+            continue
+        function = getattr(owner, attribute, None)
+        known = id(function) in overridable or attribute in _OPERATORS
+        if known and callable(function) and not isinstance(function, type):
+            yield attribute, function
+
+
+@functools.cache
+def _overridable() -> frozenset[int]:
+    import torch
+
+    found = torch.overrides.get_overridable_functions()
+    return frozenset(id(function) for functions in found.values() for function in functions)
+
+
+def _wrap(recorder: Recorder, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    # A primitive is not written in Python: whatever Python runs inside it is the tracer's own.
+    primitive = not isinstance(function, types.FunctionType)
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not recorder.recording:
+            return function(*args, **kwargs)
+
+        def run() -> Any:
+            if primitive:
+                with recorder.muffled():
+                    return function(*args, **kwargs)
+            return function(*args, **kwargs)
+
+        return recorder.function(name, "attribute", run, args, kwargs)
+
+    return wrapper
+
+
+def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Captured(TorchFunctionMode):
+        """Sees the calls that came in by a reference older than the wrappers."""
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            if func is torch._C._set_grad_enabled:
+                # It takes effect, but the export does not hear of them: it would put all that
+                # runs under it into a graph of its own.
+                with torch._C.DisableTorchFunction():
+                    return func(*args, **kwargs)
+            name = names.get(id(func))
+            if name is None or not recorder.recording:
+                return func(*args, **kwargs)
+            primitive = not isinstance(func, types_of_python)
+
+            def run() -> Any:
+                if primitive:
+                    with recorder.muffled():
+                        return func(*args, **kwargs)
+                return func(*args, **kwargs)
+
+            return recorder.function(name, "reference", run, args, kwargs)
+
+    types_of_python = types.FunctionType
+    return Captured
+
+
+def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
+    from torch import nn
+
+    call = nn.Module._call_impl
+
+    @functools.wraps(call)
+    def call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if recorder.stack or not recorder.index.is_root(self):
+            return recorder.module_call(self, call, args, kwargs)
+        # The export pushes modes of its own before it enters the model; ours must be on top.
+        with mode():
+            return recorder.module_call(self, call, args, kwargs)
+
+    _replace(undo, nn.Module, "_call_impl", call_impl)
+    owners = {base for cls in recorder.index.classes for base in cls.__mro__}
+    for owner in owners:
+        if issubclass(owner, nn.Module) and owner is not nn.Module and "forward" in vars(owner):
+            _replace(undo, owner, "forward", _wrap_forward(recorder, vars(owner)["forward"]))
+
+
+def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(forward)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return recorder.module_forward(self, forward, args, kwargs)
+
+    return wrapper
+
+
+def _hide_autocast(undo: ExitStack) -> None:
+    """Keep autocast from the export, for the reason that gradients are.
+
+    The trace then holds the types outside of it: the work is the same, its precision is not.
+    """
+    import torch
+    from torch.amp.autocast_mode import autocast
+
+    for attribute in ("__enter__", "__exit__"):
+        method = vars(autocast)[attribute]
+
+        @functools.wraps(method)
+        def quiet(*args: Any, _method: Any = method, **kwargs: Any) -> Any:
+            with torch._C.DisableTorchFunction():
+                return _method(*args, **kwargs)
+
+        _replace(undo, autocast, attribute, quiet)
+
+
+def _replace(undo: ExitStack, owner: Any, attribute: str, value: Any) -> None:
+    if attribute in vars(owner):
+        undo.callback(setattr, owner, attribute, vars(owner)[attribute])
+    else:
+        undo.callback(delattr, owner, attribute)
+    setattr(owner, attribute, value)

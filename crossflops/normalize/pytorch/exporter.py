@@ -1,0 +1,48 @@
+"""An exported program -> an ONNX program in memory."""
+
+from typing import Any
+
+from crossflops.errors import NormalizeError
+from crossflops.normalize.pytorch.opaque import opaque, unknown_operator
+
+OPSET = 23  # the first that keeps attention and RMS normalization whole
+
+
+def to_onnx(exported: Any) -> Any:
+    """The ONNX program. An operator that the exporter does not know becomes an opaque node."""
+    import torch
+
+    table: dict[Any, Any] = {}
+    whole = True
+    while True:
+        try:
+            # Without gradients, as the decompositions choose kernels by it, and a view that was
+            # right for the strides of one kernel is wrong for those of the other.
+            with torch.no_grad():
+                return torch.onnx.export(
+                    exported,
+                    dynamo=True,
+                    optimize=False,
+                    opset_version=OPSET,
+                    verbose=False,
+                    custom_translation_table=table,
+                )
+        except Exception as error:
+            operator = unknown_operator(error)
+            if operator is None and whole:
+                # An operator has an ONNX form, but not for these arguments (attention on three
+                # axes, for one): take all composite operators apart.
+                whole, exported = False, exported.run_decompositions()
+                continue
+            if operator is None or operator in table:
+                raise NormalizeError(
+                    f"torch.onnx.export failed: {_root(error)}",
+                    "see whether torch.onnx.export(model, inputs, dynamo=True) takes the model",
+                ) from error
+            table[operator] = opaque(operator)
+
+
+def _root(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

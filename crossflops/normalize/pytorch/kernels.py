@@ -1,0 +1,96 @@
+"""Which calls collapse into a fused kernel when the model really runs under a setting.
+
+The export never takes PyTorch's fast paths, and tools that look at dispatched operators see
+nothing else: one `aten._native_multi_head_attention` instead of its projections and products.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from crossflops.core.trace import Call, Setting
+from crossflops.normalize.pytorch.entry_points import recorded
+from crossflops.normalize.pytorch.modules import ModuleIndex
+from crossflops.normalize.pytorch.recorder import Recorder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+# Kernels that do the work of several operators, or that a tool which knows matrix products and
+# convolutions has no formula for.
+_FUSED = (
+    "aten._transformer_encoder_layer_fwd",
+    "aten._native_multi_head_attention",
+    "aten._scaled_dot_product_",
+    "aten.mkldnn_rnn_layer",
+    "aten._thnn_fused_",
+    "aten._cudnn_rnn",
+    "aten._triton_multi_head_attention",
+    "aten.mv.",
+    "aten.dot.",
+)
+
+
+def fused_kernels(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> list[tuple[tuple[str, ...], str]]:
+    """Run the model for real: each fused kernel, with the frames around it, innermost first.
+
+    The model may be changed by the run (buffers in training mode): pass a copy.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found: list[tuple[tuple[str, ...], str]] = []
+    recorder = Recorder(ModuleIndex(model))
+
+    class Kernels(TorchDispatchMode):
+        """Sees what is dispatched, as the dispatch tools do."""
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            name = str(func)
+            if name.startswith(_FUSED):
+                found.append((tuple(frame.key for frame in reversed(recorder.stack)), name))
+            return func(*args, **(kwargs or {}))
+
+    hooks = _hooked(model) if setting.hooked else nullcontext()
+    record = recorded(recorder, captured=False)
+    with hooks, torch.set_grad_enabled(setting.grad), record, Kernels():
+        model(*args, **kwargs)
+    return found
+
+
+@contextmanager
+def _hooked(model: "nn.Module") -> Iterator[None]:
+    handles = [module.register_forward_hook(lambda *_: None) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def swallowed(
+    kernels: list[tuple[tuple[str, ...], str]], calls: tuple[Call, ...]
+) -> dict[str, str]:
+    """Key of an operator call -> the kernel that swallowed it.
+
+    A kernel swallows what the innermost call around it contains. Where the export has no such
+    call (it took another path there), the next one out is meant.
+    """
+    parents = {call.key: call.parent for call in calls}
+    inside: dict[str, list[str]] = {}
+    for call in calls:
+        if call.storey == "operator":
+            around = call.parent
+            while around is not None:
+                inside.setdefault(around, []).append(call.key)
+                around = parents[around]
+    found: dict[str, str] = {}
+    for frames, kernel in kernels:
+        home = next((key for key in frames if key in inside), None)
+        for key in inside.get(home or "", ()):
+            found.setdefault(key, kernel)
+    return found

@@ -1,0 +1,107 @@
+"""The module table: every module object of a PyTorch model, by all its names."""
+
+from typing import TYPE_CHECKING
+
+from crossflops.core.trace import Module, Parameter, Scalar
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def qualified(cls: type) -> str:
+    """The full dotted name of a class."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def identity(module: "nn.Module") -> int:
+    """What tells module objects apart.
+
+    The export wraps modules in proxies that share the attribute dictionary of the module, so
+    the dictionary, not the object, is what stays the same.
+    """
+    return id(module.__dict__)
+
+
+class ModuleIndex:
+    """The modules of a model, found by object. Ids count from 0, the root."""
+
+    def __init__(self, model: "nn.Module") -> None:
+        names: dict[int, list[str]] = {}
+        self._objects: dict[int, nn.Module] = {}
+        for name, module in model.named_modules(remove_duplicate=False):
+            names.setdefault(identity(module), []).append(name)
+            self._objects.setdefault(identity(module), module)
+        self._ids = {key: number for number, key in enumerate(names)}
+        self._storages: dict[int, int] = {}
+        self._rows = [self._row(key, tuple(found)) for key, found in names.items()]
+
+    @property
+    def rows(self) -> tuple[Module, ...]:
+        """The table, in the order of ids."""
+        return tuple(self._rows)
+
+    @property
+    def classes(self) -> set[type]:
+        """The classes of all modules."""
+        return {type(module) for module in self._objects.values()}
+
+    def is_root(self, module: "nn.Module") -> bool:
+        """Whether this is the model itself."""
+        return self._ids.get(identity(module)) == 0
+
+    def row(self, module: "nn.Module") -> Module:
+        """The row of a module object. One that is registered nowhere gets a row without names."""
+        key = identity(module)
+        if key not in self._ids:
+            self._ids[key] = len(self._rows)
+            self._objects[key] = module
+            self._rows.append(self._row(key, ()))
+        return self._rows[self._ids[key]]
+
+    def _row(self, key: int, names: tuple[str, ...]) -> Module:
+        module = self._objects[key]
+        children = (
+            (name, self._ids[identity(child)])
+            for name, child in module._modules.items()
+            if child is not None and identity(child) in self._ids
+        )
+        return Module(
+            id=self._ids[key],
+            names=names,
+            bases=tuple(qualified(base) for base in _class(module).__mro__[:-1]),
+            params=tuple(
+                Parameter(name, tuple(parameter.shape), self._storage(parameter))
+                for name, parameter in module.named_parameters(recurse=False)
+            ),
+            children=tuple(children),
+            training=module.training,
+            settings=_settings(module),
+        )
+
+    def _storage(self, parameter: "Tensor") -> int:
+        return self._storages.setdefault(id(parameter), len(self._storages))
+
+
+def _class(module: "nn.Module") -> type:
+    """The class that the user wrote: an export proxy is a subclass made on the spot."""
+    cls = type(module)
+    return cls.__mro__[1] if cls.__name__ == "AttrProxy" else cls
+
+
+def _settings(module: "nn.Module") -> dict[str, Scalar]:
+    """The plain public attributes (in_channels, kernel_size, batch_first ...)."""
+    found: dict[str, Scalar] = {}
+    for name, value in vars(module).items():
+        if name.startswith("_") or name == "training":
+            continue
+        if isinstance(value, tuple) and all(isinstance(item, int | float) for item in value):
+            found[name] = list(value)
+        elif value is None or isinstance(value, bool | int | float | str):
+            found[name] = value
+    return found
+
+
+def parameter_count(rows: tuple[Module, ...]) -> int:
+    """Number of parameters, each storage once."""
+    sizes = {one.storage: one.numel for row in rows for one in row.params}
+    return sum(sizes.values())

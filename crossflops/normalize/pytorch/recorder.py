@@ -1,0 +1,172 @@
+"""Who called what while a model ran: a tree of frames on the module and function storeys."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.core.trace import Module, Scalar
+from crossflops.normalize.pytorch.modules import ModuleIndex
+from crossflops.normalize.pytorch.specs import settings, specs
+
+if TYPE_CHECKING:
+    from torch import nn
+
+ROOT = "(model)"
+
+
+class Frame(msgspec.Struct):
+    """A call of a module or a function that is running or has run.
+
+    The key names the call by where it stands, so two runs of the same model give equal keys.
+    """
+
+    key: str
+    parent: str | None
+    storey: str
+    target: str
+    module: int
+    via: str
+    ordinal: int
+    settings: dict[str, Scalar]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...] = ()
+
+
+class Recorder:
+    """Keeps the stack of running frames, and all frames in the order in which they began.
+
+    `around` is entered for the time of each frame, with its number: the export uses it to
+    mark what it traces.
+    """
+
+    def __init__(
+        self,
+        index: ModuleIndex,
+        around: Callable[[int], Any] | None = None,
+    ) -> None:
+        self.index = index
+        self.frames: list[Frame] = []
+        self.stack: list[Frame] = []
+        self.muted = 0
+        self._around = around
+        self._entering: int | None = None
+        self._seen: Counter[str] = Counter()
+
+    @property
+    def recording(self) -> bool:
+        """Whether the model's own code is running, and not the inside of a primitive."""
+        return bool(self.stack) and not self.muted
+
+    @contextmanager
+    def muffled(self) -> Iterator[None]:
+        """Nothing is recorded: a primitive runs, and what it calls in Python is the tracer's."""
+        self.muted += 1
+        try:
+            yield
+        finally:
+            self.muted -= 1
+
+    def module_call(
+        self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        """Run `module.__call__`."""
+        # What calls the model (the export's wrapper) is no part of it.
+        if self.muted or not (self.stack or self.index.is_root(module)):
+            return run(module, *args, **kwargs)
+        row = self.index.row(module)
+        self._entering = row.id
+        return self._module(row, "call", lambda: run(module, *args, **kwargs), args, kwargs)
+
+    def module_forward(
+        self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        """Run `module.forward`: a call of its own only when `__call__` was not the way in."""
+        if self.muted or not self.stack:
+            return run(module, *args, **kwargs)
+        row = self.index.row(module)
+        entered, self._entering = self._entering == row.id, None
+        inside = next((f.module for f in reversed(self.stack) if f.storey == "module"), None)
+        if entered or inside == row.id:
+            return run(module, *args, **kwargs)
+        return self._module(row, "forward", lambda: run(module, *args, **kwargs), args, kwargs)
+
+    def function(
+        self, name: str, via: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Run a function. A second entry of the one that is just running is the same call."""
+        if not self.recording or self.stack[-1].target == name:
+            return run()
+        parent = self.stack[-1]
+        key, ordinal = self._key(f"{parent.key}/{short(name)}")
+        return self._run(
+            Frame(
+                key=key,
+                ordinal=ordinal,
+                parent=parent.key,
+                storey="function",
+                target=name,
+                module=parent.module,
+                via=via,
+                settings=settings(args, kwargs),
+                inputs=_inputs(args, kwargs),
+            ),
+            run,
+        )
+
+    def _module(
+        self, row: Module, via: str, run: Callable[[], Any], args: Any, kwargs: Any
+    ) -> Any:
+        parent = self.stack[-1].key if self.stack else None
+        here = row.names[0] if row.names else f"{parent}/{short(row.bases[0])}"
+        key, ordinal = self._key(here or ROOT)
+        return self._run(
+            Frame(
+                key=key,
+                ordinal=ordinal,
+                parent=parent,
+                storey="module",
+                target=row.bases[0],
+                module=row.id,
+                via=via,
+                settings={},
+                inputs=_inputs(args, kwargs),
+            ),
+            run,
+        )
+
+    def _run(self, frame: Frame, run: Callable[[], Any]) -> Any:
+        number = len(self.frames)
+        self.frames.append(frame)
+        self.stack.append(frame)
+        try:
+            if self._around is None:
+                result = run()
+            else:
+                with self._around(number):
+                    result = run()
+        finally:
+            self.stack.pop()
+        with self.muffled():
+            frame.outputs = tuple(specs(result))
+        return result
+
+    def _key(self, name: str) -> tuple[str, int]:
+        self._seen[name] += 1
+        ordinal = self._seen[name]
+        return (name if ordinal == 1 else f"{name}@{ordinal}"), ordinal
+
+
+def _inputs(args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+    return (*specs(tuple(args)), *specs(dict(kwargs)))
+
+
+def short(name: str) -> str:
+    """A target as people write it: "F.conv2d", "Tensor.__matmul__", "Linear"."""
+    for prefix, replacement in (("torch.nn.functional.", "F."), ("torch.Tensor.", "Tensor.")):
+        if name.startswith(prefix):
+            return replacement + name.removeprefix(prefix)
+    return name.rpartition(".")[2] if "torch.nn.modules" in name else name

@@ -1,0 +1,54 @@
+"""Tensors anywhere in a nest of arguments -> specs; everything plain in it -> settings."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.core.trace import Scalar
+
+
+def dtype_name(dtype: object) -> str:
+    """`torch.float32` -> "float32"."""
+    return str(dtype).removeprefix("torch.")
+
+
+def spec(name: str, tensor: Any) -> TensorSpec:
+    """The spec of a tensor, real, fake or proxied."""
+    return TensorSpec(
+        name, dtype_name(tensor.dtype), tuple(int(extent) for extent in tensor.shape)
+    )
+
+
+def specs(values: Any, name: str = "") -> Iterator[TensorSpec]:
+    """The tensors in nested tuples, lists, mappings, named by place: "0", "1.0", "mask"."""
+    import torch
+
+    if isinstance(values, torch.Tensor):
+        yield spec(name or "0", values)
+        return
+    if isinstance(values, Mapping):
+        items = [(str(key), value) for key, value in values.items()]
+    elif isinstance(values, tuple | list):
+        items = [(str(place), value) for place, value in enumerate(values)]
+    else:
+        return
+    for place, value in items:
+        yield from specs(value, f"{name}.{place}" if name else place)
+
+
+def settings(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Scalar]:
+    """The plain arguments, by place or by keyword."""
+    named = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
+    found = {name: plain(value) for name, value in named.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def plain(value: Any) -> Scalar:
+    """A JSON value for what is plain, None for a tensor or an object."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        items = [plain(item) for item in value]
+        return items if all(item is not None for item in items) else None
+    kind = type(value).__name__
+    return str(value) if kind in {"dtype", "device", "memory_format", "layout"} else None

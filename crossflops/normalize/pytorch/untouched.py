@@ -1,0 +1,52 @@
+"""What a caller finds as it was: the state of random generators, inputs, the log."""
+
+import contextlib
+import io
+import logging
+import random
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+
+@contextmanager
+def generators() -> Iterator[None]:
+    """The states of PyTorch's, NumPy's and Python's generators are restored."""
+    import torch
+
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def fresh(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs for a real run: a model may work in place on the tensors that it is given."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    copied: tuple[tuple[Any, ...], dict[str, Any]] = tree_map_only(
+        torch.Tensor, torch.clone, (tuple(args), dict(kwargs))
+    )
+    return copied
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Neither warnings nor log lines nor progress of an export belong on a counter's output."""
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.ERROR))
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,84 @@
+"""What a caller asks for, in whichever form -> one that a model can be made from."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.core.trace import Setting
+from crossflops.normalize import Source, from_object, is_file, load
+from crossflops.normalize.inputs import from_file, make, parse
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for: a target, or a model object with its inputs."""
+
+    target: str | None
+    specs: tuple[TensorSpec, ...] = ()
+    inputs_file: str | None = None
+    arguments: dict[str, object] = {}
+    allow_pickle: bool = False
+    given: Source | None = None
+    dims: dict[str, int] = {}
+    trips: dict[str, int] = {}
+    setting: Setting = Setting()
+
+    def source(self) -> Source:
+        """The model with its inputs. A target is built afresh."""
+        if self.given is not None:
+            return self.given
+        assert self.target is not None
+        return load(
+            self.target,
+            self.arguments,
+            self.specs,
+            self.inputs_file,
+            allow_pickle=self.allow_pickle,
+            dims=self.dims,
+            trips=self.trips,
+        )
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the model is an ONNX file, which no framework can run."""
+        return self.target is not None and is_file(self.target)
+
+
+def asked_for(
+    target: Any,
+    inputs: Any,
+    inputs_file: str | None,
+    setting: Setting,
+    arguments: Mapping[str, object] | None,
+    allow_pickle: bool = False,
+    dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, int] | None = None,
+) -> Request:
+    """The request behind the arguments of a verb.
+
+    `target` is a model object or a target string, `inputs` tensors or texts ("1x3x224x224"),
+    `dims` and `trips` sizes by dimension and by loop of an ONNX file.
+    Raises InputError, and for a target with tensors what building it raises.
+    """
+    if inputs_file is not None and not isinstance(target, str):
+        inputs = from_file(inputs_file)
+    texts = [inputs] if isinstance(inputs, str) else inputs
+    written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
+    if not isinstance(target, str):
+        given = from_object(target, make(target, parse(texts)) if written else inputs)
+        return Request(target=None, given=given, setting=setting)
+    if not written:
+        source = load(target, arguments or {}, (), None, allow_pickle)
+        given = from_object(source.model, inputs)
+        return Request(target=None, given=given, setting=setting)
+    return Request(
+        target=target,
+        specs=parse(texts),
+        inputs_file=inputs_file,
+        arguments=dict(arguments or {}),
+        allow_pickle=allow_pickle,
+        setting=setting,
+        dims=dict(dims or {}),
+        trips=dict(trips or {}),
+    )

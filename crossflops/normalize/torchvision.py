@@ -1,0 +1,41 @@
+"""Importing torchvision beside a CPU build of torch.
+
+torchvision's wheel declares fake implementations for two operators of its CUDA library when it is
+imported. Without that library the operators do not exist, and the import raises "operator
+torchvision::nms does not exist". Declaring their schemas is enough for all of
+`torchvision.models` but detection.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_Loaded = TypeVar("_Loaded")
+_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+_libraries: list[Any] = []  # a library that is collected takes its operators with it
+
+
+def mended(load: Callable[[], _Loaded]) -> _Loaded:
+    """What `load` returns: when it fails on torchvision's operators, after they were declared."""
+    try:
+        return load()
+    except RuntimeError as error:
+        if "torchvision::" not in str(error) or _libraries:
+            raise
+    _declare()
+    return load()
+
+
+def _declare() -> None:
+    import torch
+
+    # What the failed import left behind is half a module.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for schema in _SCHEMAS:
+        library.define(schema)
+    _libraries.append(library)

@@ -1,0 +1,110 @@
+"""Which calls collapse into a fused kernel, setting by setting."""
+
+import pytest
+
+from crossflops.core.trace import Setting
+from tests.models import Apply, F, encoder_layer, nn, operators, torch, traced
+
+pytestmark = pytest.mark.torch
+GRAD = Setting()
+NO_GRAD = Setting(grad=False)
+HOOKED = Setting(grad=False, hooked=True)
+WORDS = torch.randn(2, 10, 32)
+FLASH = "aten._scaled_dot_product_flash_attention_for_cpu"
+
+
+def fused(model, *inputs):
+    """By setting: the kernel of every contraction that was swallowed, by operator."""
+    trace = traced(model, *inputs, observed=(GRAD, NO_GRAD, HOOKED))
+    found = {}
+    for setting in (GRAD, NO_GRAD, HOOKED):
+        for name in ("aten.linear", "aten.scaled_dot_product_attention", "aten.lstm", "aten.gru"):
+            kernels = {
+                call.fused[setting.id].rpartition(".")[0]
+                for call in operators(trace, name)
+                if setting.id in call.fused
+            }
+            if kernels:
+                found.setdefault(setting.id, {})[name] = kernels
+    return found
+
+
+def test_an_encoder_layer_is_one_kernel_without_gradients_and_hooks():
+    """Hooks on its modules switch its own path off, but not that of the attention inside."""
+    found = fused(encoder_layer(), WORDS)
+    assert found == {
+        "eval grad": {"aten.scaled_dot_product_attention": {FLASH}},
+        "eval no_grad": {
+            "aten.linear": {"aten._transformer_encoder_layer_fwd"},
+            "aten.scaled_dot_product_attention": {"aten._transformer_encoder_layer_fwd"},
+        },
+        "eval no_grad hooked": {
+            "aten.linear": {"aten._native_multi_head_attention"},
+            "aten.scaled_dot_product_attention": {"aten._native_multi_head_attention"},
+        },
+    }
+
+
+def test_hooks_leave_the_feed_forward_layers_of_an_encoder_layer_alone():
+    """Only what is inside of the attention module is swallowed there: not linear1 and linear2."""
+    trace = traced(encoder_layer(), WORDS, observed=(HOOKED,))
+    swallowed = {
+        trace.modules[call.module].path: HOOKED.id in call.fused
+        for call in operators(trace, "aten.linear")
+    }
+    assert swallowed["linear1"] is False
+    assert swallowed["linear2"] is False
+    assert swallowed["self_attn"] is True
+
+
+def test_an_attention_module_is_one_kernel_without_gradients():
+    """nn.MultiheadAttention takes its own fast path, hooks or not."""
+    model = Apply(
+        lambda s, x: s.m(x, x, x, need_weights=False)[0],
+        m=nn.MultiheadAttention(32, 4, batch_first=True),
+    )
+    native = {
+        "aten.linear": {"aten._native_multi_head_attention"},
+        "aten.scaled_dot_product_attention": {"aten._native_multi_head_attention"},
+    }
+    assert fused(model, WORDS) == {
+        "eval grad": {"aten.scaled_dot_product_attention": {FLASH}},
+        "eval no_grad": native,
+        "eval no_grad hooked": native,
+    }
+
+
+def test_attention_by_function_is_the_flash_kernel():
+    """In every setting the CPU runs one kernel."""
+    model = Apply(lambda s, x: F.scaled_dot_product_attention(x, x, x))
+    only = {"aten.scaled_dot_product_attention": {FLASH}}
+    assert fused(model, torch.randn(2, 4, 10, 8)) == {
+        "eval grad": only,
+        "eval no_grad": only,
+        "eval no_grad hooked": only,
+    }
+
+
+def test_a_recurrent_layer_is_one_kernel():
+    """An LSTM runs in oneDNN, a GRU in products that are seen."""
+    kernel = {"aten.lstm": {"aten.mkldnn_rnn_layer"}}
+    steps = torch.randn(5, 2, 16)
+    lstm = Apply(lambda s, x: s.m(x)[0], m=nn.LSTM(16, 32, 2))
+    assert fused(lstm, steps) == dict.fromkeys(
+        ("eval grad", "eval no_grad", "eval no_grad hooked"), kernel
+    )
+    assert fused(Apply(lambda s, x: s.m(x)[0], m=nn.GRU(16, 32)), steps) == {}
+
+
+def test_the_same_layer_called_twice_is_swallowed_twice():
+    """Kernels are matched by the calls around them, not by the module alone."""
+    model = Apply(lambda s, x: s.layer(s.layer(x)), layer=encoder_layer())
+    trace = traced(model, WORDS, observed=(NO_GRAD,))
+    calls = operators(trace, "aten.linear")
+    assert len(calls) == 8
+    assert all(NO_GRAD.id in call.fused for call in calls)
+
+
+def test_nothing_is_swallowed_where_nobody_looked():
+    """Without an observed setting calls say nothing of kernels."""
+    assert not [call for call in traced(encoder_layer(), WORDS).calls if call.fused]

@@ -1,0 +1,105 @@
+"""Sizes of inputs: named, given, contradicted, missing."""
+
+import pytest
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.errors import CrossflopsWarning, InputError, TargetError
+from tests.onnx_files import graph_of, ledger_of, parsed, saved
+
+DYNAMIC = (
+    "g (float[batch,seq,8] x, int64[batch,seq] ids, float[8,4] w) => (float[batch,seq,4] y) "
+    "{ i = Cast<to = 1>(ids) y = MatMul(x, w) }"
+)
+
+
+def given(name, *shape):
+    """A shape from the command line, where a type that is not said is float32."""
+    return TensorSpec(name, "float32", shape, "input")
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file with two named dimensions."""
+    return saved(tmp_path, parsed(DYNAMIC))
+
+
+def test_named_dimensions_are_bound(path):
+    """The count is that of the sizes; the graph remembers them."""
+    graph = graph_of(path, dims={"batch": 3, "seq": 5})
+    assert graph.bindings == {"batch": 3, "seq": 5}
+    assert [spec.shape for spec in graph.inputs] == [(3, 5, 8), (3, 5), (8, 4)]
+    assert ledger_of(path, dims={"batch": 3, "seq": 5}).total.macs == 3 * 5 * 8 * 4
+
+
+@pytest.mark.parametrize("name", ["x", "0"])
+def test_the_shape_of_one_input_binds_its_names(path, name):
+    """A shape, by name or by place, fixes the dimensions of the other inputs too."""
+    graph = graph_of(path, specs=(given(name, 3, 5, 8),))
+    assert graph.inputs[1] == TensorSpec("ids", "int64", (3, 5), "input")
+
+
+def test_a_shape_in_the_file_gives_way_to_a_given_one(tmp_path):
+    """A static file counts at another batch; stale shapes inside it are not believed."""
+    text = "g (float[1,8] x) => (float[1,4] y) <float[8,4] w, float[1,8] r> "
+    text = text.replace("<float[8,4] w, float[1,8] r> ", "")
+    model = parsed(f"{text} {{ r = Relu(x) y = MatMul(r, w) }}")
+    model.graph.input.add(name="w").CopyFrom(parsed(DYNAMIC).graph.input[2])
+    path = saved(tmp_path, model)
+    assert ledger_of(path, specs=(given("x", 7, 8),)).total.macs == 7 * 8 * 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ({}, r"x \[batch, seq, 8\]; ids \[batch, seq\]", "--dim batch=N --dim seq=N"),
+        ({"dims": {"batch": 2}}, r"x \[2, seq, 8\]", "--dim seq=N"),
+        ({"dims": {"bath": 2}}, "no input has a dimension 'bath'", "batch, seq"),
+        ({"specs": [given("z", 1)]}, "no input 'z'", "x, ids, w"),
+        ({"specs": [given("7", 1)]}, "no input '7'", "x, ids, w"),
+        ({"specs": [given("x", 1)]}, "3 dimensions, and 1 are given", "--dim"),
+        ({"specs": [given("x", 2, 5, 8)], "dims": {"batch": 3}}, "'batch' of 'x' is 2", "--dim"),
+        ({"specs": [given("x", 2, 5, 8), given("ids", 2, 6)]}, "'seq' of 'ids' is 6", "--dim"),
+        ({"specs": [given("x", 2**40, 2**40, 8), given("ids", 2**40, 2**40)]}, "2.63", "--dim"),
+    ],
+)
+def test_sizes_that_are_missing_or_contradict(path, options, message, hint):
+    """What is not bound is listed, what is wrong is named, with what to write."""
+    with pytest.raises(InputError, match=message) as caught:
+        graph_of(path, **options)
+    assert hint in caught.value.hint
+
+
+def test_a_dimension_without_a_name_is_asked_for(tmp_path):
+    """An unnamed size can be given with its whole shape only."""
+    model = parsed("g (float[?,8] x) => (y) { y = Relu(x) }")
+    with pytest.raises(InputError, match=r"x \[\?, 8\]") as caught:
+        graph_of(saved(tmp_path, model))
+    assert "--input NAME=" in caught.value.hint
+
+
+def test_a_negative_size_is_no_size(tmp_path):
+    """A file that says -5 is refused by name."""
+    model = parsed("g (float[3,8] x) => (y) { y = Relu(x) }")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -5
+    with pytest.raises(TargetError, match="'x' has the negative dimension -5"):
+        graph_of(saved(tmp_path, model))
+
+
+def test_what_the_file_says_is_held_against_what_follows(tmp_path):
+    """A shape that contradicts the inputs is a warning that names the node, and not believed."""
+    model = parsed("g (float[3,8] x) => (float[4,9] y) { y = Relu(x) }")
+    model.graph.node[0].name = "liar"
+    with pytest.warns(CrossflopsWarning, match="'liar'"):
+        ledger = ledger_of(saved(tmp_path, model))
+    assert ledger.total.compares == 3 * 8
+
+
+def test_what_the_file_says_is_used_where_inference_ends(tmp_path):
+    """Behind an unknown operator the stated shape holds, and inference goes on from there."""
+    model = parsed(
+        "g (float[3,8] x, float[8,4] w) => (y) <float[3,8] u> "
+        "{ u = com.microsoft.Unheard(x) v = Relu(u) y = MatMul(v, w) }"
+    )
+    ledger = ledger_of(saved(tmp_path, model))
+    assert [one.node.op.type for one in ledger.uncounted] == ["Unheard"]
+    assert ledger.total.macs == 3 * 8 * 4

@@ -1,0 +1,110 @@
+"""Modules and parameters of files."""
+
+import numpy as np
+import pytest
+from onnx import numpy_helper
+
+from crossflops.core.trace import Setting
+from crossflops.count import count
+from crossflops.normalize.onnx_file import OnnxFile, normalize
+from crossflops.normalize.onnx_file.modules import of_name
+from crossflops.tabulate import report
+from tests.onnx_files import graph_of, parsed, saved
+
+CHAIN = "g (float[4,8] x, float[8,8] w) => (y) { a = MatMul(x, w) b = Relu(a) y = MatMul(b, w) }"
+
+
+def rows(path):
+    """Path, class and MACs of every module of a report."""
+    graph, trace = normalize(OnnxFile(path=path), Setting())
+    found = report(graph, trace, count(graph)).modules
+    return [(row.path, row.class_, row.macs) for row in found]
+
+
+def test_modules_come_from_the_notes_of_torch_onnx(tmp_path):
+    """The scopes name modules and classes; the last entry is the operator."""
+    model = parsed(CHAIN)
+    for node, path in zip(model.graph.node, ["net.0", "net.1", "head"], strict=True):
+        chain = ["", *(["net"] if "." in path else []), path]
+        classes = ["m.Net", *(["torch.nn.Sequential"] if "." in path else []), "torch.nn.Linear"]
+        for key, items in (("name_scopes", chain), ("class_hierarchy", classes)):
+            value = str([*items, "operator"])
+            node.metadata_props.add(key=f"pkg.torch.onnx.{key}", value=value)
+    assert rows(saved(tmp_path, model)) == [
+        ("", "Net", 2 * 4 * 8 * 8),
+        ("net", "Sequential", 4 * 8 * 8),
+        ("net.0", "Linear", 4 * 8 * 8),
+        ("net.1", "Linear", 0),
+        ("head", "Linear", 4 * 8 * 8),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("/layer1/layer1.0/conv1/Conv", "layer1.0.conv1"),
+        ("/Gemm", ""),
+        ("Gemm_3", ""),
+        ("", ""),
+        ("/encoder/layer.11/attention/self/query/MatMul", "encoder.layer.11.attention.self.query"),
+        ("StatefulPartitionedCall/model/dense/MatMul__6", "model.dense"),
+        ("functional_9/conv1__4/conv/Conv2D__6", "functional_9.conv1.conv"),
+    ],
+)
+def test_node_names_tell_of_modules(name, path):
+    """The path that the older PyTorch exporter and tf2onnx write into names."""
+    assert of_name(name).path == path
+
+
+def test_without_any_hint_there_is_the_root(tmp_path):
+    """A graph without notes and without slashes is one module."""
+    assert rows(saved(tmp_path, parsed(CHAIN))) == [("", "g", 2 * 4 * 8 * 8)]
+
+
+def stored(model, **tensors):
+    """The model with these stored."""
+    for name, value in tensors.items():
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    return model
+
+
+FLOATS = np.zeros((8, 8), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("body", "tensors", "params"),
+    [
+        ("y = MatMul(x, w)", {"w": FLOATS}, 64),
+        ("a = MatMul(x, w) y = MatMul(a, w)", {"w": FLOATS}, 64),
+        ("t = Transpose(w) y = MatMul(x, t)", {"w": FLOATS}, 64),
+        ("s = Shape(x) y = Expand(x, s)", {}, 0),
+        ("y = Reshape(x, w)", {"w": np.array([8, 4])}, 0),
+        ("a = MatMul(x, w) y = Add(a, b)", {"w": FLOATS, "b": FLOATS[0]}, 72),
+        ("y = Mul(x, b)", {"b": np.array(2, np.float32)}, 0),
+        ("y = BatchNormalization(x, s, b, m, v)", dict.fromkeys("sbmv", FLOATS[0]), 16),
+        ("i = ArgMax(x) y = Gather(w, i)", {"w": FLOATS}, 64),
+        (
+            "q = DequantizeLinear(w, s) y = MatMul(x, q)",
+            {"w": np.zeros((8, 8), np.int8), "s": np.float32(1).reshape(())},
+            64,
+        ),
+        (
+            "w = ConstantOfShape<value = float[1] {1}>(d) y = MatMul(x, w)",
+            {"d": np.array([8, 8])},
+            64,
+        ),
+    ],
+)
+def test_parameters_are_what_feeds_weight_inputs(body, tensors, params, tmp_path):
+    """Stored floats (or packed integers) that are weights, each tensor once; no statistics."""
+    tensors = {name: np.asarray(value) for name, value in tensors.items()}
+    model = stored(parsed(f"g (float[4,8] x) => (y) {{ {body} }}"), **tensors)
+    assert graph_of(saved(tmp_path, model)).params == params
+
+
+def test_what_depends_on_no_input_is_constant(tmp_path):
+    """Work on weights alone is marked: a converter would fold it."""
+    model = stored(
+        parsed("g (float[4,8] x) => (y) { t = MatMul(w, w) y = MatMul(x, t) }"), w=FLOATS
+    )
+    assert [node.constant for node in graph_of(saved(tmp_path, model)).nodes] == [True, False]
