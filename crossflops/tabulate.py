@@ -1,0 +1,134 @@
+"""A ledger -> the tables of a report: by operator, by module, by node."""
+
+from collections import Counter
+
+from crossflops.core.cost import ZERO, Cost
+from crossflops.core.graph import Graph
+from crossflops.core.ledger import Ledger
+from crossflops.core.report import (
+    Folded,
+    InputInfo,
+    ModelInfo,
+    ModuleRow,
+    NodeRow,
+    OpRow,
+    Report,
+    Totals,
+    UncountedRow,
+)
+from crossflops.core.trace import Module, Trace
+
+
+def report(graph: Graph, trace: Trace, ledger: Ledger, folded: Folded | None = None) -> Report:
+    """The report of a count."""
+    return Report(
+        model=ModelInfo(
+            name=graph.name,
+            digest=graph.digest,
+            inputs=tuple(InputInfo(i.name, i.dtype, i.shape or ()) for i in graph.inputs),
+            opset=graph.opset,
+        ),
+        totals=_totals(graph, ledger),
+        macs_by_precision=_by_precision(ledger),
+        as_=folded,
+        uncounted=tuple(
+            UncountedRow(one.node.key, str(one.node.op), one.reason) for one in ledger.uncounted
+        ),
+        by_op=_by_op(ledger),
+        modules=_by_module(trace.modules, ledger),
+        nodes=_by_node(ledger),
+        setting=trace.setting,
+    )
+
+
+def _totals(graph: Graph, ledger: Ledger) -> Totals:
+    cost = ledger.total
+    constant = sum(one.cost.macs for one in ledger.counted if one.node.constant)
+    return Totals(
+        macs=cost.macs,
+        flops=cost.flops,
+        params=graph.params,
+        adds=cost.adds,
+        muls=cost.muls,
+        divs=cost.divs,
+        compares=cost.compares,
+        specials=cost.specials,
+        bytes_read=cost.bytes_read,
+        bytes_written=cost.bytes_written,
+        constant_macs=constant,
+    )
+
+
+def _by_precision(ledger: Ledger) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for one in ledger.counted:
+        if one.cost.macs:
+            found[one.precision] += one.cost.macs
+    return dict(found)
+
+
+def _by_op(ledger: Ledger) -> tuple[OpRow, ...]:
+    """Operators with the most FLOPs first; uncounted nodes are in the number of nodes."""
+    costs: dict[str, Cost] = {}
+    for one in ledger.counted:
+        op = str(one.node.op)
+        costs[op] = costs.get(op, ZERO) + one.cost
+    numbers = Counter(str(one.node.op) for one in ledger.counts)
+    rows = (
+        OpRow(op, count, costs.get(op, ZERO).macs, costs.get(op, ZERO).flops)
+        for op, count in numbers.items()
+    )
+    return tuple(sorted(rows, key=lambda row: (-row.flops, row.op)))
+
+
+def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, ...]:
+    """Every registered module with all beneath it, in the order of the module table."""
+    costs: dict[str, Cost] = {}
+    for one in ledger.counted:
+        path = one.node.path
+        while True:
+            costs[path] = costs.get(path, ZERO) + one.cost
+            if not path:
+                break
+            path = path.rpartition(".")[0]
+    return tuple(
+        ModuleRow(
+            path=row.path,
+            class_=row.bases[0].rpartition(".")[2],
+            macs=costs.get(row.path, ZERO).macs,
+            flops=costs.get(row.path, ZERO).flops,
+            params=_params(row.id, modules),
+        )
+        for row in modules
+        if row.names
+    )
+
+
+def _params(module: int, modules: tuple[Module, ...]) -> int:
+    """Parameters of a module and of all beneath it, each storage once."""
+    sizes: dict[int, int] = {}
+    todo, seen = [module], {module}
+    while todo:
+        row = modules[todo.pop()]
+        sizes.update((parameter.storage, parameter.numel) for parameter in row.params)
+        fresh = {child for _, child in row.children} - seen
+        seen |= fresh
+        todo.extend(fresh)
+    return sum(sizes.values())
+
+
+def _by_node(ledger: Ledger) -> tuple[NodeRow, ...]:
+    return tuple(
+        NodeRow(
+            node=one.node.key,
+            op=str(one.node.op),
+            path=one.node.path,
+            macs=one.cost.macs,
+            flops=one.cost.flops,
+            bytes_read=one.cost.bytes_read,
+            bytes_written=one.cost.bytes_written,
+            precision=one.precision,
+            exactness=one.exactness,
+        )
+        for one in ledger.counted
+    )
