@@ -1,0 +1,36 @@
+"""Named reasons for which two counts differ. Every module in this folder offers its `CAUSES`."""
+
+import functools
+from importlib import import_module
+from pkgutil import iter_modules
+
+from crossflops.core.convention import Cause
+from crossflops.errors import UnknownNameError
+
+
+@functools.cache
+def _by_id() -> dict[str, Cause]:
+    found: dict[str, Cause] = {}
+    for module in iter_modules(__path__):
+        for one in import_module(f"{__name__}.{module.name}").CAUSES:
+            if one.id in found:
+                raise ValueError(f"two causes are called {one.id!r}")
+            found[one.id] = one
+    return found
+
+
+def causes() -> tuple[Cause, ...]:
+    """All causes, by id."""
+    return tuple(one for _, one in sorted(_by_id().items()))
+
+
+def cause(id: str) -> Cause:
+    """The cause of that id. Raises UnknownNameError."""
+    try:
+        return _by_id()[id]
+    except KeyError:
+        family = id.partition(".")[0]
+        near = [name for name in _by_id() if name.startswith(family)] or sorted(_by_id())
+        raise UnknownNameError(
+            f"no cause is called {id!r}", f"causes like it: {', '.join(near)}"
+        ) from None

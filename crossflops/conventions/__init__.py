@@ -1,0 +1,56 @@
+"""What is known of the tools. Every module in this folder offers its editions in `CONVENTIONS`."""
+
+import functools
+from importlib import import_module
+from pkgutil import iter_modules
+
+from crossflops.core.convention import Convention
+from crossflops.errors import UnknownNameError
+
+
+@functools.cache
+def conventions() -> tuple[Convention, ...]:
+    """All conventions, a tool's newest edition before its older ones."""
+    found: list[Convention] = []
+    for module in iter_modules(__path__):
+        offered = getattr(import_module(f"{__name__}.{module.name}"), "CONVENTIONS", ())
+        found.extend(offered)
+    return tuple(found)
+
+
+def find(tool: str, edition: str | None = None) -> Convention:
+    """The convention of a tool: the edition asked for, or the newest.
+
+    Raises UnknownNameError when there is none.
+    """
+    editions = [one for one in conventions() if one.tool == tool]
+    if not editions:
+        known = sorted({one.tool for one in conventions()})
+        raise UnknownNameError(
+            f"no convention is known for the tool {tool!r}", f"known: {', '.join(known)}"
+        )
+    for one in editions:
+        if edition in {None, one.edition}:
+            return one
+    raise UnknownNameError(
+        f"{tool} has no edition {edition!r}",
+        f"known: {', '.join(f'{one.tool}@{one.edition}' for one in editions)}",
+    )
+
+
+def parse(text: str) -> Convention:
+    """The convention of `TOOL` or `TOOL@EDITION`."""
+    tool, _, edition = text.partition("@")
+    return find(tool, edition or None)
+
+
+def for_version(tool: str, version: str) -> Convention:
+    """The edition for an installed version: verified on it, of the same release, or the newest."""
+    editions = [one for one in conventions() if one.tool == tool]
+    for one in editions:
+        if version in one.verified:
+            return one
+    for one in editions:
+        if f"{version}.".startswith(f"{one.edition}."):
+            return one
+    return find(tool)

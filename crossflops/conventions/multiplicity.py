@@ -1,0 +1,37 @@
+"""How often a tool books one call: formulas of the module table."""
+
+from collections.abc import Callable
+
+from crossflops.core.trace import Module
+
+Times = Callable[[tuple[Module, ...]], dict[int, int]]
+
+
+def child_paths(modules: tuple[Module, ...]) -> dict[int, int]:
+    """By module: the number of chains from the root to it, a child counted once in each parent.
+
+    0 for a module that is registered nowhere.
+    """
+    parents: dict[int, list[int]] = {}
+    for row in modules:
+        for child in {child for _, child in row.children}:
+            parents.setdefault(child, []).append(row.id)
+    found = {0: 1}
+
+    def paths(module: int) -> int:
+        if module not in found:
+            found[module] = sum(paths(parent) for parent in parents.get(module, ()))
+        return found[module]
+
+    return {row.id: paths(row.id) for row in modules}
+
+
+def child_paths_squared(modules: tuple[Module, ...]) -> dict[int, int]:
+    """Hooks are registered once per chain, and the tree is summed along every chain.
+
+    thop/profile.py: `model.apply(add_hooks)` and `dfs_count`, both of which walk `children()`.
+    """
+    return {module: count**2 for module, count in child_paths(modules).items()}
+
+
+TIMES: dict[str, Times] = {"child_paths_squared": child_paths_squared}

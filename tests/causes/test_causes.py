@@ -1,0 +1,80 @@
+"""Causes have pages, and whatever can be booked has a cause."""
+
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from crossflops.causes import cause, causes
+from crossflops.conventions import conventions
+from crossflops.errors import UnknownNameError
+
+
+def test_causes_are_in_the_order_of_their_ids():
+    """Each id stands once, behind its family."""
+    ids = [one.id for one in causes()]
+    assert ids == sorted(set(ids))
+    assert all("." in one or one == "softmax" for one in ids)
+
+
+@pytest.mark.parametrize("one", causes(), ids=lambda one: one.id)
+def test_every_cause_has_a_page(one):
+    """A title that fits a table, a page of sentences, and references that can be looked up."""
+    assert 0 < len(one.title) <= 60
+    assert len(one.page) > 60
+    assert one.page.endswith(".")
+    assert cause(one.id) is one
+    for reference in one.references:
+        repository, _, number = reference.partition("#")
+        assert repository.count("/") == 1
+        assert number.isdigit()
+
+
+def test_an_unknown_cause_lists_those_of_its_family():
+    """A slip in the second half of an id shows what there is."""
+    with pytest.raises(UnknownNameError) as caught:
+        cause("norm.bacth")
+    assert caught.value.message == "no cause is called 'norm.bacth'"
+    assert "norm.batch" in caught.value.hint
+    assert "pool.avg" not in caught.value.hint
+
+
+def test_a_cause_of_no_family_lists_all():
+    """Where nothing is near, everything is."""
+    with pytest.raises(UnknownNameError) as caught:
+        cause("nothing")
+    assert all(one.id in caught.value.hint for one in causes())
+
+
+def named_by_the_reconciler():
+    """The texts in the code of the reconciler that have the form of an id."""
+    spec = find_spec("crossflops.reconcile.walk")
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    families = {one.id.partition(".")[0] for one in causes()}
+    return {
+        text
+        for text in texts
+        if isinstance(text, str) and text.partition(".")[0] in families and "." in text
+    }
+
+
+def test_what_the_reconciler_books_has_a_cause():
+    """The steps that are no clause of a convention: unit, dead code, shared parents, the mode."""
+    named = named_by_the_reconciler()
+    assert named >= {
+        "unit.mac-vs-flop",
+        "control.dead-code",
+        "module.shared-parents",
+        "scope.mode-forced-eval",
+    }
+    assert named <= {one.id for one in causes()}
+
+
+def test_every_cause_is_booked_by_somebody():
+    """A page that no convention and no step can lead to would never be read."""
+    booked = named_by_the_reconciler()
+    for convention in conventions():
+        booked |= {convention.unseen} | {clause.cause for clause in convention.clauses}
+    assert {one.id for one in causes()} == booked

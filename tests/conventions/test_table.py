@@ -1,0 +1,140 @@
+"""All conventions together: what they name exists, and what is asked for is found."""
+
+import msgspec
+import pytest
+
+from crossflops.causes import causes
+from crossflops.conventions import conventions, find, for_version, parse
+from crossflops.conventions.formulas import formulas
+from crossflops.conventions.multiplicity import TIMES
+from crossflops.core.convention import Clause, Convention
+from crossflops.core.cost import Cost
+from crossflops.errors import UnknownNameError
+
+EACH = pytest.mark.parametrize(
+    "convention", conventions(), ids=lambda one: f"{one.tool}@{one.edition}"
+)
+
+
+def test_the_tools_of_this_release_are_known():
+    """Every module in the folder is discovered; thop has the edition of published figures too."""
+    assert {(one.tool, one.edition) for one in conventions()} >= {
+        ("thop", "0.1.1"),
+        ("thop", "0.0.31"),
+        ("fvcore", "0.1.5"),
+        ("torch-flop-counter", "2.13"),
+    }
+
+
+def test_no_edition_stands_twice():
+    """A tool and an edition name one convention."""
+    names = [(one.tool, one.edition) for one in conventions()]
+    assert len(names) == len(set(names))
+
+
+@EACH
+def test_clauses_have_names_of_their_own(convention):
+    """A booking can be traced to one clause. Those shared between tools are the same by value."""
+    ids = [clause.id for clause in convention.clauses]
+    assert len(ids) == len(set(ids))
+
+
+@EACH
+def test_clauses_name_formulas_that_exist(convention):
+    """A clause computes by a named formula or by weights over kinds of cost, never both."""
+    for clause in convention.clauses:
+        assert clause.formula is None or clause.formula in formulas(), clause.id
+        assert clause.times is None or clause.times in TIMES, clause.id
+        assert set(clause.weights) <= set(Cost.__struct_fields__), clause.id
+        assert not (clause.formula and clause.weights), clause.id
+        assert clause.kind != "unseen" or clause.formula is None, clause.id
+
+
+@EACH
+def test_clauses_name_causes_that_exist(convention):
+    """Whatever an explanation will be booked under has a page."""
+    known = {one.id for one in causes()}
+    assert convention.unseen in known
+    assert {clause.cause for clause in convention.clauses} <= known
+
+
+@EACH
+def test_every_clause_has_a_source(convention):
+    """Knowledge of a tool is read somewhere: a file of the tool, and mostly a function."""
+    assert convention.source
+    assert all(clause.reference for clause in convention.clauses)
+    assert convention.verified
+
+
+@EACH
+def test_clauses_stand_on_the_storey_of_their_tool(convention):
+    """Only what is unseen is told by operator whatever the tool looks at."""
+    for clause in convention.clauses:
+        assert clause.storey == ("operator" if clause.kind == "unseen" else convention.sees)
+
+
+@EACH
+def test_a_convention_is_data(convention):
+    """It survives JSON as it is, so that it can be printed, stored and compared."""
+    text = msgspec.json.encode(convention)
+    assert msgspec.json.decode(text, type=Convention) == convention
+    assert msgspec.json.encode(msgspec.json.decode(text, type=Convention)) == text
+
+
+@EACH
+def test_a_convention_is_found_by_its_name(convention):
+    """By `TOOL@EDITION`, by both in two words, and by a version it was held against."""
+    name = f"{convention.tool}@{convention.edition}"
+    assert parse(name) is find(convention.tool, convention.edition) is convention
+    for version in convention.verified:
+        assert for_version(convention.tool, version) is convention
+
+
+def test_without_an_edition_the_newest_is_meant():
+    """The older edition of thop has to be asked for."""
+    assert parse("thop").edition == find("thop").edition == "0.1.1"
+    assert parse("thop@0.0.31").edition == "0.0.31"
+
+
+@pytest.mark.parametrize(
+    ("version", "edition"),
+    [
+        ("0.1.1.post2209072238", "0.1.1"),
+        ("0.1.1", "0.1.1"),
+        ("0.0.31.post2005241907", "0.0.31"),
+        ("0.0.31.post1", "0.0.31"),
+        ("0.0.3", "0.1.1"),
+        ("0.0.310", "0.1.1"),
+        ("9.9", "0.1.1"),
+    ],
+)
+def test_an_installed_version_picks_its_edition(version, edition):
+    """Verified on it, else of the same release, else the newest: 0.0.310 is not 0.0.31."""
+    assert for_version("thop", version).edition == edition
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("nothing", "no convention is known for the tool 'nothing'", "fvcore, thop"),
+        ("thop@9", "thop has no edition '9'", "known: thop@0.1.1, thop@0.0.31"),
+        ("", "no convention is known for the tool ''", "thop"),
+    ],
+)
+def test_what_is_not_known_lists_what_is(text, message, hint):
+    """An unknown tool or edition is an error with the names to choose from."""
+    with pytest.raises(UnknownNameError) as caught:
+        parse(text)
+    assert caught.value.message == message
+    assert hint in caught.value.hint
+
+
+def test_two_editions_differ_by_their_clauses():
+    """Counted biases of convolutions in 0.0.31, layer norms in 0.1.1: as data."""
+
+    def counted(edition: str) -> set[str]:
+        clauses: tuple[Clause, ...] = find("thop", edition).clauses
+        return {clause.cause for clause in clauses if clause.kind == "part"}
+
+    assert "bias.conv" in counted("0.0.31") - counted("0.1.1")
+    assert {"norm.layer", "softmax", "upsample.nearest"} <= counted("0.1.1") - counted("0.0.31")
