@@ -1,0 +1,183 @@
+"""Traces, conventions and ledgers made up for the reconciler, by hand and at random."""
+
+from hypothesis import strategies as st
+
+from crossflops.core.convention import Clause, Convention, Match
+from crossflops.core.cost import Cost
+from crossflops.core.graph import Node, Op
+from crossflops.core.ledger import Counted, Ledger
+from crossflops.core.profile import Entry, Profile
+from crossflops.core.tensor import TensorSpec
+from crossflops.core.trace import Call, Module, Setting, Trace
+from crossflops.reconcile import predict, reconcile
+
+SETTING = Setting()
+CLASSES = ("my.Conv", "my.Norm", "my.Block")
+TARGETS = ("aten.conv", "aten.mm", "aten.add")
+
+
+def module(number, path, cls="my.Block", children=()):
+    """A row of the table."""
+    return Module(
+        id=number,
+        names=(path,) if path is not None else (),
+        bases=(cls,),
+        params=(),
+        children=tuple((f"c{place}", child) for place, child in enumerate(children)),
+        training=False,
+        settings={},
+    )
+
+
+def call(key, parent, storey, target, number, size=1, live=True, fused=()):
+    """A call on a tensor of `size` elements."""
+    return Call(
+        key=key,
+        parent=parent,
+        storey=storey,
+        target=target,
+        module=number,
+        via="call" if storey == "module" else "attribute",
+        inputs=(TensorSpec("0", "float32", (size,)),),
+        live=live,
+        fused=dict(fused),
+    )
+
+
+def clause(name, kind, target, storey="operator", cause=None, **more):
+    """A clause about one target."""
+    fused = more.pop("fused", ())
+    return Clause(
+        id=name,
+        cause=cause or name,
+        storey=storey,
+        match=Match(targets=(target,) if target else (), fused=fused),
+        kind=kind,
+        reference=f"source of {name}",
+        **more,
+    )
+
+
+def convention(*clauses, unit=1, counts_dead=False, **more):
+    """A convention of a made-up tool."""
+    return Convention(
+        tool="made-up",
+        edition="1",
+        verified=("1",),
+        unit=unit,
+        printed_as="things",
+        sees="operator",
+        clauses=clauses,
+        counts_dead=counts_dead,
+        unseen="unseen.by-default",
+        source="source of the tool",
+        **more,
+    )
+
+
+def ledger(macs, adds=None):
+    """Native costs by operator call: one node each."""
+    adds = adds or {}
+    return Ledger(
+        "digest",
+        tuple(
+            Counted(
+                node=Node(
+                    key=f"n{place}", op=Op("", "MatMul", 13), inputs=(), outputs=(), call=key
+                ),
+                cost=Cost(macs=amount, adds=adds.get(key, 0)),
+                formula="",
+                precision="float32",
+            )
+            for place, (key, amount) in enumerate(macs.items())
+        ),
+    )
+
+
+def printed(total, entries=()):
+    """A tool's answer."""
+    return Profile(
+        tool="made-up",
+        version="1",
+        setting=SETTING,
+        total=total,
+        printed_as="things",
+        entries=tuple(Entry(path, amount) for path, amount in entries),
+    )
+
+
+def explained(rules, trace, costs, profile=None):
+    """What a convention makes of a trace: by cause, and the whole reconciliation."""
+    found = reconcile(predict(rules, trace, SETTING, costs), trace, costs, profile)
+    return {one.cause: one.amount for one in found.explanations}, found
+
+
+amounts = st.integers(0, 10**20)
+
+
+@st.composite
+def traces(draw):
+    """A module tree with sharing, calls of some of its modules, operators beneath; their MACs.
+
+    A dead operator has no node, as in a graph that was exported.
+    """
+    size = draw(st.integers(1, 5))
+    children = [
+        draw(st.lists(st.integers(number + 1, size - 1), max_size=3)) if number + 1 < size else []
+        for number in range(size)
+    ]
+    rows = tuple(
+        module(number, f"m{number}" if number else "", draw(st.sampled_from(CLASSES)), own)
+        for number, own in enumerate(children)
+    )
+    calls = [call("(model)", None, "module", rows[0].bases[0], 0, draw(amounts))]
+    macs = {}
+    for place in range(draw(st.integers(0, 8))):
+        parent = draw(st.sampled_from([one for one in calls if one.storey == "module"]))
+        number = draw(st.integers(0, size - 1))
+        if draw(st.booleans()):
+            target = rows[number].bases[0]
+            calls.append(call(f"m{place}", parent.key, "module", target, number, draw(amounts)))
+            continue
+        live = draw(st.booleans())
+        key = f"{parent.key}/o{place}"
+        fused = {SETTING.id: "aten._fused"} if draw(st.booleans()) else {}
+        target = draw(st.sampled_from(TARGETS))
+        size_of = draw(amounts)
+        calls.append(
+            call(key, parent.key, "operator", target, parent.module, size_of, live, fused.items())
+        )
+        if live:
+            macs[key] = draw(amounts)
+    if draw(st.booleans()):
+        macs[""] = draw(amounts)  # a node of no known call
+    return Trace(calls=tuple(calls), modules=rows, setting=SETTING), ledger(macs)
+
+
+@st.composite
+def conventions(draw):
+    """Clauses of every kind on two storeys, in any order, with any unit."""
+    found = []
+    for place in range(draw(st.integers(0, 6))):
+        kind = draw(st.sampled_from(("core", "core", "part", "unseen")))
+        storey = "operator" if kind == "unseen" else draw(st.sampled_from(("module", "operator")))
+        counted = kind != "unseen" and draw(st.booleans())
+        found.append(
+            clause(
+                f"rule{place}",
+                kind,
+                draw(st.sampled_from((*(TARGETS if storey == "operator" else CLASSES), ""))),
+                storey,
+                cause=draw(st.sampled_from(("cause.a", "cause.b", "cause.c"))),
+                formula="input_elements" if counted else None,
+                weights={"macs": draw(st.integers(-3, 3))}
+                if kind != "unseen" and not counted and draw(st.booleans())
+                else {},
+                factor=draw(st.integers(-5, 5)),
+                times=draw(st.sampled_from((None, "child_paths_squared")))
+                if kind != "unseen"
+                else None,
+                fused=draw(st.sampled_from(((), ("aten._fused*",)))),
+            )
+        )
+    return convention(*found, unit=draw(st.integers(1, 3)), counts_dead=draw(st.booleans()))

@@ -1,0 +1,133 @@
+"""Explanations + residual = delta: for every trace, convention, ledger and answer."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossflops.core.reconciliation import Reconciliation
+from crossflops.core.trace import Trace
+from crossflops.reconcile import predict, reconcile, unpredicted
+from tests.reconcile.synthetic import (
+    SETTING,
+    call,
+    clause,
+    convention,
+    conventions,
+    explained,
+    ledger,
+    module,
+    printed,
+    traces,
+)
+
+
+@given(traces(), conventions())
+def test_explanations_lead_from_ours_to_the_prediction(case, rules):
+    """Every integer between the native count and the predicted one has a cause."""
+    trace, costs = case
+    prediction = predict(rules, trace, SETTING, costs)
+    found = reconcile(prediction, trace, costs)
+    assert found.ours == costs.total.macs
+    assert found.theirs == found.predicted == prediction.total
+    assert found.ours + sum(one.amount for one in found.explanations) == prediction.total
+    assert found.residual == 0
+
+
+@given(traces(), conventions(), st.integers(-(10**30), 10**30))
+def test_what_is_printed_otherwise_is_residual(case, rules, shift):
+    """Whatever a tool prints beyond its prediction is residual, to the last integer."""
+    trace, costs = case
+    prediction = predict(rules, trace, SETTING, costs)
+    found = reconcile(prediction, trace, costs, printed(prediction.total + shift))
+    assert found.residual == shift
+    assert found.delta == sum(one.amount for one in found.explanations) + found.residual
+    assert found.predicted == prediction.total
+
+
+@given(traces(), conventions(), st.integers(), st.integers())
+def test_an_answer_changes_no_explanation(case, rules, one, other):
+    """The prediction and what explains it are fixed before anybody looks at the tool."""
+    trace, costs = case
+    first, second = (
+        reconcile(predict(rules, trace, SETTING, costs), trace, costs, printed(total))
+        for total in (one, other)
+    )
+    assert first.explanations == second.explanations
+    assert first.predicted == second.predicted
+    assert first.residual - second.residual == one - other
+
+
+@given(traces(), conventions())
+def test_every_explanation_says_something(case, rules):
+    """No amount of zero, no cause without calls, each call in the trace or of no call at all."""
+    trace, costs = case
+    found = reconcile(predict(rules, trace, SETTING, costs), trace, costs)
+    known = set(trace.by_key) | {""}
+    for one in found.explanations:
+        assert one.calls
+        assert set(one.calls) <= known
+        assert one.reference
+        assert one.amount or len(one.calls) > 1
+
+
+@given(traces(), conventions())
+def test_paths_add_up_to_the_whole(case, rules):
+    """The row of the root holds our total and the predicted one, where there is any."""
+    trace, costs = case
+    prediction = predict(rules, trace, SETTING, costs)
+    rows = {row.path: row for row in reconcile(prediction, trace, costs).by_path}
+    root = rows.get("")
+    assert (root.ours if root else 0) == costs.total.macs
+    assert (root.predicted if root else 0) == prediction.total
+
+
+@given(traces(), conventions(), conventions())
+def test_a_wrong_convention_is_caught(case, right, wrong):
+    """Where two conventions predict otherwise, the answer of one leaves the other a residual."""
+    trace, costs = case
+    answer = predict(right, trace, SETTING, costs).total
+    prediction = predict(wrong, trace, SETTING, costs)
+    found = reconcile(prediction, trace, costs, printed(answer))
+    assert found.residual == answer - prediction.total
+
+
+def test_one_wrong_weight_leaves_what_it_is_off():
+    """3 for 2 per element of 10 elements is a residual of -10, and no explanation grows."""
+    trace = Trace(
+        calls=(
+            call("(model)", None, "module", "my.Block", 0),
+            call("o", "(model)", "operator", "aten.norm", 0, size=10),
+        ),
+        modules=(module(0, ""),),
+        setting=SETTING,
+    )
+    costs = ledger({"o": 0})
+    rules = {
+        factor: convention(
+            clause("norm", "part", "aten.norm", formula="input_elements", factor=factor)
+        )
+        for factor in (2, 3)
+    }
+    truth = printed(predict(rules[2], trace, SETTING, costs).total)
+    assert truth.total == 20
+    assert explained(rules[2], trace, costs, truth)[1].residual == 0
+    causes, found = explained(rules[3], trace, costs, truth)
+    assert found.residual == -10
+    assert causes == {"norm": 30}
+
+
+def test_a_tool_that_answers_where_it_should_fail_is_all_residual():
+    """Nothing is explained by a convention that has nothing to say."""
+    found = unpredicted(convention(), ledger({"o": 40}), printed(100))
+    assert (found.ours, found.theirs, found.explanations) == (40, 100, ())
+    assert found.residual == found.delta == 60
+
+
+@given(traces(), conventions(), st.integers() | st.floats(-1e15, 1e15))
+def test_a_reconciliation_survives_json(case, rules, total):
+    """Amounts of any size and what a tool printed come back as they were."""
+    trace, costs = case
+    prediction = predict(rules, trace, SETTING, costs)
+    found = reconcile(prediction, trace, costs, printed(total))
+    text = msgspec.json.encode(found)
+    assert msgspec.json.decode(text, type=Reconciliation) == found

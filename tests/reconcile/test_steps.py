@@ -1,0 +1,320 @@
+"""Each step from the native count to a tool's number, one at a time."""
+
+import pytest
+from msgspec.structs import replace
+
+from crossflops.core.trace import Setting, Trace
+from crossflops.reconcile import PredictionError, predict, reconcile
+from crossflops.reconcile.walk import Stage, steps
+from tests.reconcile.synthetic import (
+    SETTING,
+    call,
+    clause,
+    convention,
+    explained,
+    ledger,
+    module,
+    printed,
+)
+
+
+def trace(*calls, rows=None):
+    """A trace of a root with these calls."""
+    return Trace(
+        calls=(call("(model)", None, "module", "my.Block", 0), *calls),
+        modules=tuple(rows or (module(0, ""),)),
+        setting=SETTING,
+    )
+
+
+def operator(key, target="aten.mm", parent="(model)", number=0, size=10, **more):
+    """An operator call."""
+    return call(key, parent, "operator", target, number, size, **more)
+
+
+SEES = clause("sees", "core", "aten.mm", formula="input_elements", factor=10)
+
+
+def test_agreement_needs_no_explanation():
+    """10 elements, 10 each, 100 MACs: nothing to say."""
+    assert explained(convention(SEES), trace(operator("o")), ledger({"o": 100}))[0] == {}
+
+
+def test_the_unit_is_booked_on_what_the_tool_sees():
+    """(2 - 1) x its own count of MACs, not ours; the difference before is the formula's."""
+    causes, found = explained(convention(SEES, unit=2), trace(operator("o")), ledger({"o": 130}))
+    assert causes == {"sees": -30, "unit.mac-vs-flop": 100}
+    assert found.predicted == 200
+
+
+def test_work_without_a_clause_is_unseen():
+    """By the first "unseen" clause that matches, or by the tool's default."""
+    rules = convention(
+        clause("unseen.mm", "unseen", "aten.mm"), clause("unseen.late", "unseen", "aten.mm")
+    )
+    calls = trace(operator("a"), operator("b", "aten.other"))
+    causes, found = explained(rules, calls, ledger({"a": 7, "b": 5}))
+    assert causes == {"unseen.mm": -7, "unseen.by-default": -5}
+    assert {one.cause: one.calls for one in found.explanations} == {
+        "unseen.mm": ("a",),
+        "unseen.by-default": ("b",),
+    }
+
+
+def test_a_node_of_no_call_is_unseen_too():
+    """What the export did beside the calls is in our count, and in nobody else's."""
+    assert explained(convention(SEES), trace(), ledger({"": 9}))[0] == {"unseen.by-default": -9}
+
+
+def test_a_core_clause_without_an_amount_hides_what_is_beneath():
+    """Its cause takes all the work that it covers, and no unit is left on it."""
+    rules = convention(clause("hidden", "core", "aten.mm"), SEES, unit=2)
+    causes, found = explained(rules, trace(operator("o")), ledger({"o": 100}))
+    assert causes == {"hidden": -100}
+    assert found.predicted == 0
+
+
+def test_the_first_core_clause_holds():
+    """The order of clauses is the order of knowledge: the particular before the general."""
+    once = clause("once", "core", "aten.mm", formula="input_elements", factor=1)
+    calls, costs = trace(operator("o")), ledger({"o": 100})
+    assert explained(convention(once, SEES), calls, costs)[1].predicted == 10
+    assert explained(convention(SEES, once), calls, costs)[1].predicted == 100
+
+
+def test_a_module_clause_stands_for_everything_beneath():
+    """A rule of a composite replaces those of what it calls; parts are added all the same."""
+    rules = convention(
+        clause("block", "core", "my.Conv", "module", formula="input_elements", factor=3),
+        SEES,
+        clause("extra", "part", "aten.mm", formula="input_elements"),
+    )
+    calls = trace(
+        call("c", "(model)", "module", "my.Conv", 1, size=7),
+        operator("o", parent="c", number=1),
+        operator("p", parent="c", number=1),
+        rows=(module(0, "", children=[1]), module(1, "c", "my.Conv")),
+    )
+    causes, found = explained(rules, calls, ledger({"o": 100, "p": 100}))
+    assert causes == {"block": 21 - 200, "extra": 20}
+    assert found.predicted == 41
+
+
+def test_parts_are_in_the_unit_of_the_tool():
+    """A component is what the tool adds, whatever it counts for a multiply-accumulate."""
+    rules = convention(clause("extra", "part", "", formula="input_elements"), unit=2)
+    assert explained(rules, trace(operator("o")), ledger({"o": 0}))[1].predicted == 10
+
+
+@pytest.mark.parametrize(("counts", "expected"), [(True, 100), (False, 0)])
+def test_dead_work_is_a_cause_where_it_is_counted(counts, expected):
+    """A dead call has no native MACs: all of what the tool counts is control.dead-code."""
+    rules = convention(SEES, unit=2, counts_dead=counts)
+    causes, found = explained(rules, trace(operator("o", live=False)), ledger({}))
+    assert found.predicted == 2 * expected
+    assert causes == (
+        {"control.dead-code": expected, "unit.mac-vs-flop": expected} if counts else {}
+    )
+
+
+def test_a_dead_part_is_dead_code_too():
+    """A batch norm whose result is unused is no matter of batch norm."""
+    rules = convention(
+        clause("norm", "part", "my.Norm", "module", formula="input_elements", factor=4),
+        counts_dead=True,
+    )
+    rows = (module(0, "", children=[1]), module(1, "n", "my.Norm"))
+
+    def norm(live):
+        return trace(
+            call("n", "(model)", "module", "my.Norm", 1, size=6),
+            operator("n/o", parent="n", number=1, live=live),
+            rows=rows,
+        )
+
+    assert explained(rules, norm(live=False), ledger({}))[0] == {"control.dead-code": 24}
+    assert explained(rules, norm(live=True), ledger({}))[0] == {"norm": 24}
+
+
+def test_a_module_that_is_half_dead_is_alive():
+    """As long as something beneath is used, the difference is the formula's."""
+    rules = convention(
+        clause("block", "core", "my.Conv", "module", formula="input_elements"), counts_dead=True
+    )
+    calls = trace(
+        call("c", "(model)", "module", "my.Conv", 1, size=50),
+        operator("o", parent="c", number=1),
+        operator("p", parent="c", number=1, live=False),
+        rows=(module(0, "", children=[1]), module(1, "c", "my.Conv")),
+    )
+    assert explained(rules, calls, ledger({"o": 30}))[0] == {"block": 20}
+
+
+def test_a_module_with_two_parents_is_booked_four_times():
+    """The first time is its work; three times more are module.shared-parents, before the unit."""
+    rows = (
+        module(0, "", children=[1, 2]),
+        module(1, "a", children=[3]),
+        module(2, "b", children=[3]),
+        module(3, "a.c", "my.Conv"),
+    )
+    calls = trace(
+        call("c", "(model)", "module", "my.Conv", 3, size=10),
+        operator("o", parent="c", number=3),
+        rows=rows,
+    )
+    core = clause(
+        "conv", "core", "my.Conv", "module", formula="input_elements", factor=10,
+        times="child_paths_squared",
+    )  # fmt: skip
+    causes, found = explained(convention(core, unit=2), calls, ledger({"o": 100}))
+    assert causes == {"module.shared-parents": 300, "unit.mac-vs-flop": 400}
+    assert found.predicted == 800
+
+
+def test_what_is_registered_nowhere_is_not_booked():
+    """A clause that counts along the tree does not see a module in a plain list."""
+    calls = trace(
+        call("c", "(model)", "module", "my.Conv", 1),
+        operator("o", parent="c", number=1),
+        rows=(module(0, ""), module(1, None, "my.Conv")),
+    )
+    core = clause(
+        "conv", "core", "my.Conv", "module", formula="input_elements", times="child_paths_squared"
+    )
+    assert explained(convention(core), calls, ledger({"o": 5}))[0] == {"unseen.by-default": -5}
+
+
+def test_a_kernel_counts_in_the_setting_of_the_tool():
+    """What a kernel swallows is hidden where the tool runs, and seen elsewhere."""
+    rules = convention(
+        clause("kernel", "core", "", fused=("aten._fast*",)), SEES, forces={"hooked": True}
+    )
+    costs = ledger({"o": 100})
+    hooked, plain = Setting(hooked=True), Setting()
+    for setting, expected in ((hooked, 0), (plain, 100)):
+        calls = trace(operator("o", fused={setting.id: "aten._fast_path"}.items()))
+        assert predict(rules, calls, SETTING, costs).total == expected
+        assert predict(rules, calls, SETTING, costs).setting == hooked.id
+
+
+def test_steps_come_in_one_order():
+    """Graph, visibility, multiplicity, formula, unit, components; by cause within a step."""
+    rows = (
+        module(0, "", children=[1, 2]),
+        module(1, "a", children=[3]),
+        module(2, "b", children=[3]),
+        module(3, "a.c", "my.Conv"),
+    )
+    calls = trace(
+        operator("part", "aten.add"),
+        operator("core"),
+        operator("unseen", "aten.other"),
+        call("c", "(model)", "module", "my.Conv", 3, size=10),
+        operator("c/o", parent="c", number=3),
+        operator("dead", live=False),
+        rows=rows,
+    )
+    shared = clause(
+        "a.shared", "core", "my.Conv", "module", formula="input_elements",
+        times="child_paths_squared",
+    )  # fmt: skip
+    rules = convention(
+        clause("z.part", "part", "aten.add", formula="input_elements"),
+        clause("b.part", "part", "aten.add", formula="input_elements", factor=2),
+        shared,
+        SEES,
+        unit=2,
+        counts_dead=True,
+    )
+    costs = ledger({"core": 90, "unseen": 4, "c/o": 10})
+    _, found = explained(rules, calls, costs)
+    assert [(one.cause, one.amount) for one in found.explanations] == [
+        ("control.dead-code", 100),
+        ("unseen.by-default", -4),
+        ("module.shared-parents", 30),
+        ("sees", 10),
+        ("unit.mac-vs-flop", 240),
+        ("b.part", 20),
+        ("z.part", 10),
+    ]
+    stages = {
+        step.stage
+        for step in steps(
+            predict(rules, calls, SETTING, costs),
+            calls,
+            {key: cost.macs for key, cost in costs.by_call.items()},
+        )
+    }
+    assert stages == set(Stage)
+
+
+def test_weights_fold_the_ledger():
+    """A clause may weigh kinds of cost beneath its call, all the way down."""
+    rules = convention(
+        clause("weighed", "part", "my.Conv", "module", weights={"macs": 2, "adds": 3})
+    )
+    calls = trace(
+        call("c", "(model)", "module", "my.Conv", 0),
+        operator("o", parent="c"),
+        operator("p", parent="c"),
+    )
+    costs = ledger({"o": 10, "p": 20}, adds={"o": 1, "p": 5})
+    assert predict(rules, calls, SETTING, costs).total == 2 * 30 + 3 * 6
+
+
+def test_where_the_tool_fails_there_is_no_prediction():
+    """The error names the tool, the call, the rule and where it is written."""
+    rules = convention(clause("needs-weight", "core", "aten.mm", formula="linear"))
+    with pytest.raises(PredictionError) as caught:
+        predict(rules, trace(operator("o")), SETTING)
+    assert caught.value.message == "made-up cannot count o: o has no input weight"
+    assert caught.value.hint == "see its rule needs-weight (source of needs-weight)"
+
+
+def test_a_forced_mode_is_booked_first():
+    """What the asked mode does beside the forced one: the tool never saw it."""
+    calls = trace(operator("o"))
+    prediction = predict(convention(SEES), calls, SETTING)
+    found = reconcile(prediction, calls, ledger({"o": 100}), base=ledger({"o": 100, "x": 30}))
+    assert found.ours == 130
+    assert [(one.cause, one.amount) for one in found.explanations] == [
+        ("scope.mode-forced-eval", -30)
+    ]
+    assert found.residual == 0
+
+
+def test_a_residual_is_found_by_path():
+    """Rows set ours, the prediction and what the tool reports side by side, module by module."""
+    rows = (module(0, "", children=[1]), module(1, "a", children=[2]), module(2, "a.b"))
+    calls = trace(
+        call("a", "(model)", "module", "my.Block", 1),
+        call("a.b", "a", "module", "my.Block", 2),
+        operator("o", parent="a.b", number=2),
+        operator("p", parent="a", number=1, size=1),
+        rows=rows,
+    )
+    profile = printed(112, {"": 112, "a": 112, "a.b": 102}.items())
+    _, found = explained(convention(SEES), calls, ledger({"o": 90, "p": 10}), profile)
+    assert found.residual == 2
+    assert [(row.path, row.ours, row.predicted, row.theirs) for row in found.by_path] == [
+        ("", 100, 110, 112),
+        ("a", 100, 110, 112),
+        ("a.b", 90, 100, 102),
+    ]
+
+
+def test_what_runs_by_forward_is_reported_under_its_caller():
+    """A tool with hooks on calls never saw the module whose forward was called."""
+    inner = call("a", "(model)", "module", "my.Block", 1)
+    direct = Trace(
+        calls=(
+            call("(model)", None, "module", "my.Block", 0),
+            replace(inner, via="forward"),
+            operator("o", parent="a", number=1),
+        ),
+        modules=(module(0, "", children=[1]), module(1, "a")),
+        setting=SETTING,
+    )
+    found = predict(convention(SEES), direct, SETTING)
+    assert [booking.path for booking in found.bookings] == [""]
