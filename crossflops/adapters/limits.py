@@ -1,0 +1,20 @@
+"""The memory that a process may use."""
+
+import sys
+
+
+def limit_memory(size: int | None) -> None:
+    """Bound the address space of this process to `size` bytes, where the system can do that.
+
+    Where it cannot (Windows, and in part macOS), a line on stderr says so.
+    """
+    if size is None:
+        return
+    try:
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        bound = size if hard == resource.RLIM_INFINITY else min(size, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+    except (ImportError, AttributeError, OSError, ValueError) as problem:
+        sys.stderr.write(f"the memory limit is not in force on this system: {problem}\n")

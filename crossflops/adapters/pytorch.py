@@ -1,0 +1,39 @@
+"""What every adapter of a PyTorch tool needs, without importing PyTorch.
+
+A model object exists only where its framework has been imported already, so PyTorch is looked
+up among the loaded modules.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from crossflops.core.trace import Setting
+from crossflops.errors import InputError
+
+
+def is_module(model: object) -> bool:
+    """Whether `model` is a torch.nn.Module."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+@contextmanager
+def under(setting: Setting, model: Any) -> Iterator[None]:
+    """Run a module under a setting: its mode, gradients on or off, and dropout's generator.
+
+    Every training flag, the gradient mode and the state of the generator are as before when
+    the block ends. Raises InputError for a device other than the CPU.
+    """
+    if setting.device != "cpu":
+        raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
+    torch = sys.modules["torch"]
+    before = [(module, module.training) for module in model.modules()]
+    model.train(setting.training)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(setting.grad):
+            yield
+    finally:
+        for module, training in before:
+            module.training = training

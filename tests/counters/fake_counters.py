@@ -1,0 +1,121 @@
+"""Adapters that count by PyTorch's own FlopCounterMode, and then misbehave in one way each."""
+
+import os
+import time
+
+from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Profile
+from crossflops.errors import MissingExtraError
+
+
+class Honest:
+    """Answers with what FlopCounterMode counts, so its convention predicts it."""
+
+    name = "honest"
+    convention = "torch-flop-counter"
+    distribution = "torch"
+    shift = 0
+
+    def version(self):
+        return "2.13.0"
+
+    def load(self):
+        pass
+
+    def accepts(self, model):
+        return is_module(model)
+
+    def profile(self, model, args, kwargs, setting):
+        from torch.utils.flop_counter import FlopCounterMode
+
+        with under(setting, model), FlopCounterMode(display=False) as counter:
+            model(*args, **kwargs)
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=setting,
+            total=counter.get_total_flops() + self.shift,
+            printed_as="FLOPs",
+        )
+
+
+class Shifted(Honest):
+    """Off by one."""
+
+    name = "shifted"
+    shift = 1
+
+
+class Raises(Honest):
+    """Has no rule for something."""
+
+    name = "raises"
+
+    def profile(self, model, args, kwargs, setting):
+        raise ValueError("no rule for Foo")
+
+
+class Crashes(Honest):
+    """Takes its process along."""
+
+    name = "crashes"
+
+    def profile(self, model, args, kwargs, setting):
+        os._exit(7)
+
+
+class Hangs(Honest):
+    """Never answers."""
+
+    name = "hangs"
+
+    def profile(self, model, args, kwargs, setting):
+        time.sleep(600)
+
+
+class Absent(Honest):
+    """A plugin without its tool."""
+
+    name = "absent"
+
+    def version(self):
+        raise MissingExtraError("the tool is not installed", "pip install the-tool")
+
+
+class Broken(Honest):
+    """A plugin that fails when it is asked for its version."""
+
+    name = "broken"
+
+    def version(self):
+        raise KeyError("version")
+
+
+class Unheard(Honest):
+    """A plugin whose convention nobody wrote down."""
+
+    name = "unheard"
+    convention = "unheard"
+
+
+class Eval(Honest):
+    """Counts like thop 0.1.1 on linear layers alone, in evaluation mode whatever is asked."""
+
+    name = "eval"
+    convention = "thop"
+
+    def version(self):
+        return "0.1.1"
+
+    def profile(self, model, args, kwargs, setting):
+        model.eval()
+        result = []
+        for module in model.modules():
+            if hasattr(module, "in_features"):
+                module.register_forward_hook(
+                    lambda m, _, y: result.append(m.in_features * y.numel())
+                )
+        model(*args, **kwargs)
+        return Profile(
+            tool=self.name, version="0.1.1", setting=setting, total=sum(result), printed_as="MACs"
+        )
