@@ -1,0 +1,216 @@
+"""Random small PyTorch models, for laws that must hold on models nobody thought of.
+
+A model is drawn as data, a list of steps, and built from it: so a failing example prints as
+something that a person can read, and shrinks.
+"""
+
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+Step = dict[str, Any]
+_SIZE = 6  # height and width of the maps, so that every window fits
+
+
+class Architecture(msgspec.Struct, frozen=True):
+    """Steps on feature maps, then a head. `batch` and `channels` are those of the input."""
+
+    batch: int
+    channels: int
+    steps: tuple[Step, ...]
+    head: str
+
+    def build(self) -> tuple[Any, tuple[Any, ...]]:
+        """The model in evaluation mode, and its input."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = _Model(self).module()
+            inputs = (torch.randn(self.batch, self.channels, _SIZE, _SIZE),)
+        return model.eval(), inputs
+
+
+_WIDTHS = st.sampled_from([2, 4, 6])
+_STEPS = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "kind": st.sampled_from(["conv", "own_conv", "functional_conv", "direct_conv"]),
+            "width": _WIDTHS,
+            "kernel": st.sampled_from([1, 3]),
+            "groups": st.sampled_from([1, 2]),
+            "bias": st.booleans(),
+            "dead": st.booleans(),
+        }
+    ),
+    st.fixed_dictionaries(
+        {"kind": st.just("transposed"), "width": _WIDTHS, "groups": st.sampled_from([1, 2])}
+    ),
+    st.fixed_dictionaries(
+        {
+            "kind": st.sampled_from(["batch_norm", "instance_norm", "group_norm"]),
+            "affine": st.booleans(),
+        }
+    ),
+    st.fixed_dictionaries(
+        {"kind": st.sampled_from(["ReLU", "LeakyReLU", "PReLU", "GELU", "Hardswish", "Softmax2d"])}
+    ),
+    st.fixed_dictionaries(
+        {"kind": st.just("pool"), "which": st.sampled_from(["max", "avg", "adaptive"])}
+    ),
+    st.fixed_dictionaries({"kind": st.sampled_from(["residual", "twice", "gram", "gate"])}),
+)
+_HEADS = st.sampled_from(["linear", "tokens", "attention", "lstm", "gru", "einsum", "none"])
+
+
+def architectures() -> st.SearchStrategy[Architecture]:
+    """Models of one to five steps and a head."""
+    return st.builds(
+        Architecture,
+        batch=st.integers(1, 3),
+        channels=_WIDTHS,
+        steps=st.lists(_STEPS, min_size=1, max_size=5).map(tuple),
+        head=_HEADS,
+    )
+
+
+class _Model:
+    """Builds the module of an architecture: what it holds, and what its forward does."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        from torch import nn
+
+        self._nn = nn
+        self._layers: list[tuple[str, Any]] = []
+        self._bodies: list[Any] = []
+        width = architecture.channels
+        for place, step in enumerate(architecture.steps):
+            width = self._add(f"step{place}", step, width)
+        self._head(architecture.head, width)
+
+    def module(self) -> Any:
+        bodies = self._bodies
+
+        class Drawn(self._nn.Module):  # type: ignore[name-defined]
+            def forward(self, x: Any) -> Any:
+                for body in bodies:
+                    x = body(self, x)
+                return x
+
+        model = Drawn()
+        for name, layer in self._layers:
+            model.add_module(name, layer)
+        return model
+
+    def _layer(self, name: str, layer: Any) -> None:
+        self._layers.append((name, layer))
+        self._bodies.append(lambda model, x: getattr(model, name)(x))
+
+    def _add(self, name: str, step: Step, width: int) -> int:
+        kind = step["kind"]
+        if kind.endswith("conv"):
+            return self._convolution(name, step, width)
+        if kind == "transposed":
+            layer = self._nn.ConvTranspose2d(width, step["width"], 2, 1, groups=step["groups"])
+            self._layer(name, layer)
+            return int(step["width"])
+        if kind.endswith("norm"):
+            self._norm(name, kind, step["affine"], width)
+        elif kind == "pool":
+            self._pool(name, step["which"])
+        elif hasattr(self._nn, kind):
+            self._layer(name, getattr(self._nn, kind)())
+        else:
+            self._composite(name, kind, width)
+        return width
+
+    def _convolution(self, name: str, step: Step, width: int) -> int:
+        import torch.nn.functional as functional
+
+        class OwnConv(self._nn.Conv2d):  # type: ignore[name-defined]
+            pass
+
+        kernel = step["kernel"]
+        options = {"padding": kernel // 2, "groups": step["groups"], "bias": step["bias"]}
+        made = OwnConv if step["kind"] == "own_conv" else self._nn.Conv2d
+        layer = made(width, step["width"], kernel, **options)
+        self._layers.append((name, layer))
+
+        def apply(model: Any, x: Any) -> Any:
+            own = getattr(model, name)
+            if step["kind"] == "functional_conv":
+                return functional.conv2d(
+                    x, own.weight, own.bias, padding=kernel // 2, groups=step["groups"]
+                )
+            return own.forward(x) if step["kind"] == "direct_conv" else own(x)
+
+        def body(model: Any, x: Any) -> Any:
+            result = apply(model, x)
+            return x if step["dead"] else result
+
+        self._bodies.append(body)
+        return width if step["dead"] else int(step["width"])
+
+    def _norm(self, name: str, kind: str, affine: bool, width: int) -> None:
+        nn = self._nn
+        layers = {
+            "batch_norm": lambda: nn.BatchNorm2d(width, affine=affine),
+            "instance_norm": lambda: nn.InstanceNorm2d(width, affine=affine),
+            "group_norm": lambda: nn.GroupNorm(2, width, affine=affine),
+        }
+        self._layer(name, layers[kind]())
+
+    def _pool(self, name: str, which: str) -> None:
+        nn = self._nn
+        layers = {
+            "max": lambda: nn.MaxPool2d(3, 1, 1),
+            "avg": lambda: nn.AvgPool2d(3, 1, 1),
+            "adaptive": lambda: nn.AdaptiveAvgPool2d(4),
+        }
+        self._layer(name, layers[which]())
+
+    def _composite(self, name: str, kind: str, width: int) -> None:
+        import torch
+
+        layer = self._nn.Conv2d(width, width, 1)
+        self._layers.append((name, layer))
+
+        def body(model: Any, x: Any) -> Any:
+            own = getattr(model, name)
+            if kind == "residual":
+                return x + own(x)
+            if kind == "twice":
+                return own(own(x))
+            if kind == "gate":
+                return torch.mul(x, own(x).sigmoid())
+            return (x @ x.transpose(-1, -2)) @ own(x)
+
+        self._bodies.append(body)
+
+    def _head(self, head: str, width: int) -> None:
+        import torch
+
+        nn = self._nn
+        self._bodies.append(lambda model, x: x.flatten(2).transpose(1, 2))
+        layers = {
+            "linear": lambda: nn.Linear(width, 3),
+            "tokens": lambda: nn.LayerNorm(width),
+            "attention": lambda: nn.MultiheadAttention(width, 2, batch_first=True),
+            "lstm": lambda: nn.LSTM(width, 4, 2, batch_first=True, bidirectional=True),
+            "gru": lambda: nn.GRU(width, 4, batch_first=True, bias=False),
+        }
+        if head in layers:
+            self._layers.append(("head", layers[head]()))
+
+        def body(model: Any, x: Any) -> Any:
+            if head == "attention":
+                return model.head(x, x, x, need_weights=False)[0]
+            if head == "einsum":
+                return torch.einsum("bij,bkj->bik", x, x)
+            if head == "none":
+                return x
+            result = model.head(x)
+            return result[0] if isinstance(result, tuple) else result
+
+        self._bodies.append(body)

@@ -1,0 +1,147 @@
+"""The conformance kit: does a convention predict its tool?
+
+A plugin's tests hold one class::
+
+    class TestConformance(Conformance):
+        adapter = Thop()
+
+New checks reach every plugin with a new crossflops.
+"""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from crossflops.adapters.contract import Adapter
+from crossflops.adapters.observe import run_here
+from crossflops.conventions import for_version
+from crossflops.core.convention import Convention
+from crossflops.core.profile import Failure, Profile
+from crossflops.core.trace import Setting, Trace
+from crossflops.normalize.pytorch import record
+from crossflops.reconcile import PredictionError, predict
+from crossflops.testing.architectures import Architecture, architectures
+from crossflops.testing.probes import probes
+
+EXAMPLES = 12
+GRAD, NO_GRAD, TRAINING = Setting(), Setting(grad=False), Setting(training=True)
+# Probes that do other work in training, or might.
+TRAINED = (
+    "bn2d",
+    "bn2d_noaffine",
+    "conv_bn_relu",
+    "nn.Dropout",
+    "nn.PReLU",
+    "LSTM_1l",
+    "MHA_weights",
+)
+
+
+def predicted(convention: Convention, trace: Trace, setting: Setting) -> int | None:
+    """What the convention says the tool prints; None where it says that the tool fails."""
+    try:
+        return predict(convention, trace, setting).total
+    except PredictionError:
+        return None
+
+
+def printed(
+    adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+) -> int | float | None:
+    """What the tool prints; None where it raises."""
+    answer: Profile | Failure = run_here(adapter, model, args, kwargs, setting)
+    return answer.total if isinstance(answer, Profile) else None
+
+
+class Conformance:
+    """Holds a convention against its tool, on every probe and on random architectures."""
+
+    adapter: ClassVar[Adapter]
+
+    @property
+    def convention(self) -> Convention:
+        """The edition for the version that is installed."""
+        return for_version(self.adapter.convention, self.adapter.version())
+
+    def observe(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *asked: Setting
+    ) -> Trace:
+        """One trace that serves all these settings, which are of one mode."""
+        wanted = {self.convention.setting(one) for one in asked}
+        observed = sorted(wanted, key=lambda one: one.id)
+        return record(model, args, kwargs, observed[0], observed).trace
+
+    def test_installed_version_is_verified(self) -> None:
+        """The edition says which versions it was held against, and this is one of them."""
+        assert self.adapter.version() in self.convention.verified
+
+    @pytest.mark.parametrize("name", probes())
+    def test_probe_is_predicted(self, name: str) -> None:
+        """The convention gives the tool's number, with and without gradients, or its failure."""
+        model, args, kwargs = probes()[name].build()
+        trace = self._trace(name, GRAD, NO_GRAD)
+        for setting in (GRAD, NO_GRAD):
+            told = predicted(self.convention, trace, setting)  # fixed before the tool runs
+            found = printed(self.adapter, model, args, kwargs, setting)
+            assert found == told, f"{setting.id}: printed {found}, predicted {told}"
+
+    @pytest.mark.parametrize("name", TRAINED)
+    def test_training_mode_is_predicted(self, name: str) -> None:
+        """The convention gives the tool's number in training, or in the mode that it forces."""
+        model, args, kwargs = probes()[name].build()
+        told = predicted(self.convention, self._trace(name, TRAINING), TRAINING)
+        found = printed(self.adapter, model.train(), args, kwargs, TRAINING)
+        assert found == told, f"printed {found}, predicted {told}"
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.differing_executors],
+    )
+    @given(architecture=architectures())
+    def test_random_architecture_is_predicted(self, architecture: Architecture) -> None:
+        """The convention gives the tool's number on a model that nobody wrote down."""
+        model, args = architecture.build()
+        trace = self.observe(model, args, {}, GRAD, NO_GRAD)
+        for setting in (GRAD, NO_GRAD):
+            told = predicted(self.convention, trace, setting)
+            assert told is not None
+            found = printed(self.adapter, model, args, {}, setting)
+            assert found == told, f"{setting.id}: printed {found}, predicted {told}"
+
+    def test_wrong_weight_is_caught(self) -> None:
+        """A clause that is off by a factor changes the prediction of some probe."""
+        countable = [one.id for one in self.convention.clauses if one.formula is not None]
+        missed = [one for one in countable if not self._is_noticed(one)]
+        assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
+
+    def _is_noticed(self, clause_id: str) -> bool:
+        clauses = tuple(
+            msgspec.structs.replace(one, factor=one.factor + 1) if one.id == clause_id else one
+            for one in self.convention.clauses
+        )
+        wrong = msgspec.structs.replace(self.convention, clauses=clauses)
+        return any(
+            predicted(wrong, trace, setting) != predicted(self.convention, trace, setting)
+            for trace, setting in self._evidence()
+        )
+
+    def _evidence(self) -> Iterator[tuple[Trace, Setting]]:
+        for name in probes():
+            yield self._trace(name, GRAD, NO_GRAD), GRAD
+        for name in TRAINED:
+            yield self._trace(name, TRAINING), TRAINING
+
+    def _trace(self, name: str, *asked: Setting) -> Trace:
+        """The trace of a probe, recorded once: the tests of a class share it."""
+        key = (type(self), name, asked)
+        if key not in _TRACES:
+            _TRACES[key] = self.observe(*probes()[name].build(), *asked)
+        return _TRACES[key]
+
+
+_TRACES: dict[tuple[type, str, tuple[Setting, ...]], Trace] = {}

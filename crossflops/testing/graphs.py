@@ -1,0 +1,62 @@
+"""Building nodes and graphs by hand, in one line each."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import onnx
+
+from crossflops.core.graph import Attribute, Graph, Node, Op
+from crossflops.core.tensor import TensorSpec
+
+Operand: TypeAlias = TensorSpec | tuple[int, ...] | str | None
+
+
+def spec(shape: tuple[int, ...] | None, dtype: str = "float32", name: str = "x") -> TensorSpec:
+    """A tensor by its shape."""
+    return TensorSpec(name, dtype, shape)
+
+
+def node(
+    op: str,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    /,
+    **attrs: Attribute,
+) -> Node:
+    """A node by the shapes of its tensors.
+
+    `op` is "Conv", "Softmax-11" for an older version (the newest one otherwise), or
+    "domain::Type". A tensor is a shape (then it is float32, with a name of its own), a
+    string such as "2x3:int64" or ":bool" for a scalar, a spec, or None when it is left out.
+    """
+    domain, _, type_ = op.rpartition("::")
+    name, _, since = type_.partition("-")
+    version = int(since) if since else _newest(domain, name)
+    return Node(
+        key=name,
+        op=Op(domain, name, version),
+        inputs=tuple(_tensor(given, f"in{i}") for i, given in enumerate(inputs)),
+        outputs=tuple(_tensor(given, f"out{i}") for i, given in enumerate(outputs)),
+        attrs=attrs,
+    )
+
+
+def graph(*nodes: Node) -> Graph:
+    """A graph of nodes, as they stand."""
+    return Graph(name="graph", nodes=nodes, inputs=(), outputs=(), params=0, opset={})
+
+
+def _tensor(given: Operand, name: str) -> TensorSpec | None:
+    if given is None or isinstance(given, TensorSpec):
+        return given
+    if isinstance(given, tuple):
+        return spec(given, name=name)
+    dims, _, dtype = given.partition(":")
+    return spec(tuple(int(d) for d in dims.split("x") if d), dtype or "float32", name)
+
+
+def _newest(domain: str, name: str) -> int:
+    try:
+        return int(onnx.defs.get_schema(name, domain=domain).since_version)
+    except onnx.defs.SchemaError:
+        return 1

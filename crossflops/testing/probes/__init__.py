@@ -1,0 +1,25 @@
+"""Small models, each of which shows one thing that counters treat differently.
+
+Every module in this folder offers its own in `PROBES`. Frameworks are imported only when a probe
+is built.
+"""
+
+import functools
+from importlib import import_module
+from pkgutil import iter_modules
+
+from crossflops.testing.probes.probe import Probe
+
+__all__ = ["Probe", "probes"]
+
+
+@functools.cache
+def probes() -> dict[str, Probe]:
+    """All probes by name. Two of one name raise ValueError."""
+    found: dict[str, Probe] = {}
+    for module in iter_modules(__path__):
+        for probe in getattr(import_module(f"{__name__}.{module.name}"), "PROBES", ()):
+            if probe.name in found:
+                raise ValueError(f"two probes are called {probe.name!r}")
+            found[probe.name] = probe
+    return found

@@ -1,0 +1,67 @@
+"""What a probe is, and how the ones below are written."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.normalize.inputs import make, parse
+
+Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """A named model with its inputs, written as on the command line.
+
+    `macs` is what a hand calculation gives, by the comment or the layer's own formula.
+    """
+
+    name: str
+    model: Callable[[], Any]
+    inputs: tuple[str, ...]
+    macs: int
+
+    def build(self) -> Built:
+        """The model in evaluation mode, with positional and keyword inputs."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = self.model()
+        specs: tuple[TensorSpec, ...] = parse(self.inputs)
+        return (model.eval(), *make(model, specs))
+
+
+def inside(layer: Callable[[], Any]) -> Callable[[], Any]:
+    """A layer as the only child of a model: some tools treat a root otherwise."""
+    return lambda: function(lambda model, *args: model.layer(*args), layer=layer)()
+
+
+def function(body: Callable[..., Any], **modules: Callable[[], Any]) -> Callable[[], Any]:
+    """A model whose forward is `body(model, *inputs)`, with these modules as attributes."""
+
+    def build() -> Any:
+        from torch import nn
+
+        class Function(nn.Module):
+            def forward(self, *args: Any) -> Any:
+                return body(self, *args)
+
+        model = Function()
+        for name, module in modules.items():
+            model.add_module(name, module())
+        return model
+
+    return build
+
+
+def nn(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
+    """A layer of torch.nn by its name, made when the probe is built."""
+
+    def build() -> Any:
+        import torch
+
+        return getattr(torch.nn, name)(*args, **kwargs)
+
+    return build

@@ -1,0 +1,5 @@
+"""fvcore, as crossflops runs it."""
+
+from crossflops_fvcore.adapter import Fvcore
+
+__all__ = ["Fvcore"]

@@ -1,0 +1,66 @@
+"""Runs fvcore's FlopCountAnalysis (github.com/facebookresearch/fvcore)."""
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+
+from crossflops.adapters.amounts import exact
+from crossflops.adapters.binding import positional
+from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Entry, Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import MissingExtraError
+
+
+class Fvcore:
+    """Asks `fvcore.nn.FlopCountAnalysis`, which traces the model with torch.jit."""
+
+    name = "fvcore"
+    convention = "fvcore"
+    distribution = "fvcore"
+
+    def version(self) -> str:
+        """The version of the installed fvcore."""
+        try:
+            return version(self.distribution)
+        except PackageNotFoundError as problem:
+            raise MissingExtraError("fvcore is not installed", "pip install fvcore") from problem
+
+    def load(self) -> None:
+        """Import fvcore's counters, and PyTorch with them."""
+        self.version()
+        importlib.import_module("fvcore.nn")
+
+    def accepts(self, model: object) -> bool:
+        """Any torch.nn.Module."""
+        return is_module(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """`total()`, `by_module()` and `parameter_count`.
+
+        fvcore keeps the caller's mode and gradients, and hooks every module while it traces.
+        A module with several names is reported under the first. Inputs go by position.
+        """
+        self.load()
+        fvcore = importlib.import_module("fvcore.nn")
+        hooked = msgspec.structs.replace(setting, hooked=True)
+        inputs = positional(model.forward, args, kwargs)
+        with under(hooked, model):
+            analysis = fvcore.FlopCountAnalysis(model, inputs)
+            analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False)
+            analysis.tracer_warnings("none")
+            total = analysis.total()
+        entries = analysis.by_module().items()
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=hooked,
+            total=exact(total),
+            params=exact(fvcore.parameter_count(model)[""]),
+            printed_as="flops",
+            entries=tuple(Entry(path, exact(amount)) for path, amount in entries),
+        )

@@ -1,0 +1,110 @@
+"""Runs thop (PyPI `thop`, github.com/Lyken17/pytorch-OpCounter), 0.0.31 and 0.1.1."""
+
+import collections
+import collections.abc
+import importlib
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from crossflops.adapters.amounts import exact
+from crossflops.adapters.binding import positional
+from crossflops.adapters.owner import owner
+from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Entry, Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import MissingExtraError
+
+NAMESAKE = "ultralytics-thop"
+
+
+class Thop:
+    """Asks `thop.profile`, which puts hooks on the modules that it has a rule for."""
+
+    name = "thop"
+    convention = "thop"
+    distribution = "thop"
+
+    def version(self) -> str:
+        """The version of thop. Raises MissingExtraError when `thop` is ultralytics' package."""
+        found = owner("thop", (self.distribution, NAMESAKE))
+        if found.name.lower().replace("_", "-") == NAMESAKE:
+            raise MissingExtraError(
+                f"the package `thop` of this environment is that of {NAMESAKE} {found.version},"
+                " which counts otherwise",
+                f"pip uninstall {NAMESAKE}, then pip install --force-reinstall thop",
+            )
+        return found.version.replace("-", ".post")  # 0.1.1-2209072238, as PEP 440 spells it
+
+    def load(self) -> None:
+        """Import thop, and PyTorch with it.
+
+        Raises MissingExtraError where `distutils`, which thop imports, is gone (Python 3.12)
+        and setuptools does not stand in for it.
+        """
+        self.version()
+        try:
+            importlib.import_module("distutils.version")
+        except ModuleNotFoundError as problem:
+            raise MissingExtraError(
+                "thop imports distutils, which Python 3.12 no longer has",
+                "pip install setuptools, which brings it back",
+            ) from problem
+        with _iterable_in_collections():
+            importlib.import_module("thop")
+
+    def accepts(self, model: object) -> bool:
+        """Any torch.nn.Module."""
+        return is_module(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """Total and params of `thop.profile`, and the nested layers where it returns them.
+
+        thop switches to eval mode, runs under no_grad, and hooks modules, whatever the setting.
+        It passes inputs by position.
+        """
+        self.load()
+        run = importlib.import_module("thop").profile
+        forced = msgspec.structs.replace(setting, training=False, grad=False, hooked=True)
+        inputs = positional(model.forward, args, kwargs)
+        # thop 0.0.31 does not return its layers
+        has_layers = "ret_layer_info" in inspect.signature(run).parameters
+        options = {"ret_layer_info": True} if has_layers else {}
+        with under(forced, model):
+            total, params, *layers = run(model, inputs=inputs, verbose=False, **options)
+        tree = (Entry("", exact(total)), *_entries(layers[0], "")) if layers else ()
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=forced,
+            total=exact(total),
+            params=exact(params),
+            printed_as="MACs",
+            entries=tree,
+        )
+
+
+def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
+    """The layers as thop returns them: by name, (operations, parameters, children)."""
+    for name, (operations, _, below) in children.items():
+        path = f"{parent}.{name}" if parent else name
+        yield Entry(path, exact(operations))
+        yield from _entries(below, path)
+
+
+@contextmanager
+def _iterable_in_collections() -> Iterator[None]:
+    """Let thop 0.0.31 import `collections.Iterable`, which Python 3.10 took away."""
+    if hasattr(collections, "Iterable"):
+        yield
+        return
+    vars(collections)["Iterable"] = collections.abc.Iterable
+    try:
+        yield
+    finally:
+        del vars(collections)["Iterable"]

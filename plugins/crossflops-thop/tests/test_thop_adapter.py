@@ -1,0 +1,124 @@
+"""The thop adapter: what thop prints, at thop's own grain."""
+
+import base64
+import hashlib
+import sys
+
+import pytest
+import torch
+from crossflops_thop import Thop
+from torch import nn
+
+from crossflops.adapters.discovery import load_value
+from crossflops.core.profile import Entry
+from crossflops.core.trace import Setting
+from crossflops.errors import InputError, MissingExtraError
+
+FORCED = Setting(training=False, grad=False, hooked=True)
+IMAGE = torch.randn(1, 3, 16, 16)
+OLD = Thop().version().startswith("0.0.31")
+
+
+def block():
+    """3x3 convolution from 3 to 8 channels on 16x16, batch norm, ReLU."""
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+
+
+def profile(model, *args, setting=None, **kwargs):
+    """What the adapter says."""
+    return Thop().profile(model, args, kwargs, setting or Setting())
+
+
+def test_it_is_found_by_its_name():
+    """The value of the entry point leads to a whole adapter."""
+    assert load_value("thop", "crossflops_thop:Thop").name == "thop"
+
+
+def test_totals_and_layers():
+    """8*256*27 for the convolution; 4 per element of batch norm. 0.0.31: its bias too, and 2."""
+    conv, norm = (55296 + 2048, 2 * 2048) if OLD else (55296, 4 * 2048)
+    found = profile(nn.Sequential(block()), IMAGE)
+    assert found.total == conv + norm
+    assert type(found.total) is int
+    assert (found.tool, found.printed_as, found.setting) == ("thop", "MACs", FORCED)
+    assert found.params == 3 * 8 * 9 + 8 + 2 * 8
+    assert found.version == Thop().version()
+    layers = [("", conv + norm), ("0", conv + norm), ("0.0", conv), ("0.1", norm), ("0.2", 0)]
+    expected = () if OLD else tuple(Entry(path, amount) for path, amount in layers)
+    assert found.entries == expected
+
+
+def test_thop_runs_in_eval_mode_whatever_is_asked():
+    """The setting of the profile is the one in which thop ran, and the mode is as before."""
+    model = block().train()
+    found = profile(model, IMAGE, setting=Setting(training=True, grad=True))
+    assert found.setting == FORCED
+    assert model.training
+    assert model[1].num_batches_tracked == 0
+
+
+class Scaled(nn.Module):
+    """A linear layer with an input that has a default."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 5)
+
+    def forward(self, x, scale=None, *, flag=False):
+        """Scale what the layer gives."""
+        return self.layer(x) * (0 if scale is None else scale)
+
+
+def test_keyword_inputs_are_passed_by_position():
+    """4 inputs, 5 outputs, 2 rows."""
+    x = torch.randn(2, 4)
+    assert profile(Scaled(), x=x, scale=torch.ones(5)).total == 40
+    assert profile(Scaled(), x, scale=torch.ones(5)).total == 40
+
+
+def test_what_goes_by_keyword_only_is_refused():
+    """Leaving the input out would count another model."""
+    with pytest.raises(InputError, match="'flag' goes by keyword only"):
+        profile(Scaled(), torch.randn(2, 4), flag=True)
+
+
+def test_nothing_stays_on_collections():
+    """What thop 0.0.31 needs while it is imported is taken away again."""
+    import collections
+
+    Thop().load()
+    assert not hasattr(collections, "Iterable")
+
+
+def test_only_modules_are_accepted():
+    """A function is no model for thop."""
+    assert Thop().accepts(nn.ReLU())
+    assert not Thop().accepts(torch.relu)
+
+
+def test_the_namesake_is_refused(tmp_path, monkeypatch):
+    """`ultralytics-thop` installs a package `thop` too, and counts otherwise."""
+    code = tmp_path / "thop" / "__init__.py"
+    code.parent.mkdir()
+    code.write_text("__version__ = '2.2.3'\n")
+    digest = hashlib.sha256(code.read_bytes()).digest()
+    encoded = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    info = tmp_path / "ultralytics_thop-2.2.3.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: ultralytics-thop\nVersion: 2.2.3\n"
+    )
+    (info / "RECORD").write_text(f"thop/__init__.py,sha256={encoded},22\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "thop", raising=False)
+    with pytest.raises(MissingExtraError, match=r"that of ultralytics-thop 2\.2\.3") as caught:
+        Thop().version()
+    assert "pip uninstall ultralytics-thop" in caught.value.hint
+
+
+def test_a_python_without_distutils_is_told_what_to_install(monkeypatch):
+    """Python 3.12 dropped it, and setuptools brings it back."""
+    monkeypatch.setitem(sys.modules, "distutils.version", None)
+    with pytest.raises(MissingExtraError, match="distutils") as caught:
+        Thop().load()
+    assert "pip install setuptools" in caught.value.hint

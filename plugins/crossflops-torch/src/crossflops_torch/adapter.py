@@ -1,0 +1,82 @@
+"""Runs FlopCounterMode (torch/utils/flop_counter.py)."""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from crossflops.adapters.amounts import exact
+from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Entry, Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import MissingExtraError
+
+TOTAL = "Global"  # the key under which the mode books everything
+UNREGISTERED = "(unregistered)"
+
+
+class TorchFlopCounter:
+    """Runs the model under `FlopCounterMode`, which sees the operators that are dispatched."""
+
+    name = "torch-flop-counter"
+    convention = "torch-flop-counter"
+    distribution = "torch"
+
+    def version(self) -> str:
+        """The public version of the installed PyTorch: without "+cpu" and its like."""
+        try:
+            return version(self.distribution).partition("+")[0]
+        except PackageNotFoundError as problem:
+            raise MissingExtraError("PyTorch is not installed", "pip install torch") from problem
+
+    def load(self) -> None:
+        """Import PyTorch and the counter, and what the counter imports when it is first used.
+
+        PyTorch imports its compiler, for seconds, on the first operator under such a mode.
+        """
+        self.version()
+        counter_mode = importlib.import_module("torch.utils.flop_counter").FlopCounterMode
+        with counter_mode(display=False):
+            importlib.import_module("torch").zeros(1).neg()
+
+    def accepts(self, model: object) -> bool:
+        """Any torch.nn.Module."""
+        return is_module(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """`get_total_flops()` and `get_flop_counts()`, summed over operators by module.
+
+        The mode's hooks are global, not on the modules, so fused paths stay on. It reports no
+        parameters, and no module in which it counted nothing.
+        """
+        counter_mode = importlib.import_module("torch.utils.flop_counter").FlopCounterMode
+        with under(setting, model), counter_mode(display=False) as counter:
+            model(*args, **kwargs)
+        paths = {path for path, _ in model.named_modules(remove_duplicate=False)}
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=setting,
+            total=exact(counter.get_total_flops()),
+            printed_as="FLOPs",
+            entries=tuple(_entries(counter.get_flop_counts(), type(model).__name__, paths)),
+        )
+
+
+def _entries(
+    counts: Mapping[str, Mapping[Any, int]], root: str, paths: set[str]
+) -> Iterator[Entry]:
+    """Amounts by module path.
+
+    ModuleTracker (torch/utils/module_tracker.py) names a module by its path behind the class
+    name of the outermost module: "ResNet.layer1.0". A module that is called without being
+    registered is an outermost one itself, and is marked as such. The root repeats the total.
+    """
+    for key, by_operator in counts.items():
+        if key == root:
+            continue
+        path = "" if key == TOTAL else key.removeprefix(f"{root}.")
+        known = path in paths and path != key
+        yield Entry(path if known else f"{UNREGISTERED}.{key}", exact(sum(by_operator.values())))

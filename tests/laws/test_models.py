@@ -1,0 +1,119 @@
+"""Laws that hold for every model, on models that are exported for real."""
+
+import functools
+
+import msgspec
+import pytest
+
+from crossflops.conventions import conventions
+from crossflops.core.report import Report
+from crossflops.core.trace import Setting
+from crossflops.reconcile import predict, reconcile
+from crossflops.render import FORMATS
+from crossflops.tabulate import report
+from tests.models import Odd, block, encoder_layer, exported, nn, torch, zoo
+
+pytestmark = pytest.mark.torch
+SETTINGS = (Setting(hooked=True), Setting(), Setting(grad=False))
+
+
+@functools.cache
+def made(name):
+    """The graph, the trace and the ledger of a model of the zoo."""
+    model, inputs = zoo()[name]
+    return exported(model.eval(), *inputs, observed=SETTINGS)
+
+
+@pytest.mark.parametrize("name", zoo())
+def test_explanations_lead_to_every_tools_number(name):
+    """For every convention and with and without gradients, no integer is left over."""
+    _, trace, ledger = made(name)
+    assert ledger.uncounted == ()
+    for convention in conventions():
+        for asked in (Setting(), Setting(grad=False)):
+            prediction = predict(convention, trace, asked, ledger)
+            found = reconcile(prediction, trace, ledger)
+            total = sum(one.amount for one in found.explanations)
+            assert ledger.total.macs + total == prediction.total, convention.tool
+            assert found.residual == 0
+
+
+@pytest.mark.parametrize("name", zoo())
+def test_operators_do_the_work_of_their_nodes(name):
+    """Each contraction by its operator's formula is what its ONNX nodes cost: no bad export."""
+    _, trace, ledger = made(name)
+    (torch_flops,) = [one for one in conventions() if one.tool == "torch-flop-counter"]
+    exact = msgspec.structs.replace(
+        torch_flops,
+        unit=1,
+        counts_dead=False,
+        clauses=tuple(one for one in torch_flops.clauses if one.formula),
+    )
+    assert predict(exact, trace, Setting(), ledger).total == ledger.total.macs
+
+
+@pytest.mark.parametrize("name", zoo())
+def test_a_report_renders_the_same_after_json(name):
+    """Read back from JSON it is equal, and every format gives the same bytes."""
+    graph, trace, ledger = made(name)
+    found = report(graph, trace, ledger)
+    (fvcore,) = [one for one in conventions() if one.tool == "fvcore"]
+    compared = msgspec.structs.replace(
+        found,
+        profiles=(),
+        reconciliations=(reconcile(predict(fvcore, trace, Setting(), ledger), trace, ledger),),
+    )
+    for one in (found, compared):
+        again = Report.from_json(one.to_json())
+        assert again == one
+        for render in FORMATS.values():
+            assert render(again) == render(one)
+
+
+@pytest.mark.parametrize(
+    ("build", "shape"),
+    [
+        (block, (3, 16, 16)),
+        (encoder_layer, (10, 32)),
+        (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 5)), (3, 8, 8)),
+    ],
+    ids=["block", "encoder layer", "classifier"],
+)
+def test_batch_k_gives_k_times_the_macs(build, shape):
+    """Exported at batch k, not scaled: contractions are linear in the batch."""
+    model = build()
+    one = exported(model, torch.randn(1, *shape))[2].total.macs
+    assert one > 0
+    assert exported(model, torch.randn(5, *shape))[2].total.macs == 5 * one
+
+
+class Renamed(Odd):
+    """The same model with other names for its modules and other names in its code."""
+
+    def __init__(self):
+        nn.Module.__init__(self)
+        source = Odd()
+        self.zeta = source.same
+        self.filters = source.kernel
+        self.alpha = source.mine
+        self.nobody = source.dead
+        self.memory = source.lstm
+
+    def forward(self, picture):
+        carried = self.zeta(self.zeta(picture)) + picture
+        self.nobody(carried)
+        mixed = nn.functional.conv2d(carried, self.filters) + self.alpha(carried)
+        seen, _ = self.memory(mixed.flatten(2).permute(2, 0, 1))
+        return seen.squeeze(1) @ mixed.flatten(2)[0]
+
+
+def test_names_do_not_count():
+    """With tensors and modules renamed every cost, every fold and the digest stay."""
+    graph, trace, ledger = made("odd")
+    other, renamed, costs = exported(Renamed(), torch.randn(1, 8, 8, 8), observed=SETTINGS)
+    assert costs.total == ledger.total
+    assert other.digest == graph.digest
+    assert other.params == graph.params
+    for convention in conventions():
+        first, second = (predict(convention, one, Setting()).total for one in (trace, renamed))
+        assert first == second
