@@ -1,0 +1,80 @@
+"""`crossflops compare`."""
+
+from typing import Any
+
+import click
+
+from crossflops.cli.installation import to_install
+from crossflops.cli.options import (
+    model_options,
+    output_options,
+    request,
+    strict_option,
+    unit_option,
+)
+from crossflops.cli.output import deliver
+from crossflops.cli.progress import progress
+from crossflops.core.profile import Failure
+from crossflops.core.report import Report
+
+EVERY_TOOL_FAILED = 3
+DOCTOR = "see `crossflops doctor`"
+
+
+@click.command("compare")
+@model_options
+@click.option(
+    "--tool",
+    "tools",
+    multiple=True,
+    metavar="ID",
+    help="A tool to run. Repeatable; the default is every installed one that takes the model.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a tool may run.",
+)
+@strict_option
+@unit_option
+@output_options
+def command(tools: tuple[str, ...], timeout: float, strict: bool, **fields: Any) -> int:
+    """Run other counters on a model, and explain every difference."""
+    asked = request(fields)
+    from crossflops import pipeline
+
+    with progress(f"comparing {asked.target}") as on_progress:
+        report = pipeline.compare(
+            asked.target,
+            asked.inputs,
+            inputs_file=asked.inputs_file,
+            tools=tools or None,
+            setting=asked.setting,
+            arguments=asked.arguments,
+            dims=asked.dims,
+            trips=asked.trips,
+            timeout=timeout,
+            allow_pickle=asked.allow_pickle,
+            on_progress=on_progress,
+        )
+    deliver(report, **fields)
+    return _status(report, strict)
+
+
+def _status(report: Report, strict: bool) -> int:
+    profiles = report.profiles or ()
+    if not profiles:
+        click.echo(f"no tool is installed; to install some: {to_install() or DOCTOR}", err=True)
+    elif all(isinstance(one, Failure) for one in profiles):
+        click.echo("every tool failed", err=True)
+        return EVERY_TOOL_FAILED
+    left = {tool: residual for tool, residual in report.residuals.items() if residual}
+    if strict and (left or report.uncounted):
+        what = [f"{tool} leaves a residual of {residual}" for tool, residual in left.items()]
+        what += [f"{len(report.uncounted)} nodes are not counted"] if report.uncounted else []
+        click.echo(f"strict: {'; '.join(what)}", err=True)
+        return 1
+    return 0

@@ -1,0 +1,50 @@
+"""`crossflops count`."""
+
+from typing import Any
+
+import click
+
+from crossflops.cli.options import (
+    model_options,
+    output_options,
+    request,
+    strict_option,
+    unit_option,
+)
+from crossflops.cli.output import deliver
+from crossflops.cli.progress import progress
+
+
+@click.command("count")
+@model_options
+@click.option(
+    "--as",
+    "as_",
+    metavar="ID[@EDITION]",
+    help="Also count as this tool does, without the tool, such as thop@0.0.31.",
+)
+@strict_option
+@unit_option
+@output_options
+def command(as_: str | None, strict: bool, **fields: Any) -> int:
+    """Count a model exactly, with no tool."""
+    asked = request(fields)
+    from crossflops import pipeline
+
+    with progress(f"counting {asked.target}"):
+        report = pipeline.count(
+            asked.target,
+            asked.inputs,
+            inputs_file=asked.inputs_file,
+            setting=asked.setting,
+            arguments=asked.arguments,
+            dims=asked.dims,
+            trips=asked.trips,
+            as_=as_,
+            allow_pickle=asked.allow_pickle,
+        )
+    deliver(report, **fields)
+    if strict and report.uncounted:
+        click.echo(f"strict: {len(report.uncounted)} nodes are not counted", err=True)
+        return 1
+    return 0

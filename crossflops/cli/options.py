@@ -1,0 +1,163 @@
+"""The options that verbs share, and what they come to."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from crossflops.core.trace import Setting
+from crossflops.errors import CrossflopsError, InputError, UnknownNameError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model, on which inputs, in which setting."""
+
+    target: str
+    inputs: tuple[str, ...]
+    inputs_file: str | None
+    arguments: dict[str, object]
+    setting: Setting
+    allow_pickle: bool
+    dims: dict[str, int]
+    trips: dict[str, int]
+
+
+def model_options(function: Function, required: bool = True) -> Function:
+    """TARGET and everything that says how to build and run it, for `request` to take."""
+    return _stacked(
+        function,
+        click.argument("target", required=required),
+        click.option(
+            "--input",
+            "inputs",
+            multiple=True,
+            metavar="[NAME=]SHAPE[:DTYPE]",
+            help="An input, such as 1x3x224x224 or input_ids=1x128:int64. Repeat for several.",
+        ),
+        click.option(
+            "--inputs", "inputs_file", metavar="FILE.npz", help="Real values for the inputs."
+        ),
+        click.option(
+            "--arg",
+            "arguments",
+            multiple=True,
+            metavar="KEY=JSON",
+            help="A keyword argument for the callable, such as weights=null. Repeatable.",
+        ),
+        click.option(
+            "--dim",
+            "dims",
+            multiple=True,
+            metavar="NAME=N",
+            help="The size of a named dimension of an ONNX file. Repeatable.",
+        ),
+        click.option(
+            "--trips",
+            "trips",
+            multiple=True,
+            metavar="NODE=N",
+            help="How often a Loop of an ONNX file runs, where the file does not say. Repeatable.",
+        ),
+        click.option("--no-grad", is_flag=True, help="Run without gradients (totals may differ)."),
+        click.option("--train-mode", is_flag=True, help="Run in train() instead of eval()."),
+        click.option("--allow-pickle", is_flag=True, help="Load pickles: these can run any code."),
+    )
+
+
+def request(fields: dict[str, Any]) -> Request:
+    """The values of `model_options`, taken out of a command's keyword arguments."""
+    return Request(
+        target=fields.pop("target"),
+        inputs=tuple(fields.pop("inputs")),
+        inputs_file=fields.pop("inputs_file"),
+        arguments=dict(map(_argument, fields.pop("arguments"))),
+        setting=Setting(grad=not fields.pop("no_grad"), training=fields.pop("train_mode")),
+        allow_pickle=fields.pop("allow_pickle"),
+        dims=dict(_number("--dim", text) for text in fields.pop("dims")),
+        trips=dict(_number("--trips", text) for text in fields.pop("trips")),
+    )
+
+
+def output_options(function: Function) -> Function:
+    """`--json` and `-o`, as keywords `as_json` and `file`."""
+    return _stacked(
+        function,
+        click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else."),
+        click.option(
+            "-o",
+            "--output",
+            "file",
+            callback=_destination,
+            metavar="FILE",
+            help="Write to FILE instead: .json, .md or .txt picks the format.",
+        ),
+    )
+
+
+def unit_option(function: Function) -> Function:
+    """`--unit`, as keyword `unit`."""
+    return _stacked(
+        function,
+        click.option(
+            "--unit",
+            type=click.Choice(["macs", "flops"]),
+            default="macs",
+            show_default=True,
+            help="Which of them orders and fills the tables.",
+        ),
+    )
+
+
+def strict_option(function: Function) -> Function:
+    """`--strict`, as keyword `strict`."""
+    what = "Exit with 1 when a node is uncounted or a residual is left."
+    return _stacked(function, click.option("--strict", is_flag=True, help=what))
+
+
+def _stacked(function: Function, *decorators: Callable[[Function], Function]) -> Function:
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
+
+
+def _number(option: str, text: str) -> tuple[str, int]:
+    name, equals, value = text.rpartition("=")
+    if not equals or not name or not (value.isascii() and value.isdigit()) or len(value) > 19:
+        raise InputError(f"{option} {text!r} is not NAME=N", f"write for example {option} batch=8")
+    return name, int(value)
+
+
+def _argument(text: str) -> tuple[str, object]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise InputError(f"--arg {text!r} is not KEY=JSON", "write for example --arg weights=null")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        quoted = f"--arg '{name}={json.dumps(value)}'"
+        hint = f"null, true, 3, [1, 2]; a text stands in quotes: {quoted}"
+        raise InputError(f"the value of --arg {text!r} is not JSON", hint) from None
+
+
+def _destination(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
+    """The file, refused before the work begins if it cannot be written."""
+    if value is None:
+        return None
+    from crossflops.render import FORMATS
+
+    path = Path(value)
+    if path.suffix.lower() not in FORMATS:
+        found = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
+        raise UnknownNameError(
+            f"{value} has {found}, which names no format", f"formats are {', '.join(FORMATS)}"
+        )
+    if not path.parent.is_dir():
+        raise CrossflopsError(f"there is no folder {path.parent}", f"mkdir -p {path.parent}")
+    if path.is_dir():
+        raise CrossflopsError(f"{value} is a folder", f"give a file in it: {path / 'report.md'}")
+    return path

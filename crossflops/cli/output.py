@@ -1,0 +1,90 @@
+"""Where results go: to stdout as text or JSON, or to a file that is whole or not there."""
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from crossflops.errors import CrossflopsError
+from crossflops.render import FORMATS
+from crossflops.render.layout import Noun
+from crossflops.render.summary import Unit
+from crossflops.render.terminal import terminal
+
+NARROWEST = 20
+_ASCII = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "…": "..."})
+
+
+def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs") -> None:
+    """Write the noun where it was asked for.
+
+    With `file` it goes there, in the format of the suffix, and to stdout only with `as_json`.
+    Raises CrossflopsError when the file cannot be written; nothing half-written is left.
+    """
+    if file is not None:
+        _write(file, FORMATS[file.suffix.lower()](noun, unit=unit))
+        click.echo(f"wrote {file}", err=True)
+    if as_json:
+        _print(_spelled(FORMATS[".json"](noun)))
+    elif file is None:
+        _print(_plain(terminal(noun, width(), colour(), unit)))
+
+
+def width() -> int:
+    """Columns of the terminal; 80 when stdout is none, unless COLUMNS says otherwise."""
+    return max(NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+
+
+def colour() -> bool:
+    """Whether to colour: on a terminal that can, unless NO_COLOR is set."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader had enough; the work is done all the same
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _encoding() -> str:
+    return getattr(sys.stdout, "encoding", None) or "utf-8"
+
+
+def _plain(text: str) -> str:
+    """The text in letters that stdout can write."""
+    try:
+        text.encode(_encoding())
+    except UnicodeEncodeError:
+        return text.translate(_ASCII).encode(_encoding(), "replace").decode(_encoding())
+    return text
+
+
+def _spelled(text: str) -> str:
+    """The JSON in letters that stdout can write; only inside of strings are there others."""
+    try:
+        text.encode(_encoding())
+    except UnicodeEncodeError:
+        return "".join(one if one.isascii() else json.dumps(one)[1:-1] for one in text)
+    return text
+
+
+def _write(file: Path, text: str) -> None:
+    draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_text(text, encoding="utf-8", newline="\n")
+        draft.replace(file)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CrossflopsError(f"{file} cannot be written: {reason}", "give another -o") from error
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)

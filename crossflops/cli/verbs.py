@@ -1,0 +1,71 @@
+"""The verbs. A verb is imported when it is called, so that `--help` costs nothing."""
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+VERBS = {
+    "count": "Count a model exactly, with no tool.",
+    "compare": "Run other counters on a model, and explain every difference.",
+    "explain": "Say what a cause is, or everything that a tool does.",
+    "efficiency": "Set a count against a device's peak.",
+    "tools": "List the tools that are known, and which of them are installed.",
+    "render": "Show a report again that was written to a file, in any format.",
+    "doctor": "Look at what is installed here, and say what is missing.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in `crossflops.cli.<verb>`, each under the name `command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order in which they are learnt."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of that name, imported now."""
+        if cmd_name not in VERBS:
+            return None
+        command: Any = import_module(f"crossflops.cli.{cmd_name}").command
+        return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs with a sentence each, without importing any of them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"crossflops {version('crossflops')}")
+    except PackageNotFoundError:
+        click.echo("crossflops, not installed: run from its source folder")
+    ctx.exit()
+
+
+@click.group(cls=LazyGroup, invoke_without_command=True)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the version and exit.",
+)
+@click.pass_context
+def group(context: click.Context) -> None:
+    """Count a model's FLOPs exactly, and explain why other counters differ.
+
+    A TARGET is `model.onnx`, or `pkg.module:callable` or `path/file.py:callable`, called to get
+    the model: its code is run. Inputs are shapes: `--input 1x3x224x224`,
+    `--input input_ids=1x128:int64`.
+
+    Exit status: 0 done, 1 a check did not hold, 2 the request is wrong, 3 every tool failed.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

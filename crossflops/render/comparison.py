@@ -1,0 +1,222 @@
+"""The page of a comparison: what every tool prints, and every reason why."""
+
+from fractions import Fraction
+from math import isfinite
+
+from msgspec.structs import replace
+
+from crossflops.causes import cause
+from crossflops.conventions import find
+from crossflops.core.convention import Convention
+from crossflops.core.profile import Amount, Failure, Profile
+from crossflops.core.reconciliation import Explanation, PathRow, Reconciliation
+from crossflops.core.report import Report
+from crossflops.core.trace import Setting
+from crossflops.errors import UnknownNameError
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Tone
+from crossflops.render.quantity import change, covered, exact, number, short, signed
+from crossflops.render.summary import Unit, title, uncounted
+
+NAMED = 1  # calls that are named before the rest is only numbered
+LOCATED = 5  # places of a residual that are named
+MARK = "*"
+
+
+def comparison(report: Report, unit: Unit = "macs") -> Page:
+    """The tools beside each other, then every tool by itself, then those without an answer."""
+    answers = tuple(one for one in report.profiles or () if isinstance(one, Profile))
+    failures = tuple(one for one in report.profiles or () if isinstance(one, Failure))
+    blocks: list[Block] = [title(report)]
+    if answers:
+        blocks += [_overview(report, answers, unit), *_unverified(report, answers)]
+    for profile in answers:
+        blocks += _account(report, profile)
+    blocks += _failed(failures)
+    if not report.profiles:
+        blocks.append(Text("No tool was run: `crossflops doctor` says how to install some.", " "))
+    return Page((*blocks, *uncounted(report)))
+
+
+def release(version: str) -> str:
+    """A version without what follows its release numbers, and without a third one that is zero.
+
+    >>> release("0.1.1.post2209072238"), release("2.13.0+cpu"), release("2.13.0a0"), release("x")
+    ('0.1.1', '2.13', '2.13.0a0', 'x')
+    """
+    numbers = version.split("+")[0].split(".post")[0].split(".dev")[0]
+    return numbers.removesuffix(".0") if numbers.count(".") > 1 else numbers
+
+
+def localised(rows: tuple[PathRow, ...]) -> tuple[PathRow, ...]:
+    """The innermost modules at which the tool did not print what was predicted."""
+    wrong = [row for row in rows if row.theirs is not None and row.theirs != row.predicted]
+    return tuple(row for row in wrong if not any(_inside(one, row) for one in wrong))
+
+
+def _inside(inner: PathRow, outer: PathRow) -> bool:
+    if inner is outer:
+        return False
+    return not outer.path or inner.path.startswith(f"{outer.path}.")
+
+
+def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table:
+    return Table(
+        columns=(
+            Column(head="tool"),
+            Column(head="prints", spare=1),
+            Column(head="total", right=True),
+            Column(head="as MACs" if unit == "macs" else "2 x MACs", right=True, spare=2),
+            Column(head="vs native", right=True),
+            Column(head="explained", right=True),
+        ),
+        rows=tuple(_overview_row(report, profile, unit) for profile in answers),
+    )
+
+
+def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
+    found = _reconciliation(report, profile.tool)
+    macs = _as_macs(profile.total, found)
+    scale = 2 if unit == "flops" else 1
+    mark = "" if profile.verified else MARK
+    return Row(
+        (
+            f"{profile.tool} {release(profile.version)}{mark}",
+            f'"{profile.printed_as}"',
+            exact(profile.total),
+            "-" if macs is None else short(macs * scale),
+            "-" if macs is None else change(macs, report.macs),
+            "-" if found is None else covered(found.residual, found.delta),
+        ),
+        "bad" if found is None or found.residual else "",
+    )
+
+
+def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
+    try:
+        return report.reconciliation(tool)
+    except KeyError:
+        return None
+
+
+def _as_macs(total: Amount, found: Reconciliation | None) -> Fraction | None:
+    convention = _convention(found) if found else None
+    if convention is None or not isfinite(total):
+        return None
+    return Fraction(total) / convention.unit
+
+
+def _convention(found: Reconciliation) -> Convention | None:
+    try:
+        return find(found.tool, found.edition)
+    except UnknownNameError:  # a report of another release
+        return None
+
+
+def _unverified(report: Report, answers: tuple[Profile, ...]) -> list[Block]:
+    notes: list[Block] = []
+    for profile in answers:
+        if profile.verified:
+            continue
+        found = _reconciliation(report, profile.tool)
+        convention = _convention(found) if found else None
+        known = (
+            ", ".join(convention.verified) if convention and convention.verified else "no version"
+        )
+        what = f"unverified version {profile.version}: the convention was checked on {known}"
+        notes.append(Text(what, f" {MARK} ", "warn"))
+    return notes
+
+
+def _account(report: Report, profile: Profile) -> list[Block]:
+    found = _reconciliation(report, profile.tool)
+    if found is None:
+        return [Heading(f"{profile.tool} = {exact(profile.total)}, and nothing explains it")]
+    sign = "-" if found.delta < 0 else "+"
+    blocks: list[Block] = [
+        Heading(f"{profile.tool} = native {sign} {exact(abs(found.delta))}"),
+        _explanations(found),
+    ]
+    blocks += [Text(text, "   ", "bad") for text in _places(found)]
+    blocks += [Text(text, "   ", "dim") for text in _remarks(report, profile)]
+    return blocks
+
+
+def _explanations(found: Reconciliation) -> Table:
+    tone: Tone = "bad" if found.residual else "good"
+    rows = [_explanation(one) for one in found.explanations]
+    rows.append(Row(("residual", signed(found.residual), "", "", "", ""), tone))
+    return Table(
+        columns=(
+            Column(head="cause"),
+            Column(head="amount", right=True),
+            Column(head="from"),
+            Column(head="what", flows=True),
+            Column(head="where", flows=True, detail=True),
+            Column(head="source", flows=True, detail=True),
+        ),
+        rows=tuple(rows),
+        bare=True,
+    )
+
+
+def _explanation(one: Explanation) -> Row:
+    calls = number(len(one.calls), "call") if one.calls else ""
+    return Row((one.cause, signed(one.amount), calls, _title(one), _named(one), one.reference))
+
+
+def _title(one: Explanation) -> str:
+    try:
+        return cause(one.cause).title
+    except UnknownNameError:  # a report of another release
+        return ""
+
+
+def _named(one: Explanation) -> str:
+    rest = len(one.calls) - NAMED
+    more = [f"and {rest} more"] if rest > 0 else []
+    return ", ".join([*one.calls[:NAMED], *more])
+
+
+def _places(found: Reconciliation) -> list[str]:
+    if not found.residual:
+        return []
+    rows = localised(found.by_path)
+    texts = [
+        f"at {row.path or '(the model)'}: predicted {exact(row.predicted)}, printed "
+        f"{'nothing' if row.theirs is None else exact(row.theirs)}"
+        for row in rows[:LOCATED]
+    ]
+    if len(rows) > LOCATED:
+        texts.append(f"and {number(len(rows) - LOCATED, 'place')} more")
+    return texts
+
+
+def _remarks(report: Report, profile: Profile) -> list[str]:
+    remarks = []
+    if profile.params is not None and profile.params != report.params:
+        remarks.append(
+            f"counts {exact(profile.params)} parameters, native are {exact(report.params)}"
+        )
+    if not _as_expected(report, profile):
+        remarks.append(f"ran in an unexpected setting: {profile.setting.id}")
+    return remarks
+
+
+def _as_expected(report: Report, profile: Profile) -> bool:
+    """Whether the tool ran as asked, save for what its convention says that it imposes."""
+    asked, found = report.setting, _reconciliation(report, profile.tool)
+    if not isinstance(asked, Setting):
+        return True
+    convention = _convention(found) if found else None
+    expected = convention.setting(asked) if convention else asked
+    return replace(expected, hooked=False) == replace(profile.setting, hooked=False)
+
+
+def _failed(failures: tuple[Failure, ...]) -> list[Block]:
+    if not failures:
+        return []
+    texts = [
+        Text(f"failed at {one.stage}: {one.message} ({one.hint})", f" {one.tool} ", "warn")
+        for one in failures
+    ]
+    return [Heading("No answer"), *texts]

@@ -1,0 +1,195 @@
+"""The pages of `explain`: a cause, or everything that a tool does, kind by kind."""
+
+from inspect import getdoc
+from itertools import groupby
+from re import fullmatch, sub
+
+from crossflops.conventions.formulas import formulas
+from crossflops.conventions.multiplicity import TIMES
+from crossflops.core.convention import Cause, Clause, Convention, Match
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
+
+_VIA = {"call": "called as module(x)", "forward": "called by .forward()"}
+_FORCED = {
+    "training": ("evaluation mode", "training mode"),
+    "grad": ("no gradients", "gradients"),
+    "hooked": ("no hooks", "hooks on the modules"),
+}
+_KNOWN = "a layer that is counted above"
+
+
+def cause_page(cause: Cause) -> Page:
+    """What the cause is, how to recognise it, where to read more."""
+    paragraphs = [part for part in cause.page.split("\n\n") if part.strip()]
+    blocks: list[Block] = [Title((cause.id, cause.title))]
+    blocks += [Text(" ".join(part.split()), " ") for part in paragraphs]
+    if cause.references:
+        blocks.append(Heading("References"))
+        blocks += [Text(reference, " - ") for reference in cause.references]
+    return Page(tuple(blocks))
+
+
+def convention_page(convention: Convention) -> Page:
+    """The convention's head, its clauses in the order in which they hold, and its formulas."""
+    core, parts, unseen = (
+        tuple(one for one in convention.clauses if one.kind == kind)
+        for kind in ("core", "part", "unseen")
+    )
+    known = frozenset(target for one in core for target in one.match.targets)
+    blocks: list[Block] = [_title(convention), *_head(convention)]
+    blocks += _section("Multiply-accumulates: the first line that fits holds", core, known)
+    blocks += _section("Added to them, in the tool's own unit", parts, known)
+    blocks += _section("Not seen, and why", unseen, known)
+    return Page((*blocks, *_legend(convention)))
+
+
+def _title(convention: Convention) -> Title:
+    return Title(
+        (
+            f"{convention.tool}@{convention.edition}",
+            f'prints "{convention.printed_as}"',
+            f"{convention.unit} per MAC",
+            f"looks at {convention.sees} calls",
+            f"checked on {', '.join(convention.verified) or 'no version'}",
+        )
+    )
+
+
+def _head(convention: Convention) -> list[Block]:
+    forced = ", ".join(_FORCED[name][value] for name, value in convention.forces.items())
+    dead = "counted" if convention.counts_dead else "not counted"
+    texts = [
+        f"always runs with: {forced}" if forced else "",
+        f"work whose result nobody uses is {dead}",
+        f"multiply-accumulates that no line below is about are not counted: {convention.unseen}",
+        f"source: {convention.source}" if convention.source else "",
+    ]
+    return [Text(text, " ") for text in texts if text]
+
+
+def _section(head: str, clauses: tuple[Clause, ...], known: frozenset[str]) -> list[Block]:
+    """The clauses as a table; what holds for each of them stands once, above it."""
+    if not clauses:
+        return []
+    told = [(*conditions(one.match, known), *_repeated(one)) for one in clauses]
+    shared = [text for text in told[0] if len(told) > 1 and all(text in one for one in told)]
+    rows = tuple(
+        Row(
+            (
+                clause.id,
+                _about(clause, texts, shared),
+                booked(clause),
+                clause.cause,
+                clause.reference,
+            )
+        )
+        for clause, texts in zip(clauses, told, strict=True)
+    )
+    table = Table(
+        columns=(
+            Column(head="clause", detail=True),
+            Column(head=f"{clauses[0].storey}s called", flows=True),
+            Column(head="amount"),
+            Column(head="cause, if it differs" if clauses[0].kind == "core" else "cause"),
+            Column(head="source", flows=True, detail=True),
+        ),
+        rows=rows,
+    )
+    if all(row.cells[2] == "nothing" for row in rows):
+        table = table.without(table.columns[2])
+    above = [Text(f"each of them {', '.join(shared)}", " ", "dim")] if shared else []
+    return [Heading(head), *above, table]
+
+
+def _about(clause: Clause, texts: tuple[str, ...], shared: list[str]) -> str:
+    own = [text for text in texts if text not in shared]
+    return "; ".join([targets(clause.match), *own])
+
+
+def _repeated(clause: Clause) -> tuple[str, ...]:
+    return (f"times {clause.times}",) if clause.times else ()
+
+
+def _legend(convention: Convention) -> list[Block]:
+    """The formulas that the clauses name, each by the first sentence of its docstring."""
+    named: dict[str, object] = {**formulas(), **TIMES}
+    used = dict.fromkeys(
+        name for one in convention.clauses for name in (one.formula, one.times) if name in named
+    )
+    rows = tuple(Row((str(name), _equation(named[str(name)]))) for name in used)
+    columns = (Column(head="formula"), Column(head="what it is", flows=True))
+    return [Heading("Formulas"), Table(columns=columns, rows=rows)] if rows else []
+
+
+def _equation(formula: object) -> str:
+    return (getdoc(formula) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def targets(match: Match) -> str:
+    """The targets of a match: classes without their modules, operators without "aten".
+
+    >>> targets(Match(targets=("torch.nn.modules.conv.Conv1d", "torch.nn.modules.conv.Conv2d")))
+    'Conv1d/2d'
+    >>> targets(Match(targets=("aten.linear.default", "aten.conv1d.padding", "aten.mv.*")))
+    'linear, conv1d.padding, mv'
+    """
+    return ", ".join(_together(match.targets)) or "any"
+
+
+def conditions(match: Match, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """What else a match asks for, in words. `known` are classes that need not be listed.
+
+    >>> conditions(Match(targets=("a.B",), settings={"bias": True}, root=False))
+    ('bias=True', 'not as the whole model')
+    """
+    whole = {None: "", True: "as the whole model", False: "not as the whole model"}
+    parts = (
+        _VIA.get(match.via or "", match.via or ""),
+        _listed("in a subclass of", match.bases, known),
+        _listed("through", match.entry),
+        _listed("in", match.within, known),
+        *(f"{name}={value}" for name, value in match.settings.items()),
+        _listed("with", match.has),
+        _listed("without", match.lacks),
+        _listed("run as", match.fused),
+        whole[match.root],
+    )
+    return tuple(part for part in parts if part)
+
+
+def booked(clause: Clause) -> str:
+    """The amount of one call in words.
+
+    >>> from crossflops.core.convention import Match
+    >>> booked(Clause(id="x", cause="norm.batch", storey="module", match=Match(), kind="part",
+    ...               formula="numel_in", factor=4))
+    '4 x numel_in'
+    """
+    if not clause.formula and not clause.weights:
+        return "nothing"
+    sum_ = " + ".join(f"{weight} x {kind}" for kind, weight in clause.weights.items())
+    amount = clause.formula or (f"({sum_})" if clause.factor != 1 else sum_)
+    return amount if clause.factor == 1 else f"{clause.factor} x {amount}"
+
+
+def _listed(word: str, names: tuple[str, ...], known: frozenset[str] = frozenset()) -> str:
+    if not names:
+        return ""
+    if known and set(names) == known:
+        return f"{word} {_KNOWN}"
+    return f"{word} {' or '.join(_together(names))}"
+
+
+def _together(names: tuple[str, ...]) -> list[str]:
+    """Short names, neighbours that differ in their number of dimensions as one."""
+    short = [sub(r"^(torch\.nn\.modules\.\w+|aten)\.|\.(default|\*)$", "", one) for one in names]
+    found = []
+    for (start, end), alike in groupby(map(_split, short), lambda parts: (parts[0], parts[2])):
+        found.append(f"{start}{'/'.join(middle for _, middle, _ in alike)}{end}")
+    return found
+
+
+def _split(name: str) -> tuple[str, str, str]:
+    """The name before its number of dimensions, that number, and what follows."""
+    found = fullmatch(r"(.*?)([123]d)(.*)", name)
+    return (found[1], found[2], found[3]) if found else (name, "", "")

@@ -1,0 +1,112 @@
+"""The pages of `tools` and `doctor`: which tools are known, and what is installed here."""
+
+from typing import Literal
+
+import msgspec
+
+from crossflops.render.page import Column, Heading, Page, Row, Table, Text, Title, Tone
+
+State = Literal["ok", "unverified", "missing", "broken"]
+_TONES: dict[str, Tone] = {"ok": "good", "unverified": "warn", "missing": "dim", "broken": "bad"}
+
+
+class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool: the editions that its convention has, and what of it is installed.
+
+    `state` is "ok" for a version on which a convention was checked, "unverified" for another
+    one, "broken" when the plugin or the tool does not load (`message` says why), "missing" when
+    there is no plugin. `install` is the command that changes the last two, "" if there is none.
+    """
+
+    tool: str
+    editions: tuple[str, ...] = ()
+    verified: tuple[str, ...] = ()
+    version: str | None = None
+    state: State = "missing"
+    message: str = ""
+    install: str = ""
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """The tools, those with a convention first, in the order of the conventions."""
+
+    tools: tuple[ToolRow, ...]
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that crossflops uses when it is there. `version` is None when it is not.
+
+    `install` is the command that brings it, "" if there is none.
+    """
+
+    name: str
+    version: str | None
+    state: State
+    message: str = ""
+    install: str = ""
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What `doctor` found."""
+
+    components: tuple[Component, ...]
+    tools: tuple[ToolRow, ...]
+
+
+def inventory(noun: Inventory) -> Page:
+    """The tools as a table, and the commands that install the missing ones."""
+    title = Title(("Tools", "`count --as ID@EDITION` needs none of them installed"))
+    return Page((title, _table(noun.tools), *_remedies(_lacking(noun.tools))))
+
+
+def health(noun: Health) -> Page:
+    """The components, the tools, and the commands that install what is missing."""
+    rows = tuple(
+        Row((one.name, one.version or "-", one.message or one.state), _TONES[one.state])
+        for one in noun.components
+    )
+    parts = Table(
+        columns=(Column(head="part"), Column(head="version"), Column(head="state", flows=True)),
+        rows=rows,
+    )
+    missing = [(one.name, one.install) for one in noun.components if one.install]
+    remedies = _remedies([*missing, *_lacking(noun.tools)])
+    return Page((parts, Heading("Tools"), _table(noun.tools), *remedies))
+
+
+def _table(tools: tuple[ToolRow, ...]) -> Table:
+    return Table(
+        columns=(
+            Column(head="tool"),
+            Column(head="editions", flows=True),
+            Column(head="checked on", flows=True, spare=1),
+            Column(head="installed"),
+            Column(head="state", flows=True),
+        ),
+        rows=tuple(
+            Row(
+                (
+                    one.tool,
+                    ", ".join(one.editions) or "-",
+                    ", ".join(one.verified) or "-",
+                    one.version or "-",
+                    f"{one.state}: {one.message}" if one.message else one.state,
+                ),
+                _TONES[one.state],
+            )
+            for one in tools
+        ),
+    )
+
+
+def _lacking(tools: tuple[ToolRow, ...]) -> list[tuple[str, str]]:
+    return [(one.tool, one.install) for one in tools if one.install]
+
+
+def _remedies(lacking: list[tuple[str, str]]) -> tuple[Heading | Text, ...]:
+    """Every command once, with the names of all that it brings."""
+    names: dict[str, list[str]] = {}
+    for name, install in lacking:
+        names.setdefault(install, []).append(name)
+    texts = [Text(install, f" {', '.join(found)}: ") for install, found in names.items()]
+    return (Heading("To install"), *texts) if texts else ()

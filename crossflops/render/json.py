@@ -1,0 +1,18 @@
+"""JSON: the contract `crossflops/1` of a report, and the plain values of every other noun."""
+
+import msgspec
+
+from crossflops.core.report import Report
+from crossflops.render.efficiency import EfficiencyReport
+from crossflops.render.layout import Noun
+from crossflops.render.summary import Unit
+
+
+def json(noun: Noun, unit: Unit = "macs") -> str:
+    """The noun as indented JSON, counts as exact integers. Ends with a newline.
+
+    `unit` orders nothing here: the contract fixes what stands where.
+    """
+    if isinstance(noun, Report | EfficiencyReport):
+        return noun.to_json()
+    return msgspec.json.format(msgspec.json.encode(noun), indent=2).decode() + "\n"

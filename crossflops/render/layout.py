@@ -1,0 +1,35 @@
+"""Which page a noun gets."""
+
+from typing import TypeAlias
+
+from msgspec import UNSET
+
+from crossflops.core.convention import Cause, Convention
+from crossflops.core.report import Report
+from crossflops.render.comparison import comparison
+from crossflops.render.convention import cause_page, convention_page
+from crossflops.render.efficiency import EfficiencyReport, efficiency_page
+from crossflops.render.inventory import Health, Inventory, health, inventory
+from crossflops.render.page import Page
+from crossflops.render.summary import Unit, summary
+
+Noun: TypeAlias = Report | Cause | Convention | Inventory | Health | EfficiencyReport | Page
+
+
+def layout(noun: Noun, unit: Unit = "macs") -> Page:
+    """The page of a noun, with counts ordered by `unit` where it has any."""
+    match noun:
+        case Page():
+            return noun
+        case Cause():
+            return cause_page(noun)
+        case Convention():
+            return convention_page(noun)
+        case Inventory():
+            return inventory(noun)
+        case Health():
+            return health(noun)
+        case EfficiencyReport():
+            return efficiency_page(noun)
+        case Report():
+            return summary(noun, unit) if noun.profiles is UNSET else comparison(noun, unit)

@@ -1,0 +1,87 @@
+"""What a renderer writes down: blocks of text and tables, without a word on how they look."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Tone: TypeAlias = Literal["", "good", "bad", "warn", "dim"]
+
+
+class Title(msgspec.Struct, frozen=True):
+    """Parts of one line. Where the line is too narrow, it breaks between parts."""
+
+    parts: tuple[str, ...]
+
+
+class Heading(msgspec.Struct, frozen=True):
+    """What the blocks under it are about."""
+
+    text: str
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A paragraph. `mark` stands before it, and its other lines stand under its first word."""
+
+    text: str
+    mark: str = ""
+    tone: Tone = ""
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """A column of a table.
+
+    `flows` lets its cells take several lines. `spare` columns make way when a line is too
+    narrow, the highest number first; 0 stays. `detail` columns stand only in files.
+    """
+
+    head: str = ""
+    right: bool = False
+    flows: bool = False
+    spare: int = 0
+    detail: bool = False
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of a table: one cell per column."""
+
+    cells: tuple[str, ...]
+    tone: Tone = ""
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows under columns.
+
+    A `detail` table stands only in files, and so do the heads of a `bare` one.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    detail: bool = False
+    bare: bool = False
+
+    def without(self, column: Column) -> "Table":
+        """The table without one of its columns."""
+        keep = [place for place, one in enumerate(self.columns) if one is not column]
+        return Table(
+            columns=tuple(self.columns[place] for place in keep),
+            rows=tuple(Row(tuple(row.cells[p] for p in keep), row.tone) for row in self.rows),
+            detail=self.detail,
+            bare=self.bare,
+        )
+
+    def brief(self) -> "Table":
+        """The table without its columns of detail."""
+        table = self
+        for column in self.columns:
+            if column.detail:
+                table = table.without(column)
+        return table
+
+
+Block: TypeAlias = Title | Heading | Text | Table
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Blocks, from top to bottom."""
+
+    blocks: tuple[Block, ...]

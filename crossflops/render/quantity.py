@@ -1,0 +1,112 @@
+"""How numbers are written: counts exactly, or in four significant digits with an SI prefix."""
+
+from decimal import Context, Decimal
+from fractions import Fraction
+from math import isfinite
+from typing import TypeAlias
+
+Amount: TypeAlias = int | float
+
+_DIGITS = Context(prec=4)
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
+
+
+def exact(amount: Amount) -> str:
+    """Every digit, in groups of three.
+
+    >>> exact(4133742592)
+    '4 133 742 592'
+    """
+    return f"{amount:,}".replace(",", " ")
+
+
+def signed(amount: Amount) -> str:
+    """Every digit with the sign; zero has none.
+
+    >>> signed(44455936), signed(-1), signed(0)
+    ('+44 455 936', '-1', '0')
+    """
+    return f"{amount:+,}".replace(",", " ") if amount else "0"
+
+
+def short(amount: Amount | Fraction, unit: str = "") -> str:
+    """Four significant digits with an SI prefix. Below one thousand an integer is exact.
+
+    >>> short(4133742592), short(4089184256, "MACs"), short(57, "MACs")
+    ('4.134 G', '4.089 GMACs', '57 MACs')
+    """
+    if isinstance(amount, float) and not isfinite(amount):
+        return f"{amount} {unit}".rstrip()
+    whole = Fraction(amount)
+    value = _DIGITS.divide(Decimal(whole.numerator), Decimal(whole.denominator))
+    if abs(value) < 1000:
+        number = str(whole.numerator) if whole.denominator == 1 else f"{value:f}"
+        return f"{number} {unit}".rstrip()
+    value = _DIGITS.quantize(value, Decimal(1).scaleb(value.adjusted() - 3))
+    step = value.adjusted() // 3
+    if step >= len(_PREFIXES):
+        return f"{value:.3E} {unit}".rstrip()
+    return f"{value.scaleb(-3 * step):f} {_PREFIXES[step]}{unit}".rstrip()
+
+
+def share(part: Amount, whole: Amount) -> str:
+    """A part of a whole, in percent with one decimal; "-" of nothing.
+
+    >>> share(1, 8)
+    '12.5 %'
+    """
+    if not whole:
+        return "-"
+    return f"{_rounded(Fraction(part) / Fraction(whole) * 100, 1)} %"
+
+
+def change(value: Amount | Fraction, reference: Amount) -> str:
+    """How far a value is from a reference, in percent with two decimals; "-" from nothing.
+
+    >>> change(4133742592, 4089184256), change(5, 5), change(100001, 100000)
+    ('+1.09 %', '0.00 %', '+0.00 %')
+    """
+    if not reference or not all(isfinite(one) for one in (value, reference)):
+        return "-"
+    ratio = Fraction(value) / Fraction(reference) - 1
+    sign = "+" if ratio > 0 else "-" if ratio < 0 else ""
+    return f"{sign}{_rounded(abs(ratio) * 100, 2)} %"
+
+
+def covered(residual: Amount, delta: Amount) -> str:
+    """How much of a difference is explained: 100 % when nothing is left, and never otherwise.
+
+    >>> covered(0, 7), covered(0, 0), covered(1, 10**9), covered(1, 0)
+    ('100 %', '100 %', '99.99 %', '0.00 %')
+    """
+    if not residual:
+        return "100 %"
+    if not delta or not all(isfinite(one) for one in (residual, delta)):
+        return "0.00 %"
+    left = abs(Fraction(residual) / Fraction(delta))
+    hundredths = max(0, min(9999, int((1 - left) * 10_000)))
+    return f"{hundredths // 100}.{hundredths % 100:02} %"
+
+
+def shape(dims: tuple[int, ...]) -> str:
+    """A shape as it is typed on the command line.
+
+    >>> shape((1, 3, 224, 224)), shape(())
+    ('1x3x224x224', 'scalar')
+    """
+    return "x".join(map(str, dims)) or "scalar"
+
+
+def number(count: int, noun: str) -> str:
+    """A count of things.
+
+    >>> number(1, "call"), number(53, "call")
+    ('1 call', '53 calls')
+    """
+    return f"{exact(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def _rounded(value: Fraction, decimals: int) -> str:
+    scaled = round(value * 10**decimals)
+    whole, rest = divmod(scaled, 10**decimals)
+    return f"{exact(whole)}.{rest:0{decimals}}"

@@ -1,0 +1,173 @@
+"""The page of a report without tools, and the title that every page of a report begins with."""
+
+from typing import Literal, TypeAlias
+
+from crossflops.core.report import InputInfo, Report
+from crossflops.core.trace import Setting
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
+from crossflops.render.quantity import exact, number, shape, share, short
+
+Unit: TypeAlias = Literal["macs", "flops"]
+NAMED = 12  # uncounted nodes that are named before the rest is only numbered
+
+_KINDS = ("adds", "muls", "divs", "compares", "specials")
+
+
+def summary(report: Report, unit: Unit = "macs") -> Page:
+    """The count: totals by kind, operators by `unit`, what was not counted, the convention."""
+    blocks: list[Block] = [title(report), _totals(report), Heading("Operators")]
+    blocks += [_operators(report, unit), *uncounted(report)]
+    if report.as_ is not None:
+        blocks += [Heading("As another tool counts it"), *_folded(report)]
+    blocks += [_modules(report)] if report.modules else []
+    return Page(tuple(blocks))
+
+
+def title(report: Report) -> Title:
+    """Which model, and its totals."""
+    totals = report.totals
+    parts = [
+        report.model.name,
+        short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
+        *_inputs(report.model.inputs),
+        *_setting(report.setting),
+        short(totals.macs, "MACs"),
+        f"{short(totals.flops, 'FLOPs')} (native, {exactness(report)})",
+    ]
+    return Title(tuple(parts))
+
+
+def exactness(report: Report) -> str:
+    """How far the totals can be trusted, in the words of the weakest node."""
+    if report.uncounted:
+        return f"without {number(len(report.uncounted), 'uncounted node')}"
+    found = {node.exactness for node in report.nodes}
+    weakest = next((word for word in ("estimate", "bound") if word in found), "exact")
+    return {"bound": "an upper bound", "estimate": "an estimate"}.get(weakest, weakest)
+
+
+def uncounted(report: Report) -> list[Block]:
+    """The nodes that have no cost, each with the reason; none, when all have one."""
+    if not report.uncounted:
+        return []
+    rows = [Row((one.node, one.op, one.reason), "warn") for one in report.uncounted[:NAMED]]
+    columns = (Column(head="node"), Column(head="operator"), Column(head="reason", flows=True))
+    blocks: list[Block] = [
+        Heading("Not counted, which is not zero"),
+        Table(columns=columns, rows=tuple(rows)),
+    ]
+    rest = len(report.uncounted) - NAMED
+    if rest > 0:
+        blocks.append(Text(f"and {number(rest, 'node')} more, all named in the JSON report", " "))
+    return blocks
+
+
+def _inputs(inputs: tuple[InputInfo, ...]) -> list[str]:
+    if len(inputs) == 1:
+        return [f"input {shape(inputs[0].shape)} {inputs[0].dtype}"]
+    return [f"{one.name} {shape(one.shape)} {one.dtype}" for one in inputs]
+
+
+def _setting(setting: object) -> list[str]:
+    if not isinstance(setting, Setting):
+        return []
+    parts = [] if setting.device == "cpu" else [setting.device]
+    parts += ["train mode"] if setting.training else []
+    return parts if setting.grad else [*parts, "no grad"]
+
+
+def _totals(report: Report) -> Table:
+    totals = report.totals
+    rows = [("MACs", totals.macs, "multiply-accumulates of contractions")]
+    if totals.constant_macs:
+        rows.append(("", totals.constant_macs, "of these depend on no input"))
+    if len(report.macs_by_precision) > 1:
+        rows += [("", macs, f"of these in {name}") for name, macs in _by_size(report)]
+    rows += [(kind, getattr(totals, kind), "") for kind in _KINDS]
+    rows += [
+        ("FLOPs", totals.flops, "2 x MACs and one for each of the others"),
+        ("bytes read", totals.bytes_read, "every operator by itself, nothing fused"),
+        ("bytes written", totals.bytes_written, ""),
+        ("parameters", totals.params, ""),
+    ]
+    return Table(
+        columns=(
+            Column(head="kind"),
+            Column(head="count", right=True),
+            Column(head="note", flows=True, spare=1),
+        ),
+        rows=tuple(Row((name, exact(count), note)) for name, count, note in rows),
+        bare=True,
+    )
+
+
+def _by_size(report: Report) -> list[tuple[str, int]]:
+    return sorted(report.macs_by_precision.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _operators(report: Report, unit: Unit) -> Table:
+    whole = report.flops if unit == "flops" else report.macs
+    rows = sorted(report.by_op, key=lambda one: (-getattr(one, unit), -one.flops, one.op))
+    return Table(
+        columns=(
+            Column(head="operator"),
+            Column(head="nodes", right=True),
+            Column(head="MACs", right=True),
+            Column(head="FLOPs", right=True),
+            Column(head="of FLOPs" if unit == "flops" else "of MACs", right=True, spare=1),
+        ),
+        rows=tuple(
+            Row(
+                (
+                    one.op,
+                    exact(one.count),
+                    exact(one.macs),
+                    exact(one.flops),
+                    share(getattr(one, unit), whole),
+                )
+            )
+            for one in rows
+        ),
+    )
+
+
+def _folded(report: Report) -> list[Block]:
+    folded = report.as_
+    if folded is None:
+        return []
+    row = Row((f"{folded.tool}@{folded.edition}", exact(folded.total), short(folded.total)))
+    columns = (
+        Column(head="convention"),
+        Column(head="total", right=True),
+        Column(head="about", right=True),
+    )
+    blocks: list[Block] = [Table(columns=columns, rows=(row,), bare=True)]
+    if folded.assumed:
+        what = "assumed: the tool could not have run this, or its calls were read off the graph"
+        blocks.append(Text(what, " ", "warn"))
+    return blocks
+
+
+def _modules(report: Report) -> Table:
+    return Table(
+        columns=(
+            Column(head="module", flows=True),
+            Column(head="class"),
+            Column(head="MACs", right=True),
+            Column(head="FLOPs", right=True),
+            Column(head="parameters", right=True),
+        ),
+        rows=tuple(
+            Row(
+                (
+                    one.path or "(the model)",
+                    one.class_,
+                    exact(one.macs),
+                    exact(one.flops),
+                    exact(one.params),
+                )
+            )
+            for one in report.modules
+        ),
+        detail=True,
+    )

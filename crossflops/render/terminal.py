@@ -1,0 +1,132 @@
+"""Text for a terminal of any width: no frames, columns by spaces, colour where it is asked for."""
+
+from io import StringIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
+
+from crossflops.render.layout import Noun, layout
+from crossflops.render.page import Block, Heading, Table, Text, Title
+from crossflops.render.summary import Unit
+
+_STYLES = {"": "", "good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim"}
+_GAPS = (3, 2)
+_INDENT = 1
+_FLOWING = 24  # cells that may take several lines get this width before a spare column does
+_SQUEEZED = 10  # and this one before the other columns are broken up
+
+
+def terminal(noun: Noun, width: int, colour: bool = False, unit: Unit = "macs") -> str:
+    """The page as text, no line longer than `width`. Ends with a newline."""
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        color_system="standard" if colour else None,
+        force_terminal=colour,
+        force_jupyter=False,
+        no_color=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    before: Block | None = None
+    for block in layout(noun, unit).blocks:
+        if isinstance(block, Table) and (block.detail or not block.rows):
+            continue
+        if _apart(before, block):
+            console.print()
+        _print(console, block, width)
+        before = block
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _apart(before: Block | None, block: Block) -> bool:
+    if before is None:
+        return False
+    return (
+        isinstance(before, Title)
+        or isinstance(block, Heading)
+        or (isinstance(block, Table) and isinstance(before, Table))
+    )
+
+
+def _print(console: Console, block: Block, width: int) -> None:
+    match block:
+        case Title():
+            console.print(RichText(_broken(block.parts, width), style="bold"))
+        case Heading():
+            console.print(Padding(RichText(block.text, style="bold"), (0, 0, 0, _INDENT)))
+        case Text():
+            console.print(_paragraph(block))
+        case Table():
+            indent = 3 * _INDENT if block.bare else _INDENT
+            console.print(Padding(_grid(block.brief(), width - indent), (0, 0, 0, indent)))
+
+
+def _broken(parts: tuple[str, ...], width: int) -> str:
+    """The parts with dots between, in lines that fit; the second line on is indented."""
+    lines = [""]
+    for part in parts:
+        longer = f"{lines[-1]} · {part}" if lines[-1].strip() else f"{lines[-1]}{part}"
+        if cell_len(longer) <= width or not lines[-1].strip():
+            lines[-1] = longer
+        else:
+            lines.append(f"  {part}")
+    return "\n".join(lines)
+
+
+def _paragraph(block: Text) -> RichTable:
+    grid = RichTable.grid(padding=0)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    style = _STYLES[block.tone]
+    grid.add_row(RichText(block.mark, style=style), RichText(block.text, style=style))
+    return grid
+
+
+def _grid(table: Table, room: int) -> RichTable:
+    table, gap = _fitted(table, room)
+    tight = _natural(table, gap, _SQUEEZED) > room
+    grid = RichTable(box=None, show_header=not table.bare, pad_edge=False, padding=(0, gap, 0, 0))
+    for column in table.columns:
+        grid.add_column(
+            column.head,
+            justify="right" if column.right else "left",
+            no_wrap=not (column.flows or tight),
+            overflow="fold",
+            header_style="not bold dim",
+        )
+    for row in table.rows:
+        grid.add_row(*(RichText(cell) for cell in row.cells), style=_STYLES[row.tone])
+    return grid
+
+
+def _fitted(table: Table, room: int) -> tuple[Table, int]:
+    """The table with what must make way gone, and the gap between its columns."""
+    while True:
+        for gap in _GAPS:
+            if _natural(table, gap) <= room:
+                return table, gap
+        spare = max(table.columns, key=lambda column: column.spare)
+        if not spare.spare:
+            return table, _GAPS[-1]
+        table = table.without(spare)
+
+
+def _natural(table: Table, gap: int, flowing: int = _FLOWING) -> int:
+    widths = [_widest(table, place) for place in range(len(table.columns))]
+    wanted = [
+        min(width, flowing) if column.flows else width
+        for column, width in zip(table.columns, widths, strict=True)
+    ]
+    return sum(wanted) + gap * (len(wanted) - 1)
+
+
+def _widest(table: Table, place: int) -> int:
+    heads = [] if table.bare else [table.columns[place].head]
+    return max(map(cell_len, [*heads, *(row.cells[place] for row in table.rows)]))

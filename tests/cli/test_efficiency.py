@@ -1,0 +1,241 @@
+"""`crossflops efficiency`: what is printed, with which status, and what is refused."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+
+from crossflops import conventions
+from crossflops.core.report import Folded
+from crossflops.core.trace import Setting
+
+FP16 = ("--macs", "4.112G", "--train", "--examples-per-second", "1325", "--precision", "fp16")
+FP32 = ("--macs", "4.112G", "--train", "--examples-per-second", "303.1", "--precision", "fp32")
+SPEED = ("--examples-per-second", "100")
+
+
+@pytest.fixture(autouse=True)
+def units(monkeypatch):
+    """thop counts one per MAC, torch's counter two; causes need not be known."""
+    units = {"thop": 1, "torch-flop-counter": 2}
+
+    def find(tool, edition=None):
+        return SimpleNamespace(unit=units[tool])
+
+    monkeypatch.setattr(conventions, "find", find)
+
+
+@pytest.fixture
+def efficiency(line):
+    """The verb on one line: exit status, stdout with blanks run together, stderr."""
+
+    def run(*arguments):
+        status, out, err = line("efficiency", *arguments)
+        return status, [" ".join(one.split()) for one in out.splitlines()], err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "device", "rate", "share"),
+    [
+        (FP16, "v100-pcie", "32.69 TFLOP/s", "29.2 %"),
+        (FP16, "v100-sxm2", "32.69 TFLOP/s", "26.2 %"),
+        (FP32, "v100-pcie", "7.478 TFLOP/s", "53.4 %"),
+        (FP32, "v100-sxm2", "7.478 TFLOP/s", "47.6 %"),
+        (FP16, "Tesla V100-PCIE-16GB", "32.69 TFLOP/s", "29.2 %"),
+    ],
+)
+def test_resnet50_training_on_v100(efficiency, arguments, device, rate, share):
+    """The published rates and shares of ResNet-50's training come out."""
+    status, out, err = efficiency(*arguments, "--device", device)
+    assert (status, err) == (0, "")
+    assert any(one.startswith(f"required {rate}") for one in out)
+    assert f"share {share} required / peak" in out
+
+
+def test_a_device_with_variants_lists_them_and_ends_with_2(efficiency):
+    """Plain V100: every variant with its peak and its share, and which names to use."""
+    status, out, err = efficiency(*FP16, "--device", "V100")
+    assert status == 2
+    assert "v100-pcie 112.0 TFLOP/s 29.2 %" in out
+    assert "v100-sxm2 125.0 TFLOP/s 26.2 %" in out
+    assert "v100-sxm3 125.0 TFLOP/s 26.2 %" in out
+    assert "v100s-pcie 130.0 TFLOP/s 25.1 %" in out
+    assert err == (
+        "error: 'V100' names 4 devices with peaks of their own\n"
+        "hint: say which one it is: --device v100-pcie | v100-sxm2 | v100-sxm3 | v100s-pcie\n"
+    )
+
+
+def test_an_ambiguous_device_in_json(line):
+    """With --json stdout is JSON alone, one efficiency for each variant."""
+    status, out, err = line("efficiency", *FP16, "--device", "V100", "--json")
+    assert (status, err.count("\n")) == (2, 2)
+    plain = json.loads(out)
+    assert plain["report"] is None
+    assert [one["device"] for one in plain["efficiency"]] == [
+        "v100-pcie", "v100-sxm2", "v100-sxm3", "v100s-pcie",
+    ]  # fmt: skip
+
+
+def test_an_unknown_device_is_refused_with_the_rate(efficiency):
+    """No peak is made up; the rate that is required is said all the same."""
+    status, out, err = efficiency(*FP16, "--device", "NVIDIA X123")
+    assert (status, out) == (2, [])
+    error, hint = err.splitlines()
+    assert "no peak is known for the device 'NVIDIA X123'" in error
+    assert "the required rate is 32.69 TFLOP/s" in error
+    assert "--peak-tflops" in hint
+
+
+def test_a_precision_that_the_device_lacks_is_refused(efficiency):
+    """BF16 on a V100 ends with 2, also where the device is ambiguous."""
+    arguments = (*FP16[:-1], "bf16")
+    status, out, err = efficiency(*arguments, "--device", "v100-pcie")
+    assert (status, out) == (2, [])
+    assert "v100-pcie has no bf16 peak" in err
+    status, out, err = efficiency(*arguments, "--device", "V100")
+    assert (status, out) == (2, [])
+    assert "none of the devices that are meant has a bf16 peak" in err
+
+
+def test_a_variant_without_the_precision_is_named(efficiency):
+    """Of an ambiguous device, those without such a peak are named instead of dropped."""
+    status, out, err = efficiency(*FP16[:-1], "fp16_vector", "--device", "V100")
+    assert status == 2
+    assert any(one.startswith("v100-sxm2 31.40 TFLOP/s") for one in out)
+    assert "v100s-pcie has no fp16_vector peak" in err
+
+
+def test_a_peak_of_one_s_own(efficiency):
+    """113.05 TFLOP/s, the PCIe card by its clock, makes it 28.9 %."""
+    status, out, _ = efficiency(*FP16, "--peak-tflops", "113.05")
+    assert status == 0
+    assert "share 28.9 % required / peak" in out
+
+
+def test_above_the_peak_a_check_does_not_hold(efficiency):
+    """More than 100 % is shown with its likely reasons, and ends with 1."""
+    status, out, _ = efficiency(*FP16, "--peak-tflops", "24.58")
+    assert status == 1
+    assert "share 133.0 % required / peak" in out
+    assert any("133.0 % of the peak is impossible" in one for one in out)
+    assert any("likely reasons" in one for one in out)
+
+
+def test_without_a_device_the_rate_is_the_answer(efficiency):
+    """Neither device nor peak: the required rate, and no share."""
+    status, out, _ = efficiency("--macs", "4.112G", *SPEED)
+    assert status == 0
+    assert "required 822.4 GFLOP/s at 100 examples/s" in out
+    assert not any(one.startswith("share") for one in out)
+
+
+def test_a_model_is_counted(efficiency, answers, line, report):
+    """The native MACs of a model are the numerator, and every option reaches the pipeline."""
+    answers(report())
+    status, out, _ = efficiency(
+        "m:f", *SPEED, "--input", "1x2", "--input", "y=3:int64", "--inputs", "v.npz",
+        "--arg", "weights=null", "--no-grad", "--peak-tflops", "1",
+    )  # fmt: skip
+    assert status == 0
+    assert line.asked == (
+        "m:f",
+        ("1x2", "y=3:int64"),
+        {
+            "inputs_file": "v.npz", "arguments": {"weights": None}, "dims": {}, "trips": {},
+            "setting": Setting(grad=False), "as_": None, "allow_pickle": False,
+        },
+    )  # fmt: skip
+    assert "model 10 MACs native MACs, for one example" in out
+    assert "required 2.000 kFLOP/s at 100 examples/s" in out
+
+
+def test_by_the_convention_of_a_tool(efficiency, answers, line, report):
+    """--as takes the tool's total as MACs; one that counts two per MAC is halved first."""
+    for tool, unit in (("thop", 1), ("torch-flop-counter", 2)):
+        total = 10 * unit
+        answers(replace(report(), as_=Folded(tool=tool, edition="1", total=total, assumed=False)))
+        status, out, _ = efficiency("m:f", *SPEED, "--as", tool)
+        assert status == 0
+        assert line.asked[2]["as_"] == tool
+        assert f"model 10 MACs {tool}@1, for one example" in out
+
+
+def test_compare_shows_why_and_then_each_rate(efficiency, answers, line, report):
+    """--compare runs the tools, shows what explains them, then a rate by each one's number."""
+    answers(report({"thop": 5}))
+    status, out, _ = efficiency("m:f", *SPEED, "--compare", "--tool", "thop", "--peak-tflops", "1")
+    options = line.asked[2]
+    assert status == 0
+    assert options["tools"] == ("thop",)
+    assert callable(options["on_progress"])
+    assert out.index("thop = native + 5") < out.index("by MACs required share")
+    assert any(one.startswith("native MACs 10 ") for one in out)
+    assert any(one.startswith("thop 15 ") for one in out)
+
+
+def test_compare_in_json(line, answers, report):
+    """The JSON holds an efficiency for each number, and the report with its residuals."""
+    answers(report({"thop": 5}))
+    status, out, err = line("efficiency", "m:f", *SPEED, "--compare", "--json")
+    assert (status, err) == (0, "")
+    plain = json.loads(out)
+    assert [(one["numerator"], one["macs"]) for one in plain["efficiency"]] == [
+        ("native MACs", 10), ("thop", 15),
+    ]  # fmt: skip
+    assert plain["report"]["reconciliations"][0]["residual"] == 5
+
+
+def test_compare_when_every_tool_fails_ends_with_3(efficiency, answers, report):
+    """The native rate is shown all the same."""
+    answers(report({}, failures=("thop",)))
+    status, out, err = efficiency("m:f", *SPEED, "--compare")
+    assert status == 3
+    assert "every tool failed" in err
+    assert any("10 MACs" in one for one in out)
+
+
+def test_compare_without_tools_is_no_failure(efficiency, answers, report):
+    """With nothing installed the native rate stands alone, with a word on how to get tools."""
+    answers(report({}))
+    status, out, err = efficiency("m:f", *SPEED, "--compare")
+    assert status == 0
+    assert "crossflops doctor" in err
+    assert any("10 MACs" in one for one in out)
+
+
+def test_an_unknown_device_runs_no_tool(efficiency, answers, line, report):
+    """--compare on an unknown device only counts, to say the rate that is required."""
+    answers(report())
+    status, _, err = efficiency("m:f", *SPEED, "--compare", "--device", "X", "--precision", "fp16")
+    assert status == 2
+    assert "tools" not in line.asked[2]
+    assert "the required rate is" in err
+
+
+def test_given_macs_beside_a_model(efficiency, answers, report):
+    """With a model and --macs, the given number counts and the native one is named."""
+    answers(report())
+    status, out, _ = efficiency("m:f", "--macs", "11", *SPEED)
+    assert status == 0
+    assert "model 11 MACs given, for one example" in out
+    assert any("Net has 10, counted natively (+10.00 % to these)" in one for one in out)
+
+
+@pytest.mark.parametrize("suffix", ["json", "md", "txt"])
+def test_it_goes_to_a_file(line, tmp_path, suffix):
+    """-o writes the format of the suffix, and nothing to stdout."""
+    file = tmp_path / f"rate.{suffix}"
+    status, out, _ = line("efficiency", *FP16, "--device", "v100-pcie", "-o", str(file))
+    assert (status, out) == (0, "")
+    assert "v100-pcie" in file.read_text(encoding="utf-8")
+
+
+def test_precision_is_read_in_any_case(efficiency):
+    """FP16, as papers write it, is fp16."""
+    status, out, _ = efficiency(*FP16[:-1], "FP16", "--device", "v100-pcie")
+    assert status == 0
+    assert "share 29.2 % required / peak" in out

@@ -1,0 +1,131 @@
+"""What a user sees when something is wrong, and what the command costs when nothing is asked."""
+
+import subprocess
+import sys
+
+import pytest
+from click import Context
+
+from crossflops.cli.verbs import VERBS, group
+from crossflops.errors import TargetError
+
+HEAVY = ("torch", "torchvision", "tensorflow", "jax", "onnx", "numpy", "rich", "jinja2", "thop")
+
+
+def loaded_after(*arguments):
+    """The heavy modules that a process has loaded after running these arguments."""
+    code = (
+        "import sys; from crossflops.cli import main; main(sys.argv[1:]); "
+        f"print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
+def test_help_imports_nothing_heavy(arguments):
+    """Help and version come at once: no framework, no onnx, no renderer."""
+    assert loaded_after(*arguments) == set()
+
+
+@pytest.mark.parametrize("verb", ["count", "compare"])
+def test_a_verbs_help_imports_no_framework(verb):
+    """The help of a verb that runs models does not load what runs them."""
+    assert not loaded_after(verb, "--help") & {"torch", "tensorflow", "jax", "thop", "onnx"}
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "efficiency"])
+def test_the_list_says_what_the_verb_says(verb):
+    """The sentence in the list of verbs is the first of the verb's own help."""
+    command = group.get_command(Context(group), verb)
+    assert command.name == verb
+    assert command.help.splitlines()[0] == VERBS[verb]
+
+
+def test_help_lists_the_verbs(line):
+    """Every verb has its line in the help, which goes to stdout."""
+    status, out, err = line("--help")
+    assert (status, err) == (0, "")
+    assert all(f"  {verb} " in out for verb in VERBS)
+    assert line() == (0, out, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("cuont", "m:f"),
+        ("--nope",),
+        ("count",),
+        ("count", "m:f", "--nope"),
+        ("count", "m:f", "--unit", "gigaflops"),
+        ("count", "m:f", "--arg", "weights"),
+        ("count", "m:f", "--arg", "weights=None"),
+        ("count", "m:f", "--arg", "two words=1"),
+        ("count", "m:f", "-o", "report.pdf"),
+        ("count", "m:f", "-o", "report"),
+        ("count", "m:f", "-o", "no-such-folder/report.md"),
+        ("compare", "m:f", "--timeout", "0"),
+        ("compare", "m:f", "--timeout", "soon"),
+        ("explain",),
+        ("explain", "no-such-thing"),
+    ],
+)
+def test_a_wrong_request_is_two_lines(line, answers, report, arguments):
+    """Whatever is wrong with the arguments: status 2, what is wrong, what to do, no traceback."""
+    answers(report())
+    status, out, err = line(*arguments)
+    assert (status, out) == (2, "")
+    wrong, remedy = err.splitlines()
+    assert wrong.startswith("error: ")
+    assert remedy.startswith("hint: ")
+    assert min(len(wrong), len(remedy)) > len("error: ")
+    assert line.asked is None
+
+
+@pytest.mark.parametrize("verb", ["count", "compare"])
+def test_an_error_of_the_pipeline_is_two_lines(line, answers, verb):
+    """What crossflops raises on purpose is told in two lines, however it was broken up."""
+    answers(TargetError("there is no\nmodule m", "look at   PYTHONPATH"))
+    told = "error: there is no module m\nhint: look at PYTHONPATH\n"
+    assert line(verb, "m:f") == (2, "", told)
+
+
+def test_an_unintended_error_is_two_lines_as_well(line, answers):
+    """No input ends in a traceback: the error is named, and where to take it."""
+    answers(RuntimeError("a bug"))
+    status, out, told = line("count", "m:f")
+    assert (status, out) == (2, "")
+    assert told.splitlines()[0] == "error: RuntimeError: a bug"
+    assert len(told.splitlines()) == 2
+
+
+def test_ctrl_c_is_quiet(line, answers):
+    """An interrupted run says nothing and ends as shells expect."""
+    answers(KeyboardInterrupt())
+    status, out, err = line("count", "m:f")
+    assert (status, out, err.strip()) == (130, "", "")
+
+
+def test_a_reader_who_leaves_is_no_error():
+    """With a closed pipe behind stdout the command ends quietly."""
+    code = (
+        "import os, sys; from crossflops.cli.output import _print; r, w = os.pipe(); "
+        "os.dup2(w, 1); os.close(w); os.close(r); _print('x' * 100000)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_module_is_the_command():
+    """`python -m crossflops` says the same as the command."""
+    line = [sys.executable, "-m", "crossflops", "count", "m:f", "-o", "x.pdf"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: x.pdf has the suffix '.pdf', which names no format\n"
+        "hint: formats are .json, .md, .txt\n"
+    )

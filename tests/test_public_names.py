@@ -1,0 +1,59 @@
+"""What the package offers to those who import it."""
+
+import importlib
+import inspect
+import subprocess
+import sys
+
+import crossflops
+from crossflops.errors import CrossflopsError
+
+FEW = 25
+
+
+def test_the_public_names_are_few_and_there():
+    """At most 25, in order, each of them defined, none of them a module."""
+    assert list(crossflops.__all__) == sorted(set(crossflops.__all__))
+    assert len(crossflops.__all__) <= FEW
+    for name in crossflops.__all__:
+        assert not inspect.ismodule(getattr(crossflops, name)), name
+
+
+def test_the_verbs_are_functions():
+    """`count` and `compare` take a target and its inputs."""
+    for verb in (crossflops.count, crossflops.compare):
+        assert inspect.isfunction(verb)
+        assert list(inspect.signature(verb).parameters)[:2] == ["target", "inputs"]
+
+
+def test_importing_later_does_not_replace_the_verb():
+    """`import crossflops.count` binds the module's name in the package: the function must stay."""
+    code = (
+        "import crossflops\nimport crossflops.count\nimport crossflops.pipeline\n"
+        "print(callable(crossflops.count), crossflops.count.__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "crossflops.pipeline"]
+
+
+def test_importing_the_package_imports_no_framework():
+    """Counting begins without PyTorch, TensorFlow, or the tools."""
+    code = (
+        "import sys, crossflops, crossflops.cli\n"
+        "heavy = ('torch', 'tensorflow', 'jax', 'thop', 'fvcore', 'torchvision', 'onnxscript')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_errors_have_one_root():
+    """Whoever catches the public error catches all that is raised on purpose."""
+    found = [
+        one
+        for _, one in inspect.getmembers(importlib.import_module("crossflops.errors"))
+        if inspect.isclass(one) and not issubclass(one, Warning)
+    ]
+    assert found
+    assert all(issubclass(one, CrossflopsError) for one in found)
+    assert crossflops.CrossflopsError is CrossflopsError
