@@ -1,0 +1,67 @@
+"""Write the generated pages beside this file: what the code knows, in Markdown.
+
+    python docs/generate.py
+
+`tests/docs/test_generated.py` holds the pages against the code.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from crossflops.causes import causes
+from crossflops.conventions import conventions
+from crossflops.ops import NOT_YET, RULES
+from crossflops.render.convention import cause_page
+from crossflops.render.markdown import markdown
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
+
+FOLDER = Path(__file__).parent
+
+
+def ops() -> str:
+    """Every rule of every operator, and the operators without one."""
+    title = Title(("Operators", "what a node of each costs, beside the bytes that it moves"))
+    rules = Table(
+        columns=tuple(Column(head=head) for head in ("operator", "since", "work", "source")),
+        rows=tuple(
+            Row((op.type, str(op.since), rule.equation, rule.page))
+            for op, rule in sorted(RULES.items(), key=lambda row: (row[0].type, row[0].since))
+        ),
+    )
+    pending = Table(
+        columns=(Column(head="operator"), Column(head="why")),
+        rows=tuple(Row(row) for row in sorted(NOT_YET.items())),
+    )
+    return markdown(Page((title, rules, Heading("Not counted yet"), pending)))
+
+
+def reasons() -> str:
+    """Every cause, as `crossflops explain CAUSE` shows it."""
+    blocks: list[Block] = [Title(("Causes", "why the counts of two tools differ"))]
+    for one in causes():
+        page = cause_page(one).blocks
+        blocks.append(Heading(f"{one.id}: {one.title}"))
+        blocks += [block for block in page if isinstance(block, Text)]
+    return markdown(Page(tuple(blocks)))
+
+
+def tools() -> str:
+    """Every convention, as `crossflops explain TOOL@EDITION` shows it."""
+    return "\n".join(map(markdown, conventions()))
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "ops.md": ops,
+    "causes.md": reasons,
+    "conventions.md": tools,
+}
+
+
+def main() -> None:
+    """Write them all."""
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    main()
