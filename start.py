@@ -1,0 +1,207 @@
+"""Set crossflops up in this folder. Needs Python 3.11 or newer with venv and pip, nothing else.
+
+    python3 start.py report    make .venv, count ResNet-50 with three tools, leave the report
+    python3 start.py tests     pass the tests: tox and all its environments
+
+Both may be run again: what is there and up to date is kept.
+"""
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - the reader's Python is what is asked about
+    found = ".".join(map(str, sys.version_info[:2]))
+    sys.stderr.write(f"error: this is Python {found}, and crossflops needs 3.11 or newer\n")
+    sys.stderr.write("hint: run it with a newer one, for example python3.11 start.py\n")
+    sys.exit(2)
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+REPORT = ROOT / "first-light.md"
+MODEL = ("torchvision.models:resnet50", "--input", "1x3x224x224")
+STAMP = ".crossflops-set-up"
+JOBS = 2
+CLOSING = re.compile(r"^=+ (.+ in [\d.]+s\b.*?) =+$", re.MULTILINE)  # pytest's last line
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+COUNTED = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed|warnings?)")
+Steps = tuple[tuple[list[str], str], ...]
+
+
+class StartError(Exception):
+    """What is wrong, and what to do."""
+
+
+def main() -> int:
+    """Do what is asked for; 0 when it worked."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("job", choices=("report", "tests"), nargs="?", default="report")
+    parser.add_argument("rest", nargs="*", help="for tests: environments of tox (default: all)")
+    options = parser.parse_args()
+    try:
+        return tests(options.rest) if options.job == "tests" else report()
+    except StartError as stop:
+        wrong, remedy = stop.args
+        print(f"error: {wrong}\nhint: {remedy}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def report() -> int:
+    """Make .venv with the command and the three plugins, and do the main job in it."""
+    folder = ROOT / ".venv"
+    environment(
+        folder,
+        (
+            (
+                ["-e", ".[torch]", "pillow", *plugins()],
+                "installing crossflops, PyTorch and the plugins (some minutes, about 1 GB)",
+            ),
+            # the wheel of torchvision names a torch of its own, so it comes last and alone
+            (["--no-deps", "torchvision"], "installing torchvision"),
+        ),
+    )
+    command = script(folder, "crossflops")
+    say(f"counting {MODEL[0]} with three tools")
+    line = [str(command), "compare", *MODEL, "-o", str(REPORT)]
+    status = subprocess.run(line, cwd=ROOT, check=False).returncode
+    if status:
+        raise StartError(
+            f"crossflops compare ended with status {status}",
+            f"see what it said above; {command} doctor shows what is installed",
+        )
+    say(f"done. Open {REPORT.name}: it says why the tools differ")
+    say(f"the command is {command.relative_to(ROOT)}")
+    return 0
+
+
+def tests(environments: list[str]) -> int:
+    """Run tox, which makes what it needs, in an environment of its own."""
+    folder = ROOT / ".tox" / "tox"
+    environment(folder, ((["tox"], "installing tox"),))
+    say("running tox: a line for every environment as it ends, its whole output where it fails")
+    line = [str(script(folder, "tox")), "run-parallel", "--parallel", str(JOBS)]
+    results = folder.parent / "results.json"
+    results.unlink(missing_ok=True)
+    line += ["--parallel-no-spinner", "--result-json", str(results)]
+    if environments:
+        line += ["-e", ",".join(environments)]
+    variables = os.environ | {"TOX_DISCOVER": os.pathsep.join(interpreters())}
+    status = subprocess.run(line, cwd=ROOT, check=False, env=variables).returncode
+    closing = closing_lines(results)
+    for name, last in closing.items():
+        say(f"{name}: {last}")
+    say(f"in all: {total(closing.values())}; tox ended with status {status}")
+    return status
+
+
+def closing_lines(results: Path) -> dict[str, str]:
+    """The last line of pytest, by environment, from the file that tox leaves."""
+    found: dict[str, str] = {}
+    if results.is_file():
+        for name, one in json.loads(results.read_text())["testenvs"].items():
+            for command in one.get("test", ()):
+                for last in CLOSING.findall(COLOUR.sub("", command["output"])):
+                    found[name] = last
+    return found
+
+
+def total(lines: Iterable[str]) -> str:
+    """The closing lines of pytest, added up: "12 passed, 1 skipped"."""
+    sums: Counter[str] = Counter()
+    for line in lines:
+        for number, what in COUNTED.findall(line):
+            sums[what.removesuffix("s")] += int(number)
+    return ", ".join(f"{number} {what}" for what, number in sums.items()) or "no tests"
+
+
+def environment(folder: Path, steps: Steps) -> None:
+    """Make a virtual environment in which all the steps are installed, unless it is there.
+
+    The stamp is written last: a folder whose stamp is another is made again from nothing.
+    """
+    name, stamp, mark = folder.relative_to(ROOT), folder / STAMP, fingerprint(steps)
+    if stamp.is_file() and stamp.read_text() == mark:
+        say(f"{name} is up to date")
+        return
+    if os.path.lexists(folder) and not stamp.is_file():
+        raise StartError(
+            f"{name} is there, and was not made by this script",
+            "move it away, or remove it, and run this again",
+        )
+    if Path(sys.prefix) == folder:
+        raise StartError(
+            f"{name} is out of date, and the Python that runs this lives in it",
+            "run `deactivate`, and then this again",
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        say(f"making {name}")
+        run([sys.executable, "-m", "venv", str(folder)])
+        for packages, what in steps:
+            say(what)
+            python = str(script(folder, "python"))
+            # most of what is installed is never imported: what is gets compiled then
+            pip = [python, "-m", "pip", "install", "--no-compile", "-c", "constraints.txt"]
+            run([*pip, *packages])
+        stamp.write_text(mark)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def fingerprint(steps: Steps) -> str:
+    """What the environment depends on, in one word."""
+    files = [ROOT / "constraints.txt", ROOT / "pyproject.toml"]
+    files += sorted(ROOT.glob("plugins/*/pyproject.toml"))
+    parts = [sys.version, str(ROOT), repr(steps), *(path.read_text() for path in files)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def plugins() -> list[str]:
+    """The plugins of this folder, as arguments of pip."""
+    folders = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
+    return [part for folder in folders for part in ("-e", str(folder.relative_to(ROOT)))]
+
+
+def interpreters() -> list[str]:
+    """Pythons for tox to look at beside those that it finds itself: the ones of pyenv."""
+    asked = os.environ.get("TOX_DISCOVER")
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    others = sorted(map(str, pyenv.glob("versions/3.1[1-9].*/bin/python")))
+    return [asked, *others] if asked else others
+
+
+def script(folder: Path, name: str) -> Path:
+    """A command of a virtual environment."""
+    return folder / ("Scripts" if os.name == "nt" else "bin") / name
+
+
+def run(command: list[str]) -> None:
+    """Run it, with its output shown. Raises StartError when it fails."""
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if status:
+        raise StartError(
+            f"this ended with status {status}: {' '.join(command)}",
+            "see what it said above; nothing half done is left, so it can be run again",
+        )
+
+
+def say(what: str) -> None:
+    """A line of progress."""
+    print(f"==> {what}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

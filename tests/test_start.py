@@ -1,0 +1,124 @@
+"""The script that sets everything up: it leaves all of an environment, or nothing."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[1] / "start.py"
+STEPS = ((["one"], "installing one"), (["two"], "installing two"))
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """The script, at work in an empty folder; `ran` are the commands that it would have run."""
+    spec = importlib.util.spec_from_file_location("start", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name in ("constraints.txt", "pyproject.toml"):
+        (tmp_path / name).write_text(name)
+    module.ran = []
+
+    def run(command):
+        module.ran.append(command)
+        if "venv" in command:
+            Path(command[-1]).mkdir(parents=True)
+        if command[-1] == getattr(module, "fails", None):
+            raise module.StartError("it failed", "mend it")
+
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "run", run)
+    return module
+
+
+def test_every_step_is_installed_once(start, tmp_path):
+    """All steps are run with the constraints, and a second time none is."""
+    start.environment(tmp_path / ".venv", STEPS)
+    installs = [command[3:] for command in start.ran[1:]]
+    assert installs == [
+        ["install", "--no-compile", "-c", "constraints.txt", "one"],
+        ["install", "--no-compile", "-c", "constraints.txt", "two"],
+    ]
+    start.environment(tmp_path / ".venv", STEPS)
+    assert len(start.ran) == 3
+
+
+def test_a_change_makes_the_environment_again(start, tmp_path):
+    """Other constraints, another environment."""
+    start.environment(tmp_path / ".venv", STEPS)
+    (tmp_path / "constraints.txt").write_text("other")
+    start.environment(tmp_path / ".venv", STEPS)
+    assert len(start.ran) == 6
+
+
+def test_a_failure_leaves_nothing_behind(start, tmp_path):
+    """A step that fails takes the half-made environment with it."""
+    start.fails = "two"
+    with pytest.raises(start.StartError, match="it failed"):
+        start.environment(tmp_path / ".venv", STEPS)
+    assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_not_ours_is_left_alone(start, tmp_path, kind):
+    """A .venv that the script did not make is refused, and stays."""
+    if kind == "file":
+        (tmp_path / ".venv").write_text("mine")
+    else:
+        (tmp_path / ".venv").mkdir()
+    with pytest.raises(start.StartError, match="was not made by this script"):
+        start.environment(tmp_path / ".venv", STEPS)
+    assert (tmp_path / ".venv").exists()
+    assert start.ran == []
+
+
+def test_an_error_is_two_lines_and_two(start, capsys, monkeypatch):
+    """What goes wrong is told in two lines, with exit status 2."""
+    start.fails = "torchvision"
+    monkeypatch.setattr(start.sys, "argv", ["start.py", "report"])
+    assert start.main() == 2
+    assert capsys.readouterr().err == "error: it failed\nhint: mend it\n"
+
+
+def test_plugins_are_found_by_their_folders(start, tmp_path):
+    """Every folder with a project in it is a plugin."""
+    for name in ("b", "a"):
+        (tmp_path / "plugins" / name).mkdir(parents=True)
+        (tmp_path / "plugins" / name / "pyproject.toml").touch()
+    (tmp_path / "plugins" / "notes").mkdir()
+    assert start.plugins() == ["-e", "plugins/a", "-e", "plugins/b"]
+
+
+def test_the_tests_are_counted(start, tmp_path):
+    """Pytest's last line of every environment, and their sum; what ran no tests is left out."""
+    outputs = {
+        "py311": ["...\n=== 2 failed, 3 passed, 1 skipped in 4.20s ===\n"],
+        "torch": [
+            "1.0\n",
+            "\x1b[32m===== \x1b[1m40 passed\x1b[0m in 62.90s (0:01:02) =====\x1b[0m\n",
+        ],
+        "lint": ["All checks passed!\n"],
+    }
+    envs = {
+        name: {"test": [{"output": output} for output in found]} for name, found in outputs.items()
+    }
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps({"testenvs": {**envs, "bench": {}}}))
+    closing = start.closing_lines(results)
+    assert closing == {
+        "py311": "2 failed, 3 passed, 1 skipped in 4.20s",
+        "torch": "40 passed in 62.90s (0:01:02)",
+    }
+    assert start.total(closing.values()) == "2 failed, 43 passed, 1 skipped"
+    assert start.closing_lines(tmp_path / "missing.json") == {}
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_the_status_is_that_of_tox(start, capsys, monkeypatch, status):
+    """Whatever the lines say, a failure of tox is a failure."""
+    done = start.subprocess.CompletedProcess([], status)
+    monkeypatch.setattr(start.subprocess, "run", lambda *line, **options: done)
+    monkeypatch.setattr(start.sys, "argv", ["start.py", "tests", "lint"])
+    assert start.main() == status
+    assert f"no tests; tox ended with status {status}" in capsys.readouterr().out
