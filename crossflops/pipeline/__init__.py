@@ -1,0 +1,146 @@
+"""The verbs, in order: load, normalize, count, predict, ask the tools, reconcile, report."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from crossflops import tabulate
+from crossflops.conventions import parse
+from crossflops.core.profile import Failure, Profile
+from crossflops.core.report import Report
+from crossflops.core.trace import Setting
+from crossflops.normalize.request import Request, asked_for
+from crossflops.pipeline.counting import counted, folded, observed
+from crossflops.pipeline.study import Progress, report, study
+
+if TYPE_CHECKING:  # what runs tools is imported when tools run: counting a file is a blink
+    from crossflops.adapters.contract import Adapter
+    from crossflops.adapters.job import Job
+
+
+def count(
+    target: Any,
+    inputs: Any = (),
+    *,
+    inputs_file: str | None = None,
+    setting: Setting = Setting(),
+    arguments: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, int] | None = None,
+    as_: str | None = None,
+    allow_pickle: bool = False,
+) -> Report:
+    """Count a model. With `as_` ("thop@0.0.31") also as a tool does, without the tool.
+
+    `target` is a model object or a target string, `inputs` tensors (one, a tuple, a dict of
+    keyword arguments, or `(args, kwargs)`) or texts such as "1x3x224x224". Of an ONNX file `dims`
+    binds named dimensions, and `trips` says how often a Loop runs where the graph does not.
+    """
+    request = asked_for(
+        target,
+        inputs,
+        inputs_file,
+        setting,
+        arguments,
+        allow_pickle=allow_pickle,
+        dims=dims,
+        trips=trips,
+    )
+    convention = parse(as_) if as_ else None
+    watched = observed([convention] if convention else [], setting)
+    own = [one for one in watched if one.training == setting.training]
+    native = counted(request.source(), setting, own)
+    fold = None
+    if convention is not None:
+        forced = convention.setting(setting)
+        same = forced.training == setting.training
+        mode = native if same else counted(request.source(), forced, watched)
+        fold = folded(convention, mode, setting)
+    return tabulate.report(native.graph, native.trace, native.ledger, fold)
+
+
+def compare(
+    target: Any,
+    inputs: Any = (),
+    *,
+    inputs_file: str | None = None,
+    tools: Sequence[str] | None = None,
+    setting: Setting = Setting(),
+    arguments: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, int] | None = None,
+    timeout: float = 300.0,
+    isolate: bool = True,
+    allow_pickle: bool = False,
+    on_progress: Progress | None = None,
+) -> Report:
+    """Count a model, let tools count it, and account for every difference.
+
+    Each tool runs in a worker process; with `isolate=False` on a copy in this process, where
+    nothing bounds its time and memory, and whatever it patches stays patched. The prediction of
+    every tool is fixed before it starts.
+    """
+    from crossflops.adapters import discovery
+    from crossflops.adapters.observe import run_here
+    from crossflops.adapters.pool import Workers
+
+    tell = on_progress or (lambda _: None)
+    request = asked_for(
+        target,
+        inputs,
+        inputs_file,
+        setting,
+        arguments,
+        allow_pickle=allow_pickle,
+        dims=dims,
+        trips=trips,
+    )
+    ready, failures = discovery.ready(tools)
+    if request.is_file:
+        failures |= {tool: _refused(tool) for tool in ready}
+        ready = {}
+    answers: dict[str, Profile | Failure] = {**failures}
+    if isolate:
+        given = request.given
+        contents = (given.model, given.args, given.kwargs) if given else None
+        with Workers(_jobs(request, ready), contents=contents, timeout=timeout) as workers:
+            own = study(request.source(), request.setting, ready, tell)
+            for tool, answer in workers.go():
+                tell(f"{tool} {'failed' if isinstance(answer, Failure) else 'done'}")
+                answers[tool] = answer
+    else:
+        source = request.source()
+        own = study(source, request.setting, ready, tell)
+        for tool, adapter in ready.items():
+            answers[tool] = run_here(
+                adapter, source.model, source.args, source.kwargs, request.setting
+            )
+    return report(own, request.setting, dict(sorted(answers.items())))
+
+
+def _refused(tool: str) -> Failure:
+    return Failure(
+        tool=tool,
+        stage="accept",
+        message=f"{tool} needs the model in its framework, and an ONNX file does not hold that",
+        hint="give the model as file.py:callable; `crossflops count` counts the file",
+    )
+
+
+def _jobs(request: Request, ready: Mapping[str, "Adapter"]) -> "list[Job]":
+    from crossflops.adapters import discovery
+    from crossflops.adapters.job import Job
+
+    points = discovery.installed()
+    return [
+        Job(
+            tool=tool,
+            setting=request.setting,
+            adapter=points[tool].value,
+            target=request.target,
+            arguments=request.arguments,
+            inputs=request.specs,
+            inputs_file=request.inputs_file,
+            allow_pickle=request.allow_pickle,
+        )
+        for tool in ready
+    ]

@@ -1,0 +1,57 @@
+"""A model normalized and counted in the modes that conventions need."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from crossflops.core.convention import Convention
+from crossflops.core.graph import Graph
+from crossflops.core.ledger import Ledger
+from crossflops.core.report import Folded
+from crossflops.core.trace import Setting, Trace
+from crossflops.count import count
+from crossflops.errors import InputError
+from crossflops.normalize import Source, normalize
+from crossflops.reconcile import predict
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """A model that was normalized and counted in one mode."""
+
+    graph: Graph
+    trace: Trace
+    ledger: Ledger
+
+
+def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Counted:
+    """Normalize and count in this setting, and see what the observed ones fuse."""
+    graph, trace = normalize(source, setting, observed)
+    return Counted(graph, trace, count(graph))
+
+
+def observed(conventions: Iterable[Convention], asked: Setting) -> list[Setting]:
+    """The settings in which fused kernels matter to some clause."""
+    return sorted(
+        {
+            one.setting(asked)
+            for one in conventions
+            if any(clause.match.fused for clause in one.clauses)
+        },
+        key=lambda setting: setting.id,
+    )
+
+
+def folded(convention: Convention, counted: Counted, asked: Setting) -> Folded:
+    """The count as the convention folds it. Raises InputError where no call was recorded."""
+    if not counted.trace.calls:
+        raise InputError(
+            f"{convention.tool} looks at calls of modules and functions, which no file records",
+            "give the model as file.py:callable to count it as a tool does",
+        )
+    prediction = predict(convention, counted.trace, asked, counted.ledger)
+    return Folded(
+        tool=convention.tool,
+        edition=convention.edition,
+        total=prediction.total,
+        assumed=any(call.assumed for call in counted.trace.calls),
+    )
