@@ -11,7 +11,7 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.ops import Rule, missing, rule
 
 Counts = tuple[Counted | Uncounted, ...]
-_BRANCHES, _LOOPS = ("If",), ("Loop", "Scan")
+_BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
 
 
 def count(graph: Graph) -> Ledger:
@@ -22,8 +22,8 @@ def count(graph: Graph) -> Ledger:
     tensor once, and writes its outputs.
 
     The nodes of a body stand behind the node that holds it, with its key before theirs, and cost
-    what all its runs cost: a Loop or a Scan runs its body `trips` times, an If the branch with
-    more FLOPs. The node itself costs nothing more, and says what was done.
+    what all its runs cost: a Loop, a Scan or a SequenceMap runs its body `trips` times, an If one
+    of its branches. The node itself costs nothing more, and says what was done.
     """
     return Ledger(graph.digest, tuple(_counts(graph.nodes)))
 
@@ -70,21 +70,31 @@ def _loop(node: Node) -> Counts:
 
 
 def _branches(node: Node) -> Counts:
-    """The branch with more FLOPs; with more uncounted nodes where these are equal."""
+    """What of an If is counted, and in words why.
+
+    The branch with more MACs, with more FLOPs where these are equal, and with more uncounted
+    nodes where these are, too; unless a constant condition or the caller chooses.
+    """
     found = [tuple(_counts(body.nodes)) for body in node.bodies]
-    sizes = [
-        (_total(counts).flops, sum(isinstance(c, Uncounted) for c in counts)) for counts in found
-    ]
+    names = [body.name for body in node.bodies]
+    if node.choice == "sum":
+        held = _held(node, f"the sum of {' and '.join(names)}", exact=False)
+        return (held, *(one for counts in found for one in _inside(node, counts, 1)))
+    sizes = list(map(_size, found))
     largest = sizes.index(max(sizes))
     told = ", ".join(
-        f"{body.name} {size[0]} FLOPs" for body, size in zip(node.bodies, sizes, strict=True)
+        f"{name} {macs} MACs {flops} FLOPs"
+        for name, (macs, flops, _) in zip(names, sizes, strict=True)
     )
-    exact = len(node.bodies) == 1
-    why = "the condition is constant" if exact else f"the larger of {told}"
-    return (
-        _held(node, f"{node.bodies[largest].name}: {why}", exact),
-        *_inside(node, found[largest], 1),
-    )
+    chosen = {"constant": "the condition is constant", "asked": "as asked"}
+    why = chosen.get(node.choice, f"the larger of {told}")
+    held = _held(node, f"{names[largest]}: {why}", exact=node.choice == "constant")
+    return (held, *_inside(node, found[largest], 1))
+
+
+def _size(counts: Counts) -> tuple[int, int, int]:
+    total = _total(counts)
+    return total.macs, total.flops, sum(isinstance(one, Uncounted) for one in counts)
 
 
 def _held(node: Node, formula: str, exact: bool) -> Counted:

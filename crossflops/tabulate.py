@@ -6,6 +6,7 @@ from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Graph
 from crossflops.core.ledger import Ledger
 from crossflops.core.report import (
+    BranchRow,
     Folded,
     InputInfo,
     ModelInfo,
@@ -37,6 +38,7 @@ def report(graph: Graph, trace: Trace, ledger: Ledger, folded: Folded | None = N
         by_op=_by_op(ledger),
         modules=_by_module(trace.modules, ledger),
         nodes=_by_node(ledger),
+        branches=_branches(ledger),
         setting=trace.setting,
     )
 
@@ -65,6 +67,15 @@ def _by_precision(ledger: Ledger) -> dict[str, int]:
         if one.cost.macs:
             found[one.precision] += one.cost.macs
     return dict(found)
+
+
+def _branches(ledger: Ledger) -> tuple[BranchRow, ...]:
+    """Every If, with what of it is in the totals."""
+    return tuple(
+        BranchRow(one.node.key, one.formula)
+        for one in ledger.counted
+        if one.node.op.type == "If" and one.node.bodies
+    )
 
 
 def _by_op(ledger: Ledger) -> tuple[OpRow, ...]:

@@ -105,7 +105,8 @@ def test_the_larger_branch_counts_and_the_choice_is_stated(then, otherwise):
     assert ledger.total.macs == 3 * 24
     row = next(ledger.counted)
     assert row.exactness == "bound"
-    assert f"then_branch {then * 48} FLOPs, else_branch {otherwise * 48} FLOPs" in row.formula
+    for name, products in (("then_branch", then), ("else_branch", otherwise)):
+        assert f"{name} {products * 24} MACs {products * 48} FLOPs" in row.formula
 
 
 def test_what_is_unknown_in_a_body_stays_unknown():

@@ -56,6 +56,7 @@ def command(tools: tuple[str, ...], timeout: float, strict: bool, **fields: Any)
             arguments=asked.arguments,
             dims=asked.dims,
             trips=asked.trips,
+            branches=asked.branches,
             timeout=timeout,
             allow_pickle=asked.allow_pickle,
             on_progress=on_progress,

@@ -40,6 +40,7 @@ def command(as_: str | None, strict: bool, **fields: Any) -> int:
             arguments=asked.arguments,
             dims=asked.dims,
             trips=asked.trips,
+            branches=asked.branches,
             as_=as_,
             allow_pickle=asked.allow_pickle,
         )

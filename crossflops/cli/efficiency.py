@@ -183,6 +183,7 @@ def _counted(question: _Question, asked: Request) -> Report:
             arguments=asked.arguments,
             dims=asked.dims,
             trips=asked.trips,
+            branches=asked.branches,
             as_=question.as_,
             allow_pickle=asked.allow_pickle,
         )
@@ -201,6 +202,7 @@ def _compared(question: _Question, asked: Request) -> Report:
             arguments=asked.arguments,
             dims=asked.dims,
             trips=asked.trips,
+            branches=asked.branches,
             allow_pickle=asked.allow_pickle,
             on_progress=on_progress,
         )

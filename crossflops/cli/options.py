@@ -25,6 +25,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     allow_pickle: bool
     dims: dict[str, int]
     trips: dict[str, int]
+    branches: dict[str, str]
 
 
 def model_options(function: Function, required: bool = True) -> Function:
@@ -63,6 +64,14 @@ def model_options(function: Function, required: bool = True) -> Function:
             metavar="NODE=N",
             help="How often a Loop of an ONNX file runs, where the file does not say. Repeatable.",
         ),
+        click.option(
+            "--branch",
+            "branches",
+            multiple=True,
+            metavar="NODE=then|else|sum",
+            help="Which branch of an If of an ONNX file counts; the larger one unless said. "
+            "Repeatable.",
+        ),
         click.option("--no-grad", is_flag=True, help="Run without gradients (totals may differ)."),
         click.option("--train-mode", is_flag=True, help="Run in train() instead of eval()."),
         click.option("--allow-pickle", is_flag=True, help="Load pickles: these can run any code."),
@@ -80,6 +89,7 @@ def request(fields: dict[str, Any]) -> Request:
         allow_pickle=fields.pop("allow_pickle"),
         dims=dict(_number("--dim", text) for text in fields.pop("dims")),
         trips=dict(_number("--trips", text) for text in fields.pop("trips")),
+        branches=dict(map(_branch, fields.pop("branches"))),
     )
 
 
@@ -130,6 +140,15 @@ def _number(option: str, text: str) -> tuple[str, int]:
     if not equals or not name or not (value.isascii() and value.isdigit()) or len(value) > 19:
         raise InputError(f"{option} {text!r} is not NAME=N", f"write for example {option} batch=8")
     return name, int(value)
+
+
+def _branch(text: str) -> tuple[str, str]:
+    name, _, value = text.rpartition("=")
+    if not name or value not in ("then", "else", "sum"):
+        raise InputError(
+            f"--branch {text!r} is not NODE=then|else|sum", "write for example --branch If_3=else"
+        )
+    return name, value
 
 
 def _argument(text: str) -> tuple[str, object]:

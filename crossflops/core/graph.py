@@ -1,6 +1,6 @@
 """A computation graph as a counter needs it: operators, shapes and attributes, no weights."""
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -28,6 +28,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     An input that is left out is None. `call` is the key of the operator call that produced the
     node ("" if none is known), `path` the module it belongs to. A `constant` node depends on no
     input of the model: a converter that folds constants would remove it.
+
+    `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
+    an If is counted: "" the larger one; "constant" or "asked" the only one in `bodies`, since the
+    condition is constant or the caller says so; "sum" both.
     """
 
     key: str
@@ -39,6 +43,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     bodies: tuple["Graph", ...] = ()
     trips: int | None = None
+    choice: Literal["", "constant", "asked", "sum"] = ""
     constant: bool = False
 
 

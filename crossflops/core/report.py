@@ -66,6 +66,13 @@ class UncountedRow(msgspec.Struct, frozen=True):
     reason: str
 
 
+class BranchRow(msgspec.Struct, frozen=True):
+    """An If of which one branch, or the sum of both, was counted, and why."""
+
+    node: str
+    counted: str
+
+
 class OpRow(msgspec.Struct, frozen=True):
     """All nodes of one operator."""
 
@@ -118,6 +125,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     setting: Setting | UnsetType = UNSET
     profiles: tuple[Profile | Failure, ...] | UnsetType = UNSET
     reconciliations: tuple[Reconciliation, ...] | UnsetType = UNSET
+    branches: tuple[BranchRow, ...] = ()
 
     @property
     def macs(self) -> int:

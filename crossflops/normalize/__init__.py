@@ -32,19 +32,27 @@ def load(
     allow_pickle: bool = False,
     dims: Mapping[str, int] | None = None,
     trips: Mapping[str, int] | None = None,
+    branches: Mapping[str, str] | None = None,
 ) -> Source:
     """Build the model of a target, with inputs from a file, from specs, or the target's own.
 
-    `dims` and `trips` are sizes and trip counts of an ONNX file, which is not opened yet.
+    `dims`, `trips` and `branches` are about an ONNX file, which is not opened yet: see OnnxFile.
     Raises TargetError, InputError, MissingExtraError.
     """
     if is_file(target):
         if arguments or inputs_file is not None:
             raise InputError("an ONNX file is counted by shapes alone", "give --input NAME=SHAPE")
-        file = OnnxFile(path=target, specs=tuple(specs), dims=dims or {}, trips=trips or {})
+        file = OnnxFile(
+            path=target,
+            specs=tuple(specs),
+            dims=dims or {},
+            trips=trips or {},
+            branches=branches or {},
+        )
         return Source(file, (), {})
-    if dims or trips:
-        raise InputError("--dim and --trips are for ONNX files", "give --input for other targets")
+    if dims or trips or branches:
+        what = "--dim, --trips and --branch are for ONNX files"
+        raise InputError(what, "give --input for other targets")
     model, own = build(target, arguments, allow_pickle)
     _require(model)
     if inputs_file is not None:

@@ -22,6 +22,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     given: Source | None = None
     dims: dict[str, int] = {}
     trips: dict[str, int] = {}
+    branches: dict[str, str] = {}
     setting: Setting = Setting()
 
     def source(self) -> Source:
@@ -37,6 +38,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             allow_pickle=self.allow_pickle,
             dims=self.dims,
             trips=self.trips,
+            branches=self.branches,
         )
 
     @property
@@ -54,11 +56,12 @@ def asked_for(
     allow_pickle: bool = False,
     dims: Mapping[str, int] | None = None,
     trips: Mapping[str, int] | None = None,
+    branches: Mapping[str, str] | None = None,
 ) -> Request:
     """The request behind the arguments of a verb.
 
     `target` is a model object or a target string, `inputs` tensors or texts ("1x3x224x224"),
-    `dims` and `trips` sizes by dimension and by loop of an ONNX file.
+    `dims`, `trips` and `branches` sizes by dimension, by loop and by If of an ONNX file.
     Raises InputError, and for a target with tensors what building it raises.
     """
     if inputs_file is not None and not isinstance(target, str):
@@ -81,4 +84,5 @@ def asked_for(
         setting=setting,
         dims=dict(dims or {}),
         trips=dict(trips or {}),
+        branches=dict(branches or {}),
     )

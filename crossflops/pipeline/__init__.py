@@ -26,6 +26,7 @@ def count(
     arguments: Mapping[str, object] | None = None,
     dims: Mapping[str, int] | None = None,
     trips: Mapping[str, int] | None = None,
+    branches: Mapping[str, str] | None = None,
     as_: str | None = None,
     allow_pickle: bool = False,
 ) -> Report:
@@ -33,7 +34,8 @@ def count(
 
     `target` is a model object or a target string, `inputs` tensors (one, a tuple, a dict of
     keyword arguments, or `(args, kwargs)`) or texts such as "1x3x224x224". Of an ONNX file `dims`
-    binds named dimensions, and `trips` says how often a Loop runs where the graph does not.
+    binds named dimensions, `trips` says how often a Loop runs where the graph does not, and
+    `branches` which branch of an If counts ("then", "else", "sum") instead of the larger one.
     """
     request = asked_for(
         target,
@@ -44,6 +46,7 @@ def count(
         allow_pickle=allow_pickle,
         dims=dims,
         trips=trips,
+        branches=branches,
     )
     convention = parse(as_) if as_ else None
     watched = observed([convention] if convention else [], setting)
@@ -68,6 +71,7 @@ def compare(
     arguments: Mapping[str, object] | None = None,
     dims: Mapping[str, int] | None = None,
     trips: Mapping[str, int] | None = None,
+    branches: Mapping[str, str] | None = None,
     timeout: float = 300.0,
     isolate: bool = True,
     allow_pickle: bool = False,
@@ -93,6 +97,7 @@ def compare(
         allow_pickle=allow_pickle,
         dims=dims,
         trips=trips,
+        branches=branches,
     )
     ready, failures = discovery.ready(tools)
     if request.is_file:

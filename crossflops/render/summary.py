@@ -16,7 +16,7 @@ _KINDS = ("adds", "muls", "divs", "compares", "specials")
 def summary(report: Report, unit: Unit = "macs") -> Page:
     """The count: totals by kind, operators by `unit`, what was not counted, the convention."""
     blocks: list[Block] = [title(report), _totals(report), Heading("Operators")]
-    blocks += [_operators(report, unit), *uncounted(report)]
+    blocks += [_operators(report, unit), *_branches(report), *uncounted(report)]
     if report.as_ is not None:
         blocks += [Heading("As another tool counts it"), *_folded(report)]
     blocks += [_modules(report)] if report.modules else []
@@ -59,6 +59,19 @@ def uncounted(report: Report) -> list[Block]:
     rest = len(report.uncounted) - NAMED
     if rest > 0:
         blocks.append(Text(f"and {number(rest, 'node')} more, all named in the JSON report", " "))
+    return blocks
+
+
+def _branches(report: Report) -> list[Block]:
+    """Which branch of every If is in the totals."""
+    if not report.branches:
+        return []
+    columns = (Column(head="If"), Column(head="counted", flows=True))
+    rows = tuple(Row((one.node, one.counted)) for one in report.branches[:NAMED])
+    blocks: list[Block] = [Heading("Branches"), Table(columns=columns, rows=rows)]
+    rest = len(report.branches) - NAMED
+    if rest > 0:
+        blocks.append(Text(f"and {number(rest, 'If')} more, all named in the JSON report", " "))
     return blocks
 
 

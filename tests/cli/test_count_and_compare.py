@@ -21,7 +21,7 @@ def test_count_passes_everything_on(line, answers, report):
     status, _, _ = line(
         "count", "m:f", "--input", "1x2", "--input", "y=3:int64", "--inputs", "v.npz",
         "--arg", "weights=null", "--arg", "sizes=[1, 2]", "--arg", 'name="a=b"',
-        "--dim", "batch=8", "--dim", "a=b=2", "--trips", "/loop=3",
+        "--dim", "batch=8", "--dim", "a=b=2", "--trips", "/loop=3", "--branch", "fork=else",
         "--no-grad", "--train-mode", "--allow-pickle", "--as", "thop@0.0.31",
     )  # fmt: skip
     assert status == 0
@@ -33,6 +33,7 @@ def test_count_passes_everything_on(line, answers, report):
             "arguments": {"weights": None, "sizes": [1, 2], "name": "a=b"},
             "dims": {"batch": 8, "a=b": 2},
             "trips": {"/loop": 3},
+            "branches": {"fork": "else"},
             "setting": Setting(grad=False, training=True),
             "as_": "thop@0.0.31",
             "allow_pickle": True,
@@ -52,6 +53,7 @@ def test_compare_passes_everything_on(line, answers, report):
         "arguments": {},
         "dims": {},
         "trips": {},
+        "branches": {},
         "setting": Setting(),
         "tools": ("thop", "fvcore"),
         "timeout": 5.0,
@@ -224,3 +226,11 @@ def test_a_folder_is_no_file(line, answers, report, tmp_path):
     answers(report())
     status, _, err = line("count", "m:f", "-o", str(tmp_path / "a.md"))
     assert (status, len(err.splitlines()), line.asked) == (2, 2, None)
+
+
+@pytest.mark.parametrize("text", ["fork", "fork=both", "=then"])
+def test_a_branch_that_cannot_be_read(text, line):
+    """--branch names a node and one of three choices."""
+    status, _, told = line("count", "m:f", "--branch", text)
+    assert status == 2
+    assert "NODE=then|else|sum" in told

@@ -146,6 +146,7 @@ def test_a_model_is_counted(efficiency, answers, line, report):
         ("1x2", "y=3:int64"),
         {
             "inputs_file": "v.npz", "arguments": {"weights": None}, "dims": {}, "trips": {},
+ "branches": {},
             "setting": Setting(grad=False), "as_": None, "allow_pickle": False,
         },
     )  # fmt: skip

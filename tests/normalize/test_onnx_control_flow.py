@@ -112,36 +112,6 @@ def test_a_scan_runs_once_per_slice(tmp_path):
     assert ledger_of(saved(tmp_path, model)).total.macs == 5 * PRODUCT
 
 
-def branches(condition):
-    """One product or two."""
-    return parsed(
-        f"{HEAD} <bool yes = {{1}}, bool no = {{0}}> {{ y = If ({condition}) "
-        "<then_branch = t () => (p) { p = MatMul(x, w) }, "
-        "else_branch = e () => (q) { o = MatMul(x, w) q = MatMul(o, w) }> }"
-    )
-
-
-@pytest.mark.parametrize(
-    ("condition", "products", "exactness"),
-    [("c", 2, "bound"), ("yes", 1, "exact"), ("no", 2, "exact")],
-)
-def test_the_branch_that_runs_or_the_larger_one(condition, products, exactness, tmp_path):
-    """A constant condition chooses; else the larger branch is a bound."""
-    ledger = ledger_of(saved(tmp_path, branches(condition)))
-    assert ledger.total.macs == products * PRODUCT
-    assert next(ledger.counted).exactness == exactness
-
-
-def test_a_branch_that_cannot_run_does_not_spoil_the_file(tmp_path):
-    """A dead branch with an impossible shape is no reason to refuse: the other one is counted."""
-    model = parsed(
-        "g (float[8,16] x, float[16,16] w) => (y) <bool no = {0}, int64[2] s = {20, -4}> "
-        "{ y = If (no) <then_branch = t () => (p) { p, r = Split (x, s) }, "
-        "else_branch = e () => (q) { q = MatMul(x, w) }> }"
-    )
-    assert ledger_of(saved(tmp_path, model)).total.macs == PRODUCT
-
-
 FUNCTIONS = (
     "g (float[8,16] x, float[16,16] w) => (y) { y = local.Outer <deep = 2> (x, w) } "
     '<domain: "local", opset_import: ["": 17, "local": 1]> Outer <deep> (a, b) => (c) '

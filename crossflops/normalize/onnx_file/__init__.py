@@ -8,12 +8,9 @@ import msgspec
 from crossflops.core.graph import Graph
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting, Trace
-from crossflops.errors import InputError
 from crossflops.load import read
-from crossflops.load.order import label
-from crossflops.normalize.onnx_file import binding, functions
+from crossflops.normalize.onnx_file import binding, control, functions
 from crossflops.normalize.onnx_file.graph import Reading, to_graph
-from crossflops.normalize.onnx_file.loops import LOOPS, is_control, levels
 from crossflops.normalize.onnx_file.modules import table
 from crossflops.normalize.onnx_file.shapes import infer_shapes
 
@@ -22,13 +19,15 @@ class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file, and what makes the sizes in it definite.
 
     `dims` binds named dimensions, `specs` replaces shapes of inputs, `trips` says how often the
-    body of a Loop or a Scan runs, by node name, where the graph does not.
+    body of a Loop, a Scan or a SequenceMap runs, by node name, where the graph does not.
+    `branches` says which branch of an If counts, by node name: "then", "else" or "sum".
     """
 
     path: str
     specs: tuple[TensorSpec, ...] = ()
     dims: Mapping[str, int] = {}
     trips: Mapping[str, int] = {}
+    branches: Mapping[str, str] = {}
 
 
 def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
@@ -42,11 +41,11 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     bound = binding.bind(model.graph, file.dims, file.specs)
     kept = all(old in (None, new) for old, new in zip(before, _declared(model), strict=True))
     editions = functions.inline(model)
-    _name_loops(model, file.trips)
-    model = infer_shapes(model, bound, file.trips, trusted=kept)
+    trips, branches = control.named(model.graph, file.trips, file.branches)
+    model = infer_shapes(model, bound, trips, trusted=kept)
     opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
     name = model.graph.name or Path(file.path).stem
-    graph, places = to_graph(model, name, bound, Reading(opset, editions, file.trips))
+    graph, places = to_graph(model, name, bound, Reading(opset, editions, trips, branches))
     return graph, Trace(calls=(), modules=table(places, name), setting=setting)
 
 
@@ -57,20 +56,3 @@ def _declared(model: object) -> list[int | None]:
         for value in binding.model_inputs(model.graph)  # type: ignore[attr-defined]
         for dim in value.type.tensor_type.shape.dim
     ]
-
-
-def _name_loops(model: object, trips: Mapping[str, int]) -> None:
-    """Give every loop a name to which `trips` can refer. Raises InputError for an unknown one."""
-    names = []
-    for around in levels(model.graph):  # type: ignore[attr-defined]
-        for number, node in enumerate(around.graph.node):
-            if is_control(node, *LOOPS):
-                node.name = label(node, number)
-                names.append(node.name)
-    for name, count in trips.items():
-        if name not in names:
-            raise InputError(
-                f"there is no Loop or Scan {name!r}", f"loops: {', '.join(names) or 'none'}"
-            )
-        if count < 0:
-            raise InputError(f"{name!r} cannot run {count} times", "give --trips NODE=N")

@@ -1,7 +1,7 @@
 """A weightless model whose shapes are known -> the graph that is counted."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,18 +16,22 @@ from crossflops.normalize.onnx_file.loops import Level, body_of, is_control, lev
 from crossflops.normalize.onnx_file.modules import Place, places
 from crossflops.normalize.onnx_file.parameters import parameter_count
 from crossflops.normalize.onnx_file.types import Type, of_graph
-from crossflops.normalize.onnx_file.values import scalar
+from crossflops.normalize.onnx_file.whole_numbers import scalar
 
 _FLOAT, _INT, _STRING, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 6, 7, 8
 _BRANCHES = ("then_branch", "else_branch")
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What holds for a whole file: operator sets (of single nodes, too), and given trip counts."""
+    """What holds for a whole file: operator sets (of single nodes, too), and what was asked.
+
+    `trips` and `branches` are by node name.
+    """
 
     opset: dict[str, int]
     editions: Mapping[str, dict[str, int]]
     trips: Mapping[str, int]
+    branches: Mapping[str, str]
 
 
 def to_graph(
@@ -89,7 +93,8 @@ def _nodes(
     """The nodes of one level. `varying` are the values that depend on an input; it grows."""
     found = []
     for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
-        bodies = _bodies(node, around, specs, varying, place, reading)
+        names, choice = _counted(node, around, reading.branches)
+        bodies = _bodies(node, names, around, specs, varying, place, reading)
         inner = {
             spec.name
             for body in bodies
@@ -110,6 +115,7 @@ def _nodes(
                 path=place.path,
                 bodies=bodies,
                 trips=trips(node, around, reading.trips) if bodies else None,
+                choice=choice,
                 constant=not depends,
             )
         )
@@ -127,20 +133,33 @@ def _op(node: Any, reading: Reading) -> Op:
     return Op(domain, node.op_type, since(domain, node.op_type, version))
 
 
+def _counted(
+    node: Any, around: Level, asked: Mapping[str, str]
+) -> tuple[tuple[str, ...], Literal["", "constant", "asked", "sum"]]:
+    """The attributes whose subgraphs may run, and for an If how these were chosen."""
+    if not is_control(node, "If"):
+        return tuple(one.name for one in node.attribute if one.HasField("g")), ""
+    said = asked.get(node.name)
+    if said == "sum":
+        return _BRANCHES, "sum"
+    if said is not None:
+        return (f"{said}_branch",), "asked"
+    condition = scalar(around.values.get(node.input[0])) if node.input else None
+    if condition is None:
+        return _BRANCHES, ""
+    return (_BRANCHES[0 if condition else 1],), "constant"
+
+
 def _bodies(
     node: Any,
+    names: Iterable[str],
     around: Level,
     specs: Mapping[str, TensorSpec],
     varying: set[str],
     place: Place,
     reading: Reading,
 ) -> tuple[Graph, ...]:
-    """The subgraphs that may run: both branches of an If, or the one that a constant chooses."""
-    if is_control(node, "If"):
-        chosen = scalar(around.values.get(node.input[0])) if node.input else None
-        names = _BRANCHES if chosen is None else (_BRANCHES[0 if chosen else 1],)
-    else:
-        names = tuple(one.name for one in node.attribute if one.HasField("g"))
+    """The subgraphs of a node in the attributes of these names."""
     found = []
     for name in names:
         proto = body_of(node, name)

@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 from crossflops.load.order import bodies
 from crossflops.normalize.onnx_file.types import Shape, Type, of_graph, put, shape_of, unset
-from crossflops.normalize.onnx_file.values import Value, known, scalar
+from crossflops.normalize.onnx_file.values import known
+from crossflops.normalize.onnx_file.whole_numbers import Value, length, scalar
 
 _INT64, _BOOL = 7, 9  # TensorProto.DataType
-LOOPS = ("Loop", "Scan")
+LOOPS = ("Loop", "Scan", "SequenceMap")
 
 
 class Level(NamedTuple):
@@ -45,6 +46,8 @@ def trips(node: Any, around: Level, given: Mapping[str, int]) -> int | None:
         return given[node.name]
     if is_control(node, "Scan"):
         return _scan_length(node, around)
+    if is_control(node, "SequenceMap"):
+        return length(around.values.get(node.input[0])) if node.input else None
     values = [around.values.get(name) for name in (*node.input[:2], "", "")[:2]]
     condition = scalar(values[1])
     if condition == 0:

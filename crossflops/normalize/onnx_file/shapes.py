@@ -89,7 +89,8 @@ def _taken_out(graph: Any, bound: Mapping[str, int]) -> Declared:
             stated = Type(value.type.tensor_type.elem_type, shape_of(value.type))
             if found.setdefault(value.name, stated) != stated:
                 double.add(value.name)
-            unset(value.type)
+            if number or value.type.HasField("tensor_type"):
+                unset(value.type)  # an output without a type may yet turn out to be a sequence
         kept = [value for value in one.value_info if not is_tensor(value.type)]
         del one.value_info[:]
         one.value_info.extend(kept)

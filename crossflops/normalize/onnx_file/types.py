@@ -55,5 +55,5 @@ def put(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
 
 
 def unset(proto: Any) -> None:
-    """Forget the shape."""
+    """Forget the shape; what it is the type of is a tensor from now on."""
     proto.tensor_type.ClearField("shape")

@@ -1,39 +1,27 @@
-"""Small whole numbers that are known without running the model: trip counts and conditions."""
+"""What follows from small constants and from shapes, without running the model."""
 
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
-_MOST = 64  # a shape, a number of steps: never a tensor that a model computes with
-_FORMATS = {2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 12: "I", 13: "Q"}
+from crossflops.normalize.onnx_file.arithmetic import OPERATORS
+from crossflops.normalize.onnx_file.whole_numbers import (
+    MOST,
+    SEQUENCE,
+    Value,
+    cast,
+    length,
+    of_tensor,
+)
 
-
-class Value(NamedTuple):
-    """A scalar (rank 0) or a vector of whole numbers."""
-
-    rank: int
-    items: tuple[int, ...]
-
-
-def scalar(value: Value | None) -> int | None:
-    """The one number of a value, if it is known and has one."""
-    return value.items[0] if value is not None and len(value.items) == 1 else None
-
-
-def of_tensor(tensor: Any) -> Value | None:
-    """The whole numbers of a small TensorProto whose payload is there."""
-    dims = tuple(tensor.dims)
-    count = prod(dims)
-    form = _FORMATS.get(tensor.data_type)
-    if form is None or len(dims) > 1 or not 0 < count <= _MOST:
-        return None
-    if tensor.HasField("raw_data"):
-        if len(tensor.raw_data) != count * struct.calcsize(form):
-            return None
-        return Value(len(dims), tuple(map(int, struct.unpack(f"<{count}{form}", tensor.raw_data))))
-    stored = tensor.int64_data or tensor.int32_data or tensor.uint64_data
-    return Value(len(dims), tuple(map(int, stored))) if len(stored) == count else None
+# Operators on sequences, and what the length of their result is above that of their input.
+_SEQUENCES = {
+    **dict.fromkeys(("SequenceConstruct", "SequenceEmpty", "SplitToSequence"), 0),
+    **dict.fromkeys(("SequenceMap", "SequenceLength"), 0),
+    "SequenceInsert": 1,
+    "SequenceErase": -1,
+}
+_EVALUATED = frozenset(("Constant", "Shape", "Size", "Cast", *_SEQUENCES, *OPERATORS))
 
 
 def known(
@@ -45,10 +33,12 @@ def known(
         if (value := of_tensor(tensor)) is not None:
             found[tensor.name] = value
     for node in nodes:
-        if node.op_type in _EVALUATED and node.domain in ("", "ai.onnx") and len(node.output) == 1:
+        if node.op_type not in _EVALUATED or node.domain not in ("", "ai.onnx"):
+            continue
+        if len(node.output) == 1 or node.op_type == "SequenceMap":
             value = _evaluate(node, shapes, found)
-            if value is not None and len(value.items) <= _MOST and _fit(value):
-                found[node.output[0]] = value
+            if value is not None and len(value.items) <= MOST and _fit(value):
+                found.update(dict.fromkeys(node.output, value))
     return found
 
 
@@ -64,20 +54,58 @@ def _evaluate(
         return _constant(attributes)
     if node.op_type in ("Shape", "Size"):
         shape = shapes.get(node.input[0]) if node.input else None
-        if shape is None:
-            return None
-        if node.op_type == "Size":
-            return Value(0, (prod(shape),))
-        begin = attributes["start"].i if "start" in attributes else 0
-        end = attributes["end"].i if "end" in attributes else len(shape)
-        return Value(1, shape[begin:end])
+        return _of_shape(node.op_type, shape, attributes)
+    if node.op_type in _SEQUENCES:
+        return _sequence(node, shapes, found, attributes)
     values = [found.get(name) for name in node.input if name]
     if not values or any(value is None for value in values):
         return None
+    if node.op_type == "Cast":
+        return cast(values[0], attributes["to"].i if "to" in attributes else 0)
     try:
-        return _EVALUATED[node.op_type]([value for value in values if value is not None])
+        return OPERATORS[node.op_type]([value for value in values if value is not None])
     except (ValueError, IndexError, ZeroDivisionError):
         return None
+
+
+def _of_shape(
+    kind: str, shape: tuple[int, ...] | None, attributes: Mapping[str, Any]
+) -> Value | None:
+    if shape is None:
+        return None
+    if kind == "Size":
+        return Value(0, (prod(shape),))
+    begin = attributes["start"].i if "start" in attributes else 0
+    end = attributes["end"].i if "end" in attributes else len(shape)
+    return Value(1, shape[begin:end])
+
+
+def _sequence(
+    node: Any,
+    shapes: Mapping[str, tuple[int, ...] | None],
+    found: Mapping[str, Value],
+    attributes: Mapping[str, Any],
+) -> Value | None:
+    """How many tensors a sequence holds: each operator that makes one says it by its inputs."""
+    if node.op_type in ("SequenceConstruct", "SequenceEmpty"):
+        return Value(SEQUENCE, (len(node.input),))
+    if not node.input:
+        return None
+    if node.op_type == "SplitToSequence":
+        shape = shapes.get(node.input[0])
+        axis = attributes["axis"].i if "axis" in attributes else 0
+        if shape is None or not -len(shape) <= axis < len(shape):
+            return None
+        split = found.get(node.input[1]) if len(node.input) > 1 else Value(0, (1,))
+        if split is None or (split.rank == 0 and split.items[0] < 1):
+            return None
+        parts = len(split.items) if split.rank else -(-shape[axis] // split.items[0])
+        return Value(SEQUENCE, (parts,))
+    before = length(found.get(node.input[0]))
+    if before is None:
+        return None
+    after = before + _SEQUENCES[node.op_type]
+    return Value(0 if node.op_type == "SequenceLength" else SEQUENCE, (max(after, 0),))
 
 
 def _constant(attributes: Mapping[str, Any]) -> Value | None:
@@ -88,57 +116,3 @@ def _constant(attributes: Mapping[str, Any]) -> Value | None:
     if "value_ints" in attributes:
         return Value(1, tuple(attributes["value_ints"].ints))
     return None
-
-
-def _same(values: list[Value]) -> Value:
-    return values[0]
-
-
-def _vector(values: list[Value]) -> Value:
-    return Value(1, values[0].items)
-
-
-def _squeezed(values: list[Value]) -> Value:
-    return Value(0 if len(values[0].items) == 1 else values[0].rank, values[0].items)
-
-
-def _gathered(values: list[Value]) -> Value:
-    data, places = values
-    return Value(places.rank, tuple(data.items[place] for place in places.items))
-
-
-def _joined(values: list[Value]) -> Value:
-    return Value(1, tuple(item for value in values for item in value.items))
-
-
-def _pairwise(function: Callable[[int, int], int]) -> Callable[[list[Value]], Value]:
-    def apply(values: list[Value]) -> Value:
-        left, right = values
-        count = max(len(left.items), len(right.items))
-        if any(count % len(value.items) or 1 < len(value.items) < count for value in values):
-            raise ValueError("these do not broadcast")
-        both = [value.items * (count // len(value.items)) for value in (left, right)]
-        return Value(max(left.rank, right.rank), tuple(map(function, *both)))
-
-    return apply
-
-
-def _quotient(dividend: int, divisor: int) -> int:
-    """As in C: towards zero."""
-    found = abs(dividend) // abs(divisor)
-    return found if (dividend < 0) == (divisor < 0) else -found
-
-
-_EVALUATED: dict[str, Callable[[list[Value]], Value]] = {
-    **dict.fromkeys(("Constant", "Shape", "Size", "Identity", "Cast"), _same),
-    "Unsqueeze": _vector,
-    "Squeeze": _squeezed,
-    "Gather": _gathered,
-    "Concat": _joined,
-    "Add": _pairwise(lambda a, b: a + b),
-    "Sub": _pairwise(lambda a, b: a - b),
-    "Mul": _pairwise(lambda a, b: a * b),
-    "Div": _pairwise(_quotient),
-    "Min": _pairwise(min),
-    "Max": _pairwise(max),
-}
