@@ -91,17 +91,6 @@ def test_what_a_loop_stacks_has_its_trip_count(tmp_path):
     assert ledger_of(saved(tmp_path, model)).total.macs == (10 + 10) * PRODUCT
 
 
-def test_a_shape_that_grows_with_every_run_is_unknown(tmp_path):
-    """A value that a Loop gives back larger has no one shape: its consumers are uncounted."""
-    body = (
-        "(int64 i, bool ci, a) => (co, e) "
-        "{ co = Identity(ci) h = MatMul(a, w) e = Concat<axis = 0>(h, h) }"
-    )
-    ledger = ledger_of(saved(tmp_path, loop("ten, yes", body)))
-    assert "MatMul" in {one.node.op.type for one in ledger.uncounted}
-    assert ledger.total.macs == 0
-
-
 def test_a_scan_runs_once_per_slice(tmp_path):
     """A Scan over 5 slices with a carried state."""
     model = parsed(

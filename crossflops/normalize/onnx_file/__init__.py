@@ -12,7 +12,7 @@ from crossflops.load import read
 from crossflops.normalize.onnx_file import binding, control, functions
 from crossflops.normalize.onnx_file.graph import Reading, to_graph
 from crossflops.normalize.onnx_file.modules import table
-from crossflops.normalize.onnx_file.shapes import infer_shapes
+from crossflops.normalize.onnx_file.shapes import Asked, infer_shapes
 
 
 class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,11 +41,11 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     bound = binding.bind(model.graph, file.dims, file.specs)
     kept = all(old in (None, new) for old, new in zip(before, _declared(model), strict=True))
     editions = functions.inline(model)
-    trips, branches = control.named(model.graph, file.trips, file.branches)
-    model = infer_shapes(model, bound, trips, trusted=kept)
+    asked = Asked(*control.named(model.graph, file.trips, file.branches))
+    model = infer_shapes(model, bound, asked, trusted=kept)
     opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
     name = model.graph.name or Path(file.path).stem
-    graph, places = to_graph(model, name, bound, Reading(opset, editions, trips, branches))
+    graph, places = to_graph(model, name, bound, Reading(opset, editions, *asked))
     return graph, Trace(calls=(), modules=table(places, name), setting=setting)
 
 

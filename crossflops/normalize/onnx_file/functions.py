@@ -43,6 +43,17 @@ def inline(model: Any) -> dict[str, dict[str, int]]:
     return work.editions
 
 
+def captured(body: Any, names: Mapping[str, str]) -> dict[str, str]:
+    """Those of the names that a subgraph takes from around it, and does not make itself."""
+    inner = dict(names)
+    for value in (*body.input, *body.initializer):
+        inner.pop(value.name, None)
+    for one in body.node:
+        for name in one.output:
+            inner.pop(name, None)
+    return inner
+
+
 def _limit(graph: Any, functions: Mapping[Identity, Any]) -> None:
     sizes: dict[Identity, int] = {}
     open_: list[Identity] = []
@@ -113,12 +124,7 @@ class _Inliner:
         if key is not None:
             return self._call(node, self._functions[key], scope, found)
         for body in bodies(node):
-            inner = dict(scope.names)
-            for value in (*body.input, *body.initializer):
-                inner.pop(value.name, None)
-            for one in body.node:
-                for name in one.output:
-                    inner.pop(name, None)
+            inner = captured(body, scope.names)
             self._rename(body, Scope(inner, scope.prefix, scope.attributes), edition)
         if edition:
             self.editions[node.name] = edition

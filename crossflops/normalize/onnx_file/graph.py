@@ -15,6 +15,7 @@ from crossflops.normalize.onnx_file.binding import model_inputs
 from crossflops.normalize.onnx_file.loops import Level, body_of, is_control, level, trips
 from crossflops.normalize.onnx_file.modules import Place, places
 from crossflops.normalize.onnx_file.parameters import parameter_count
+from crossflops.normalize.onnx_file.pins import unpinned
 from crossflops.normalize.onnx_file.types import Type, of_graph
 from crossflops.normalize.onnx_file.whole_numbers import scalar
 
@@ -102,14 +103,14 @@ def _nodes(
             for spec in one.inputs
             if spec and not one.constant
         }
-        depends = any(name in varying for name in (*node.input, *inner))
+        depends = any(unpinned(name) in varying for name in (*node.input, *inner))
         if depends:
             varying.update(node.output)
         found.append(
             Node(
                 key=label(node, number),
                 op=_op(node, reading),
-                inputs=tuple(_named(name, specs) for name in node.input),
+                inputs=tuple(_named(unpinned(name), specs) for name in node.input),
                 outputs=tuple(_named(name, specs) for name in node.output),
                 attrs=_attributes(node),
                 path=place.path,

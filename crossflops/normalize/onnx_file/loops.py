@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from crossflops.load.order import bodies
-from crossflops.normalize.onnx_file.types import Shape, Type, of_graph, put, shape_of, unset
+from crossflops.normalize.onnx_file.types import Shape, Type, of_graph, put, shape_of
 from crossflops.normalize.onnx_file.values import known
 from crossflops.normalize.onnx_file.whole_numbers import Value, length, scalar
 
@@ -21,12 +21,21 @@ class Level(NamedTuple):
 
 
 def level(
-    graph: Any, outer: Level | None = None, types: Mapping[str, Type] | None = None
+    graph: Any,
+    outer: Level | None = None,
+    types: Mapping[str, Type] | None = None,
+    bound: bool = False,
 ) -> Level:
-    """What is known in a graph, whose `types` may have been read already."""
+    """What is known in a graph, whose `types` may have been read already.
+
+    The inputs of a subgraph are known by no value, unless these are `bound` in `outer`.
+    """
     own = of_graph(graph) if types is None else types
     shapes = {**(outer.shapes if outer else {}), **{name: one.shape for name, one in own.items()}}
-    values = known(graph.node, graph.initializer, shapes, outer.values if outer else {})
+    around = dict(outer.values) if outer else {}
+    for value in () if bound or not around else graph.input:
+        around.pop(value.name, None)
+    values = known(graph.node, graph.initializer, shapes, around)
     return Level(graph, shapes, values)
 
 
@@ -100,7 +109,7 @@ def refine(
     """Write into loops what follows from one inference, for the next; whether that is anything.
 
     A value that a Loop carries has one shape if the body gives it back with the shape that it
-    came with; `grows` collects those that do not.
+    came with; `grows` collects those that do not. What was inferred with such a shape is wrong.
     """
     if not any(has_loops(node) for node in graph.node):
         return False
@@ -112,6 +121,26 @@ def refine(
         for body in bodies(node):
             changed |= refine(body, given, grows, around)
     return changed
+
+
+def mark(node: Any, value: Any) -> str:
+    """What a value that a Loop carries is called among those whose shape changes."""
+    return f"{node.name}/{value.name}"
+
+
+def unproven(graph: Any) -> set[str]:
+    """Values that loops carry with a shape which, as far as is known, they may not give back."""
+    found = set()
+    for node in graph.node:
+        body = body_of(node) if is_control(node, "Loop") else None
+        inside = of_graph(body) if body is not None else {}
+        for value, result in zip(body.input[2:], body.output[1:], strict=False) if body else ():
+            came, gave = shape_of(value.type), inside.get(result.name)
+            if came is not None and (gave is None or gave.shape != came):
+                found.add(mark(node, value))
+        for one in bodies(node):
+            found |= unproven(one)
+    return found
 
 
 def _refine_loop(node: Any, around: Level, given: Mapping[str, int], grows: set[str]) -> bool:
@@ -127,16 +156,14 @@ def _refine_loop(node: Any, around: Level, given: Mapping[str, int], grows: set[
         if len(body.input) <= place + 2 or len(body.output) <= place + 1:
             break
         value, result = body.input[place + 2], inside.get(body.output[place + 1].name)
-        mark = f"{node.name}/{value.name}"
         came, gave = around.shapes.get(name), result.shape if result else None
-        if mark in grows or came is None:
+        if mark(node, value) in grows or came is None:
             continue
         if shape_of(value.type) is None:
             put(value.type, came, 0)
             changed = True
         elif gave is not None and gave != came:
-            grows.add(mark)
-            unset(value.type)
+            grows.add(mark(node, value))
             changed = True
         elif gave is not None:
             changed |= _declare(around, node.output, place, gave, result.dtype if result else 0)
@@ -155,8 +182,9 @@ def _declare(around: Level, outputs: Any, place: int, shape: tuple[int, ...], dt
     if not name or around.shapes.get(name) is not None:
         return False
     values = (*around.graph.value_info, *around.graph.output)
-    found = next((one for one in values if one.name == name), None)
-    put((found or around.graph.value_info.add(name=name)).type, shape, dtype)
+    found = [one for one in values if one.name == name]  # an output may stand in both
+    for value in found or (around.graph.value_info.add(name=name),):
+        put(value.type, shape, dtype)
     around.shapes[name] = shape
     return True
 

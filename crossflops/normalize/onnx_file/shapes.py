@@ -12,12 +12,22 @@ from crossflops.errors import CrossflopsWarning, TargetError
 from crossflops.load.order import bodies, label
 from crossflops.load.payload import wrong_dims
 from crossflops.normalize.onnx_file.inference import infer
-from crossflops.normalize.onnx_file.loops import refine
+from crossflops.normalize.onnx_file.loops import refine, unproven
+from crossflops.normalize.onnx_file.pins import pin
 from crossflops.normalize.onnx_file.types import Type, is_tensor, of_graph, put, shape_of, unset
+from crossflops.normalize.onnx_file.unroll import Unrolling, uneven, unroll
 
-_ROUNDS = 24  # a Loop behind or inside a Loop takes one or two
+_ROUNDS = 64  # a Loop behind or inside a Loop takes one or two
+_DEEPEST = 8  # loops within loops that are unrolled, sizes behind sizes that are computed
 _MOST_WARNINGS = 5
 Declared = dict[str, Type]
+
+
+class Asked(NamedTuple):
+    """What a caller says, by node name: how often loops run, which branches count."""
+
+    trips: dict[str, int]
+    branches: dict[str, str]
 
 
 class Gap(NamedTuple):
@@ -27,10 +37,8 @@ class Gap(NamedTuple):
     name: str
 
 
-def infer_shapes(
-    model: Any, bound: Mapping[str, int], trips: Mapping[str, int], trusted: bool
-) -> Any:
-    """The model with all shapes that can be known.
+def infer_shapes(model: Any, bound: Mapping[str, int], asked: Asked, trusted: bool) -> Any:
+    """The model with all shapes that can be known. What is `asked` of loops grows with copies.
 
     `trusted` says whether what the file declares holds for these inputs. Shapes that ONNX's own
     inference leaves open come from there, and else from onnx-shape-inference where that is
@@ -39,30 +47,64 @@ def infer_shapes(
     """
     stated = _taken_out(model.graph, bound)
     declared = stated if trusted else {}
-    model = _rounds(model, trips)
+    model = _rounds(model, asked)
     if declared:
         _compare(model.graph, declared, "the file says")
     gaps = _open(model.graph)
+    for _ in range(_DEEPEST):
+        if not gaps or not pin(model.graph):
+            break
+        model = _rounds(model, asked)
+        gaps = _open(model.graph)
     if gaps and _fill(gaps, declared):
-        model = _rounds(model, trips)
+        model = _rounds(model, asked)
         gaps = _open(model.graph)
     if gaps and _from_symbolic(model, gaps):
-        model = _rounds(model, trips)
+        model = _rounds(model, asked)
         _open(model.graph)
     return model
 
 
-def _rounds(model: Any, trips: Mapping[str, int]) -> Any:
-    count = len(model.graph.node)
-    grows: set[str] = set()
-    model = infer(model)
-    for _ in range(_ROUNDS):
-        if not refine(model.graph, trips, grows):
+def _rounds(model: Any, asked: Asked) -> Any:
+    """The inferred model; loops whose runs differ are replaced by their runs."""
+    inferred, grows = _settled(model, asked.trips)
+    for _ in range(_DEEPEST):
+        chosen = uneven(inferred.graph, asked.trips, grows)
+        version = next((one.version for one in model.opset_import if not one.domain), 1)
+        how = Unrolling(version, (asked.trips, asked.branches))
+        if not chosen or not unroll(model.graph, chosen, how):
             break
-        model = infer(model)
-    if len(model.graph.node) != count:
+        inferred, grows = _settled(model, asked.trips)
+    return inferred
+
+
+def _settled(model: Any, trips: Mapping[str, int]) -> tuple[Any, set[str]]:
+    """The inferred model, and the values that loops carry with changing shapes.
+
+    As soon as one of these turns up, what was inferred with its first shape is thrown away.
+    """
+    grows: set[str] = set()
+    inferred = _whole_answer(model)
+    for _ in range(_ROUNDS):
+        before = len(grows)
+        changed = refine(inferred.graph, trips, grows)
+        if not changed:
+            grows |= unproven(inferred.graph)
+        if len(grows) > before:
+            inferred = _whole_answer(model)
+        elif changed:
+            inferred = _whole_answer(inferred)
+        else:
+            return inferred, grows
+    return _whole_answer(model), grows
+
+
+def _whole_answer(model: Any) -> Any:
+    count = len(model.graph.node)
+    inferred = infer(model)
+    if len(inferred.graph.node) != count:
         raise TargetError("shape inference lost nodes of the model", "install a newer onnx")
-    return model
+    return inferred
 
 
 def _graphs(graph: Any) -> Iterator[Any]:

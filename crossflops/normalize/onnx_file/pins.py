@@ -1,0 +1,55 @@
+"""Sizes that are known, told to an inference that does not follow how they were computed."""
+
+import struct
+from typing import Any
+
+from crossflops.normalize.onnx_file.loops import levels
+from crossflops.normalize.onnx_file.types import of_graph
+from crossflops.normalize.onnx_file.whole_numbers import SEQUENCE
+
+# Operators whose result has a shape that the values of their inputs say, and the first of these.
+SIZED = {
+    **dict.fromkeys(("ConstantOfShape", "Range"), 0),
+    **dict.fromkeys(("Expand", "Pad", "Reshape", "Resize", "Slice", "Split", "Tile"), 1),
+}
+_PIN = "#known"
+_FORMATS = {6: "i", 7: "q"}  # TensorProto.INT32 and INT64
+
+
+def pin(graph: Any) -> bool:
+    """Let nodes whose result has no shape read the sizes that are known as constants, in place.
+
+    Whether there is any. `unpinned` gives the name of the value that a constant stands for.
+    """
+    pinned = False
+    for around in levels(graph):
+        types = of_graph(around.graph)
+        for node in around.graph.node:
+            first = SIZED.get(node.op_type)
+            if first is None or node.domain not in ("", "ai.onnx"):
+                continue
+            if all(around.shapes.get(name) is not None for name in node.output if name):
+                continue
+            for place, name in enumerate(node.input[first:], first):
+                value = around.values.get(name)
+                kind = types[name].dtype if name in types else 7
+                if value is None or value.rank == SEQUENCE or kind not in _FORMATS:
+                    continue
+                if name.endswith(_PIN) or (
+                    node.op_type == "Split" and min(value.items, default=0) < 0
+                ):
+                    continue  # a branch that never runs may hold what no tensor can have
+                node.input[place] = f"{name}{_PIN}"
+                around.graph.initializer.add(
+                    name=node.input[place],
+                    data_type=kind,
+                    dims=[len(value.items)] * value.rank,
+                    raw_data=struct.pack(f"<{len(value.items)}{_FORMATS[kind]}", *value.items),
+                )
+                pinned = True
+    return pinned
+
+
+def unpinned(name: str) -> str:
+    """The name of a value in the file."""
+    return name.removesuffix(_PIN)
