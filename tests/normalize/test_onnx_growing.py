@@ -1,6 +1,7 @@
 """Loops whose shapes change from run to run: the sum over the runs, or nothing at all."""
 
 import pytest
+from onnx import TensorProto, helper
 
 from crossflops.errors import CrossflopsWarning
 from tests.normalize.test_onnx_control_flow import HEAD, PRODUCT, loop, named
@@ -109,6 +110,8 @@ def test_too_many_runs_are_not_followed(tmp_path):
     """A million different runs are more than the limit: named, warned of, and never a number."""
     body = DOUBLING.replace("Concat<axis = 0>(h, h)", "Concat<axis = 0>(h, x)")
     model = loop("n, yes", body)
+    inner = model.graph.node[-1].attribute[0].g
+    inner.value_info.append(helper.make_tensor_value_info("h", TensorProto.FLOAT, [8, 16]))
     with pytest.warns(CrossflopsWarning, match="Loop 'loop' change from run to run"):
         ledger = ledger_of(saved(tmp_path, named(model)), trips={"loop": 10**6})
     assert {one.node.op.type for one in ledger.uncounted} >= {"MatMul"}

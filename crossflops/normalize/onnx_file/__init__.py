@@ -12,7 +12,8 @@ from crossflops.load import read
 from crossflops.normalize.onnx_file import binding, control, functions
 from crossflops.normalize.onnx_file.graph import Reading, to_graph
 from crossflops.normalize.onnx_file.modules import table
-from crossflops.normalize.onnx_file.shapes import Asked, infer_shapes
+from crossflops.normalize.onnx_file.settling import Asked
+from crossflops.normalize.onnx_file.shapes import infer_shapes
 
 
 class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):

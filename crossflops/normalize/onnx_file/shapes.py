@@ -5,29 +5,20 @@ where it does not.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from crossflops.errors import CrossflopsWarning, TargetError
 from crossflops.load.order import bodies, label
 from crossflops.load.payload import wrong_dims
-from crossflops.normalize.onnx_file.inference import infer
-from crossflops.normalize.onnx_file.loops import refine, unproven
+from crossflops.normalize.onnx_file.loops import mark
 from crossflops.normalize.onnx_file.pins import pin
+from crossflops.normalize.onnx_file.settling import Asked, settled
 from crossflops.normalize.onnx_file.types import Type, is_tensor, of_graph, put, shape_of, unset
-from crossflops.normalize.onnx_file.unroll import Unrolling, uneven, unroll
 
-_ROUNDS = 64  # a Loop behind or inside a Loop takes one or two
-_DEEPEST = 8  # loops within loops that are unrolled, sizes behind sizes that are computed
+_DEEPEST = 8  # sizes behind sizes that are computed
 _MOST_WARNINGS = 5
 Declared = dict[str, Type]
-
-
-class Asked(NamedTuple):
-    """What a caller says, by node name: how often loops run, which branches count."""
-
-    trips: dict[str, int]
-    branches: dict[str, str]
 
 
 class Gap(NamedTuple):
@@ -47,71 +38,35 @@ def infer_shapes(model: Any, bound: Mapping[str, int], asked: Asked, trusted: bo
     """
     stated = _taken_out(model.graph, bound)
     declared = stated if trusted else {}
-    model = _rounds(model, asked)
+    model, grows = settled(model, asked)
     if declared:
         _compare(model.graph, declared, "the file says")
-    gaps = _open(model.graph)
+    gaps = _open(model.graph, grows)
     for _ in range(_DEEPEST):
         if not gaps or not pin(model.graph):
             break
-        model = _rounds(model, asked)
-        gaps = _open(model.graph)
+        model, grows = settled(model, asked)
+        gaps = _open(model.graph, grows)
     if gaps and _fill(gaps, declared):
-        model = _rounds(model, asked)
-        gaps = _open(model.graph)
+        model, grows = settled(model, asked)
+        gaps = _open(model.graph, grows)
     if gaps and _from_symbolic(model, gaps):
-        model = _rounds(model, asked)
-        _open(model.graph)
+        model, grows = settled(model, asked)
+        _open(model.graph, grows)
     return model
 
 
-def _rounds(model: Any, asked: Asked) -> Any:
-    """The inferred model; loops whose runs differ are replaced by their runs."""
-    inferred, grows = _settled(model, asked.trips)
-    for _ in range(_DEEPEST):
-        chosen = uneven(inferred.graph, asked.trips, grows)
-        version = next((one.version for one in model.opset_import if not one.domain), 1)
-        how = Unrolling(version, (asked.trips, asked.branches))
-        if not chosen or not unroll(model.graph, chosen, how):
-            break
-        inferred, grows = _settled(model, asked.trips)
-    return inferred
-
-
-def _settled(model: Any, trips: Mapping[str, int]) -> tuple[Any, set[str]]:
-    """The inferred model, and the values that loops carry with changing shapes.
-
-    As soon as one of these turns up, what was inferred with its first shape is thrown away.
-    """
-    grows: set[str] = set()
-    inferred = _whole_answer(model)
-    for _ in range(_ROUNDS):
-        before = len(grows)
-        changed = refine(inferred.graph, trips, grows)
-        if not changed:
-            grows |= unproven(inferred.graph)
-        if len(grows) > before:
-            inferred = _whole_answer(model)
-        elif changed:
-            inferred = _whole_answer(inferred)
-        else:
-            return inferred, grows
-    return _whole_answer(model), grows
-
-
-def _whole_answer(model: Any) -> Any:
-    count = len(model.graph.node)
-    inferred = infer(model)
-    if len(inferred.graph.node) != count:
-        raise TargetError("shape inference lost nodes of the model", "install a newer onnx")
-    return inferred
-
-
 def _graphs(graph: Any) -> Iterator[Any]:
-    yield graph
+    return (one for one, _ in _steady(graph, frozenset(), True))
+
+
+def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[Any, bool]]:
+    """The graph and all in it, and whether every run of what is around has the same shapes."""
+    yield graph, steady
     for node in graph.node:
         for body in bodies(node):
-            yield from _graphs(body)
+            same = not grows or all(mark(node, value) not in grows for value in body.input)
+            yield from _steady(body, grows, steady and same)
 
 
 def _taken_out(graph: Any, bound: Mapping[str, int]) -> Declared:
@@ -143,14 +98,16 @@ def _taken_out(graph: Any, bound: Mapping[str, int]) -> Declared:
     }
 
 
-def _open(graph: Any) -> list[Gap]:
-    """Every tensor that a node makes and whose shape is not known.
+def _open(graph: Any, grows: Collection[str]) -> list[Gap]:
+    """Every tensor that a node makes and whose shape is not known, and could be.
+
+    What a loop computes in other shapes with every run has none that could be filled in.
 
     Raises TargetError for a shape that no tensor can have. In a branch, which may never run, such
     a shape says nothing and is taken away.
     """
     found: list[Gap] = []
-    for depth, one in enumerate(_graphs(graph)):
+    for depth, (one, steady) in enumerate(_steady(graph, grows, True)):
         if depth:
             _forget_impossible(one)
         types = of_graph(one)
@@ -161,7 +118,7 @@ def _open(graph: Any) -> list[Gap]:
                 shape = types[name].shape if name in types else None
                 if shape is not None:
                     _check(node, number, name, shape)
-                elif name and name not in others:
+                elif name and steady and name not in others:
                     found.append(Gap(one, name))
     return found
 
