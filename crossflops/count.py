@@ -1,6 +1,6 @@
 """From a graph to its ledger: every node gets a cost, or the reason why it has none."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -9,8 +9,11 @@ from crossflops.core.graph import Graph, Node
 from crossflops.core.ledger import Counted, Ledger, Uncounted
 from crossflops.core.tensor import TensorSpec
 from crossflops.ops import Rule, missing, rule
+from crossflops.ops.precision import computed, contraction
+from crossflops.ops.precision import stored as precision_of_results
 
 Counts = tuple[Counted | Uncounted, ...]
+Precisions = Mapping[str, str]
 _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
 
 
@@ -25,57 +28,62 @@ def count(graph: Graph) -> Ledger:
     what all its runs cost: a Loop, a Scan or a SequenceMap runs its body `trips` times, an If one
     of its branches. The node itself costs nothing more, and says what was done.
     """
-    return Ledger(graph.digest, tuple(_counts(graph.nodes)))
+    return Ledger(graph.digest, tuple(_counts(graph.nodes, {})))
 
 
-def count_node(node: Node) -> Counted | Uncounted:
-    """Counts one node that has no body."""
+def count_node(node: Node, stored: Mapping[str, str] = {}) -> Counted | Uncounted:
+    """Counts one node that has no body. `stored`: see `crossflops.ops.precision`."""
     if node.bodies:
         return Uncounted(node, f"{node.op}: a node with a body is counted as part of a graph")
     known = rule(node.op)
     if known is None:
         return Uncounted(node, missing(node.op))
     try:
+        work = known.formula(node)
+        contracted = contraction(node, stored) if work.macs else ""
         return Counted(
             node=node,
-            cost=_with_bytes(known.formula(node), known, node),
+            cost=_with_bytes(work, known, node),
             formula=known.equation,
-            precision=_precision(known, node),
+            precision=contracted or computed(known.operand, node),
             exactness=known.exactness(node),
         )
     except ValueError as error:
         return Uncounted(node, str(error))
 
 
-def _counts(nodes: Iterable[Node]) -> Iterator[Counted | Uncounted]:
+def _counts(nodes: Iterable[Node], outer: Precisions) -> Iterator[Counted | Uncounted]:
+    """`outer` are the precisions of dequantized values around these nodes."""
+    stored = dict(outer)
     for node in nodes:
         if not node.bodies:
-            yield count_node(node)
+            stored |= precision_of_results(node, stored)
+            yield count_node(node, stored)
         elif not node.op.domain and node.op.type in _LOOPS:
-            yield from _loop(node)
+            yield from _loop(node, stored)
         elif not node.op.domain and node.op.type in _BRANCHES:
-            yield from _branches(node)
+            yield from _branches(node, stored)
         else:
             yield Uncounted(node, missing(node.op))
 
 
-def _loop(node: Node) -> Counts:
+def _loop(node: Node, stored: Precisions) -> Counts:
     if node.trips is None:
         reason = f"how often it runs depends on data: give --trips {node.key}=N"
         return (Uncounted(node, f"{node.op}: {reason}"),)
     return (
         _held(node, f"{node.trips} x the body", exact=True),
-        *_inside(node, tuple(_counts(node.bodies[0].nodes)), node.trips),
+        *_inside(node, tuple(_counts(node.bodies[0].nodes, stored)), node.trips),
     )
 
 
-def _branches(node: Node) -> Counts:
+def _branches(node: Node, stored: Precisions) -> Counts:
     """What of an If is counted, and in words why.
 
     The branch with more MACs, with more FLOPs where these are equal, and with more uncounted
     nodes where these are, too; unless a constant condition or the caller chooses.
     """
-    found = [tuple(_counts(body.nodes)) for body in node.bodies]
+    found = [tuple(_counts(body.nodes, stored)) for body in node.bodies]
     names = [body.name for body in node.bodies]
     if node.choice == "sum":
         held = _held(node, f"the sum of {' and '.join(names)}", exact=False)
@@ -149,10 +157,3 @@ def _traffic(known: Rule, node: Node) -> tuple[int, int]:
 def _nbytes(specs: tuple[TensorSpec | None, ...]) -> int:
     """Bytes of the tensors that are there, those of one name once."""
     return sum({spec.name: spec.nbytes for spec in specs if spec is not None}.values())
-
-
-def _precision(known: Rule, node: Node) -> str:
-    """The element type in which the node computes: that of the operand that its rule names."""
-    operand = node.inputs[known.operand] if known.operand < len(node.inputs) else None
-    specs = (operand, *node.inputs, *node.outputs)
-    return next((spec.dtype for spec in specs if spec is not None), "")

@@ -152,7 +152,7 @@ def test_bytes_follow_from_how_an_operator_moves_data(one, read, written):
     ("one", "precision"),
     [
         (node("Conv", ["1x1x3:float16", "1x1x2:float16"], ["1x1x2:float16"]), "float16"),
-        (node("ConvInteger", ["1x1x3:uint8", "1x1x2:int8"], ["1x1x2:int32"]), "uint8"),
+        (node("ConvInteger", ["1x1x3:uint8", "1x1x2:int8"], ["1x1x2:int32"]), "int8"),
         (node("Where", ["2:bool", (2,), (2,)], [(2,)]), "float32"),
         (node("Greater", [(2,), (2,)], ["2:bool"]), "float32"),
         (node("DequantizeLinear", ["2:int8", ":float16"], ["2:float16"]), "float16"),

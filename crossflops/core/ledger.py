@@ -13,8 +13,10 @@ from crossflops.core.graph import Node
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
     """A node with its cost, the equation that gave it, and how far it can be trusted.
 
-    `precision` is the element type in which the node computes. `exactness` is "bound" where
-    the work depends on data, "estimate" where the algorithm is not fixed by the operator.
+    `precision` is the element type in which the node computes; of a contraction that in which
+    its operands are stored ("int8", or "float32xint4" where they differ). `exactness` is
+    "bound" where the work depends on data, "estimate" where the algorithm is not fixed by the
+    operator.
     """
 
     node: Node

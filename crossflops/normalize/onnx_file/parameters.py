@@ -40,6 +40,8 @@ _MOVES = (
 )
 _FLOATS = ("float", "bfloat", "complex")
 _QUANTIZED = ("int8", "uint8", "int4", "uint4", "int2", "uint2")
+# Operators on whole numbers, whose weights and biases may be of any such type.
+_INTEGER = ("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "QGemm")
 
 
 def parameter_count(nodes: Iterable[Node]) -> int:
@@ -57,9 +59,8 @@ def parameter_count(nodes: Iterable[Node]) -> int:
         for place in WEIGHTS.get(node.op.type, ()):
             spec = node.inputs[place] if place < len(node.inputs) else None
             if spec is not None and _may_be(node, spec):
-                found |= _roots(
-                    spec, makers, seen, node.op.type == "MatMulNBits" and _packed(node)
-                )
+                packed = _packed(node) if node.op.type == "MatMulNBits" else 0
+                found |= _roots(spec, makers, seen, packed, node.op.type in _INTEGER)
     return sum(found.values())
 
 
@@ -75,13 +76,16 @@ def _packed(node: Node) -> int:
 
 
 def _roots(
-    spec: TensorSpec, makers: Mapping[str, Node], seen: set[str], packed: int
+    spec: TensorSpec, makers: Mapping[str, Node], seen: set[str], packed: int, whole: bool
 ) -> dict[str, int]:
-    """The stored tensors that a constant value is made of, with their sizes."""
+    """The stored tensors that a constant value is made of, with their sizes.
+
+    Whole numbers of any width are weights where that is so (`whole`), or behind a dequantization.
+    """
     found: dict[str, int] = {}
-    todo = [spec]
+    todo = [(spec, whole)]
     while todo:
-        one = todo.pop()
+        one, numbers = todo.pop()
         if one.name in seen:
             continue
         maker = makers.get(one.name)
@@ -89,11 +93,12 @@ def _roots(
             continue
         seen.add(one.name)
         if maker is None or maker.op.type in ("Constant", "ConstantOfShape"):
-            if one.shape is not None and (packed or _is_weight(one)):
+            if one.shape is not None and (packed or numbers or _is_weight(one)):
                 found[one.name] = packed or prod(one.shape)
             continue
         behind = maker.inputs[:1] if maker.op.type in _MOVES else maker.inputs
-        todo.extend(source for source in behind if source is not None)
+        numbers = numbers or maker.op.type == "DequantizeLinear"
+        todo.extend((source, numbers) for source in behind if source is not None)
     return found
 
 
