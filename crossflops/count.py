@@ -1,6 +1,8 @@
 """From a graph to its ledger: every node gets a cost, or the reason why it has none."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -12,7 +14,8 @@ from crossflops.ops import Rule, missing, rule
 from crossflops.ops.precision import computed, contraction
 from crossflops.ops.precision import stored as precision_of_results
 
-Counts = tuple[Counted | Uncounted, ...]
+Piece: TypeAlias = "Counted | Uncounted | _Runs"
+Counts: TypeAlias = tuple[Piece, ...]
 Precisions = Mapping[str, str]
 _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
 
@@ -26,9 +29,11 @@ def count(graph: Graph) -> Ledger:
 
     The nodes of a body stand behind the node that holds it, with its key before theirs, and cost
     what all its runs cost: a Loop, a Scan or a SequenceMap runs its body `trips` times, an If one
-    of its branches. The node itself costs nothing more, and says what was done.
+    of its branches. The node itself costs nothing more, and says what was done. A function that
+    several nodes share stands at the end, once, with what all of its runs cost.
     """
-    return Ledger(graph.digest, tuple(_counts(graph.nodes, {})))
+    work = _Work()
+    return Ledger(graph.digest, tuple(work.flat(tuple(work.counts(graph.nodes, {})))))
 
 
 def count_node(node: Node, stored: Mapping[str, str] = {}) -> Counted | Uncounted:
@@ -52,57 +57,112 @@ def count_node(node: Node, stored: Mapping[str, str] = {}) -> Counted | Uncounte
         return Uncounted(node, str(error))
 
 
-def _counts(nodes: Iterable[Node], outer: Precisions) -> Iterator[Counted | Uncounted]:
-    """`outer` are the precisions of dequantized values around these nodes."""
-    stored = dict(outer)
-    for node in nodes:
-        if not node.bodies:
-            stored |= precision_of_results(node, stored)
-            yield count_node(node, stored)
-        elif not node.op.domain and node.op.type in _LOOPS:
-            yield from _loop(node, stored)
-        elif not node.op.domain and node.op.type in _BRANCHES:
-            yield from _branches(node, stored)
-        else:
-            yield Uncounted(node, missing(node.op))
+class _Runs(NamedTuple):
+    """So many runs of a function, among the counts of what calls it."""
+
+    body: Graph
+    precisions: tuple[str, ...]
+    times: int
+
+    @property
+    def key(self) -> tuple[int, tuple[str, ...]]:
+        """Runs with the same key cost the same."""
+        return id(self.body), self.precisions
 
 
-def _loop(node: Node, stored: Precisions) -> Counts:
-    if node.trips is None:
-        reason = f"how often it runs depends on data: give --trips {node.key}=N"
-        return (Uncounted(node, f"{node.op}: {reason}"),)
-    return (
-        _held(node, f"{node.trips} x the body", exact=True),
-        *_inside(node, tuple(_counts(node.bodies[0].nodes, stored)), node.trips),
-    )
+class _Work:
+    """Counts nodes, and every function once for all of its runs."""
 
+    def __init__(self) -> None:
+        self._functions: dict[tuple[int, tuple[str, ...]], Counts] = {}
 
-def _branches(node: Node, stored: Precisions) -> Counts:
-    """What of an If is counted, and in words why.
+    def counts(self, nodes: Iterable[Node], outer: Precisions) -> Iterator[Piece]:
+        """`outer` are the precisions of dequantized values around these nodes."""
+        stored = dict(outer)
+        for node in nodes:
+            if not node.bodies:
+                stored |= precision_of_results(node, stored)
+                yield count_node(node, stored)
+            elif node.choice == "function":
+                (body,) = node.bodies
+                given = tuple(stored.get(spec.name, "") if spec else "" for spec in node.inputs)
+                yield _held(node, f"calls {body.name}", exact=True)
+                yield _Runs(body, given, 1)
+            elif not node.op.domain and node.op.type in _LOOPS:
+                yield from self._loop(node, stored)
+            elif not node.op.domain and node.op.type in _BRANCHES:
+                yield from self._branches(node, stored)
+            else:
+                yield Uncounted(node, missing(node.op))
 
-    The branch with more MACs, with more FLOPs where these are equal, and with more uncounted
-    nodes where these are, too; unless a constant condition or the caller chooses.
-    """
-    found = [tuple(_counts(body.nodes, stored)) for body in node.bodies]
-    names = [body.name for body in node.bodies]
-    if node.choice == "sum":
-        held = _held(node, f"the sum of {' and '.join(names)}", exact=False)
-        return (held, *(one for counts in found for one in _inside(node, counts, 1)))
-    sizes = list(map(_size, found))
-    largest = sizes.index(max(sizes))
-    told = ", ".join(
-        f"{name} {macs} MACs {flops} FLOPs"
-        for name, (macs, flops, _) in zip(names, sizes, strict=True)
-    )
-    chosen = {"constant": "the condition is constant", "asked": "as asked"}
-    why = chosen.get(node.choice, f"the larger of {told}")
-    held = _held(node, f"{names[largest]}: {why}", exact=node.choice == "constant")
-    return (held, *_inside(node, found[largest], 1))
+    def flat(self, counts: Counts) -> Iterator[Counted | Uncounted]:
+        """The counts, and behind them those of each function times the number of its runs."""
+        order: list[_Runs] = []
+        self._visit(counts, order, set())
+        times: Counter[tuple[int, tuple[str, ...]]] = Counter()
+        for one in counts:
+            if isinstance(one, _Runs):
+                times[one.key] += one.times
+            else:
+                yield one
+        for runs in reversed(order):  # whoever calls it comes first
+            for one in self._function(runs):
+                if isinstance(one, _Runs):
+                    times[one.key] += times[runs.key] * one.times
+                else:
+                    yield _many(one, f"{runs.body.name}/{one.node.key}", times[runs.key])
 
+    def _visit(self, counts: Counts, order: list[_Runs], seen: set[Any]) -> None:
+        for one in counts:
+            if isinstance(one, _Runs) and one.key not in seen:
+                seen.add(one.key)
+                self._visit(self._function(one), order, seen)
+                order.append(one)
 
-def _size(counts: Counts) -> tuple[int, int, int]:
-    total = _total(counts)
-    return total.macs, total.flops, sum(isinstance(one, Uncounted) for one in counts)
+    def _function(self, runs: _Runs) -> Counts:
+        if runs.key not in self._functions:
+            names = (spec.name for spec in runs.body.inputs)
+            stored = {n: p for n, p in zip(names, runs.precisions, strict=False) if n and p}
+            self._functions[runs.key] = tuple(self.counts(runs.body.nodes, stored))
+        return self._functions[runs.key]
+
+    def _loop(self, node: Node, stored: Precisions) -> Counts:
+        if node.trips is None:
+            reason = f"how often it runs depends on data: give --trips {node.key}=N"
+            return (Uncounted(node, f"{node.op}: {reason}"),)
+        return (
+            _held(node, f"{node.trips} x the body", exact=True),
+            *_inside(node, self.counts(node.bodies[0].nodes, stored), node.trips),
+        )
+
+    def _branches(self, node: Node, stored: Precisions) -> Counts:
+        """What of an If is counted, and in words why.
+
+        The branch with more MACs, with more FLOPs where these are equal, and with more uncounted
+        nodes where these are, too; unless a constant condition or the caller chooses.
+        """
+        found = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
+        names = [body.name for body in node.bodies]
+        if node.choice == "sum":
+            held = _held(node, f"the sum of {' and '.join(names)}", exact=False)
+            return (held, *(one for counts in found for one in _inside(node, counts, 1)))
+        if len(found) == 1:
+            why = "the condition is constant" if node.choice == "constant" else "as asked"
+            held = _held(node, f"{names[0]}: {why}", exact=node.choice == "constant")
+            return (held, *_inside(node, found[0], 1))
+        sizes = list(map(self._size, found))
+        largest = sizes.index(max(sizes))
+        told = ", ".join(
+            f"{name} {macs} MACs {flops} FLOPs"
+            for name, (macs, flops, _) in zip(names, sizes, strict=True)
+        )
+        held = _held(node, f"{names[largest]}: the larger of {told}", exact=False)
+        return (held, *_inside(node, found[largest], 1))
+
+    def _size(self, counts: Counts) -> tuple[int, int, int]:
+        whole = tuple(self.flat(counts))
+        total = _total(whole)
+        return total.macs, total.flops, sum(isinstance(one, Uncounted) for one in whole)
 
 
 def _held(node: Node, formula: str, exact: bool) -> Counted:
@@ -116,25 +176,31 @@ def _held(node: Node, formula: str, exact: bool) -> Counted:
     )
 
 
-def _inside(holder: Node, counts: Counts, times: int) -> Counts:
+def _inside(holder: Node, counts: Iterable[Piece], times: int) -> Counts:
     return tuple(_repeated(holder, one, times) for one in counts)
 
 
-def _repeated(holder: Node, one: Counted | Uncounted, times: int) -> Counted | Uncounted:
+def _repeated(holder: Node, one: Piece, times: int) -> Piece:
+    if isinstance(one, _Runs):
+        return one._replace(times=one.times * times)
     node = msgspec.structs.replace(
         one.node,
-        key=f"{holder.key}/{one.node.key}",
         call=one.node.call or holder.call,
         path=one.node.path or holder.path,
         constant=one.node.constant or holder.constant,
     )
+    return _many(msgspec.structs.replace(one, node=node), f"{holder.key}/{node.key}", times)
+
+
+def _many(one: Counted | Uncounted, key: str, times: int) -> Counted | Uncounted:
+    node = msgspec.structs.replace(one.node, key=key)
     if isinstance(one, Uncounted):
         return Uncounted(node, one.reason)
     formula = one.formula if times == 1 else f"{times} x ({one.formula})"
     return msgspec.structs.replace(one, node=node, cost=one.cost * times, formula=formula)
 
 
-def _total(counts: Counts) -> Cost:
+def _total(counts: Iterable[Counted | Uncounted]) -> Cost:
     return sum((one.cost for one in counts if isinstance(one, Counted)), ZERO)
 
 

@@ -31,7 +31,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
     an If is counted: "" the larger one; "constant" or "asked" the only one in `bodies`, since the
-    condition is constant or the caller says so; "sum" both.
+    condition is constant or the caller says so; "sum" both. With "function" the body is that of
+    a local function, which other nodes may share.
     """
 
     key: str
@@ -43,7 +44,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     bodies: tuple["Graph", ...] = ()
     trips: int | None = None
-    choice: Literal["", "constant", "asked", "sum"] = ""
+    choice: Literal["", "constant", "asked", "sum", "function"] = ""
     constant: bool = False
 
 

@@ -10,11 +10,15 @@ from crossflops.core.graph import Graph, Node
 
 def digest(graph: Graph) -> str:
     """A hash of the structure: operators, attributes and shapes in order. No names, no weights."""
-    rows = [_row(node) for node in graph.nodes]
+    return _digest(graph, {})
+
+
+def _digest(graph: Graph, functions: dict[int, str]) -> str:
+    rows = [_row(node, functions) for node in graph.nodes]
     return hashlib.sha256(msgspec.json.encode(rows)).hexdigest()[:16]
 
 
-def _row(node: Node) -> tuple[Any, ...]:
+def _row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
     row = (
         str(node.op),
         sorted((key, repr(value)) for key, value in node.attrs.items()),
@@ -23,4 +27,10 @@ def _row(node: Node) -> tuple[Any, ...]:
     )
     if not node.bodies:
         return row
-    return (*row, str(node.trips), [[_row(one) for one in body.nodes] for body in node.bodies])
+    if node.choice == "function":
+        (body,) = node.bodies
+        if id(body) not in functions:
+            functions[id(body)] = _digest(body, functions)
+        return (*row, functions[id(body)])
+    inner = [[_row(one, functions) for one in body.nodes] for body in node.bodies]
+    return (*row, str(node.trips), inner)

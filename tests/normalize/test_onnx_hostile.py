@@ -63,7 +63,7 @@ RANGE = "<int64 a = {0}, int64 n = {100000000000}, int64 s = {1}>"
 TIMES = "<int64[2] n = {1000000, 1000000}>"
 SHAPE = "<int64[3] s = {1099511627776, 1099511627776, -1}>"
 FILES = {
-    "doubling functions": (doubling(27), "expand to"),
+    "doubling functions": (doubling(27), None),
     "functions in a long chain": (chained(5000), "deeper than 100"),
     "a long range": (parsed(f"g () => (y) {RANGE} {{ y = Range(a, n, s) }}"), None),
     "a large tile": (parsed(f"g (float[9,9] x) => (y) {TIMES} {{ y = Tile(x, n) }}"), None),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -10,6 +11,7 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting, Trace
 from crossflops.load import read
 from crossflops.normalize.onnx_file import binding, control, functions
+from crossflops.normalize.onnx_file.calls import Calls
 from crossflops.normalize.onnx_file.graph import Reading, to_graph
 from crossflops.normalize.onnx_file.modules import table
 from crossflops.normalize.onnx_file.settling import Asked
@@ -41,13 +43,35 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     before = _declared(model)
     bound = binding.bind(model.graph, file.dims, file.specs)
     kept = all(old in (None, new) for old, new in zip(before, _declared(model), strict=True))
-    editions = functions.inline(model)
-    asked = Asked(*control.named(model.graph, file.trips, file.branches))
-    model = infer_shapes(model, bound, asked, trusted=kept)
+    local = functions.local(model)
     opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
+    editions: dict[str, dict[str, int]] = {}
+    apart = functions.expanded_size(model, local) > functions.LIMIT
+    if not apart:
+        editions = functions.inline(model, local)
+    graphs = [("", model.graph), *((f"{one.name}/", one) for one in local.values() if apart)]
+    asked = Asked(*control.named(graphs, file.trips, file.branches))
+    if apart:
+        asked = _with_calls(model, local, opset, asked)
+    model = infer_shapes(model, bound, asked, trusted=kept)
+    opset |= {o.domain: o.version for o in model.opset_import if o.domain != "ai.onnx"}
     name = model.graph.name or Path(file.path).stem
     graph, places = to_graph(model, name, bound, Reading(opset, editions, *asked))
     return graph, Trace(calls=(), modules=table(places, name), setting=setting)
+
+
+def _with_calls(
+    model: Any, local: dict[functions.Identity, Any], opset: dict[str, int], asked: Asked
+) -> Asked:
+    """The functions as they are called: to be counted once for each kind of call."""
+    copies = {key: type(one).FromString(one.SerializeToString()) for key, one in local.items()}
+    del model.functions[:]
+
+    def infer(unit: Any) -> Any:
+        return infer_shapes(unit, {}, whole, trusted=False)
+
+    whole = asked._replace(calls=Calls(copies, opset, infer))
+    return whole
 
 
 def _declared(model: object) -> list[int | None]:

@@ -1,6 +1,6 @@
 """What a caller says about control flow: how often a body runs, and which branch counts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from crossflops.errors import InputError
@@ -13,16 +13,17 @@ Names = dict[str, str]
 
 
 def named(
-    graph: Any, trips: Mapping[str, int], branches: Mapping[str, str]
+    graphs: Iterable[tuple[str, Any]], trips: Mapping[str, int], branches: Mapping[str, str]
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Give every node that holds a body a name, and return both mappings by these names.
 
-    A node is called by its own name, or by its key in a report, where the names of the nodes
-    around it stand before its own. Raises InputError for a name that no such node has.
+    `graphs` are that of the model and those of functions, each with what stands before the keys
+    of its nodes. A node is called by its own name, or by its key in a report, where the names of
+    the nodes around it stand before its own. Raises InputError for a name that no such node has.
     """
     loops: Names = {}
     choices: Names = {}
-    for key, node in _holders(graph, ""):
+    for key, node in (found for prefix, one in graphs for found in _holders(one, prefix)):
         if is_control(node, *LOOPS):
             loops |= {node.name: node.name, key: node.name}
         elif is_control(node, "If"):

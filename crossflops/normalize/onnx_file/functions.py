@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 from crossflops.errors import TargetError
 from crossflops.load.order import bodies, label
 
-LIMIT = 100_000  # nodes that functions may expand to
+LIMIT = 20_000  # nodes that functions are expanded to
 DEPTH = 100
 Identity: TypeAlias = tuple[str, str, str]
 _HINT = "inline the functions with onnx.inliner, or export the model without them"
@@ -20,19 +20,29 @@ class Scope(NamedTuple):
     attributes: Mapping[str, Any]
 
 
-def inline(model: Any) -> dict[str, dict[str, int]]:
+def local(model: Any) -> dict[Identity, Any]:
+    """The local functions of a model."""
+    return {(_domain(one), one.name, one.overload): one for one in model.functions}
+
+
+def expanded_size(model: Any, functions: Mapping[Identity, Any]) -> int:
+    """How many nodes the model has when every call is replaced, 0 if there is none.
+
+    Known without expanding anything. Raises TargetError when a function calls itself, or when
+    functions call one another deeper than 100.
+    """
+    own = _size(model.graph, functions)
+    return own if any(_calls(model.graph, functions)) else 0
+
+
+def inline(model: Any, functions: Mapping[Identity, Any]) -> dict[str, dict[str, int]]:
     """Replace every call of a local function by the nodes of its body, in place.
 
     Values and nodes get the name of the calling node before theirs. Returns the operator sets of
     those nodes whose function imports others than the model, by node name.
-
-    Raises TargetError when a function calls itself, or when all of them together expand to more
-    than 100 000 nodes. How many these are is known before anything is expanded.
     """
-    functions = {(_domain(one), one.name, one.overload): one for one in model.functions}
     if not functions:
         return {}
-    _limit(model.graph, functions)
     work = _Inliner(functions)
     work.graph(model.graph, Scope({}, "", {}), {})
     del model.functions[:]
@@ -54,7 +64,21 @@ def captured(body: Any, names: Mapping[str, str]) -> dict[str, str]:
     return inner
 
 
-def _limit(graph: Any, functions: Mapping[Identity, Any]) -> None:
+def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[Any]:
+    """Copies of the nodes of a function, with the attributes and the names of inputs put in."""
+    attributes = {one.name: one for one in (*function.attribute_proto, *call.attribute)}
+    scope = Scope(dict(names), "", attributes)
+    work = _Inliner({})
+    found: list[Any] = []
+    for number, origin in enumerate(function.node):
+        node = type(origin).FromString(origin.SerializeToString())
+        node.name = label(origin, number)
+        _resolve(node, scope)
+        work.place(node, scope, {}, found)
+    return found
+
+
+def _size(graph: Any, functions: Mapping[Identity, Any]) -> int:
     sizes: dict[Identity, int] = {}
     open_: list[Identity] = []
 
@@ -80,13 +104,16 @@ def _limit(graph: Any, functions: Mapping[Identity, Any]) -> None:
     own = size(graph.node)
     for key in functions:
         of_function(key)
-    called = any(_calls(graph, functions))
-    if called and own > LIMIT:
-        raise TargetError(f"the functions expand to {own} nodes, more than {LIMIT}", _HINT)
+    return own
+
+
+def identity(node: Any) -> Identity:
+    """The function that a node calls, if there is one of that name."""
+    return _domain(node), node.op_type, node.overload
 
 
 def _called(node: Any, functions: Mapping[Identity, Any]) -> Identity | None:
-    key = (_domain(node), node.op_type, node.overload)
+    key = identity(node)
     return key if key in functions else None
 
 
@@ -114,12 +141,13 @@ class _Inliner:
         for number, node in enumerate(graph.node):
             if not node.name:
                 node.name = scope.prefix + label(node, number)
-            self._node(node, scope, edition, found)
+            self.place(node, scope, edition, found)
         copies = [type(node).FromString(node.SerializeToString()) for node in found]
         del graph.node[:]
         graph.node.extend(copies)
 
-    def _node(self, node: Any, scope: Scope, edition: dict[str, int], found: list[Any]) -> None:
+    def place(self, node: Any, scope: Scope, edition: dict[str, int], found: list[Any]) -> None:
+        """Append a node, or what it calls, to those that were found."""
         key = _called(node, self._functions)
         if key is not None:
             return self._call(node, self._functions[key], scope, found)
@@ -165,7 +193,7 @@ class _Inliner:
             _resolve(node, scope)
             for place, name in enumerate(node.output):
                 node.output[place] = names.get(name, "")
-            self._node(node, scope, edition, found)
+            self.place(node, scope, edition, found)
         self._pass_through(call, function, names, returned, found)
 
     def _pass_through(

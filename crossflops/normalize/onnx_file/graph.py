@@ -1,38 +1,43 @@
 """A weightless model whose shapes are known -> the graph that is counted."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from crossflops.core.graph import Attribute, Graph, Node, Op
+from crossflops.core.graph import Graph, Node, Op
 from crossflops.core.tensor import TensorSpec
 from crossflops.load.order import label
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import since
 from crossflops.normalize.digest import digest
+from crossflops.normalize.onnx_file.attributes import attributes
 from crossflops.normalize.onnx_file.binding import model_inputs
+from crossflops.normalize.onnx_file.calls import Calls, operands
 from crossflops.normalize.onnx_file.loops import Level, body_of, is_control, level, trips
 from crossflops.normalize.onnx_file.modules import Place, places
-from crossflops.normalize.onnx_file.parameters import parameter_count
+from crossflops.normalize.onnx_file.parameters import ARGUMENT, everywhere, parameter_count
 from crossflops.normalize.onnx_file.pins import unpinned
 from crossflops.normalize.onnx_file.types import Type, of_graph
 from crossflops.normalize.onnx_file.whole_numbers import scalar
 
-_FLOAT, _INT, _STRING, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 6, 7, 8
+Choice: TypeAlias = Literal["", "constant", "asked", "sum", "function"]
 _BRANCHES = ("then_branch", "else_branch")
 
 
 class Reading(msgspec.Struct, frozen=True):
     """What holds for a whole file: operator sets (of single nodes, too), and what was asked.
 
-    `trips` and `branches` are by node name.
+    `trips` and `branches` are by node name. `bodies` are the functions that were called so far,
+    by unit and by which inputs vary.
     """
 
     opset: dict[str, int]
     editions: Mapping[str, dict[str, int]]
     trips: Mapping[str, int]
     branches: Mapping[str, str]
+    calls: Calls | None = None
+    bodies: dict[tuple[str, tuple[bool, ...]], Graph] = {}
 
 
 def to_graph(
@@ -49,21 +54,11 @@ def to_graph(
         nodes=nodes,
         inputs=tuple(_as(specs[one], "input") for one in inputs if one in specs),
         outputs=tuple(_as(specs[o.name], "output") for o in model.graph.output if o.name in specs),
-        params=parameter_count(_all(nodes)),
+        params=parameter_count(nodes),
         opset=reading.opset,
         bindings=bindings,
     )
     return msgspec.structs.replace(graph, digest=digest(graph)), found
-
-
-def _all(nodes: Iterable[Node]) -> list[Node]:
-    """The nodes and all in their bodies."""
-    found = []
-    for node in nodes:
-        found.append(node)
-        for body in node.bodies:
-            found += _all(body.nodes)
-    return found
 
 
 def _specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
@@ -94,15 +89,20 @@ def _nodes(
     """The nodes of one level. `varying` are the values that depend on an input; it grows."""
     found = []
     for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
-        names, choice = _counted(node, around, reading.branches)
-        bodies = _bodies(node, names, around, specs, varying, place, reading)
-        inner = {
-            spec.name
-            for body in bodies
-            for one in _all(body.nodes)
-            for spec in one.inputs
-            if spec and not one.constant
-        }
+        if reading.calls is not None and reading.calls.called(node):
+            bodies: tuple[Graph, ...] = (_function(node, around, specs, varying, reading),)
+            choice: Choice = "function"
+            inner: set[str] = set()
+        else:
+            names, choice = _counted(node, around, reading.branches)
+            bodies = _bodies(node, names, around, specs, varying, place, reading)
+            inner = {
+                spec.name
+                for body in bodies
+                for one in everywhere(body.nodes)
+                for spec in one.inputs
+                if spec and not one.constant
+            }
         depends = any(unpinned(name) in varying for name in (*node.input, *inner))
         if depends:
             varying.update(node.output)
@@ -112,7 +112,7 @@ def _nodes(
                 op=_op(node, reading),
                 inputs=tuple(_named(unpinned(name), specs) for name in node.input),
                 outputs=tuple(_named(name, specs) for name in node.output),
-                attrs=_attributes(node),
+                attrs=attributes(node),
                 path=place.path,
                 bodies=bodies,
                 trips=trips(node, around, reading.trips) if bodies else None,
@@ -134,9 +134,7 @@ def _op(node: Any, reading: Reading) -> Op:
     return Op(domain, node.op_type, since(domain, node.op_type, version))
 
 
-def _counted(
-    node: Any, around: Level, asked: Mapping[str, str]
-) -> tuple[tuple[str, ...], Literal["", "constant", "asked", "sum"]]:
+def _counted(node: Any, around: Level, asked: Mapping[str, str]) -> tuple[tuple[str, ...], Choice]:
     """The attributes whose subgraphs may run, and for an If how these were chosen."""
     if not is_control(node, "If"):
         return tuple(one.name for one in node.attribute if one.HasField("g")), ""
@@ -189,25 +187,42 @@ def _bodies(
     return tuple(found)
 
 
+def _function(
+    node: Any,
+    around: Level,
+    specs: Mapping[str, TensorSpec],
+    varying: set[str],
+    reading: Reading,
+) -> Graph:
+    """The function that a node calls: one graph for all calls that are alike."""
+    assert reading.calls is not None
+    given = {
+        one.name: (one.dtype, one.shape) for name in node.input if (one := _named(name, specs))
+    }
+    unit = reading.calls.unit(node, operands(node, given, around.values))
+    vary = tuple(name in varying for name in node.input)
+    if (unit.name, vary) not in reading.bodies:
+        graph = unit.model.graph
+        types = of_graph(graph)
+        inside = _specs(graph, types)
+        own = {name for name, one in zip(unit.inputs, vary, strict=False) if one and name}
+        for name in set(unit.inputs) - own:
+            if name in inside:
+                inside[name] = _as(inside[name], ARGUMENT)
+        there = msgspec.structs.replace(reading, opset=reading.calls.opset(node), editions={})
+        nodes = _nodes(level(graph, types=types), inside, own, places(graph.node), there)
+        number = sum(name == unit.name for name, _ in reading.bodies)
+        reading.bodies[unit.name, vary] = Graph(
+            name=f"{unit.name}@{number + 1}" if number else unit.name,
+            nodes=nodes,
+            inputs=tuple(inside.get(name, TensorSpec(name, "", None)) for name in unit.inputs),
+            outputs=tuple(s for one in graph.output if (s := _named(one.name, inside))),
+            params=0,
+            opset=there.opset,
+        )
+    return reading.bodies[unit.name, vary]
+
+
 def _within(inner: Place, outer: Place) -> Place:
     """A node in a subgraph is in the module of the node that holds it."""
     return outer if not inner.path or inner.path.startswith(outer.path) is False else inner
-
-
-def _attributes(node: Any) -> dict[str, Attribute]:
-    """The attributes that are numbers or texts, or lists of them."""
-    found: dict[str, Attribute] = {}
-    for one in node.attribute:
-        if one.type == _FLOAT:
-            found[one.name] = one.f
-        elif one.type == _INT:
-            found[one.name] = one.i
-        elif one.type == _STRING:
-            found[one.name] = one.s.decode(errors="replace")
-        elif one.type == _FLOATS:
-            found[one.name] = tuple(one.floats)
-        elif one.type == _INTS:
-            found[one.name] = tuple(one.ints)
-        elif one.type == _STRINGS:
-            found[one.name] = tuple(text.decode(errors="replace") for text in one.strings)
-    return found

@@ -1,6 +1,6 @@
 """Which stored numbers are parameters of a model, and how many there are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 
 from crossflops.core.graph import Node
@@ -44,24 +44,62 @@ _QUANTIZED = ("int8", "uint8", "int4", "uint4", "int2", "uint2")
 _INTEGER = ("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "QGemm")
 
 
+ARGUMENT = "argument"  # the role of a constant input of a function: it stands for what is given
+
+
+def everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
+    """The nodes and all in their bodies, those of functions left out."""
+    for node in nodes:
+        yield node
+        for body in node.bodies if node.choice != "function" else ():
+            yield from everywhere(body.nodes)
+
+
 def parameter_count(nodes: Iterable[Node]) -> int:
     """Elements of the stored tensors that feed weight inputs, each tensor once.
 
     A weight may be behind other constant nodes (a transposition, a dequantization), or be made by
     ConstantOfShape. An operand of a pointwise node is a parameter if it is stored and no scalar.
+    What a function stores counts with every call.
     """
+    return sum(_weights(list(everywhere(nodes)), {}).values())
+
+
+def _weights(nodes: list[Node], functions: dict[int, dict[str, int]]) -> dict[str, int]:
+    """The stored tensors that are weights, with their sizes. `functions`: those read so far."""
     makers = {spec.name: node for node in nodes if node.constant for spec in node.outputs if spec}
     found: dict[str, int] = {}
     seen: set[str] = set()
     for node in nodes:
         if node.constant:
             continue
+        if node.choice == "function":
+            found |= _of_call(node, makers, seen, functions)
+            continue
         for place in WEIGHTS.get(node.op.type, ()):
             spec = node.inputs[place] if place < len(node.inputs) else None
             if spec is not None and _may_be(node, spec):
                 packed = _packed(node) if node.op.type == "MatMulNBits" else 0
                 found |= _roots(spec, makers, seen, packed, node.op.type in _INTEGER)
-    return sum(found.values())
+    return found
+
+
+def _of_call(
+    node: Node, makers: Mapping[str, Node], seen: set[str], functions: dict[int, dict[str, int]]
+) -> dict[str, int]:
+    (body,) = node.bodies
+    if id(body) not in functions:
+        functions[id(body)] = _weights(list(everywhere(body.nodes)), functions)
+    inside = functions[id(body)]
+    taken = [place for place, spec in enumerate(body.inputs) if spec.name in inside]
+    given = {body.inputs[place].name for place in taken}
+    own = sum(count for name, count in inside.items() if name not in given)
+    found = {f"{node.key}/": own} if own else {}
+    for place in taken:
+        spec = node.inputs[place]
+        if spec is not None:
+            found |= _roots(spec, makers, seen, 0, True)
+    return found
 
 
 def _may_be(node: Node, spec: TensorSpec) -> bool:
@@ -89,7 +127,7 @@ def _roots(
         if one.name in seen:
             continue
         maker = makers.get(one.name)
-        if maker is None and one.role not in ("parameter", "constant"):
+        if maker is None and one.role not in ("parameter", "constant", ARGUMENT):
             continue
         seen.add(one.name)
         if maker is None or maker.op.type in ("Constant", "ConstantOfShape"):

@@ -5,7 +5,7 @@ from typing import Any
 
 from crossflops.normalize.onnx_file.loops import levels
 from crossflops.normalize.onnx_file.types import of_graph
-from crossflops.normalize.onnx_file.whole_numbers import SEQUENCE
+from crossflops.normalize.onnx_file.whole_numbers import SEQUENCE, Value
 
 # Operators whose result has a shape that the values of their inputs say, and the first of these.
 SIZED = {
@@ -40,14 +40,19 @@ def pin(graph: Any) -> bool:
                 ):
                     continue  # a branch that never runs may hold what no tensor can have
                 node.input[place] = f"{name}{_PIN}"
-                around.graph.initializer.add(
-                    name=node.input[place],
-                    data_type=kind,
-                    dims=[len(value.items)] * value.rank,
-                    raw_data=struct.pack(f"<{len(value.items)}{_FORMATS[kind]}", *value.items),
-                )
+                store(around.graph, node.input[place], kind, value)
                 pinned = True
     return pinned
+
+
+def store(graph: Any, name: str, kind: int, value: Value) -> None:
+    """Add an initializer of that type, INT32 or INT64."""
+    graph.initializer.add(
+        name=name,
+        data_type=kind,
+        dims=[len(value.items)] * value.rank,
+        raw_data=struct.pack(f"<{len(value.items)}{_FORMATS[kind]}", *value.items),
+    )
 
 
 def unpinned(name: str) -> str:
