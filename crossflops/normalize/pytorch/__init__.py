@@ -12,12 +12,13 @@ from crossflops.core.trace import Call, Setting, Trace
 from crossflops.errors import InputError, NormalizeError
 from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.exporter import to_onnx
-from crossflops.normalize.pytorch.graph import simplify, to_graph
+from crossflops.normalize.pytorch.graph import to_graph
 from crossflops.normalize.pytorch.kernels import fused_kernels, swallowed
 from crossflops.normalize.pytorch.modules import ModuleIndex, parameter_count
 from crossflops.normalize.pytorch.operators import MARK, operator_calls
 from crossflops.normalize.pytorch.recorder import Frame, Recorder
-from crossflops.normalize.pytorch.untouched import fresh, generators, quiet
+from crossflops.normalize.pytorch.simplify import simplify
+from crossflops.normalize.pytorch.untouched import compiler_tables, fresh, generators, quiet
 
 if TYPE_CHECKING:
     from torch import nn
@@ -71,6 +72,7 @@ def record(
     observed: Sequence[Setting] = (),
 ) -> Recording:
     """Only the run of the model, without its ONNX graph: all that a prediction needs."""
+    compiler_tables()
     with generators(), quiet():
         index = ModuleIndex(own := duplicate(model).train(setting.training))
         recorder = Recorder(index, around=_marked)
