@@ -105,9 +105,7 @@ def _nodes(
     return tuple(found)
 
 
-def _bodies(
-    node: "ir.Node", varying: set["ir.Value"], origins: Origins
-) -> tuple[Graph, ...]:
+def _bodies(node: "ir.Node", varying: set["ir.Value"], origins: Origins) -> tuple[Graph, ...]:
     """The branches of an If, the body of a Loop or a Scan, which see the values around them."""
     found = []
     for name, attribute in node.attributes.items():

@@ -10,6 +10,7 @@ import msgspec
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Module, Scalar
 from crossflops.normalize.pytorch.modules import ModuleIndex
+from crossflops.normalize.pytorch.outputs import exportable
 from crossflops.normalize.pytorch.specs import settings, specs
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class Recorder:
             self.stack.pop()
         with self.muffled():
             frame.outputs = tuple(specs(result))
-        return result
+            return result if self.stack else exportable(result)
 
     def _key(self, name: str) -> tuple[str, int]:
         self._seen[name] += 1

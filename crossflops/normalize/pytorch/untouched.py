@@ -54,9 +54,14 @@ def fresh(
 def quiet() -> Iterator[None]:
     """Neither warnings nor log lines nor progress of an export belong on a counter's output."""
     before = logging.root.manager.disable
-    logging.disable(max(before, logging.ERROR))
+    logging.disable(logging.CRITICAL)
+    void = io.StringIO()
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(void),
+            contextlib.redirect_stderr(void),
+        ):
             warnings.simplefilter("ignore")
             yield
     finally:
