@@ -211,7 +211,7 @@ def test_no_node_makes_the_counter_raise(data):
 
 
 def test_dropout_moves_bytes_where_it_computes():
-    """In inference it is its input; in training it reads it, the ratio and the mode, and writes."""
+    """In inference it is its input; in training it reads its three inputs, and writes."""
     tensors = [(2, 3), (), ":bool"], [(2, 3)]
     for mode, moved in ((0, (0, 0)), (1, (24 + 4 + 1, 24))):
         found = count_node(node("Dropout", *tensors, training_mode=mode)).cost

@@ -38,7 +38,7 @@ def layers(kind):
     found = {}
     for depth, both, first, bias, projected in options:
         more = {"proj_size": projected} if projected else {}
-        name = f"l{depth}{'_both' * both}{'_first' * first}{'_bias' * bias}{'_proj' * (projected > 0)}"
+        name = "_".join(map(str, map(int, (depth, both, first, bias, projected))))
         found[name] = kind(
             INPUTS, HIDDEN, depth, bidirectional=both, batch_first=first, bias=bias, **more
         )
@@ -47,7 +47,7 @@ def layers(kind):
 
 @pytest.mark.parametrize("kind", GATES, ids=lambda kind: kind.__name__)
 def test_a_recurrent_layer_costs_what_its_loop_does(kind):
-    """Layers 1 and 2, one direction or two, batch first or not, biases or not, projected or not."""
+    """Layers, directions, which axis is the batch, biases, projections: in all combinations."""
     made = layers(kind)
     model = Apply(lambda s, x, y: [m(y if m.batch_first else x)[0] for m in s.children()], **made)
     x = torch.randn(LENGTH, BATCH, INPUTS)

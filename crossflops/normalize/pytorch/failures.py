@@ -9,7 +9,7 @@ _LONGEST = 200
 _HINTS = (
     (
         r"data-dependent|Could not guard|dynamic control flow",
-        "control flow on values cannot be exported: write out the path to count, or use torch.cond",
+        "control flow on values cannot be exported: write the path out, or use torch.cond",
     ),
     (
         r"__obj_flatten__|PackedParams|[Qq]uantized",

@@ -43,10 +43,10 @@ def _compiles() -> bool:
 
 
 def _is_lazy(model: "nn.Module") -> bool:
-    from torch.nn.parameter import UninitializedTensorMixin
+    from torch.nn.parameter import is_lazy
 
     return any(
-        isinstance(tensor, UninitializedTensorMixin)
+        is_lazy(tensor)
         for module in model.modules()
         for tensor in (*module._parameters.values(), *module._buffers.values())
     )
@@ -67,7 +67,8 @@ def duplicate(model: "nn.Module") -> "nn.Module":
     for module in model.modules():
         for buffer in module._buffers.values():
             if isinstance(buffer, UninitializedBuffer):
-                memo[id(buffer)] = UninitializedBuffer(device=buffer.device, dtype=buffer.dtype)
+                like: dict[str, Any] = {"device": buffer.device, "dtype": buffer.dtype}
+                memo[id(buffer)] = UninitializedBuffer(**like)
     try:
         return copy.deepcopy(model, memo=memo)
     except Exception as error:
