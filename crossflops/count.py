@@ -205,13 +205,13 @@ def _total(counts: Iterable[Counted | Uncounted]) -> Cost:
 
 
 def _with_bytes(work: Cost, known: Rule, node: Node) -> Cost:
-    read, written = _traffic(known, node)
+    # What computes is no view: Dropout is one in inference only.
+    moved = known.traffic != "view" or work != ZERO
+    read, written = _traffic(known, node) if moved else (0, 0)
     return msgspec.structs.replace(work, bytes_read=read, bytes_written=written)
 
 
 def _traffic(known: Rule, node: Node) -> tuple[int, int]:
-    if known.traffic == "view":
-        return 0, 0
     written = _nbytes(node.outputs)
     if known.traffic == "gather":
         return written + _nbytes(node.inputs[1:]), written

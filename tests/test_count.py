@@ -209,3 +209,11 @@ def test_no_node_makes_the_counter_raise(data):
         assert min(getattr(found.cost, kind) for kind in found.cost.__struct_fields__) >= 0
     else:
         assert found.reason
+
+
+def test_dropout_moves_bytes_where_it_computes():
+    """In inference it is its input; in training it reads its three inputs, and writes."""
+    tensors = [(2, 3), (), ":bool"], [(2, 3)]
+    for mode, moved in ((0, (0, 0)), (1, (24 + 4 + 1, 24))):
+        found = count_node(node("Dropout", *tensors, training_mode=mode)).cost
+        assert (found.bytes_read, found.bytes_written) == moved

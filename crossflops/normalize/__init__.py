@@ -56,10 +56,12 @@ def load(
     model, own = build(target, arguments, allow_pickle)
     _require(model)
     if inputs_file is not None:
-        return Source(model, *_inputs.from_file(inputs_file))
-    if specs or own is None:
-        return Source(model, *_inputs.make(model, specs))
-    return Source(model, *_inputs.arguments(own))
+        given = _inputs.from_file(inputs_file)
+    elif specs or own is None:
+        given = _inputs.make(model, specs)
+    else:
+        given = _inputs.arguments(own)
+    return _source(model, *given, owned=True)
 
 
 def is_file(target: str) -> bool:
@@ -70,7 +72,13 @@ def is_file(target: str) -> bool:
 def from_object(model: Any, inputs: Any) -> Source:
     """A model object with inputs as Python callers give them."""
     _require(model)
-    return Source(model, *_inputs.arguments(inputs))
+    return _source(model, *_inputs.arguments(inputs), owned=False)
+
+
+def _source(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owned: bool) -> Source:
+    from crossflops.normalize.pytorch.model import ready
+
+    return Source(ready(model, args, kwargs, owned), args, kwargs)
 
 
 def normalize(

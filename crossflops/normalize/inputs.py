@@ -45,20 +45,26 @@ def _parse(place: int, text: str) -> TensorSpec:
 def make(model: Any, specs: Sequence[TensorSpec]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments for a PyTorch model: random floats, zeros of other types.
 
-    The caller's random state is not used. Raises InputError when a tensor cannot be made.
+    They have no data where the model's weights have none (PyTorch's device "meta"). The caller's
+    random state is not used. Raises InputError when a tensor cannot be made.
     """
     import torch
 
     generator = torch.Generator().manual_seed(0)
-    values = {spec.name: _tensor(spec, generator) for spec in specs}
+    weights = list(model.parameters()) if hasattr(model, "parameters") else []
+    bare = bool(weights) and all(weight.is_meta for weight in weights)
+    values = {spec.name: _tensor(spec, None if bare else generator) for spec in specs}
     return split(values)
 
 
 def _tensor(spec: TensorSpec, generator: Any) -> Any:
+    """A tensor of this spec, without data where there is no generator."""
     import torch
 
     dtype = getattr(torch, spec.dtype)
     try:
+        if generator is None:
+            return torch.empty(spec.shape or (), dtype=dtype, device="meta")
         if dtype.is_floating_point or dtype.is_complex:
             return torch.randn(spec.shape or (), generator=generator).to(dtype)
         return torch.zeros(spec.shape or (), dtype=dtype)

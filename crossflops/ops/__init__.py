@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from crossflops.core.graph import Op
 from crossflops.ops import (
     activation,
+    aten,
     attention,
     boxes,
     convolution,
@@ -61,6 +62,7 @@ _FAMILIES = (
     elimination,
     training,
     legacy,
+    aten,
     trees,
     machines,
     features,

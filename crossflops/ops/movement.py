@@ -2,8 +2,8 @@
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import given
-from crossflops.ops.rule import Entry, Traffic, entry
+from crossflops.ops.access import given, integer, size
+from crossflops.ops.rule import Entry, Exactness, Traffic, entry
 
 # Name and first version of operators that read every input and write every output.
 _TOUCH: tuple[tuple[str, int], ...] = (
@@ -35,15 +35,27 @@ def moved(_node: Node) -> Cost:
     return ZERO
 
 
-def dropout(node: Node) -> Cost:
-    """Dropout in inference: the input itself.
+# output = scale * data * mask, where the mask compares a random number with the ratio.
+DROPPED = Cost(muls=2, compares=1)
 
-    Raises ValueError when training_mode is an input, since its value is not known.
+
+def dropout(node: Node) -> Cost:
+    """Dropout: the input itself in inference, in training scale * data * mask.
+
+    In training 2 muls and the compare of the mask per element, after a generator that is not
+    counted. The attribute `training_mode` is the value of the input of that name, which the
+    normalizer writes where it is known. Raises ValueError where it is not.
     https://onnx.ai/onnx/operators/onnx__Dropout.html
     """
-    if given(node, 2):
+    mode = integer(node, "training_mode", 0 if not given(node, 2) else -1)
+    if mode < 0:
         raise ValueError("whether Dropout drops depends on the value of training_mode")
-    return ZERO
+    return DROPPED * size(node) if mode else ZERO
+
+
+def _drawn(node: Node) -> Exactness:
+    """What a random number costs is an estimate."""
+    return "estimate" if node.attrs.get("training_mode") else "exact"
 
 
 def _moving(table: tuple[tuple[str, int], ...], traffic: Traffic) -> tuple[Entry, ...]:
@@ -59,5 +71,11 @@ ENTRIES: tuple[Entry, ...] = (
     *_moving(_GATHER, "gather"),
     entry("Where", moved, "0: selection", since=9, operand=1),
     entry("OneHot", moved, "0: data movement", since=9, operand=2),
-    entry("Dropout", dropout, "0 in inference", traffic="view"),
+    entry(
+        "Dropout",
+        dropout,
+        "0 in inference, in training n(data)*(2 muls, compare)",
+        traffic="view",
+        doubt=_drawn,
+    ),
 )

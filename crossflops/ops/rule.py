@@ -19,6 +19,7 @@ PREVIEW = "ai.onnx.preview"
 MICROSOFT = "com.microsoft"
 NCHWC = "com.microsoft.nchwc"
 NHWC = "com.ms.internal.nhwc"
+TORCH = "torch.ops"
 
 _ONNX = "https://onnx.ai/onnx/operators/onnx_"
 _RUNTIME = "https://github.com/microsoft/onnxruntime/blob/main/"

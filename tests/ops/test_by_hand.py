@@ -98,6 +98,9 @@ KINDS = [
         node("LpNormalization", [X], [X], axis=0),
         {"muls": 6, "adds": 3, "specials": 3, "divs": 6},
     ),
+    # scale * data * mask of 6 elements, and the compare that makes the mask
+    (node("Dropout", [X, (), ":bool"], [X], training_mode=1), {"muls": 12, "compares": 6}),
+    (node("Dropout", [X, (), ":bool"], [X], training_mode=0), {}),
     # training: n=6, C=3: stats 2*3 adds, 6 muls, 6 divs; running 12 muls, 6 adds.
     (
         node("BatchNormalization", [X, *[(3,)] * 4], [X, (3,), (3,)], training_mode=1),

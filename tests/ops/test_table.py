@@ -16,6 +16,7 @@ from crossflops.ops.rule import (
     NCHWC,
     NHWC,
     PREVIEW,
+    TORCH,
     TRAINING,
     assemble,
     entry,
@@ -33,6 +34,8 @@ def test_a_rule_says_its_equation_and_its_page(op):
     assert found.equation
     if op.domain in (NCHWC, NHWC) or found.page in (EXTINCT, ADDED):
         assert found.page.startswith("https://github.com/microsoft/onnxruntime/")
+    elif op.domain == TORCH:
+        assert found.page.startswith("https://docs.pytorch.org/docs/stable/generated/torch.")
     elif op.domain == MICROSOFT:
         assert found.page.endswith(f"/docs/ContribOperators.md#com.microsoft.{op.type}")
     else:

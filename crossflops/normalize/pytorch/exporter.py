@@ -12,7 +12,7 @@ def to_onnx(exported: Any) -> Any:
     """The ONNX program. An operator that the exporter does not know becomes an opaque node."""
     import torch
 
-    table: dict[Any, Any] = {}
+    table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
     whole = True
     while True:
         try:
@@ -40,6 +40,24 @@ def to_onnx(exported: Any) -> Any:
                     "see whether torch.onnx.export(model, inputs, dynamo=True) takes the model",
                 ) from error
             table[operator] = opaque(operator)
+
+
+def _without_form(exported: Any) -> set[Any]:
+    """Operators that the exporter takes, and gives a form that does other work.
+
+    The ONNX LSTM has no projection: the exporter writes the width of the projected state for
+    that of the cell.
+    """
+    import torch
+
+    lstm = torch.ops.aten.lstm.input
+    calls = (node for node in exported.graph.nodes if node.target is lstm)
+    return {call.target for call in calls if _projects(*call.args[1])}
+
+
+def _projects(hidden: Any, cell: Any) -> bool:
+    """Whether the state that goes to the next step is narrower than the cell."""
+    return bool(hidden.meta["val"].shape[-1] != cell.meta["val"].shape[-1])
 
 
 def _root(error: BaseException) -> BaseException:

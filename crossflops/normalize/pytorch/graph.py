@@ -1,8 +1,6 @@
 """An ONNX program in memory -> the graph that is counted. Weights are never serialized."""
 
-import functools
-import re
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,79 +9,25 @@ from crossflops.core.graph import Attribute, Graph, Node, Op
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Call
 from crossflops.normalize.digest import digest
+from crossflops.normalize.pytorch.simplify import fx_name, weight_names
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from torch.onnx import ONNXProgram
 
-_FX_NODE = "pkg.torch.onnx.fx_node"
-_SMALL = 64  # a shape, a scale, a pair of bounds: never a tensor that a model computes with
 
+class Origins(msgspec.Struct, frozen=True):
+    """Where nodes come from: the operator call of each, its module, and what the weights are.
 
-def simplify(program: "ONNXProgram") -> None:
-    """Fold the shape arithmetic that the exporter leaves, and nothing that is work.
-
-    Work on weights (a position bias made from parameters, say) stays: it is counted, and shown
-    apart as constant. A bias of zeros that the exporter makes up for a convolution that has none
-    goes, since it would be counted as additions.
+    `calls` are operator calls by graph node name, `paths` the module path by call key, `names`
+    the undecomposed operator by the decomposed one, `opset` the operator sets of the program.
     """
-    from onnx_ir.passes import common
-    from onnxscript.optimizer import fold_constants
 
-    model = program.model
-    weights = _weights(program)
-
-    def is_shape_arithmetic(node: "ir.Node") -> bool:
-        inputs = [value for value in node.inputs if value is not None]
-        if any(value.name in weights for value in inputs):
-            return False
-        return all(map(_is_small_or_integer, node.outputs)) or all(
-            map(_is_small_or_integer, inputs)
-        )
-
-    fold = functools.partial(
-        fold_constants, model, onnx_shape_inference=True, should_fold=is_shape_arithmetic
-    )
-    _drop_made_up_biases(program)
-    fold()
-    before, unknown = -1, _unknown_shapes(model)
-    while unknown and unknown != before:
-        # Inference node by node stops behind operators such as LSTM: infer over the whole graph,
-        # fold what became known, and go on as long as that brings something.
-        common.ShapeInferencePass(data_prop=True)(model)
-        fold()
-        before, unknown = unknown, _unknown_shapes(model)
-    common.IdentityEliminationPass()(model)
-    common.RemoveUnusedNodesPass()(model)
-    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-
-
-def _unknown_shapes(model: "ir.Model") -> int:
-    return sum(
-        value.shape is None or any(not isinstance(extent, int) for extent in value.shape)
-        for node in model.graph
-        for value in node.outputs
-    )
-
-
-def _drop_made_up_biases(program: "ONNXProgram") -> None:
-    operators = {node.name: node for node in program.exported_program.graph.nodes}
-    for node in program.model.graph:
-        if node.op_type not in {"Conv", "ConvTranspose"} or len(node.inputs) < 3:
-            continue
-        source = operators.get(_fx_name(node))
-        if source is not None and (len(source.args) < 3 or source.args[2] is None):
-            node.replace_input_with(2, None)
-
-
-def _is_small_or_integer(value: "ir.Value") -> bool:
-    if value.dtype is not None and not value.dtype.is_floating_point():
-        return True
-    extents = list(value.shape) if value.shape is not None else []
-    size = 1
-    for extent in extents:
-        size *= extent if isinstance(extent, int) else _SMALL + 1
-    return value.shape is not None and size <= _SMALL
+    calls: dict[str, Call]
+    paths: dict[str, str]
+    names: dict[str, str]
+    weights: frozenset[str]
+    opset: dict[str, int]
 
 
 def to_graph(
@@ -91,44 +35,30 @@ def to_graph(
 ) -> Graph:
     """The graph of a simplified program, each node linked to the operator call it came from.
 
-    `calls` are operator calls by graph node name, `paths` the module path by call key.
+    `calls` are operator calls by graph node name, `paths` the module path by call key. The nodes
+    in a body have no call of their own: they belong to that of the node which holds it.
     """
     model = program.model
-    origins = _origins(program)
+    origins = Origins(
+        calls,
+        paths,
+        _undecomposed(program),
+        weight_names(program),
+        dict(model.opset_imports),
+    )
     varying = {value for value in model.graph.inputs if not value.is_initializer()}
-    weights = _weights(program)
-    nodes: list[Node] = []
-    for number, node in enumerate(model.graph):
-        call = calls.get(origins.get(_fx_name(node), ""))
-        constant = not any(value in varying for value in node.inputs)
-        if not constant:
-            varying.update(node.outputs)
-        key = call.key if call else ""
-        spec = functools.partial(_spec, weights=weights)
-        nodes.append(_node(node, spec, number, key, paths.get(key, ""), constant))
     graph = Graph(
         name=name,
-        nodes=tuple(nodes),
-        inputs=tuple(_spec(value, weights, "input") for value in model.graph.inputs),
-        outputs=tuple(_spec(value, weights, "output") for value in model.graph.outputs),
+        nodes=_nodes(model.graph, varying, origins),
+        inputs=_specs(model.graph.inputs, origins, "input"),
+        outputs=_specs(model.graph.outputs, origins, "output"),
         params=params,
-        opset=dict(model.opset_imports),
+        opset=origins.opset,
     )
     return msgspec.structs.replace(graph, digest=digest(graph))
 
 
-def _fx_name(node: "ir.Node") -> str:
-    found = re.match(r"%(\w+)", node.metadata_props.get(_FX_NODE, ""))
-    return found[1] if found else ""
-
-
-def _weights(program: "ONNXProgram") -> frozenset[str]:
-    """Names of the parameters and buffers: what a folder of shape arithmetic leaves alone."""
-    exported = program.exported_program
-    return frozenset((*exported.state_dict, *exported.constants))
-
-
-def _origins(program: "ONNXProgram") -> dict[str, str]:
+def _undecomposed(program: "ONNXProgram") -> dict[str, str]:
     """Name of the decomposed operator -> name of the operator that it came from."""
     return {
         node.name: _first(node.meta["from_node"])
@@ -144,45 +74,101 @@ def _first(sources: Any) -> str:
     return str(source.name)
 
 
-def _node(
-    node: "ir.Node",
-    spec: Callable[["ir.Value"], TensorSpec],
-    number: int,
-    call: str,
-    path: str,
-    constant: bool,
-) -> Node:
-    domain = "" if node.domain in {"", "ai.onnx"} else node.domain
-    return Node(
-        key=node.name or f"{node.op_type}_{number}",
-        op=Op(domain, node.op_type, _version(node)),
-        inputs=tuple(spec(value) if value is not None else None for value in node.inputs),
-        outputs=tuple(spec(value) for value in node.outputs),
-        attrs={
-            name: value
-            for name, attribute in node.attributes.items()
-            if (value := _plain(attribute)) is not None
-        },
-        call=call,
-        path=path,
-        constant=constant,
-    )
+def _nodes(
+    graph: "ir.Graph", varying: set["ir.Value"], origins: Origins, inside: bool = False
+) -> tuple[Node, ...]:
+    """The nodes of one level. `varying` are the values that depend on an input; it grows."""
+    found = []
+    for number, node in enumerate(graph):
+        call = None if inside else origins.calls.get(origins.names.get(fx_name(node), ""))
+        domain = "" if node.domain in {"", "ai.onnx"} else node.domain
+        bodies = _bodies(node, varying, origins)
+        constant = not any(value in varying for value in node.inputs) and all(
+            inner.constant for body in bodies for inner in body.nodes
+        )
+        if not constant:
+            varying.update(node.outputs)
+        found.append(
+            Node(
+                key=node.name or f"{node.op_type}_{number}",
+                op=Op(domain, node.op_type, node.version or origins.opset.get(node.domain, 1)),
+                inputs=tuple(_spec(v, origins) if v is not None else None for v in node.inputs),
+                outputs=_specs(node.outputs, origins),
+                attrs=_attributes(node),
+                call=call.key if call else "",
+                path=origins.paths.get(call.key, "") if call else "",
+                bodies=bodies,
+                trips=_trips(node),
+                constant=constant,
+            )
+        )
+    return tuple(found)
 
 
-def _version(node: "ir.Node") -> int:
-    imports = node.graph.opset_imports if node.graph is not None else {}
-    version: int = node.version or imports.get(node.domain, 1)
-    return version
+def _bodies(node: "ir.Node", varying: set["ir.Value"], origins: Origins) -> tuple[Graph, ...]:
+    """The branches of an If, the body of a Loop or a Scan, which see the values around them."""
+    found = []
+    for name, attribute in node.attributes.items():
+        if attribute.type.name != "GRAPH":
+            continue
+        body = attribute.as_graph()
+        # A condition or a counter decides about every iteration, so all of them vary with it.
+        if any(value in varying for value in node.inputs):
+            varying.update(body.inputs)
+        found.append(
+            Graph(
+                name=name,
+                nodes=_nodes(body, varying, origins, inside=True),
+                inputs=_specs(body.inputs, origins),
+                outputs=_specs(body.outputs, origins),
+                params=0,
+                opset=origins.opset,
+            )
+        )
+    return tuple(found)
 
 
-def _spec(value: "ir.Value", weights: frozenset[str], role: str = "") -> TensorSpec:
+def _trips(node: "ir.Node") -> int | None:
+    """How often a Scan runs: the extent of what it scans. A Loop goes on while data says so."""
+    if node.op_type != "Scan" or node.domain:
+        return None
+    shape = node.inputs[-1].shape if node.inputs and node.inputs[-1] is not None else None
+    first = shape[0] if shape else None
+    return first if isinstance(first, int) else None
+
+
+def _specs(
+    values: Iterable["ir.Value"], origins: Origins, role: str = ""
+) -> tuple[TensorSpec, ...]:
+    return tuple(_spec(value, origins, role) for value in values)
+
+
+def _spec(value: "ir.Value", origins: Origins, role: str = "") -> TensorSpec:
     if not role and value.is_initializer():
-        role = "parameter" if value.name in weights else "constant"
+        role = "parameter" if value.name in origins.weights else "constant"
     shape = tuple(value.shape) if value.shape is not None else None
     known = shape is not None and all(isinstance(extent, int) for extent in shape)
     dtype = value.dtype.name.lower() if value.dtype is not None else ""
     dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
     return TensorSpec(value.name or "", dtype, shape if known else None, role)
+
+
+def _attributes(node: "ir.Node") -> dict[str, Attribute]:
+    found = {
+        name: value
+        for name, attribute in node.attributes.items()
+        if (value := _plain(attribute)) is not None
+    }
+    if node.op_type == "Dropout" and not node.domain and (mode := _training(node)) is not None:
+        found["training_mode"] = mode
+    return found
+
+
+def _training(node: "ir.Node") -> int | None:
+    """The value of the input `training_mode` of a Dropout, where it is a constant."""
+    mode = node.inputs[2] if len(node.inputs) > 2 else None
+    known = mode.const_value if mode is not None else None
+    return int(known.numpy().item()) if known is not None else None
 
 
 def _plain(attribute: "ir.Attr") -> Attribute | None:

@@ -47,6 +47,8 @@ def fused_kernels(
     class Kernels(TorchDispatchMode):
         """Sees what is dispatched, as the dispatch tools do."""
 
+        supports_higher_order_operators = True
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

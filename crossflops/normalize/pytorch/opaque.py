@@ -9,6 +9,9 @@ from typing import Any
 
 DOMAIN = "torch.ops"
 _UNKNOWN = re.compile(r"<OpOverload\(op='(?P<name>[\w.]+)', overload='(?P<overload>\w+)'\)>")
+_PLAIN = re.compile(
+    r"(?:Optional\[)?(?:List\[(?P<items>int|float|bool)\]|(?P<one>int|float|bool|str))\]?"
+)
 _TYPES = [
     f"tensor({name})"
     for name in (
@@ -34,10 +37,15 @@ def unknown_operator(error: BaseException) -> Any:
 
 
 def opaque(operator: Any) -> Callable[..., Any]:
-    """A translation of the operator into one node of the domain `torch.ops`."""
+    """A translation of the operator into one node of the domain `torch.ops`.
+
+    Its inputs are the tensors among the arguments, lists of tensors flattened; its attributes
+    the plain arguments that are given, by their names in the operator's schema.
+    """
     from onnx.defs import OpSchema
     from onnxscript import values
 
+    arguments = operator._schema.arguments
     results = sum("Tensor" in str(result.type) for result in operator._schema.returns)
     inputs = OpSchema.FormalParameter(
         "inputs",
@@ -53,12 +61,48 @@ def opaque(operator: Any) -> Callable[..., Any]:
         inputs=[inputs],
         outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(results)],
         type_constraints=[("T", _TYPES, "")],
+        attributes=[
+            OpSchema.Attribute(one.name, kind, "", required=False)
+            for one in arguments
+            if (kind := _attribute_type(str(one.type))) is not None
+        ],
     )
     node = values.Op(values.Opset(DOMAIN, 1), str(operator), schema)
 
     def translate(*args: Any, **kwargs: Any) -> Any:
-        given = [*args, *kwargs.values()]
-        flat = [x for one in given for x in (one if isinstance(one, list | tuple) else [one])]
-        return node(*(x for x in flat if hasattr(x, "dtype") and hasattr(x, "shape")))
+        named = dict(zip((one.name for one in arguments), args, strict=False)) | kwargs
+        flat = [x for one in named.values() for x in (one if _is_list(one) else [one])]
+        plain = {
+            name: value
+            for name, value in named.items()
+            if name in schema.attributes and _is_plain(value)
+        }
+        return node(*(x for x in flat if _is_tensor(x)), **plain)
 
     return translate
+
+
+def _attribute_type(written: str) -> Any:
+    """The ONNX type of an attribute for an argument of this type, None where there is none."""
+    from onnx.defs import OpSchema
+
+    kind = OpSchema.AttrType
+    found = _PLAIN.fullmatch(written)
+    if found is None:
+        return None
+    if found["items"]:
+        return kind.FLOATS if found["items"] == "float" else kind.INTS
+    return {"float": kind.FLOAT, "str": kind.STRING}.get(found["one"], kind.INT)
+
+
+def _is_plain(value: Any) -> bool:
+    items = value if _is_list(value) else [value]
+    return all(isinstance(item, int | float | str) for item in items)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "shape")

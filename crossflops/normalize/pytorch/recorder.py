@@ -10,6 +10,7 @@ import msgspec
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Module, Scalar
 from crossflops.normalize.pytorch.modules import ModuleIndex
+from crossflops.normalize.pytorch.outputs import exportable
 from crossflops.normalize.pytorch.specs import settings, specs
 
 if TYPE_CHECKING:
@@ -58,8 +59,11 @@ class Recorder:
 
     @property
     def recording(self) -> bool:
-        """Whether the model's own code is running, and not the inside of a primitive."""
-        return bool(self.stack) and not self.muted
+        """Whether the model's own code is running, and not the inside of a primitive.
+
+        What PyTorch's compiler traces (the branches of torch.cond) runs later, or never.
+        """
+        return not _is_traced_by_compiler() and bool(self.stack) and not self.muted
 
     @contextmanager
     def muffled(self) -> Iterator[None]:
@@ -75,7 +79,9 @@ class Recorder:
     ) -> Any:
         """Run `module.__call__`."""
         # What calls the model (the export's wrapper) is no part of it.
-        if self.muted or not (self.stack or self.index.is_root(module)):
+        if _is_traced_by_compiler() or not (
+            self.recording or (self.index.is_root(module) and not self.muted)
+        ):
             return run(module, *args, **kwargs)
         row = self.index.row(module)
         self._entering = row.id
@@ -85,7 +91,7 @@ class Recorder:
         self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
         """Run `module.forward`: a call of its own only when `__call__` was not the way in."""
-        if self.muted or not self.stack:
+        if not self.recording:
             return run(module, *args, **kwargs)
         row = self.index.row(module)
         entered, self._entering = self._entering == row.id, None
@@ -152,7 +158,7 @@ class Recorder:
             self.stack.pop()
         with self.muffled():
             frame.outputs = tuple(specs(result))
-        return result
+            return result if self.stack else exportable(result)
 
     def _key(self, name: str) -> tuple[str, int]:
         self._seen[name] += 1
@@ -162,6 +168,12 @@ class Recorder:
 
 def _inputs(args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
     return (*specs(tuple(args)), *specs(dict(kwargs)))
+
+
+def _is_traced_by_compiler() -> bool:
+    import torch
+
+    return torch.compiler.is_dynamo_compiling()
 
 
 def short(name: str) -> str:

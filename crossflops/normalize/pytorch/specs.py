@@ -14,9 +14,24 @@ def dtype_name(dtype: object) -> str:
 
 def spec(name: str, tensor: Any) -> TensorSpec:
     """The spec of a tensor, real, fake or proxied."""
-    return TensorSpec(
-        name, dtype_name(tensor.dtype), tuple(int(extent) for extent in tensor.shape)
-    )
+    return TensorSpec(name, dtype_name(tensor.dtype), _shape(tensor))
+
+
+def _shape(tensor: Any) -> tuple[int, ...] | None:
+    """The shape, None where an extent depends on values, or on rows of different lengths."""
+    if tensor.is_nested:
+        return None
+    found = [_extent(one) for one in tensor.shape]
+    known = tuple(one for one in found if one is not None)
+    return known if len(known) == len(found) else None
+
+
+def _extent(extent: Any) -> int | None:
+    """An extent, which is a symbol for as long as nobody knows it."""
+    if isinstance(extent, int):
+        return extent
+    known = extent.node.maybe_as_int()
+    return int(known) if known is not None else None
 
 
 def specs(values: Any, name: str = "") -> Iterator[TensorSpec]:

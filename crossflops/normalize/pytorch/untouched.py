@@ -12,6 +12,17 @@ from typing import Any
 import numpy as np
 
 
+def compiler_tables() -> None:
+    """PyTorch's compiler lists the functions that it knows, once, when it is first used.
+
+    Where that first use is an export whose model has torch.cond, the list would hold wrappers.
+    """
+    import torch._dynamo.trace_rules as rules
+
+    for table in ("get_torch_obj_rule_map", "get_tensor_method"):
+        getattr(rules, table, lambda: None)()
+
+
 @contextmanager
 def generators() -> Iterator[None]:
     """The states of PyTorch's, NumPy's and Python's generators are restored."""
@@ -43,9 +54,14 @@ def fresh(
 def quiet() -> Iterator[None]:
     """Neither warnings nor log lines nor progress of an export belong on a counter's output."""
     before = logging.root.manager.disable
-    logging.disable(max(before, logging.ERROR))
+    logging.disable(logging.CRITICAL)
+    void = io.StringIO()
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(void),
+            contextlib.redirect_stderr(void),
+        ):
             warnings.simplefilter("ignore")
             yield
     finally:

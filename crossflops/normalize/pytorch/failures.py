@@ -1,0 +1,44 @@
+"""What PyTorch's exporters say when they fail -> one line of what, one line of what to do."""
+
+import re
+
+from crossflops.errors import NormalizeError
+
+_LONGEST = 200
+# By what the message says: what helps. The first that is found holds.
+_HINTS = (
+    (
+        r"data-dependent|Could not guard|dynamic control flow",
+        "control flow on values cannot be exported: write the path out, or use torch.cond",
+    ),
+    (
+        r"__obj_flatten__|PackedParams|[Qq]uantized",
+        "quantized modules hold packed weights: count the model before torch.ao converts it",
+    ),
+    (
+        r"in output, which is not a known type|Unsupported input type|not a known type",
+        "give the model tensors, numbers, and lists, tuples and dicts of them",
+    ),
+    (
+        r"data pointer|\.numpy\(\)|data_ptr|not supported for tensor subclasses",
+        "the model leaves PyTorch while it runs (NumPy, a kernel of its own): keep it in PyTorch",
+    ),
+)
+_FALLBACK = "see what torch.export.export(model, inputs, strict=False) says about the model"
+
+
+def not_traced(error: BaseException) -> NormalizeError:
+    """The model runs, and torch.export does not take it."""
+    text = str(error)
+    hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), _FALLBACK)
+    return NormalizeError(f"torch.export cannot trace the model: {brief(error)}", hint)
+
+
+def brief(error: BaseException) -> str:
+    """The first sentence of an error, cut where it is long; its class where it says nothing."""
+    name = type(error).__name__
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    sentence = re.split(r"(?<=\w{3}[.!?])\s", first, maxsplit=1)[0].rstrip(".")
+    if not sentence:
+        return name
+    return sentence if len(sentence) <= _LONGEST else f"{sentence[:_LONGEST].rstrip()} ..."

@@ -1,0 +1,133 @@
+"""A model object made ready to be counted: unwrapped, complete, a copy, and run for real."""
+
+import copy
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from crossflops.errors import InputError, NormalizeError
+from crossflops.normalize.pytorch.untouched import fresh, generators, quiet
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def ready(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], owned: bool
+) -> "nn.Module":
+    """What the exporter and the tools are given: no compiler around it, no layer without size.
+
+    A compiled model is the model that was compiled. Lazy layers get their sizes by one run on
+    these inputs, on a copy unless the model is `owned`. Raises InputError when that run raises.
+    """
+    import torch
+
+    while isinstance(model, torch._dynamo.OptimizedModule if _compiles() else ()):
+        model = model._orig_mod
+    if not _is_lazy(model):
+        return model
+    model = model if owned else duplicate(model)
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    with generators(), quiet():
+        run(model, args, kwargs, grad=False)
+    for module, training in modes:
+        module.training = training
+    return model
+
+
+def _compiles() -> bool:
+    """Whether PyTorch's compiler was ever asked for: to import it takes seconds."""
+    import sys
+
+    return "torch._dynamo" in sys.modules
+
+
+def _is_lazy(model: "nn.Module") -> bool:
+    from torch.nn.parameter import is_lazy
+
+    return any(
+        is_lazy(tensor)
+        for module in model.modules()
+        for tensor in (*module._parameters.values(), *module._buffers.values())
+    )
+
+
+def duplicate(model: "nn.Module") -> "nn.Module":
+    """A copy of its own, parameters too: a forward may write into them.
+
+    Shared are only tensors that were computed from others (weight_norm keeps such), which Python
+    cannot copy and every run computes anew.
+    """
+    import torch
+    from torch.nn.parameter import UninitializedBuffer
+
+    held = (value for module in model.modules() for value in vars(module).values())
+    derived = (value for value in held if isinstance(value, torch.Tensor) and not value.is_leaf)
+    memo = {id(tensor): tensor for tensor in derived}
+    for module in model.modules():
+        for buffer in module._buffers.values():
+            if isinstance(buffer, UninitializedBuffer):
+                like: dict[str, Any] = {"device": buffer.device, "dtype": buffer.dtype}
+                memo[id(buffer)] = UninitializedBuffer(**like)
+    try:
+        return copy.deepcopy(model, memo=memo)
+    except Exception as error:
+        raise NormalizeError(
+            f"the model cannot be copied: {error}",
+            "pass it as a target (file.py:callable), so that it can be built afresh",
+        ) from error
+
+
+def switch(model: "nn.Module", training: bool) -> "nn.Module":
+    """The model in training or evaluation. An exported program stays in the mode that it has."""
+    try:
+        return model.train(training)
+    except NotImplementedError:
+        return model
+
+
+def run(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], grad: bool) -> None:
+    """Run the model for real, on copies of its inputs. Raises InputError when it raises."""
+    import torch
+
+    args, kwargs = fresh(args, kwargs)
+    try:
+        with torch.set_grad_enabled(grad):
+            model(*args, **kwargs)
+    except (Exception, SystemExit) as error:
+        raise raised(error) from error
+
+
+def raised(error: BaseException, where: str = "on these inputs") -> InputError:
+    """The model's own error, as one line."""
+    return InputError(
+        f"the model raised {where}: {type(error).__name__}: {error}".rstrip(": "),
+        "check the number, the shapes and the types of --input",
+    )
+
+
+def callable_by_export(model: "nn.Module") -> "nn.Module":
+    """The model, or one around it where torch.export would not call it but interpret its nodes.
+
+    Raises NormalizeError for TorchScript, whose tensors are no parameters of Python's.
+    """
+    import torch
+
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise NormalizeError(
+                f"{name or 'the model'} is TorchScript, which torch.export does not take",
+                "give the Python model that it was made from",
+            )
+
+    class Around(torch.nn.Module):
+        """Calls the model."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return self.model(*args, **kwargs)
+
+    return Around() if isinstance(model, torch.fx.GraphModule) else model

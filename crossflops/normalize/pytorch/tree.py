@@ -1,0 +1,51 @@
+"""Frames and operators as one list of calls, and the calls linked to the nodes they became."""
+
+import msgspec
+
+from crossflops.core.graph import Graph
+from crossflops.core.trace import Call
+from crossflops.normalize.pytorch.recorder import Frame
+
+
+def tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
+    """Frames and operators as one list, parents first. Functions that contain no operator go."""
+    by_parent: dict[str, list[Call]] = {}
+    for call in operators.values():
+        by_parent.setdefault(call.parent or "", []).append(call)
+    wanted = _with_operators(frames, by_parent)
+    found: list[Call] = []
+    for frame in frames:
+        if frame.storey == "module" or frame.key in wanted:
+            found.append(_call(frame))
+            found.extend(by_parent.get(frame.key, ()))
+    return tuple(found)
+
+
+def _with_operators(frames: list[Frame], by_parent: dict[str, list[Call]]) -> set[str]:
+    parents = {frame.key: frame.parent for frame in frames}
+    found: set[str] = set()
+    for key in by_parent:
+        around: str | None = key
+        while around is not None and around not in found:
+            found.add(around)
+            around = parents[around]
+    return found
+
+
+def _call(frame: Frame) -> Call:
+    return msgspec.convert(
+        {field: getattr(frame, field) for field in frame.__struct_fields__},
+        Call,
+        from_attributes=True,
+    )
+
+
+def linked(calls: tuple[Call, ...], graph: Graph) -> tuple[Call, ...]:
+    """The calls, each with the keys of its nodes."""
+    nodes: dict[str, list[str]] = {}
+    for node in graph.nodes:
+        nodes.setdefault(node.call, []).append(node.key)
+    return tuple(
+        msgspec.structs.replace(call, nodes=tuple(nodes[call.key])) if call.key in nodes else call
+        for call in calls
+    )

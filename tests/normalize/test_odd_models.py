@@ -1,0 +1,280 @@
+"""Models that PyTorch runs and that ask something unusual of an exporter."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+import crossflops
+from crossflops.core.trace import Setting
+from crossflops.errors import CrossflopsError, InputError, NormalizeError
+from tests.models import Apply, F, exported, nn, operators, torch, traced
+
+pytestmark = pytest.mark.torch
+ROWS = torch.randn(2, 8)
+MACS = 2 * 8 * 8  # of `layer` on ROWS
+
+
+def layer(outputs=8):
+    """Eight numbers to eight, or another number of them."""
+    return nn.Linear(8, outputs)
+
+
+def compared(model, *inputs, **options):
+    """Native MACs, and what is left of each tool that answered."""
+    report = crossflops.compare(model, inputs, isolate=False, **options)
+    return report.macs, set(report.residuals.values()) | {0}
+
+
+@dataclasses.dataclass
+class Answer:
+    """What PyTorch does not know how to take apart."""
+
+    scores: torch.Tensor
+    count: int = 3
+
+
+class Box:
+    """An object that holds a tensor, and itself."""
+
+    def __init__(self, tensor):
+        self.held, self.me = [tensor], self
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [
+        lambda y: (y, 3, None, "text", 2.5),
+        lambda y: {"y": y, "more": {"names": ["a"], 3: [None]}},
+        Answer,
+        Box,
+        lambda y: [Answer(y), {"y": (y,)}],
+    ],
+    ids=["numbers and texts", "nested", "dataclass", "object", "all of it"],
+)
+def test_what_is_returned_beside_tensors_is_dropped(shell):
+    """2*8*8 MACs, however the result is wrapped; nothing of it is taken for dead."""
+    model = Apply(lambda s, x: shell(s.a(x)), a=layer())
+    graph, _, ledger = exported(model, ROWS)
+    assert ledger.total.macs == MACS
+    assert {spec.shape for spec in graph.outputs} == {(2, 8)}
+
+
+def test_a_model_that_returns_no_tensor_does_no_work():
+    """Nothing depends on its layer: dead, in the trace and not in the count."""
+    _, trace, ledger = exported(Apply(lambda s, x: s.a(x).shape[0], a=layer()), ROWS)
+    assert (ledger.total.macs, [call.live for call in operators(trace, "aten.linear")]) == (
+        0,
+        [False],
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "shape", "macs", "params"),
+    [
+        (lambda: nn.Sequential(nn.LazyLinear(16), nn.LazyLinear(3)), (2, 8),
+         2 * 8 * 16 + 2 * 16 * 3, 8 * 16 + 16 + 16 * 3 + 3),
+        (lambda: nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d()), (2, 3, 8, 8),
+         2 * 36 * 4 * 27, 4 * 27 + 4 + 2 * 4),
+    ],
+    ids=["linear", "convolution"],
+)  # fmt: skip
+def test_lazy_layers_get_their_sizes(build, shape, macs, params):
+    """Counted as if they had been written out; the caller's model stays lazy."""
+    model, x = build(), torch.randn(shape)
+    report = crossflops.compare(model, x, isolate=False)
+    assert (report.macs, report.params) == (macs, params)
+    assert set(report.residuals.values()) <= {0}
+    assert isinstance(model[0].weight, nn.UninitializedParameter)
+
+
+def test_a_lazy_model_that_raises_is_an_input_error():
+    """The run that makes the layers says what the model says."""
+    with pytest.raises(InputError, match="the model raised on these inputs: RuntimeError: mat1"):
+        crossflops.count(nn.Sequential(nn.LazyLinear(16), nn.Linear(3, 3)), ROWS)
+
+
+@pytest.mark.parametrize("inputs", [(torch.empty(2, 10**6, device="meta"),), ("2x1000000",)])
+def test_weights_without_data_count(inputs):
+    """On the meta device 2 x 10^6 x 10^6 MACs take no memory; small biases hold no data either."""
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(10**6, 10**6), nn.LayerNorm(10**6), nn.Linear(10**6, 3))
+    report = crossflops.count(model, inputs)
+    assert report.macs == 2 * 10**12 + 2 * 3 * 10**6
+    assert report.params == 10**12 + 3 * 10**6 + 3 * 10**6 + 3
+    assert report.uncounted == ()
+
+
+@pytest.mark.parametrize("leave", [lambda: sys.exit(), lambda: sys.exit(0), lambda: sys.exit("x")])
+def test_a_model_that_exits_is_an_input_error(leave):
+    """Its exit is not ours."""
+    with pytest.raises(InputError, match="the model raised on these inputs: SystemExit"):
+        exported(Apply(lambda s, x: leave()), ROWS)
+
+
+def test_a_model_that_exits_in_one_setting_is_an_input_error():
+    """In a run that only looks for kernels, too."""
+
+    def forward(self, x):
+        if torch.is_grad_enabled() or torch.compiler.is_exporting():
+            return x
+        raise SystemExit(0)
+
+    with pytest.raises(InputError, match=r"when run \(eval no_grad\): SystemExit"):
+        traced(Apply(forward), ROWS, observed=(Setting(grad=False),))
+
+
+@pytest.mark.parametrize(
+    ("forward", "macs", "missing"),
+    [
+        (lambda s, x: s.a(x)[x.sum(-1) > 0], MACS, {"NonZero", "Transpose", "GatherND"}),
+        (lambda s, x: (s.a(x)[x > 0]).sum(), MACS,
+         {"NonZero", "Transpose", "GatherND", "ReduceSum"}),
+        (lambda s, x: (s.a(x), x.nonzero()), MACS, {"NonZero", "Transpose"}),
+        (lambda s, x: s.a(x[x[:, 0] > 0]), 0, {"NonZero", "Transpose", "GatherND", "Gemm"}),
+    ],
+    ids=["rows", "elements", "places", "before the layer"],
+)  # fmt: skip
+def test_a_size_that_depends_on_values_is_uncounted_by_name(forward, macs, missing):
+    """What has a known size is counted; what has none is named, and never zero."""
+    _, trace, ledger = exported(Apply(forward, a=layer()), ROWS)
+    assert ledger.total.macs == macs
+    assert {one.node.op.type for one in ledger.uncounted} == missing
+    shapes = [spec.shape for call in trace.calls for spec in call.outputs]
+    assert None in shapes
+
+
+def test_the_larger_branch_of_a_condition_is_counted():
+    """Two layers against one: 2*2*8*8, in a branch that does not run before it is known."""
+    model = Apply(
+        lambda s, x: torch.cond(x.sum() > 0, lambda x: s.a(x), lambda x: s.b(s.a(x)), (x,)),
+        a=layer(),
+        b=layer(),
+    )
+    graph, _, ledger = exported(model, ROWS)
+    (node,) = [one for one in graph.nodes if one.op.type == "If"]
+    assert len(node.bodies) == 2
+    assert (ledger.total.macs, ledger.uncounted) == (2 * MACS, ())
+
+
+def test_a_scan_is_counted_for_every_step():
+    """Five steps of one row through the layer."""
+    from torch._higher_order_ops.scan import scan
+
+    def forward(self, x):
+        return scan(lambda h, row: (torch.tanh(self.a(h) + row), h * 2), x[0] * 0, x)
+
+    graph, _, ledger = exported(Apply(forward, a=layer()), torch.randn(5, 2, 8))
+    (node,) = [one for one in graph.nodes if one.op.type == "Scan"]
+    assert (node.trips, ledger.total.macs, ledger.uncounted) == (5, 5 * MACS, ())
+
+
+def test_a_body_that_sees_the_input_is_not_constant():
+    """The condition is a weight's, which no input changes; what the branches do is the input's."""
+    model = Apply(
+        lambda s, x: torch.cond(s.a.weight.sum() > 0, lambda x: s.a(x), lambda x: x * 2, (x,)),
+        a=layer(),
+    )
+    graph, _, ledger = exported(model, ROWS)
+    constant = {one.op.type: one.constant for one in graph.nodes}
+    assert constant["If"] is False
+    assert constant["ReduceSum"] is True
+    assert sum(one.cost.macs for one in ledger.counted if one.node.constant) == 0
+
+
+def test_a_module_that_fx_made_is_counted():
+    """torch.export interprets it node by node, and never calls it."""
+    for model in (
+        torch.fx.symbolic_trace(nn.Sequential(layer(), nn.ReLU(), layer(3))),
+        torch.export.export(nn.Sequential(layer(), nn.ReLU(), layer(3)), (ROWS,)).module(),
+    ):
+        assert compared(model, ROWS) == (MACS + 2 * 8 * 3, {0})
+
+
+def test_a_compiled_model_is_the_model_that_was_compiled():
+    """At the root and inside, without compiling anything."""
+    inner = nn.Sequential(layer(), nn.ReLU())
+    assert compared(torch.compile(inner), ROWS) == (MACS, {0})
+    assert crossflops.count(nn.Sequential(torch.compile(inner), layer()), ROWS).macs == 2 * MACS
+
+
+def test_a_model_for_several_devices_runs_on_this_one():
+    """nn.DataParallel without a device calls the model that it holds."""
+    assert compared(nn.DataParallel(nn.Sequential(layer())), ROWS) == (MACS, {0})
+
+
+def test_arguments_of_any_form():
+    """Keywords only, positions only, a way out before the end."""
+
+    class Keywords(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = layer()
+
+        def forward(self, **named):
+            return self.a(named["x"])
+
+    assert crossflops.count(Keywords(), {"x": ROWS}).macs == MACS
+    early = Apply(lambda s, *x: s.a(x[0]) if x[0].ndim == 2 else s.b(x[0]), a=layer(), b=layer())
+    assert compared(early, ROWS, ROWS) == (MACS, {0})
+
+
+def test_tied_weights_are_parameters_once():
+    """One layer under two names, its weight used a third time: 72 parameters, three products."""
+    shared = layer()
+    model = Apply(lambda s, x: F.linear(s.b(s.a(x)), s.a.weight), a=shared, b=shared)
+    report = crossflops.count(model, ROWS)
+    assert (report.macs, report.params) == (3 * MACS, 72)
+
+
+@pytest.mark.parametrize(
+    ("model", "what", "hint"),
+    [
+        (lambda: torch.jit.script(nn.Sequential(layer())), "the model is TorchScript", "Python"),
+        (lambda: nn.Sequential(torch.jit.trace(layer(), ROWS)), "0 is TorchScript", "Python"),
+        (lambda: torch.ao.quantization.quantize_dynamic(nn.Sequential(layer()), {nn.Linear}),
+         "torch.export cannot trace the model: ", "before torch.ao converts"),
+        (lambda: Apply(lambda s, x: x if x.sum() > 0 else -x),
+         "torch.export cannot trace the model: Could not guard", "control flow on values"),
+        (lambda: Apply(lambda s, x: torch.from_numpy(x.numpy())),
+         "torch.export cannot trace the model: ", "keep it in PyTorch"),
+    ],
+    ids=["scripted", "traced child", "quantized", "values", "numpy"],
+)  # fmt: skip
+def test_what_cannot_be_exported_says_why_in_two_lines(model, what, hint, capfd):
+    """One sentence of what PyTorch said, a hint that is about it, and nothing else."""
+    with pytest.raises(NormalizeError) as caught:
+        exported(model(), ROWS)
+    assert caught.value.message.startswith(what)
+    assert hint in caught.value.hint
+    assert len(caught.value.message) < 260
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_compiler_works_as_before_a_count():
+    """What it knows of PyTorch's functions is listed once: not while they are replaced."""
+    code = (
+        "import torch\n"
+        "from crossflops import count\n"
+        "from torch._higher_order_ops.scan import scan\n"
+        "class Steps(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return scan(lambda h, row: (torch.tanh(h + row), h * 2), x[0], x)[0]\n"
+        "count(Steps(), torch.ones(3, 2))\n"
+        "print(tuple(Steps()(torch.ones(3, 2)).shape))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("(2,)\n", 0), done.stderr
+
+
+def test_every_refusal_is_ours():
+    """Packed sequences cannot be exported; that is said, and no traceback is shown."""
+
+    def forward(self, x):
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([3, 2]), batch_first=True)
+        return self.a(packed)[0].data
+
+    with pytest.raises(CrossflopsError) as caught:
+        exported(Apply(forward, a=nn.GRU(8, 4, batch_first=True)), torch.randn(2, 3, 8))
+    assert "torch.export" in caught.value.message
