@@ -23,10 +23,18 @@ from crossflops.cli.progress import progress
     metavar="ID[@EDITION]",
     help="Also count as this tool does, without the tool, such as thop@0.0.31.",
 )
+@click.option(
+    "--vary",
+    "vary",
+    multiple=True,
+    metavar="NAME",
+    help="Also give the totals as exact polynomials in this named dimension of an ONNX file. "
+    "Repeatable.",
+)
 @strict_option
 @unit_option
 @output_options
-def command(as_: str | None, strict: bool, **fields: Any) -> int:
+def command(as_: str | None, vary: tuple[str, ...], strict: bool, **fields: Any) -> int:
     """Count a model exactly, with no tool."""
     asked = request(fields)
     from crossflops import pipeline
@@ -41,6 +49,7 @@ def command(as_: str | None, strict: bool, **fields: Any) -> int:
             dims=asked.dims,
             trips=asked.trips,
             branches=asked.branches,
+            vary=vary,
             as_=as_,
             allow_pickle=asked.allow_pickle,
         )

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from crossflops.core.formulas import Formulas
 from crossflops.core.profile import Amount, Failure, Profile
 from crossflops.core.reconciliation import Reconciliation
 from crossflops.core.trace import Setting
@@ -126,6 +127,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     profiles: tuple[Profile | Failure, ...] | UnsetType = UNSET
     reconciliations: tuple[Reconciliation, ...] | UnsetType = UNSET
     branches: tuple[BranchRow, ...] = ()
+    formulas: Formulas | UnsetType = UNSET
 
     @property
     def macs(self) -> int:

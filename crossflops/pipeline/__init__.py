@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from crossflops import tabulate
 from crossflops.conventions import parse
 from crossflops.core.profile import Failure, Profile
@@ -10,7 +12,9 @@ from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.normalize.request import Request, asked_for
 from crossflops.pipeline.counting import counted, folded, observed
-from crossflops.pipeline.study import Progress, report, study
+from crossflops.pipeline.study import Progress, study
+from crossflops.pipeline.study import report as compared
+from crossflops.pipeline.vary import varied
 
 if TYPE_CHECKING:  # what runs tools is imported when tools run: counting a file is a blink
     from crossflops.adapters.contract import Adapter
@@ -27,6 +31,7 @@ def count(
     dims: Mapping[str, int] | None = None,
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
+    vary: Sequence[str] = (),
     as_: str | None = None,
     allow_pickle: bool = False,
 ) -> Report:
@@ -36,6 +41,7 @@ def count(
     keyword arguments, or `(args, kwargs)`) or texts such as "1x3x224x224". Of an ONNX file `dims`
     binds named dimensions, `trips` says how often a Loop runs where the graph does not, and
     `branches` which branch of an If counts ("then", "else", "sum") instead of the larger one.
+    The totals are also given as polynomials in the dimensions that `vary` names.
     """
     request = asked_for(
         target,
@@ -48,6 +54,9 @@ def count(
         trips=trips,
         branches=branches,
     )
+    formulas = varied(request, vary) if vary else None
+    if formulas is not None:
+        request = msgspec.structs.replace(request, dims={**request.dims, **formulas.at})
     convention = parse(as_) if as_ else None
     watched = observed([convention] if convention else [], setting)
     own = [one for one in watched if one.training == setting.training]
@@ -58,7 +67,8 @@ def count(
         same = forced.training == setting.training
         mode = native if same else counted(request.source(), forced, watched)
         fold = folded(convention, mode, setting)
-    return tabulate.report(native.graph, native.trace, native.ledger, fold)
+    report = tabulate.report(native.graph, native.trace, native.ledger, fold)
+    return msgspec.structs.replace(report, formulas=formulas) if formulas else report
 
 
 def compare(
@@ -119,7 +129,7 @@ def compare(
             answers[tool] = run_here(
                 adapter, source.model, source.args, source.kwargs, request.setting
             )
-    return report(own, request.setting, dict(sorted(answers.items())))
+    return compared(own, request.setting, dict(sorted(answers.items())))
 
 
 def _refused(tool: str) -> Failure:

@@ -4,6 +4,7 @@ from typing import Literal, TypeAlias
 
 from crossflops.core.report import InputInfo, Report
 from crossflops.core.trace import Setting
+from crossflops.render.formulas import formulas
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.quantity import exact, number, shape, share, short
 
@@ -15,7 +16,8 @@ _KINDS = ("adds", "muls", "divs", "compares", "specials")
 
 def summary(report: Report, unit: Unit = "macs") -> Page:
     """The count: totals by kind, operators by `unit`, what was not counted, the convention."""
-    blocks: list[Block] = [title(report), _totals(report), Heading("Operators")]
+    blocks: list[Block] = [title(report), *formulas(report), _totals(report)]
+    blocks.append(Heading("Operators"))
     blocks += [_operators(report, unit), *_branches(report), *uncounted(report)]
     if report.as_ is not None:
         blocks += [Heading("As another tool counts it"), *_folded(report)]

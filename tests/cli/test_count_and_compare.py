@@ -34,6 +34,7 @@ def test_count_passes_everything_on(line, answers, report):
             "dims": {"batch": 8, "a=b": 2},
             "trips": {"/loop": 3},
             "branches": {"fork": "else"},
+            "vary": (),
             "setting": Setting(grad=False, training=True),
             "as_": "thop@0.0.31",
             "allow_pickle": True,

@@ -10,6 +10,7 @@ from crossflops.core.graph import Graph
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting, Trace
 from crossflops.load import read
+from crossflops.load.protobuf import parse
 from crossflops.normalize.onnx_file import binding, control, functions
 from crossflops.normalize.onnx_file.calls import Calls
 from crossflops.normalize.onnx_file.graph import Reading, to_graph
@@ -39,7 +40,23 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     Modules are those that torch.onnx notes, else those that node names with slashes tell of,
     else the root alone. Raises TargetError, InputError, NormalizeError.
     """
-    model = read(file.path)
+    return _normalized(read(file.path), file, setting)
+
+
+class Opened:
+    """A file that was read once, to be normalized at many sizes. Raises TargetError."""
+
+    def __init__(self, file: OnnxFile) -> None:
+        self._file = file
+        self._bytes: bytes = read(file.path).SerializeToString()
+
+    def at(self, dims: Mapping[str, int], setting: Setting) -> tuple[Graph, Trace]:
+        """The graph with these dimensions. Raises InputError, NormalizeError, TargetError."""
+        file = msgspec.structs.replace(self._file, dims=dims)
+        return _normalized(parse(self._bytes), file, setting)
+
+
+def _normalized(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     before = _declared(model)
     bound = binding.bind(model.graph, file.dims, file.specs)
     kept = all(old in (None, new) for old, new in zip(before, _declared(model), strict=True))

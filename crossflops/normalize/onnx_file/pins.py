@@ -11,6 +11,9 @@ from crossflops.normalize.onnx_file.whole_numbers import SEQUENCE, Value
 SIZED = {
     **dict.fromkeys(("ConstantOfShape", "Range"), 0),
     **dict.fromkeys(("Expand", "Pad", "Reshape", "Resize", "Slice", "Split", "Tile"), 1),
+    **dict.fromkeys(("Squeeze", "Unsqueeze", "ReduceMean", "ReduceSum"), 1),  # their axes
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMin", "ReduceProd"), 1),
+    **dict.fromkeys(("ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"), 1),
 }
 _PIN = "#known"
 _FORMATS = {6: "i", 7: "q"}  # TensorProto.INT32 and INT64
