@@ -31,6 +31,34 @@ CAUSES = (
         "work unseen.",
     ),
     Cause(
+        id="module.hook-work",
+        title="work in the hooks of a module",
+        page="A forward hook or pre-hook multiplies (spectral_norm of torch.nn.utils iterates "
+        "on the weight in one). A tool that counts a module by its rule counts what forward does; "
+        "what hooks of the model do beside it goes unseen.",
+    ),
+    Cause(
+        id="module.unregistered",
+        title="modules that are registered nowhere",
+        page="The model calls a module that it keeps in a plain list, a dict or a closure. Tools "
+        "find modules through their parents, so hooks never reach this one; nor do .to() and "
+        "state_dict().",
+    ),
+    Cause(
+        id="function.opaque",
+        title="custom autograd functions, scripted functions",
+        page="A subclass of torch.autograd.Function and a function compiled by torch.jit.script "
+        "are one node in a trace of torch.jit (prim::PythonOp, prim::CallFunction). fvcore looks "
+        "at the nodes of that trace and not into these, so whatever they compute counts nothing. "
+        "The re-entrant form of torch.utils.checkpoint is such a function.",
+    ),
+    Cause(
+        id="function.vmap",
+        title="layers under torch.vmap",
+        page="torch.vmap runs Python once for all examples and hides their axis: a hook on a "
+        "layer reads the shapes of one example, while the work of all of them is done.",
+    ),
+    Cause(
         id="module.root-rule-ignored",
         title="the model is itself a layer",
         page="thop 0.0.31 sums its children's counts: when the model passed is itself a layer "
@@ -78,7 +106,8 @@ CAUSES = (
         id="control.dead-code",
         title="computed, and never used",
         page="The model computes something that no output depends on. Tools that watch the model "
-        "run count it; tools that trace a graph, and the native count, do not.",
+        "run count it; tools that trace a graph, and the native count, do not. fvcore's trace "
+        "keeps what is written into a buffer, a parameter or an input (a running mean, a cache).",
     ),
     Cause(
         id="scope.mode-forced-eval",

@@ -4,7 +4,7 @@ It traces with torch.jit and looks at undecomposed operators. Source: fvcore/nn/
 (`_DEFAULT_SUPPORTED_OPS`) and fvcore/nn/jit_handles.py.
 """
 
-from crossflops.conventions.operators import contraction
+from crossflops.conventions.operators import VMAP, contraction
 from crossflops.core.convention import Clause, Convention, Match
 
 _SOURCE = "fvcore/nn/jit_handles.py"
@@ -100,7 +100,29 @@ def _zero(name: str, cause: str, match: Match, reference: str) -> Clause:
     )
 
 
+_OPAQUE = Clause(
+    id="fvcore.opaque-function",
+    cause="function.opaque",
+    storey="function",
+    match=Match(targets=("torch.autograd.Function.apply", "torch.jit.ScriptFunction.__call__")),
+    kind="core",
+    reference="fvcore/nn/jit_analysis.py: _should_ignore_node: prim::PythonOp, prim::CallFunction",
+)
+# Python sees the shapes of one example, the trace what the batching rules made for all of them:
+# products, and no operator that a norm or a pooling would be.
+_VMAPPED = Clause(
+    id="fvcore.vmapped",
+    cause="graph.export-decomposition",
+    storey="function",
+    match=Match(targets=(VMAP,)),
+    kind="core",
+    weights={"macs": 1},
+    reference=_SOURCE,
+)
+
 _CORE = (
+    _OPAQUE,
+    _VMAPPED,
     _zero(
         "native-attention-module",
         "attention.module-fastpath",
@@ -159,6 +181,7 @@ CONVENTIONS = (
         printed_as="flops",
         sees="operator",
         counts_dead=False,
+        counts_stored=True,
         unseen="op.unregistered-zero",
         forces={"hooked": True},
         source="fvcore/nn/flop_count.py",

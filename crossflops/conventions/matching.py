@@ -9,12 +9,12 @@ from crossflops.core.trace import Call, Module, Trace
 def matches(clause: Clause, call: Call, trace: Trace, setting: str) -> bool:
     """Whether the clause speaks of this call when the tool runs in this setting (an id)."""
     match = clause.match
-    if call.storey != clause.storey or not _one_of(call.target, match.targets):
+    if call.storey != clause.storey or not one_of(call.target, match.targets):
         return False
-    if match.fused and not (setting in call.fused and _one_of(call.fused[setting], match.fused)):
+    if match.fused and not (setting in call.fused and one_of(call.fused[setting], match.fused)):
         return False
     module = trace.modules[call.module]
-    return _own(match, call, module) and _around(match, call, trace, module)
+    return _own(match, call, module) and _around(match, call, trace)
 
 
 def _own(match: Match, call: Call, module: Module) -> bool:
@@ -31,12 +31,13 @@ def _own(match: Match, call: Call, module: Module) -> bool:
             name in settings and settings[name] == value for name, value in match.settings.items()
         )
         and match.root in {None, module.id == 0}
-        and (not match.bases or not set(match.bases).isdisjoint(module.bases))
+        and match.registered in {None, bool(module.names)}
+        and (not match.bases or not set(match.bases).isdisjoint(module.bases[1:]))
     )
 
 
-def _around(match: Match, call: Call, trace: Trace, module: Module) -> bool:
-    if match.via is None and not match.entry and not match.within:
+def _around(match: Match, call: Call, trace: Trace) -> bool:
+    if match.via is None and not (match.entry or match.within or match.under):
         return True
     calls = (call, *trace.ancestors(call))
     modules = [one for one in calls if one.storey == "module"]
@@ -44,12 +45,18 @@ def _around(match: Match, call: Call, trace: Trace, module: Module) -> bool:
         return False
     if match.entry:
         entry = next((one.target for one in calls if one.storey == "function"), "")
-        if not _one_of(entry, match.entry):
+        if not one_of(entry, match.entry):
             return False
-    return not match.within or any(_one_of(one.target, match.within) for one in modules)
+    functions = [one for one in calls if one.storey == "function"]
+    return _any_of(modules, match.within) and _any_of(functions, match.under)
 
 
-def _one_of(name: str, patterns: tuple[str, ...]) -> bool:
+def _any_of(calls: list[Call], patterns: tuple[str, ...]) -> bool:
+    return not patterns or any(one_of(one.target, patterns) for one in calls)
+
+
+def one_of(name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a pattern fits the name; no patterns fit everything."""
     return not patterns or any(
         name == pattern or ("*" in pattern and fnmatchcase(name, pattern)) for pattern in patterns
     )

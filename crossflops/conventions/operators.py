@@ -30,6 +30,9 @@ CONTRACTIONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+VMAP = "torch.vmap"
+
+
 def contraction(
     tool: str, formula: str, reference: str, cause: str = "", targets: tuple[str, ...] = ()
 ) -> Clause:

@@ -6,31 +6,14 @@ thop/profile.py (`register_hooks`, `profile`, `dfs_count`), thop/vision/basic_ho
 thop/vision/calc_func.py, thop/rnn_hooks.py of each release.
 """
 
+from typing import Any
+
+from crossflops.conventions import layers
+from crossflops.conventions.operators import VMAP
 from crossflops.core.convention import Clause, Convention, Match
-from crossflops.core.trace import Scalar
 
 _HOOKS, _RNN, _PROFILE = "thop/vision/basic_hooks.py", "thop/rnn_hooks.py", "thop/profile.py"
-
-
-_NN = "torch.nn.modules"
-_CONV = tuple(f"{_NN}.conv.Conv{d}d" for d in (1, 2, 3))
-_TRANSPOSED = tuple(f"{_NN}.conv.ConvTranspose{d}d" for d in (1, 2, 3))
-_LINEAR = (f"{_NN}.linear.Linear",)
-_BATCH_NORM = (
-    *(f"{_NN}.batchnorm.BatchNorm{d}d" for d in (1, 2, 3)),
-    f"{_NN}.batchnorm.SyncBatchNorm",
-)
-_INSTANCE_NORM = tuple(f"{_NN}.instancenorm.InstanceNorm{d}d" for d in (1, 2, 3))
-_LAYER_NORM = (f"{_NN}.normalization.LayerNorm",)
-_AVERAGE = tuple(f"{_NN}.pooling.AvgPool{d}d" for d in (1, 2, 3))
-_ADAPTIVE = tuple(f"{_NN}.pooling.AdaptiveAvgPool{d}d" for d in (1, 2, 3))
-_UPSAMPLE = tuple(
-    f"{_NN}.upsampling.{name}"
-    for name in ("Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d")
-)
-_RECURRENT = tuple(f"{_NN}.rnn.{name}" for name in ("RNN", "GRU", "LSTM"))
-_CELLS = tuple(f"{_NN}.rnn.{name}Cell" for name in ("RNN", "GRU", "LSTM"))
-_RULED = (*_CONV, *_TRANSPOSED, *_LINEAR, *_RECURRENT, *_CELLS)
+_LINEAR = "thop.linear"
 
 
 class _Edition:
@@ -49,29 +32,40 @@ class _Edition:
         *,
         factor: int = 1,
         core: bool = False,
-        settings: dict[str, Scalar] | None = None,
-        has: tuple[str, ...] = (),
         reference: str = _HOOKS,
+        **match: Any,
     ) -> Clause:
         """A rule: hooks see `__call__` only, and one module may be registered several times."""
         return Clause(
             id=f"{self._prefix}.{name}",
             cause=cause,
             storey="module",
-            match=Match(
-                targets=targets, via="call", settings=settings or {}, has=has, root=self._root
-            ),
+            match=Match(targets=targets, via="call", root=self._root, **match),
             kind="core" if core else "part",
             formula=formula,
             factor=factor,
             times="child_paths_squared",
+            stands_for=layers.operators(targets) if core else (),
             reference=reference,
+        )
+
+    def vmapped(self, convolution: str) -> tuple[Clause, ...]:
+        """The rules of layers once more: under `torch.vmap` a hook sees one example of many."""
+        rows = (
+            ("convolution", (*layers.CONVOLUTIONS, *layers.TRANSPOSED), convolution),
+            ("linear", layers.LINEAR, _LINEAR),
+        )
+        return tuple(
+            self.clause(
+                f"{name}.vmapped", "function.vmap", targets, formula, core=True, under=(VMAP,)
+            )
+            for name, targets, formula in rows
         )
 
     def recurrent(self) -> tuple[Clause, ...]:
         """RNN, GRU, LSTM and their cells: the same in both editions, biases counted."""
         found = []
-        for kind, targets in (("recurrent", _RECURRENT), ("cell", _CELLS)):
+        for kind, targets in (("recurrent", layers.RECURRENT), ("cell", layers.CELLS)):
             found += [
                 self.clause(kind, "rnn.fused", targets, f"thop.{kind}", core=True, reference=_RNN),
                 self.clause(
@@ -98,7 +92,7 @@ class _Edition:
             self.clause(
                 f"upsample.{mode}",
                 "upsample.nearest" if mode == "nearest" else "upsample.linear",
-                _UPSAMPLE,
+                layers.UPSAMPLINGS,
                 "output_elements",
                 factor=factor,
                 settings={"mode": mode},
@@ -110,9 +104,19 @@ class _Edition:
 def _unseen() -> tuple[Clause, ...]:
     """Why contraction work is not seen, the most particular reason first."""
     rows = (
-        ("root", "module.root-rule-ignored", Match(within=_RULED, root=True)),
-        ("direct-forward", "module.direct-forward", Match(within=_RULED, via="forward")),
-        ("subclass", "module.type-unmatched", Match(bases=_RULED)),
+        ("hook", "module.hook-work", Match(under=("torch.nn.Module.hook",))),
+        ("root", "module.root-rule-ignored", Match(within=layers.CONTRACTING, root=True)),
+        (
+            "direct-forward",
+            "module.direct-forward",
+            Match(within=layers.CONTRACTING, via="forward"),
+        ),
+        (
+            "unregistered",
+            "module.unregistered",
+            Match(within=layers.CONTRACTING, registered=False),
+        ),
+        ("subclass", "module.type-unmatched", Match(bases=layers.CONTRACTING)),
         (
             "attention",
             "attention.sdpa",
@@ -140,20 +144,27 @@ def _unseen() -> tuple[Clause, ...]:
 def _v0_1_1() -> tuple[Clause, ...]:
     edition = _Edition("0.1.1", root_counts=True)
     norms = (
-        ("batch_norm", "norm.batch", _BATCH_NORM, "affine"),
-        ("instance_norm", "norm.instance", _INSTANCE_NORM, "affine"),
-        ("layer_norm", "norm.layer", _LAYER_NORM, "elementwise_affine"),
+        ("batch_norm", "norm.batch", layers.BATCH_NORMS, "affine"),
+        ("instance_norm", "norm.instance", layers.INSTANCE_NORMS, "affine"),
+        ("layer_norm", "norm.layer", layers.LAYER_NORM, "elementwise_affine"),
     )
     return (
-        edition.clause("convolution", "conv.unbatched-axis", _CONV, "thop.convolution", core=True),
+        *edition.vmapped("thop.convolution"),
         edition.clause(
-            "transposed",
-            "conv.transpose-output-size",
-            _TRANSPOSED,
+            "convolution",
+            "conv.unbatched-axis",
+            layers.CONVOLUTIONS,
             "thop.convolution",
             core=True,
         ),
-        edition.clause("linear", "matmul.leading-dims-lost", _LINEAR, "thop.linear", core=True),
+        edition.clause(
+            "transposed",
+            "conv.transpose-output-size",
+            layers.TRANSPOSED,
+            "thop.convolution",
+            core=True,
+        ),
+        edition.clause("linear", "matmul.leading-dims-lost", layers.LINEAR, _LINEAR, core=True),
         *edition.recurrent(),
         *(
             edition.clause(
@@ -168,11 +179,13 @@ def _v0_1_1() -> tuple[Clause, ...]:
             for affine in (True, False)
         ),
         edition.clause(
-            "prelu", "act.piecewise-other", (f"{_NN}.activation.PReLU",), "input_elements"
+            "prelu", "act.piecewise-other", (f"{layers.NN}.activation.PReLU",), "input_elements"
         ),
-        edition.clause("softmax", "softmax", (f"{_NN}.activation.Softmax",), "thop.softmax"),
-        edition.clause("average", "pool.avg", _AVERAGE, "output_elements"),
-        edition.clause("adaptive", "pool.adaptive", _ADAPTIVE, "thop.adaptive_average"),
+        edition.clause("softmax", "softmax", (f"{layers.NN}.activation.Softmax",), "thop.softmax"),
+        edition.clause("average", "pool.avg", layers.AVERAGE_POOLS, "output_elements"),
+        edition.clause(
+            "adaptive", "pool.adaptive", layers.ADAPTIVE_POOLS, "thop.adaptive_average"
+        ),
         *edition.upsample({"nearest": 1, "linear": 5, "bilinear": 11, "bicubic": 259}),
         *_unseen(),
     )
@@ -182,28 +195,33 @@ def _v0_0_31() -> tuple[Clause, ...]:
     edition = _Edition("0.0.31", root_counts=False)
     by_module = "thop.convolution_by_module"
     return (
-        edition.clause("convolution", "conv.unbatched-axis", _CONV, by_module, core=True),
+        *edition.vmapped(by_module),
         edition.clause(
-            "transposed", "conv.transpose-output-size", _TRANSPOSED, by_module, core=True
+            "convolution", "conv.unbatched-axis", layers.CONVOLUTIONS, by_module, core=True
+        ),
+        edition.clause(
+            "transposed", "conv.transpose-output-size", layers.TRANSPOSED, by_module, core=True
         ),
         edition.clause(
             "convolution.bias",
             "bias.conv",
-            (*_CONV, *_TRANSPOSED),
+            (*layers.CONVOLUTIONS, *layers.TRANSPOSED),
             "output_elements",
             has=("bias",),
         ),
-        edition.clause("linear", "matmul.leading-dims-lost", _LINEAR, "thop.linear", core=True),
+        edition.clause("linear", "matmul.leading-dims-lost", layers.LINEAR, _LINEAR, core=True),
         *edition.recurrent(),
-        edition.clause("batch_norm", "norm.batch", _BATCH_NORM, "input_elements", factor=2),
+        edition.clause("batch_norm", "norm.batch", layers.BATCH_NORMS, "input_elements", factor=2),
         edition.clause(
             "leaky_relu",
             "act.piecewise-other",
-            (f"{_NN}.activation.LeakyReLU",),
+            (f"{layers.NN}.activation.LeakyReLU",),
             "input_elements",
         ),
-        edition.clause("average", "pool.avg", _AVERAGE, "output_elements"),
-        edition.clause("adaptive", "pool.adaptive", _ADAPTIVE, "thop.adaptive_average_floored"),
+        edition.clause("average", "pool.avg", layers.AVERAGE_POOLS, "output_elements"),
+        edition.clause(
+            "adaptive", "pool.adaptive", layers.ADAPTIVE_POOLS, "thop.adaptive_average_floored"
+        ),
         *edition.upsample({"linear": 5, "bilinear": 11, "bicubic": 259}),
         *_unseen(),
     )

@@ -5,10 +5,11 @@ counts nothing, and whether there is one depends on the setting. Source: the whe
 torch/utils/flop_counter.py (`flop_registry`, `FlopCounterMode._count_flops`).
 """
 
-from crossflops.conventions.operators import CONTRACTIONS, contraction
+from crossflops.conventions.operators import CONTRACTIONS, VMAP, contraction
 from crossflops.core.convention import Clause, Convention, Match
 
 _SOURCE = "torch/utils/flop_counter.py"
+_VECTORS = ("aten.mv.default", "aten.dot.default", "aten.vdot.default")
 
 
 def _hidden(name: str, cause: str, *kernels: str) -> Clause:
@@ -44,15 +45,30 @@ CONVENTIONS = (
                 "cpu-flash-attention", "attention.sdpa", "aten._scaled_dot_product_flash*cpu*"
             ),
             _hidden("mkldnn-lstm", "rnn.fused", "aten.mkldnn_rnn_layer*"),
+            # Python sees the shapes of one example, the mode one operator for all of them.
+            Clause(
+                id="torch-flop-counter.vmapped",
+                cause="graph.export-decomposition",
+                storey="operator",
+                match=Match(targets=(*sum(CONTRACTIONS.values(), ()), *_VECTORS), under=(VMAP,)),
+                kind="core",
+                weights={"macs": 1},
+                reference=_SOURCE,
+            ),
             _hidden("vector-products", "op.unregistered-zero", "aten.mv.*", "aten.dot.*"),
             *(contraction("torch-flop-counter", name, _SOURCE) for name in CONTRACTIONS),
-            # The order of the products is chosen by their cost: what was exported says which.
+            # Which products they become is chosen on the way: what was exported says which.
             Clause(
                 id="torch-flop-counter.chained-products",
                 cause="graph.export-decomposition",
                 storey="operator",
                 match=Match(
-                    targets=("aten.linalg_multi_dot.default", "aten.chain_matmul.default")
+                    targets=(
+                        "aten.linalg_multi_dot.default",
+                        "aten.chain_matmul.default",
+                        "aten.linalg_matrix_power.default",
+                        "aten.matrix_power.default",
+                    )
                 ),
                 kind="core",
                 weights={"macs": 1},

@@ -21,11 +21,13 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
     `targets` are the names of the call's target, `fused` those of the kernel that swallowed the
     call in the setting under which the tool runs; "*" in them matches anything.
-    `bases` match a class anywhere in the method resolution order of the enclosing module (of
-    the module itself, on the module storey). `entry` matches the nearest function call around,
-    `within` the class of any module call around. `settings` are compared for equality: a
-    call's own, or on the module storey the module's. `has` and `lacks` name inputs of the call
-    or parameters of the module. `root` asks whether the module is the whole model.
+    `bases` match a class from which that of the enclosing module (of the module itself, on the
+    module storey) is derived. `entry` matches the nearest function call around,
+    `within` the class of any module call around, `under` the target of any function call around.
+    `registered` asks whether the enclosing module has a name in the model. `settings` are
+    compared for equality: a call's own, or on the module storey the module's. `has` and `lacks`
+    name inputs of the call or parameters of the module. `root` asks whether the module is the
+    whole model.
     """
 
     targets: tuple[str, ...] = ()
@@ -33,6 +35,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     bases: tuple[str, ...] = ()
     entry: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
+    under: tuple[str, ...] = ()
+    registered: bool | None = None
     settings: dict[str, Scalar] = {}
     has: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
@@ -44,13 +48,14 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a tool does.
 
     A "core" clause says how the contraction work of a call is counted, in MACs: the first core
-    clause that matches a call holds, and stands for everything beneath the call. A "part"
-    clause adds something, in the tool's own unit; all that match hold. An "unseen" clause, on
-    the operator storey, names why contraction work that no core clause covers is not seen; the
-    first that matches holds. The amount is `factor`
-    times the named `formula` of the call's specs, or `weights` over the cost of the nodes
-    beneath the call, or nothing at all. `times` is a named formula of the module table, for
-    tools that book one call several times.
+    clause that matches a call holds, and stands for what the call does: for every operator
+    beneath it, or those that `stands_for` names, but not for what hooks do. On the function
+    storey nothing else is booked beneath it. A "part" clause adds something, in the tool's own
+    unit; all that match hold. An "unseen" clause, on the operator storey, names why contraction
+    work that no core clause covers is not seen; the first that matches holds. The amount is
+    `factor` times the named `formula` of the call's specs, or `weights` over the cost of the
+    nodes beneath the call, or nothing at all. `times` is a named formula of the module table,
+    for tools that book one call several times.
     """
 
     id: str
@@ -62,6 +67,7 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
     factor: int = 1
     weights: dict[str, int] = {}
     times: str | None = None
+    stands_for: tuple[str, ...] = ()
     reference: str = ""
 
 
@@ -71,8 +77,9 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     `verified` lists the tool versions on which the clauses were held against the tool. `unit`
     is what the tool counts for one MAC. `forces` are the parts of the setting that the tool
     imposes, whatever the caller asks. `sees` is the storey on which it stands. `counts_dead` says
-    whether work whose result nobody uses is counted. `unseen` is the cause of contraction work
-    that no clause matches.
+    whether work whose result nobody uses is counted, `counts_stored` whether it is where that
+    result is written into a buffer, a parameter or an input. `unseen` is the cause of
+    contraction work that no clause matches.
     """
 
     tool: str
@@ -84,6 +91,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     clauses: tuple[Clause, ...]
     counts_dead: bool
     unseen: str
+    counts_stored: bool = False
     forces: dict[str, bool] = {}
     source: str = ""
 

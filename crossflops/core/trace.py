@@ -69,8 +69,11 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     `target` is a class, an entry point (`torch.Tensor.__matmul__`) or an operator
     (`aten.conv2d.default`). `via` is, for a module, "call" or "forward"; for a function,
-    "attribute" or "reference" (captured before anybody could patch it). `module` is the id of
-    the module that was called or, for the other storeys, of the one that encloses the call.
+    "attribute", "reference" (captured before anybody could patch it) or "hook" (a hook of the
+    module, which is no part of its forward). `module` is the id of the module that was called
+    or, for the other storeys, of the one that encloses the call. `stored` says of a call that is
+    not `live` that its result is written into a tensor that outlives the run: a buffer, a
+    parameter, an input.
     `fused` names, by setting id, the kernel that swallowed this operator call in that setting.
     """
 
@@ -85,6 +88,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     live: bool = True
+    stored: bool = False
     constant: bool = False
     assumed: bool = False
     nodes: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 import msgspec
 
 from crossflops.conventions.formulas import formulas
-from crossflops.conventions.matching import matches
+from crossflops.conventions.matching import matches, one_of
 from crossflops.conventions.multiplicity import TIMES
 from crossflops.core.convention import Clause, Convention
 from crossflops.core.cost import ZERO, Cost
@@ -100,8 +100,8 @@ class _Walk:
         )
 
     def _visit(self, call: Call, above: int | None) -> int | None:
-        core = _SHADOWED if self._is_shadowed(call, above) else above
-        if self._counts(call) and core != _SHADOWED:
+        core = self._inherited(call, above)
+        if self._counts(call) and core != _SHADOWED and not self._is_opaque(core):
             for clause in self.clauses[call.storey]:
                 taken = clause.kind == "core" and core is not None
                 if clause.kind == "unseen" or taken or not self._matches(clause, call):
@@ -113,6 +113,16 @@ class _Walk:
             self._settle(call, core)
         return core
 
+    def _inherited(self, call: Call, above: int | None) -> int | None:
+        """What speaks for the call before its own clauses are looked at."""
+        if call.via == "hook" and above != _SHADOWED:
+            return None  # what a hook does is not what the module around it stands for
+        return _SHADOWED if self._is_shadowed(call, above) else above
+
+    def _is_opaque(self, core: int | None) -> bool:
+        """Whether a function encloses the call of which the tool books nothing but the whole."""
+        return core is not None and self.bookings[core].clause.storey == "function"
+
     def _is_shadowed(self, call: Call, above: int | None) -> bool:
         """A module inside one with a rule (a parametrization, say), which the rule ignores."""
         if call.storey != "module" or above is None or above == _SHADOWED:
@@ -120,7 +130,8 @@ class _Walk:
         return self.bookings[above].clause.storey == "module"
 
     def _counts(self, call: Call) -> bool:
-        return call.live or self.convention.counts_dead
+        stored = call.stored and self.convention.counts_stored
+        return call.live or stored or self.convention.counts_dead
 
     def _matches(self, clause: Clause, call: Call) -> bool:
         registered = clause.times is None or self.times[clause.times][call.module] > 0
@@ -157,8 +168,10 @@ class _Walk:
 
     def _settle(self, call: Call, core: int | None) -> None:
         if core is not None and core != _SHADOWED:
-            self.covered[call.key] = core
-            return
+            stands_for = self.bookings[core].clause.stands_for
+            if one_of(call.target, stands_for):
+                self.covered[call.key] = core
+                return
         for clause in self.convention.clauses:
             if clause.kind == "unseen" and matches(clause, call, self.trace, self.setting):
                 self.unseen[call.key] = clause

@@ -15,6 +15,7 @@ _FORCED = {
     "grad": ("no gradients", "gradients"),
     "hooked": ("no hooks", "hooks on the modules"),
 }
+_REGISTERED = {None: "", True: "registered in the model", False: "registered nowhere"}
 _KNOWN = "a layer that is counted above"
 
 
@@ -148,6 +149,8 @@ def conditions(match: Match, known: frozenset[str] = frozenset()) -> tuple[str, 
         _listed("in a subclass of", match.bases, known),
         _listed("through", match.entry),
         _listed("in", match.within, known),
+        _listed("under", match.under),
+        _REGISTERED[match.registered],
         *(f"{name}={value}" for name, value in match.settings.items()),
         _listed("with", match.has),
         _listed("without", match.lacks),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from crossflops.normalize.pytorch.enclosures import wrap_enclosures
 from crossflops.normalize.pytorch.recorder import Recorder
 
 _ARITHMETIC = (
@@ -43,6 +44,7 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
                 names.setdefault(id(function), name)
                 names[id(wrapper)] = name
                 _replace(undo, owner, attribute, wrapper)
+        wrap_enclosures(undo, recorder)
         if captured:
             _hide_autocast(undo)
         mode = _mode(recorder, names) if captured else nullcontext

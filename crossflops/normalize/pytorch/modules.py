@@ -41,6 +41,11 @@ class ModuleIndex:
         return tuple(self._rows)
 
     @property
+    def objects(self) -> tuple["nn.Module", ...]:
+        """The modules themselves, in the order of ids."""
+        return tuple(self._objects.values())
+
+    @property
     def classes(self) -> set[type]:
         """The classes of all modules."""
         return {type(module) for module in self._objects.values()}

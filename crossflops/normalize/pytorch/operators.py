@@ -1,6 +1,7 @@
 """The undecomposed operators of an exported program, as calls of the operator storey."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from crossflops.core.tensor import TensorSpec
@@ -19,11 +20,12 @@ def operator_calls(program: "ExportedProgram", frames: list[Frame]) -> dict[str,
     """Operator calls by the name of their graph node, in the order of the graph."""
     nodes = [node for node in program.graph.nodes if _is_operator(node)]
     varying = _varying(program)
-    needed = _needed(program)
+    needed = _reaching(program, lambda node: node.op == "output")
+    stored = _reaching(program, lambda node: node.op == "output" or _stores(node))
     seen: Counter[str] = Counter()
     calls: dict[str, Call] = {}
     for node in nodes:
-        frame = frames[node.meta["custom"][MARK]] if _marked(node) else frames[0]
+        frame = frames[_mark(node) or 0]
         name = f"{frame.key}/{_target(node)}"
         seen[name] += 1
         calls[node.name] = Call(
@@ -37,6 +39,7 @@ def operator_calls(program: "ExportedProgram", frames: list[Frame]) -> dict[str,
             inputs=_inputs(node),
             outputs=tuple(specs(node.meta.get("val"))),
             live=node in needed,
+            stored=node in stored and node not in needed,
             constant=node not in varying,
         )
     return calls
@@ -47,12 +50,14 @@ def _is_operator(node: "fx.Node") -> bool:
     return node.op == "call_function" and "getitem" not in getattr(node.target, "__name__", "")
 
 
-def _marked(node: "fx.Node") -> bool:
-    return MARK in (node.meta.get("custom") or {})
+def _mark(node: "fx.Node") -> int | None:
+    """The number of the frame in which it was traced."""
+    found: int | None = (node.meta.get("custom") or {}).get(MARK)
+    return found
 
 
 def _target(node: "fx.Node") -> str:
-    return str(node.target) if hasattr(node.target, "_schema") else f"{node.target!s}"
+    return str(node.target)
 
 
 def _arguments(node: "fx.Node") -> list[tuple[str, Any]]:
@@ -106,11 +111,11 @@ def _varying(program: "ExportedProgram") -> set["fx.Node"]:
     return found
 
 
-def _needed(program: "ExportedProgram") -> set["fx.Node"]:
-    """The nodes that reach an output through their users, or write into one that does."""
+def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> set["fx.Node"]:
+    """The nodes that reach an end through their users, or write into one that does."""
     found: set[fx.Node] = set()
     for node in reversed(program.graph.nodes):
-        reaches = node.op == "output" or node in found
+        reaches = ends(node) or node in found
         if not reaches and _writes(node):
             reaches = any(base in found for base in _bases(node))
         if reaches:
@@ -125,18 +130,29 @@ def _bases(node: "fx.Node") -> list["fx.Node"]:
     return [seen for argument in node.all_input_nodes[:1] for seen in _views(argument)]
 
 
+def _stores(node: "fx.Node") -> bool:
+    """Whether the model writes into a tensor that was there before the run.
+
+    For `self.buffer = value` the export makes a copy of its own, under the mark of the value.
+    """
+    if not _writes(node) or not any(base.op == "placeholder" for base in _bases(node)):
+        return False
+    source = node.all_input_nodes[-1]
+    made_up = _target(node) == "aten.copy_.default" and _mark(node) == _mark(source)
+    return not made_up
+
+
 def _views(tensor: "fx.Node") -> list["fx.Node"]:
-    """A tensor, and those of which it is a view."""
+    """A tensor, and those with which it shares its memory: it is a view, or written in place."""
     found: list[fx.Node] = [tensor]
-    while _is_view(found[-1]) and found[-1].all_input_nodes:
+    while _is_alias(found[-1]) and found[-1].all_input_nodes:
         found.append(found[-1].all_input_nodes[0])
     return found
 
 
-def _is_view(node: "fx.Node") -> bool:
+def _is_alias(node: "fx.Node") -> bool:
     schema = getattr(node.target, "_schema", None)
-    aliases = [result.alias_info for result in schema.returns] if schema else []
-    return any(alias is not None and not alias.is_write for alias in aliases)
+    return schema is not None and any(result.alias_info is not None for result in schema.returns)
 
 
 def _writes(node: "fx.Node") -> bool:

@@ -1,0 +1,88 @@
+"""What a core clause stands for: not everything that happens to run beneath the call."""
+
+import pytest
+from msgspec.structs import replace
+
+from crossflops.core.trace import Trace
+from crossflops.reconcile import predict
+from tests.reconcile.synthetic import SETTING, call, clause, convention, explained, ledger, module
+
+LAYER = clause(
+    "layer", "core", "my.Conv", "module", formula="input_elements", stands_for=("aten.mm",)
+)
+MM = clause("mm", "core", "aten.mm", formula="input_elements")
+
+
+def layer(*calls):
+    """A layer of 30 elements under the root, and these calls."""
+    return Trace(
+        calls=(
+            call("(model)", None, "module", "my.Block", 0),
+            call("c", "(model)", "module", "my.Conv", 1, size=30),
+            *calls,
+        ),
+        modules=(module(0, "", children=[1]), module(1, "c", "my.Conv")),
+        setting=SETTING,
+    )
+
+
+def operator(key, parent="c", target="aten.mm", **more):
+    """An operator of the layer."""
+    return call(key, parent, "operator", target, 1, **more)
+
+
+def test_a_rule_stands_for_the_operators_that_it_names():
+    """What else runs in the module is unseen, not a matter of the rule's formula."""
+    calls = layer(operator("o"), operator("extra", target="aten.bmm"))
+    causes, found = explained(convention(LAYER), calls, ledger({"o": 30, "extra": 7}))
+    assert causes == {"unseen.by-default": -7}
+    assert found.predicted == 30
+
+
+def test_the_formula_keeps_what_is_its_own():
+    """The difference between 30 and the 25 of its operator."""
+    causes, _ = explained(convention(LAYER), layer(operator("o")), ledger({"o": 25}))
+    assert causes == {"layer": 5}
+
+
+def test_what_a_hook_does_is_not_the_forward():
+    """The same operator, called by a hook of the layer."""
+    hook = replace(call("c/hook", "c", "function", "torch.nn.Module.hook", 1), via="hook")
+    calls = layer(hook, operator("h", parent="c/hook"), operator("o"))
+    unseen = clause("in-hooks", "unseen", "aten.mm")
+    causes, found = explained(convention(LAYER, unseen), calls, ledger({"h": 9, "o": 30}))
+    assert causes == {"in-hooks": -9}
+    assert found.predicted == 30
+
+
+@pytest.mark.parametrize("weights", [{}, {"macs": 1}])
+def test_beneath_a_function_only_the_function_is_booked(weights):
+    """Parts and operators within go with it."""
+    whole = clause("whole", "core", "f.apply", "function", weights=weights)
+    part = clause("part", "part", "aten.mm", formula="input_elements")
+    rules = convention(whole, MM, part)
+    calls = Trace(
+        calls=(
+            call("(model)", None, "module", "my.Block", 0),
+            call("f", "(model)", "function", "f.apply", 0),
+            call("f/o", "f", "operator", "aten.mm", 0),
+            call("o", "(model)", "operator", "aten.mm", 0, size=5),
+        ),
+        modules=(module(0, ""),),
+        setting=SETTING,
+    )
+    causes, found = explained(rules, calls, ledger({"f/o": 100, "o": 5}))
+    assert causes == ({"part": 5} if weights else {"part": 5, "whole": -100})
+    assert found.predicted == (110 if weights else 10)
+
+
+@pytest.mark.parametrize(("counts", "expected"), [(True, 10), (False, 0)])
+def test_what_is_written_into_a_buffer_may_count(counts, expected):
+    """Dead for the outputs, and kept by a tool that keeps what outlives the run."""
+    rules = convention(MM, counts_stored=counts)
+    calls = layer(replace(operator("o", size=10, live=False), stored=True))
+    causes, found = explained(rules, calls, ledger({}))
+    assert found.predicted == expected
+    assert causes == ({"control.dead-code": 10} if counts else {})
+    dropped = layer(operator("o", size=10, live=False))
+    assert predict(rules, dropped, SETTING).total == 0
