@@ -33,6 +33,7 @@ from crossflops.ops import (
     spectral,
     training,
 )
+from crossflops.ops.contrib import FAMILIES as CONTRIB
 from crossflops.ops.ml import features, machines, trees
 from crossflops.ops.pending import NOT_YET
 from crossflops.ops.rule import Rule, assemble
@@ -68,7 +69,7 @@ _FAMILIES = (
     features,
 )
 
-RULES: Mapping[Op, Rule] = assemble(family.ENTRIES for family in _FAMILIES)
+RULES: Mapping[Op, Rule] = assemble((*(family.ENTRIES for family in _FAMILIES), *CONTRIB))
 
 
 def _editions() -> dict[tuple[str, str], list[tuple[int, Rule]]]:
