@@ -128,14 +128,38 @@ def linear_attention(node: Node) -> Cost:
     if heads <= 0 or kv_heads <= 0:
         raise ValueError("LinearAttention needs positive head counts")
     depth, value_depth = hidden // heads, shape(source(node, 2), rank=3)[2] // kv_heads
-    tokens, state = batch * length, depth * value_depth
-    rule = text(node, "update_rule", "gated_delta")
-    cost = Cost(macs=state * (heads + kv_heads), muls=heads * value_depth) * tokens
+    return recurrence(
+        tokens=batch * length,
+        readers=heads,
+        kv_heads=kv_heads,
+        depth=depth,
+        value_depth=value_depth,
+        rule=text(node, "update_rule", "gated_delta"),
+        decay=size(node, 4),
+    )
+
+
+def recurrence(
+    *,
+    tokens: int,
+    readers: int,
+    kv_heads: int,
+    depth: int,
+    value_depth: int,
+    rule: str,
+    decay: int,
+) -> Cost:
+    """Linear attention: `readers` heads read `kv_heads` states of depth x value_depth per token.
+
+    `decay` is the number of gates of a gated rule. See `linear_attention`.
+    """
+    state = depth * value_depth
+    cost = Cost(macs=state * (readers + kv_heads), muls=readers * value_depth) * tokens
     if rule in ("delta", "gated_delta"):
         retrieved = kv_heads * value_depth
         cost += Cost(macs=state * kv_heads, adds=retrieved, muls=retrieved) * tokens
     if rule in ("gated", "gated_delta"):
-        cost += Cost(muls=state * kv_heads) * tokens + Cost(specials=size(node, 4))
+        cost += Cost(muls=state * kv_heads) * tokens + Cost(specials=decay)
     return cost
 
 

@@ -1,0 +1,269 @@
+"""Operators on small integers: as a real-valued one between a dequantization and a quantization.
+
+A factor that scales and zero points give alone (x_scale / y_scale) is known before and not
+counted. Positions: X, X_scale, X_zero_point, and then the next operand or the output's scale.
+"""
+
+from math import prod
+
+import msgspec
+
+from crossflops.core.cost import ZERO, Cost
+from crossflops.core.graph import Node
+from crossflops.ops.access import (
+    axis_of,
+    folded,
+    given,
+    integer,
+    kernel,
+    out_size,
+    shape,
+    size,
+    source,
+)
+from crossflops.ops.activation import softmax_cost
+from crossflops.ops.contrib.activation import GELU
+from crossflops.ops.convolution import qlinear_conv
+from crossflops.ops.normalization import layer_normalization
+from crossflops.ops.pointwise import ADD, COMPARE, MUL, SPECIAL
+from crossflops.ops.quantization import dequantize_linear, quantize_linear, requantize
+from crossflops.ops.rule import MICROSOFT, NHWC, Entry, Formula, entry
+
+
+def dequantized(node: Node, index: int, zero_point: int) -> Cost:
+    """(x - zero_point) * scale of an input: n muls; a zero point n adds."""
+    return Cost(muls=1, adds=int(given(node, zero_point))) * size(node, index)
+
+
+def quantized(node: Node, zero_point: int) -> Cost:
+    """saturate(round(y / scale) + zero_point) of one element: div, round, 2 compares, add."""
+    return Cost(divs=1, specials=1, compares=2, adds=int(given(node, zero_point)))
+
+
+def qlinear_add(node: Node) -> Cost:
+    """QLinearAdd: C = (sA * (A - zA) + sB * (B - zB)) / sC + zC.
+
+    n(A) and n(B) dequantized, n(C) adds, n(C) quantized.
+    """
+    operands = dequantized(node, 0, 2) + dequantized(node, 3, 5)
+    return operands + (ADD + quantized(node, 7)) * out_size(node)
+
+
+def qlinear_mul(node: Node) -> Cost:
+    """QLinearMul: C = (A - zA) * (B - zB) * (sA * sB / sC) + zC.
+
+    Zero points n(A) + n(B) adds, n(C) muls, n(C) requantized.
+    """
+    shifted = sum(size(node, i) for i in (0, 3) if given(node, i + 2))
+    out = out_size(node)
+    return Cost(adds=shifted, muls=out) + requantize(out)
+
+
+def mul_integer(node: Node) -> Cost:
+    """MulInteger: C = (A - zA) * (B - zB); zero points n(A) + n(B) adds, n(C) muls."""
+    shifted = size(node, 0) * given(node, 1) + size(node, 2) * given(node, 3)
+    return Cost(adds=shifted, muls=out_size(node))
+
+
+def between(work: Cost, zero_point: int = 4) -> Formula:
+    """The formula of f(X), dequantized before and quantized after, `work` per element."""
+
+    def formula(node: Node) -> Cost:
+        return dequantized(node, 0, 2) + (work + quantized(node, zero_point)) * out_size(node)
+
+    return formula
+
+
+def qlinear_softmax(node: Node) -> Cost:
+    """QLinearSoftmax: Softmax of the `opset` (rows of the flattened input before 13) between."""
+    dims = shape(source(node, 0), at_least=1)
+    axis = axis_of(node, len(dims), -1)
+    groups = prod(dims[:axis])
+    if integer(node, "opset", 13) >= 13:
+        if axis == len(dims):
+            raise ValueError(f"axis {axis} of {node.op} is out of range")
+        groups *= prod(dims[axis + 1 :])
+    return between(ZERO)(node) + softmax_cost(prod(dims), groups)
+
+
+def qlinear_where(node: Node) -> Cost:
+    """QLinearWhere: the chosen element of X or Y, dequantized and quantized; n(Z) of both."""
+    return (Cost(muls=1, adds=1) + quantized(node, 8)) * out_size(node)
+
+
+def qlinear_concat(node: Node) -> Cost:
+    """QLinearConcat: every element dequantized by its input's scale, and quantized; n(Y)."""
+    return (Cost(muls=1, adds=1) + quantized(node, 1)) * out_size(node)
+
+
+def qlinear_average_pool(node: Node) -> Cost:
+    """QLinearAveragePool: n(Y) * (prod(k) - 1) adds, zero point n(X) adds, n(Y) requantized.
+
+    The division by prod(k) is part of the factor.
+    """
+    summed = out_size(node) * (kernel(node) - 1)
+    return Cost(adds=summed + size(node) * given(node, 2)) + requantize(out_size(node))
+
+
+def qlinear_global_average_pool(node: Node) -> Cost:
+    """QLinearGlobalAveragePool: n(X) - n(Y) adds, zero point n(X) adds, n(Y) requantized."""
+    summed = folded(size(node), out_size(node))
+    return Cost(adds=summed + size(node) * given(node, 2)) + requantize(out_size(node))
+
+
+def qlinear_reduce_mean(node: Node) -> Cost:
+    """QLinearReduceMean: n dequantized, n - m adds, m divs, m quantized."""
+    summed = Cost(adds=folded(size(node), out_size(node)), divs=out_size(node))
+    return dequantized(node, 0, 2) + summed + quantized(node, 4) * out_size(node)
+
+
+def reduce_sum_integer(node: Node) -> Cost:
+    """ReduceSumInteger: n - m adds."""
+    return Cost(adds=folded(size(node), out_size(node)))
+
+
+def leaky_relu(node: Node) -> Cost:
+    """QLinearLeakyRelu: LeakyRelu (compare, mul) between."""
+    return between(COMPARE + MUL)(node)
+
+
+def qordered_gelu(node: Node) -> Cost:
+    """QOrderedGelu: Gelu between a factor and a quantization without zero points."""
+    return (MUL + GELU + Cost(divs=1, specials=1, compares=2)) * out_size(node)
+
+
+def qordered_layer_normalization(node: Node) -> Cost:
+    """QOrderedLayerNormalization: LayerNormalization between; X 0, scale 2, B 3."""
+    bias = Cost(adds=size(node, 0) if given(node, 3) else 0)
+    plain = layer_normalization(_without_bias(node))
+    return plain + bias + Cost(muls=1, divs=1, specials=1, compares=2) * out_size(node)
+
+
+def _without_bias(node: Node) -> Node:
+    return msgspec.structs.replace(node, inputs=node.inputs[:1])
+
+
+def gather_quantized(node: Node) -> Cost:
+    """GatherBlockQuantized: the gathered elements, dequantized; n(output) (sub, mul).
+
+    Without zero_points the middle of the range is taken off, unless data is signed.
+    """
+    signed = source(node, 0).dtype.startswith("int")
+    shift = ADD if given(node, 3) or not signed else ZERO
+    return (MUL + shift) * out_size(node)
+
+
+_DEQUANTIZE = "n(X)*(mul; zero point: add)"
+_QUANTIZE = "n(Y)*(div, round, 2 compares; zero point: add)"
+_REQUANTIZE = "n(Y)*(mul, round, add, 2 compares)"
+
+ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "QuantizeLinear",
+        quantize_linear,
+        "n(x)*(div, round, 2 compares); zero point: n(x) adds",
+        domain=MICROSOFT,
+    ),
+    entry(
+        "DequantizeLinear",
+        dequantize_linear,
+        "n(x) muls; zero point: n(x) adds",
+        domain=MICROSOFT,
+        operand=1,
+    ),
+    entry("QuantizeWithOrder", quantize_linear, "n(x)*(div, round, 2 compares)", domain=MICROSOFT),
+    entry("DequantizeWithOrder", dequantize_linear, "n(x) muls", domain=MICROSOFT, operand=1),
+    entry(
+        "QLinearAdd",
+        qlinear_add,
+        f"{_DEQUANTIZE} of A and B, n(C) adds, {_QUANTIZE} of C",
+        domain=MICROSOFT,
+    ),
+    entry(
+        "QLinearMul",
+        qlinear_mul,
+        f"zero points: n(A)+n(B) adds; n(C) muls; {_REQUANTIZE} of C",
+        domain=MICROSOFT,
+    ),
+    entry("MulInteger", mul_integer, "zero points: n(A)+n(B) adds; n(C) muls", domain=MICROSOFT),
+    entry(
+        "QLinearLeakyRelu",
+        leaky_relu,
+        f"{_DEQUANTIZE}, n*(compare, mul), {_QUANTIZE}",
+        domain=MICROSOFT,
+    ),
+    entry(
+        "QLinearSigmoid",
+        between(SPECIAL),
+        f"{_DEQUANTIZE}, n sigmoids, {_QUANTIZE}",
+        domain=MICROSOFT,
+    ),
+    entry(
+        "QLinearSoftmax",
+        qlinear_softmax,
+        f"{_DEQUANTIZE}, n-m compares, n subs, n exps, n-m adds, n divs, {_QUANTIZE}",
+        domain=MICROSOFT,
+    ),
+    entry(
+        "QLinearWhere",
+        qlinear_where,
+        f"n(Z)*(mul, add), {_QUANTIZE} of Z",
+        domain=MICROSOFT,
+        operand=1,
+    ),
+    entry(
+        "QLinearConcat",
+        qlinear_concat,
+        f"n(Y)*(mul, add), {_QUANTIZE}",
+        domain=MICROSOFT,
+        operand=2,
+    ),
+    *(
+        entry(
+            "QLinearAveragePool",
+            qlinear_average_pool,
+            f"n(Y)*(prod(k)-1) adds; zero point: n(X) adds; {_REQUANTIZE}",
+            domain=domain,
+        )
+        for domain in (MICROSOFT, NHWC)
+    ),
+    entry(
+        "QLinearGlobalAveragePool",
+        qlinear_global_average_pool,
+        f"n(X)-n(Y) adds; zero point: n(X) adds; {_REQUANTIZE}",
+        domain=MICROSOFT,
+    ),
+    entry(
+        "QLinearReduceMean",
+        qlinear_reduce_mean,
+        f"{_DEQUANTIZE}, n-m adds, m divs, {_QUANTIZE}",
+        domain=MICROSOFT,
+    ),
+    entry("ReduceSumInteger", reduce_sum_integer, "n-m adds", domain=MICROSOFT),
+    entry(
+        "QLinearConv",
+        qlinear_conv,
+        "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
+        f"requantize: {_REQUANTIZE}",
+        domain=MICROSOFT,
+    ),
+    entry(
+        "QOrderedGelu",
+        qordered_gelu,
+        "n*(mul + div, erf, add, 2 muls + div, round, 2 compares)",
+        domain=MICROSOFT,
+    ),
+    entry(
+        "QOrderedLayerNormalization",
+        qordered_layer_normalization,
+        "n muls, LayerNormalization, n*(div, round, 2 compares)",
+        domain=MICROSOFT,
+    ),
+    entry(
+        "GatherBlockQuantized",
+        gather_quantized,
+        "n(output)*(mul, sub)",
+        domain=MICROSOFT,
+        traffic="gather",
+    ),
+)
