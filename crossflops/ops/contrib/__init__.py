@@ -7,10 +7,16 @@ from collections.abc import Iterable
 
 from crossflops.ops.contrib import (
     activation,
+    attention,
+    experts,
     fused,
+    grouped,
     layout,
     normalization,
+    packed,
+    position,
     products,
+    qordered,
     quantized,
     recurrent,
 )
@@ -18,10 +24,16 @@ from crossflops.ops.rule import Entry
 
 FAMILIES: tuple[Iterable[Entry], ...] = (
     activation.ENTRIES,
+    attention.ENTRIES,
+    experts.ENTRIES,
     fused.ENTRIES,
+    grouped.ENTRIES,
     layout.ENTRIES,
     normalization.ENTRIES,
+    packed.ENTRIES,
+    position.ENTRIES,
     products.ENTRIES,
+    qordered.ENTRIES,
     quantized.ENTRIES,
     recurrent.ENTRIES,
 )

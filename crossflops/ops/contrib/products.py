@@ -2,11 +2,11 @@
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import given, integer, number, out_size, shape, size, source
+from crossflops.ops.access import given, integer, out_size, shape, size, source
 from crossflops.ops.contrib.activation import named
 from crossflops.ops.contrib.normalization import rms
 from crossflops.ops.matmul import matmul
-from crossflops.ops.pointwise import ADD, MUL
+from crossflops.ops.pointwise import MUL
 from crossflops.ops.quantization import dynamic_quantize_linear, requantize
 from crossflops.ops.rule import MICROSOFT, Entry, entry
 
@@ -43,16 +43,6 @@ def dynamic_quantize_matmul(node: Node) -> Cost:
     shifted = size(node, 0) + (size(node, 1) if given(node, 3) else 0)
     bias = out if given(node, 4) else 0
     return dynamic_quantize_linear(node) + matmul(node) + Cost(adds=shifted + bias, muls=out)
-
-
-def qordered_matmul(node: Node) -> Cost:
-    """QOrderedMatMul: A 0, B 2, bias 5, C 6; MACs = n(Y)*K.
-
-    bias n(Y) adds, C n(Y) (mul, add), then n(Y) (mul, round, 2 compares).
-    """
-    residual = (MUL + ADD) if given(node, 6) else ZERO
-    bias = ADD if given(node, 5) else ZERO
-    return matmul(node) + (residual + bias + Cost(muls=1, specials=1, compares=2)) * out_size(node)
 
 
 def _rows(node: Node, depth: int) -> int:
@@ -170,12 +160,6 @@ ENTRIES: tuple[Entry, ...] = (
         "muls; bias: n(Y) adds",
         domain=MICROSOFT,
         operand=1,
-    ),
-    entry(
-        "QOrderedMatMul",
-        qordered_matmul,
-        "n(Y)*K MACs; bias: n(Y) adds; C: n(Y)*(mul, add); n(Y)*(mul, round, 2 compares)",
-        domain=MICROSOFT,
     ),
     entry(
         "MatMulNBits",

@@ -6,8 +6,6 @@ counted. Positions: X, X_scale, X_zero_point, and then the next operand or the o
 
 from math import prod
 
-import msgspec
-
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import (
@@ -22,9 +20,7 @@ from crossflops.ops.access import (
     source,
 )
 from crossflops.ops.activation import softmax_cost
-from crossflops.ops.contrib.activation import GELU
 from crossflops.ops.convolution import qlinear_conv
-from crossflops.ops.normalization import layer_normalization
 from crossflops.ops.pointwise import ADD, COMPARE, MUL, SPECIAL
 from crossflops.ops.quantization import dequantize_linear, quantize_linear, requantize
 from crossflops.ops.rule import MICROSOFT, NHWC, Entry, Formula, entry
@@ -125,22 +121,6 @@ def reduce_sum_integer(node: Node) -> Cost:
 def leaky_relu(node: Node) -> Cost:
     """QLinearLeakyRelu: LeakyRelu (compare, mul) between."""
     return between(COMPARE + MUL)(node)
-
-
-def qordered_gelu(node: Node) -> Cost:
-    """QOrderedGelu: Gelu between a factor and a quantization without zero points."""
-    return (MUL + GELU + Cost(divs=1, specials=1, compares=2)) * out_size(node)
-
-
-def qordered_layer_normalization(node: Node) -> Cost:
-    """QOrderedLayerNormalization: LayerNormalization between; X 0, scale 2, B 3."""
-    bias = Cost(adds=size(node, 0) if given(node, 3) else 0)
-    plain = layer_normalization(_without_bias(node))
-    return plain + bias + Cost(muls=1, divs=1, specials=1, compares=2) * out_size(node)
-
-
-def _without_bias(node: Node) -> Node:
-    return msgspec.structs.replace(node, inputs=node.inputs[:1])
 
 
 def gather_quantized(node: Node) -> Cost:
@@ -245,18 +225,6 @@ ENTRIES: tuple[Entry, ...] = (
         qlinear_conv,
         "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
         f"requantize: {_REQUANTIZE}",
-        domain=MICROSOFT,
-    ),
-    entry(
-        "QOrderedGelu",
-        qordered_gelu,
-        "n*(mul + div, erf, add, 2 muls + div, round, 2 compares)",
-        domain=MICROSOFT,
-    ),
-    entry(
-        "QOrderedLayerNormalization",
-        qordered_layer_normalization,
-        "n muls, LayerNormalization, n*(div, round, 2 compares)",
         domain=MICROSOFT,
     ),
     entry(

@@ -1,0 +1,201 @@
+"""Attention with as many key heads as query heads: Attention, MultiHeadAttention and their kin."""
+
+from collections.abc import Callable
+from math import prod
+from typing import NamedTuple
+
+from crossflops.core.cost import ZERO, Cost
+from crossflops.core.graph import Node
+from crossflops.ops.access import given, integer, shape, size, source
+from crossflops.ops.contrib.scores import Scores, dense, head_size, rotated, scored
+from crossflops.ops.pointwise import ADD
+from crossflops.ops.rule import MICROSOFT, Entry, Exactness, entry
+
+
+class Places(NamedTuple):
+    """At which inputs an operator has what the formulas need. -1: it has no such input."""
+
+    mask: int
+    bias: int
+    past: int
+    past_length: int
+    attention_bias: int
+
+
+_SELF = Places(mask=3, bias=2, past=4, past_length=6, attention_bias=5)
+_QUANTIZED = Places(mask=5, bias=2, past=8, past_length=-1, attention_bias=-1)
+_MULTI_HEAD = Places(mask=4, bias=3, past=6, past_length=8, attention_bias=5)
+_DECODER = Places(mask=3, bias=10, past=5, past_length=7, attention_bias=4)
+
+
+def _given(node: Node, index: int) -> bool:
+    return index >= 0 and given(node, index)
+
+
+def _added(node: Node, places: Places) -> int:
+    """A mask of any form is added once, an attention bias once more."""
+    masked = _given(node, places.mask) or integer(node, "unidirectional", 0) != 0
+    return masked + _given(node, places.attention_bias)
+
+
+def _shared(node: Node, places: Places) -> bool:
+    """Whether past and present are one buffer, whose length is the most that there can be."""
+    return integer(node, "past_present_share_buffer", 0) != 0 or _given(node, places.past_length)
+
+
+def _total(node: Node, places: Places, new: int) -> int:
+    """Number of keys: the new ones and those of the past, or the length of a shared buffer."""
+    if not _given(node, places.past):
+        return new
+    past = shape(source(node, places.past), at_least=4)[-2]
+    return past if _shared(node, places) else past + new
+
+
+def projected_sizes(node: Node) -> tuple[int, int, int]:
+    """Hidden sizes of Q, K and V in merged weights [in, Hq + Hk + Hv]."""
+    sizes = node.attrs.get("qkv_hidden_sizes", ())
+    if isinstance(sizes, tuple) and len(sizes) == 3:
+        first, second, third = (int(one) for one in sizes)
+        return first, second, third
+    width = shape(source(node, 1), rank=2)[1]
+    if width % 3:
+        raise ValueError(f"the weights of {node.op} do not divide into Q, K and V")
+    return width // 3, width // 3, width // 3
+
+
+def _self(node: Node, places: Places) -> tuple[Scores, int]:
+    """The scores of a self-attention on input [B, S, in], and the elements of Q, K and V."""
+    batch, length, _ = shape(source(node, 0), rank=3)
+    widths, heads = projected_sizes(node), integer(node, "num_heads")
+    depths = [head_size(width, heads, node) for width in widths]
+    total = _total(node, places, length)
+    scores = dense(batch * heads * length, total, depths[0], depths[2])
+    return scores, batch * length * sum(widths)
+
+
+def attention(node: Node, places: Places = _SELF) -> Cost:
+    """Attention: Q, K, V = input * weights + bias, then softmax(Q * K^T * scale + mask) * V.
+
+    MACs = B*S*in*(Hq + Hk + Hv) + B*N*S*T*(D + Dv), T = past + S, N heads. bias n(QKV) adds; scale
+    S muls; a mask (or unidirectional) S adds, attention_bias S adds; do_rotary n(Q)/2 + n(K)/2
+    pairs. A causal mask saves nothing (dense). input [B, S, in], weights [in, Hq + Hk + Hv].
+    """
+    scores, projected = _self(node, places)
+    macs = projected * shape(source(node, 0), rank=3)[2]
+    biased = projected if _given(node, places.bias) else 0
+    first, second, _ = projected_sizes(node)
+    tokens = projected // (sum(projected_sizes(node)) or 1)
+    turned = rotated(node, tokens * (first + second))
+    return Cost(macs=macs, adds=biased) + turned + scored(scores, _added(node, places))
+
+
+def qattention(node: Node) -> Cost:
+    """QAttention: as Attention, the projection in eight bits.
+
+    Zero points n(input) + n(weight) adds, n(QKV) muls by the scales. The scores are real.
+    """
+    shifted = sum(size(node, i) for i in (0, 1) if given(node, i + 6))
+    projected = _self(node, _QUANTIZED)[1]
+    return attention(node, _QUANTIZED) + Cost(adds=shifted, muls=projected)
+
+
+def heads_of(node: Node, places: Places = _MULTI_HEAD) -> tuple[Scores, int]:
+    """The scores of an attention on projected operands, and how many elements these have.
+
+    query [B, S, Hq], packed QKV [B, S, N, 3, D]; key [B, L, Hk], packed KV [B, L, N, 2, D], or
+    a finished one [B, N, L, D]; value [B, L, Hv] or [B, N, L, Dv].
+    """
+    query, heads = shape(source(node, 0), at_least=3), integer(node, "num_heads")
+    if len(query) == 5:
+        total = _total(node, places, query[1])
+        return dense(query[0] * heads * query[1], total, query[4], query[4]), prod(query)
+    batch, length, width = shape(source(node, 0), rank=3)
+    if not given(node, 1):
+        return _packed_rows(node, places, heads)
+    depth = head_size(width, heads, node)
+    key = shape(source(node, 1), at_least=3)
+    if len(key) == 5:
+        total, value_depth, more = _total(node, places, key[1]), key[4], prod(key)
+    elif len(key) == 4:
+        total, value_depth, more = key[2], shape(source(node, 2), rank=4)[3], 0
+    else:
+        value = shape(source(node, 2), rank=3)
+        value_depth = head_size(value[2], heads, node)
+        total, more = _total(node, places, key[1]), prod(key) + prod(value)
+    return dense(batch * heads * length, total, depth, value_depth), prod(query) + more
+
+
+def _packed_rows(node: Node, places: Places, heads: int) -> tuple[Scores, int]:
+    """Q, K and V side by side in query [B, S, 3 * H]."""
+    batch, length, width = shape(source(node, 0), rank=3)
+    depth = head_size(width, 3 * heads, node)
+    total = _total(node, places, length)
+    return dense(batch * heads * length, total, depth, depth), batch * length * width
+
+
+def multi_head(node: Node, places: Places = _MULTI_HEAD) -> Cost:
+    """MultiHeadAttention: softmax((Q + bQ) * (K + bK)^T * scale + mask) * (V + bV).
+
+    MACs = B*N*S*T*(D + Dv), T = past + L: the projections are other nodes, their bias is here,
+    n(Q) + n(K) + n(V) adds. scale S muls; a mask (or unidirectional) S adds, attention_bias S
+    adds; softmax. See `heads_of` for the operands.
+    """
+    scores, elements = heads_of(node, places)
+    biased = ADD * elements if _given(node, places.bias) else ZERO
+    return biased + scored(scores, _added(node, places))
+
+
+def decoder_multi_head(node: Node) -> Cost:
+    """DecoderMaskedMultiHeadAttention: MultiHeadAttention of one query, in other places."""
+    return multi_head(node, _DECODER)
+
+
+def shared_buffer(places: Places) -> Callable[[Node], Exactness]:
+    """A bound where past and present are one buffer: how much of it is filled is data."""
+
+    def judge(node: Node) -> Exactness:
+        return "bound" if _given(node, places.past) and _shared(node, places) else "exact"
+
+    return judge
+
+
+_CORE = (
+    "scale: S muls; mask: S adds; attention_bias: S adds; softmax: S-S/T compares, S subs, "
+    "S exps, S-S/T adds, S divs; T = past+new"
+)
+_PROJECTED = f"B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; bias: n(QKV) adds; {_CORE}"
+_OPERANDS = f"S*(D+Dv) MACs, S = B*N*S*T; bias: n(Q)+n(K)+n(V) adds; {_CORE}"
+
+ENTRIES: tuple[Entry, ...] = (
+    *(
+        entry(
+            name,
+            attention,
+            f"{_PROJECTED}; do_rotary: (n(Q)+n(K))/2*(4 muls, 2 adds)",
+            domain=MICROSOFT,
+            doubt=shared_buffer(_SELF),
+        )
+        for name in ("Attention", "DecoderMaskedSelfAttention")
+    ),
+    entry(
+        "QAttention",
+        qattention,
+        f"{_PROJECTED}; zero points: n(input)+n(weight) adds; n(QKV) muls",
+        domain=MICROSOFT,
+        doubt=shared_buffer(_QUANTIZED),
+    ),
+    entry(
+        "MultiHeadAttention",
+        multi_head,
+        _OPERANDS,
+        domain=MICROSOFT,
+        doubt=shared_buffer(_MULTI_HEAD),
+    ),
+    entry(
+        "DecoderMaskedMultiHeadAttention",
+        decoder_multi_head,
+        _OPERANDS,
+        domain=MICROSOFT,
+        doubt=shared_buffer(_DECODER),
+    ),
+)

@@ -1,0 +1,91 @@
+"""Positions: rotations of queries and keys, and biases of scores."""
+
+from math import prod
+
+from crossflops.core.cost import Cost
+from crossflops.core.graph import Node
+from crossflops.ops.access import integer, number, out_size, result, shape, size, source
+from crossflops.ops.contrib.scores import PAIR
+from crossflops.ops.rule import MICROSOFT, Entry, entry, estimated
+
+
+def rotary(node: Node) -> Cost:
+    """RotaryEmbedding: (cos*x1 - sin*x2, sin*x1 + cos*x2) of each pair: 4 muls, 2 adds.
+
+    input [B, S, N*D] or [B, N, S, D]; cos_cache [M, R / 2] says how many elements R of a head
+    rotate. The heads of a 3-D input are num_heads, or as many as have R elements each. A scale
+    other than 1 a mul per rotated element. MRotaryEmbedding only chooses other cosines.
+    """
+    dims, half = shape(source(node, 0), at_least=3), shape(source(node, 2), rank=2)[1]
+    if len(dims) == 4:
+        heads, tokens = dims[1], dims[0] * dims[2]
+    else:
+        heads = integer(node, "num_heads", 0) or (dims[2] // (2 * half) if half else 0)
+        tokens = prod(dims[:2])
+    scaled = 2 if number(node, "scale", 1.0) != 1 else 0
+    return (PAIR + Cost(muls=scaled)) * (tokens * heads * half)
+
+
+def gemma_rotary(node: Node) -> Cost:
+    """GemmaRotaryEmbedding: q*cos(emb) + q_rot*sin(emb), and so for k.
+
+    n(emb) sines and cosines, n(q) + n(k) (2 muls, add). emb [B, S, D], q, k [B, N, S, D].
+    """
+    return Cost(specials=2) * size(node, 0) + Cost(muls=2, adds=1) * (
+        size(node, 1) + size(node, 3)
+    )
+
+
+def relative_position_bias(node: Node) -> Cost:
+    """RelativePositionBias: the bucket of each of Sq*Sk distances, looked up for every head.
+
+    Sq*Sk (sub, compare, div, log, mul, add, 2 compares), bidirectional (2 compares, mul, add)
+    more; as in T5. output [1, N, Sq, Sk]. How a bucket is found is not fixed: an estimate.
+    """
+    _, _, queries, keys = shape(result(node), rank=4)
+    bucket = Cost(adds=2, compares=3, divs=1, specials=1, muls=1)
+    if integer(node, "is_bidirectional", 0):
+        bucket += Cost(compares=2, muls=1, adds=1)
+    return bucket * (queries * keys)
+
+
+def gated_relative_position_bias(node: Node) -> Cost:
+    """GatedRelativePositionBias: (u * (r * eco_a - 1) + 2) * rel_pos, u and r gates of a query.
+
+    q = query_layer + query_bias; B*S*N*D*G MACs for q * weight [D, G] + bias, whose halves sum
+    to a gate each: N*B*S (G adds, G - 2 adds, 2 sigmoids, 2 muls, 2 adds); n(output) muls.
+    query_layer [B, S, N*D], output [B, N, S, S].
+    """
+    batch, heads, length, _ = shape(result(node), rank=4)
+    depth, gates = shape(source(node, 3), rank=2)
+    rows = batch * heads * length
+    gate = Cost(macs=depth * gates, adds=gates + max(gates - 2, 0) + 2, specials=2, muls=2)
+    return gate * rows + Cost(adds=rows * depth, muls=out_size(node))
+
+
+_ROTARY = "pairs*(4 muls, 2 adds), pairs = B*S*N*R/2; scale: 2 muls per pair"
+
+ENTRIES: tuple[Entry, ...] = (
+    entry("RotaryEmbedding", rotary, _ROTARY, domain=MICROSOFT, tables=(2, 3)),
+    entry("MRotaryEmbedding", rotary, _ROTARY, domain=MICROSOFT, tables=(2, 3)),
+    entry(
+        "GemmaRotaryEmbedding",
+        gemma_rotary,
+        "n(emb)*(sin, cos), (n(q)+n(k))*(2 muls, add)",
+        domain=MICROSOFT,
+        operand=1,
+    ),
+    entry(
+        "RelativePositionBias",
+        relative_position_bias,
+        "Sq*Sk*(2 adds, 3 compares, div, log, mul); bidirectional: 2 compares, mul, add more",
+        domain=MICROSOFT,
+        doubt=estimated,
+    ),
+    entry(
+        "GatedRelativePositionBias",
+        gated_relative_position_bias,
+        "B*S*N*D*G MACs, n(query) adds, B*S*N*(2G adds, 2 sigmoids, 2 muls), n(output) muls",
+        domain=MICROSOFT,
+    ),
+)
