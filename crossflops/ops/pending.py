@@ -12,6 +12,7 @@ _GENERATION = "how long it generates depends on data"
 _FOREIGN = "the model of another program is inside"
 _CHOSEN = "which keys take part depends on data"
 _TOKENS = "bookkeeping of tokens is not counted"
+_PLUGIN = "a plugin of TensorRT, whose equation is not in its schema"
 _BLOCKS = "the block floating point format belongs to one device"
 
 
@@ -24,6 +25,8 @@ NOT_YET: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("If", "Loop", "Scan", "SequenceMap"), _CONTROL),
         **dict.fromkeys(("ImageDecoder", "RegexFullMatch", "StringConcat"), _TEXT),
         **dict.fromkeys(("StringNormalizer", "StringSplit", "TfIdfVectorizer"), _TEXT),
+        **dict.fromkeys(("DisentangledAttention_TRT", "EfficientNMS_TRT"), _PLUGIN),
+        **dict.fromkeys(("MultilevelCropAndResize_TRT", "PyramidROIAlign_TRT"), _PLUGIN),
         "GRUUnit": "it was dropped before it had a specification",
         "ai.onnx.preview.training.Gradient": "what is differentiated is another part of the graph",
         **_microsoft(_GENERATION, "BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"),

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from crossflops.ops.contrib import (
     activation,
     attention,
+    elementwise,
     experts,
     fused,
     grouped,
@@ -25,6 +26,7 @@ from crossflops.ops.rule import Entry
 FAMILIES: tuple[Iterable[Entry], ...] = (
     activation.ENTRIES,
     attention.ENTRIES,
+    elementwise.ENTRIES,
     experts.ENTRIES,
     fused.ENTRIES,
     grouped.ENTRIES,

@@ -28,7 +28,7 @@ class Experts(NamedTuple):
 
     tokens: int
     chosen: int
-    count: int
+    total: int
     hidden: int
     first: int
     inner: int
@@ -51,7 +51,7 @@ def experts(node: Node) -> Experts:
     return Experts(
         tokens=prod(dims[:-1]),
         chosen=integer(node, "k", 1),
-        count=count,
+        total=count,
         hidden=dims[-1],
         first=first,
         inner=first // 2 if fused else first,
@@ -65,8 +65,8 @@ def parameters(node: Node) -> tuple[int, int]:
     Each of the tokens chooses k: at most min(E, tokens * k) experts take part.
     """
     sizes = experts(node)
-    active = min(sizes.count, sizes.tokens * sizes.chosen)
-    return sizes.count * sizes.weights, active * sizes.weights
+    active = min(sizes.total, sizes.tokens * sizes.chosen)
+    return sizes.total * sizes.weights, active * sizes.weights
 
 
 def mixture(node: Node) -> Cost:
@@ -102,7 +102,7 @@ def _activation(node: Node, sizes: Experts) -> Cost:
 def _routing(node: Node, sizes: Experts) -> Cost:
     """Softmax over the experts, then the largest, k times, among those that are left."""
     logits = size(node, 1)
-    passes = sum(max(sizes.count - 1 - turn, 0) for turn in range(sizes.chosen))
+    passes = sum(max(sizes.total - 1 - turn, 0) for turn in range(sizes.chosen))
     cost = softmax_cost(logits, sizes.tokens) + Cost(compares=passes * sizes.tokens)
     if integer(node, "normalize_routing_weights", 0):
         chosen = sizes.tokens * sizes.chosen

@@ -24,7 +24,7 @@ from crossflops.ops.pooling import (
 )
 from crossflops.ops.quantization import requantize
 from crossflops.ops.resampling import grid_sample, resize, scale_is_a_value
-from crossflops.ops.rule import NCHWC, NHWC, Entry, Formula, entry, estimated
+from crossflops.ops.rule import MICROSOFT, NCHWC, NHWC, Entry, Formula, entry, estimated
 
 
 def activated(formula: Formula) -> Formula:
@@ -138,6 +138,7 @@ ENTRIES: tuple[Entry, ...] = (
         domain=NHWC,
         doubt=estimated,
     ),
+    entry("NhwcMaxPool", max_pool, "n(y)*(prod(k)-1) compares", domain=MICROSOFT),
     *(
         entry(name, moved, "0: data movement", domain=NHWC)
         for name in ("DepthToSpace", "SpaceToDepth", "MaxUnpool")

@@ -53,7 +53,7 @@ def qordered_attention(node: Node) -> Cost:
     scores = dense(heads * tokens, past + length, depths[0], depths[2])
     masked = given(node, 17) or integer(node, "unidirectional", 0) != 0
     projected = Cost(macs=width, adds=1) * (tokens * sum(widths))
-    rounded = _ROUND * (tokens * (sum(widths) + widths[2]) + 2 * scores.count)
+    rounded = _ROUND * (tokens * (sum(widths) + widths[2]) + 2 * scores.size)
     return projected + rounded + scored(scores, masked + given(node, 19))
 
 

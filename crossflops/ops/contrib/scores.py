@@ -18,7 +18,7 @@ class Scores(NamedTuple):
     A score is a contraction of depth D, and meets Dv elements of a value.
     """
 
-    count: int
+    size: int
     rows: int
     depth: int
     value_depth: int
@@ -35,7 +35,7 @@ def scored(scores: Scores, added: int = 0, softcap: bool = False, sink: bool = F
     `added` tensors (a mask, a bias) S adds each; softcap S (div, tanh, mul); a sink is one score
     more in each softmax that has no value: a compare, sub, exp and add per row.
     """
-    count = scores.count
+    count = scores.size
     cost = Cost(macs=scores.depth + scores.value_depth, muls=1, adds=added) * count
     if softcap:
         cost += Cost(divs=1, specials=1, muls=1) * count
@@ -76,7 +76,7 @@ class Grouped(NamedTuple):
 
 
 def grouped(node: Node) -> Grouped:
-    """The heads of a query [..., Hq*D], or of Q, K and V packed in it where input 1 is left out."""
+    """The heads of a query [..., Hq*D], or of Q, K and V packed in it without input 1."""
     dims = shape(source(node, 0), at_least=2)
     heads, kv_heads = integer(node, "num_heads"), integer(node, "kv_num_heads")
     packed = heads if given(node, 1) else heads + 2 * kv_heads

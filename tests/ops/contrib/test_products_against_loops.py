@@ -1,0 +1,274 @@
+"""Packed, quantized and expert products against loops on counted scalars."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossflops.core.cost import Cost
+from crossflops.core.ledger import Counted, Uncounted
+from crossflops.count import count_node
+from crossflops.ops.contrib.experts import parameters
+from crossflops.testing.graphs import node
+from tests.ops.scalars import Tally, few, largest, numbers, small, softmax, total, work
+
+MS = "com.microsoft::"
+
+
+def unpacked(tally, packed, scales, zero, bits, block):
+    """Weights [N, K] of a blob [N, blocks, bytes], (q - zero) * scale of the block, each once."""
+    count = 8 // bits
+    rows, blocks, size = packed.shape
+    weights = np.empty((rows, blocks * size * count), dtype=object)
+    for n, k in np.ndindex(weights.shape):
+        one, place = divmod(k % block, count)
+        q = int(packed[n, k // block, one]) >> (bits * place) & ((1 << bits) - 1)
+        weights[n, k] = (tally.number(q) - zero) * float(scales[n, k // block])
+    return weights
+
+
+@few
+@given(small, small, st.integers(1, 2), st.sampled_from([4, 8]), st.booleans(), st.data())
+def test_a_product_with_packed_weights_is_its_loop(rows, width, blocks, bits, biased, data):
+    """MatMulNBits unpacks each weight once, and multiplies."""
+    block, depth = 16, 16 * blocks
+    packed = np.random.default_rng(1).integers(0, 256, (width, blocks, block * bits // 8))
+    scales, x = numbers(data.draw, width, blocks), numbers(data.draw, rows, depth)
+    tally = Tally()
+    weights = unpacked(tally, packed, scales, 2 ** (bits - 1), bits, block)
+    for row in tally.array(x):
+        for column in weights:
+            y = tally.dot(row, column)
+            if biased:
+                y + 1.0
+    inputs = [(rows, depth), "x".join(map(str, packed.shape)) + ":uint8", (width, blocks)]
+    inputs += [None, None, (width,)] if biased else []
+    attrs = {"K": depth, "N": width, "bits": bits, "block_size": block}
+    found = count_node(node(f"{MS}MatMulNBits", inputs, [(rows, width)], **attrs))
+    assert work(found.node) == tally.cost
+    assert found.precision == "float32"
+    stored = 4 * rows * depth + depth * width * bits // 8 + 4 * width * blocks
+    assert found.cost.bytes_read == stored + (4 * width if biased else 0)
+
+
+@few
+@given(small, small, st.integers(1, 3), small, small, st.booleans(), st.booleans(), st.data())
+def test_a_mixture_of_experts_is_its_loop(
+    tokens, count, chosen, width, inner, third, biased, data
+):
+    """The router's softmax, the k largest, each through two or three layers, and their sum."""
+    chosen = min(chosen, count)
+    tally = Tally()
+    x, logits = (tally.array(numbers(data.draw, tokens, n)) for n in (width, count))
+    first, last = (tally.array(numbers(data.draw, *s)) for s in ((inner, width), (width, inner)))
+    for row, scores in zip(x, logits, strict=True):
+        weights = list(softmax(list(scores)))
+        picked = []
+        for _ in range(chosen):
+            largest(weights)
+            picked.append(weights.pop())
+        bottom = total(picked)
+        shares = [picked[0] / bottom for _ in picked]
+        outs = [
+            [each * share for each in expert_loop(tally, row, first, last, third, biased)]
+            for share in shares
+        ]
+        for column in zip(*outs, strict=True):
+            total(column)
+    layers = [(count, inner, width), (count, width, inner), (count, inner, width)]
+    biases = [(count, inner), (count, width), (count, inner)]
+    inputs = [(tokens, width), (tokens, count)]
+    for number, (layer, bias) in enumerate(zip(layers, biases, strict=True)):
+        there = number < 2 or third
+        inputs += [layer if there else None, bias if biased and there else None]
+    attrs = {"k": chosen, "activation_type": "silu", "normalize_routing_weights": 1}
+    one = node(f"{MS}MoE", inputs, [(tokens, width)], **attrs)
+    assert work(one) == tally.cost
+    assert work(one).macs == tokens * chosen * width * inner * (3 if third else 2)
+    each = width * inner * (3 if third else 2)
+    assert parameters(one) == (count * each, min(count, tokens * chosen) * each)
+
+
+def expert_loop(tally, row, first, last, third, biased):
+    """fc2(silu(fc1(x)) * fc3(x))."""
+    inside = [tally.dot(row, weights) for weights in first]
+    inside = [one + 1.0 for one in inside] if biased else inside
+    inside = [one * one.sigmoid() for one in inside]
+    if third:
+        gates = [tally.dot(row, weights) for weights in first]
+        gates = [one + 1.0 for one in gates] if biased else gates
+        inside = [a * b for a, b in zip(inside, gates, strict=True)]
+    y = [tally.dot(inside, weights) for weights in last]
+    return [one + 1.0 for one in y] if biased else y
+
+
+def test_a_fused_gate_halves_the_first_layer():
+    """fc1 has the gate's rows too: 2 tokens, 1 of 4 experts, 8 -> 2*6 -> 8."""
+    inputs = [(2, 8), (2, 4), (4, 12, 8), None, (4, 8, 6)]
+    attrs = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.702}
+    plain = node(f"{MS}MoE", inputs, [(2, 8)], **attrs)
+    assert work(plain).macs == 2 * (8 * 12 + 6 * 8)
+    assert parameters(plain) == (4 * 144, 2 * 144)
+    packed = [(2, 8), (2, 4), "4x12x4:uint8", (4, 12), None, "4x8x3:uint8", (4, 8)]
+    quantized = work(node(f"{MS}QMoE", packed, [(2, 8)], expert_weight_bits=4, **attrs))
+    assert quantized == work(plain) + Cost(muls=2 * 144, adds=2 * 144)
+
+
+@few
+@given(*[small] * 6, st.booleans(), st.data())
+def test_a_quantized_convolution_is_its_loop(n, c, m, size, k, group, biased, data):
+    """QLinearConv of com.microsoft, channels first or last, has the MACs of Conv."""
+    size += k
+    out = size - k + 1
+    x, w = (n, group * c, size, size), (group * m, c, k, k)
+    y = (n, group * m, out, out)
+    tally = Tally()
+    shifted = [one - 1.0 for one in tally.array(np.ones(x)).reshape(-1)]
+    weights = [one - 1.0 for one in tally.array(np.ones(w)).reshape(-1)]
+    for _ in range(int(np.prod(y))):
+        total_ = tally.dot(shifted[: c * k * k], weights[: c * k * k])
+        scaled = (total_ + 1.0 if biased else total_) * 0.5
+        tally.kinds["specials"] += 1  # rounding
+        (scaled + 3.0).max(0).max(255)
+    names = ["{}x{}x{}x{}:uint8"] * 2
+    xs, ws = (name.format(*dims) for name, dims in zip(names, (x, w), strict=True))
+    inputs = [xs, (), ":uint8", ws, (), ":uint8", (), ":uint8"]
+    inputs += [f"{group * m}:int32"] if biased else []
+    ys = "x".join(map(str, y)) + ":uint8"
+    one = node(f"{MS}QLinearConv", inputs, [ys], group=group)
+    assert work(one) == tally.cost
+    plain = node("Conv", [x, w], [y], group=group)
+    assert work(one).macs == work(plain).macs
+    last = [f"{n}x{size}x{size}x{group * c}:uint8", *inputs[1:]]
+    yl = f"{n}x{out}x{out}x{group * m}:uint8"
+    other = node(f"{MS}QLinearConv", last, [yl], group=group, channels_last=1)
+    assert work(other) == tally.cost
+    assert count_node(other).precision == "uint8"
+
+
+def dynamic(count):
+    """The smallest and largest, scale and zero point, then n quantized, from ONNX's body."""
+    once = Cost(compares=4, adds=2, divs=2, specials=1)
+    each = Cost(divs=1, specials=1, adds=1, compares=2) * count
+    return once + each + Cost(compares=2 * (count - 1))
+
+
+A, B, Y = "2x3x5:uint8", "5x4:int8", (2, 3, 4)
+FLOAT, SCALE, POINT = (2, 3, 5), (), ":uint8"
+PRODUCT = Cost(macs=120)
+ROUND = Cost(muls=1, specials=1, adds=1, compares=2)
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (node(f"{MS}MatMulInteger16", ["2x3x5:int16", "5x4:int16"], ["2x3x4:int32"]), PRODUCT),
+        (
+            node(f"{MS}MatMulIntegerToFloat", [A, B, SCALE, SCALE], [Y]),
+            PRODUCT + Cost(muls=24),
+        ),
+        (
+            node(f"{MS}MatMulIntegerToFloat", [A, B, SCALE, SCALE, POINT, POINT, (4,)], [Y]),
+            PRODUCT + Cost(muls=24, adds=30 + 20 + 24),
+        ),
+        (
+            node(f"{MS}DynamicQuantizeMatMul", [FLOAT, B, SCALE], [Y]),
+            PRODUCT + dynamic(30) + Cost(muls=24, adds=30),
+        ),
+        (
+            node(f"{MS}DynamicQuantizeMatMul", [FLOAT, B, SCALE, POINT, (4,)], [Y]),
+            PRODUCT + dynamic(30) + Cost(muls=24, adds=30 + 20 + 24),
+        ),
+        (
+            node(
+                f"{MS}QGemm",
+                ["3x5:uint8", SCALE, POINT, "4x5:int8", SCALE, POINT, "4:int32", SCALE, POINT],
+                ["3x4:uint8"],
+                transB=1,
+            ),
+            Cost(macs=60, adds=15 + 20 + 12) + ROUND * 12,
+        ),
+        (
+            node(f"{MS}QGemm", ["5x3:uint8", SCALE, POINT, B, SCALE, POINT], [(3, 4)], transA=1),
+            Cost(macs=60, adds=15 + 20, muls=12),
+        ),
+        (
+            node(f"{MS}MatMulBnb4", [FLOAT, "10x1:uint8", (2,)], [Y], K=5, N=4),
+            PRODUCT + Cost(muls=20),
+        ),
+        (
+            node(f"{MS}MatMulFpQ4", [FLOAT, "16:uint8", "2:int64"], [Y]),
+            PRODUCT + Cost(muls=20, adds=20),
+        ),
+        (
+            node(
+                f"{MS}MatMulBlockQuantizedFp8Weight",
+                [FLOAT, "4x5:float8e4m3fn", (4, 1), SCALE, (4,)],
+                [Y],
+            ),
+            PRODUCT + Cost(muls=20 + 30, divs=30, adds=24),
+        ),
+        (
+            node(
+                f"{MS}MatMulBlockQuantizedFp4Weight", [(2, 3, 6), "4x3:uint8", (4, 1), SCALE], [Y]
+            ),
+            Cost(macs=144, muls=48),
+        ),
+        # RMS of 6 rows of 5 (30 muls, 24 adds, 6 divs, 6 (add, sqrt), 30 divs, 30 muls), then
+        # 5 * (4 + 2 + 2) weights meet 6 rows.
+        (
+            node(
+                f"{MS}MatMulNBitsQkv",
+                [FLOAT, None, (5,), "x:", None, None, "x:", None, None, "x:"][:3],
+                [Y, (2, 3, 2), (2, 3, 2)],
+                K=5,
+                Nq=4,
+                Nkv=2,
+            ),
+            Cost(macs=240, muls=60 + 40, adds=30 + 40, divs=36, specials=6),
+        ),
+        # two products with their weights, 24 (sigmoid, mul) and 24 muls; skip 30 adds.
+        (
+            node(f"{MS}MatMulNBitsMlp", [FLOAT, FLOAT], [Y], K=5, N=4, activation="silu"),
+            Cost(macs=240, muls=40 + 48, adds=40 + 30, specials=24),
+        ),
+        (
+            node(
+                f"{MS}QOrderedMatMul", ["2x3x5:int8", SCALE, B, SCALE, SCALE, (4,)], ["2x3x4:int8"]
+            ),
+            PRODUCT + Cost(adds=24) + Cost(muls=1, specials=1, compares=2) * 24,
+        ),
+    ],
+    ids=lambda v: str(getattr(v, "op", "")),
+)
+def test_products_by_hand(one, expected):
+    """MACs, and what stands around them."""
+    assert work(one) == expected
+
+
+def test_small_integers_are_the_precision_of_a_product():
+    """The contraction runs in eight bits where its operands are, whatever comes out."""
+    for one, precision in (
+        (node(f"{MS}DynamicQuantizeMatMul", [FLOAT, B, SCALE], [Y]), "int8"),
+        (node(f"{MS}MatMulIntegerToFloat", [A, B, SCALE, SCALE], [Y]), "uint8"),
+        (node(f"{MS}MatMulInteger16", ["2x3x5:int16", "5x4:int16"], [Y]), "int16"),
+    ):
+        found = count_node(one)
+        assert isinstance(found, Counted)
+        assert found.precision == precision
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (node(f"{MS}MatMulNBits", [(2, 5)], [(2, 4)], K=6, N=4), "K is 6"),
+        (node(f"{MS}MatMulNBits", [(2, 5)], [(2, 4)], K=5), "'N'"),
+        (node(f"{MS}MoE", [(2, 8), (2, 4), (4, 6, 8)], [(2, 8)], activation_type="x"), "'x'"),
+        (node(f"{MS}MoE", [(2, 8), (2, 4), (4, 5, 8)], [(2, 8)], swiglu_fusion=1), "halve"),
+    ],
+)
+def test_what_cannot_be_known_has_a_reason(one, words):
+    """No silent zero."""
+    found = count_node(one)
+    assert isinstance(found, Uncounted)
+    assert words in found.reason
