@@ -5,6 +5,7 @@ from math import prod
 
 from crossflops.core.graph import Node
 from crossflops.core.tensor import TensorSpec
+from crossflops.normalize.onnx_file import packed_weights
 
 _NORMS = ("LayerNormalization", "GroupNormalization", "InstanceNormalization")
 _RECURRENT = ("LSTM", "GRU", "RNN")
@@ -14,8 +15,7 @@ _POINTWISE = ("Add", "Sub", "Mul", "Div", "Where")
 WEIGHTS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv", "DeformConv"), (1, 2)),
     **dict.fromkeys(("Gemm", "FusedGemm", "MatMul", "FusedMatMul"), (0, 1, 2)),
-    **dict.fromkeys(("ConvInteger", "MatMulInteger", "MatMulNBits"), (1,)),
-    **dict.fromkeys(("DynamicQuantizeMatMul", "MatMulIntegerToFloat"), (1,)),
+    **dict.fromkeys(("ConvInteger", "MatMulInteger"), (1,)),
     "QLinearConv": (3, 8),
     "QLinearMatMul": (3,),
     "Einsum": (0, 1, 2),
@@ -32,6 +32,7 @@ WEIGHTS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("BiasGelu", "FastGelu"), (1,)),
     "CausalConvWithState": (1, 2),
     **dict.fromkeys(_POINTWISE, (0, 1, 2)),
+    **packed_weights.WEIGHTS,
 }
 # Operators whose first input is the weight, and the others say what to do with it.
 _MOVES = (
@@ -79,7 +80,7 @@ def _weights(nodes: list[Node], functions: dict[int, dict[str, int]]) -> dict[st
         for place in WEIGHTS.get(node.op.type, ()):
             spec = node.inputs[place] if place < len(node.inputs) else None
             if spec is not None and _may_be(node, spec):
-                packed = _packed(node) if node.op.type == "MatMulNBits" else 0
+                packed = packed_weights.packed(node, place)
                 found |= _roots(spec, makers, seen, packed, node.op.type in _INTEGER)
     return found
 
@@ -105,12 +106,6 @@ def _of_call(
 def _may_be(node: Node, spec: TensorSpec) -> bool:
     """One number beside a tensor is a scale or an epsilon; a mask is no float."""
     return node.op.type not in _POINTWISE or (spec.shape is not None and prod(spec.shape) > 1)
-
-
-def _packed(node: Node) -> int:
-    """Number of weights that MatMulNBits has packed into its second input."""
-    rows, columns = node.attrs.get("N"), node.attrs.get("K")
-    return rows * columns if isinstance(rows, int) and isinstance(columns, int) else 0
 
 
 def _roots(

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 from crossflops.errors import TargetError
 from crossflops.normalize.onnx_file.calls import Calls
-from crossflops.normalize.onnx_file.inference import infer
 from crossflops.normalize.onnx_file.loops import refine, unproven
+from crossflops.normalize.onnx_file.stand_ins import infer
 from crossflops.normalize.onnx_file.unroll import Unrolling, uneven, unroll
 
 _ROUNDS = 64  # a Loop behind or inside a Loop takes one or two

@@ -1,0 +1,127 @@
+"""Shapes of onnxruntime's operators, which ONNX's own inference does not know.
+
+While it infers, nodes of ai.onnx with the same shapes stand in for them, so that one run goes
+through the whole graph, bodies and small values included. A stand-in says nothing of what the
+node computes: `crossflops/ops/contrib` does.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from crossflops.load.order import bodies
+from crossflops.normalize.onnx_file.inference import infer as infer_onnx
+from crossflops.normalize.onnx_file.stand_ins.draft import Draft, Types
+from crossflops.normalize.onnx_file.stand_ins.table import stand_in
+from crossflops.normalize.onnx_file.types import of_graph
+
+_RUNS = 12
+_KEY = "crossflops.stand_in"
+_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc")
+_CONTROL = ("If", "Loop", "Scan", "SequenceMap")
+_ADDED = ("SimplifiedLayerNormalization", "LayerNormalization")
+
+
+def infer(model: Any, strict: bool = True) -> Any:
+    """The model with every shape that follows, through operators of onnxruntime, too.
+
+    What a stand-in needs may follow only from the run before: it is repeated while that changes
+    anything. Raises NormalizeError as ONNX's inference does.
+    """
+    if not _concerned(model.graph):
+        return infer_onnx(model, strict)
+    opset = {one.domain: one.version for one in model.opset_import}
+    version = opset.get("", opset.get("ai.onnx", 1))
+    drafts: list[bytes] = []
+    for _ in range(_RUNS):
+        exchange = _Exchange(version)
+        exchange.put_in(model.graph, {})
+        again = not drafts or exchange.drafts != drafts
+        inferred = infer_onnx(model, strict) if again else model
+        exchange.take_out(model.graph)
+        exchange.take_out(inferred.graph)
+        if not again or not exchange.drafts:
+            return inferred
+        model, drafts = inferred, exchange.drafts
+    return model
+
+
+def _concerned(graph: Any) -> bool:
+    """Whether any node may need a stand-in."""
+    return any(
+        node.domain in _DOMAINS
+        or node.op_type in _ADDED
+        or (node.op_type in _CONTROL and any(map(_concerned, bodies(node))))
+        for node in graph.node
+    )
+
+
+class _Exchange:
+    """Stand-ins of one run, and the nodes that they stand in for."""
+
+    def __init__(self, opset: int) -> None:
+        self._opset = opset
+        self._made: set[str] = set()
+        self.originals: list[Any] = []
+        self.drafts: list[bytes] = []
+
+    def put_in(self, graph: Any, outer: Types) -> None:
+        """Exchange the nodes of a graph and of its bodies for their stand-ins, in place."""
+        types: Mapping[str, Any] = {**outer, **of_graph(graph)}
+        found: list[Any] = []
+        changed = False
+        for node in graph.node:
+            for body in bodies(node):
+                self.put_in(body, types)
+            draft = self._draft(graph, node, types)
+            if draft is None:
+                found.append(node)
+                continue
+            changed = True
+            self.originals.append(_copy(node))
+            for one in draft.nodes:
+                one.metadata_props.add(key=_KEY, value=str(len(self.originals) - 1))
+                self.drafts.append(one.SerializeToString())
+            self._made.update(draft.made)
+            found += draft.nodes
+        if changed:
+            _replace(graph, found)
+
+    def _draft(self, graph: Any, node: Any, types: Types) -> Draft | None:
+        if node.domain not in _DOMAINS and (node.domain or node.op_type not in _ADDED):
+            return None
+        if node.op_type == "LayerNormalization" and self._opset >= 17:
+            return None
+        draft = Draft(graph, node, types, self._opset)
+        stand_in(draft)
+        return draft if draft.nodes else None
+
+    def take_out(self, graph: Any) -> None:
+        """Put the nodes back, in place, and forget the values that only stand-ins made."""
+        found: list[Any] = []
+        back: set[int] = set()
+        changed = False
+        for node in graph.node:
+            for body in bodies(node):
+                self.take_out(body)
+            place = next((int(one.value) for one in node.metadata_props if one.key == _KEY), None)
+            changed = changed or place is not None
+            if place is None:
+                found.append(node)
+            elif place not in back:
+                back.add(place)
+                found.append(self.originals[place])
+        if changed:
+            _replace(graph, found)
+            kept = [_copy(one) for one in graph.value_info if one.name not in self._made]
+            del graph.value_info[:]
+            graph.value_info.extend(kept)
+
+
+def _copy(proto: Any) -> Any:
+    return type(proto).FromString(proto.SerializeToString())
+
+
+def _replace(graph: Any, nodes: list[Any]) -> None:
+    copies = [_copy(node) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
