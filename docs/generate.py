@@ -10,6 +10,7 @@ from pathlib import Path
 
 from crossflops.causes import causes
 from crossflops.conventions import conventions
+from crossflops.core.graph import Op
 from crossflops.ops import NOT_YET, RULES
 from crossflops.render.convention import cause_page
 from crossflops.render.markdown import markdown
@@ -24,8 +25,8 @@ def ops() -> str:
     rules = Table(
         columns=tuple(Column(head=head) for head in ("operator", "since", "work", "source")),
         rows=tuple(
-            Row((op.type, str(op.since), rule.equation, rule.page))
-            for op, rule in sorted(RULES.items(), key=lambda row: (row[0].type, row[0].since))
+            Row((str(op), str(op.since), rule.equation, rule.page))
+            for op, rule in sorted(RULES.items(), key=lambda row: _place(row[0]))
         ),
     )
     pending = Table(
@@ -33,6 +34,10 @@ def ops() -> str:
         rows=tuple(Row(row) for row in sorted(NOT_YET.items())),
     )
     return markdown(Page((title, rules, Heading("Not counted yet"), pending)))
+
+
+def _place(op: Op) -> tuple[str, str, int]:
+    return op.type, op.domain, op.since
 
 
 def reasons() -> str:
