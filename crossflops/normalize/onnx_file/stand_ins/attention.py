@@ -81,7 +81,8 @@ def _presents(
     before = draft.shape(past)
     if not draft.output(1) or query is None or heads <= 0 or (draft.input(past) and not before):
         return
-    packed = query if key is None and not draft.input(1) else key
+    alone = not draft.input(1)
+    packed = query if alone else key
     if packed is None:
         return
     if len(packed) == 4:
@@ -91,7 +92,7 @@ def _presents(
     shared = draft.integer("past_present_share_buffer") or draft.input(past_length)
     length = before[2] if shared and before else packed[1] + (before[2] if before else 0)
     depth = packed[-1] if len(packed) == 5 else packed[-1] // heads
-    if packed is query and len(packed) == 3:
+    if alone and len(packed) == 3:
         depth //= 3
     wide = value[-1] // heads if value is not None and len(value) == 3 else depth
     _states(draft, (query[0], heads, length, depth), 1)

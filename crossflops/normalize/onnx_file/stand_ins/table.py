@@ -42,6 +42,20 @@ def _same(draft: Draft, pairs: tuple[tuple[int, int], ...]) -> None:
             draft.put("Identity", (draft.input(source),), draft.output(place))
     if draft.node.op_type == "BiasDropout" and draft.output(1):
         draft.cast(draft.input(0), draft.output(1), BOOL)
+    if draft.node.op_type.endswith("LayerNormalization"):
+        _statistics(draft)
+
+
+def _statistics(draft: Draft) -> None:
+    """Means and deviations, one per group; SimplifiedLayerNormalization has no means."""
+    dims = draft.shape(0)
+    axis = draft.integer("axis", -1)
+    if dims is None or not -len(dims) <= axis < len(dims):
+        return
+    groups = [1 if place >= axis % len(dims) else size for place, size in enumerate(dims)]
+    for place in (1, 2):
+        if draft.output(place):
+            draft.filled(groups, draft.output(place))
 
 
 def mul_integer(draft: Draft) -> None:
