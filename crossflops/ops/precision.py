@@ -13,15 +13,27 @@ from crossflops.core.tensor import TensorSpec
 
 # Operator -> its operands, data first. All others have theirs in the first two inputs.
 _OPERANDS: Mapping[str, tuple[int, ...]] = {
-    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QGemm"), (0, 3)),
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QGemm", "QLinearConvTranspose"), (0, 3)),
     **dict.fromkeys(("LSTM", "GRU", "RNN", "Attention"), (0, 1, 2)),
-    **dict.fromkeys(("MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "QMoE"), (0,)),
+    **dict.fromkeys(("MatMulNBits", "MatMulNBitsQkv", "MatMulNBitsMlp"), (0,)),
+    **dict.fromkeys(("MatMulBnb4", "MatMulFpQ4", "MatMulBlockQuantizedFp4Weight", "QMoE"), (0,)),
+    **dict.fromkeys(("MoE", "QOrderedMatMul"), (0, 2)),
+    "QOrderedAttention": (0, 5),
+    "GatedRelativePositionBias": (0, 3),
     # these quantize their data as they go, to the eight bits of their weight
     **dict.fromkeys(("DynamicQuantizeMatMul", "DynamicQuantizeLSTM"), (1,)),
 }
 _ALL = ("Einsum",)
 # Operators whose weight is packed into bytes: the attribute that has its bits, and the default.
-_PACKED = {"MatMulNBits": ("bits", 4), "QMoE": ("expert_weight_bits", 4)}
+_PACKED = {
+    **dict.fromkeys(("MatMulNBits", "MatMulNBitsQkv", "MatMulNBitsMlp"), ("bits", 4)),
+    "QMoE": ("expert_weight_bits", 4),
+}
+# Weights of QMoE that are no integers, by its attribute quant_type.
+_FLOATS = {
+    "fp8": "float8e4m3fn",
+    **dict.fromkeys(("fp4", "nvfp4", "wfp4afp8"), "float4e2m1"),
+}
 # Operators that hand on values as they are.
 _MOVES = frozenset(
     (
@@ -59,7 +71,10 @@ def contraction(node: Node, known: Mapping[str, str]) -> str:
 
 
 def _packed(node: Node) -> Iterable[str]:
-    if node.op.type in _PACKED:
+    kind = str(node.attrs.get("quant_type", ""))
+    if node.op.type == "QMoE" and kind in _FLOATS:
+        yield _FLOATS[kind]
+    elif node.op.type in _PACKED:
         attribute, default = _PACKED[node.op.type]
         bits = node.attrs.get(attribute, default)
         yield f"int{bits if isinstance(bits, int) else default}"
@@ -67,6 +82,8 @@ def _packed(node: Node) -> Iterable[str]:
         yield "float4" if node.attrs.get("quant_type", 1) == 0 else "nf4"
     elif node.op.type == "MatMulFpQ4":
         yield "float4"
+    elif node.op.type == "MatMulBlockQuantizedFp4Weight":
+        yield "float4e2m1"
 
 
 def _joined(names: Iterable[str]) -> str:

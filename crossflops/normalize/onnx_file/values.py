@@ -21,7 +21,9 @@ _SEQUENCES = {
     "SequenceInsert": 1,
     "SequenceErase": -1,
 }
-_EVALUATED = frozenset(("Constant", "Shape", "Size", "Cast", *_SEQUENCES, *OPERATORS))
+_EVALUATED = frozenset(
+    ("Constant", "ConstantOfShape", "Shape", "Size", "Cast", *_SEQUENCES, *OPERATORS)
+)
 
 
 def known(
@@ -62,6 +64,8 @@ def _evaluate(
         return None
     if node.op_type == "Cast":
         return cast(values[0], attributes["to"].i if "to" in attributes else 0)
+    if node.op_type == "ConstantOfShape":
+        return _repeated(values[0], attributes)
     try:
         return OPERATORS[node.op_type]([value for value in values if value is not None])
     except (ValueError, IndexError, ZeroDivisionError):
@@ -106,6 +110,14 @@ def _sequence(
         return None
     after = before + _SEQUENCES[node.op_type]
     return Value(0 if node.op_type == "SequenceLength" else SEQUENCE, (max(after, 0),))
+
+
+def _repeated(shape: Value | None, attributes: Mapping[str, Any]) -> Value | None:
+    """A vector of one whole number; without an attribute it is a float."""
+    one = of_tensor(attributes["value"].t) if "value" in attributes else None
+    if one is None or shape is None or len(shape.items) != 1 or not 0 < shape.items[0] <= MOST:
+        return None
+    return Value(1, one.items[:1] * shape.items[0])
 
 
 def _constant(attributes: Mapping[str, Any]) -> Value | None:

@@ -44,7 +44,7 @@ def test_a_product_with_packed_weights_is_its_loop(rows, width, blocks, bits, bi
     attrs = {"K": depth, "N": width, "bits": bits, "block_size": block}
     found = count_node(node(f"{MS}MatMulNBits", inputs, [(rows, width)], **attrs))
     assert work(found.node) == tally.cost
-    assert found.precision == "float32"
+    assert found.precision == f"float32xint{bits}"
     stored = 4 * rows * depth + depth * width * bits // 8 + 4 * width * blocks
     assert found.cost.bytes_read == stored + (4 * width if biased else 0)
 
@@ -141,4 +141,4 @@ def test_a_quantized_convolution_is_its_loop(n, c, m, size, k, group, biased, da
     yl = f"{n}x{out}x{out}x{group * m}:uint8"
     other = node(f"{MS}QLinearConv", last, [yl], group=group, channels_last=1)
     assert work(other) == tally.cost
-    assert count_node(other).precision == "uint8"
+    assert count_node(other).precision == "int8"

@@ -115,7 +115,20 @@ def test_small_integers_are_the_precision_of_a_product():
     """The contraction runs in eight bits where its operands are, whatever comes out."""
     for one, precision in (
         (node(f"{MS}DynamicQuantizeMatMul", [FLOAT, B, SCALE], [Y]), "int8"),
-        (node(f"{MS}MatMulIntegerToFloat", [A, B, SCALE, SCALE], [Y]), "uint8"),
+        (node(f"{MS}MatMulIntegerToFloat", [A, B, SCALE, SCALE], [Y]), "int8"),
+        (node(f"{MS}MatMulNBitsMlp", [FLOAT], [Y], K=5, N=4, bits=2), "float32xint2"),
+        (
+            node(f"{MS}MatMulBlockQuantizedFp4Weight", [(3, 6), "4x3:uint8"], [(3, 4)]),
+            "float32xfloat4e2m1",
+        ),
+        (
+            node(
+                f"{MS}MatMulBlockQuantizedFp8Weight",
+                ["3x6:float16", "4x6:float8e4m3fn"],
+                ["3x4:float16"],
+            ),
+            "float16xfloat8e4m3fn",
+        ),
         (node(f"{MS}MatMulInteger16", ["2x3x5:int16", "5x4:int16"], [Y]), "int16"),
     ):
         found = count_node(one)
