@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 
 from crossflops.core.ledger import Ledger
@@ -14,6 +15,22 @@ def parsed(text: str, opset: int = 17) -> onnx.ModelProto:
     """A model from the text form of a graph (and of functions behind it)."""
     imports = f'"": {opset}, "com.microsoft": 1, "local": 1'
     return onnx.parser.parse_model(f"<ir_version: 10, opset_import: [{imports}]> {text}")
+
+
+def with_weights(text: str, *names: str, opset: int = 17) -> onnx.ModelProto:
+    """A model whose inputs of these names are stored in the file."""
+    model = parsed(text, opset)
+    random = np.random.default_rng(0)
+    for value in model.graph.input:
+        if value.name in names:
+            tensor = value.type.tensor_type
+            dims = [dim.dim_value for dim in tensor.shape.dim]
+            kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+            data = random.normal(size=dims).astype(kind)
+            model.graph.initializer.append(onnx.numpy_helper.from_array(data, value.name))
+    for name in names:
+        model.graph.input.remove(next(one for one in model.graph.input if one.name == name))
+    return model
 
 
 def saved(folder: Path, model: onnx.ModelProto | bytes, name: str = "model.onnx") -> str:

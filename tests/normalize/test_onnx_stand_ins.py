@@ -1,26 +1,11 @@
 """Shapes behind the operators of onnxruntime, which ONNX's own inference does not know."""
 
-import numpy as np
-import onnx
 import pytest
 
 from crossflops.core.ledger import Counted
-from tests.onnx_files import graph_of, ledger_of, parsed, saved
+from tests.onnx_files import graph_of, ledger_of, parsed, saved, with_weights
 
 MS = "com.microsoft"
-
-
-def with_weights(text, *names):
-    """A model whose inputs of these names are stored in the file."""
-    model = parsed(text)
-    for value in model.graph.input:
-        if value.name in names:
-            tensor = value.type.tensor_type
-            dims = [dim.dim_value for dim in tensor.shape.dim]
-            kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-            stored = onnx.numpy_helper.from_array(np.zeros(dims, kind), value.name)
-            model.graph.initializer.append(stored)
-    return model
 
 
 def shapes(folder, inputs, node, outputs="y", opset=17):

@@ -62,6 +62,13 @@ def _product(values: list[Value]) -> Value:
     return Value(0, (prod(data.items),))
 
 
+def _reshaped(values: list[Value]) -> Value:
+    data, shape = values
+    if len(shape.items) > 1:
+        raise ValueError("that is no vector")
+    return Value(len(shape.items), data.items)
+
+
 def _filled(values: list[Value]) -> Value:
     """Expand of one number to a vector."""
     data, shape = values
@@ -115,5 +122,6 @@ OPERATORS: Mapping[str, Callable[[list[Value]], Value]] = {
     "Slice": _sliced,
     "ReduceProd": _product,
     "Expand": _filled,
+    "Reshape": _reshaped,
     "Where": _chosen,
 }
