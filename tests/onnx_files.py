@@ -48,3 +48,14 @@ def graph_of(path: str, **options):
 def ledger_of(path: str, **options) -> Ledger:
     """The ledger of a file."""
     return count(graph_of(path, **options))
+
+
+def shapes_of(
+    folder: Path, inputs: str, node: str, outputs: str = "y", opset: int = 17
+) -> list[tuple[tuple[int, ...] | None, str]]:
+    """The shapes of the outputs of one node, none of which the file says."""
+    model = parsed(f"g ({inputs}) => ({outputs}) {{ {outputs} = {node} }}", opset)
+    for domain in ("com.microsoft.nchwc", "com.ms.internal.nhwc"):
+        model.opset_import.add(domain=domain, version=1)
+    (one,) = graph_of(saved(folder, model)).nodes
+    return [(spec.shape, spec.dtype) for spec in one.outputs if spec]

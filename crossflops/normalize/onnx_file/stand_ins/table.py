@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from crossflops.normalize.onnx_file.stand_ins import attention, layout, products
+from crossflops.normalize.onnx_file.stand_ins import attention, layout, others, products
 from crossflops.normalize.onnx_file.stand_ins.draft import BOOL, INT32, Draft
 
 Writer: TypeAlias = Callable[[Draft], None]
@@ -19,7 +19,7 @@ _SAME: Mapping[str, tuple[tuple[int, int], ...]] = {
             *("MRotaryEmbedding", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "MoE"),
             *("QMoE", "Trilu", "Inverse", "QOrderedGelu", "QOrderedLayerNormalization"),
             *("LongformerAttention", "DecoderAttention", "QOrderedAttention", "SampleOp"),
-            *("SimplifiedLayerNormalization", "LayerNormalization", "CausalConvWithState"),
+            *("SimplifiedLayerNormalization", "LayerNormalization"),
             *("VarlenCausalConvWithState", "BiasDropout", "ComplexMul"),
         ),
         ((0, 0),),
@@ -151,6 +151,7 @@ _WRITERS: Mapping[str, Writer] = MappingProxyType(
     {
         **attention.WRITERS,
         **layout.WRITERS,
+        **others.WRITERS,
         **products.WRITERS,
         "MulInteger": mul_integer,
         "QLinearWhere": qlinear_where,
