@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from msgspec import UNSET, UnsetType
+
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Graph
 from crossflops.core.ledger import Ledger
@@ -18,6 +20,7 @@ from crossflops.core.report import (
     UncountedRow,
 )
 from crossflops.core.trace import Module, Trace
+from crossflops.ops.contrib.experts import MIXTURES, parameters
 
 
 def report(graph: Graph, trace: Trace, ledger: Ledger, folded: Folded | None = None) -> Report:
@@ -58,7 +61,15 @@ def _totals(graph: Graph, ledger: Ledger) -> Totals:
         bytes_read=cost.bytes_read,
         bytes_written=cost.bytes_written,
         constant_macs=constant,
+        active_params=_active(graph, ledger),
     )
+
+
+def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
+    """The parameters without those of experts that no token can have chosen."""
+    experts = [one.node for one in ledger.counted if str(one.node.op) in MIXTURES]
+    idle = sum(total - active for total, active in map(parameters, experts))
+    return graph.params - idle if idle else UNSET
 
 
 def _by_precision(ledger: Ledger) -> dict[str, int]:

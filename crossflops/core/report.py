@@ -31,7 +31,10 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole model. `constant_macs` are the part of `macs` that depends on no input."""
+    """The whole model. `constant_macs` are the part of `macs` that depends on no input.
+
+    `active_params` are the most of `params` that one call can use; unset where that is all.
+    """
 
     macs: int
     flops: int
@@ -44,6 +47,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     bytes_read: int
     bytes_written: int
     constant_macs: int
+    active_params: int | UnsetType = UNSET
 
 
 class Folded(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from typing import Literal, TypeAlias
 
+from msgspec import UNSET
+
 from crossflops.core.report import InputInfo, Report
 from crossflops.core.trace import Setting
 from crossflops.render.formulas import formulas
@@ -105,6 +107,10 @@ def _totals(report: Report) -> Table:
         ("bytes written", totals.bytes_written, ""),
         ("parameters", totals.params, ""),
     ]
+    if totals.active_params is not UNSET:
+        rows.append(
+            ("", totals.active_params, "of these at most are active: tokens choose experts")
+        )
     return Table(
         columns=(
             Column(head="kind"),

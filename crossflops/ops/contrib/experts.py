@@ -12,6 +12,9 @@ from crossflops.ops.pointwise import ADD, MUL
 from crossflops.ops.rule import MICROSOFT, Entry, entry
 
 
+MIXTURES = (f"{MICROSOFT}.MoE", f"{MICROSOFT}.QMoE")
+
+
 class Places(NamedTuple):
     """At which inputs the weights, biases and scales of the three layers are."""
 
@@ -60,13 +63,24 @@ def experts(node: Node) -> Experts:
 
 
 def parameters(node: Node) -> tuple[int, int]:
-    """Weights of all experts, and the most of them that can be active in one call.
+    """Weights and biases of all experts, and the most of them that can be active in one call.
 
     Each of the tokens chooses k: at most min(E, tokens * k) experts take part.
     """
     sizes = experts(node)
-    active = min(sizes.total, sizes.tokens * sizes.chosen)
-    return sizes.total * sizes.weights, active * sizes.weights
+    one = sizes.weights + _biases(node, sizes)
+    return sizes.total * one, _active(sizes) * one
+
+
+def _active(sizes: Experts) -> int:
+    return min(sizes.total, sizes.tokens * sizes.chosen)
+
+
+def _biases(node: Node, sizes: Experts) -> int:
+    """Biases of one expert."""
+    places = _PACKED if node.op.type == "QMoE" else _PLAIN
+    widths = (sizes.first, sizes.hidden, sizes.inner)
+    return sum(w for w, i in zip(widths, places.biases, strict=True) if given(node, i))
 
 
 def mixture(node: Node) -> Cost:
@@ -78,10 +92,10 @@ def mixture(node: Node) -> Cost:
     k - 1 adds; the sum tokens*H (k muls, k - 1 adds).
     """
     sizes = experts(node)
-    places = _PACKED if node.op.type == "QMoE" else _PLAIN
-    widths = (sizes.first, sizes.hidden, sizes.inner)
-    biases = sum(w for w, i in zip(widths, places.biases, strict=True) if given(node, i))
-    one = Cost(macs=sizes.weights, adds=biases) + _activation(node, sizes) * sizes.inner
+    one = (
+        Cost(macs=sizes.weights, adds=_biases(node, sizes))
+        + _activation(node, sizes) * sizes.inner
+    )
     mixed = Cost(muls=sizes.chosen, adds=max(sizes.chosen - 1, 0)) * (sizes.tokens * sizes.hidden)
     return one * (sizes.tokens * sizes.chosen) + mixed + _routing(node, sizes)
 
@@ -115,7 +129,8 @@ def quantized_mixture(node: Node) -> Cost:
 
     At most min(E, tokens*k) experts: (sub, mul) per weight.
     """
-    return mixture(node) + (MUL + ADD) * parameters(node)[1]
+    sizes = experts(node)
+    return mixture(node) + (MUL + ADD) * (_active(sizes) * sizes.weights)
 
 
 _MIXTURE = (

@@ -84,6 +84,7 @@ def test_a_mixture_of_experts_is_its_loop(
     assert work(one) == tally.cost
     assert work(one).macs == tokens * chosen * width * inner * (3 if third else 2)
     each = width * inner * (3 if third else 2)
+    each += (inner + width + (inner if third else 0)) if biased else 0
     assert parameters(one) == (count * each, min(count, tokens * chosen) * each)
 
 
