@@ -11,7 +11,6 @@ from crossflops.ops.contrib.activation import NAMED
 from crossflops.ops.pointwise import ADD, MUL
 from crossflops.ops.rule import MICROSOFT, Entry, entry
 
-
 MIXTURES = (f"{MICROSOFT}.MoE", f"{MICROSOFT}.QMoE")
 
 

@@ -1,7 +1,6 @@
 """Stand-ins for operators whose shape is a small sum of known sizes."""
 
 from collections.abc import Callable, Mapping
-from math import prod
 
 from crossflops.normalize.onnx_file.stand_ins.draft import BOOL, INT8, Draft
 
@@ -95,7 +94,7 @@ def state_of_convolution(draft: Draft) -> None:
     steps = (weight[-1] - 1) * draft.integer("dilation", 1)
     if draft.integer("channels_last"):
         draft.filled((dims[0], steps, *dims[2:]), draft.output(1), draft.dtype(0))
-    elif len(dims) == 3 and prod(dims):
+    elif len(dims) == 3:
         draft.filled((*dims[:2], steps), draft.output(1), draft.dtype(0))
 
 
