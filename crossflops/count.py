@@ -92,8 +92,16 @@ class _Work:
                 yield from self._loop(node, stored)
             elif not node.op.domain and node.op.type in _BRANCHES:
                 yield from self._branches(node, stored)
+            elif rule(node.op) is not None:
+                yield from self._once(node, stored)
             else:
                 yield Uncounted(node, missing(node.op))
+
+    def _once(self, node: Node, stored: Precisions) -> Iterator[Piece]:
+        """The node's own work, and that of its bodies, each of which runs once."""
+        yield count_node(msgspec.structs.replace(node, bodies=()), stored)
+        for body in node.bodies:
+            yield from _inside(node, self.counts(body.nodes, stored), 1)
 
     def flat(self, counts: Counts) -> Iterator[Counted | Uncounted]:
         """The counts, and behind them those of each function times the number of its runs."""

@@ -88,10 +88,11 @@ def _biased(node: Node) -> bool:
 
 
 def flex_attention(node: Node) -> Cost:
-    """FlexAttention without score_mod and prob_mod: softmax(Q * K^T * scale) * V.
+    """FlexAttention: prob_mod(softmax(score_mod(Q * K^T * scale))) * V.
 
     S*(D + Dv) MACs, scale S muls, softmax. Q [B, Hq, Sq, D], K [B, Hkv, Sk, D],
-    V [B, Hkv, Sk, Dv]; S = B*Hq*Sq*Sk. With a body it is not counted.
+    V [B, Hkv, Sk, Dv]; S = B*Hq*Sq*Sk. What is in the
+    bodies is counted there, once.
     https://onnx.ai/onnx/operators/onnx_aionnxpreview_FlexAttention.html
     """
     h = dimensions(node)

@@ -20,7 +20,6 @@ STATED = {
     **NOT_YET,
     "Dropout": "depends on the value of training_mode",
     **dict.fromkeys(("Loop", "SequenceMap"), "how often it runs depends on data"),
-    "ai.onnx.preview.FlexAttention": "the work in its subgraphs",
 }
 # The branches of this body hold sizes that even a run does not bring to light.
 BRANCHES = re.compile("test_affine_grid_2d.*_expanded")
@@ -31,7 +30,7 @@ PAIRS_WITH_MACS = {
     "Attention": 93,
     "LinearAttention": 14,
     "CausalConvWithState": 13,
-    "FlexAttention": 6,
+    "FlexAttention": 11,
     "AffineGrid": 4,
 }
 

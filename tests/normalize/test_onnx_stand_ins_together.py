@@ -145,3 +145,26 @@ def test_the_file_keeps_its_nodes(tmp_path):
     graph = graph_of(saved(tmp_path, parsed(text)))
     assert [str(node.op) for node in graph.nodes] == [f"{MS}.Gelu", f"{MS}.FusedGemm"]
     assert graph.outputs[0].shape == (2, 4)
+
+
+def test_the_bodies_of_an_attention_run_once(tmp_path):
+    """2*4*3*5 scores are capped in one body and shifted in the other."""
+    text = """
+    g (float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,6] v) => (y) {
+      y = ai.onnx.preview.FlexAttention <
+        score_mod = s (a) => (b) {
+          two = Constant <value = float {2.0}> () c = Div (a, two) d = Tanh (c) b = Mul (d, two)
+        },
+        prob_mod = p (e) => (f) { one = Constant <value = float {1.0}> () f = Add (e, one) }
+      > (q, k, v)
+    }"""
+    model = parsed(text, opset=24)
+    model.opset_import.add(domain="ai.onnx.preview", version=1)
+    ledger = ledger_of(saved(tmp_path, model))
+    assert not ledger.uncounted
+    work = {one.node.op.type: one.cost for one in ledger.counts if one.cost.flops}
+    assert list(work) == ["FlexAttention", "Div", "Tanh", "Mul", "Add"]
+    assert work["FlexAttention"].macs == 120 * (8 + 6)
+    assert {name: cost.flops for name, cost in work.items() if name != "FlexAttention"} == {
+        **dict.fromkeys(("Div", "Tanh", "Mul", "Add"), 120)
+    }

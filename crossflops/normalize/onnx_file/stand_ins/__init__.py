@@ -11,6 +11,7 @@ from typing import Any
 from crossflops.load.order import bodies
 from crossflops.normalize.onnx_file.inference import infer as infer_onnx
 from crossflops.normalize.onnx_file.stand_ins.draft import Draft, Types
+from crossflops.normalize.onnx_file.stand_ins.modifiers import learn
 from crossflops.normalize.onnx_file.stand_ins.table import stand_in
 from crossflops.normalize.onnx_file.types import of_graph
 
@@ -37,20 +38,24 @@ def infer(model: Any, strict: bool = True) -> Any:
         exchange.put_in(model.graph, {})
         again = not drafts or exchange.drafts != drafts
         inferred = infer_onnx(model, strict) if again else model
-        exchange.take_out(model.graph)
-        exchange.take_out(inferred.graph)
+        exchange.take_out(model.graph, inferred=False)
+        exchange.take_out(inferred.graph, inferred=again)
         if not again or not exchange.drafts:
             return inferred
         model, drafts = inferred, exchange.drafts
     return model
 
 
+def _foreign(node: Any) -> bool:
+    if node.domain == "ai.onnx.preview":
+        return bool(node.op_type == "FlexAttention")
+    return node.domain in _DOMAINS or (not node.domain and node.op_type in _ADDED)
+
+
 def _concerned(graph: Any) -> bool:
     """Whether any node may need a stand-in."""
     return any(
-        node.domain in _DOMAINS
-        or node.op_type in _ADDED
-        or (node.op_type in _CONTROL and any(map(_concerned, bodies(node))))
+        _foreign(node) or (node.op_type in _CONTROL and any(map(_concerned, bodies(node))))
         for node in graph.node
     )
 
@@ -70,10 +75,10 @@ class _Exchange:
         found: list[Any] = []
         changed = False
         for node in graph.node:
-            for body in bodies(node):
-                self.put_in(body, types)
             draft = self._draft(graph, node, types)
             if draft is None:
+                for body in bodies(node):
+                    self.put_in(body, types)
                 found.append(node)
                 continue
             changed = True
@@ -87,7 +92,7 @@ class _Exchange:
             _replace(graph, found)
 
     def _draft(self, graph: Any, node: Any, types: Types) -> Draft | None:
-        if node.domain not in _DOMAINS and (node.domain or node.op_type not in _ADDED):
+        if not _foreign(node):
             return None
         if node.op_type == "LayerNormalization" and self._opset >= 17:
             return None
@@ -95,21 +100,25 @@ class _Exchange:
         stand_in(draft)
         return draft if draft.nodes else None
 
-    def take_out(self, graph: Any) -> None:
+    def take_out(self, graph: Any, inferred: bool) -> None:
         """Put the nodes back, in place, and forget the values that only stand-ins made."""
         found: list[Any] = []
         back: set[int] = set()
         changed = False
         for node in graph.node:
-            for body in bodies(node):
-                self.take_out(body)
             place = next((int(one.value) for one in node.metadata_props if one.key == _KEY), None)
-            changed = changed or place is not None
             if place is None:
+                for body in bodies(node):
+                    self.take_out(body, inferred)
                 found.append(node)
-            elif place not in back:
+                continue
+            changed = True
+            original = self.originals[place]
+            if node.op_type == "If" and inferred:
+                learn(original, node)
+            if place not in back:
                 back.add(place)
-                found.append(self.originals[place])
+                found.append(original)
         if changed:
             _replace(graph, found)
             kept = [_copy(one) for one in graph.value_info if one.name not in self._made]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from crossflops.normalize.onnx_file.stand_ins import attention, layout, others, products
+from crossflops.normalize.onnx_file.stand_ins import attention, layout, modifiers, others, products
 from crossflops.normalize.onnx_file.stand_ins.draft import BOOL, INT32, Draft
 
 Writer: TypeAlias = Callable[[Draft], None]
@@ -153,6 +153,7 @@ _WRITERS: Mapping[str, Writer] = MappingProxyType(
         **layout.WRITERS,
         **others.WRITERS,
         **products.WRITERS,
+        "FlexAttention": modifiers.flex_attention,
         "MulInteger": mul_integer,
         "QLinearWhere": qlinear_where,
         "QLinearConcat": qlinear_concat,
