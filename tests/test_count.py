@@ -189,6 +189,9 @@ names = st.sampled_from(
         *("axis", "axes", "equation", "kernel_shape", "mode", "p", "size", "num_groups", "alpha"),
         *("activations", "q_num_heads", "kv_num_heads", "num_heads", "rotary_embedding_dim"),
         *("update_rule", "sampling_ratio", "antialias", "reduction", "softcap", "approximate"),
+        *("K", "N", "Nq", "Nkv", "bits", "k", "swiglu_fusion", "activation", "activation_type"),
+        *("transA", "transBatchA", "qkv_hidden_sizes", "groups", "num_branches", "opset"),
+        *("activation_axis", "sparse_block_size", "v_head_size", "signal_ndim", "do_rotary"),
     ]
 )
 
@@ -200,7 +203,7 @@ def test_no_node_makes_the_counter_raise(data):
     one = Node(
         key="n",
         op=data.draw(st.sampled_from(list(RULES))),
-        inputs=tuple(data.draw(st.lists(tensors, max_size=8))),
+        inputs=tuple(data.draw(st.lists(tensors, max_size=12))),
         outputs=tuple(data.draw(st.lists(tensors, max_size=3))),
         attrs=data.draw(st.dictionaries(names, values, max_size=4)),
     )

@@ -64,6 +64,14 @@ def integer(node: Node, name: str, default: int | None = None) -> int:
     return value
 
 
+def positive(node: Node, name: str, default: int | None = None) -> int:
+    """An integer attribute that counts something. Raises ValueError when it is below 1."""
+    value = integer(node, name, default)
+    if value < 1:
+        raise ValueError(f"attribute {name!r} of {node.op} is {value}")
+    return value
+
+
 def number(node: Node, name: str, default: float) -> float:
     """A float attribute, or its default."""
     value = node.attrs.get(name, default)

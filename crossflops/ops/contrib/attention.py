@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import given, integer, shape, size, source
+from crossflops.ops.access import given, integer, positive, shape, size, source
 from crossflops.ops.contrib.scores import Scores, dense, head_size, rotated, scored
 from crossflops.ops.pointwise import ADD
 from crossflops.ops.rule import MICROSOFT, Entry, Exactness, entry
@@ -54,9 +54,11 @@ def _total(node: Node, places: Places, new: int) -> int:
 def projected_sizes(node: Node) -> tuple[int, int, int]:
     """Hidden sizes of Q, K and V in merged weights [in, Hq + Hk + Hv]."""
     sizes = node.attrs.get("qkv_hidden_sizes", ())
-    if isinstance(sizes, tuple) and len(sizes) == 3:
-        first, second, third = (int(one) for one in sizes)
-        return first, second, third
+    if isinstance(sizes, tuple) and sizes:
+        whole = [one for one in sizes if isinstance(one, int) and one >= 0]
+        if not len(whole) == len(sizes) == 3:
+            raise ValueError(f"qkv_hidden_sizes of {node.op} are {sizes}")
+        return whole[0], whole[1], whole[2]
     width = shape(source(node, 1), rank=2)[1]
     if width % 3:
         raise ValueError(f"the weights of {node.op} do not divide into Q, K and V")
@@ -66,7 +68,7 @@ def projected_sizes(node: Node) -> tuple[int, int, int]:
 def _self(node: Node, places: Places) -> tuple[Scores, int]:
     """The scores of a self-attention on input [B, S, in], and the elements of Q, K and V."""
     batch, length, _ = shape(source(node, 0), rank=3)
-    widths, heads = projected_sizes(node), integer(node, "num_heads")
+    widths, heads = projected_sizes(node), positive(node, "num_heads")
     depths = [head_size(width, heads, node) for width in widths]
     total = _total(node, places, length)
     scores = dense(batch * heads * length, total, depths[0], depths[2])
@@ -105,7 +107,7 @@ def heads_of(node: Node, places: Places = _MULTI_HEAD) -> tuple[Scores, int]:
     query [B, S, Hq], packed QKV [B, S, N, 3, D]; key [B, L, Hk], packed KV [B, L, N, 2, D], or
     a finished one [B, N, L, D]; value [B, L, Hv] or [B, N, L, Dv].
     """
-    query, heads = shape(source(node, 0), at_least=3), integer(node, "num_heads")
+    query, heads = shape(source(node, 0), at_least=3), positive(node, "num_heads")
     if len(query) == 5:
         total = _total(node, places, query[1])
         return dense(query[0] * heads * query[1], total, query[4], query[4]), prod(query)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import folded, given, integer, shape, size, source, text
+from crossflops.ops.access import folded, given, integer, positive, shape, size, source, text
 from crossflops.ops.activation import softmax_cost
 from crossflops.ops.contrib.activation import NAMED
 from crossflops.ops.pointwise import ADD, MUL
@@ -52,7 +52,7 @@ def experts(node: Node) -> Experts:
         raise ValueError(f"fc1 of {node.op} has {first} rows, which do not halve")
     return Experts(
         tokens=prod(dims[:-1]),
-        chosen=integer(node, "k", 1),
+        chosen=positive(node, "k", 1),
         total=count,
         hidden=dims[-1],
         first=first,

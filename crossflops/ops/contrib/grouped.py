@@ -2,7 +2,7 @@
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import given, integer, result, shape, source, wanted
+from crossflops.ops.access import given, integer, positive, result, shape, source, wanted
 from crossflops.ops.contrib.scores import Grouped, Scores, capped, dense, grouped, prepared, scored
 from crossflops.ops.pointwise import MUL
 from crossflops.ops.rule import MICROSOFT, Entry, bounded, entry
@@ -58,7 +58,7 @@ def sparse(node: Node) -> Cost:
     heads = grouped(node)
     batch, length, _ = shape(source(node, 0), rank=3)
     total = shape(source(node, 3), rank=4)[2]
-    block = integer(node, "sparse_block_size")
+    block = positive(node, "sparse_block_size")
     most = shape(source(node, 6), at_least=1)[-1] * block * block
     count = min(length * total, most) * batch * heads.heads
     scores = Scores(count, batch * heads.heads * length, heads.depth, heads.depth)
@@ -75,7 +75,7 @@ def paged(node: Node) -> Cost:
     """
     heads = grouped(node)
     total = shape(source(node, 7), rank=2)[1] * shape(source(node, 3), rank=4)[1]
-    value_depth = integer(node, "v_head_size", 0) or heads.depth
+    value_depth = positive(node, "v_head_size", heads.depth)
     scores = dense(heads.tokens * heads.heads, total, heads.depth, value_depth)
     work = scored(scores, added=1, softcap=capped(node), sink=given(node, 11))
     quantized = given(node, 14) + given(node, 15)

@@ -8,7 +8,17 @@ from math import prod
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import folded, given, integer, shape, size, source, text, wanted
+from crossflops.ops.access import (
+    folded,
+    given,
+    integer,
+    positive,
+    shape,
+    size,
+    source,
+    text,
+    wanted,
+)
 from crossflops.ops.contrib.activation import SILU
 from crossflops.ops.normalization import standardization
 from crossflops.ops.pointwise import ADD, MUL, SPECIAL
@@ -86,7 +96,7 @@ def group_norm(node: Node) -> Cost:
     """
     dims = shape(source(node, 0), at_least=2)
     affine = Cost(muls=1, adds=1) + (SILU if integer(node, "activation", 0) else ZERO)
-    return standardization(prod(dims), dims[0] * integer(node, "groups")) + affine * prod(dims)
+    return standardization(prod(dims), dims[0] * positive(node, "groups")) + affine * prod(dims)
 
 
 def skip_group_norm(node: Node) -> Cost:
@@ -108,8 +118,8 @@ def gated_rms_norm(node: Node) -> Cost:
 def branchwise_rms_norm(node: Node) -> Cost:
     """BranchwiseRMSNorm: RMSNormalization of each branch, X [..., C, H] or [..., C * H]."""
     count, groups = _rows(node)
-    branches = integer(node, "num_branches", 0)
-    return rms(count, groups * (branches or 1), scaled=given(node, 1))
+    branches = _branches(node) if integer(node, "num_branches", 0) else 1
+    return rms(count, groups * branches, scaled=given(node, 1))
 
 
 def engram_gate(node: Node) -> Cost:

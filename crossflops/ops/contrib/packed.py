@@ -8,7 +8,7 @@ from math import prod
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import given, integer, shape, source
+from crossflops.ops.access import given, positive, shape, source
 from crossflops.ops.contrib.attention import projected_sizes
 from crossflops.ops.contrib.scores import dense, head_size, scored
 from crossflops.ops.pointwise import ADD
@@ -22,7 +22,7 @@ def packed_attention(node: Node) -> Cost:
     muls, attention_bias N*T*S adds.
     """
     tokens, width = shape(source(node, 0), rank=2)
-    sizes, heads = projected_sizes(node), integer(node, "num_heads")
+    sizes, heads = projected_sizes(node), positive(node, "num_heads")
     longest = shape(source(node, 3), rank=2)[1]
     depths = [head_size(size, heads, node) for size in sizes]
     projected = tokens * sum(sizes)
@@ -35,7 +35,7 @@ def packed_multi_head(node: Node) -> Cost:
 
     query [T, N*D] (key, value alike), or packed [T, N, 3, D]; token_offset [B, S] is input 4.
     """
-    query, heads = shape(source(node, 0), at_least=2), integer(node, "num_heads")
+    query, heads = shape(source(node, 0), at_least=2), positive(node, "num_heads")
     longest = shape(source(node, 4), rank=2)[1]
     if len(query) == 4:
         depth, value_depth, elements = query[3], query[3], prod(query)

@@ -4,7 +4,7 @@ from math import prod
 
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import integer, number, out_size, result, shape, size, source
+from crossflops.ops.access import integer, number, out_size, positive, result, shape, size, source
 from crossflops.ops.contrib.scores import PAIR
 from crossflops.ops.rule import MICROSOFT, Entry, entry, estimated
 
@@ -20,7 +20,9 @@ def rotary(node: Node) -> Cost:
     if len(dims) == 4:
         heads, tokens = dims[1], dims[0] * dims[2]
     else:
-        heads = integer(node, "num_heads", 0) or (dims[2] // (2 * half) if half else 0)
+        given_heads = integer(node, "num_heads", 0) != 0
+        fitting = dims[2] // (2 * half) if half else 0
+        heads = positive(node, "num_heads") if given_heads else fitting
         tokens = prod(dims[:2])
     scaled = 2 if number(node, "scale", 1.0) != 1 else 0
     return (PAIR + Cost(muls=scaled)) * (tokens * heads * half)

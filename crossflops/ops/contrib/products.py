@@ -2,7 +2,7 @@
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import given, integer, out_size, shape, size, source
+from crossflops.ops.access import given, integer, out_size, positive, result, shape, size, source
 from crossflops.ops.contrib.activation import named
 from crossflops.ops.contrib.normalization import rms
 from crossflops.ops.matmul import matmul
@@ -59,7 +59,7 @@ def matmul_nbits(node: Node) -> Cost:
     K and N are attributes: B is packed. The weights are dequantized once, (q - zero_point) *
     scale, K*N (sub, mul); without zero_points the middle of the range is taken off.
     """
-    depth, width = integer(node, "K"), integer(node, "N")
+    depth, width = positive(node, "K"), positive(node, "N")
     rows = _rows(node, depth)
     bias = rows * width if given(node, 5) else 0
     return Cost(macs=rows, muls=1, adds=1) * (depth * width) + Cost(adds=bias)
@@ -67,7 +67,7 @@ def matmul_nbits(node: Node) -> Cost:
 
 def matmul_bnb4(node: Node) -> Cost:
     """MatMulBnb4: as MatMulNBits; a table entry times absmax of its block, K*N muls."""
-    depth, width = integer(node, "K"), integer(node, "N")
+    depth, width = positive(node, "K"), positive(node, "N")
     if not integer(node, "transB", 1):
         depth, width = width, depth
     return Cost(macs=_rows(node, depth), muls=1) * (depth * width)
@@ -75,7 +75,7 @@ def matmul_bnb4(node: Node) -> Cost:
 
 def matmul_fpq4(node: Node) -> Cost:
     """MatMulFpQ4: MACs = n(Y)*K, as MatMulNBits; B [K, N] is a blob, N is the end of Y."""
-    width = shape(node.outputs[0] or source(node, 0), at_least=1)[-1]
+    width = shape(result(node), at_least=1)[-1]
     depth = shape(source(node, 0), at_least=1)[-1]
     return Cost(macs=out_size(node) * depth) + Cost(muls=1, adds=1) * (depth * width)
 
@@ -92,8 +92,8 @@ def nbits_qkv(node: Node) -> Cost:
 
     q_B 3, k_B 6, v_B 9, each with scales and a bias behind it.
     """
-    depth = integer(node, "K")
-    widths = (integer(node, "Nq"), integer(node, "Nkv"), integer(node, "Nkv"))
+    depth, shared = positive(node, "K"), positive(node, "Nkv")
+    widths = (positive(node, "Nq"), shared, shared)
     rows = _rows(node, depth)
     weights = depth * sum(widths)
     bias = sum(rows * n for n, i in zip(widths, (5, 8, 11), strict=True) if given(node, i))
@@ -106,7 +106,7 @@ def nbits_mlp(node: Node) -> Cost:
 
     skip 1, norm_scale 2, gate_B 3, up_B 6, each with scales and a bias behind it.
     """
-    depth, width = integer(node, "K"), integer(node, "N")
+    depth, width = positive(node, "K"), positive(node, "N")
     rows = _rows(node, depth)
     bias = rows * width * (given(node, 5) + given(node, 8))
     products = Cost(macs=rows, muls=1, adds=1) * (2 * depth * width) + Cost(adds=bias)

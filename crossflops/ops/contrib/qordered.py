@@ -7,7 +7,7 @@ import msgspec
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import given, integer, out_size, shape, size, source
+from crossflops.ops.access import given, integer, out_size, positive, shape, size, source
 from crossflops.ops.contrib.activation import GELU
 from crossflops.ops.contrib.scores import dense, head_size, scored
 from crossflops.ops.matmul import matmul
@@ -47,7 +47,7 @@ def qordered_attention(node: Node) -> Cost:
     """
     batch, length, width = shape(source(node, 0), rank=3)
     widths = [shape(source(node, i), rank=2)[1] for i in (5, 6, 7)]
-    heads, tokens = integer(node, "num_heads"), batch * length
+    heads, tokens = positive(node, "num_heads"), batch * length
     past = shape(source(node, 18), at_least=4)[-2] if given(node, 18) else 0
     depths = [head_size(one, heads, node) for one in widths]
     scores = dense(heads * tokens, past + length, depths[0], depths[2])

@@ -16,10 +16,8 @@ from crossflops.ops.recurrent import dimensions, lstm
 from crossflops.ops.rule import MICROSOFT, Entry, bound_by_input, entry
 
 
-def _swapped(spec: TensorSpec | None) -> TensorSpec | None:
+def _swapped(spec: TensorSpec) -> TensorSpec:
     """A weight [D, I, G] as [D, G, I]."""
-    if spec is None:
-        return None
     directions, rows, columns = shape(spec, rank=3)
     return msgspec.structs.replace(spec, shape=(directions, columns, rows))
 
@@ -30,8 +28,8 @@ def dynamic_quantize_lstm(node: Node) -> Cost:
     As LSTM. X is quantized once and the state in every step, as by DynamicQuantizeLinear; both
     products are scaled, 2 muls per gate. Zero points are those of the products.
     """
-    weights = (_swapped(node.inputs[1]), _swapped(node.inputs[2]))
-    plain = msgspec.structs.replace(node, inputs=(node.inputs[0], *weights, *node.inputs[3:8]))
+    weights = (_swapped(source(node, 1)), _swapped(source(node, 2)))
+    plain = msgspec.structs.replace(node, inputs=(source(node, 0), *weights, *node.inputs[3:8]))
     layer = dimensions(plain, gates=4)
     steps = shape(source(node, 0), rank=3)[0] * layer.directions
     state = msgspec.structs.replace(source(node, 0), shape=(layer.unit_steps // (steps or 1),))

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import given, integer, number, shape, source
+from crossflops.ops.access import given, integer, number, positive, shape, source
 from crossflops.ops.activation import softmax_cost
 from crossflops.ops.contrib.normalization import rms
 
@@ -51,7 +51,7 @@ def rotated(node: Node, elements: int) -> Cost:
 
 def head_size(width: int, heads: int, node: Node) -> int:
     """The depth of a head. Raises ValueError when `width` does not divide into the heads."""
-    if heads <= 0 or width % heads:
+    if heads <= 0 or width < 0 or width % heads:
         raise ValueError(f"{width} of {node.op} does not divide into {heads} heads")
     return width // heads
 
@@ -78,7 +78,7 @@ class Grouped(NamedTuple):
 def grouped(node: Node) -> Grouped:
     """The heads of a query [..., Hq*D], or of Q, K and V packed in it without input 1."""
     dims = shape(source(node, 0), at_least=2)
-    heads, kv_heads = integer(node, "num_heads"), integer(node, "kv_num_heads")
+    heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
     packed = heads if given(node, 1) else heads + 2 * kv_heads
     depth = head_size(dims[-1], packed, node)
     tokens = 1

@@ -97,7 +97,10 @@ class _Exchange:
         if node.op_type == "LayerNormalization" and self._opset >= 17:
             return None
         draft = Draft(graph, node, types, self._opset)
-        stand_in(draft)
+        try:
+            stand_in(draft)
+        except (ArithmeticError, LookupError, ValueError):
+            return None  # sizes that cannot be: the rule of the operator says so
         return draft if draft.nodes else None
 
     def take_out(self, graph: Any, inferred: bool) -> None:
