@@ -107,6 +107,33 @@ def test_a_body_keeps_alive_what_it_reads():
     assert peak(graph(nodes, [X], [B, D])).nbytes == 5 * 128
 
 
+def test_a_function_has_the_operands_and_results_of_its_calls():
+    """Twice a function of x -> p -> r: x, a and b are alive around, and p inside."""
+    operand, p, r = (tensor(name, 4, 8) for name in ("operand", "p", "r"))
+    body = graph([node("Relu", [operand], [p]), node("Relu", [p], [r])], [operand], [r])
+    calls = [
+        node("F", [X], [A], bodies=(body,), choice="function"),
+        node("F", [A], [B], bodies=(body,), choice="function"),
+    ]
+    assert peak(graph(calls, [X], [B])).nbytes == (3 + 1) * 128
+
+
+def test_functions_that_double_are_looked_at_once():
+    """A hundred levels, two calls each: 2^100 runs, of which one is alive at a time."""
+    inner, made = tensor("inner", 4, 8), tensor("made", 4, 8)
+    body = graph([node("Relu", [inner], [made])], [inner], [made])
+    for _ in range(100):
+        half = tensor("half", 4, 8)
+        calls = [
+            node("F", [inner], [half], bodies=(body,), choice="function"),
+            node("F", [half], [made], bodies=(body,), choice="function"),
+        ]
+        body = graph(calls, [inner], [made])
+    whole = graph([node("F", [X], [A], bodies=(body,), choice="function")], [X], [A])
+    # x and a around, and in each level what lies between its two calls
+    assert peak(whole).nbytes == (2 + 100) * 128
+
+
 def test_what_has_no_known_size_is_numbered():
     """The peak is then that of the rest, and says so."""
     odd = TensorSpec("o", "float32", None)
@@ -164,3 +191,21 @@ def brute_force(own):
 def test_the_peak_is_that_of_every_moment(own):
     """On random graphs the events give what looking at every moment gives."""
     assert peak(own).nbytes == brute_force(own)
+
+
+def test_parameters_of_a_file_in_the_type_they_are_stored_in(tmp_path):
+    """Twenty halves and five floats: 40 + 20 bytes; a packed one by what it takes."""
+    from tests.onnx_files import parsed, saved
+
+    text = """g (float16[1,5] x, float[5] v) => (float16[1,4] y, float[5] u)
+        <float16[5,4] w = {%s}, float[5] s = {%s}> { y = MatMul(x, w)  u = Mul(v, s) }"""
+    model = parsed(text % (", ".join(["0"] * 20), ", ".join(["1"] * 5)))
+    found = run(saved(tmp_path, model))
+    assert (found.params, found.memory.param_bytes) == (25, 60)
+
+
+def run(path):
+    """The report of a file."""
+    from crossflops.pipeline import count as pipeline_count
+
+    return pipeline_count(path)
