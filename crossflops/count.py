@@ -9,10 +9,10 @@ import msgspec
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Graph, Node
 from crossflops.core.ledger import Counted, Ledger, Uncounted
-from crossflops.core.tensor import TensorSpec
-from crossflops.ops import Rule, missing, rule
+from crossflops.ops import missing, rule
 from crossflops.ops.precision import computed, contraction
 from crossflops.ops.precision import stored as precision_of_results
+from crossflops.ops.traffic import traffic
 
 Piece: TypeAlias = "Counted | Uncounted | _Runs"
 Counts: TypeAlias = tuple[Piece, ...]
@@ -48,7 +48,7 @@ def count_node(node: Node, stored: Mapping[str, str] = {}) -> Counted | Uncounte
         contracted = contraction(node, stored) if work.macs else ""
         return Counted(
             node=node,
-            cost=_with_bytes(work, known, node),
+            cost=_with_bytes(work, *traffic(known, node, works=work != ZERO)),
             formula=known.equation,
             precision=contracted or computed(known.operand, node),
             exactness=known.exactness(node),
@@ -205,29 +205,14 @@ def _many(one: Counted | Uncounted, key: str, times: int) -> Counted | Uncounted
     if isinstance(one, Uncounted):
         return Uncounted(node, one.reason)
     formula = one.formula if times == 1 else f"{times} x ({one.formula})"
-    return msgspec.structs.replace(one, node=node, cost=one.cost * times, formula=formula)
+    return msgspec.structs.replace(
+        one, node=node, cost=one.cost * times, formula=formula, times=one.times * times
+    )
 
 
 def _total(counts: Iterable[Counted | Uncounted]) -> Cost:
     return sum((one.cost for one in counts if isinstance(one, Counted)), ZERO)
 
 
-def _with_bytes(work: Cost, known: Rule, node: Node) -> Cost:
-    # What computes is no view: Dropout is one in inference only.
-    moved = known.traffic != "view" or work != ZERO
-    read, written = _traffic(known, node) if moved else (0, 0)
+def _with_bytes(work: Cost, read: int, written: int) -> Cost:
     return msgspec.structs.replace(work, bytes_read=read, bytes_written=written)
-
-
-def _traffic(known: Rule, node: Node) -> tuple[int, int]:
-    written = _nbytes(node.outputs)
-    if known.traffic == "gather":
-        return written + _nbytes(node.inputs[1:]), written
-    whole = (spec for i, spec in enumerate(node.inputs) if i not in known.tables)
-    tables = [i for i in known.tables if i < len(node.inputs) and node.inputs[i] is not None]
-    return _nbytes(tuple(whole)) + len(tables) * _nbytes(node.outputs[:1]), written
-
-
-def _nbytes(specs: tuple[TensorSpec | None, ...]) -> int:
-    """Bytes of the tensors that are there, those of one name once."""
-    return sum({spec.name: spec.nbytes for spec in specs if spec is not None}.values())

@@ -142,5 +142,5 @@ def test_the_model_is_named():
 def test_a_fold_is_passed_on():
     """The number by a tool's convention stands beside the native one."""
     folded = Folded(tool="thop", edition="0.0.31", total=5, assumed=False)
-    assert report(GRAPH, TRACE, Ledger("abc", COUNTS), folded).as_ == folded
+    assert report(GRAPH, TRACE, Ledger("abc", COUNTS), (folded,)).as_ == folded
     assert REPORT.as_ is None

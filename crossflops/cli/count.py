@@ -10,6 +10,8 @@ from crossflops.cli.options import (
     request,
     strict_option,
     unit_option,
+    view_options,
+    viewed,
 )
 from crossflops.cli.output import deliver
 from crossflops.cli.progress import progress
@@ -20,8 +22,10 @@ from crossflops.cli.progress import progress
 @click.option(
     "--as",
     "as_",
+    multiple=True,
     metavar="ID[@EDITION]",
-    help="Also count as this tool does, without the tool, such as thop@0.0.31.",
+    help="Also count by this convention, without the tool: thop@0.0.31, exact-2k-1, "
+    "'torchstat*' (all that match). Repeatable.",
 )
 @click.option(
     "--vary",
@@ -31,10 +35,11 @@ from crossflops.cli.progress import progress
     help="Also give the totals as exact polynomials in this named dimension of an ONNX file. "
     "Repeatable.",
 )
+@view_options
 @strict_option
 @unit_option
 @output_options
-def command(as_: str | None, vary: tuple[str, ...], strict: bool, **fields: Any) -> int:
+def command(as_: tuple[str, ...], vary: tuple[str, ...], strict: bool, **fields: Any) -> int:
     """Count a model exactly, with no tool."""
     asked = request(fields)
     from crossflops import pipeline
@@ -53,7 +58,7 @@ def command(as_: str | None, vary: tuple[str, ...], strict: bool, **fields: Any)
             as_=as_,
             allow_pickle=asked.allow_pickle,
         )
-    deliver(report, **fields)
+    deliver(viewed(report, fields, fields["unit"]), **fields)
     if strict and report.uncounted:
         click.echo(f"strict: {len(report.uncounted)} nodes are not counted", err=True)
         return 1

@@ -3,13 +3,18 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
 from crossflops.core.trace import Setting
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from crossflops.core.report import Report
+    from crossflops.core.view import By
+    from crossflops.render.view import Viewed
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -104,9 +109,44 @@ def output_options(function: Function) -> Function:
             "file",
             callback=_destination,
             metavar="FILE",
-            help="Write to FILE instead: .json, .md or .txt picks the format.",
+            help="Write to FILE instead: .json, .md, .txt or .csv picks the format.",
         ),
     )
+
+
+def view_options(function: Function) -> Function:
+    """`--by`, `--top` and `--depth`, for `viewed` to take."""
+    return _stacked(
+        function,
+        click.option(
+            "--by",
+            type=click.Choice(["op", "module", "node", "type"]),
+            help="One table: by ONNX operator, by module (a tree, each with all beneath it), by "
+            "graph node, or by type, which is the class of the innermost module around a node.",
+        ),
+        click.option(
+            "--top", type=click.IntRange(1), metavar="N", help="Only the N largest rows."
+        ),
+        click.option(
+            "--depth",
+            type=click.IntRange(0),
+            metavar="N",
+            help="Only N levels of the module tree; implies --by module.",
+        ),
+    )
+
+
+def viewed(report: "Report", fields: dict[str, Any], unit: str) -> "Report | Viewed":
+    """The table that `view_options` ask for, taken out of the arguments; else the report."""
+    by: By | None = fields.pop("by")
+    top, depth = fields.pop("top"), fields.pop("depth")
+    if by is top is depth is None:
+        return report
+    from crossflops.render.view import Viewed
+
+    if by is None:
+        by = "op" if depth is None else "module"
+    return Viewed(report, report.view(by, top, depth, unit))
 
 
 def unit_option(function: Function) -> Function:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from crossflops.cli.options import output_options, unit_option
+from crossflops.cli.options import output_options, unit_option, view_options, viewed
 from crossflops.cli.output import deliver
 from crossflops.core.report import SCHEMA, Report
 from crossflops.errors import CrossflopsError
@@ -14,11 +14,12 @@ from crossflops.errors import CrossflopsError
 
 @click.command("render")
 @click.argument("file_", metavar="REPORT.json", type=click.Path(path_type=Path))
+@view_options
 @unit_option
 @output_options
 def command(file_: Path, **fields: Any) -> int:
     """Show a report again that was written to a file, in any format."""
-    deliver(_read(file_), **fields)
+    deliver(viewed(_read(file_), fields, fields["unit"]), **fields)
     return 0
 
 

@@ -22,7 +22,8 @@ def toolbox() -> tuple[ToolRow, ...]:
 
 def _row(tool: str, editions: list[Convention], there: bool) -> ToolRow:
     verified = tuple(version for one in editions for version in one.verified)
-    version, state, message = _look(tool, verified) if there else (None, "missing", "")
+    absent: State = "no tool" if all(one.sees == "node" for one in editions) else "missing"
+    version, state, message = _look(tool, verified) if there else (None, absent, "")
     return ToolRow(
         tool=tool,
         editions=tuple(one.edition for one in editions),

@@ -11,6 +11,7 @@ VERBS = {
     "explain": "Say what a cause is, or everything that a tool does.",
     "efficiency": "Set a count against a device's peak.",
     "tools": "List the tools that are known, and which of them are installed.",
+    "export": "Write the normalized model, or its counts for a viewer, to a file.",
     "render": "Show a report again that was written to a file, in any format.",
     "doctor": "Look at what is installed here, and say what is missing.",
 }

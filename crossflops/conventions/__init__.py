@@ -1,6 +1,8 @@
 """What is known of the tools. Every module in this folder offers its editions in `CONVENTIONS`."""
 
 import functools
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -42,6 +44,29 @@ def parse(text: str) -> Convention:
     """The convention of `TOOL` or `TOOL@EDITION`."""
     tool, _, edition = text.partition("@")
     return find(tool, edition or None)
+
+
+def named(texts: Iterable[str]) -> list[Convention]:
+    """The conventions of these texts, each once: `TOOL`, `TOOL@EDITION`, or a pattern with "*".
+
+    A pattern stands for the newest edition of every tool that it matches. Raises
+    UnknownNameError.
+    """
+    found: dict[tuple[str, str], Convention] = {}
+    for text in texts:
+        for one in _matching(text) if "*" in text else [parse(text)]:
+            found[one.tool, one.edition] = one
+    return list(found.values())
+
+
+def _matching(pattern: str) -> list[Convention]:
+    known = list(dict.fromkeys(one.tool for one in conventions()))
+    matched = [find(tool) for tool in known if fnmatchcase(tool, pattern)]
+    if not matched:
+        raise UnknownNameError(
+            f"no convention matches {pattern!r}", f"known: {', '.join(sorted(known))}"
+        )
+    return matched
 
 
 def for_version(tool: str, version: str) -> Convention:

@@ -13,6 +13,8 @@ def matches(clause: Clause, call: Call, trace: Trace, setting: str) -> bool:
         return False
     if match.fused and not (setting in call.fused and one_of(call.fused[setting], match.fused)):
         return False
+    if match.last is not None and match.last != (call.key in trace.last_calls):
+        return False
     module = trace.modules[call.module]
     return _own(match, call, module) and _around(match, call, trace)
 
@@ -32,7 +34,9 @@ def _own(match: Match, call: Call, module: Module) -> bool:
         )
         and match.root in {None, module.id == 0}
         and match.registered in {None, bool(module.names)}
+        and match.leaf in {None, not module.children}
         and (not match.bases or not set(match.bases).isdisjoint(module.bases[1:]))
+        and (not match.isa or not set(match.isa).isdisjoint(module.bases))
     )
 
 

@@ -34,4 +34,9 @@ def child_paths_squared(modules: tuple[Module, ...]) -> dict[int, int]:
     return {module: count**2 for module, count in child_paths(modules).items()}
 
 
-TIMES: dict[str, Times] = {"child_paths_squared": child_paths_squared}
+def registered(modules: tuple[Module, ...]) -> dict[int, int]:
+    """Once for a module that is registered, however often and under how many parents."""
+    return {module: min(count, 1) for module, count in child_paths(modules).items()}
+
+
+TIMES: dict[str, Times] = {"child_paths_squared": child_paths_squared, "registered": registered}

@@ -22,12 +22,15 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     `targets` are the names of the call's target, `fused` those of the kernel that swallowed the
     call in the setting under which the tool runs; "*" in them matches anything.
     `bases` match a class from which that of the enclosing module (of the module itself, on the
-    module storey) is derived. `entry` matches the nearest function call around,
-    `within` the class of any module call around, `under` the target of any function call around.
-    `registered` asks whether the enclosing module has a name in the model. `settings` are
+    module storey) is derived, `isa` that class too. `entry` matches the nearest function call
+    around, `within` the class of any module call around, `under` the target of any function call
+    around. `registered` asks whether the enclosing module has a name in the model. `settings` are
     compared for equality: a call's own, or on the module storey the module's. `has` and `lacks`
     name inputs of the call or parameters of the module. `root` asks whether the module is the
-    whole model.
+    whole model, `leaf` whether it has no modules in it, `last` whether the call is the last one
+    of its module.
+
+    On the node storey `targets` are operators, a domain other than ai.onnx before their name.
     """
 
     targets: tuple[str, ...] = ()
@@ -42,6 +45,9 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     lacks: tuple[str, ...] = ()
     fused: tuple[str, ...] = ()
     root: bool | None = None
+    isa: tuple[str, ...] = ()
+    leaf: bool | None = None
+    last: bool | None = None
 
 
 class Clause(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +80,9 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
 class Convention(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's clauses in one edition.
 
-    `verified` lists the tool versions on which the clauses were held against the tool. `unit`
-    is what the tool counts for one MAC. `forces` are the parts of the setting that the tool
+    `verified` lists the tool versions on which the clauses were held against the tool; it is empty
+    for a convention that is no tool. `unit` is what the tool counts for one MAC, 0 if it counts
+    none. `forces` are the parts of the setting that the tool
     imposes, whatever the caller asks. `sees` is the storey on which it stands. `counts_dead` says
     whether work whose result nobody uses is counted, `counts_stored` whether it is where that
     result is written into a buffer, a parameter or an input. `unseen` is the cause of

@@ -49,8 +49,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes in topological order. `params` is the number of parameters of the model.
+    """Nodes in topological order.
 
+    `params` is the number of parameters of the model, `param_bytes` what they take in storage.
     `digest` identifies the structure (operators, attributes, shapes), not the weights.
     """
 
@@ -62,3 +63,4 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     opset: dict[str, int]
     bindings: dict[str, int] = {}
     digest: str = ""
+    param_bytes: int = 0

@@ -16,7 +16,8 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     `precision` is the element type in which the node computes; of a contraction that in which
     its operands are stored ("int8", or "float32xint4" where they differ). `exactness` is
     "bound" where the work depends on data, "estimate" where the algorithm is not fixed by the
-    operator.
+    operator. `cost` is that of all `times` runs: what is in a loop or a function may run more
+    than once.
     """
 
     node: Node
@@ -24,6 +25,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     formula: str
     precision: str
     exactness: Literal["exact", "bound", "estimate"] = "exact"
+    times: int = 1
 
 
 class Uncounted(msgspec.Struct, frozen=True):

@@ -8,7 +8,8 @@ from msgspec import UNSET, UnsetType
 from crossflops.core.formulas import Formulas
 from crossflops.core.profile import Amount, Failure, Profile
 from crossflops.core.reconciliation import Reconciliation
-from crossflops.core.trace import Setting
+from crossflops.core.trace import Setting, Storey
+from crossflops.core.view import By, View, view
 
 SCHEMA = "crossflops/1"
 
@@ -50,17 +51,59 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     active_params: int | UnsetType = UNSET
 
 
+class Intensity(msgspec.Struct, frozen=True):
+    """FLOPs for each byte moved, as the two integers of a ratio: FLOPs / bytes."""
+
+    flops: int
+    bytes: int
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What the whole model moves and holds, in exact integers.
+
+    Moved is what every node reads and writes by itself, nothing fused, a weight once by each
+    node that uses it: `access_bytes`, and the same in elements. `peak_activation_bytes` are the
+    most bytes alive at once besides the parameters, at node `peak_node`; `unsized` tensors have no
+    known size and are not in it. `param_bytes` are the parameters as they are stored.
+    """
+
+    access_bytes: int
+    access_elements: int
+    elements_read: int
+    elements_written: int
+    intensity: Intensity
+    peak_activation_bytes: int
+    peak_node: str
+    unsized: int
+    param_bytes: int
+
+
+class FoldedRow(msgspec.Struct, frozen=True):
+    """What a convention books for one call or one node, in its own unit.
+
+    `at` is the key of the call or of the node, `path` the module under which it is booked.
+    """
+
+    at: str
+    path: str
+    amount: int
+
+
 class Folded(msgspec.Struct, frozen=True, kw_only=True):
-    """The model counted by a tool's convention, without the tool.
+    """The model counted by a convention: a tool's, without the tool, or one that is no tool.
 
     `assumed` is true when the tool could not have run this model, or when the calls that it
-    looks at were inferred from the graph.
+    looks at were inferred from the graph. `sees` says what the rows are about, and `uncounted`
+    names nodes about which the convention cannot say anything.
     """
 
     tool: str
     edition: str
     total: int
     assumed: bool
+    sees: Storey = "module"
+    rows: tuple[FoldedRow, ...] = ()
+    uncounted: tuple[str, ...] = ()
 
 
 class UncountedRow(msgspec.Struct, frozen=True):
@@ -98,7 +141,12 @@ class ModuleRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One node."""
+    """One node.
+
+    `class` is that of the module that it belongs to. `kind` and `target` say how the call that it
+    came from reads in a traced graph of PyTorch (call_module, call_function, call_method); a file
+    has no calls, and its nodes have neither.
+    """
 
     node: str
     op: str
@@ -109,6 +157,9 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     bytes_written: int
     precision: str
     exactness: str
+    class_: str | UnsetType = msgspec.field(name="class", default=UNSET)
+    kind: str | UnsetType = UNSET
+    target: str | UnsetType = UNSET
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,10 +174,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals
     macs_by_precision: dict[str, int]
     as_: Folded | None = msgspec.field(name="as", default=None)
+    as_also: tuple[Folded, ...] | UnsetType = UNSET
     uncounted: tuple[UncountedRow, ...]
     by_op: tuple[OpRow, ...]
     modules: tuple[ModuleRow, ...]
     nodes: tuple[NodeRow, ...]
+    memory: Memory | UnsetType = UNSET
     setting: Setting | UnsetType = UNSET
     profiles: tuple[Profile | Failure, ...] | UnsetType = UNSET
     reconciliations: tuple[Reconciliation, ...] | UnsetType = UNSET
@@ -149,6 +202,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return self.totals.params
 
     @property
+    def folds(self) -> tuple[Folded, ...]:
+        """The model as every convention counts it that was asked for, in that order."""
+        return ((self.as_,) if self.as_ is not None else ()) + (self.as_also or ())
+
+    @property
     def residuals(self) -> dict[str, Amount]:
         """The residual of every tool that answered."""
         found = self.reconciliations or ()
@@ -160,6 +218,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             if one.tool == tool:
                 return one
         raise KeyError(tool)
+
+    def view(
+        self, by: By = "op", top: int | None = None, depth: int | None = None, unit: str = "macs"
+    ) -> View:
+        """One table of the report.
+
+        By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
+        levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
+        module around a node). `top` keeps the largest rows, by the first convention if one was
+        asked for, else by `unit`. Raises InputError for what does not go together.
+        """
+        return view(self, by, top, depth, unit)
 
     def to_dict(self) -> dict[str, Any]:
         """The contract `crossflops/1` as plain values."""

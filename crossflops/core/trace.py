@@ -8,7 +8,7 @@ import msgspec
 
 from crossflops.core.tensor import TensorSpec
 
-Storey: TypeAlias = Literal["module", "function", "operator"]
+Storey: TypeAlias = Literal["module", "function", "operator", "node"]
 Scalar: TypeAlias = bool | int | float | str | list[Any] | None
 
 
@@ -31,16 +31,26 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """A parameter of a module. Two with the same `storage` are one tensor under two names."""
+    """A parameter of a module. Two with the same `storage` are one tensor under two names.
+
+    `dtype` is named as in a TensorSpec; `trainable` is false for one that is frozen.
+    """
 
     name: str
     shape: tuple[int, ...]
     storage: int
+    dtype: str = "float32"
+    trainable: bool = True
 
     @property
     def numel(self) -> int:
         """Number of elements."""
         return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the stored tensor."""
+        return TensorSpec(self.name, self.dtype, self.shape).nbytes
 
 
 class Module(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +128,16 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for call in self.calls:
             found.setdefault(call.parent, []).append(call)
         return {key: tuple(calls) for key, calls in found.items()}
+
+    @cached_property
+    def last_calls(self) -> frozenset[str]:
+        """The keys of the last calls of every module by `__call__`."""
+        found = {
+            call.module: call.key
+            for call in self.calls
+            if call.storey == "module" and call.via == "call"
+        }
+        return frozenset(found.values())
 
     def ancestors(self, call: Call) -> tuple[Call, ...]:
         """The calls around this one, innermost first."""

@@ -71,11 +71,19 @@ def native(report: Report) -> Numerator:
 
 
 def folded(report: Report) -> Numerator:
-    """The total of the convention that was asked for. Raises ValueError where none was."""
+    """The total of the convention that was asked for. Raises ValueError where none was.
+
+    Raises InputError for a convention that counts bytes, or nothing of contractions.
+    """
     if report.as_ is None:
         raise ValueError("the report was not counted by a convention")
     tool, edition = report.as_.tool, report.as_.edition
-    macs, notes = _as_macs(f"{tool}@{edition}", report.as_.total, _unit(tool, edition))
+    unit = _unit(tool, edition)
+    if not unit:
+        raise InputError(
+            f"{tool} counts no multiply-accumulates", "give --as a tool that does, such as thop"
+        )
+    macs, notes = _as_macs(f"{tool}@{edition}", report.as_.total, unit)
     assumed = f"{tool} could not have run this model: its total is inferred from the graph"
     return Numerator(
         label=f"{tool}@{edition}",

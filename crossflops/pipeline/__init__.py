@@ -5,16 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crossflops import tabulate
-from crossflops.conventions import parse
+from crossflops.conventions import named
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.normalize.request import Request, asked_for
-from crossflops.pipeline.counting import counted, folded, observed
+from crossflops.pipeline.counting import Counted, counted, folded, observed
+from crossflops.pipeline.counting import report as counted_report
+from crossflops.pipeline.exporting import export
 from crossflops.pipeline.study import Progress, study
 from crossflops.pipeline.study import report as compared
 from crossflops.pipeline.vary import varied
+
+__all__ = ["compare", "count", "export"]
 
 if TYPE_CHECKING:  # what runs tools is imported when tools run: counting a file is a blink
     from crossflops.adapters.contract import Adapter
@@ -32,10 +35,12 @@ def count(
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
     vary: Sequence[str] = (),
-    as_: str | None = None,
+    as_: str | Sequence[str] | None = None,
     allow_pickle: bool = False,
 ) -> Report:
     """Count a model. With `as_` ("thop@0.0.31") also as a tool does, without the tool.
+
+    Several conventions may be named, and a pattern ("torchstat*") names all that it matches.
 
     `target` is a model object or a target string, `inputs` tensors (one, a tuple, a dict of
     keyword arguments, or `(args, kwargs)`) or texts such as "1x3x224x224". Of an ONNX file `dims`
@@ -57,17 +62,20 @@ def count(
     formulas = varied(request, vary) if vary else None
     if formulas is not None:
         request = msgspec.structs.replace(request, dims={**request.dims, **formulas.at})
-    convention = parse(as_) if as_ else None
-    watched = observed([convention] if convention else [], setting)
-    own = [one for one in watched if one.training == setting.training]
-    native = counted(request.source(), setting, own)
-    fold = None
-    if convention is not None:
-        forced = convention.setting(setting)
-        same = forced.training == setting.training
-        mode = native if same else counted(request.source(), forced, watched)
-        fold = folded(convention, mode, setting)
-    report = tabulate.report(native.graph, native.trace, native.ledger, fold)
+    conventions = named([as_] if isinstance(as_, str) else as_ or ())
+    watched = observed(conventions, setting)
+    modes = {}
+
+    def mode(training: bool) -> Counted:
+        if training not in modes:
+            own = [one for one in watched if one.training == training]
+            asked = msgspec.structs.replace(setting, training=training)
+            modes[training] = counted(request.source(), asked, own)
+        return modes[training]
+
+    native = mode(setting.training)
+    folds = [folded(one, mode(one.setting(setting).training), setting) for one in conventions]
+    report = counted_report(native, folds)
     return msgspec.structs.replace(report, formulas=formulas) if formulas else report
 
 

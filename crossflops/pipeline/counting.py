@@ -4,15 +4,17 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from crossflops import tabulate
 from crossflops.core.convention import Convention
 from crossflops.core.graph import Graph
 from crossflops.core.ledger import Ledger
-from crossflops.core.report import Folded
+from crossflops.core.report import Folded, FoldedRow, Report
 from crossflops.core.trace import Setting, Trace
 from crossflops.count import count
 from crossflops.errors import InputError
+from crossflops.footprint import footprint
 from crossflops.normalize import Source, normalize
-from crossflops.reconcile import predict
+from crossflops.reconcile import fold_nodes, predict
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -41,17 +43,45 @@ def observed(conventions: Iterable[Convention], asked: Setting) -> list[Setting]
     )
 
 
+def report(own: Counted, folds: Iterable[Folded] = ()) -> Report:
+    """The report of a count."""
+    memory = footprint(own.graph, own.ledger)
+    return tabulate.report(own.graph, own.trace, own.ledger, tuple(folds), memory)
+
+
 def folded(convention: Convention, counted: Counted, asked: Setting) -> Folded:
     """The count as the convention folds it. Raises InputError where no call was recorded."""
+    if convention.sees == "node":
+        return _folded_nodes(convention, counted)
     if not counted.trace.calls:
         raise InputError(
             f"{convention.tool} looks at calls of modules and functions, which no file records",
             "give the model as file.py:callable to count it as a tool does",
         )
     prediction = predict(convention, counted.trace, asked, counted.ledger)
+    rows = tuple(
+        FoldedRow(booking.call, booking.path, worth)
+        for booking in prediction.bookings
+        if (worth := prediction.worth(booking))
+    )
     return Folded(
         tool=convention.tool,
         edition=convention.edition,
         total=prediction.total,
         assumed=any(call.assumed for call in counted.trace.calls),
+        sees=convention.sees,
+        rows=rows,
+    )
+
+
+def _folded_nodes(convention: Convention, counted: Counted) -> Folded:
+    rows, unknown = fold_nodes(convention, counted.ledger)
+    return Folded(
+        tool=convention.tool,
+        edition=convention.edition,
+        total=sum(row.amount for row in rows),
+        assumed=False,
+        sees="node",
+        rows=rows,
+        uncounted=unknown,
     )

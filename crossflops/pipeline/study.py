@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from crossflops import tabulate
 from crossflops.conventions import for_version
 from crossflops.core.convention import Convention
 from crossflops.core.profile import Failure, Profile
@@ -13,6 +12,7 @@ from crossflops.core.reconciliation import Reconciliation
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.normalize import Source
+from crossflops.pipeline import counting
 from crossflops.pipeline.counting import Counted, counted, observed
 from crossflops.reconcile import (
     Prediction,
@@ -90,7 +90,7 @@ def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) 
         # Several tools may share one convention: a reconciliation is that of the tool.
         reconciliations.append(msgspec.structs.replace(found, tool=tool))
     return msgspec.structs.replace(
-        tabulate.report(own.graph, own.trace, own.ledger),
+        counting.report(own),
         profiles=tuple(profiles),
         reconciliations=tuple(reconciliations),
     )

@@ -1,6 +1,15 @@
 """What a convention predicts, and every reason why that differs from the native count."""
 
+from crossflops.reconcile.nodes import fold_nodes
 from crossflops.reconcile.prediction import Booking, Prediction, PredictionError, predict
 from crossflops.reconcile.walk import reconcile, unpredicted
 
-__all__ = ["Booking", "Prediction", "PredictionError", "predict", "reconcile", "unpredicted"]
+__all__ = [
+    "Booking",
+    "Prediction",
+    "PredictionError",
+    "fold_nodes",
+    "predict",
+    "reconcile",
+    "unpredicted",
+]

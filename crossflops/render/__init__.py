@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from crossflops.render.csv import csv as _csv
 from crossflops.render.json import json as _json
 from crossflops.render.layout import Noun
 from crossflops.render.markdown import markdown as _markdown
@@ -17,4 +18,4 @@ class Renderer(Protocol):
         ...
 
 
-FORMATS: dict[str, Renderer] = {".json": _json, ".md": _markdown, ".txt": _text}
+FORMATS: dict[str, Renderer] = {".json": _json, ".md": _markdown, ".txt": _text, ".csv": _csv}

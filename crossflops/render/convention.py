@@ -4,18 +4,21 @@ from inspect import getdoc
 from itertools import groupby
 from re import fullmatch, sub
 
-from crossflops.conventions.formulas import formulas
+from crossflops.conventions.formulas import formulas, node_formulas
 from crossflops.conventions.multiplicity import TIMES
 from crossflops.core.convention import Cause, Clause, Convention, Match
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 
 _VIA = {"call": "called as module(x)", "forward": "called by .forward()"}
+_LEAF = {None: "", True: "without modules in it", False: "with modules in it"}
+_LAST = {None: "", True: "its last call alone", False: "but the last call"}
 _FORCED = {
     "training": ("evaluation mode", "training mode"),
     "grad": ("no gradients", "gradients"),
     "hooked": ("no hooks", "hooks on the modules"),
 }
 _REGISTERED = {None: "", True: "registered in the model", False: "registered nowhere"}
+_ABOUT = {one: f"{one}s called" for one in ("module", "function", "operator")}
 _KNOWN = "a layer that is counted above"
 
 
@@ -45,13 +48,14 @@ def convention_page(convention: Convention) -> Page:
 
 
 def _title(convention: Convention) -> Title:
+    nodes, checked = convention.sees == "node", ", ".join(convention.verified)
     return Title(
         (
             f"{convention.tool}@{convention.edition}",
             f'prints "{convention.printed_as}"',
-            f"{convention.unit} per MAC",
-            f"looks at {convention.sees} calls",
-            f"checked on {', '.join(convention.verified) or 'no version'}",
+            f"{convention.unit} per MAC" if convention.unit else "counts no MACs",
+            "looks at graph nodes" if nodes else f"looks at {convention.sees} calls",
+            "no tool" if nodes else f"checked on {checked or 'no version'}",
         )
     )
 
@@ -89,7 +93,7 @@ def _section(head: str, clauses: tuple[Clause, ...], known: frozenset[str]) -> l
     table = Table(
         columns=(
             Column(head="clause", detail=True),
-            Column(head=f"{clauses[0].storey}s called", flows=True),
+            Column(head=_ABOUT.get(clauses[0].storey, "nodes"), flows=True),
             Column(head="amount"),
             Column(head="cause, if it differs" if clauses[0].kind == "core" else "cause"),
             Column(head="source", flows=True, detail=True),
@@ -104,7 +108,14 @@ def _section(head: str, clauses: tuple[Clause, ...], known: frozenset[str]) -> l
 
 def _about(clause: Clause, texts: tuple[str, ...], shared: list[str]) -> str:
     own = [text for text in texts if text not in shared]
-    return "; ".join([targets(clause.match), *own])
+    return "; ".join([_whom(clause), *own])
+
+
+def _whom(clause: Clause) -> str:
+    match = clause.match
+    if match.isa:
+        return f"{', '.join(_together(match.isa))}, or a subclass"
+    return targets(match)
 
 
 def _repeated(clause: Clause) -> tuple[str, ...]:
@@ -113,7 +124,7 @@ def _repeated(clause: Clause) -> tuple[str, ...]:
 
 def _legend(convention: Convention) -> list[Block]:
     """The formulas that the clauses name, each by the first sentence of its docstring."""
-    named: dict[str, object] = {**formulas(), **TIMES}
+    named: dict[str, object] = {**formulas(), **node_formulas(), **TIMES}
     used = dict.fromkeys(
         name for one in convention.clauses for name in (one.formula, one.times) if name in named
     )
@@ -156,6 +167,8 @@ def conditions(match: Match, known: frozenset[str] = frozenset()) -> tuple[str, 
         _listed("without", match.lacks),
         _listed("run as", match.fused),
         whole[match.root],
+        _LEAF[match.leaf],
+        _LAST[match.last],
     )
     return tuple(part for part in parts if part)
 

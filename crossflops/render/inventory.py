@@ -6,8 +6,14 @@ import msgspec
 
 from crossflops.render.page import Column, Heading, Page, Row, Table, Text, Title, Tone
 
-State = Literal["ok", "unverified", "missing", "broken"]
-_TONES: dict[str, Tone] = {"ok": "good", "unverified": "warn", "missing": "dim", "broken": "bad"}
+State = Literal["ok", "unverified", "missing", "broken", "no tool"]
+_TONES: dict[str, Tone] = {
+    "ok": "good",
+    "unverified": "warn",
+    "missing": "dim",
+    "broken": "bad",
+    "no tool": "dim",
+}
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,7 +21,8 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
 
     `state` is "ok" for a version on which a convention was checked, "unverified" for another
     one, "broken" when the plugin or the tool does not load (`message` says why), "missing" when
-    there is no plugin. `install` is the command that changes the last two, "" if there is none.
+    there is no plugin, "no tool" for a way of counting that nobody prints. `install` is the
+    command that mends "broken" and "missing", "" if there is none.
     """
 
     tool: str

@@ -6,6 +6,7 @@ from crossflops.core.report import Report
 from crossflops.render.efficiency import EfficiencyReport
 from crossflops.render.layout import Noun
 from crossflops.render.summary import Unit
+from crossflops.render.view import Viewed
 
 
 def json(noun: Noun, unit: Unit = "macs") -> str:
@@ -13,6 +14,6 @@ def json(noun: Noun, unit: Unit = "macs") -> str:
 
     `unit` orders nothing here: the contract fixes what stands where.
     """
-    if isinstance(noun, Report | EfficiencyReport):
+    if isinstance(noun, Report | Viewed | EfficiencyReport):
         return noun.to_json()
     return msgspec.json.format(msgspec.json.encode(noun), indent=2).decode() + "\n"

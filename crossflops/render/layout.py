@@ -12,8 +12,11 @@ from crossflops.render.efficiency import EfficiencyReport, efficiency_page
 from crossflops.render.inventory import Health, Inventory, health, inventory
 from crossflops.render.page import Page
 from crossflops.render.summary import Unit, summary
+from crossflops.render.view import Viewed, view_page
 
-Noun: TypeAlias = Report | Cause | Convention | Inventory | Health | EfficiencyReport | Page
+Noun: TypeAlias = (
+    Report | Viewed | Cause | Convention | Inventory | Health | EfficiencyReport | Page
+)
 
 
 def layout(noun: Noun, unit: Unit = "macs") -> Page:
@@ -31,5 +34,7 @@ def layout(noun: Noun, unit: Unit = "macs") -> Page:
             return health(noun)
         case EfficiencyReport():
             return efficiency_page(noun)
+        case Viewed():
+            return view_page(noun)
         case Report():
             return summary(noun, unit) if noun.profiles is UNSET else comparison(noun, unit)

@@ -36,8 +36,13 @@ def _written(block: Block) -> str:
 def _table(table: Table) -> str:
     heads = [_plain(column.head) for column in table.columns]
     rules = ["---:" if column.right else "---" for column in table.columns]
-    rows = [[_plain(cell) for cell in row.cells] for row in table.rows]
+    rows = [[_indented(cell) for cell in row.cells] for row in table.rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
+
+
+def _indented(cell: str) -> str:
+    """A cell with its indentation, which tells how deep a row lies, in spaces that stay."""
+    return "&nbsp;" * (len(cell) - len(cell.lstrip(" "))) + _plain(cell)
 
 
 def _plain(text: str) -> str:

@@ -1,10 +1,11 @@
 """The page of a report without tools, and the title that every page of a report begins with."""
 
+from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from msgspec import UNSET
 
-from crossflops.core.report import InputInfo, Report
+from crossflops.core.report import Folded, InputInfo, Memory, Report
 from crossflops.core.trace import Setting
 from crossflops.render.formulas import formulas
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
@@ -21,8 +22,8 @@ def summary(report: Report, unit: Unit = "macs") -> Page:
     blocks: list[Block] = [title(report), *formulas(report), _totals(report)]
     blocks.append(Heading("Operators"))
     blocks += [_operators(report, unit), *_branches(report), *uncounted(report)]
-    if report.as_ is not None:
-        blocks += [Heading("As another tool counts it"), *_folded(report)]
+    if report.folds:
+        blocks += [Heading("By other conventions"), *_folded(report)]
     blocks += [_modules(report)] if report.modules else []
     return Page(tuple(blocks))
 
@@ -95,7 +96,9 @@ def _setting(setting: object) -> list[str]:
 
 def _totals(report: Report) -> Table:
     totals = report.totals
-    rows = [("MACs", totals.macs, "multiply-accumulates of contractions")]
+    rows: list[tuple[str, int | Fraction, str]] = [
+        ("MACs", totals.macs, "multiply-accumulates of contractions")
+    ]
     if totals.constant_macs:
         rows.append(("", totals.constant_macs, "of these depend on no input"))
     if len(report.macs_by_precision) > 1:
@@ -105,6 +108,7 @@ def _totals(report: Report) -> Table:
         ("FLOPs", totals.flops, "2 x MACs and one for each of the others"),
         ("bytes read", totals.bytes_read, "every operator by itself, nothing fused"),
         ("bytes written", totals.bytes_written, ""),
+        *_memory(report),
         ("parameters", totals.params, ""),
     ]
     if totals.active_params is not UNSET:
@@ -117,9 +121,32 @@ def _totals(report: Report) -> Table:
             Column(head="count", right=True),
             Column(head="note", flows=True, spare=1),
         ),
-        rows=tuple(Row((name, exact(count), note)) for name, count, note in rows),
+        rows=tuple(Row((name, _figure(count), note)) for name, count, note in rows),
         bare=True,
     )
+
+
+def _figure(count: int | Fraction) -> str:
+    return exact(count) if isinstance(count, int) else short(count)
+
+
+def _memory(report: Report) -> list[tuple[str, int | Fraction, str]]:
+    """Memory figures, each with what it means; none in a report that was made without them."""
+    memory = report.memory
+    if not isinstance(memory, Memory):
+        return []
+    moved, peak = memory.access_bytes, memory.peak_activation_bytes
+    at = f"alive at {memory.peak_node}" if memory.peak_node else "the inputs"
+    left = f"; {number(memory.unsized, 'tensor')} of unknown size not in it"
+    rows: list[tuple[str, int | Fraction, str]] = [
+        ("bytes moved", moved, f"read and written, {exact(memory.access_elements)} elements"),
+        ("peak bytes", peak, f"{at}, parameters apart{left if memory.unsized else ''}"),
+        ("model bytes", memory.param_bytes, "the parameters as they are stored"),
+    ]
+    if moved:
+        ratio = Fraction(memory.intensity.flops, memory.intensity.bytes)
+        rows.insert(1, ("FLOPs per byte", ratio, "arithmetic intensity of what is moved"))
+    return rows
 
 
 def _by_size(report: Report) -> list[tuple[str, int]]:
@@ -153,19 +180,29 @@ def _operators(report: Report, unit: Unit) -> Table:
 
 
 def _folded(report: Report) -> list[Block]:
-    folded = report.as_
-    if folded is None:
-        return []
-    row = Row((f"{folded.tool}@{folded.edition}", exact(folded.total), short(folded.total)))
+    rows = tuple(
+        Row((f"{one.tool}@{one.edition}", exact(one.total), short(one.total)))
+        for one in report.folds
+    )
     columns = (
         Column(head="convention"),
         Column(head="total", right=True),
         Column(head="about", right=True),
     )
-    blocks: list[Block] = [Table(columns=columns, rows=(row,), bare=True)]
-    if folded.assumed:
-        what = "assumed: the tool could not have run this, or its calls were read off the graph"
-        blocks.append(Text(what, " ", "warn"))
+    return [Table(columns=columns, rows=rows, bare=True), *doubts(report.folds)]
+
+
+def doubts(folds: tuple[Folded, ...]) -> list[Block]:
+    """What the figures of conventions rest on, and what they leave out."""
+    blocks: list[Block] = []
+    for one in folds:
+        if one.assumed:
+            what = "the tool could not have run this, or its calls were read off the graph"
+            blocks.append(Text(f"{one.tool} is assumed: {what}", " ", "warn"))
+        if one.uncounted:
+            names = ", ".join(one.uncounted[:3]) + (" ..." if len(one.uncounted) > 3 else "")
+            left = number(len(one.uncounted), "node")
+            blocks.append(Text(f"{one.tool} says nothing of {left}: {names}", " ", "warn"))
     return blocks
 
 

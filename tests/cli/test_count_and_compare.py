@@ -36,7 +36,7 @@ def test_count_passes_everything_on(line, answers, report):
             "branches": {"fork": "else"},
             "vary": (),
             "setting": Setting(grad=False, training=True),
-            "as_": "thop@0.0.31",
+            "as_": ("thop@0.0.31",),
             "allow_pickle": True,
         },
     )

@@ -23,7 +23,7 @@ from crossflops.errors import InputError
 from crossflops.hardware.numerators import by_tool, folded, given, native, quantity
 
 NATIVE = 4_089_184_256
-UNITS = {"thop": 1, "fvcore": 1, "torch-flop-counter": 2}
+UNITS = {"bytes": 0, "thop": 1, "fvcore": 1, "torch-flop-counter": 2}
 ZEROS = dict.fromkeys(
     (
         "adds", "muls", "divs", "compares", "specials", "bytes_read", "bytes_written",
@@ -184,6 +184,13 @@ def test_an_odd_total_in_flops_is_rounded_and_said():
     assert found.macs in {3, 4}
     assert any("rounded" in one for one in found.notes)
     assert any("could not have run" in one for one in found.warnings)
+
+
+def test_what_counts_no_contractions_is_no_numerator():
+    """Bytes, or elementwise operations alone, cannot be turned into MACs."""
+    one = Folded(tool="bytes", edition="1", total=7, assumed=False)
+    with pytest.raises(InputError, match="bytes counts no multiply-accumulates"):
+        folded(report(as_=one))
 
 
 def test_without_a_convention_there_is_nothing_to_fold():

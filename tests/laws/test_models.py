@@ -8,7 +8,7 @@ import pytest
 from crossflops.conventions import conventions
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
-from crossflops.reconcile import predict, reconcile
+from crossflops.reconcile import PredictionError, predict, reconcile
 from crossflops.render import FORMATS
 from crossflops.tabulate import report
 from tests.models import Odd, block, encoder_layer, exported, nn, torch, zoo
@@ -24,17 +24,27 @@ def made(name):
     return exported(model.eval(), *inputs, observed=SETTINGS)
 
 
+def predictions(trace, asked, ledger):
+    """What every convention of calls predicts; torchstat itself fails on some models."""
+    for convention in conventions():
+        if convention.sees == "node":
+            continue
+        try:
+            yield predict(convention, trace, asked, ledger)
+        except PredictionError:
+            assert convention.tool.startswith("torchstat")
+
+
 @pytest.mark.parametrize("name", zoo())
 def test_explanations_lead_to_every_tools_number(name):
     """For every convention and with and without gradients, no integer is left over."""
     _, trace, ledger = made(name)
     assert ledger.uncounted == ()
-    for convention in conventions():
-        for asked in (Setting(), Setting(grad=False)):
-            prediction = predict(convention, trace, asked, ledger)
+    for asked in (Setting(), Setting(grad=False)):
+        for prediction in predictions(trace, asked, ledger):
             found = reconcile(prediction, trace, ledger)
             total = sum(one.amount for one in found.explanations)
-            assert ledger.total.macs + total == prediction.total, convention.tool
+            assert ledger.total.macs + total == prediction.total, prediction.convention.tool
             assert found.residual == 0
 
 
@@ -114,6 +124,8 @@ def test_names_do_not_count():
     assert costs.total == ledger.total
     assert other.digest == graph.digest
     assert other.params == graph.params
-    for convention in conventions():
-        first, second = (predict(convention, one, Setting()).total for one in (trace, renamed))
-        assert first == second
+    first, second = (
+        [(one.convention.tool, one.total) for one in predictions(seen, Setting(), counts)]
+        for seen, counts in ((trace, ledger), (renamed, costs))
+    )
+    assert first == second

@@ -156,7 +156,7 @@ def test_uncounted_nodes_are_named(troubled):
 def test_a_folded_count_says_that_it_assumed(folded):
     """A count by a convention shows its total, and that its calls were assumed."""
     text = terminal(folded, 80)
-    assert "   thop@0.0.31   4 111 514 624   4.112 G\n assumed: " in text
+    assert "   thop@0.0.31   4 111 514 624   4.112 G\n thop is assumed: " in text
 
 
 def test_the_unit_orders_the_operators(count):

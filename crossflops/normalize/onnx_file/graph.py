@@ -16,7 +16,7 @@ from crossflops.normalize.onnx_file.binding import model_inputs
 from crossflops.normalize.onnx_file.calls import Calls, operands
 from crossflops.normalize.onnx_file.loops import Level, body_of, is_control, level, trips
 from crossflops.normalize.onnx_file.modules import Place, places
-from crossflops.normalize.onnx_file.parameters import ARGUMENT, everywhere, parameter_count
+from crossflops.normalize.onnx_file.parameters import ARGUMENT, everywhere, parameters
 from crossflops.normalize.onnx_file.pins import unpinned
 from crossflops.normalize.onnx_file.types import Type, of_graph
 from crossflops.normalize.onnx_file.whole_numbers import scalar
@@ -49,12 +49,14 @@ def to_graph(
     specs = _specs(model.graph, types)
     inputs = [one.name for one in model_inputs(model.graph)]
     nodes = _nodes(level(model.graph, types=types), specs, set(inputs), found, reading)
+    params, param_bytes = parameters(nodes)
     graph = Graph(
         name=name,
         nodes=nodes,
         inputs=tuple(_as(specs[one], "input") for one in inputs if one in specs),
         outputs=tuple(_as(specs[o.name], "output") for o in model.graph.output if o.name in specs),
-        params=parameter_count(nodes),
+        params=params,
+        param_bytes=param_bytes,
         opset=reading.opset,
         bindings=bindings,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
+from typing import NamedTuple
 
 from crossflops.core.graph import Node
 from crossflops.core.tensor import TensorSpec
@@ -56,20 +57,32 @@ def everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
             yield from everywhere(body.nodes)
 
 
-def parameter_count(nodes: Iterable[Node]) -> int:
-    """Elements of the stored tensors that feed weight inputs, each tensor once.
+class Size(NamedTuple):
+    """Elements and bytes."""
+
+    numel: int
+    nbytes: int
+
+
+def parameters(nodes: Iterable[Node]) -> Size:
+    """Elements and bytes of the stored tensors that feed weight inputs, each tensor once.
 
     A weight may be behind other constant nodes (a transposition, a dequantization), or be made by
     ConstantOfShape. An operand of a pointwise node is a parameter if it is stored and no scalar.
     What a function stores counts with every call.
     """
-    return sum(_weights(list(everywhere(nodes)), {}).values())
+    return _sum(_weights(list(everywhere(nodes)), {}).values())
 
 
-def _weights(nodes: list[Node], functions: dict[int, dict[str, int]]) -> dict[str, int]:
+def _sum(sizes: Iterable[Size]) -> Size:
+    found = list(sizes)
+    return Size(sum(one.numel for one in found), sum(one.nbytes for one in found))
+
+
+def _weights(nodes: list[Node], functions: dict[int, dict[str, Size]]) -> dict[str, Size]:
     """The stored tensors that are weights, with their sizes. `functions`: those read so far."""
     makers = {spec.name: node for node in nodes if node.constant for spec in node.outputs if spec}
-    found: dict[str, int] = {}
+    found: dict[str, Size] = {}
     seen: set[str] = set()
     for node in nodes:
         if node.constant:
@@ -86,16 +99,16 @@ def _weights(nodes: list[Node], functions: dict[int, dict[str, int]]) -> dict[st
 
 
 def _of_call(
-    node: Node, makers: Mapping[str, Node], seen: set[str], functions: dict[int, dict[str, int]]
-) -> dict[str, int]:
+    node: Node, makers: Mapping[str, Node], seen: set[str], functions: dict[int, dict[str, Size]]
+) -> dict[str, Size]:
     (body,) = node.bodies
     if id(body) not in functions:
         functions[id(body)] = _weights(list(everywhere(body.nodes)), functions)
     inside = functions[id(body)]
     taken = [place for place, spec in enumerate(body.inputs) if spec.name in inside]
     given = {body.inputs[place].name for place in taken}
-    own = sum(count for name, count in inside.items() if name not in given)
-    found = {f"{node.key}/": own} if own else {}
+    own = _sum(size for name, size in inside.items() if name not in given)
+    found = {f"{node.key}/": own} if own.numel else {}
     for place in taken:
         spec = node.inputs[place]
         if spec is not None:
@@ -110,12 +123,12 @@ def _may_be(node: Node, spec: TensorSpec) -> bool:
 
 def _roots(
     spec: TensorSpec, makers: Mapping[str, Node], seen: set[str], packed: int, whole: bool
-) -> dict[str, int]:
+) -> dict[str, Size]:
     """The stored tensors that a constant value is made of, with their sizes.
 
     Whole numbers of any width are weights where that is so (`whole`), or behind a dequantization.
     """
-    found: dict[str, int] = {}
+    found: dict[str, Size] = {}
     todo = [(spec, whole)]
     while todo:
         one, numbers = todo.pop()
@@ -127,7 +140,7 @@ def _roots(
         seen.add(one.name)
         if maker is None or maker.op.type in ("Constant", "ConstantOfShape"):
             if one.shape is not None and (packed or numbers or _is_weight(one)):
-                found[one.name] = packed or prod(one.shape)
+                found[one.name] = Size(packed or prod(one.shape), one.nbytes)
             continue
         behind = maker.inputs[:1] if maker.op.type in _MOVES else maker.inputs
         numbers = numbers or maker.op.type == "DequantizeLinear"

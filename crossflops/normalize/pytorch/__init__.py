@@ -20,7 +20,7 @@ from crossflops.normalize.pytorch.model import (
     run,
     switch,
 )
-from crossflops.normalize.pytorch.modules import ModuleIndex, parameter_count
+from crossflops.normalize.pytorch.modules import ModuleIndex, parameter_bytes, parameter_count
 from crossflops.normalize.pytorch.operators import MARK, operator_calls
 from crossflops.normalize.pytorch.recorder import Recorder
 from crossflops.normalize.pytorch.simplify import simplify
@@ -55,20 +55,36 @@ def normalize(
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
     """
+    return program(model, args, kwargs, setting, observed)[1:]
+
+
+def program(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    observed: Sequence[Setting] = (),
+) -> tuple[Any, Graph, Trace]:
+    """As `normalize`, and before them the ONNX model (of onnx_ir) that the graph was read from.
+
+    Its nodes are those of the graph, in their order and with their keys as names.
+    """
     recording = record(model, args, kwargs, setting, observed)
     trace = recording.trace
     with quiet():
-        program = to_onnx(recording.program)
-        simplify(program)
+        exported = to_onnx(recording.program)
+        simplify(exported)
     paths = {call.key: trace.modules[call.module].path for call in trace.calls}
     graph = to_graph(
-        program,
+        exported,
         type(model).__name__,
         recording.operators,
         paths,
         parameter_count(trace.modules),
     )
-    return graph, msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
+    graph = msgspec.structs.replace(graph, param_bytes=parameter_bytes(trace.modules))
+    trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
+    return exported.model, graph, trace
 
 
 def record(
@@ -83,11 +99,11 @@ def record(
     with generators(), quiet():
         index = ModuleIndex(own := switch(duplicate(model), setting.training))
         recorder = Recorder(index, around=_marked)
-        program = _export(own, args, kwargs, setting, recorder)
-        operators = operator_calls(program, recorder.frames)
+        exported = _export(own, args, kwargs, setting, recorder)
+        operators = operator_calls(exported, recorder.frames)
         calls = tree(recorder.frames, operators)
         calls = _observe(model, args, kwargs, observed, calls)
-    return Recording(program, operators, Trace(calls=calls, modules=index.rows, setting=setting))
+    return Recording(exported, operators, Trace(calls=calls, modules=index.rows, setting=setting))
 
 
 def _export(

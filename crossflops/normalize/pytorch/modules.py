@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from crossflops.core.trace import Module, Parameter, Scalar
+from crossflops.normalize.pytorch.specs import dtype_name
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -75,7 +76,13 @@ class ModuleIndex:
             names=names,
             bases=tuple(qualified(base) for base in _class(module).__mro__[:-1]),
             params=tuple(
-                Parameter(name, tuple(parameter.shape), self._storage(parameter))
+                Parameter(
+                    name,
+                    tuple(parameter.shape),
+                    self._storage(parameter),
+                    dtype_name(parameter.dtype),
+                    parameter.requires_grad,
+                )
                 for name, parameter in module.named_parameters(recurse=False)
             ),
             children=tuple(children),
@@ -109,4 +116,10 @@ def _settings(module: "nn.Module") -> dict[str, Scalar]:
 def parameter_count(rows: tuple[Module, ...]) -> int:
     """Number of parameters, each storage once."""
     sizes = {one.storage: one.numel for row in rows for one in row.params}
+    return sum(sizes.values())
+
+
+def parameter_bytes(rows: tuple[Module, ...]) -> int:
+    """What the parameters take, each storage once, in its own element type."""
+    sizes = {one.storage: one.nbytes for row in rows for one in row.params}
     return sum(sizes.values())

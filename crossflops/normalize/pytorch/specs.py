@@ -8,8 +8,9 @@ from crossflops.core.trace import Scalar
 
 
 def dtype_name(dtype: object) -> str:
-    """`torch.float32` -> "float32"."""
-    return str(dtype).removeprefix("torch.")
+    """`torch.float32` -> "float32", `torch.float8_e4m3fn` -> "float8e4m3fn"."""
+    name = str(dtype).removeprefix("torch.").replace("float8_", "float8")
+    return name.removesuffix("fnu") if name == "float8e8m0fnu" else name
 
 
 def spec(name: str, tensor: Any) -> TensorSpec:

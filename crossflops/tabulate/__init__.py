@@ -11,6 +11,7 @@ from crossflops.core.report import (
     BranchRow,
     Folded,
     InputInfo,
+    Memory,
     ModelInfo,
     ModuleRow,
     NodeRow,
@@ -21,10 +22,19 @@ from crossflops.core.report import (
 )
 from crossflops.core.trace import Module, Trace
 from crossflops.ops.contrib.experts import MIXTURES, parameters
+from crossflops.tabulate.fx import Site, site
+
+_NOWHERE = Site("", "")
 
 
-def report(graph: Graph, trace: Trace, ledger: Ledger, folded: Folded | None = None) -> Report:
-    """The report of a count."""
+def report(
+    graph: Graph,
+    trace: Trace,
+    ledger: Ledger,
+    folded: tuple[Folded, ...] = (),
+    memory: Memory | UnsetType = UNSET,
+) -> Report:
+    """The report of a count, as conventions fold it too, and with its memory figures."""
     return Report(
         model=ModelInfo(
             name=graph.name,
@@ -34,14 +44,16 @@ def report(graph: Graph, trace: Trace, ledger: Ledger, folded: Folded | None = N
         ),
         totals=_totals(graph, ledger),
         macs_by_precision=_by_precision(ledger),
-        as_=folded,
+        as_=folded[0] if folded else None,
+        as_also=folded[1:] or UNSET,
         uncounted=tuple(
             UncountedRow(one.node.key, str(one.node.op), one.reason) for one in ledger.uncounted
         ),
         by_op=_by_op(ledger),
         modules=_by_module(trace.modules, ledger),
-        nodes=_by_node(ledger),
+        nodes=_by_node(trace, ledger),
         branches=_branches(ledger),
+        memory=memory,
         setting=trace.setting,
     )
 
@@ -116,7 +128,7 @@ def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, 
     return tuple(
         ModuleRow(
             path=row.path,
-            class_=row.bases[0].rpartition(".")[2],
+            class_=_class(row),
             macs=costs.get(row.path, ZERO).macs,
             flops=costs.get(row.path, ZERO).flops,
             params=_params(row.id, modules),
@@ -139,7 +151,9 @@ def _params(module: int, modules: tuple[Module, ...]) -> int:
     return sum(sizes.values())
 
 
-def _by_node(ledger: Ledger) -> tuple[NodeRow, ...]:
+def _by_node(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
+    classes = {name: _class(row) for row in reversed(trace.modules) for name in row.names}
+    sites = {call.key: site(call, trace) for call in trace.calls if call.nodes}
     return tuple(
         NodeRow(
             node=one.node.key,
@@ -151,6 +165,13 @@ def _by_node(ledger: Ledger) -> tuple[NodeRow, ...]:
             bytes_written=one.cost.bytes_written,
             precision=one.precision,
             exactness=one.exactness,
+            class_=classes.get(one.node.path) or UNSET,
+            kind=(where := sites.get(one.node.call, _NOWHERE)).kind or UNSET,
+            target=where.target or UNSET,
         )
         for one in ledger.counted
     )
+
+
+def _class(module: Module) -> str:
+    return module.bases[0].rpartition(".")[2]

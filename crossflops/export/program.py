@@ -1,0 +1,52 @@
+"""A model in memory (of onnx_ir) -> a file with its weights, beside it where they are large."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from crossflops.errors import CrossflopsError
+from crossflops.export.notes import NodeNote
+
+_STACK = "pkg.torch.onnx.stack_trace"  # paths of the machine on which the model was exported
+LIMIT = (1 << 31) - (1 << 24)  # protobuf's 2 GiB, less what is no weight
+
+
+def save_program(
+    model: Any, target: Path, notes: Mapping[str, NodeNote], limit: int = LIMIT
+) -> list[Path]:
+    """Save a model, with the notes of its nodes by their keys.
+
+    Weights of more than `limit` bytes go to a file of external data, NAME.data beside it.
+    Returns what was written. Raises CrossflopsError.
+    """
+    import onnx_ir as ir
+
+    for number, node in enumerate(model.graph):
+        node.metadata_props.pop(_STACK, None)
+        note = notes.get(node.name or f"{node.op_type}_{number}")
+        if note is not None:
+            node.metadata_props.update(note.metadata)
+    weights = [value.const_value for value in model.graph.initializers.values()]
+    size = sum(tensor.nbytes for tensor in weights if tensor is not None)
+    beside = f"{target.name}.data" if size > limit else None
+    names = [beside, target.name] if beside else [target.name]
+    folder = None
+    try:
+        folder = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
+        ir.save(model, os.path.join(folder, target.name), external_data=beside)
+        for name in names:  # the data first: a model never stands there without it
+            os.replace(os.path.join(folder, name), target.parent / name)
+    except OSError as error:
+        what = f"{target} cannot be written: {error.strerror or error}"
+        raise CrossflopsError(what, "give another -o") from error
+    except (TypeError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise CrossflopsError(
+            f"the weights cannot be written: {error}", "build the model with weights, not on meta"
+        ) from error
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return [target.parent / name for name in reversed(names)]

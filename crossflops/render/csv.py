@@ -1,0 +1,75 @@
+"""CSV: one table, with the raw integers, as RFC 4180 has it but for the line ends of Unix."""
+
+import csv as writer
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from typing import Any
+
+import msgspec
+
+from crossflops.core.profile import Failure, Profile
+from crossflops.core.report import Report
+from crossflops.errors import UnknownNameError
+from crossflops.render.efficiency import EfficiencyReport
+from crossflops.render.inventory import Inventory
+from crossflops.render.layout import Noun
+from crossflops.render.summary import Unit
+from crossflops.render.view import Viewed
+
+_COMPARISON = (
+    "tool", "version", "printed_as", "total", "native_macs", "delta", "residual", "failure",
+)  # fmt: skip
+
+
+def csv(noun: Noun, unit: Unit = "macs") -> str:
+    """The table of a view; of a report its operators, of a comparison its tools.
+
+    With a convention that looks at calls, a report gives its modules.
+
+    There is no line for the whole model: whoever reads it adds up. Raises UnknownNameError for a
+    noun that is no one table.
+    """
+    match noun:
+        case Viewed(view=view):
+            return _written(view.columns, view.rows)
+        case Report(profiles=tuple(profiles)):
+            return _written(_COMPARISON, (_tool(noun, one) for one in profiles))
+        case Report():
+            nodes = all(one.sees == "node" for one in noun.folds)
+            view = noun.view("op" if nodes else "module", unit=unit)
+            return _written(view.columns, view.rows)
+        case EfficiencyReport():
+            return _structs(noun.efficiency)
+        case Inventory():
+            return _structs(noun.tools)
+    raise UnknownNameError(
+        f"a {type(noun).__name__.lower()} is not one table, as CSV has it",
+        "give a file that ends in .md, .txt or .json",
+    )
+
+
+def _tool(report: Report, one: Profile | Failure) -> tuple[Any, ...]:
+    if isinstance(one, Failure):
+        return (one.tool, "", "", "", report.macs, "", "", f"{one.stage}: {one.message}")
+    found = report.reconciliation(one.tool)
+    figures = (one.total, found.ours, found.delta, found.residual)
+    return (one.tool, one.version, one.printed_as, *figures, "")
+
+
+def _structs(rows: Sequence[msgspec.Struct]) -> str:
+    """Values of one class, a column for each field; what is a list stands in one cell."""
+    plain = [msgspec.to_builtins(row) for row in rows]
+    heads = list(plain[0]) if plain else []
+    return _written(heads, ([_joined(row[head]) for head in heads] for row in plain))
+
+
+def _joined(value: Any) -> Any:
+    return "; ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def _written(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    out = StringIO()
+    table = writer.writer(out, lineterminator="\n")
+    table.writerow(heads)
+    table.writerows(rows)
+    return out.getvalue()
