@@ -4,11 +4,27 @@ A node has the tensors of the call as inputs, lists flattened, and its plain arg
 attributes, by the names of PyTorch's schema (native_functions.yaml).
 """
 
+from math import inf, prod
+
+import msgspec
+
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import integer, number, shape, source
-from crossflops.ops.movement import DROPPED
-from crossflops.ops.rule import TORCH, Entry, entry
+from crossflops.core.tensor import TensorSpec
+from crossflops.ops.access import (
+    folded,
+    given,
+    integer,
+    number,
+    out_size,
+    result,
+    shape,
+    size,
+    source,
+)
+from crossflops.ops.einsum import einsum
+from crossflops.ops.movement import DROPPED, moved
+from crossflops.ops.rule import TORCH, Entry, bounded, entry
 
 _SIGMOIDS_AND_TANHS = Cost(specials=5)
 
@@ -41,6 +57,87 @@ def lstm(node: Node) -> Cost:
     return (each + DROPPED * between) * (first * second)
 
 
+def _complex(work: Cost) -> Cost:
+    """The work on real numbers: a complex product is 4 of them, and their 2 sums are 2 adds.
+
+    In a product of matrices the 4 are accumulated, as the exporter writes those that it takes.
+    """
+    return Cost(macs=4 * work.macs, muls=4 * work.muls, adds=2 * (work.adds + work.muls))
+
+
+def complex_linear(node: Node) -> Cost:
+    """aten.linear of complex numbers, whose two parts are the last axis: 4*rows*I*O MACs.
+
+    With a bias 2 adds per result. input [..., I, 2], weight [O, I, 2].
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html
+    """
+    outputs, inputs, _ = shape(source(node, 1), rank=3)
+    rows = prod(shape(source(node, 0), at_least=2)[:-2])
+    added = rows * outputs if given(node, 2) else 0
+    return _complex(Cost(macs=rows * inputs * outputs, adds=added))
+
+
+def complex_einsum(node: Node) -> Cost:
+    """aten.einsum of complex numbers, whose two parts are the last axis.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.einsum.html
+    """
+    parts = {
+        field: tuple(_without_parts(one) for one in getattr(node, field))
+        for field in ("inputs", "outputs")
+    }
+    return _complex(einsum(msgspec.structs.replace(node, **parts)))
+
+
+def _without_parts(spec: TensorSpec | None) -> TensorSpec | None:
+    if spec is None or spec.shape is None:
+        return spec
+    return msgspec.structs.replace(spec, shape=spec.shape[:-1])
+
+
+def embedding_bag(node: Node) -> Cost:
+    """aten.embedding_bag: the rows of a table that n indices name, combined bag by bag.
+
+    (n - bags)*D adds, for the largest compares; the mean takes bags*D divs, weights of samples
+    n*D muls. An upper bound: what padding_idx leaves out is not known. weight [V, D].
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
+    """
+    bags, width = shape(result(node), rank=2)
+    combined = folded(size(node, 1), bags) * width
+    mode = integer(node, "mode", 0)
+    return Cost(
+        adds=combined if mode < 2 else 0,
+        compares=combined if mode == 2 else 0,
+        divs=bags * width if mode == 1 else 0,
+        muls=size(node, 1) * width if given(node, 3) else 0,
+    )
+
+
+def cdist(node: Node) -> Cost:
+    """aten._cdist_forward: the p-norm of the differences of all pairs of rows.
+
+    Per pair M subtractions; p = 2: M muls, M-1 adds, a root; p = 1: M signs, M-1 adds; p = inf:
+    M signs, M-1 compares; p = 0: M compares, M-1 adds; else M signs, M+1 powers, M-1 adds.
+    x1 [..., P, M], x2 [..., R, M], result [..., P, R].
+    https://docs.pytorch.org/docs/stable/generated/torch.cdist.html
+    """
+    width = shape(source(node, 0), at_least=2)[-1]
+    most = folded(width, 1)
+    power = number(node, "p", 2.0)
+    if power == 2:
+        norm = Cost(muls=width, adds=most, specials=1)
+    elif power == inf:
+        norm = Cost(compares=width + most)
+    elif power in (0, 1):
+        norm = Cost(compares=width, adds=most)
+    else:
+        norm = Cost(compares=width, specials=width + 1, adds=most)
+    return (Cost(adds=width) + norm) * out_size(node)
+
+
+_PAGE = "https://docs.pytorch.org/docs/stable/generated/torch."
+_BAG = "(n - bags)*D adds, or compares; mean: bags*D divs; weights: n*D muls"
+
 ENTRIES: tuple[Entry, ...] = (
     entry(
         "aten.lstm.input",
@@ -49,5 +146,52 @@ ENTRIES: tuple[Entry, ...] = (
         "T*B*H*(3 muls, 1 add, 3 sigmoids, 2 tanhs)",
         domain=TORCH,
         page="https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
+    ),
+    entry(
+        "aten.linear.default",
+        complex_linear,
+        "complex: 4*rows*I*O MACs; bias: 2*rows*O adds",
+        domain=TORCH,
+        page=f"{_PAGE}nn.functional.linear.html",
+    ),
+    entry(
+        "aten.einsum.default",
+        complex_einsum,
+        "complex: 4 x the MACs and muls of Einsum, 2 adds per mul",
+        domain=TORCH,
+        page=f"{_PAGE}einsum.html",
+    ),
+    *(
+        entry(
+            f"aten.embedding_bag.{overload}",
+            embedding_bag,
+            _BAG,
+            domain=TORCH,
+            page=f"{_PAGE}nn.EmbeddingBag.html",
+            tables=(0,),
+            doubt=bounded,
+        )
+        for overload in ("default", "padding_idx")
+    ),
+    entry(
+        "aten._cdist_forward.default",
+        cdist,
+        "n(result)*(M subs; p=2: M muls, M-1 adds, sqrt; see the docstring for other p)",
+        domain=TORCH,
+        page=f"{_PAGE}cdist.html",
+    ),
+    *(
+        entry(
+            f"aten.{name}.default",
+            moved,
+            "0: data movement",
+            domain=TORCH,
+            page=f"{_PAGE}{page}.html",
+        )
+        for name, page in (
+            ("copy", "Tensor.copy_"),
+            ("select_scatter", "select_scatter"),
+            ("slice_scatter", "slice_scatter"),
+        )
     ),
 )

@@ -52,7 +52,10 @@ def _marked(node: "fx.Node") -> bool:
 
 
 def _target(node: "fx.Node") -> str:
-    return str(node.target) if hasattr(node.target, "_schema") else f"{node.target!s}"
+    """The operator's full name; the bare name of a function, whose address changes by the run."""
+    if hasattr(node.target, "_schema"):
+        return str(node.target)
+    return str(getattr(node.target, "__name__", node.target))
 
 
 def _arguments(node: "fx.Node") -> list[tuple[str, Any]]:
