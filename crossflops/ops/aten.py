@@ -4,13 +4,10 @@ A node has the tensors of the call as inputs, lists flattened, and its plain arg
 attributes, by the names of PyTorch's schema (native_functions.yaml).
 """
 
-from math import inf, prod
-
-import msgspec
+from math import inf
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.core.tensor import TensorSpec
 from crossflops.ops.access import (
     folded,
     given,
@@ -22,9 +19,8 @@ from crossflops.ops.access import (
     size,
     source,
 )
-from crossflops.ops.einsum import einsum
 from crossflops.ops.movement import DROPPED, moved
-from crossflops.ops.rule import TORCH, Entry, bounded, entry
+from crossflops.ops.rule import TORCH, TORCH_PAGES, Entry, bounded, entry
 
 _SIGMOIDS_AND_TANHS = Cost(specials=5)
 
@@ -55,44 +51,6 @@ def lstm(node: Node) -> Cost:
     drops = integer(node, "train", 0) and number(node, "dropout", 0.0) > 0
     between = carried * directions * (layers - 1) if drops else 0
     return (each + DROPPED * between) * (first * second)
-
-
-def _complex(work: Cost) -> Cost:
-    """The work on real numbers: a complex product is 4 of them, and their 2 sums are 2 adds.
-
-    In a product of matrices the 4 are accumulated, as the exporter writes those that it takes.
-    """
-    return Cost(macs=4 * work.macs, muls=4 * work.muls, adds=2 * (work.adds + work.muls))
-
-
-def complex_linear(node: Node) -> Cost:
-    """aten.linear of complex numbers, whose two parts are the last axis: 4*rows*I*O MACs.
-
-    With a bias 2 adds per result. input [..., I, 2], weight [O, I, 2].
-    https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html
-    """
-    outputs, inputs, _ = shape(source(node, 1), rank=3)
-    rows = prod(shape(source(node, 0), at_least=2)[:-2])
-    added = rows * outputs if given(node, 2) else 0
-    return _complex(Cost(macs=rows * inputs * outputs, adds=added))
-
-
-def complex_einsum(node: Node) -> Cost:
-    """aten.einsum of complex numbers, whose two parts are the last axis.
-
-    https://docs.pytorch.org/docs/stable/generated/torch.einsum.html
-    """
-    parts = {
-        field: tuple(_without_parts(one) for one in getattr(node, field))
-        for field in ("inputs", "outputs")
-    }
-    return _complex(einsum(msgspec.structs.replace(node, **parts)))
-
-
-def _without_parts(spec: TensorSpec | None) -> TensorSpec | None:
-    if spec is None or spec.shape is None:
-        return spec
-    return msgspec.structs.replace(spec, shape=spec.shape[:-1])
 
 
 def embedding_bag(node: Node) -> Cost:
@@ -135,7 +93,6 @@ def cdist(node: Node) -> Cost:
     return (Cost(adds=width) + norm) * out_size(node)
 
 
-_PAGE = "https://docs.pytorch.org/docs/stable/generated/torch."
 _BAG = "(n - bags)*D adds, or compares; mean: bags*D divs; weights: n*D muls"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -145,21 +102,7 @@ ENTRIES: tuple[Entry, ...] = (
         "T*B*(4*H*(I+P) + P*H) MACs per layer and direction; biases: 2 adds per gate; "
         "T*B*H*(3 muls, 1 add, 3 sigmoids, 2 tanhs)",
         domain=TORCH,
-        page="https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
-    ),
-    entry(
-        "aten.linear.default",
-        complex_linear,
-        "complex: 4*rows*I*O MACs; bias: 2*rows*O adds",
-        domain=TORCH,
-        page=f"{_PAGE}nn.functional.linear.html",
-    ),
-    entry(
-        "aten.einsum.default",
-        complex_einsum,
-        "complex: 4 x the MACs and muls of Einsum, 2 adds per mul",
-        domain=TORCH,
-        page=f"{_PAGE}einsum.html",
+        page=f"{TORCH_PAGES}nn.LSTM.html",
     ),
     *(
         entry(
@@ -167,7 +110,7 @@ ENTRIES: tuple[Entry, ...] = (
             embedding_bag,
             _BAG,
             domain=TORCH,
-            page=f"{_PAGE}nn.EmbeddingBag.html",
+            page=f"{TORCH_PAGES}nn.EmbeddingBag.html",
             tables=(0,),
             doubt=bounded,
         )
@@ -178,7 +121,7 @@ ENTRIES: tuple[Entry, ...] = (
         cdist,
         "n(result)*(M subs; p=2: M muls, M-1 adds, sqrt; see the docstring for other p)",
         domain=TORCH,
-        page=f"{_PAGE}cdist.html",
+        page=f"{TORCH_PAGES}cdist.html",
     ),
     *(
         entry(
@@ -186,7 +129,7 @@ ENTRIES: tuple[Entry, ...] = (
             moved,
             "0: data movement",
             domain=TORCH,
-            page=f"{_PAGE}{page}.html",
+            page=f"{TORCH_PAGES}{page}.html",
         )
         for name, page in (
             ("copy", "Tensor.copy_"),

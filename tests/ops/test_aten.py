@@ -111,3 +111,21 @@ def test_an_lstm_without_its_weights_is_uncounted(inputs):
     found = count_node(node(LSTM, inputs, [(2, 1, 2)], **ONE_LAYER))
     assert isinstance(found, Uncounted)
     assert "inputs" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "macs"),
+    [
+        ("aten._int_mm.default", [(3, 4), (4, 5), (3, 5)], 3 * 4 * 5),
+        ("transformers.grouped_mm_fallback.default", [(7, 4), (3, 4, 5), (7, 5)], 7 * 4 * 5),
+        ("aten._grouped_mm.default", [(7, 4), (3, 4, 5), (7, 5)], 7 * 4 * 5),
+        ("aten._grouped_mm.default", [(3, 2, 4), (3, 4, 5), (3, 2, 5)], 3 * 2 * 4 * 5),
+        ("aten._grouped_mm.default", [(3, 2, 4), (4, 6), (2, 6)], 2 * 4 * 6),
+        ("aten._grouped_mm.default", [(2, 9), (9, 5), (3, 2, 5)], 2 * 9 * 5),
+    ],
+)
+def test_a_product_of_groups(operator, shapes, macs):
+    """Every row meets one matrix, so the sizes of the groups do not matter."""
+    first, second, out = shapes
+    inputs = [first, second, "3:int32"] if "grouped" in operator else [first, second]
+    assert work(node(f"torch.ops::{operator}", inputs, [out])) == Cost(macs=macs)
