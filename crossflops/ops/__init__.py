@@ -11,6 +11,7 @@ from crossflops.core.graph import Op
 from crossflops.ops import (
     activation,
     aten,
+    aten_products,
     attention,
     boxes,
     convolution,
@@ -64,6 +65,7 @@ _FAMILIES = (
     training,
     legacy,
     aten,
+    aten_products,
     trees,
     machines,
     features,

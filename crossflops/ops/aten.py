@@ -4,11 +4,23 @@ A node has the tensors of the call as inputs, lists flattened, and its plain arg
 attributes, by the names of PyTorch's schema (native_functions.yaml).
 """
 
+from math import inf
+
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import integer, number, shape, source
-from crossflops.ops.movement import DROPPED
-from crossflops.ops.rule import TORCH, Entry, entry
+from crossflops.ops.access import (
+    folded,
+    given,
+    integer,
+    number,
+    out_size,
+    result,
+    shape,
+    size,
+    source,
+)
+from crossflops.ops.movement import DROPPED, moved
+from crossflops.ops.rule import TORCH, TORCH_PAGES, Entry, bounded, entry
 
 _SIGMOIDS_AND_TANHS = Cost(specials=5)
 
@@ -41,6 +53,48 @@ def lstm(node: Node) -> Cost:
     return (each + DROPPED * between) * (first * second)
 
 
+def embedding_bag(node: Node) -> Cost:
+    """aten.embedding_bag: the rows of a table that n indices name, combined bag by bag.
+
+    (n - bags)*D adds, for the largest compares; the mean takes bags*D divs, weights of samples
+    n*D muls. An upper bound: what padding_idx leaves out is not known. weight [V, D].
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
+    """
+    bags, width = shape(result(node), rank=2)
+    combined = folded(size(node, 1), bags) * width
+    mode = integer(node, "mode", 0)
+    return Cost(
+        adds=combined if mode < 2 else 0,
+        compares=combined if mode == 2 else 0,
+        divs=bags * width if mode == 1 else 0,
+        muls=size(node, 1) * width if given(node, 3) else 0,
+    )
+
+
+def cdist(node: Node) -> Cost:
+    """aten._cdist_forward: the p-norm of the differences of all pairs of rows.
+
+    Per pair M subtractions; p = 2: M muls, M-1 adds, a root; p = 1: M signs, M-1 adds; p = inf:
+    M signs, M-1 compares; p = 0: M compares, M-1 adds; else M signs, M+1 powers, M-1 adds.
+    x1 [..., P, M], x2 [..., R, M], result [..., P, R].
+    https://docs.pytorch.org/docs/stable/generated/torch.cdist.html
+    """
+    width = shape(source(node, 0), at_least=2)[-1]
+    most = folded(width, 1)
+    power = number(node, "p", 2.0)
+    if power == 2:
+        norm = Cost(muls=width, adds=most, specials=1)
+    elif power == inf:
+        norm = Cost(compares=width + most)
+    elif power in (0, 1):
+        norm = Cost(compares=width, adds=most)
+    else:
+        norm = Cost(compares=width, specials=width + 1, adds=most)
+    return (Cost(adds=width) + norm) * out_size(node)
+
+
+_BAG = "(n - bags)*D adds, or compares; mean: bags*D divs; weights: n*D muls"
+
 ENTRIES: tuple[Entry, ...] = (
     entry(
         "aten.lstm.input",
@@ -48,6 +102,39 @@ ENTRIES: tuple[Entry, ...] = (
         "T*B*(4*H*(I+P) + P*H) MACs per layer and direction; biases: 2 adds per gate; "
         "T*B*H*(3 muls, 1 add, 3 sigmoids, 2 tanhs)",
         domain=TORCH,
-        page="https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
+        page=f"{TORCH_PAGES}nn.LSTM.html",
+    ),
+    *(
+        entry(
+            f"aten.embedding_bag.{overload}",
+            embedding_bag,
+            _BAG,
+            domain=TORCH,
+            page=f"{TORCH_PAGES}nn.EmbeddingBag.html",
+            tables=(0,),
+            doubt=bounded,
+        )
+        for overload in ("default", "padding_idx")
+    ),
+    entry(
+        "aten._cdist_forward.default",
+        cdist,
+        "n(result)*(M subs; p=2: M muls, M-1 adds, sqrt; see the docstring for other p)",
+        domain=TORCH,
+        page=f"{TORCH_PAGES}cdist.html",
+    ),
+    *(
+        entry(
+            f"aten.{name}.default",
+            moved,
+            "0: data movement",
+            domain=TORCH,
+            page=f"{TORCH_PAGES}{page}.html",
+        )
+        for name, page in (
+            ("copy", "Tensor.copy_"),
+            ("select_scatter", "select_scatter"),
+            ("slice_scatter", "slice_scatter"),
+        )
     ),
 )

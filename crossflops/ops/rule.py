@@ -20,6 +20,7 @@ MICROSOFT = "com.microsoft"
 NCHWC = "com.microsoft.nchwc"
 NHWC = "com.ms.internal.nhwc"
 TORCH = "torch.ops"
+TORCH_PAGES = "https://docs.pytorch.org/docs/stable/generated/torch."
 
 _ONNX = "https://onnx.ai/onnx/operators/onnx_"
 _RUNTIME = "https://github.com/microsoft/onnxruntime/blob/main/"

@@ -278,3 +278,40 @@ def test_every_refusal_is_ours():
     with pytest.raises(CrossflopsError) as caught:
         exported(Apply(forward, a=nn.GRU(8, 4, batch_first=True)), torch.randn(2, 3, 8))
     assert "torch.export" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "operator"),
+    [
+        (lambda s, x: torch.linalg.inv(x), (torch.eye(4),), "aten.linalg_inv.default"),
+        (lambda s, x: torch.linalg.solve(x, x), (torch.eye(4),), "aten.linalg_solve.default"),
+        (lambda s, x: torch.linalg.cholesky(x), (torch.eye(4),), "aten.linalg_cholesky.default"),
+    ],
+)
+def test_what_checks_its_result_is_named(forward, inputs, operator):
+    """Operators that end in a check without a result do not cost the whole count."""
+    _, _, ledger = exported(Apply(forward), *inputs)
+    assert [one.node.op.type for one in ledger.uncounted] == [operator]
+
+
+def test_complex_work_is_counted_in_real_numbers():
+    """A complex product takes 4 real ones: a layer on 2 rows, and a product of 2x8 by 8x2."""
+    layer_ = nn.Linear(8, 8, bias=False, dtype=torch.complex64)
+    x = torch.randn(2, 8, dtype=torch.complex64)
+    assert exported(layer_, x)[2].total.macs == 4 * MACS
+    assert exported(Apply(lambda s, x: (x @ x.T).abs()), x)[2].total.macs == 4 * 2 * 8 * 2
+
+
+def test_an_embedding_bag_is_one_node():
+    """Not a loop of unknown length: 15 rows of 4 in 3 bags are 12 x 4 additions."""
+    model = nn.EmbeddingBag(10, 4, mode="sum")
+    _, _, ledger = exported(model, torch.zeros(3, 5, dtype=torch.int64))
+    assert (ledger.uncounted, ledger.total.adds) == ((), 12 * 4)
+
+
+def test_keys_of_calls_name_no_address():
+    """Functions in the graph that are no operators (those of torch.vmap) go by their names."""
+    model = Apply(lambda s, x: torch.vmap(s.a)(x), a=layer())
+    _, trace, ledger = exported(model, torch.randn(2, 3, 8))
+    assert not [call.key for call in trace.calls if " at 0x" in call.key]
+    assert ledger.total.macs == 6 * 64

@@ -3,9 +3,23 @@
 from typing import Any
 
 from crossflops.errors import NormalizeError
-from crossflops.normalize.pytorch.opaque import opaque, unknown_operator
+from crossflops.normalize.pytorch.opaque import for_complex_too, opaque, unknown_operator
 
 OPSET = 23  # the first that keeps attention and RMS normalization whole
+
+# Operators that the exporter cannot take apart or does so by a loop whose length it hides:
+# those of torch.linalg check their result by an operator without one.
+_KEPT = (
+    "aten.embedding_bag.",
+    "aten._embedding_bag.",
+    *(
+        f"aten.{name}."
+        for name in (
+            "linalg_inv", "inverse", "linalg_solve", "linalg_cholesky", "linalg_lu_factor",
+            "linalg_ldl_factor", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_lstsq",
+        )
+    ),
+)  # fmt: skip
 
 
 def to_onnx(exported: Any) -> Any:
@@ -18,7 +32,7 @@ def to_onnx(exported: Any) -> Any:
         try:
             # Without gradients, as the decompositions choose kernels by it, and a view that was
             # right for the strides of one kernel is wrong for those of the other.
-            with torch.no_grad():
+            with torch.no_grad(), for_complex_too(table):
                 return torch.onnx.export(
                     exported,
                     dynamo=True,
@@ -43,16 +57,19 @@ def to_onnx(exported: Any) -> Any:
 
 
 def _without_form(exported: Any) -> set[Any]:
-    """Operators that the exporter takes, and gives a form that does other work.
+    """Operators that the exporter fails on, or gives a form that does other work.
 
     The ONNX LSTM has no projection: the exporter writes the width of the projected state for
     that of the cell.
     """
     import torch
 
-    lstm = torch.ops.aten.lstm.input
-    calls = (node for node in exported.graph.nodes if node.target is lstm)
-    return {call.target for call in calls if _projects(*call.args[1])}
+    found = set()
+    for node in exported.graph.nodes:
+        projects = node.target is torch.ops.aten.lstm.input and _projects(*node.args[1])
+        if projects or (node.op == "call_function" and str(node.target).startswith(_KEPT)):
+            found.add(node.target)
+    return found
 
 
 def _projects(hidden: Any, cell: Any) -> bool:

@@ -8,7 +8,7 @@ _LONGEST = 200
 # By what the message says: what helps. The first that is found holds.
 _HINTS = (
     (
-        r"data-dependent|Could not guard|dynamic control flow",
+        r"data-dependent|Could not guard|dynamic control flow|DataDependent",
         "control flow on values cannot be exported: write the path out, or use torch.cond",
     ),
     (
@@ -29,7 +29,7 @@ _FALLBACK = "see what torch.export.export(model, inputs, strict=False) says abou
 
 def not_traced(error: BaseException) -> NormalizeError:
     """The model runs, and torch.export does not take it."""
-    text = str(error)
+    text = f"{type(error).__name__}: {error}"
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), _FALLBACK)
     return NormalizeError(f"torch.export cannot trace the model: {brief(error)}", hint)
 
@@ -37,8 +37,9 @@ def not_traced(error: BaseException) -> NormalizeError:
 def brief(error: BaseException) -> str:
     """The first sentence of an error, cut where it is long; its class where it says nothing."""
     name = type(error).__name__
+    # Where the text is only what PyTorch stumbled over, the class says what it was.
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     sentence = re.split(r"(?<=\w{3}[.!?])\s", first, maxsplit=1)[0].rstrip(".")
-    if not sentence:
-        return name
+    if " " not in sentence:
+        return f"{name}: {sentence}".removesuffix(": ")
     return sentence if len(sentence) <= _LONGEST else f"{sentence[:_LONGEST].rstrip()} ..."

@@ -4,7 +4,8 @@ One operator that the exporter does not know would else cost the whole count.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 DOMAIN = "torch.ops"
@@ -34,6 +35,27 @@ def unknown_operator(error: BaseException) -> Any:
             return getattr(packet, found["overload"])
         cause = cause.__cause__
     return None
+
+
+@contextmanager
+def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """The translations hold for complex arguments, too.
+
+    PyTorch keeps those apart, and `torch.onnx.export` adds none of them to its own.
+    """
+    from torch.onnx._internal.exporter import _dispatching
+
+    dispatch = _dispatching.dispatch
+
+    def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
+        known = table.get(node.target)
+        return (known, "") if known is not None else dispatch(node, registry)
+
+    _dispatching.dispatch = ours_first
+    try:
+        yield
+    finally:
+        _dispatching.dispatch = dispatch
 
 
 def opaque(operator: Any) -> Callable[..., Any]:

@@ -57,7 +57,10 @@ def _mark(node: "fx.Node") -> int | None:
 
 
 def _target(node: "fx.Node") -> str:
-    return str(node.target)
+    """The operator's full name; the bare name of a function, whose address changes by the run."""
+    if hasattr(node.target, "_schema"):
+        return str(node.target)
+    return str(getattr(node.target, "__name__", node.target))
 
 
 def _arguments(node: "fx.Node") -> list[tuple[str, Any]]:

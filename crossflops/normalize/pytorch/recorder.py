@@ -173,7 +173,7 @@ def _inputs(args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
 def _is_traced_by_compiler() -> bool:
     import torch
 
-    return torch.compiler.is_dynamo_compiling()
+    return bool(torch.compiler.is_dynamo_compiling())
 
 
 def short(name: str) -> str:
