@@ -115,7 +115,7 @@ class Calls:
         graph = model.graph
         graph.name = function.name
         given = dict(zip(function.input, operands, strict=False))
-        names = {name: "" for name in function.input if given.get(name) is None}
+        names: dict[str, str] = {name: "" for name in function.input if given.get(name) is None}
         for place, (name, operand) in enumerate(given.items()):
             if operand is None:
                 continue
@@ -132,7 +132,7 @@ class Calls:
         return Unit(
             name=function.name if number == 1 else f"{function.name}#{number}",
             model=inferred,
-            inputs=tuple(names.get(name, name) for name in given),
+            inputs=tuple(names[name] if name in names else str(name) for name in given),
             outputs=tuple(types.get(name) for name in function.output),
         )
 
@@ -142,11 +142,8 @@ def operands_of(
 ) -> tuple[Operand | None, ...]:
     """What decides about the shapes in the function that a node calls; None for no input."""
     kinds = {name: types.get(name, Type(0, None)) for name in node.input}
-    return operands(
-        node,
-        {n: (ELEMENT_TYPES.get(kind.dtype, ""), kind.shape) for n, kind in kinds.items()},
-        values,
-    )
+    named = {n: (ELEMENT_TYPES.get(one.dtype, ""), one.shape) for n, one in kinds.items()}
+    return operands(node, named, values)
 
 
 def operands(

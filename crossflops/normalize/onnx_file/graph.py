@@ -196,21 +196,20 @@ def _function(
 ) -> Graph:
     """The function that a node calls: one graph for all calls that are alike."""
     assert reading.calls is not None
-    given = {
-        one.name: (one.dtype, one.shape) for name in node.input if (one := _named(name, specs))
-    }
-    unit = reading.calls.unit(node, operands(node, given, around.values))
+    given = [spec for name in node.input if (spec := _named(name, specs)) is not None]
+    types = {spec.name: (spec.dtype, spec.shape) for spec in given}
+    unit = reading.calls.unit(node, operands(node, types, around.values))
     vary = tuple(name in varying for name in node.input)
     if (unit.name, vary) not in reading.bodies:
         graph = unit.model.graph
-        types = of_graph(graph)
-        inside = _specs(graph, types)
+        known = of_graph(graph)
+        inside = _specs(graph, known)
         own = {name for name, one in zip(unit.inputs, vary, strict=False) if one and name}
         for name in set(unit.inputs) - own:
             if name in inside:
                 inside[name] = _as(inside[name], ARGUMENT)
         there = msgspec.structs.replace(reading, opset=reading.calls.opset(node), editions={})
-        nodes = _nodes(level(graph, types=types), inside, own, places(graph.node), there)
+        nodes = _nodes(level(graph, types=known), inside, own, places(graph.node), there)
         number = sum(name == unit.name for name, _ in reading.bodies)
         reading.bodies[unit.name, vary] = Graph(
             name=f"{unit.name}@{number + 1}" if number else unit.name,
