@@ -9,7 +9,9 @@ import msgspec
 from crossflops.core.graph import Graph
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting, Trace
+from crossflops.errors import TargetError
 from crossflops.load import read
+from crossflops.load.protobuf import decode_error
 from crossflops.normalize.onnx_file import binding, control, functions
 from crossflops.normalize.onnx_file.calls import Calls
 from crossflops.normalize.onnx_file.graph import Reading, to_graph
@@ -39,6 +41,14 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     Modules are those that torch.onnx notes, else those that node names with slashes tell of,
     else the root alone. Raises TargetError, InputError, NormalizeError.
     """
+    try:
+        return _normalized(file, setting)
+    except (RecursionError, decode_error()) as error:
+        what = "functions, loops and branches lie too deep within one another"
+        raise TargetError(what, "inline the functions with onnx.inliner") from error
+
+
+def _normalized(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     model = read(file.path)
     before = _declared(model)
     bound = binding.bind(model.graph, file.dims, file.specs)

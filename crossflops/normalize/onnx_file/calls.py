@@ -17,7 +17,7 @@ from crossflops.normalize.onnx_file.pins import store
 from crossflops.normalize.onnx_file.types import Shape, Type, of_graph, put, shape_of
 from crossflops.normalize.onnx_file.whole_numbers import SEQUENCE, Value
 
-LIMIT = 500  # different calls: each of them is inferred
+LIMIT = 250  # different calls: each of them is inferred
 _IR_VERSION = 10
 _NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 _KNOWN = ("int32", "int64")  # types in which sizes are computed
