@@ -221,6 +221,8 @@ def _traffic(known: Rule, node: Node) -> tuple[int, int]:
     written = _nbytes(node.outputs)
     if known.traffic == "gather":
         return written + _nbytes(node.inputs[1:]), written
+    if not known.tables:
+        return _nbytes(node.inputs), written
     whole = (spec for i, spec in enumerate(node.inputs) if i not in known.tables)
     tables = [i for i in known.tables if i < len(node.inputs) and node.inputs[i] is not None]
     return _nbytes(tuple(whole)) + len(tables) * _nbytes(node.outputs[:1]), written
@@ -228,4 +230,6 @@ def _traffic(known: Rule, node: Node) -> tuple[int, int]:
 
 def _nbytes(specs: tuple[TensorSpec | None, ...]) -> int:
     """Bytes of the tensors that are there, those of one name once."""
+    if len(specs) == 1 and specs[0] is not None:
+        return specs[0].nbytes
     return sum({spec.name: spec.nbytes for spec in specs if spec is not None}.values())

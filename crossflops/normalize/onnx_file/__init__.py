@@ -18,6 +18,7 @@ from crossflops.normalize.onnx_file.graph import Reading, to_graph
 from crossflops.normalize.onnx_file.modules import table
 from crossflops.normalize.onnx_file.settling import Asked
 from crossflops.normalize.onnx_file.shapes import infer_shapes
+from crossflops.normalize.onnx_file.types import Type
 
 
 class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,10 +64,10 @@ def _normalized(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     asked = Asked(*control.named(graphs, file.trips, file.branches))
     if apart:
         asked = _with_calls(model, local, opset, asked)
-    model = infer_shapes(model, bound, asked, trusted=kept)
+    model, types = infer_shapes(model, bound, asked, trusted=kept)
     opset |= {o.domain: o.version for o in model.opset_import if o.domain != "ai.onnx"}
     name = model.graph.name or Path(file.path).stem
-    graph, places = to_graph(model, name, bound, Reading(opset, editions, *asked))
+    graph, places = to_graph(model, types, name, bound, Reading(opset, editions, *asked))
     return graph, Trace(calls=(), modules=table(places, name), setting=setting)
 
 
@@ -77,7 +78,7 @@ def _with_calls(
     copies = {key: type(one).FromString(one.SerializeToString()) for key, one in local.items()}
     del model.functions[:]
 
-    def infer(unit: Any) -> Any:
+    def infer(unit: Any) -> tuple[Any, dict[str, Type]]:
         return infer_shapes(unit, {}, whole, trusted=False)
 
     whole = asked._replace(calls=Calls(copies, opset, infer))

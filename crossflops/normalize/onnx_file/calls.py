@@ -43,6 +43,7 @@ class Unit(NamedTuple):
 
     name: str
     model: Any
+    types: dict[str, Type]
     inputs: tuple[str, ...]
     outputs: tuple[Type | None, ...]
 
@@ -57,7 +58,7 @@ class Calls:
         self,
         functions: Mapping[Identity, Any],
         opset: Mapping[str, int],
-        infer: Callable[[Any], Any],
+        infer: Callable[[Any], tuple[Any, dict[str, Type]]],
     ) -> None:
         self._functions = functions
         self._opset = opset
@@ -126,12 +127,12 @@ class Calls:
         for name in dict.fromkeys(function.output):
             graph.output.add(name=name)
         graph.node.extend(with_attributes(function, node, names))
-        inferred = self._infer(model)
-        types = of_graph(inferred.graph)
+        inferred, types = self._infer(model)
         number = self._numbers[function.name] = self._numbers.get(function.name, 0) + 1
         return Unit(
             name=function.name if number == 1 else f"{function.name}#{number}",
             model=inferred,
+            types=types,
             inputs=tuple(names[name] if name in names else str(name) for name in given),
             outputs=tuple(types.get(name) for name in function.output),
         )

@@ -7,6 +7,7 @@ import msgspec
 
 from crossflops.core.graph import Graph, Node, Op
 from crossflops.core.tensor import TensorSpec
+from crossflops.load.order import bodies as held
 from crossflops.load.order import label
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import since
@@ -41,11 +42,10 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def to_graph(
-    model: Any, name: str, bindings: dict[str, int], reading: Reading
+    model: Any, types: dict[str, Type], name: str, bindings: dict[str, int], reading: Reading
 ) -> tuple[Graph, list[Place]]:
-    """The graph of a model, and the module that each node is in."""
+    """The graph of a model with these types, and the module that each node is in."""
     found = places(model.graph.node)
-    types = of_graph(model.graph)
     specs = _specs(model.graph, types)
     inputs = [one.name for one in model_inputs(model.graph)]
     nodes = _nodes(level(model.graph, types=types), specs, set(inputs), found, reading)
@@ -93,6 +93,8 @@ def _nodes(
             bodies: tuple[Graph, ...] = (_function(node, around, specs, varying, reading),)
             choice: Choice = "function"
             inner: set[str] = set()
+        elif not held(node):
+            bodies, choice, inner = (), "", set()
         else:
             names, choice = _counted(node, around, reading.branches)
             bodies = _bodies(node, names, around, specs, varying, place, reading)
@@ -202,7 +204,7 @@ def _function(
     vary = tuple(name in varying for name in node.input)
     if (unit.name, vary) not in reading.bodies:
         graph = unit.model.graph
-        known = of_graph(graph)
+        known = unit.types
         inside = _specs(graph, known)
         own = {name for name, one in zip(unit.inputs, vary, strict=False) if one and name}
         for name in set(unit.inputs) - own:
