@@ -52,7 +52,7 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
 def _normalized(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     model = read(file.path)
     before = _declared(model)
-    bound = binding.bind(model.graph, file.dims, file.specs)
+    bound = binding.bind(model.graph, file.dims, file.specs, file.path)
     kept = all(old in (None, new) for old, new in zip(before, _declared(model), strict=True))
     local = functions.local(model)
     opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
