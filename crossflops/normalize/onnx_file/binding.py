@@ -27,9 +27,8 @@ class _Said(NamedTuple):
             *(("--dim", f"{name}=1") for name in dims if name not in self.dims),
             *(("--input", shape) for shape in shapes),
         ]
-        return shlex.join(
-            ["crossflops", "count", self.path, *(one for two in words for one in two)]
-        )
+        flat = (word for pair in words for word in pair)
+        return shlex.join(["crossflops", "count", self.path, *flat])
 
 
 def bind(
