@@ -57,7 +57,7 @@ def _normalized(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     local = functions.local(model)
     opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
     editions: dict[str, dict[str, int]] = {}
-    apart = functions.expanded_size(model, local) > functions.LIMIT
+    apart = bool(local) and functions.expanded_size(model, local) > functions.LIMIT
     if not apart:
         editions = functions.inline(model, local)
     graphs = [("", model.graph), *((f"{one.name}/", one) for one in local.values() if apart)]

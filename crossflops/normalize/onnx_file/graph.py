@@ -89,31 +89,24 @@ def _nodes(
     """The nodes of one level. `varying` are the values that depend on an input; it grows."""
     found = []
     for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
+        bodies: tuple[Graph, ...] = ()
+        choice: Choice = ""
         if reading.calls is not None and reading.calls.called(node):
-            bodies: tuple[Graph, ...] = (_function(node, around, specs, varying, reading),)
-            choice: Choice = "function"
-            inner: set[str] = set()
-        elif not held(node):
-            bodies, choice, inner = (), "", set()
-        else:
+            bodies, choice = (_function(node, around, specs, varying, reading),), "function"
+        elif held(node):
             names, choice = _counted(node, around, reading.branches)
             bodies = _bodies(node, names, around, specs, varying, place, reading)
-            inner = {
-                spec.name
-                for body in bodies
-                for one in everywhere(body.nodes)
-                for spec in one.inputs
-                if spec and not one.constant
-            }
-        depends = any(unpinned(name) in varying for name in (*node.input, *inner))
+        given = list(map(unpinned, node.input))
+        inside = _read_inside(bodies) if choice != "function" else ()
+        depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
         if depends:
             varying.update(node.output)
         found.append(
             Node(
                 key=label(node, number),
                 op=_op(node, reading),
-                inputs=tuple(_named(unpinned(name), specs) for name in node.input),
-                outputs=tuple(_named(name, specs) for name in node.output),
+                inputs=tuple([_named(name, specs) for name in given]),
+                outputs=tuple([_named(name, specs) for name in node.output]),
                 attrs=attributes(node),
                 path=place.path,
                 bodies=bodies,
@@ -123,6 +116,17 @@ def _nodes(
             )
         )
     return tuple(found)
+
+
+def _read_inside(bodies: Iterable[Graph]) -> set[str]:
+    """What the nodes in subgraphs read that depends on something."""
+    return {
+        spec.name
+        for body in bodies
+        for one in everywhere(body.nodes)
+        for spec in one.inputs
+        if spec and not one.constant
+    }
 
 
 def _named(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec | None:
