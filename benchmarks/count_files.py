@@ -4,8 +4,7 @@ Fresh processes, best of N runs, every file made here with zeros for weights: on
 ResNet-50, one of BERT-base, one of 5000 nodes; then 1000 to 100 000 nodes, and 2.3 GB of inline
 weights against the same graph without them. Linux (the large file is a hole on the disk).
 
-    python -m pip install onnx-tool
-    python benchmarks/count_files.py [--runs N] [--json]
+    tox -e bench-files [-- --runs N --json]
 
 Exit status 1 when a limit does not hold.
 """
@@ -25,9 +24,10 @@ MODELS = Path(__file__).with_name("file_models.py")
 
 
 class Use(NamedTuple):
-    """Seconds by the clock, and peak resident bytes of a process."""
+    """Seconds by the clock and of the processor, and peak resident bytes of a process."""
 
     seconds: float
+    cpu: float
     memory: int
 
 
@@ -110,14 +110,19 @@ def process(line: Sequence[str]) -> Use:
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise subprocess.CalledProcessError(child.returncode, list(line))
-    return Use(time.perf_counter() - begin, used.ru_maxrss * 1024)
+    return Use(
+        seconds=time.perf_counter() - begin,
+        cpu=used.ru_utime + used.ru_stime,
+        memory=used.ru_maxrss * 1024,
+    )
 
 
 def table(uses: dict[str, Use], limits: list[Limit]) -> str:
     """The figures as text."""
-    lines = [f"{'':36}{'seconds':>10}{'MB':>10}"]
+    lines = [f"{'':36}{'seconds':>10}{'of CPU':>10}{'MB':>10}"]
     lines += [
-        f"{name:36}{use.seconds:10.3f}{use.memory / 1e6:10.0f}" for name, use in uses.items()
+        f"{name:36}{use.seconds:10.3f}{use.cpu:10.3f}{use.memory / 1e6:10.0f}"
+        for name, use in uses.items()
     ]
     for one in limits:
         verdict = "holds" if one.value <= one.most else "does not hold"

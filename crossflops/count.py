@@ -17,6 +17,7 @@ from crossflops.ops.traffic import traffic
 Piece: TypeAlias = "Counted | Uncounted | _Runs"
 Counts: TypeAlias = tuple[Piece, ...]
 Precisions = Mapping[str, str]
+_MOST_RUNS = 2048  # as a power of two: loops in loops multiply to numbers nobody can print
 _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
 
 
@@ -55,6 +56,9 @@ def count_node(node: Node, stored: Mapping[str, str] = {}) -> Counted | Uncounte
         )
     except ValueError as error:
         return Uncounted(node, str(error))
+    except (ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        what = f"its attributes or shapes do not fit {node.op} ({type(error).__name__}: {error})"
+        return Uncounted(node, what)
 
 
 class _Runs(NamedTuple):
@@ -202,6 +206,8 @@ def _repeated(holder: Node, one: Piece, times: int) -> Piece:
 
 def _many(one: Counted | Uncounted, key: str, times: int) -> Counted | Uncounted:
     node = msgspec.structs.replace(one.node, key=key)
+    if times.bit_length() > _MOST_RUNS:
+        return Uncounted(node, f"it runs more than 2^{_MOST_RUNS} times")
     if isinstance(one, Uncounted):
         return Uncounted(node, one.reason)
     formula = one.formula if times == 1 else f"{times} x ({one.formula})"

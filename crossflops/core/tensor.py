@@ -1,5 +1,6 @@
 """What a tensor is to a counter: a name, an element type and a shape. Never its values."""
 
+from functools import lru_cache
 from math import prod
 
 import msgspec
@@ -37,4 +38,11 @@ class TensorSpec(msgspec.Struct, frozen=True):
     @property
     def nbytes(self) -> int:
         """Bytes of the dense tensor, sub-byte types packed. A string counts no bytes."""
-        return (self.numel * _BITS.get(self.dtype, 0) + 7) // 8
+        if self.shape is None:
+            raise ValueError(f"the shape of {self.name!r} is not known")
+        return _nbytes(self.dtype, self.shape)
+
+
+@lru_cache(maxsize=4096)  # a graph has few shapes, and asks several times for each tensor
+def _nbytes(dtype: str, shape: tuple[int, ...]) -> int:
+    return (prod(shape) * _BITS.get(dtype, 0) + 7) // 8

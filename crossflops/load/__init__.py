@@ -3,6 +3,7 @@
 import contextlib
 import mmap
 import os
+import stat
 from typing import Any
 
 from crossflops.errors import TargetError
@@ -28,10 +29,18 @@ def read(path: str) -> Any:
     return model
 
 
+def _at_once(path: str, flags: int) -> int:
+    """Open without waiting for anyone to write: a named pipe is refused, not listened to."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def _rest(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            if not os.fstat(file.fileno()).st_size:
+        with open(path, "rb", opener=_at_once) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise TargetError(f"{path} cannot be read: it is no regular file", _HINT)
+            if not status.st_size:
                 raise TargetError(f"{path} is empty", _HINT)
             with contextlib.closing(
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

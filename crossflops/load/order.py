@@ -1,9 +1,11 @@
 """Nodes in an order in which every value is made before it is used."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from crossflops.errors import TargetError
+
+_GRAPHS = 10  # AttributeProto.AttributeType
 
 
 def label(node: Any, number: int) -> str:
@@ -25,12 +27,15 @@ def reads(node: Any) -> set[str]:
     return found
 
 
-def bodies(node: Any) -> Iterator[Any]:
+def bodies(node: Any) -> Sequence[Any]:
     """The subgraphs of a node, in the order of its attributes."""
+    found: list[Any] = []
     for attribute in node.attribute:
         if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
+            found.append(attribute.g)
+        elif attribute.type == _GRAPHS:
+            found += attribute.graphs
+    return found
 
 
 def is_sorted(nodes: Iterable[Any], known: set[str]) -> bool:

@@ -29,13 +29,18 @@ def library() -> Any:
     return _submodule("onnx_cpp2py_export", tuple(EXTENSION_SUFFIXES))
 
 
+def decode_error() -> type[Exception]:
+    """What protobuf raises for bytes that are no message, or one that nests too deep."""
+    from google.protobuf import message  # type: ignore[import-untyped,unused-ignore]
+
+    return message.DecodeError  # type: ignore[no-any-return]
+
+
 def parse(data: bytes) -> Any:
     """A ModelProto. Raises TargetError when the bytes are none."""
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
-
     try:
         return messages().ModelProto.FromString(data)
-    except (DecodeError, RecursionError) as error:
+    except (decode_error(), RecursionError) as error:
         raise TargetError(f"the model cannot be parsed: {error}", _HINT) from error
 
 

@@ -27,9 +27,10 @@ def validate(model: Any) -> None:
     for function in model.functions:
         _unique(function.input, function.node, f"function {function.name!r}")
         _sort(function.node, set(function.input))
+        seen = _names(function.node) | set(function.input)
         for number, node in enumerate(function.node):
-            _node(node, number, _names(function.node) | set(function.input))
-        _defined(function.output, _names(function.node) | set(function.input), function.name)
+            _node(node, number, seen)
+        _defined(function.output, seen, function.name)
 
 
 def _graph(graph: Any, outer: set[str]) -> None:

@@ -21,7 +21,7 @@ def _digest(graph: Graph, functions: dict[int, str]) -> str:
 def _row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
     row = (
         str(node.op),
-        sorted((key, repr(value)) for key, value in node.attrs.items()),
+        sorted((key, repr(value)) for key, value in node.attrs.items()) if node.attrs else [],
         [(s.dtype, s.shape) if s else None for s in node.inputs],
         [(s.dtype, s.shape) if s else None for s in node.outputs],
     )

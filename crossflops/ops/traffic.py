@@ -4,7 +4,7 @@ Each node reads its inputs, the same tensor once, and writes its outputs; nothin
 between two nodes. A weight is read once by each node that uses it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from crossflops.core.graph import Node
@@ -36,11 +36,15 @@ def traffic(known: Rule, node: Node, works: bool, size: Size = nbytes) -> tuple[
     written = _sum(node.outputs, size)
     if known.traffic == "gather":
         return written + _sum(node.inputs[1:], size), written
-    whole = (spec for i, spec in enumerate(node.inputs) if i not in known.tables)
+    if not known.tables:
+        return _sum(node.inputs, size), written
+    whole = [spec for i, spec in enumerate(node.inputs) if i not in known.tables]
     tables = [i for i in known.tables if i < len(node.inputs) and node.inputs[i] is not None]
     return _sum(whole, size) + len(tables) * _sum(node.outputs[:1], size), written
 
 
-def _sum(specs: Iterable[TensorSpec | None], size: Size) -> int:
+def _sum(specs: Sequence[TensorSpec | None], size: Size) -> int:
     """The tensors that are there, those of one name once."""
+    if len(specs) == 1 and specs[0] is not None:
+        return size(specs[0])
     return sum({spec.name: size(spec) for spec in specs if spec is not None}.values())

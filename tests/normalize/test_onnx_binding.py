@@ -1,9 +1,13 @@
 """Sizes of inputs: named, given, contradicted, missing."""
 
+import shlex
+
 import pytest
 
+from crossflops.cli import main
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import CrossflopsWarning, InputError, TargetError
+from crossflops.normalize.onnx_file import settling
 from tests.onnx_files import graph_of, ledger_of, parsed, saved
 
 DYNAMIC = (
@@ -51,8 +55,8 @@ def test_a_shape_in_the_file_gives_way_to_a_given_one(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
-        ({}, r"x \[batch, seq, 8\]; ids \[batch, seq\]", "--dim batch=N --dim seq=N"),
-        ({"dims": {"batch": 2}}, r"x \[2, seq, 8\]", "--dim seq=N"),
+        ({}, r"x \[batch, seq, 8\]; ids \[batch, seq\]", "--dim batch=1 --dim seq=1"),
+        ({"dims": {"batch": 2}}, r"x \[2, seq, 8\]", "--dim batch=2 --dim seq=1"),
         ({"dims": {"bath": 2}}, "no input has a dimension 'bath'", "batch, seq"),
         ({"specs": [given("z", 1)]}, "no input 'z'", "x, ids, w"),
         ({"specs": [given("7", 1)]}, "no input '7'", "x, ids, w"),
@@ -74,7 +78,31 @@ def test_a_dimension_without_a_name_is_asked_for(tmp_path):
     model = parsed("g (float[?,8] x) => (y) { y = Relu(x) }")
     with pytest.raises(InputError, match=r"x \[\?, 8\]") as caught:
         graph_of(saved(tmp_path, model))
-    assert "--input NAME=" in caught.value.hint
+    assert "--input x=1x8" in caught.value.hint
+
+
+def test_the_command_line_of_the_hint_runs(tmp_path, capsys):
+    """What is proposed binds the rest: names, shapes without names, what was given before."""
+    model = parsed(
+        "g (float[batch,seq,16] x, int64[batch,?] m, float[16,16] w) => (y) { y = MatMul(x, w) }"
+    )
+    path = saved(tmp_path, model, "a file.onnx")
+    for options in ([], ["--dim", "batch=2"], ["--input", "x=2x3x16"]):
+        assert main(["count", path, *options]) == 2
+        told = capsys.readouterr().err
+        assert main(shlex.split(told.partition("numbers: ")[2])[1:]) == 0
+
+
+def test_an_inference_that_loses_nodes_is_noticed(tmp_path, monkeypatch):
+    """Older onnx gave an empty graph for a large one, and said nothing."""
+
+    def lossy(model, strict=True):
+        del model.graph.node[:]
+        return model
+
+    monkeypatch.setattr(settling, "infer", lossy)
+    with pytest.raises(TargetError, match="lost nodes"):
+        graph_of(saved(tmp_path, parsed("g (float[4] x) => (y) { y = Relu(x) }")))
 
 
 def test_a_negative_size_is_no_size(tmp_path):

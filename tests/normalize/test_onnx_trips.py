@@ -47,7 +47,7 @@ def test_a_sequence_map_over_an_input_needs_its_length(tmp_path):
 @pytest.mark.parametrize(
     ("before", "products"),
     [
-        ("a = Constant<value_int = 0>() n2 = Range(a, ten, two) t = Size(n2)", 5),
+        ("zero = Constant<value_int = 0>() n2 = Range(zero, ten, two) t = Size(n2)", 5),
         ("f = Cast<to = 1>(ten) t = Cast<to = 7>(f)", None),  # a float may hold what no int does
         ("big = Greater(ten, two) t = Where(big, two, ten)", 2),
         ("s = Shape(x) t = ReduceProd<keepdims = 0>(s)", 128),

@@ -9,14 +9,16 @@ import msgspec
 from crossflops.core.graph import Graph
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting, Trace
+from crossflops.errors import TargetError
 from crossflops.load import read
-from crossflops.load.protobuf import parse
+from crossflops.load.protobuf import decode_error, parse
 from crossflops.normalize.onnx_file import binding, control, functions
 from crossflops.normalize.onnx_file.calls import Calls
 from crossflops.normalize.onnx_file.graph import Reading, to_graph
 from crossflops.normalize.onnx_file.modules import table
 from crossflops.normalize.onnx_file.settling import Asked
 from crossflops.normalize.onnx_file.shapes import infer_shapes
+from crossflops.normalize.onnx_file.types import Type
 
 
 class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,23 +59,31 @@ class Opened:
 
 
 def _normalized(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
+    try:
+        return _found(model, file, setting)
+    except (RecursionError, decode_error()) as error:
+        what = "functions, loops and branches lie too deep within one another"
+        raise TargetError(what, "inline the functions with onnx.inliner") from error
+
+
+def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     before = _declared(model)
-    bound = binding.bind(model.graph, file.dims, file.specs)
+    bound = binding.bind(model.graph, file.dims, file.specs, file.path)
     kept = all(old in (None, new) for old, new in zip(before, _declared(model), strict=True))
     local = functions.local(model)
     opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
     editions: dict[str, dict[str, int]] = {}
-    apart = functions.expanded_size(model, local) > functions.LIMIT
+    apart = bool(local) and functions.expanded_size(model, local) > functions.LIMIT
     if not apart:
         editions = functions.inline(model, local)
     graphs = [("", model.graph), *((f"{one.name}/", one) for one in local.values() if apart)]
     asked = Asked(*control.named(graphs, file.trips, file.branches))
     if apart:
         asked = _with_calls(model, local, opset, asked)
-    model = infer_shapes(model, bound, asked, trusted=kept)
+    model, types = infer_shapes(model, bound, asked, trusted=kept)
     opset |= {o.domain: o.version for o in model.opset_import if o.domain != "ai.onnx"}
     name = model.graph.name or Path(file.path).stem
-    graph, places = to_graph(model, name, bound, Reading(opset, editions, *asked))
+    graph, places = to_graph(model, types, name, bound, Reading(opset, editions, *asked))
     return graph, Trace(calls=(), modules=table(places, name), setting=setting)
 
 
@@ -84,7 +94,7 @@ def _with_calls(
     copies = {key: type(one).FromString(one.SerializeToString()) for key, one in local.items()}
     del model.functions[:]
 
-    def infer(unit: Any) -> Any:
+    def infer(unit: Any) -> tuple[Any, dict[str, Type]]:
         return infer_shapes(unit, {}, whole, trusted=False)
 
     whole = asked._replace(calls=Calls(copies, opset, infer))

@@ -1,7 +1,8 @@
 """Named and given dimensions: every input gets a shape of numbers before anything else."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import InputError
@@ -10,12 +11,34 @@ from crossflops.load.payload import wrong_dims
 _HINT = "bind dimensions with --dim NAME=SIZE, or give a whole shape with --input NAME=1x3x224x224"
 
 
-def bind(graph: Any, dims: Mapping[str, int], specs: Sequence[TensorSpec]) -> dict[str, int]:
+class _Said(NamedTuple):
+    """What the caller gave, for a command line that gives the rest as well."""
+
+    path: str
+    dims: Mapping[str, int]
+    specs: Sequence[TensorSpec]
+
+    def command(self, dims: Iterable[str], shapes: Iterable[str]) -> str:
+        """The command with these dimensions and whole shapes beside what was given."""
+        given = ((one.name, "x".join(map(str, one.shape or ())) or "scalar") for one in self.specs)
+        words = [
+            *(("--dim", f"{name}={size}") for name, size in self.dims.items()),
+            *(("--input", shape if n.isdecimal() else f"{n}={shape}") for n, shape in given),
+            *(("--dim", f"{name}=1") for name in dims if name not in self.dims),
+            *(("--input", shape) for shape in shapes),
+        ]
+        flat = (word for pair in words for word in pair)
+        return shlex.join(["crossflops", "count", self.path, *flat])
+
+
+def bind(
+    graph: Any, dims: Mapping[str, int], specs: Sequence[TensorSpec], path: str = "model.onnx"
+) -> dict[str, int]:
     """Write sizes into the inputs of a graph (in place), and return the dimensions by name.
 
     A shape from `specs`, by input name or place, also binds the names that it stands for. The
     element type stays that of the file. Raises InputError for a name that does not exist, a rank
-    or a size that contradicts, and lists what is not bound.
+    or a size that contradicts, and lists what is not bound, with a command line that binds it.
     """
     inputs = model_inputs(graph)
     given = _given(inputs, specs)
@@ -32,7 +55,7 @@ def bind(graph: Any, dims: Mapping[str, int], specs: Sequence[TensorSpec]) -> di
             raise InputError(f"dimension {name!r} cannot be {size}", _HINT)
     for value in inputs:
         _write(value, given.get(value.name), bound)
-    _require(inputs)
+    _require(inputs, _Said(path, dims, specs))
     return {name: bound[name] for name in sorted(bound) if name in names}
 
 
@@ -91,26 +114,32 @@ def _write(value: Any, shape: tuple[int, ...] | None, bound: Mapping[str, int]) 
         raise InputError(f"input {value.name!r} {wrong}", _HINT)
 
 
-def _require(inputs: list[Any]) -> None:
+def _require(inputs: list[Any], said: _Said) -> None:
     """Every dimension of every input tensor is a number."""
-    named: dict[str, str] = {}
+    named: list[str] = []
     missing: list[str] = []
+    whole: list[str] = []
     for value in inputs:
         if value.type.WhichOneof("value") != "tensor_type":
             continue
         if not value.type.tensor_type.HasField("shape"):
             missing.append(f"{value.name} (no shape)")
+            whole.append(f"{value.name}=1x1")
         unbound = [dim.WhichOneof("value") != "dim_value" for dim in _dims(value)]
-        if any(unbound):
-            words = [
-                dim.dim_param or str(dim.dim_value) if not open_ else dim.dim_param or "?"
-                for dim, open_ in zip(_dims(value), unbound, strict=True)
-            ]
-            missing.append(f"{value.name} [{', '.join(words)}]")
-            named |= {dim.dim_param: value.name for dim in _dims(value) if dim.dim_param}
+        if not any(unbound):
+            continue
+        words = [
+            dim.dim_param or "?" if open_ else str(dim.dim_value)
+            for dim, open_ in zip(_dims(value), unbound, strict=True)
+        ]
+        missing.append(f"{value.name} [{', '.join(words)}]")
+        open_names = (dim.dim_param for dim in _dims(value) if dim.dim_param)
+        named += [name for name in open_names if name not in named]
+        if "?" in words:
+            sizes = (word if word.isdecimal() else "1" for word in words)
+            whole.append(f"{value.name}={'x'.join(sizes)}")
     if missing:
-        options = [f"--dim {name}=N" for name in named]
         raise InputError(
             f"sizes of inputs are not known: {'; '.join(missing)}",
-            f"give {' '.join(options)}" if options and "?" not in str(missing) else _HINT,
+            f"give them, with your numbers: {said.command(named, whole)}",
         )

@@ -17,7 +17,7 @@ from crossflops.normalize.onnx_file.pins import store
 from crossflops.normalize.onnx_file.types import Shape, Type, of_graph, put, shape_of
 from crossflops.normalize.onnx_file.whole_numbers import SEQUENCE, Value
 
-LIMIT = 500  # different calls: each of them is inferred
+LIMIT = 250  # different calls: each of them is inferred
 _IR_VERSION = 10
 _NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 _KNOWN = ("int32", "int64")  # types in which sizes are computed
@@ -43,6 +43,7 @@ class Unit(NamedTuple):
 
     name: str
     model: Any
+    types: dict[str, Type]
     inputs: tuple[str, ...]
     outputs: tuple[Type | None, ...]
 
@@ -57,7 +58,7 @@ class Calls:
         self,
         functions: Mapping[Identity, Any],
         opset: Mapping[str, int],
-        infer: Callable[[Any], Any],
+        infer: Callable[[Any], tuple[Any, dict[str, Type]]],
     ) -> None:
         self._functions = functions
         self._opset = opset
@@ -115,7 +116,7 @@ class Calls:
         graph = model.graph
         graph.name = function.name
         given = dict(zip(function.input, operands, strict=False))
-        names = {name: "" for name in function.input if given.get(name) is None}
+        names: dict[str, str] = {name: "" for name in function.input if given.get(name) is None}
         for place, (name, operand) in enumerate(given.items()):
             if operand is None:
                 continue
@@ -126,13 +127,13 @@ class Calls:
         for name in dict.fromkeys(function.output):
             graph.output.add(name=name)
         graph.node.extend(with_attributes(function, node, names))
-        inferred = self._infer(model)
-        types = of_graph(inferred.graph)
+        inferred, types = self._infer(model)
         number = self._numbers[function.name] = self._numbers.get(function.name, 0) + 1
         return Unit(
             name=function.name if number == 1 else f"{function.name}#{number}",
             model=inferred,
-            inputs=tuple(names.get(name, name) for name in given),
+            types=types,
+            inputs=tuple(names[name] if name in names else str(name) for name in given),
             outputs=tuple(types.get(name) for name in function.output),
         )
 
@@ -142,11 +143,8 @@ def operands_of(
 ) -> tuple[Operand | None, ...]:
     """What decides about the shapes in the function that a node calls; None for no input."""
     kinds = {name: types.get(name, Type(0, None)) for name in node.input}
-    return operands(
-        node,
-        {n: (ELEMENT_TYPES.get(kind.dtype, ""), kind.shape) for n, kind in kinds.items()},
-        values,
-    )
+    named = {n: (ELEMENT_TYPES.get(one.dtype, ""), one.shape) for n, one in kinds.items()}
+    return operands(node, named, values)
 
 
 def operands(

@@ -7,7 +7,7 @@ from crossflops.errors import TargetError
 from crossflops.load.order import bodies, label
 
 LIMIT = 20_000  # nodes that functions are expanded to
-DEPTH = 100
+DEPTH = 32  # functions that are called within one another
 Identity: TypeAlias = tuple[str, str, str]
 _HINT = "inline the functions with onnx.inliner, or export the model without them"
 
@@ -29,7 +29,7 @@ def expanded_size(model: Any, functions: Mapping[Identity, Any]) -> int:
     """How many nodes the model has when every call is replaced, 0 if there is none.
 
     Known without expanding anything. Raises TargetError when a function calls itself, or when
-    functions call one another deeper than 100.
+    functions call one another deeper than 32.
     """
     own = _size(model.graph, functions)
     return own if any(_calls(model.graph, functions)) else 0

@@ -7,6 +7,7 @@ import msgspec
 
 from crossflops.core.graph import Graph, Node, Op
 from crossflops.core.tensor import TensorSpec
+from crossflops.load.order import bodies as held
 from crossflops.load.order import label
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import since
@@ -41,11 +42,10 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def to_graph(
-    model: Any, name: str, bindings: dict[str, int], reading: Reading
+    model: Any, types: dict[str, Type], name: str, bindings: dict[str, int], reading: Reading
 ) -> tuple[Graph, list[Place]]:
-    """The graph of a model, and the module that each node is in."""
+    """The graph of a model with these types, and the module that each node is in."""
     found = places(model.graph.node)
-    types = of_graph(model.graph)
     specs = _specs(model.graph, types)
     inputs = [one.name for one in model_inputs(model.graph)]
     nodes = _nodes(level(model.graph, types=types), specs, set(inputs), found, reading)
@@ -91,29 +91,24 @@ def _nodes(
     """The nodes of one level. `varying` are the values that depend on an input; it grows."""
     found = []
     for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
+        bodies: tuple[Graph, ...] = ()
+        choice: Choice = ""
         if reading.calls is not None and reading.calls.called(node):
-            bodies: tuple[Graph, ...] = (_function(node, around, specs, varying, reading),)
-            choice: Choice = "function"
-            inner: set[str] = set()
-        else:
+            bodies, choice = (_function(node, around, specs, varying, reading),), "function"
+        elif held(node):
             names, choice = _counted(node, around, reading.branches)
             bodies = _bodies(node, names, around, specs, varying, place, reading)
-            inner = {
-                spec.name
-                for body in bodies
-                for one in everywhere(body.nodes)
-                for spec in one.inputs
-                if spec and not one.constant
-            }
-        depends = any(unpinned(name) in varying for name in (*node.input, *inner))
+        given = list(map(unpinned, node.input))
+        inside = _read_inside(bodies) if choice != "function" else ()
+        depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
         if depends:
             varying.update(node.output)
         found.append(
             Node(
                 key=label(node, number),
                 op=_op(node, reading),
-                inputs=tuple(_named(unpinned(name), specs) for name in node.input),
-                outputs=tuple(_named(name, specs) for name in node.output),
+                inputs=tuple([_named(name, specs) for name in given]),
+                outputs=tuple([_named(name, specs) for name in node.output]),
                 attrs=attributes(node),
                 path=place.path,
                 bodies=bodies,
@@ -123,6 +118,17 @@ def _nodes(
             )
         )
     return tuple(found)
+
+
+def _read_inside(bodies: Iterable[Graph]) -> set[str]:
+    """What the nodes in subgraphs read that depends on something."""
+    return {
+        spec.name
+        for body in bodies
+        for one in everywhere(body.nodes)
+        for spec in one.inputs
+        if spec and not one.constant
+    }
 
 
 def _named(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec | None:
@@ -198,21 +204,20 @@ def _function(
 ) -> Graph:
     """The function that a node calls: one graph for all calls that are alike."""
     assert reading.calls is not None
-    given = {
-        one.name: (one.dtype, one.shape) for name in node.input if (one := _named(name, specs))
-    }
-    unit = reading.calls.unit(node, operands(node, given, around.values))
+    given = [spec for name in node.input if (spec := _named(name, specs)) is not None]
+    types = {spec.name: (spec.dtype, spec.shape) for spec in given}
+    unit = reading.calls.unit(node, operands(node, types, around.values))
     vary = tuple(name in varying for name in node.input)
     if (unit.name, vary) not in reading.bodies:
         graph = unit.model.graph
-        types = of_graph(graph)
-        inside = _specs(graph, types)
+        known = unit.types
+        inside = _specs(graph, known)
         own = {name for name, one in zip(unit.inputs, vary, strict=False) if one and name}
         for name in set(unit.inputs) - own:
             if name in inside:
                 inside[name] = _as(inside[name], ARGUMENT)
         there = msgspec.structs.replace(reading, opset=reading.calls.opset(node), editions={})
-        nodes = _nodes(level(graph, types=types), inside, own, places(graph.node), there)
+        nodes = _nodes(level(graph, types=known), inside, own, places(graph.node), there)
         number = sum(name == unit.name for name, _ in reading.bodies)
         reading.bodies[unit.name, vary] = Graph(
             name=f"{unit.name}@{number + 1}" if number else unit.name,

@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from crossflops.errors import CrossflopsWarning, NormalizeError
-from crossflops.load.protobuf import library, parse
+from crossflops.load.protobuf import library, parse, since
 
 _SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
 _MEMORY, _MEMORY_PER_BYTE = 192 << 20, 24
@@ -47,7 +47,7 @@ def _answer(data: bytes, strict: bool) -> bytes:
 
 
 def _forked(data: bytes, strict: bool) -> bytes:
-    library()  # loaded once, before there are two of us
+    since("", "Identity", 1)  # the schemas are made once, before there are two of us
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         # Threads of a framework do not follow the child, which calls no framework.

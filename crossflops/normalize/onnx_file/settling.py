@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from crossflops.errors import TargetError
 from crossflops.normalize.onnx_file.calls import Calls
-from crossflops.normalize.onnx_file.loops import refine, unproven
+from crossflops.normalize.onnx_file.loops import has_loops, refine, unproven
 from crossflops.normalize.onnx_file.stand_ins import infer
 from crossflops.normalize.onnx_file.unroll import Unrolling, uneven, unroll
 
@@ -28,6 +28,8 @@ def settled(model: Any, asked: Asked) -> tuple[Any, set[str]]:
 
     Loops whose runs differ are replaced by their runs.
     """
+    if asked.calls is None and not any(map(has_loops, model.graph.node)):
+        return _whole(model, asked), set()
     inferred, grows = _inferred(model, asked)
     for _ in range(_DEEPEST):
         chosen = uneven(inferred.graph, asked.trips, grows)

@@ -28,8 +28,12 @@ class Gap(NamedTuple):
     name: str
 
 
-def infer_shapes(model: Any, bound: Mapping[str, int], asked: Asked, trusted: bool) -> Any:
-    """The model with all shapes that can be known. What is `asked` of loops grows with copies.
+def infer_shapes(
+    model: Any, bound: Mapping[str, int], asked: Asked, trusted: bool
+) -> tuple[Any, dict[str, Type]]:
+    """The model with all shapes that can be known, and the types of the values of its graph.
+
+    What is `asked` of loops grows with their copies.
 
     `trusted` says whether what the file declares holds for these inputs. Shapes that ONNX's own
     inference leaves open come from there, and else from onnx-shape-inference where that is
@@ -41,19 +45,19 @@ def infer_shapes(model: Any, bound: Mapping[str, int], asked: Asked, trusted: bo
     model, grows = settled(model, asked)
     if declared:
         _compare(model.graph, declared, "the file says")
-    gaps = _open(model.graph, grows)
+    gaps, types = _open(model.graph, grows)
     for _ in range(_DEEPEST):
         if not gaps or not pin(model.graph):
             break
         model, grows = settled(model, asked)
-        gaps = _open(model.graph, grows)
+        gaps, types = _open(model.graph, grows)
     if gaps and _fill(gaps, declared):
         model, grows = settled(model, asked)
-        gaps = _open(model.graph, grows)
+        gaps, types = _open(model.graph, grows)
     if gaps and _from_symbolic(model, gaps):
         model, grows = settled(model, asked)
-        _open(model.graph, grows)
-    return model
+        _, types = _open(model.graph, grows)
+    return model, types
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
@@ -98,8 +102,8 @@ def _taken_out(graph: Any, bound: Mapping[str, int]) -> Declared:
     }
 
 
-def _open(graph: Any, grows: Collection[str]) -> list[Gap]:
-    """Every tensor that a node makes and whose shape is not known, and could be.
+def _open(graph: Any, grows: Collection[str]) -> tuple[list[Gap], dict[str, Type]]:
+    """Every tensor that a node makes and whose shape is not known, and could be; all types.
 
     What a loop computes in other shapes with every run has none that could be filled in.
 
@@ -107,10 +111,12 @@ def _open(graph: Any, grows: Collection[str]) -> list[Gap]:
     a shape says nothing and is taken away.
     """
     found: list[Gap] = []
+    whole: dict[str, Type] = {}
     for depth, (one, steady) in enumerate(_steady(graph, grows, True)):
         if depth:
             _forget_impossible(one)
         types = of_graph(one)
+        whole = whole or types
         others = {value.name for value in one.value_info if not is_tensor(value.type)}
         others |= {value.name for value in one.output if not is_tensor(value.type)}
         for number, node in enumerate(one.node):
@@ -120,7 +126,7 @@ def _open(graph: Any, grows: Collection[str]) -> list[Gap]:
                     _check(node, number, name, shape)
                 elif name and steady and name not in others:
                     found.append(Gap(one, name))
-    return found
+    return found, whole
 
 
 def _forget_impossible(graph: Any) -> None:
@@ -183,16 +189,19 @@ def _whole(graph: Any) -> dict[str, Type]:
 def _compare(graph: Any, types: Mapping[str, Type], who: str) -> None:
     """Warn of every node whose result has another shape there."""
     said = 0
-    known = _whole(graph)
     for one in _graphs(graph):
-        for number, node in enumerate(one.node):
+        values = (*one.value_info, *one.output)
+        shapes = {value.name: shape_of(value.type) for value in values if value.name in types}
+        for number, node in enumerate(one.node if shapes else ()):
             for name in node.output:
-                ours, theirs = known.get(name), types.get(name)
-                if ours and theirs and ours.shape != theirs.shape and said < _MOST_WARNINGS:
+                ours, theirs = shapes.get(name), types.get(name)
+                if ours is None or theirs is None or wrong_dims(ours):
+                    continue
+                if ours != theirs.shape and said < _MOST_WARNINGS:
                     said += 1
                     warnings.warn(
                         f"{who} that {name!r} of node {label(node, number)!r} has shape "
-                        f"{theirs.shape}, and from the inputs follows {ours.shape}",
+                        f"{theirs.shape}, and from the inputs follows {ours}",
                         category=CrossflopsWarning,
                         stacklevel=2,
                     )

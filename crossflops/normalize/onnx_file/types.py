@@ -17,9 +17,12 @@ def shape_of(proto: Any) -> Shape:
     tensor = proto.tensor_type
     if not tensor.HasField("shape"):
         return None
-    dims = tensor.shape.dim
-    sizes = [dim.dim_value for dim in dims if dim.HasField("dim_value")]
-    return tuple(sizes) if len(sizes) == len(dims) else None
+    sizes = []
+    for dim in tensor.shape.dim:
+        if not dim.HasField("dim_value"):
+            return None
+        sizes.append(dim.dim_value)
+    return tuple(sizes)
 
 
 def is_tensor(proto: Any) -> bool:

@@ -1,0 +1,31 @@
+"""The loader under atheris (libFuzzer, guided by coverage), for Linux where it is installed.
+
+    python -m tests.fuzz.guided -runs=100000 [-max_len=4096] [CORPUS]
+
+Anything but a CrossflopsError ends it, with the input in a file.
+"""
+
+import contextlib
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["crossflops.load"]):
+    from crossflops.errors import CrossflopsError
+    from crossflops.load import weightless
+    from crossflops.load.protobuf import parse
+    from crossflops.load.texts import check
+    from crossflops.load.validation import validate
+
+
+def one(data: bytes) -> None:
+    """Read a model from these bytes, as far as it goes."""
+    with contextlib.suppress(CrossflopsError):
+        model = parse(weightless(data))
+        check(model)
+        validate(model)
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, one)
+    atheris.Fuzz()

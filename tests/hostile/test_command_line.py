@@ -1,0 +1,114 @@
+"""Every hostile file as a user meets it: one line of what, one of what to do, soon, in little."""
+
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from tests.hostile.files import FILES, outside
+from tests.onnx_files import parsed, saved
+
+SECONDS, BYTES = 5, 512 << 20  # of processor time, and of address space: also of a child
+PATIENCE = 120  # by the clock, of a machine that may be busy
+
+
+def count(path, *options, beyond=0):
+    """Exit status, stdout and stderr of the command. `beyond`: bytes of a file that it may map."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        resource.setrlimit(resource.RLIMIT_AS, (BYTES + beyond, BYTES + beyond))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "crossflops", "count", str(path), *options],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        preexec_fn=limit,
+        stdin=subprocess.DEVNULL,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 2), done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def refused(path, words, **options):
+    """The command ends with status 2, and says so in two lines."""
+    status, _, told = count(path, **options)
+    lines = [line for line in told.splitlines() if not line.startswith("warning:")]
+    assert status == 2
+    assert [line.partition(":")[0] for line in lines] == ["error", "hint"]
+    assert words in lines[0]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_hostile_file(name, tmp_path):
+    """It is counted, or refused with the words that say where."""
+    content, words = FILES[name]
+    path = saved(tmp_path, content)
+    if words is not None:
+        return refused(path, words)
+    status, shown, told = count(path)
+    assert status == 0, told
+    assert "MACs" in shown
+    return None
+
+
+def test_external_data_is_never_opened(tmp_path):
+    """A named pipe in place of the data would be waited for by whoever opened it."""
+    os.mkfifo(tmp_path / "weights")
+    status, _, _ = count(saved(tmp_path, outside("weights")))
+    assert status == 0
+
+
+def test_a_folder(tmp_path):
+    """A folder with the suffix of a file."""
+    (tmp_path / "folder.onnx").mkdir()
+    refused(tmp_path / "folder.onnx", "folder.onnx cannot be read")
+
+
+def test_a_named_pipe(tmp_path):
+    """Nobody writes into it, and nobody waits for that."""
+    os.mkfifo(tmp_path / "pipe.onnx")
+    refused(tmp_path / "pipe.onnx", "no regular file")
+
+
+def test_a_device(tmp_path):
+    """It never ends, so it is not begun."""
+    (tmp_path / "zero.onnx").symlink_to("/dev/zero")
+    refused(tmp_path / "zero.onnx", "no regular file")
+
+
+@pytest.mark.parametrize("target", ["loop.onnx", "nowhere"])
+def test_a_link_that_leads_nowhere(target, tmp_path):
+    """To itself, or to what is not there."""
+    (tmp_path / "loop.onnx").symlink_to(target)
+    refused(tmp_path / "loop.onnx", "loop.onnx")
+
+
+def test_a_link_to_a_file(tmp_path):
+    """It counts as the file does."""
+    path = saved(tmp_path, parsed("g (float[4] x) => (y) { y = Relu(x) }"))
+    (tmp_path / "link.onnx").symlink_to(path)
+    assert count(tmp_path / "link.onnx")[0] == 0
+
+
+def test_a_file_of_ten_gigabytes(tmp_path):
+    """A hole of zeros: nothing of it is a model."""
+    path = tmp_path / "hole.onnx"
+    with path.open("wb") as file:
+        file.truncate(10 << 30)
+    refused(path, "byte 0", beyond=10 << 30)
+    refused(path, "cannot be read")  # where so much may not even be mapped
+
+
+def test_a_file_that_may_not_be_read(tmp_path):
+    """No permission is an error like any other (whoever may read everything reads it)."""
+    path = saved(tmp_path, parsed("g (float[4] x) => (y) { y = Relu(x) }"))
+    os.chmod(path, 0)
+    if os.access(path, os.R_OK):
+        assert count(path)[0] == 0
+    else:
+        refused(path, "cannot be read")
