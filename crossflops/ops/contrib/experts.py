@@ -9,7 +9,7 @@ from crossflops.ops.access import folded, given, integer, positive, shape, size,
 from crossflops.ops.activation import softmax_cost
 from crossflops.ops.contrib.activation import NAMED
 from crossflops.ops.pointwise import ADD, MUL
-from crossflops.ops.rule import MICROSOFT, Entry, entry
+from crossflops.ops.rule import MICROSOFT, Entry, Exactness, entry
 
 MIXTURES = (f"{MICROSOFT}.MoE", f"{MICROSOFT}.QMoE")
 
@@ -132,6 +132,12 @@ def quantized_mixture(node: Node) -> Cost:
     return mixture(node) + (MUL + ADD) * (_active(sizes) * sizes.weights)
 
 
+def shared_experts(node: Node) -> Exactness:
+    """A bound where several tokens may choose the same experts: these are unpacked once."""
+    sizes = experts(node)
+    return "exact" if _active(sizes) == min(sizes.total, sizes.chosen) else "bound"
+
+
 _MIXTURE = (
     "tokens*k*(H*F + I*H [+ H*I]) MACs; biases: adds; tokens*k*I*activation; softmax of the "
     "router, k largest: compares; normalized: tokens*k divs; sum: tokens*H*(k muls, k-1 adds)"
@@ -144,5 +150,6 @@ ENTRIES: tuple[Entry, ...] = (
         quantized_mixture,
         f"{_MIXTURE}; dequantize: min(E, tokens*k)*weights*(sub, mul)",
         domain=MICROSOFT,
+        doubt=shared_experts,
     ),
 )

@@ -111,6 +111,10 @@ def test_a_fused_gate_halves_the_first_layer():
     packed = [(2, 8), (2, 4), "4x12x4:uint8", (4, 12), None, "4x8x3:uint8", (4, 8)]
     quantized = work(node(f"{MS}QMoE", packed, [(2, 8)], expert_weight_bits=4, **attrs))
     assert quantized == work(plain) + Cost(muls=2 * 144, adds=2 * 144)
+    for tokens, exactness in ((1, "exact"), (2, "bound")):
+        rows = [(tokens, 8), (tokens, 4), *packed[2:]]
+        found = count_node(node(f"{MS}QMoE", rows, [(tokens, 8)], expert_weight_bits=4, **attrs))
+        assert found.exactness == exactness
 
 
 @few

@@ -35,14 +35,16 @@ def infer(model: Any, strict: bool = True) -> Any:
     drafts: list[bytes] = []
     for _ in range(_RUNS):
         exchange = _Exchange(version)
-        exchange.put_in(model.graph, {})
-        again = not drafts or exchange.drafts != drafts
-        inferred = infer_onnx(model, strict) if again else model
+        exchange.plan(model.graph, {})
+        if drafts and exchange.drafts == drafts:
+            break
+        exchange.put_in()
+        inferred = infer_onnx(model, strict)
         exchange.take_out(model.graph, inferred=False)
-        exchange.take_out(inferred.graph, inferred=again)
-        if not again or not exchange.drafts:
-            return inferred
+        exchange.take_out(inferred.graph, inferred=True)
         model, drafts = inferred, exchange.drafts
+        if not drafts:
+            break
     return model
 
 
@@ -66,11 +68,12 @@ class _Exchange:
     def __init__(self, opset: int) -> None:
         self._opset = opset
         self._made: set[str] = set()
+        self._plans: list[tuple[Any, list[Any]]] = []
         self.originals: list[Any] = []
         self.drafts: list[bytes] = []
 
-    def put_in(self, graph: Any, outer: Types) -> None:
-        """Exchange the nodes of a graph and of its bodies for their stand-ins, in place."""
+    def plan(self, graph: Any, outer: Types) -> None:
+        """Write the stand-ins for the nodes of a graph and of its bodies."""
         types: Mapping[str, Any] = {**outer, **of_graph(graph)}
         found: list[Any] = []
         changed = False
@@ -78,7 +81,7 @@ class _Exchange:
             draft = self._draft(graph, node, types)
             if draft is None:
                 for body in bodies(node):
-                    self.put_in(body, types)
+                    self.plan(body, types)
                 found.append(node)
                 continue
             changed = True
@@ -89,7 +92,12 @@ class _Exchange:
             self._made.update(draft.made)
             found += draft.nodes
         if changed:
-            _replace(graph, found)
+            self._plans.append((graph, found))
+
+    def put_in(self) -> None:
+        """Exchange the nodes for their stand-ins, in place; what is in a body comes first."""
+        for graph, nodes in self._plans:
+            _replace(graph, nodes)
 
     def _draft(self, graph: Any, node: Any, types: Types) -> Draft | None:
         if not _foreign(node):

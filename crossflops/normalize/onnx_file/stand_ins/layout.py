@@ -9,6 +9,7 @@ _CONV = (*_WINDOW, "group")
 _POOL = (*_WINDOW, "ceil_mode", "count_include_pad", "storage_order", "p")
 _TRANSPOSED = (*_CONV, "output_padding", "output_shape")
 _NHWC = "com.ms.internal.nhwc"
+_BLOCK = 8  # channels in the shortest block; others are 16 long
 
 
 def _places(draft: Draft, weight: int | None) -> int:
@@ -45,14 +46,19 @@ def _window(
 
 
 def reorder_input(draft: Draft) -> None:
-    """ReorderInput: [N, C, H, W] in blocks of channels, as many as its convolution takes."""
+    """ReorderInput: [N, C, H, W] in blocks of channels, as many as its convolution takes.
+
+    Without one, the channels already fill their blocks; how long these are is the processor's.
+    """
     dims = draft.shape(0)
     if dims is None or len(dims) < 2:
         return
     last = draft.integer("channels_last") != 0
     channels = dims[-1] if last else dims[1]
     places = dims[1:-1] if last else dims[2:]
-    draft.filled((dims[0], _taken(draft) or channels, *places), draft.output(0), draft.dtype(0))
+    taken = _taken(draft) or (channels if channels % _BLOCK == 0 else None)
+    if taken is not None:
+        draft.filled((dims[0], taken, *places), draft.output(0), draft.dtype(0))
 
 
 def _taken(draft: Draft) -> int | None:
