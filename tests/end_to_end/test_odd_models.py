@@ -79,7 +79,7 @@ def buffered():
     return model
 
 
-def compared(model, inputs, setting=crossflops.Setting(), tools=TOOLS):
+def compared(model, inputs, setting=SETTINGS[0], tools=TOOLS):
     """The report, with no residual."""
     report = crossflops.compare(model, inputs, tools=tools, setting=setting, isolate=False)
     assert set(report.residuals) == set(tools), report.profiles
