@@ -10,6 +10,7 @@ from crossflops.core.profile import Failure, Profile
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.normalize.request import Request, asked_for
+from crossflops.normalize.targets import imports_restored
 from crossflops.pipeline.counting import Counted, counted, folded, observed
 from crossflops.pipeline.counting import report as counted_report
 from crossflops.pipeline.exporting import export
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # what runs tools is imported when tools run: counting a file
     from crossflops.adapters.job import Job
 
 
+@imports_restored()
 def count(
     target: Any,
     inputs: Any = (),
@@ -79,6 +81,7 @@ def count(
     return msgspec.structs.replace(report, formulas=formulas) if formulas else report
 
 
+@imports_restored()
 def compare(
     target: Any,
     inputs: Any = (),
