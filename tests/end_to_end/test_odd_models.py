@@ -185,3 +185,15 @@ def test_padding_makes_a_ragged_tensor_on_the_fast_path():
         "functional.invisible": -5120,
         "norm.layer": 4 * 4 * 80,
     }
+
+
+def test_a_complex_product_is_four():
+    """(4, 8) @ (8, 4): 128 products of complex numbers."""
+    model = Apply(lambda s, x: (x @ x.T).abs())
+    report = compared(model, ["4x8:complex64"])
+    assert report.macs == 4 * 128
+    assert causes(report, "fvcore") == {"contraction.complex": -3 * 128}
+    assert causes(report, "torch-flop-counter") == {
+        "contraction.complex": -3 * 128,
+        "unit.mac-vs-flop": 128,
+    }
