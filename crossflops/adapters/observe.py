@@ -66,7 +66,7 @@ def _copied(
     """
     if not is_module(model):
         return copy.deepcopy((model, args, kwargs))
-    from crossflops.normalize.pytorch import duplicate
+    from crossflops.normalize.pytorch.model import duplicate
     from crossflops.normalize.pytorch.untouched import fresh
 
     return (duplicate(model), *fresh(args, kwargs))

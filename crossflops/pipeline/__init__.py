@@ -102,9 +102,9 @@ def compare(
     """Count a model, let tools count it, and account for every difference.
 
     Each tool runs in a worker process, which may build for `timeout` seconds and run for as many,
-    in `memory` bytes of address space (None: what the machine has); with `isolate=False` on a copy in this process, where
-    nothing bounds its time and memory, and whatever it patches stays patched. The prediction of
-    every tool is fixed before it starts.
+    in `memory` bytes of address space (None: what the machine has); with `isolate=False` on a
+    copy in this process, where nothing bounds its time and memory, and whatever it patches stays
+    patched. The prediction of every tool is fixed before it starts.
     """
     from crossflops.adapters import discovery
     from crossflops.adapters.observe import run_here
