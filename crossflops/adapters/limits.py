@@ -1,6 +1,15 @@
 """The memory that a process may use."""
 
+import os
 import sys
+
+
+def physical_memory() -> int | None:
+    """The memory of this machine in bytes; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return None
 
 
 def limit_memory(size: int | None) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from crossflops.adapters.contract import Adapter
 from crossflops.adapters.failures import failure
+from crossflops.adapters.pytorch import is_module
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.trace import Setting
 
@@ -36,14 +37,14 @@ def observe(
 def run_here(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile | Failure:
-    """Run a tool on a deep copy in this process, where nothing bounds its time and memory.
+    """Run a tool on a copy in this process, where nothing bounds its time and memory.
 
     What the tool patches globally, and what it prints past Python's own streams, is not held
     back; a tool that crashes takes this process along. Use `crossflops.adapters.pool` instead
     wherever the model can be built or pickled.
     """
     try:
-        model, args, kwargs = copy.deepcopy((model, args, kwargs))
+        model, args, kwargs = _copied(model, args, kwargs)
     except Exception as problem:
         return failure(adapter.name, "build", problem, "give a target string: no copy is needed")
     try:
@@ -53,6 +54,22 @@ def run_here(
             return observe(adapter, model, args, kwargs, setting)
     except (Exception, SystemExit) as problem:
         return failure(adapter.name, "run", problem)
+
+
+def _copied(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """A copy that shares nothing with the caller's that a tool could change.
+
+    Tensors that were computed from others (weight_norm and pruning keep such in their modules)
+    Python cannot copy, so the export's own way of copying is taken.
+    """
+    if not is_module(model):
+        return copy.deepcopy((model, args, kwargs))
+    from crossflops.normalize.pytorch.model import duplicate
+    from crossflops.normalize.pytorch.untouched import fresh
+
+    return (duplicate(model), *fresh(args, kwargs))
 
 
 def rejected(adapter: Adapter, model: object) -> Failure:

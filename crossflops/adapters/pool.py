@@ -4,10 +4,9 @@ import contextlib
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from types import TracebackType
 
 import msgspec
@@ -15,7 +14,8 @@ import msgspec
 from crossflops.adapters import parcel
 from crossflops.adapters.failures import failure
 from crossflops.adapters.job import Job, Order
-from crossflops.adapters.process import Worker
+from crossflops.adapters.limits import physical_memory
+from crossflops.adapters.process import READY, Worker
 from crossflops.core.profile import Failure, Profile
 
 TIMEOUT = 300.0
@@ -38,8 +38,9 @@ class Workers:
     tool and never an exception here.
 
     `timeout` is in seconds, and holds for building and for running, each; `memory` in bytes of
-    address space of one worker; `interpreters` names the Python of a tool where it is not this
-    one; `at_once` is how many tools run at a time, by default one per CPU.
+    address space of one worker, by default what the machine has; `interpreters` names the
+    Python of a tool where it is not this one; `at_once` is how many tools run at a time, by
+    default one per CPU.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Workers:
         self._jobs = tuple(jobs)
         self._contents = contents
         self._timeout = timeout
-        self._memory = memory
+        self._memory = memory or physical_memory()
         self._interpreters = dict(interpreters or {})
         self._at_once = at_once or _cpus()
         self._news: SimpleQueue[tuple[Worker, str | None]] = SimpleQueue()
@@ -88,10 +89,10 @@ class Workers:
             yield self._early.pop(0)
         while self._living:
             self._admit()
-            ended = self._next_end()
-            if ended is not None:
-                self._living.remove(ended)
-                yield ended.tool, ended.answer(self._timeout)
+            worker, word = self._news.get()
+            if word is None and worker in self._living:
+                self._living.remove(worker)
+                yield worker.tool, worker.answer()
 
     def _start(self) -> None:
         threads = max(1, _cpus() // max(1, min(len(self._jobs), self._at_once)))
@@ -117,34 +118,9 @@ class Workers:
     def _admit(self) -> None:
         """Let waiting workers go, as many as may run at a time."""
         free = self._at_once - sum(worker.running for worker in self._living)
-        waiting = [worker for worker in self._living if worker.said == "ready"]
-        for worker in [one for one in waiting if not one.running][:free]:
+        waiting = [one for one in self._living if one.said == READY and not one.running]
+        for worker in waiting[:free]:
             worker.go()
-
-    def _next_end(self) -> Worker | None:
-        """Wait for the next word, or the next time limit; the worker that ended, if one did."""
-        now = time.monotonic()
-        ends = [
-            worker.clock + self._timeout for worker in self._living if worker.clock is not None
-        ]
-        try:
-            worker, word = self._news.get(timeout=max(0.0, min(ends) - now) if ends else None)
-        except Empty:
-            return self._overdue()
-        if worker not in self._living:
-            return None
-        if word is None:
-            return worker
-        worker.heard(word)
-        return None
-
-    def _overdue(self) -> Worker | None:
-        now = time.monotonic()
-        for worker in self._living:
-            if worker.clock is not None and worker.clock + self._timeout <= now:
-                worker.overdue = True
-                return worker
-        return None
 
     def _worker(self, number: int, job: Job) -> Worker:
         python = self._interpreters.get(job.tool, sys.executable)
@@ -156,7 +132,7 @@ class Workers:
             paths=_paths(python, job),
             memory=self._memory,
         )
-        return Worker(order, python, self._folder / f"{number}.log", self._news)
+        return Worker(order, python, self._folder / f"{number}.log", self._news, self._timeout)
 
     def _pack(self) -> BaseException | str | None:
         """Pickle the model object; what stood in the way, if anything did."""

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -18,17 +17,25 @@ from crossflops.core.profile import Failure, Profile
 _TAIL = 8192  # bytes of a tool's output that are looked at
 _QUOTED = 160  # characters of it that a message quotes
 _ANSWER = Profile | Failure
+READY = "ready"
+_WORDS = {b"hello", READY.encode()}  # whatever else stands there is not the worker's
 
 
 class Worker:
     """A worker process: start it, let it go, kill it, and have its answer when it has ended.
 
     What it says arrives in `news` as (worker, word), and (worker, None) when it has ended.
-    `clock` is when its present stage began, None while it waits to be let go.
+    `limit` are the seconds that building and running may take, each: a clock of its own runs
+    whenever the worker works, and kills it, whatever anybody else is busy with.
     """
 
     def __init__(
-        self, order: Order, python: str, log: Path, news: "SimpleQueue[tuple[Worker, str | None]]"
+        self,
+        order: Order,
+        python: str,
+        log: Path,
+        news: "SimpleQueue[tuple[Worker, str | None]]",
+        limit: float,
     ) -> None:
         self.order = order
         self.tool = order.job.tool
@@ -36,7 +43,8 @@ class Worker:
         self.said = ""
         self.running = False
         self.overdue = False
-        self.clock: float | None = time.monotonic()
+        self._limit = limit
+        self._clock: threading.Timer | None = None
         self._log = log
         self._news = news
         self._process: subprocess.Popen[bytes] | None = None
@@ -65,22 +73,32 @@ class Worker:
                 f"cannot start {self.python}: {problem.strerror}",
                 f"give the path of a Python interpreter in which {self.tool} is installed",
             )
+        self._wind()
         self._send(msgspec.json.encode(self.order))
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         return None
 
-    def heard(self, word: str) -> None:
-        """Take note of what the worker said."""
-        self.said = word
-        if word == "ready":
-            self.clock = None
-
     def go(self) -> None:
         """Let the tool start. Its time counts from here."""
         self.running = True
-        self.clock = time.monotonic()
+        self._wind()
         self._send(b"go")
+
+    def _wind(self) -> None:
+        self._clock = threading.Timer(min(self._limit, threading.TIMEOUT_MAX), self._run_out)
+        self._clock.daemon = True
+        self._clock.start()
+
+    def _rest(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+
+    def _run_out(self) -> None:
+        """Its time is over. What it started in another group may keep its pipe open: say so."""
+        self.overdue = True
+        self.kill()
+        self._news.put((self, None))
 
     def kill(self) -> None:
         """Kill the process and all that it started and that stayed in its group."""
@@ -94,6 +112,7 @@ class Worker:
 
     def close(self) -> int:
         """Kill what is left, reap the process, release the pipes; the exit status."""
+        self._rest()
         if self._process is None:
             return 0
         self.kill()
@@ -106,15 +125,15 @@ class Worker:
                     pipe.close()
         return status
 
-    def answer(self, limit: float) -> Profile | Failure:
-        """What the worker found, or what became of it. `limit` is the time limit in seconds."""
+    def answer(self) -> Profile | Failure:
+        """What the worker found, or what became of it."""
         status = self.close()
         found = self._result()
         if isinstance(found, Profile):
             return found
         if found is not None and not found.message.startswith("SystemExit"):
             return found  # an exception speaks for itself
-        told = found or self._fate(status, limit)
+        told = found or self._fate(status)
         return msgspec.structs.replace(told, message=told.message + self._quoted())
 
     def _result(self) -> Profile | Failure | None:
@@ -129,11 +148,11 @@ class Worker:
             return failure(self.tool, "crash", f"the answer is that of {found.tool}")
         return found
 
-    def _fate(self, status: int, limit: float) -> Failure:
+    def _fate(self, status: int) -> Failure:
         """Why a process ended without an answer."""
         doing = "running" if self.running else "building the model"
         if self.overdue:
-            return failure(self.tool, "time", f"stopped after {limit:g} s of {doing}")
+            return failure(self.tool, "time", f"stopped after {self._limit:g} s of {doing}")
         if not self.said:
             return failure(
                 self.tool,
@@ -168,8 +187,16 @@ class Worker:
                 self._process.stdin.write(line + b"\n")
                 self._process.stdin.flush()
 
+    def _heard(self, word: str) -> None:
+        self.said = word
+        if word == READY:
+            self._rest()
+        self._news.put((self, word))
+
     def _listen(self) -> None:
         if self._process is not None and self._process.stdout is not None:
             for line in self._process.stdout:
-                self._news.put((self, line.decode(errors="replace").strip()))
+                word = line.strip()
+                if word in _WORDS:
+                    self._heard(word.decode())
         self._news.put((self, None))

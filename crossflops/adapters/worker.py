@@ -39,11 +39,12 @@ def main() -> None:
     limit_memory(order.memory)
     sys.path.extend(path for path in order.paths if path not in sys.path)
 
+    released = threading.Event()
+    threading.Thread(target=_listen, args=(requests, released), daemon=True).start()
+
     def wait() -> None:
         say("ready")
-        if requests.readline().strip() != b"go":
-            os._exit(1)
-        threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
+        released.wait()
 
     _write(answer(order.job, wait), Path(order.result))
     sys.stdout.flush()
@@ -121,10 +122,11 @@ def _take_streams() -> tuple[BinaryIO, Callable[[str], None]]:
     return requests, say
 
 
-def _end_with_parent(requests: BinaryIO) -> None:
-    """Wait for the end of the parent, which closes the pipe, and end with all that was started."""
-    while requests.readline():
-        pass
+def _listen(requests: BinaryIO, released: threading.Event) -> None:
+    """Hear `go`; end with all that was started when the parent is gone, which closes the pipe."""
+    while line := requests.readline():
+        if line.strip() == b"go":
+            released.set()
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)

@@ -48,6 +48,12 @@ CAUSES = (
         references=("facebookresearch/fvcore#98", "facebookresearch/fvcore#49"),
     ),
     Cause(
+        id="contraction.complex",
+        title="products of complex numbers",
+        page="A product of complex numbers is four products of real ones, and so the native MACs "
+        "count it. The tool multiplies extents, whatever the type, and counts one.",
+    ),
+    Cause(
         id="graph.export-decomposition",
         title="a graph that differs from the operators",
         page="The exported graph does other contraction work than the operators it was made from. "

@@ -36,12 +36,20 @@ DOCTOR = "see `crossflops doctor`"
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long a tool may run.",
+    help="How long a tool may build the model, and how long it may run.",
+)
+@click.option(
+    "--memory",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="GIB",
+    help="Address space of each tool, by default as much as the machine has memory.",
 )
 @strict_option
 @unit_option
 @output_options
-def command(tools: tuple[str, ...], timeout: float, strict: bool, **fields: Any) -> int:
+def command(
+    tools: tuple[str, ...], timeout: float, memory: float | None, strict: bool, **fields: Any
+) -> int:
     """Run other counters on a model, and explain every difference."""
     asked = request(fields)
     from crossflops import pipeline
@@ -58,6 +66,7 @@ def command(tools: tuple[str, ...], timeout: float, strict: bool, **fields: Any)
             trips=asked.trips,
             branches=asked.branches,
             timeout=timeout,
+            memory=None if memory is None else round(memory * 2**30),
             allow_pickle=asked.allow_pickle,
             on_progress=on_progress,
         )

@@ -42,8 +42,8 @@ def find(tool: str, edition: str | None = None) -> Convention:
 
 def parse(text: str) -> Convention:
     """The convention of `TOOL` or `TOOL@EDITION`."""
-    tool, _, edition = text.partition("@")
-    return find(tool, edition or None)
+    tool, at, edition = text.partition("@")
+    return find(tool, edition if at else None)
 
 
 def named(texts: Iterable[str]) -> list[Convention]:

@@ -4,7 +4,7 @@ It traces with torch.jit and looks at undecomposed operators. Source: fvcore/nn/
 (`_DEFAULT_SUPPORTED_OPS`) and fvcore/nn/jit_handles.py.
 """
 
-from crossflops.conventions.operators import VMAP, contraction
+from crossflops.conventions.operators import VMAP, complex_products, contraction
 from crossflops.core.convention import Clause, Convention, Match
 
 _SOURCE = "fvcore/nn/jit_handles.py"
@@ -147,6 +147,7 @@ _CORE = (
         Match(targets=("aten.lstm.*", "aten.gru.*", "aten.rnn_tanh.*", "aten.rnn_relu.*")),
         "fvcore/nn/flop_count.py: no handle for aten::lstm, gru, rnn_tanh, rnn_relu",
     ),
+    complex_products("fvcore", _SOURCE),
     contraction("fvcore", "convolution", f"{_SOURCE}: conv_flop_jit"),
     contraction("fvcore", "linear", f"{_SOURCE}: linear_flop_jit"),
     contraction(

@@ -32,6 +32,7 @@ def _own(match: Match, call: Call, module: Module) -> bool:
         and all(
             name in settings and settings[name] == value for name, value in match.settings.items()
         )
+        and (not match.dtypes or (bool(call.inputs) and call.inputs[0].dtype in match.dtypes))
         and match.root in {None, module.id == 0}
         and match.registered in {None, bool(module.names)}
         and match.leaf in {None, not module.children}

@@ -49,3 +49,16 @@ def contraction(
         formula=formula,
         reference=reference,
     )
+
+
+def complex_products(tool: str, reference: str, formula: str = "matmul") -> Clause:
+    """A clause for matrix products of complex numbers, which count like those of real ones."""
+    return Clause(
+        id=f"{tool}.complex",
+        cause="contraction.complex",
+        storey="operator",
+        match=Match(targets=CONTRACTIONS["matmul"], dtypes=("complex64", "complex128")),
+        kind="core",
+        formula=formula,
+        reference=reference,
+    )

@@ -5,7 +5,7 @@ counts nothing, and whether there is one depends on the setting. Source: the whe
 torch/utils/flop_counter.py (`flop_registry`, `FlopCounterMode._count_flops`).
 """
 
-from crossflops.conventions.operators import CONTRACTIONS, VMAP, contraction
+from crossflops.conventions.operators import CONTRACTIONS, VMAP, complex_products, contraction
 from crossflops.core.convention import Clause, Convention, Match
 
 _SOURCE = "torch/utils/flop_counter.py"
@@ -56,6 +56,7 @@ CONVENTIONS = (
                 reference=_SOURCE,
             ),
             _hidden("vector-products", "op.unregistered-zero", "aten.mv.*", "aten.dot.*"),
+            complex_products("torch-flop-counter", _SOURCE),
             *(contraction("torch-flop-counter", name, _SOURCE) for name in CONTRACTIONS),
             # Which products they become is chosen on the way: what was exported says which.
             Clause(

@@ -12,8 +12,9 @@ from crossflops.core.trace import Setting, Trace
 from crossflops.errors import InputError, MissingExtraError, NormalizeError
 from crossflops.normalize import inputs as _inputs
 from crossflops.normalize import onnx_file
+from crossflops.normalize.dtypes import mixed
 from crossflops.normalize.onnx_file import OnnxFile
-from crossflops.normalize.targets import build
+from crossflops.normalize.targets import build, refuse_url
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -39,6 +40,9 @@ def load(
     `dims`, `trips` and `branches` are about an ONNX file, which is not opened yet: see OnnxFile.
     Raises TargetError, InputError, MissingExtraError.
     """
+    refuse_url(target)
+    if inputs_file is not None and specs:
+        raise InputError("--input and --inputs contradict each other", "leave one out")
     if is_file(target):
         if arguments or inputs_file is not None:
             raise InputError("an ONNX file is counted by shapes alone", "give --input NAME=SHAPE")
@@ -78,6 +82,7 @@ def from_object(model: Any, inputs: Any) -> Source:
 def _source(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owned: bool) -> Source:
     from crossflops.normalize.pytorch.model import ready
 
+    _inputs.check(model, args, kwargs)
     return Source(ready(model, args, kwargs, owned), args, kwargs)
 
 
@@ -91,8 +96,13 @@ def normalize(
     if isinstance(source.model, OnnxFile):
         return onnx_file.normalize(source.model, setting)
     from crossflops.normalize import pytorch
+    from crossflops.normalize.pytorch.model import try_out
 
-    return pytorch.normalize(source.model, source.args, source.kwargs, setting, observed)
+    model, args, kwargs = source.model, source.args, source.kwargs
+    graph, trace = pytorch.normalize(model, args, kwargs, setting, observed)
+    if mixed(trace) is not None:
+        try_out(model, args, kwargs, setting)
+    return graph, trace
 
 
 def _require(model: Any) -> None:
@@ -109,6 +119,12 @@ def _require(model: Any) -> None:
                 ) from error
         return
     raise NormalizeError(
-        f"a {type(model).__module__}.{type(model).__qualname__} is not a model that can be read",
+        f"the model is of the type {_kind(model)}, which cannot be read",
         "give a torch.nn.Module, or a callable that returns one",
     )
+
+
+def _kind(value: Any) -> str:
+    kind = type(value)
+    name = kind.__qualname__
+    return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"

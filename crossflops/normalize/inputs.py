@@ -1,5 +1,8 @@
 """`--input 1x3x224x224`, `--input input_ids=1x128:int64` -> specs -> tensors."""
 
+import inspect
+import math
+import os
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -62,6 +65,12 @@ def _tensor(spec: TensorSpec, generator: Any) -> Any:
     import torch
 
     dtype = getattr(torch, spec.dtype)
+    size = math.prod(spec.shape or ()) * dtype.itemsize
+    if size > _largest():
+        raise InputError(
+            f"the input {spec.name!r} would take {size / 2**30:.3g} GiB",
+            "give a smaller one; convolutions cost in proportion to the area",
+        )
     try:
         if generator is None:
             return torch.empty(spec.shape or (), dtype=dtype, device="meta")
@@ -70,6 +79,36 @@ def _tensor(spec: TensorSpec, generator: Any) -> Any:
         return torch.zeros(spec.shape or (), dtype=dtype)
     except (RuntimeError, TypeError) as error:
         raise InputError(f"cannot make the input {spec.name!r}: {error}", _HINT) from error
+
+
+def check(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Whether a PyTorch model takes so many inputs, by these names: told before it is run.
+
+    Raises InputError. A model with hooks, which may change what forward is given, is not asked.
+    """
+    if model._forward_pre_hooks:
+        return
+    try:
+        signature = inspect.signature(model.forward)
+    except (ValueError, TypeError):
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        taken = ", ".join(signature.parameters)
+        name = next((name for name in signature.parameters if name not in kwargs), "x")
+        raise InputError(
+            f"the inputs do not fit {type(model).__name__}.forward({taken}): {error}",
+            f"give one --input for each, such as --input {name}=1x3x224x224",
+        ) from error
+
+
+def _largest() -> int:
+    """A quarter of the machine's memory: each tool needs the input too, and room to work."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return 1 << 33
 
 
 def split(values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -7,8 +7,10 @@ import msgspec
 
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting
+from crossflops.errors import InputError
 from crossflops.normalize import Source, from_object, is_file, load
 from crossflops.normalize.inputs import from_file, make, parse
+from crossflops.normalize.targets import build
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,17 +66,23 @@ def asked_for(
     `dims`, `trips` and `branches` sizes by dimension, by loop and by If of an ONNX file.
     Raises InputError, and for a target with tensors what building it raises.
     """
+    if not isinstance(target, str) and (arguments or dims or trips):
+        raise InputError("arguments, dims and trips are for a target", "this is a model already")
+    if inputs_file is not None and not _is_empty(inputs):
+        raise InputError("inputs and a file of inputs contradict each other", "give one of them")
     if inputs_file is not None and not isinstance(target, str):
-        inputs = from_file(inputs_file)
+        return _given(target, from_file(inputs_file), setting)
     texts = [inputs] if isinstance(inputs, str) else inputs
     written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
     if not isinstance(target, str):
-        given = from_object(target, make(target, parse(texts)) if written else inputs)
-        return Request(target=None, given=given, setting=setting)
+        return _given(target, make(target, parse(texts)) if written else inputs, setting)
+    if not written and not is_file(target):
+        model, _ = build(target, arguments or {}, allow_pickle)
+        return _given(model, inputs, setting)
     if not written:
-        source = load(target, arguments or {}, (), None, allow_pickle)
-        given = from_object(source.model, inputs)
-        return Request(target=None, given=given, setting=setting)
+        raise InputError(
+            "an ONNX file is counted by shapes alone", 'give them as texts: ["x=1x3x224x224"]'
+        )
     return Request(
         target=target,
         specs=parse(texts),
@@ -86,3 +94,11 @@ def asked_for(
         trips=dict(trips or {}),
         branches=dict(branches or {}),
     )
+
+
+def _given(model: Any, inputs: Any, setting: Setting) -> Request:
+    return Request(target=None, given=from_object(model, inputs), setting=setting)
+
+
+def _is_empty(inputs: Any) -> bool:
+    return inputs is None or (isinstance(inputs, list | tuple | dict | str) and not inputs)

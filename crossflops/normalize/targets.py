@@ -1,20 +1,21 @@
 """`pkg.module:callable`, `path/file.py:callable`, `timm:NAME` -> a model."""
 
-import functools
 import importlib
-import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from crossflops.errors import MissingExtraError, TargetError
-from crossflops.normalize import pickled
+from crossflops.errors import CrossflopsError, MissingExtraError, TargetError
+from crossflops.normalize import pickled, python_file
 from crossflops.normalize.torchvision import mended
 
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
+_NAMED = 5  # callables of a file that a hint names
 
 
 def build(
@@ -24,7 +25,9 @@ def build(
 
     This runs the code that the target names. Raises TargetError or MissingExtraError.
     """
+    refuse_url(target)
     if Path(target).suffix in pickled.SUFFIXES:
+        _refuse_arguments(arguments, target)
         with _imports_of_the_caller():
             return pickled.unpickled(Path(target), allow_pickle), None
     if target.startswith("timm:"):
@@ -34,22 +37,39 @@ def build(
         raise _unreadable(target)
     with _imports_of_the_caller():
         found = _attribute(_module(place), name, target)
+        if _is_model(found):
+            _refuse_arguments(arguments, target)
         model = found if _is_model(found) else _call(found, arguments, target)
     if isinstance(model, tuple) and len(model) == 2:
         return model
     return model, None
 
 
+def refuse_url(target: str) -> None:
+    """Nothing is fetched from anywhere. Raises TargetError."""
+    if "://" in target:
+        raise TargetError(f"{target} is a URL, and nothing is downloaded", "give a file instead")
+
+
 def _unreadable(target: str) -> TargetError:
     path = Path(target)
+    if target and path.is_dir():
+        return TargetError(f"{target} is a folder", _HINT)
+    if path.suffix == ".py" and path.is_file():
+        names = python_file.offered(path)
+        named = ", ".join(f"{target}:{name}" for name in names[:_NAMED])
+        return TargetError(
+            f"{target} has to be followed by a colon and a callable",
+            f"it defines {named}" if names else "define a function in it that returns the model",
+        )
     if path.suffix and not path.exists():
-        return TargetError(f"there is no file {target}", _HINT)
+        return TargetError(f"there is no file {path}", _HINT)
     return TargetError(f"cannot tell what the target {target!r} is", _HINT)
 
 
 def _module(place: str) -> ModuleType:
     if place.endswith(".py"):
-        return _file(Path(place))
+        return python_file.run(Path(place), _HINT)
     try:
         return mended(lambda: importlib.import_module(place))
     except ModuleNotFoundError as error:
@@ -66,35 +86,16 @@ def _module(place: str) -> ModuleType:
         ) from error
 
 
-def _file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise TargetError(f"there is no file {path}", _HINT)
-    # Registered under its own name, so that what it defines can be pickled and inspected.
-    name = f"crossflops_target_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise TargetError(f"{path} is no Python file", _HINT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    sys.path.append(str(path.parent.resolve()))
-    run = functools.partial(spec.loader.exec_module, module)
-    try:
-        mended(run)
-    except (Exception, SystemExit) as error:
-        raise TargetError(
-            f"running {path} failed: {type(error).__name__}: {error}",
-            f"see what python {path} says",
-        ) from error
-    return module
-
-
 def _attribute(module: ModuleType, name: str, target: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
+            near = get_close_matches(part, dir(found), n=3)
             raise TargetError(
                 f"{target.rpartition(':')[0]} has no {name!r}",
-                f"check the part after the colon in {target}",
+                f"perhaps: {', '.join(near)}"
+                if near
+                else f"check the part after the colon in {target}",
             )
         found = getattr(found, part)
     return found
@@ -105,16 +106,60 @@ def _is_model(found: Any) -> bool:
     return torch is not None and isinstance(found, torch.nn.Module)
 
 
+def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
+    if arguments:
+        raise TargetError(f"{target} is a model already", "leave --arg out")
+
+
 def _call(found: Callable[..., Any], arguments: Mapping[str, object], target: str) -> Any:
     if not callable(found):
         raise TargetError(f"{target} is a {type(found).__name__}, not a callable", _HINT)
+    _check(found, arguments, target)
     try:
-        return found(**arguments)
+        return mended(lambda: found(**arguments))
+    except CrossflopsError:
+        raise
     except (Exception, SystemExit) as error:
         raise TargetError(
             f"{target} raised {type(error).__name__}: {error}",
-            "give the arguments that it needs with --arg name=value",
+            "call it in Python by itself to see the whole traceback",
         ) from error
+
+
+def _check(found: Callable[..., Any], arguments: Mapping[str, object], target: str) -> None:
+    """Whether the arguments fit, told before the call: what it raises itself is another matter."""
+    try:
+        parameters = inspect.signature(found).parameters
+    except (ValueError, TypeError):  # builtins do not tell
+        return
+    kinds = inspect.Parameter
+    named = {
+        name: one
+        for name, one in parameters.items()
+        if one.kind in {kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY}
+    }
+    strays = [name for name in arguments if name not in named]
+    if strays and not any(one.kind is kinds.VAR_KEYWORD for one in parameters.values()):
+        raise TargetError(
+            f"{target} takes no {_listed('argument', strays)}",
+            f"it takes {', '.join(named)}" if named else "it takes none: leave --arg out",
+        )
+    needed = [
+        name
+        for name, one in parameters.items()
+        if one.default is kinds.empty
+        and one.kind not in {kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD}
+        and name not in arguments
+    ]
+    if needed:
+        raise TargetError(
+            f"{target} needs {_listed('argument', needed)}",
+            f"add {' '.join(f'--arg {name}=VALUE' for name in needed)}, each VALUE in JSON",
+        )
+
+
+def _listed(word: str, names: list[str]) -> str:
+    return f"{word}{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
 def _timm(name: str, arguments: Mapping[str, object]) -> Any:
@@ -123,18 +168,33 @@ def _timm(name: str, arguments: Mapping[str, object]) -> Any:
     except ImportError as error:
         raise MissingExtraError("timm is not installed", "pip install timm") from error
     try:
-        return timm.create_model(name, pretrained=False, **arguments)
+        return timm.create_model(name, **{"pretrained": False, **arguments})
     except Exception as error:
-        raise TargetError(
-            f"timm cannot make {name!r}: {error}", "see timm.list_models()"
-        ) from error
+        known = timm.list_models() if hasattr(timm, "list_models") else []
+        near = [] if name in known else get_close_matches(name, known, n=3)
+        hint = f"perhaps: {', '.join(near)}" if near else "see timm.list_models()"
+        raise TargetError(f"timm cannot make {name!r}: {error}", hint) from error
+
+
+@contextmanager
+def imports_restored() -> Iterator[None]:
+    """What targets add to sys.path within this block is gone after it.
+
+    Not sooner: a model may import when it runs.
+    """
+    before = list(sys.path)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 @contextmanager
 def _imports_of_the_caller() -> Iterator[None]:
     """Modules in the working folder can be imported, but never stand before installed ones.
 
-    A folder called `torch` or `jax` there would else break every framework.
+    A folder called `torch` or `jax` there would else break every framework. They can be imported
+    when the model runs, too: see `imports_restored`.
     """
     here = str(Path.cwd())
     added = here not in sys.path

@@ -22,11 +22,20 @@ def mended(load: Callable[[], _Loaded]) -> _Loaded:
     """What `load` returns: when it fails on torchvision's operators, after they were declared."""
     try:
         return load()
-    except RuntimeError as error:
-        if "torchvision::" not in str(error) or _libraries:
+    except Exception as error:
+        if not _names_its_operators(error) or _libraries:
             raise
     _declare()
     return load()
+
+
+def _names_its_operators(error: BaseException | None) -> bool:
+    """Whether this is the failure, or was raised by it: transformers wraps it in another."""
+    while error is not None:
+        if isinstance(error, RuntimeError) and "torchvision::" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _declare() -> None:

@@ -10,6 +10,7 @@ from crossflops.core.profile import Failure, Profile
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.normalize.request import Request, asked_for
+from crossflops.normalize.targets import imports_restored
 from crossflops.pipeline.counting import Counted, counted, folded, observed
 from crossflops.pipeline.counting import report as counted_report
 from crossflops.pipeline.exporting import export
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # what runs tools is imported when tools run: counting a file
     from crossflops.adapters.job import Job
 
 
+@imports_restored()
 def count(
     target: Any,
     inputs: Any = (),
@@ -79,6 +81,7 @@ def count(
     return msgspec.structs.replace(report, formulas=formulas) if formulas else report
 
 
+@imports_restored()
 def compare(
     target: Any,
     inputs: Any = (),
@@ -91,15 +94,17 @@ def compare(
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
     timeout: float = 300.0,
+    memory: int | None = None,
     isolate: bool = True,
     allow_pickle: bool = False,
     on_progress: Progress | None = None,
 ) -> Report:
     """Count a model, let tools count it, and account for every difference.
 
-    Each tool runs in a worker process; with `isolate=False` on a copy in this process, where
-    nothing bounds its time and memory, and whatever it patches stays patched. The prediction of
-    every tool is fixed before it starts.
+    Each tool runs in a worker process, which may build for `timeout` seconds and run for as many,
+    in `memory` bytes of address space (None: what the machine has); with `isolate=False` on a
+    copy in this process, where nothing bounds its time and memory, and whatever it patches stays
+    patched. The prediction of every tool is fixed before it starts.
     """
     from crossflops.adapters import discovery
     from crossflops.adapters.observe import run_here
@@ -125,7 +130,8 @@ def compare(
     if isolate:
         given = request.given
         contents = (given.model, given.args, given.kwargs) if given else None
-        with Workers(_jobs(request, ready), contents=contents, timeout=timeout) as workers:
+        jobs = _jobs(request, ready)
+        with Workers(jobs, contents=contents, timeout=timeout, memory=memory) as workers:
             own = study(request.source(), request.setting, ready, tell)
             for tool, answer in workers.go():
                 tell(f"{tool} {'failed' if isinstance(answer, Failure) else 'done'}")

@@ -132,8 +132,9 @@ def _account(report: Report, profile: Profile) -> list[Block]:
     if found is None:
         return [Heading(f"{profile.tool} = {exact(profile.total)}, and nothing explains it")]
     sign = "-" if found.delta < 0 else "+"
+    rest = f" {sign} {exact(abs(found.delta))}" if found.delta else ""
     blocks: list[Block] = [
-        Heading(f"{profile.tool} = native {sign} {exact(abs(found.delta))}"),
+        Heading(f"{profile.tool} = native{rest}"),
         _explanations(found),
     ]
     blocks += [Text(text, "   ", "bad") for text in _places(found)]

@@ -198,6 +198,12 @@ class ReportsToo(Reports):
     name = "other"
 
 
+class HangsWhileBuilding(Reports):
+    def accepts(self, model):
+        super().accepts(model)
+        time.sleep(600)
+
+
 class Incomplete:
     name = "fake"
     version = "1.0"

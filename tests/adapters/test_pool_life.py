@@ -1,5 +1,6 @@
 """Workers as processes: when they start and end, and what they leave behind."""
 
+import contextlib
 import os
 import sys
 import threading
@@ -74,6 +75,53 @@ def test_no_worker_outlives_the_block(reporting, tmp_path):
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert not [one for one in threading.enumerate() if "_listen" in one.name]
+
+
+def gone(pid):
+    """Whether a process has ended, within half a minute."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with contextlib.suppress(ChildProcessError, ProcessLookupError):
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                time.sleep(0.02)
+                continue
+        return True
+    return False
+
+
+@pytest.mark.skipif(os.name != "posix", reason="asks whether a process lives")
+def test_the_clock_runs_while_the_caller_is_busy(reporting, tmp_path):
+    """A worker that never gets ready is stopped in time, before anybody asks for answers."""
+    with Workers([job("HangsWhileBuilding")], contents=reporting, timeout=4) as workers:
+        assert gone(int(wait_for(tmp_path / "fake.ready")))
+        [(_, answer)] = workers.go()
+    assert (answer.stage, answer.message) == ("time", "stopped after 4 s of building the model")
+
+
+def test_a_worker_that_waits_is_not_timed(reporting):
+    """It got ready within its time; how long the export takes is not its doing."""
+    with Workers([job("Reports")], contents=reporting, timeout=3) as workers:
+        time.sleep(4)
+        assert all(isinstance(answer, Profile) for _, answer in workers.go())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell script stands for an interpreter")
+def test_an_interpreter_that_never_stops_talking_is_stopped(fakes, tmp_path):
+    """What is no word of a worker is not heard, and its time runs out like any other's."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nwhile :; do echo y; done\n")
+    python.chmod(0o755)
+    given = {"contents": (fakes.Model(), (), {}), "interpreters": {"fake": str(python)}}
+    with Workers([job("Honest")], timeout=1, **given) as workers:
+        [(_, answer)] = workers.go()
+    assert answer.stage == "time"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is enforced on Linux")
+def test_memory_is_bounded_by_what_the_machine_has(ask, monkeypatch):
+    """Without a limit of the caller's."""
+    monkeypatch.setattr("crossflops.adapters.pool.physical_memory", lambda: 1 << 30)
+    assert ask("Greedy").stage == "memory"
 
 
 def test_the_current_directory_shadows_nothing(ask, tmp_path, monkeypatch):

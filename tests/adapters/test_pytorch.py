@@ -6,13 +6,16 @@ from importlib.util import find_spec
 
 import pytest
 
+from crossflops.adapters.observe import run_here
 from crossflops.adapters.parcel import pack, unpack
 from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Profile
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError
 from crossflops.normalize.targets import build
 
 torch = pytest.importorskip("torch")
+prune = pytest.importorskip("torch.nn.utils.prune")
 pytestmark = pytest.mark.torch
 
 
@@ -90,3 +93,59 @@ def test_a_torchvision_model_is_unpacked_where_nothing_was_imported(tmp_path):
     line = [sys.executable, "-c", code, str(tmp_path / "model")]
     found = subprocess.run(line, capture_output=True, text=True, check=False)
     assert found.stdout == "ResNet\n", found.stderr
+
+
+class Counts:
+    """Answers with the parameters of the model, and meddles with what it was given."""
+
+    name = convention = distribution = "counts"
+
+    def accepts(self, model):
+        return is_module(model)
+
+    def profile(self, model, args, kwargs, setting):
+        model(*args)
+        with torch.no_grad():
+            args[0].zero_()
+            next(model.parameters()).zero_()
+        total = sum(one.numel() for one in model.parameters())
+        return Profile(tool="counts", version="1", setting=setting, total=total, printed_as="n")
+
+
+def normed():
+    """The older weight norm, which keeps a computed weight in the module."""
+    return torch.nn.utils.weight_norm(torch.nn.Linear(2, 3))
+
+
+def pruned():
+    """Pruning, which keeps one too."""
+    return prune.l1_unstructured(torch.nn.Linear(2, 3), "weight", 0.5)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("make", "total"), [(normed, 3 + 6 + 3), (pruned, 3 + 6)])
+def test_a_model_with_computed_weights_is_copied(make, total):
+    """Python's own copy refuses them; nothing of the caller's is touched."""
+    model, x = make(), torch.ones(1, 2)
+    before = [one.clone() for one in model.parameters()]
+    answer = run_here(Counts(), model, (x,), {}, Setting())
+    assert isinstance(answer, Profile), answer
+    assert answer.total == total
+    assert torch.equal(x, torch.ones(1, 2))
+    assert all(map(torch.equal, before, model.parameters()))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", [normed, pruned])
+def test_a_model_with_computed_weights_travels(make, tmp_path):
+    """It works on the other side, and computes its weight anew."""
+    pack(tmp_path / "model", (make(), (), {}))
+    model, _, _ = unpack(tmp_path / "model")
+    assert model(torch.ones(1, 2)).shape == (1, 3)
+
+
+def test_an_input_that_was_computed_is_copied():
+    """The output of another model, with its gradient history."""
+    x = torch.nn.Linear(2, 2)(torch.ones(1, 2))
+    model = torch.nn.Linear(2, 3)
+    assert isinstance(run_here(Counts(), model, (x,), {}, Setting()), Profile)

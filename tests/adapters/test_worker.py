@@ -129,6 +129,19 @@ def test_the_conversation(fakes, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["answer.json", "model"]
 
 
+def test_a_worker_that_is_building_ends_with_its_parent(fakes, tmp_path):
+    """It does not first finish what nobody waits for."""
+    with start() as process:
+        process.stdout.readline()
+        send(process, order("HangsWhileBuilding", tmp_path, fakes))
+        end = time.monotonic() + 30
+        while not (tmp_path / "fake.ready").exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.stdin.close()
+        assert process.wait(timeout=30) != 0
+
+
 @pytest.mark.parametrize("running", [False, True])
 def test_a_worker_ends_with_its_parent(fakes, tmp_path, running):
     """When the pipe from the parent breaks, waiting workers end, and running ones too."""

@@ -45,7 +45,9 @@ def test_count_passes_everything_on(line, answers, report):
 def test_compare_passes_everything_on(line, answers, report):
     """Every option of compare reaches the pipeline; no --tool means the default."""
     answers(report({"thop": 0}))
-    line("compare", "m:f", "--tool", "thop", "--tool", "fvcore", "--timeout", "5")
+    line(
+        "compare", "m:f", "--tool", "thop", "--tool", "fvcore", "--timeout", "5", "--memory", "1.5"
+    )
     target, inputs, options = line.asked
     options.pop("on_progress")("exporting")
     assert (target, inputs) == ("m:f", ())
@@ -58,11 +60,12 @@ def test_compare_passes_everything_on(line, answers, report):
         "setting": Setting(),
         "tools": ("thop", "fvcore"),
         "timeout": 5.0,
+        "memory": 3 << 29,
         "allow_pickle": False,
     }
     line("compare", "m:f")
     assert line.asked[2]["tools"] is None
-    assert line.asked[2]["timeout"] == 300.0
+    assert (line.asked[2]["timeout"], line.asked[2]["memory"]) == (300.0, None)
 
 
 def test_the_text_goes_to_stdout_alone(line, answers, report):

@@ -1,5 +1,10 @@
 """Targets for the command line: models that are built in this process and in the workers."""
 
+import os
+import subprocess
+import sys
+import time
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -72,3 +77,26 @@ class Captioner(nn.Module):
         cells = self.cell(grid) + self.near(mask)
         places = torch.cat([regions, cells], dim=1)
         return torch.matmul(self.word(words), places.transpose(1, 2))
+
+
+class Loud(nn.Module):
+    """Prints in every way there is while it runs."""
+
+    def forward(self, x):
+        print("from Python")
+        os.write(1, b"from C\n")
+        subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
+        return x @ x.transpose(-1, -2)
+
+
+def loud():
+    """Prints in every way there is while it is built."""
+    Loud().forward(torch.ones(1, 2))
+    return Loud()
+
+
+def sleeps():
+    """Leaves its process id, and takes its time."""
+    with open(os.environ["PIDS"], "a") as file:
+        file.write(f"{os.getpid()}\n")
+    time.sleep(600)

@@ -79,7 +79,7 @@ def buffered():
     return model
 
 
-def compared(model, inputs, setting=crossflops.Setting(), tools=TOOLS):
+def compared(model, inputs, setting=SETTINGS[0], tools=TOOLS):
     """The report, with no residual."""
     report = crossflops.compare(model, inputs, tools=tools, setting=setting, isolate=False)
     assert set(report.residuals) == set(tools), report.profiles
@@ -164,3 +164,36 @@ def test_a_module_in_a_list_is_registered_nowhere():
     model = Apply(lambda s, x: hidden[0](s.layer(x)), **square())
     report = compared(model, ROWS, tools=["thop", "torch-flop-counter"])
     assert causes(report, "thop") == {"module.unregistered": -256}
+
+
+def test_padding_makes_a_ragged_tensor_on_the_fast_path():
+    """Two encoder layers on 2 x 5 x 8, 16 features, without gradients; fvcore itself fails there.
+
+    A layer: projections 4 * 10 * 64, products 2 * 2 * 25 * 8, features 2 * 10 * 8 * 16, two norms.
+    """
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    padding = torch.zeros(2, 5, dtype=torch.bool)
+    model = Apply(
+        lambda s, x: s.encoder(x, src_key_padding_mask=padding),
+        encoder=nn.TransformerEncoder(layer, 2),
+    )
+    report = compared(model, ["2x5x8"], SETTINGS[1], ["thop", "torch-flop-counter"])
+    assert report.macs == 2 * (2560 + 800 + 2560)
+    assert causes(report, "torch-flop-counter") == {"attention.module-fastpath": -11840}
+    assert causes(report, "thop") == {
+        "attention.sdpa": -1600,
+        "functional.invisible": -5120,
+        "norm.layer": 4 * 4 * 80,
+    }
+
+
+def test_a_complex_product_is_four():
+    """(4, 8) @ (8, 4): 128 products of complex numbers."""
+    model = Apply(lambda s, x: (x @ x.T).abs())
+    report = compared(model, ["4x8:complex64"])
+    assert report.macs == 4 * 128
+    assert causes(report, "fvcore") == {"contraction.complex": -3 * 128}
+    assert causes(report, "torch-flop-counter") == {
+        "contraction.complex": -3 * 128,
+        "unit.mac-vs-flop": 128,
+    }

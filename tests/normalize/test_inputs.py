@@ -121,8 +121,8 @@ class TestTensors:
 
     @pytest.mark.parametrize("text", ["1000000x1000000x1000000", f"{10**30}x3"])
     def test_a_tensor_too_large_is_refused(self, text):
-        """No memory is no traceback."""
-        with pytest.raises(InputError, match="cannot make the input '0'"):
+        """Nothing is allocated."""
+        with pytest.raises(InputError, match="the input '0' would take"):
             make(None, parse([text]))
 
     def test_a_file_gives_positions_and_names(self, tmp_path):

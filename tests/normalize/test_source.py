@@ -14,13 +14,13 @@ def test_what_is_no_model_is_refused():
     """The kind of object is named, and what to give instead."""
     with pytest.raises(NormalizeError) as caught:
         from_object(object(), ())
-    assert caught.value.message == "a builtins.object is not a model that can be read"
+    assert caught.value.message == "the model is of the type object, which cannot be read"
     assert "torch.nn.Module" in caught.value.hint
 
 
 def test_a_callable_that_gives_no_model_is_refused():
     """The same for a target."""
-    with pytest.raises(NormalizeError, match=r"a fractions\.Fraction is not a model"):
+    with pytest.raises(NormalizeError, match=r"the type fractions\.Fraction, which"):
         load("fractions:Fraction", {}, ())
 
 
@@ -56,19 +56,18 @@ class TestModels:
         assert [one.shape for one in source.args] == [(7, 4)]
         assert source.kwargs == {}
 
-    def test_a_file_stands_before_everything(self, target, tmp_path):
+    def test_a_file_stands_before_the_targets_own_inputs(self, target, tmp_path):
         """Real values are what the model is run on."""
         file = tmp_path / "v.npz"
         np.savez(file, np.full((2, 4), 5.0, np.float32))
-        specs = (TensorSpec("0", "float32", (7, 4)),)
-        source = load(f"{target}:both", {}, specs, str(file))
+        source = load(f"{target}:both", {}, (), str(file))
         assert source.args[0].tolist() == [[5.0] * 4] * 2
 
     def test_a_model_that_stands_in_the_file_is_not_called(self, target):
         """A module is callable, but it is the model itself."""
-        source = load(f"{target}:instance", {}, ())
+        source = load(f"{target}:instance", {}, (TensorSpec("0", "float32", (7, 4)),))
         assert isinstance(source.model, self.torch.nn.Linear)
-        assert source.args == ()
+        assert [one.shape for one in source.args] == [(7, 4)]
 
     def test_a_missing_exporter_is_told(self, monkeypatch):
         """Without onnxscript there is no export, and the extra that brings it is named."""

@@ -166,30 +166,6 @@ def test_a_module_that_fails_says_how(file, tmp_path, monkeypatch):
     assert hint == 'see what python -c "import quitter" says'
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("raise ValueError('no\\nweights')", "ValueError: no weights"),
-        ("import sys; sys.exit(4)", "SystemExit: 4"),
-        ("return missing", "NameError"),
-    ],
-)
-def test_a_callable_that_raises_is_quoted(file, body, reason):
-    """The exception is in one line, and the hint says how to pass arguments."""
-    path = file(f"def make(): {body}")
-    message, hint = refused(f"{path}:make")
-    assert message.startswith(f"{path}:make raised {reason}")
-    assert "--arg" in hint
-
-
-def test_an_argument_that_it_does_not_take_is_quoted(file):
-    """A wrong --arg is an error of the call."""
-    path = file("def make(): return 1")
-    message, _ = refused(f"{path}:make", {"weights": None})
-    assert "TypeError" in message
-    assert "weights" in message
-
-
 def test_timm_is_asked_for_a_model_without_weights(file, tmp_path, monkeypatch):
     """`timm:NAME` builds by name, and never downloads."""
     file("def create_model(name, **options): return name, options, 'three'", "timm.py")

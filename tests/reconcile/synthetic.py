@@ -112,6 +112,23 @@ def explained(rules, trace, costs, profile=None):
     return {one.cause: one.amount for one in found.explanations}, found
 
 
+def trace(*calls, rows=None):
+    """A trace of a root with these calls."""
+    return Trace(
+        calls=(call("(model)", None, "module", "my.Block", 0), *calls),
+        modules=tuple(rows or (module(0, ""),)),
+        setting=SETTING,
+    )
+
+
+def operator(key, target="aten.mm", parent="(model)", number=0, size=10, **more):
+    """An operator call."""
+    return call(key, parent, "operator", target, number, size, **more)
+
+
+SEES = clause("sees", "core", "aten.mm", formula="input_elements", factor=10)
+
+
 amounts = st.integers(0, 10**20)
 
 

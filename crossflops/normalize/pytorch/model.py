@@ -4,6 +4,7 @@ import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from crossflops.core.trace import Setting
 from crossflops.errors import InputError, NormalizeError
 from crossflops.normalize.pytorch.untouched import fresh, generators, quiet
 
@@ -96,6 +97,14 @@ def run(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], gr
             model(*args, **kwargs)
     except (Exception, SystemExit) as error:
         raise raised(error) from error
+
+
+def try_out(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> None:
+    """Run a copy of the model as it is asked for. Raises InputError when it raises."""
+    with generators(), quiet():
+        run(switch(duplicate(model), setting.training), args, kwargs, setting.grad)
 
 
 def raised(error: BaseException, where: str = "on these inputs") -> InputError:

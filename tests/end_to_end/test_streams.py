@@ -1,0 +1,83 @@
+"""What goes to stdout, and how the command ends when it is told to."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(os.name != "posix", reason="signals of POSIX"),
+]
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("verb", ["count", "compare"])
+def test_stdout_is_json_alone(crossflops, verb):
+    """Whoever prints, from Python, from C or from a child: it lands on stderr."""
+    done = crossflops(verb, "targets.py:loud", "--input", "1x2x3", "--json")
+    assert done.status == 0, done.err
+    assert json.loads(done.out)["totals"]["macs"] == 12
+    for source in ("Python", "C", "a child"):
+        assert f"from {source}\n" in done.err
+
+
+@pytest.fixture
+def sleeping(tmp_path, three_tools):
+    """A comparison of a model that takes its time: the process, and the ids of all builders."""
+    pids = tmp_path / "pids"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "crossflops", "compare", "targets.py:sleeps", "--input", "1x4"],
+        cwd=HERE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PIDS": str(pids)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    end = time.monotonic() + 90
+    while not pids.exists() or len(pids.read_text().split()) < 4:
+        assert time.monotonic() < end
+        assert process.poll() is None
+        time.sleep(0.05)
+    yield process, [int(one) for one in pids.read_text().split()]
+    process.kill()
+    process.communicate()
+
+
+def all_gone(pids):
+    """Whether none of these processes lives, within half a minute."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        if not any(_lives(pid) for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _lives(pid):
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=False)
+    return state.stdout.strip()[:1] not in {b"", b"Z"}
+
+
+def test_an_interrupt_ends_in_silence(sleeping):
+    """130, no traceback, and nobody is left."""
+    process, pids = sleeping
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.strip()) == (130, "", "")
+    assert all_gone(pids)
+
+
+def test_no_worker_outlives_a_killed_command(sleeping):
+    """The parent has no time to say goodbye."""
+    process, pids = sleeping
+    process.kill()
+    process.communicate()
+    assert all_gone(pids)

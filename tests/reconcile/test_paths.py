@@ -1,0 +1,91 @@
+"""What is told beside the steps: weights, failures, another mode, where something arises."""
+
+import pytest
+from msgspec.structs import replace
+
+from crossflops.core.trace import Trace
+from crossflops.reconcile import PredictionError, predict, reconcile
+from tests.reconcile.synthetic import (
+    SEES,
+    SETTING,
+    call,
+    clause,
+    convention,
+    explained,
+    ledger,
+    module,
+    operator,
+    printed,
+    trace,
+)
+
+
+def test_weights_fold_the_ledger():
+    """A clause may weigh kinds of cost beneath its call, all the way down."""
+    rules = convention(
+        clause("weighed", "part", "my.Conv", "module", weights={"macs": 2, "adds": 3})
+    )
+    calls = trace(
+        call("c", "(model)", "module", "my.Conv", 0),
+        operator("o", parent="c"),
+        operator("p", parent="c"),
+    )
+    costs = ledger({"o": 10, "p": 20}, adds={"o": 1, "p": 5})
+    assert predict(rules, calls, SETTING, costs).total == 2 * 30 + 3 * 6
+
+
+def test_where_the_tool_fails_there_is_no_prediction():
+    """The error names the tool, the call, the rule and where it is written."""
+    rules = convention(clause("needs-weight", "core", "aten.mm", formula="linear"))
+    with pytest.raises(PredictionError) as caught:
+        predict(rules, trace(operator("o")), SETTING)
+    assert caught.value.message == "made-up cannot count o: o has no input weight"
+    assert caught.value.hint == "see its rule needs-weight (source of needs-weight)"
+
+
+def test_a_forced_mode_is_booked_first():
+    """What the asked mode does beside the forced one: the tool never saw it."""
+    calls = trace(operator("o"))
+    prediction = predict(convention(SEES), calls, SETTING)
+    found = reconcile(prediction, calls, ledger({"o": 100}), base=ledger({"o": 100, "x": 30}))
+    assert found.ours == 130
+    assert [(one.cause, one.amount) for one in found.explanations] == [
+        ("scope.mode-forced-eval", -30)
+    ]
+    assert found.residual == 0
+
+
+def test_a_residual_is_found_by_path():
+    """Rows set ours, the prediction and what the tool reports side by side, module by module."""
+    rows = (module(0, "", children=[1]), module(1, "a", children=[2]), module(2, "a.b"))
+    calls = trace(
+        call("a", "(model)", "module", "my.Block", 1),
+        call("a.b", "a", "module", "my.Block", 2),
+        operator("o", parent="a.b", number=2),
+        operator("p", parent="a", number=1, size=1),
+        rows=rows,
+    )
+    profile = printed(112, {"": 112, "a": 112, "a.b": 102}.items())
+    _, found = explained(convention(SEES), calls, ledger({"o": 90, "p": 10}), profile)
+    assert found.residual == 2
+    assert [(row.path, row.ours, row.predicted, row.theirs) for row in found.by_path] == [
+        ("", 100, 110, 112),
+        ("a", 100, 110, 112),
+        ("a.b", 90, 100, 102),
+    ]
+
+
+def test_what_runs_by_forward_is_reported_under_its_caller():
+    """A tool with hooks on calls never saw the module whose forward was called."""
+    inner = call("a", "(model)", "module", "my.Block", 1)
+    direct = Trace(
+        calls=(
+            call("(model)", None, "module", "my.Block", 0),
+            replace(inner, via="forward"),
+            operator("o", parent="a", number=1),
+        ),
+        modules=(module(0, "", children=[1]), module(1, "a")),
+        setting=SETTING,
+    )
+    found = predict(convention(SEES), direct, SETTING)
+    assert [booking.path for booking in found.bookings] == [""]
