@@ -175,7 +175,7 @@ def _inputs(args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
 def _autocasts() -> bool:
     import torch
 
-    return torch.is_autocast_enabled("cpu")
+    return bool(torch.is_autocast_enabled("cpu"))
 
 
 def _is_traced_by_compiler() -> bool:
