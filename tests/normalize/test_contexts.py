@@ -64,3 +64,31 @@ def test_weight_norm_can_be_copied():
     """A model that holds a computed weight is counted like any other."""
     model = torch.nn.utils.weight_norm(torch.nn.Linear(8, 8))
     assert crossflops.count(model, torch.randn(4, 8)).macs == 256
+
+
+def test_the_precision_under_autocast_is_the_inner_one():
+    """The first layer computes in bfloat16, the second, behind the context, in float32."""
+
+    def body(model, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            inner = model.first(x)
+        return model.second(inner.float())
+
+    model = function(body, first=LAYER, second=LAYER)()
+    report = crossflops.count(model, torch.randn(4, 8))
+    assert report.macs_by_precision == {"bfloat16": 256, "float32": 256}
+    assert residuals(body, torch.randn(4, 8), first=LAYER, second=LAYER) == (512, {0})
+
+
+def test_autocast_also_widens():
+    """A loss is float32 there although its inputs are bfloat16: its subtraction says so."""
+
+    def body(model, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            inner = model.layer(x)
+            return torch.nn.functional.mse_loss(inner, inner.relu())
+
+    report = crossflops.count(function(body, layer=LAYER)(), torch.randn(4, 8))
+    types = {one.op: one.precision for one in report.nodes}
+    assert (types["Gemm"], types["Relu"], types["Sub"]) == ("bfloat16", "bfloat16", "float32")
+    assert report.macs_by_precision == {"bfloat16": 256}

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.core.trace import Setting
-from tests.models import Apply, F, encoder_layer, nn, operators, torch, traced
+from tests.models import Apply, F, encoder_layer, exported, nn, operators, torch, traced
 
 pytestmark = pytest.mark.torch
 GRAD = Setting()
@@ -108,3 +108,23 @@ def test_the_same_layer_called_twice_is_swallowed_twice():
 def test_nothing_is_swallowed_where_nobody_looked():
     """Without an observed setting calls say nothing of kernels."""
     assert not [call for call in traced(encoder_layer(), WORDS).calls if call.fused]
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_padding_in_an_encoder_is_observed(grad):
+    """Without gradients an encoder packs its rows by the mask: such tensors have no one shape.
+
+    The count is that of the padded rows, 20 of 32: per layer projections 20*32*128, products
+    2*20*10*32, feed-forward 2*20*32*64.
+    """
+    model = nn.TransformerEncoder(encoder_layer(), 2).eval()
+    mask = torch.zeros(2, 10, dtype=torch.bool)
+    mask[0, 6:] = True
+    _, _, ledger = exported(
+        model,
+        WORDS,
+        setting=Setting(grad=grad),
+        observed=(Setting(grad=grad), HOOKED),
+        src_key_padding_mask=mask,
+    )
+    assert ledger.total.macs == 2 * (20 * 32 * 128 + 2 * 20 * 10 * 32 + 2 * 20 * 32 * 64)

@@ -125,64 +125,6 @@ def test_a_model_that_exits_in_one_setting_is_an_input_error():
         traced(Apply(forward), ROWS, observed=(Setting(grad=False),))
 
 
-@pytest.mark.parametrize(
-    ("forward", "macs", "missing"),
-    [
-        (lambda s, x: s.a(x)[x.sum(-1) > 0], MACS, {"NonZero", "Transpose", "GatherND"}),
-        (lambda s, x: (s.a(x)[x > 0]).sum(), MACS,
-         {"NonZero", "Transpose", "GatherND", "ReduceSum"}),
-        (lambda s, x: (s.a(x), x.nonzero()), MACS, {"NonZero", "Transpose"}),
-        (lambda s, x: s.a(x[x[:, 0] > 0]), 0, {"NonZero", "Transpose", "GatherND", "Gemm"}),
-    ],
-    ids=["rows", "elements", "places", "before the layer"],
-)  # fmt: skip
-def test_a_size_that_depends_on_values_is_uncounted_by_name(forward, macs, missing):
-    """What has a known size is counted; what has none is named, and never zero."""
-    _, trace, ledger = exported(Apply(forward, a=layer()), ROWS)
-    assert ledger.total.macs == macs
-    assert {one.node.op.type for one in ledger.uncounted} == missing
-    shapes = [spec.shape for call in trace.calls for spec in call.outputs]
-    assert None in shapes
-
-
-def test_the_larger_branch_of_a_condition_is_counted():
-    """Two layers against one: 2*2*8*8, in a branch that does not run before it is known."""
-    model = Apply(
-        lambda s, x: torch.cond(x.sum() > 0, lambda x: s.a(x), lambda x: s.b(s.a(x)), (x,)),
-        a=layer(),
-        b=layer(),
-    )
-    graph, _, ledger = exported(model, ROWS)
-    (node,) = [one for one in graph.nodes if one.op.type == "If"]
-    assert len(node.bodies) == 2
-    assert (ledger.total.macs, ledger.uncounted) == (2 * MACS, ())
-
-
-def test_a_scan_is_counted_for_every_step():
-    """Five steps of one row through the layer."""
-    from torch._higher_order_ops.scan import scan
-
-    def forward(self, x):
-        return scan(lambda h, row: (torch.tanh(self.a(h) + row), h * 2), x[0] * 0, x)
-
-    graph, _, ledger = exported(Apply(forward, a=layer()), torch.randn(5, 2, 8))
-    (node,) = [one for one in graph.nodes if one.op.type == "Scan"]
-    assert (node.trips, ledger.total.macs, ledger.uncounted) == (5, 5 * MACS, ())
-
-
-def test_a_body_that_sees_the_input_is_not_constant():
-    """The condition is a weight's, which no input changes; what the branches do is the input's."""
-    model = Apply(
-        lambda s, x: torch.cond(s.a.weight.sum() > 0, lambda x: s.a(x), lambda x: x * 2, (x,)),
-        a=layer(),
-    )
-    graph, _, ledger = exported(model, ROWS)
-    constant = {one.op.type: one.constant for one in graph.nodes}
-    assert constant["If"] is False
-    assert constant["ReduceSum"] is True
-    assert sum(one.cost.macs for one in ledger.counted if one.node.constant) == 0
-
-
 def test_a_module_that_fx_made_is_counted():
     """torch.export interprets it node by node, and never calls it."""
     for model in (
@@ -278,35 +220,6 @@ def test_every_refusal_is_ours():
     with pytest.raises(CrossflopsError) as caught:
         exported(Apply(forward, a=nn.GRU(8, 4, batch_first=True)), torch.randn(2, 3, 8))
     assert "torch.export" in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("forward", "inputs", "operator"),
-    [
-        (lambda s, x: torch.linalg.inv(x), (torch.eye(4),), "aten.linalg_inv.default"),
-        (lambda s, x: torch.linalg.solve(x, x), (torch.eye(4),), "aten.linalg_solve.default"),
-        (lambda s, x: torch.linalg.cholesky(x), (torch.eye(4),), "aten.linalg_cholesky.default"),
-    ],
-)
-def test_what_checks_its_result_is_named(forward, inputs, operator):
-    """Operators that end in a check without a result do not cost the whole count."""
-    _, _, ledger = exported(Apply(forward), *inputs)
-    assert [one.node.op.type for one in ledger.uncounted] == [operator]
-
-
-def test_complex_work_is_counted_in_real_numbers():
-    """A complex product takes 4 real ones: a layer on 2 rows, and a product of 2x8 by 8x2."""
-    layer_ = nn.Linear(8, 8, bias=False, dtype=torch.complex64)
-    x = torch.randn(2, 8, dtype=torch.complex64)
-    assert exported(layer_, x)[2].total.macs == 4 * MACS
-    assert exported(Apply(lambda s, x: (x @ x.T).abs()), x)[2].total.macs == 4 * 2 * 8 * 2
-
-
-def test_an_embedding_bag_is_one_node():
-    """Not a loop of unknown length: 15 rows of 4 in 3 bags are 12 x 4 additions."""
-    model = nn.EmbeddingBag(10, 4, mode="sum")
-    _, _, ledger = exported(model, torch.zeros(3, 5, dtype=torch.int64))
-    assert (ledger.uncounted, ledger.total.adds) == ((), 12 * 4)
 
 
 def test_keys_of_calls_name_no_address():

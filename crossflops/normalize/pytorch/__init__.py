@@ -8,6 +8,7 @@ import msgspec
 
 from crossflops.core.graph import Graph
 from crossflops.core.trace import Call, Setting, Trace
+from crossflops.normalize.pytorch.autocast import write_out_casts
 from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.exporter import to_onnx
 from crossflops.normalize.pytorch.failures import not_traced
@@ -102,6 +103,8 @@ def record(
         exported = _export(own, args, kwargs, setting, recorder)
         operators = operator_calls(exported, recorder.frames)
         calls = tree(recorder.frames, operators)
+        if recorder.autocast:
+            operators = write_out_casts(program, operators)
         calls = _observe(model, args, kwargs, observed, calls)
     return Recording(exported, operators, Trace(calls=calls, modules=index.rows, setting=setting))
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from crossflops.errors import NormalizeError
+from crossflops.normalize.pytorch.failures import brief
 from crossflops.normalize.pytorch.opaque import for_complex_too, opaque, unknown_operator
 
 OPSET = 23  # the first that keeps attention and RMS normalization whole
@@ -50,7 +51,7 @@ def to_onnx(exported: Any) -> Any:
                 continue
             if operator is None or operator in table:
                 raise NormalizeError(
-                    f"torch.onnx.export failed: {_root(error)}",
+                    f"torch.onnx.export failed: {brief(_root(error))}",
                     "see whether torch.onnx.export(model, inputs, dynamo=True) takes the model",
                 ) from error
             table[operator] = opaque(operator)

@@ -109,9 +109,12 @@ def try_out(
 
 def raised(error: BaseException, where: str = "on these inputs") -> InputError:
     """The model's own error, as one line."""
+    leaves = isinstance(error, SystemExit)
     return InputError(
         f"the model raised {where}: {type(error).__name__}: {error}".rstrip(": "),
-        "check the number, the shapes and the types of --input",
+        "take the exit out of the model: it would end whoever runs it"
+        if leaves
+        else "check the number, the shapes and the types of --input",
     )
 
 

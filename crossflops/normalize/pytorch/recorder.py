@@ -53,6 +53,7 @@ class Recorder:
         self.frames: list[Frame] = []
         self.stack: list[Frame] = []
         self.muted = 0
+        self.autocast = False  # whether anything ran under it
         self._around = around
         self._entering: int | None = None
         self._seen: Counter[str] = Counter()
@@ -145,6 +146,7 @@ class Recorder:
         )
 
     def _run(self, frame: Frame, run: Callable[[], Any]) -> Any:
+        self.autocast |= _autocasts()
         number = len(self.frames)
         self.frames.append(frame)
         self.stack.append(frame)
@@ -168,6 +170,12 @@ class Recorder:
 
 def _inputs(args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
     return (*specs(tuple(args)), *specs(dict(kwargs)))
+
+
+def _autocasts() -> bool:
+    import torch
+
+    return bool(torch.is_autocast_enabled("cpu"))
 
 
 def _is_traced_by_compiler() -> bool:
