@@ -8,7 +8,10 @@ Anything but a CrossflopsError ends it, with the input in a file.
 import contextlib
 import sys
 
-import atheris
+try:
+    import atheris
+except ImportError:
+    sys.exit("atheris is not installed: tests.fuzz.loader needs no more than Python")
 
 with atheris.instrument_imports(include=["crossflops.load"]):
     from crossflops.errors import CrossflopsError

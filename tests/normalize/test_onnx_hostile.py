@@ -9,7 +9,7 @@ from crossflops.errors import CrossflopsError
 from crossflops.normalize.onnx_file import inference
 from tests.fuzz.loader import run
 from tests.hostile.files import FILES, looped
-from tests.onnx_files import ledger_of, saved
+from tests.onnx_files import ledger_of, parsed, saved
 
 
 def test_huge_counts_are_exact(tmp_path):
@@ -51,3 +51,10 @@ def hot():
 def test_mutants_end_in_a_count_or_an_error(tmp_path):
     """500 damaged files: no other exception, no hang."""
     assert min(run(500, tmp_path).values()) > 20
+
+
+def test_long_vectors_that_are_concatenated(tmp_path):
+    """Following the values of a vector of 2^40 would take all memory: its shape does not."""
+    size = 2**40
+    model = parsed(f"g (float[{size}] x) => (y) {{ c = Concat <axis = 0> (x, x) y = Relu(c) }}")
+    assert ledger_of(saved(tmp_path, model)).total.compares == 2 * size

@@ -5,7 +5,7 @@ import os
 import select
 import time
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 from crossflops.errors import CrossflopsWarning, NormalizeError
 from crossflops.load.protobuf import library, parse, since
@@ -13,7 +13,19 @@ from crossflops.load.protobuf import library, parse, since
 _SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
 _MEMORY, _MEMORY_PER_BYTE = 192 << 20, 24
 _LARGEST = 1 << 28
+_NO_MEMORY = "bad_alloc"  # what C++ calls it
 _HINT = "shapes can be stored in the file with onnx.shape_inference, or the model exported again"
+
+
+class _Attempt(NamedTuple):
+    """Whether a contradiction is an error, and whether small values are followed.
+
+    Values are followed through any vector that is concatenated, whatever its length: where that
+    takes too much memory, shapes are inferred without it.
+    """
+
+    strict: bool
+    follow: bool
 
 
 def infer(model: Any, strict: bool = True) -> Any:
@@ -24,29 +36,33 @@ def infer(model: Any, strict: bool = True) -> Any:
     Raises NormalizeError when inference crashes or takes too long.
     """
     data = model.SerializeToString()
-    answer = _forked(data, strict) if hasattr(os, "fork") else _answer(data, strict)
-    if answer[:1] == b"+":
-        return parse(answer[1:])
-    message = answer[1:].decode(errors="replace").strip()
-    if not strict:
-        raise NormalizeError(f"the shapes cannot be inferred: {message}", _HINT)
-    warnings.warn(f"shape inference: {_short(message)}", category=CrossflopsWarning, stacklevel=2)
-    return infer(model, strict=False)
+    message = ""
+    for attempt in (_Attempt(strict, True), _Attempt(False, True), _Attempt(False, False)):
+        answer = _forked(data, attempt) if hasattr(os, "fork") else _answer(data, attempt)
+        if answer[:1] == b"+":
+            return parse(answer[1:])
+        message = answer[1:].decode(errors="replace").strip()
+        if attempt.strict and _NO_MEMORY not in message:
+            what = f"shape inference: {_short(message)}"
+            warnings.warn(what, category=CrossflopsWarning, stacklevel=2)
+    raise NormalizeError(f"the shapes cannot be inferred: {message}", _HINT)
 
 
 def _short(message: str) -> str:
     return " ".join(message.split())[:300]
 
 
-def _answer(data: bytes, strict: bool) -> bytes:
+def _answer(data: bytes, attempt: _Attempt) -> bytes:
     try:
-        inferred: bytes = library().shape_inference.infer_shapes(data, False, strict, True)
+        inferred: bytes = library().shape_inference.infer_shapes(
+            data, False, attempt.strict, attempt.follow
+        )
         return b"+" + inferred
     except Exception as error:
         return b"-" + (str(error) or type(error).__name__).encode()
 
 
-def _forked(data: bytes, strict: bool) -> bytes:
+def _forked(data: bytes, attempt: _Attempt) -> bytes:
     since("", "Identity", 1)  # the schemas are made once, before there are two of us
     reader, writer = os.pipe()
     with warnings.catch_warnings():
@@ -54,7 +70,7 @@ def _forked(data: bytes, strict: bool) -> bytes:
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
-        _serve(writer, data, strict)
+        _serve(writer, data, attempt)
     os.close(writer)
     seconds = _SECONDS + _SECONDS_PER_BYTE * len(data)
     answer = None
@@ -71,11 +87,11 @@ def _forked(data: bytes, strict: bool) -> bytes:
     return answer
 
 
-def _serve(writer: int, data: bytes, strict: bool) -> None:
+def _serve(writer: int, data: bytes, attempt: _Attempt) -> None:
     """The child: answers, and is gone without running anything else of this program."""
     try:
         _limit_memory(_MEMORY + _MEMORY_PER_BYTE * len(data))
-        answer = memoryview(_answer(data, strict))
+        answer = memoryview(_answer(data, attempt))
         while answer:
             answer = answer[os.write(writer, answer) :]
     finally:

@@ -161,6 +161,8 @@ def _refine_loop(node: Any, around: Level, given: Mapping[str, int], grows: set[
             continue
         if shape_of(value.type) is None:
             put(value.type, came, 0)
+            # as long as nothing speaks against it, the next loop may start from it, too
+            _declare(around, node.output, place, came, 0)
             changed = True
         elif gave is not None and gave != came:
             grows.add(mark(node, value))

@@ -8,7 +8,7 @@ from crossflops.normalize.onnx_file.loops import has_loops, refine, unproven
 from crossflops.normalize.onnx_file.stand_ins import infer
 from crossflops.normalize.onnx_file.unroll import Unrolling, uneven, unroll
 
-_ROUNDS = 64  # a Loop behind or inside a Loop takes one or two
+_ROUNDS = 48  # a Loop behind or inside a Loop takes one or two
 _DEEPEST = 8  # loops within loops that are unrolled
 
 
