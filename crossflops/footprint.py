@@ -15,7 +15,7 @@ import msgspec
 
 from crossflops.core.graph import Graph, Node
 from crossflops.core.ledger import Ledger
-from crossflops.core.report import Intensity, Memory
+from crossflops.core.memory import Intensity, Memory
 from crossflops.core.tensor import TensorSpec
 from crossflops.ops import rule
 from crossflops.ops.traffic import numel, traffic

@@ -1,9 +1,10 @@
 """A ledger as the tables of a report."""
 
 from crossflops.core.cost import Cost
+from crossflops.core.folded import Folded
 from crossflops.core.graph import Graph, Node, Op
 from crossflops.core.ledger import Counted, Ledger, Uncounted
-from crossflops.core.report import Folded, InputInfo, ModuleRow, OpRow
+from crossflops.core.report import InputInfo, ModuleRow, OpRow
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Module, Parameter, Setting, Trace
 from crossflops.tabulate import report

@@ -18,7 +18,10 @@ OPERATORS = (
     "Cosh", "Asinh", "Acosh", "Atanh", "Floor", "Ceil", "Round", "Sigmoid", "Tanh", "Relu",
     "LeakyRelu", "PRelu", "ThresholdedRelu", "Elu", "Celu", "Selu", "HardSigmoid", "HardSwish",
     "Softplus", "Softsign", "Mish", "Shrink", "Clip", "Gelu", "Swish",
-    *(_RUNTIME + name for name in ("Gelu", "FastGelu", "QuickGelu", "BiasGelu", "Rsqrt")),
+    *(_RUNTIME + name for name in (
+        "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "QOrderedGelu", "ScaledSiLU", "BiasAdd",
+        "GatedAdd", "MulInteger", "QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu",
+    )),
 )  # fmt: skip
 
 CONVENTIONS = (

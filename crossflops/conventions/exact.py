@@ -16,16 +16,22 @@ _RUNTIME = "com.microsoft."
 _ONE_PER_RESULT = (
     "Conv", "ConvInteger", "QLinearConv", "DeformConv", "CausalConvWithState", "MatMul",
     "MatMulInteger", "QLinearMatMul", "Gemm", "AffineGrid", "ai.onnx.ml.LinearRegressor",
+    "com.microsoft.nchwc.Conv", "com.ms.internal.nhwc.Conv", "com.ms.internal.nhwc.QLinearConv",
     *(_RUNTIME + name for name in (
-        "FusedConv", "NhwcFusedConv", "QLinearConv", "FusedMatMul", "TransposeMatMul", "FusedGemm",
-        "GemmFastGelu", "GemmFloat8", "QGemm", "MatMulNBits", "MatMulBnb4", "MatMulInteger16",
-        "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "MatMulFpQ4",
+        "FusedConv", "NhwcConv", "NhwcFusedConv", "QLinearConv", "CausalConvWithState",
+        "VarlenCausalConvWithState", "FusedMatMul", "FusedMatMulActivation", "TransposeMatMul",
+        "FusedGemm", "GemmFastGelu", "GemmFloat8", "QGemm", "QOrderedMatMul",
+        "SparseToDenseMatMul", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4",
+        "MatMulBlockQuantizedFp4Weight",
+        "MatMulBlockQuantizedFp8Weight", "MatMulInteger16", "MatMulIntegerToFloat",
+        "DynamicQuantizeMatMul",
     )),
 )  # fmt: skip
 _SUMS = {
     "node.results": _ONE_PER_RESULT,
-    "node.scattered": ("ConvTranspose",),
-    "node.attended": ("Attention",),
+    "node.scattered": ("ConvTranspose", f"{_RUNTIME}ConvTransposeWithDynamicPads"),
+    "node.attended": ("Attention", "ai.onnx.preview.FlexAttention"),
+    "node.contracted": ("Einsum",),
     "node.gates": ("LSTM", "GRU", "RNN"),
 }
 

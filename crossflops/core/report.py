@@ -5,10 +5,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from crossflops.core.folded import Folded
 from crossflops.core.formulas import Formulas
+from crossflops.core.memory import Memory
 from crossflops.core.profile import Amount, Failure, Profile
 from crossflops.core.reconciliation import Reconciliation
-from crossflops.core.trace import Setting, Storey
+from crossflops.core.trace import Setting
 from crossflops.core.view import By, View, view
 
 SCHEMA = "crossflops/1"
@@ -49,61 +51,6 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     bytes_written: int
     constant_macs: int
     active_params: int | UnsetType = UNSET
-
-
-class Intensity(msgspec.Struct, frozen=True):
-    """FLOPs for each byte moved, as the two integers of a ratio: FLOPs / bytes."""
-
-    flops: int
-    bytes: int
-
-
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What the whole model moves and holds, in exact integers.
-
-    Moved is what every node reads and writes by itself, nothing fused, a weight once by each
-    node that uses it: `access_bytes`, and the same in elements. `peak_activation_bytes` are the
-    most bytes alive at once besides the parameters, at node `peak_node`; `unsized` tensors have no
-    known size and are not in it. `param_bytes` are the parameters as they are stored.
-    """
-
-    access_bytes: int
-    access_elements: int
-    elements_read: int
-    elements_written: int
-    intensity: Intensity
-    peak_activation_bytes: int
-    peak_node: str
-    unsized: int
-    param_bytes: int
-
-
-class FoldedRow(msgspec.Struct, frozen=True):
-    """What a convention books for one call or one node, in its own unit.
-
-    `at` is the key of the call or of the node, `path` the module under which it is booked.
-    """
-
-    at: str
-    path: str
-    amount: int
-
-
-class Folded(msgspec.Struct, frozen=True, kw_only=True):
-    """The model counted by a convention: a tool's, without the tool, or one that is no tool.
-
-    `assumed` is true when the tool could not have run this model, or when the calls that it
-    looks at were inferred from the graph. `sees` says what the rows are about, and `uncounted`
-    names nodes about which the convention cannot say anything.
-    """
-
-    tool: str
-    edition: str
-    total: int
-    assumed: bool
-    sees: Storey = "module"
-    rows: tuple[FoldedRow, ...] = ()
-    uncounted: tuple[str, ...] = ()
 
 
 class UncountedRow(msgspec.Struct, frozen=True):

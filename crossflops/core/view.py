@@ -11,7 +11,8 @@ import msgspec
 from crossflops.errors import InputError
 
 if TYPE_CHECKING:
-    from crossflops.core.report import Folded, ModuleRow, NodeRow, Report
+    from crossflops.core.folded import Folded
+    from crossflops.core.report import ModuleRow, NodeRow, Report
 
 By: TypeAlias = Literal["op", "module", "node", "type"]
 Cell: TypeAlias = str | int

@@ -6,9 +6,10 @@ import msgspec
 
 from crossflops import tabulate
 from crossflops.core.convention import Convention
+from crossflops.core.folded import Folded, FoldedRow
 from crossflops.core.graph import Graph
 from crossflops.core.ledger import Ledger
-from crossflops.core.report import Folded, FoldedRow, Report
+from crossflops.core.report import Report
 from crossflops.core.trace import Setting, Trace
 from crossflops.count import count
 from crossflops.errors import InputError

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from crossflops.conventions.formulas import node_formulas
 from crossflops.conventions.matching import one_of
 from crossflops.core.convention import Clause, Convention
+from crossflops.core.folded import FoldedRow
 from crossflops.core.ledger import Counted, Ledger
-from crossflops.core.report import FoldedRow
 
 
 def fold_nodes(

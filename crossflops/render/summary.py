@@ -5,7 +5,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import UNSET
 
-from crossflops.core.report import Folded, InputInfo, Memory, Report
+from crossflops.core.folded import Folded
+from crossflops.core.memory import Memory
+from crossflops.core.report import InputInfo, Report
 from crossflops.core.trace import Setting
 from crossflops.render.formulas import formulas
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title

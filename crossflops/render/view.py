@@ -19,16 +19,6 @@ _HEADINGS: dict[By, str] = {
     "type": "By class of module",
 }
 _HEADS = {"macs": "MACs", "flops": "FLOPs", "bytes_read": "read", "bytes_written": "written"}
-# What makes way when a line is too narrow, the highest number first.
-_SPARE = {
-    "bytes_read": 9,
-    "bytes_written": 8,
-    "modules": 7,
-    "operator": 4,
-    "kind": 3,
-    "target": 0,
-    "share": 1,
-}
 _FLOWING = ("module", "target")
 _NOTHING = {"module": "(the model)", "type": "(not known)"}
 
@@ -65,10 +55,19 @@ def _table(noun: Viewed) -> Table:
     heads = _heads(noun)
     order = view.columns.index(view.order)
     whole = view.total[order]
-    columns = [_column(view, place, heads) for place in shown]
-    spare = _SPARE["share"]
+    names = [view.columns[place] for place in shown]
+    spares = _spares(view, names)
+    columns = [
+        Column(
+            head=heads[place],
+            right=_is_count(view, name),
+            flows=name in _FLOWING,
+            spare=spares.get(name, 0),
+        )
+        for place, name in zip(shown, names, strict=True)
+    ]
     head = "share" if view.folds else f"of {heads[order]}"
-    columns.append(Column(head=head, right=True, spare=spare))
+    columns.append(Column(head=head, right=True, spare=spares["share"]))
     rows = [
         Row((*(_cell(view, row, place, number) for place in shown), _share(row[order], whole)))
         for number, row in enumerate(view.rows)
@@ -98,21 +97,17 @@ def _heads(noun: Viewed) -> tuple[str, ...]:
     return tuple(words.get(column, _HEADS.get(column, column)) for column in view.columns)
 
 
-def _column(view: View, place: int, heads: tuple[str, ...]) -> Column:
-    name = view.columns[place]
-    spare = _SPARE.get(name, 0)
-    if name in ("macs", "flops") and name != view.order:
-        spare = 6 if view.folds else 2
-    if name in ("kind", "target") and not view.folds:
-        spare += 5
-    if name == "params":
-        spare = 0 if view.folds else 5
-    if name == "operator" and view.by == "node" and not view.folds:
-        spare = 0
-    if name == "class" and (view.by, bool(view.folds)) in (("module", True), ("node", False)):
-        spare = 3
-    right = _is_count(view, name)
-    return Column(head=heads[place], right=right, flows=name in _FLOWING, spare=spare)
+def _spares(view: View, shown: list[str]) -> dict[str, int]:
+    """What makes way when a line is too narrow, the highest number first; the rest stays."""
+    native = {"macs", "flops"} - {view.order}
+    found = {"bytes_read": 9, "bytes_written": 8, "modules": 7, "share": 1}
+    found |= dict.fromkeys(native, 6 if view.folds else 2)
+    if view.by == "module":
+        return found | ({"class": 3} if view.folds else {"params": 5})
+    if view.by == "node" and view.folds:
+        found |= {"operator": 4, "kind": 3}
+        return found | ({"module": 7} if "target" in shown else {})  # which says as much
+    return found | {"kind": 7, "target": 7, "class": 3} if view.by == "node" else found
 
 
 def _is_count(view: View, name: str) -> bool:

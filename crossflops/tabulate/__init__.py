@@ -5,13 +5,13 @@ from collections import Counter
 from msgspec import UNSET, UnsetType
 
 from crossflops.core.cost import ZERO, Cost
+from crossflops.core.folded import Folded
 from crossflops.core.graph import Graph
 from crossflops.core.ledger import Ledger
+from crossflops.core.memory import Memory
 from crossflops.core.report import (
     BranchRow,
-    Folded,
     InputInfo,
-    Memory,
     ModelInfo,
     ModuleRow,
     NodeRow,

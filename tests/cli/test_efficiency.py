@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops import conventions
-from crossflops.core.report import Folded
+from crossflops.core.folded import Folded
 from crossflops.core.trace import Setting
 
 FP16 = ("--macs", "4.112G", "--train", "--examples-per-second", "1325", "--precision", "fp16")

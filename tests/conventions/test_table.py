@@ -10,6 +10,7 @@ from crossflops.conventions.multiplicity import TIMES
 from crossflops.core.convention import Clause, Convention
 from crossflops.core.cost import Cost
 from crossflops.errors import UnknownNameError
+from crossflops.ops import RULES
 
 EACH = pytest.mark.parametrize(
     "convention", conventions(), ids=lambda one: f"{one.tool}@{one.edition}"
@@ -78,6 +79,14 @@ def test_clauses_stand_on_the_storey_of_their_tool(convention):
         else:
             allowed = {convention.sees} | ({"function"} if clause.kind == "core" else set())
         assert clause.storey in allowed
+
+
+@EACH
+def test_conventions_of_nodes_name_operators_that_are_counted(convention):
+    """A name that no rule knows would match nothing, ever."""
+    known = {str(op) for op in RULES}
+    for clause in convention.clauses:
+        assert clause.storey != "node" or set(clause.match.targets) <= known, clause.id
 
 
 @EACH

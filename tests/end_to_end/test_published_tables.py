@@ -16,10 +16,11 @@ def test_the_table_of_nodes(crossflops):
     done = crossflops(*POINTWISE, "--as", "elementwise-1", "--by", "node")
     assert done.status == 0, done.err
     rows = [line.split() for line in done.out.splitlines()]
-    assert ["node", "kind", "target", "module", "class", "elementwise-1", "share"] in rows
-    for name, kind in (("relu", "ReLU"), ("sigmoid", "Sigmoid")):
+    assert ["node", "operator", "kind", "target", "class", "elementwise-1", "share"] in rows
+    for name, operator, kind in (("relu", "Relu", "ReLU"), ("sigmoid", "Sigmoid", "Sigmoid")):
         row = next(row for row in rows if row and row[0] == f"node_{name}")
-        assert row[1:] == ["call_module", name, name, kind, "5", "120", "50.0", "%"]
+        assert row[1:3] == [operator, "call_module"]
+        assert row[3:] == [name, kind, "5", "120", "50.0", "%"]
     assert rows[-1] == ["total", "10", "240", "100.0", "%"]
 
 

@@ -7,17 +7,10 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from crossflops import conventions
+from crossflops.core.folded import Folded
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.reconciliation import Reconciliation
-from crossflops.core.report import (
-    Folded,
-    InputInfo,
-    ModelInfo,
-    NodeRow,
-    Report,
-    Totals,
-    UncountedRow,
-)
+from crossflops.core.report import InputInfo, ModelInfo, NodeRow, Report, Totals, UncountedRow
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError
 from crossflops.hardware.numerators import by_tool, folded, given, native, quantity

@@ -3,10 +3,10 @@
 import pytest
 
 from crossflops.core.convention import Cause, Convention
+from crossflops.core.folded import Folded
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.core.report import (
-    Folded,
     InputInfo,
     ModelInfo,
     ModuleRow,

@@ -7,7 +7,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from crossflops.core.report import Intensity, Memory, ModuleRow, NodeRow, Report
+from crossflops.core.memory import Intensity, Memory
+from crossflops.core.report import ModuleRow, NodeRow, Report
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import UnknownNameError
 from crossflops.render import FORMATS

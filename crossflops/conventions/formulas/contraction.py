@@ -88,26 +88,36 @@ def einsum(call: Call, module: Module) -> int:
     Labels that only one operand has and nobody needs any more are summed first; a pair that
     sums over nothing multiplies, which is no contraction.
     """
-    terms, result, extents = einsum_labels(call)
-    left, macs = terms[0], 0
+    shapes = [spec.shape or () for spec in call.inputs]
+    pairs, extents = einsum_pairs(str(call.settings["equation"]), shapes)
+    return sum(prod(extents[x] for x in pair) for pair, kept in pairs if len(kept) < len(pair))
+
+
+def einsum_pairs(
+    equation: str, shapes: list[tuple[int, ...]]
+) -> tuple[list[tuple[str, str]], dict[str, int]]:
+    """The labels that meet in each product of a pair, those that are kept of it, and all extents.
+
+    Pairs go from left to right; a label of one operand alone that nobody needs is summed before.
+    """
+    terms, result, extents = _einsum_labels(equation.replace(" ", ""), shapes)
+    left, found = terms[0], []
     for place, right in enumerate(terms[1:], start=1):
         needed = set(result).union(*terms[place + 1 :])
         shared = set(left) & set(right)
-        pair = [x for x in dict.fromkeys(left + right) if x in needed or x in shared]
-        summed = [x for x in pair if x not in needed]
-        if summed:
-            macs += prod(extents[x] for x in pair)
+        pair = "".join(x for x in dict.fromkeys(left + right) if x in needed or x in shared)
         left = "".join(x for x in pair if x in needed)
-    return macs
+        found.append((pair, left))
+    return found, extents
 
 
-def einsum_labels(call: Call) -> tuple[list[str], str, dict[str, int]]:
+def _einsum_labels(
+    equation: str, shapes: list[tuple[int, ...]]
+) -> tuple[list[str], str, dict[str, int]]:
     """The labels of each operand and of the result, and the extent of each label.
 
     An ellipsis becomes capital letters that the equation does not use, aligned to the right.
     """
-    equation = str(call.settings["equation"]).replace(" ", "")
-    shapes = [spec.shape or () for spec in call.inputs]
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     free = [x for x in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if x not in equation]

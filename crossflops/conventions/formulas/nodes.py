@@ -7,6 +7,7 @@ about that node, which is then named.
 from collections.abc import Callable
 from math import prod
 
+from crossflops.conventions.formulas.contraction import einsum_pairs
 from crossflops.core.graph import Node
 from crossflops.core.tensor import TensorSpec
 
@@ -50,6 +51,15 @@ def gates(node: Node) -> int:
     return first * second * directions * rows
 
 
+def contracted(node: Node) -> int:
+    """The results of every pair of operands of an Einsum that sums, pairs from left to right."""
+    equation = node.attrs.get("equation")
+    if not isinstance(equation, str):
+        raise ValueError("Einsum without an equation")
+    pairs, extents = einsum_pairs(equation, [_shape(spec) for spec in node.inputs])
+    return sum(prod(extents[x] for x in kept) for pair, kept in pairs if len(kept) < len(pair))
+
+
 def _heads(node: Node, index: int) -> tuple[int, ...]:
     dims = _shape(_at(node.inputs, index))
     if len(dims) == 4:
@@ -75,4 +85,5 @@ NODE_FORMULAS: dict[str, NodeFormula] = {
     "node.scattered": scattered,
     "node.attended": attended,
     "node.gates": gates,
+    "node.contracted": contracted,
 }
