@@ -18,6 +18,7 @@ Piece: TypeAlias = "Counted | Uncounted | _Runs"
 Counts: TypeAlias = tuple[Piece, ...]
 Precisions = Mapping[str, str]
 _MOST_RUNS = 2048  # as a power of two: loops in loops multiply to numbers nobody can print
+_WHY = {"constant": "the condition is constant", "asked": "as asked", "seen": "as it ran"}
 _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
 
 
@@ -159,8 +160,7 @@ class _Work:
             held = _held(node, f"the sum of {' and '.join(names)}", exact=False)
             return (held, *(one for counts in found for one in _inside(node, counts, 1)))
         if len(found) == 1:
-            why = "the condition is constant" if node.choice == "constant" else "as asked"
-            held = _held(node, f"{names[0]}: {why}", exact=node.choice == "constant")
+            held = _held(node, f"{names[0]}: {_WHY[node.choice]}", exact=node.choice != "asked")
             return (held, *_inside(node, found[0], 1))
         sizes = list(map(self._size, found))
         largest = sizes.index(max(sizes))

@@ -47,7 +47,7 @@ def encoder(layers: int) -> str:
 
 LOOP = (
     "g (float[n,4,4] x, float[4,4] w) => (y) <int64[1] zero = {0}, bool go = {1}> "
-    "{ s = Shape <end = 1> (x) t = Squeeze (s, zero) a = Gather <axis = 0> (x, zero) "
+    "{ s = Shape <end = 1> (x) t = Squeeze (s, zero) "
     "y = Loop (t, go, w) <body = b (int64 i, bool c, float[4,4] a) => (d, e) "
     "{ d = Identity (c) e = MatMul (a, w) }> }"
 )

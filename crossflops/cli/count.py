@@ -35,11 +35,19 @@ from crossflops.cli.progress import progress
     help="Also give the totals as exact polynomials in this named dimension of an ONNX file. "
     "Repeatable.",
 )
+@click.option(
+    "--observe",
+    is_flag=True,
+    help="Run the ONNX file once in onnxruntime, in a worker process, for sizes, iterations and "
+    "branches that depend on data. --inputs gives real values.",
+)
 @view_options
 @strict_option
 @unit_option
 @output_options
-def command(as_: tuple[str, ...], vary: tuple[str, ...], strict: bool, **fields: Any) -> int:
+def command(
+    as_: tuple[str, ...], vary: tuple[str, ...], observe: bool, strict: bool, **fields: Any
+) -> int:
     """Count a model exactly, with no tool."""
     asked = request(fields)
     from crossflops import pipeline
@@ -55,6 +63,7 @@ def command(as_: tuple[str, ...], vary: tuple[str, ...], strict: bool, **fields:
             trips=asked.trips,
             branches=asked.branches,
             vary=vary,
+            observe=observe,
             as_=as_,
             allow_pickle=asked.allow_pickle,
         )

@@ -1,10 +1,12 @@
 """A count as a formula: exact polynomials in the named dimensions of a model."""
 
 from collections.abc import Mapping
-from fractions import Fraction
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
+
+if TYPE_CHECKING:  # imported where formulas are: a report without any is a blink
+    from fractions import Fraction
 
 
 class Term(msgspec.Struct, frozen=True):
@@ -53,7 +55,7 @@ class Formulas(msgspec.Struct, frozen=True, kw_only=True):
     params: Polynomial | None = None
 
 
-def polynomial(names: tuple[str, ...], terms: Mapping[tuple[int, ...], Fraction]) -> Polynomial:
+def polynomial(names: tuple[str, ...], terms: "Mapping[tuple[int, ...], Fraction]") -> Polynomial:
     """Terms by their powers, in the order of the names: the highest total degree first."""
     order = sorted((powers for powers in terms if terms[powers]), key=_rank, reverse=True)
     return tuple(
@@ -69,12 +71,14 @@ def _rank(powers: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
     return sum(powers), max(powers, default=0), powers
 
 
-def _plain(value: Fraction) -> int | str:
+def _plain(value: "Fraction") -> int | str:
     return value.numerator if value.denominator == 1 else str(value)
 
 
-def evaluate(formula: Polynomial, sizes: Mapping[str, int]) -> Fraction:
+def evaluate(formula: Polynomial, sizes: Mapping[str, int]) -> "Fraction":
     """The value of a polynomial at these sizes."""
+    from fractions import Fraction
+
     total = Fraction(0)
     for term in formula:
         value = Fraction(term.coefficient)
@@ -86,6 +90,8 @@ def evaluate(formula: Polynomial, sizes: Mapping[str, int]) -> Fraction:
 
 def written(formula: Polynomial) -> str:
     """The polynomial as one reads it: "18432 batch seq^2 + 84934656 batch seq"."""
+    from fractions import Fraction
+
     text = ""
     for term in formula:
         coefficient = Fraction(term.coefficient)

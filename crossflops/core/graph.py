@@ -30,9 +30,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     input of the model: a converter that folds constants would remove it.
 
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
-    an If is counted: "" the larger one; "constant" or "asked" the only one in `bodies`, since the
-    condition is constant or the caller says so; "sum" both. With "function" the body is that of
-    a local function, which other nodes may share.
+    an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
+    since the condition is constant, the caller says so, or it alone ran; "sum" both. With
+    "function" the body is that of a local function, which other nodes may share.
     """
 
     key: str
@@ -44,7 +44,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     bodies: tuple["Graph", ...] = ()
     trips: int | None = None
-    choice: Literal["", "constant", "asked", "sum", "function"] = ""
+    choice: Literal["", "constant", "asked", "seen", "sum", "function"] = ""
     constant: bool = False
 
 

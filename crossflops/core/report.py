@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 from crossflops.core.folded import Folded
 from crossflops.core.formulas import Formulas
 from crossflops.core.memory import Memory
+from crossflops.core.observation import Run
 from crossflops.core.profile import Amount, Failure, Profile
 from crossflops.core.reconciliation import Reconciliation
 from crossflops.core.trace import Setting
@@ -132,6 +133,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     reconciliations: tuple[Reconciliation, ...] | UnsetType = UNSET
     branches: tuple[BranchRow, ...] = ()
     formulas: Formulas | UnsetType = UNSET
+    observed: Run | UnsetType = UNSET
 
     @property
     def macs(self) -> int:

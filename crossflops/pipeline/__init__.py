@@ -4,8 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from crossflops.conventions import named
+from crossflops.core.formulas import Formulas
+from crossflops.core.observation import Run
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
@@ -16,7 +19,6 @@ from crossflops.pipeline.counting import report as counted_report
 from crossflops.pipeline.exporting import export
 from crossflops.pipeline.study import Progress, study
 from crossflops.pipeline.study import report as compared
-from crossflops.pipeline.vary import varied
 
 __all__ = ["compare", "count", "export"]
 
@@ -37,6 +39,7 @@ def count(
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
     vary: Sequence[str] = (),
+    observe: bool = False,
     as_: str | Sequence[str] | None = None,
     allow_pickle: bool = False,
 ) -> Report:
@@ -48,12 +51,13 @@ def count(
     keyword arguments, or `(args, kwargs)`) or texts such as "1x3x224x224". Of an ONNX file `dims`
     binds named dimensions, `trips` says how often a Loop runs where the graph does not, and
     `branches` which branch of an If counts ("then", "else", "sum") instead of the larger one.
-    The totals are also given as polynomials in the dimensions that `vary` names.
+    The totals are also given as polynomials in the dimensions that `vary` names. With `observe`
+    the file runs once in onnxruntime, for sizes and iterations that depend on data.
     """
     request = asked_for(
         target,
         inputs,
-        inputs_file,
+        None if observe else inputs_file,
         setting,
         arguments,
         allow_pickle=allow_pickle,
@@ -61,9 +65,7 @@ def count(
         trips=trips,
         branches=branches,
     )
-    formulas = varied(request, vary) if vary else None
-    if formulas is not None:
-        request = msgspec.structs.replace(request, dims={**request.dims, **formulas.at})
+    request, formulas, run = _sized(request, vary, observe, inputs_file)
     conventions = named([as_] if isinstance(as_, str) else as_ or ())
     watched = observed(conventions, setting)
     modes = {}
@@ -78,7 +80,25 @@ def count(
     native = mode(setting.training)
     folds = [folded(one, mode(one.setting(setting).training), setting) for one in conventions]
     report = counted_report(native, folds)
-    return msgspec.structs.replace(report, formulas=formulas) if formulas else report
+    return msgspec.structs.replace(report, formulas=formulas, observed=run)
+
+
+def _sized(
+    request: Request, vary: Sequence[str], observe: bool, inputs_file: str | None
+) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
+    """The request at definite sizes: those of the formulas, or of a run."""
+    formulas: Formulas | UnsetType = UNSET
+    run: Run | UnsetType = UNSET
+    if vary:
+        from crossflops.pipeline.vary import varied
+
+        formulas = varied(request, vary, observe)
+        request = msgspec.structs.replace(request, dims={**request.dims, **formulas.at})
+    if observe:
+        from crossflops.pipeline.running import seen
+
+        request, run = seen(request, inputs_file)
+    return request, formulas, run
 
 
 @imports_restored()

@@ -77,8 +77,11 @@ def _point(graph: Graph, ledger: Ledger) -> _Point:
     return _Point(sums, costs)
 
 
-def varied(request: Request, names: Sequence[str]) -> Formulas:
+def varied(request: Request, names: Sequence[str], observed: bool = False) -> Formulas:
     """The formulas of what is asked for. Raises InputError unless that is an ONNX file."""
+    if observed:
+        what = "--vary counts at many sizes, and --observe shows one run"
+        raise InputError(what, "leave one of them out")
     model = request.source().model if request.is_file else None
     if not isinstance(model, OnnxFile):
         raise InputError(

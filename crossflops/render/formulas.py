@@ -30,6 +30,9 @@ def formulas(report: Report) -> list[Block]:
         columns = (Column(head="kind"), Column(head="polynomial", flows=True))
         blocks.append(Table(columns=columns, rows=tuple(rows), bare=True))
     blocks += [_where(one) for one in found.dimensions]
+    if report.uncounted:
+        what = f"{number(len(report.uncounted), 'uncounted node')}, named below, not in them"
+        blocks.append(Text(what, " ", "warn"))
     sizes = ", ".join(f"{name}={size}" for name, size in found.at.items())
     what = "equal to the count at" if rows else "counted at"
     return [

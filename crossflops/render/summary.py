@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from crossflops.core.folded import Folded
 from crossflops.core.memory import Memory
+from crossflops.core.observation import Run
 from crossflops.core.report import InputInfo, Report
 from crossflops.core.trace import Setting
 from crossflops.render.formulas import formulas
@@ -32,12 +33,13 @@ def summary(report: Report, unit: Unit = "macs") -> Page:
 
 def title(report: Report) -> Title:
     """Which model, and its totals."""
-    totals = report.totals
+    totals, run = report.totals, report.observed
     parts = [
         report.model.name,
         short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
         *_inputs(report.model.inputs),
         *_setting(report.setting),
+        *([f"sizes from a run of {run.runtime}"] if isinstance(run, Run) else []),
         short(totals.macs, "MACs"),
         f"{short(totals.flops, 'FLOPs')} (native, {exactness(report)})",
     ]

@@ -35,6 +35,7 @@ def test_count_passes_everything_on(line, answers, report):
             "trips": {"/loop": 3},
             "branches": {"fork": "else"},
             "vary": (),
+            "observe": False,
             "setting": Setting(grad=False, training=True),
             "as_": ("thop@0.0.31",),
             "allow_pickle": True,

@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 
 from crossflops.core.graph import Graph
+from crossflops.core.observation import Observation
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting, Trace
 from crossflops.errors import TargetError
 from crossflops.load import read
 from crossflops.load.protobuf import decode_error, parse
-from crossflops.normalize.onnx_file import binding, control, functions
+from crossflops.normalize.onnx_file import binding, control, functions, observed
 from crossflops.normalize.onnx_file.calls import Calls
 from crossflops.normalize.onnx_file.graph import Reading, to_graph
 from crossflops.normalize.onnx_file.modules import table
@@ -26,7 +27,8 @@ class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
 
     `dims` binds named dimensions, `specs` replaces shapes of inputs, `trips` says how often the
     body of a Loop, a Scan or a SequenceMap runs, by node name, where the graph does not.
-    `branches` says which branch of an If counts, by node name: "then", "else" or "sum".
+    `branches` says which branch of an If counts, by node name: "then", "else" or "sum". What a
+    run has `seen` fills what all this leaves open.
     """
 
     path: str
@@ -34,6 +36,7 @@ class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
     dims: Mapping[str, int] = {}
     trips: Mapping[str, int] = {}
     branches: Mapping[str, str] = {}
+    seen: Observation | None = None
 
 
 def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
@@ -78,9 +81,12 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
         editions = functions.inline(model, local)
     graphs = [("", model.graph), *((f"{one.name}/", one) for one in local.values() if apart)]
     asked = Asked(*control.named(graphs, file.trips, file.branches))
+    if file.seen is not None:
+        asked = observed.asked_or_seen(model.graph, asked, file.seen)
     if apart:
         asked = _with_calls(model, local, opset, asked)
-    model, types = infer_shapes(model, bound, asked, trusted=kept)
+    seen = observed.types(file.seen)
+    model, types = infer_shapes(model, bound, asked, kept, seen)
     opset |= {o.domain: o.version for o in model.opset_import if o.domain != "ai.onnx"}
     name = model.graph.name or Path(file.path).stem
     graph, places = to_graph(model, types, name, bound, Reading(opset, editions, *asked))

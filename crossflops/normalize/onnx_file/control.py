@@ -8,6 +8,7 @@ from crossflops.load.order import bodies, label
 from crossflops.normalize.onnx_file.loops import LOOPS, is_control
 
 CHOICES = ("then", "else", "sum")
+RAN = "ran "  # before the side that a run took, where nobody asks for one
 _Said = TypeVar("_Said", int, str)
 Names = dict[str, str]
 

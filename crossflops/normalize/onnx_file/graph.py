@@ -15,6 +15,7 @@ from crossflops.normalize.digest import digest
 from crossflops.normalize.onnx_file.attributes import attributes
 from crossflops.normalize.onnx_file.binding import model_inputs
 from crossflops.normalize.onnx_file.calls import Calls, operands
+from crossflops.normalize.onnx_file.control import RAN
 from crossflops.normalize.onnx_file.loops import Level, body_of, is_control, level, trips
 from crossflops.normalize.onnx_file.modules import Place, places
 from crossflops.normalize.onnx_file.parameters import ARGUMENT, everywhere, parameters
@@ -22,7 +23,7 @@ from crossflops.normalize.onnx_file.pins import unpinned
 from crossflops.normalize.onnx_file.types import Type, of_graph
 from crossflops.normalize.onnx_file.whole_numbers import scalar
 
-Choice: TypeAlias = Literal["", "constant", "asked", "sum", "function"]
+Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
 _BRANCHES = ("then_branch", "else_branch")
 
 
@@ -150,7 +151,8 @@ def _counted(node: Any, around: Level, asked: Mapping[str, str]) -> tuple[tuple[
     if said == "sum":
         return _BRANCHES, "sum"
     if said is not None:
-        return (f"{said}_branch",), "asked"
+        side, ran = said.removeprefix(RAN), said.startswith(RAN)
+        return (f"{side}_branch",), "seen" if ran else "asked"
     condition = scalar(around.values.get(node.input[0])) if node.input else None
     if condition is None:
         return _BRANCHES, ""

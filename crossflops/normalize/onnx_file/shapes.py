@@ -29,29 +29,35 @@ class Gap(NamedTuple):
 
 
 def infer_shapes(
-    model: Any, bound: Mapping[str, int], asked: Asked, trusted: bool
+    model: Any,
+    bound: Mapping[str, int],
+    asked: Asked,
+    trusted: bool,
+    seen: Mapping[str, Type] = {},
 ) -> tuple[Any, dict[str, Type]]:
     """The model with all shapes that can be known, and the types of the values of its graph.
 
     What is `asked` of loops grows with their copies.
 
-    `trusted` says whether what the file declares holds for these inputs. Shapes that ONNX's own
-    inference leaves open come from there, and else from onnx-shape-inference where that is
-    installed. Contradictions are warnings. Raises NormalizeError, or TargetError for shapes that
-    no tensor can have.
+    `trusted` says whether what the file declares holds for these inputs; `seen` are the types
+    that a run showed. Shapes that ONNX's own inference leaves open come from the run, from the
+    file, and else from onnx-shape-inference where that is installed. Contradictions are warnings.
+    Raises NormalizeError, or TargetError for shapes that no tensor can have.
     """
     stated = _taken_out(model.graph, bound)
     declared = stated if trusted else {}
     model, grows = settled(model, asked)
     if declared:
         _compare(model.graph, declared, "the file says")
+    if seen:
+        _compare(model.graph, seen, "the run says")
     gaps, types = _open(model.graph, grows)
     for _ in range(_DEEPEST):
         if not gaps or not pin(model.graph):
             break
         model, grows = settled(model, asked)
         gaps, types = _open(model.graph, grows)
-    if gaps and _fill(gaps, declared):
+    if gaps and _fill(gaps, {**declared, **seen}):
         model, grows = settled(model, asked)
         gaps, types = _open(model.graph, grows)
     if gaps and _from_symbolic(model, gaps):

@@ -1,0 +1,238 @@
+"""What must not change the count of a file, on three models that PyTorch exports.
+
+A ResNet, a BERT of two layers and an LSTM, each with a batch dimension that has a name.
+"""
+
+import copy
+import functools
+import importlib
+import random
+import warnings
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from crossflops.core.cost import Cost
+from crossflops.normalize.torchvision import mended
+from tests.models import nn, torch
+from tests.onnx_files import ledger_of, saved
+
+pytestmark = pytest.mark.torch
+WIDTH, HEADS, INSIDE, LAYERS, WORDS, LENGTH = 32, 4, 64, 2, 50, 10
+
+
+class Bert(nn.Module):
+    """Words and places in, encoder layers, one label per word out."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.places = nn.Parameter(torch.randn(LENGTH, WIDTH))
+        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INSIDE, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
+        self.head = nn.Linear(WIDTH, 3)
+
+    def forward(self, ids):
+        return self.head(self.encoder(self.words(ids) + self.places))
+
+
+class Tagger(nn.Module):
+    """A bidirectional LSTM over 8 features, and a label per step."""
+
+    def __init__(self):
+        super().__init__()
+        self.memory = nn.LSTM(8, 16, bidirectional=True, batch_first=True)
+        self.head = nn.Linear(32, 5)
+
+    def forward(self, steps):
+        return self.head(self.memory(steps)[0])
+
+
+def resnet():
+    """torchvision's ResNet-18."""
+    return mended(lambda: importlib.import_module("torchvision.models")).resnet18(weights=None)
+
+
+# The model, an input, and the MACs of one item by hand.
+MODELS = {
+    # 1.814 GMACs at 224 x 224 as torchvision publishes them (_ops of its weights), to 3 digits.
+    "resnet": (resnet, lambda: torch.randn(2, 3, 224, 224), 1_814_073_344),
+    "bert": (
+        Bert,
+        lambda: torch.zeros(2, LENGTH, dtype=torch.int64),
+        LAYERS
+        * (
+            LENGTH * (4 * WIDTH * WIDTH + 2 * WIDTH * INSIDE)  # projections, and what is inside
+            + 2 * LENGTH * LENGTH * WIDTH  # scores and their use
+        )
+        + LENGTH * WIDTH * 3,
+    ),
+    "lstm": (
+        Tagger,
+        lambda: torch.randn(2, LENGTH, 8),
+        2 * LENGTH * 4 * 16 * (8 + 16) + LENGTH * 32 * 5,
+    ),
+}
+
+
+@functools.cache
+def exported(name):
+    """The file that torch.onnx writes, with a batch of any size."""
+    build, given, _ = MODELS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            build().eval(), (given(),), dynamo=True, verbose=False, opset_version=20,
+            dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=4096)},),
+        )  # fmt: skip
+    return program.model_proto
+
+
+def cost(folder, model, batch=2) -> Cost:
+    """The cost at a batch size: whatever the dimension is called now. All nodes count."""
+    (value,) = [one for one in model.graph.input if one.type.tensor_type.shape.dim[0].dim_param]
+    name = value.type.tensor_type.shape.dim[0].dim_param
+    ledger = ledger_of(saved(folder, model), dims={name: batch})
+    assert not ledger.uncounted, ledger.uncounted
+    return ledger.total
+
+
+def work(one: Cost) -> tuple[int, ...]:
+    """The kinds of work, without bytes."""
+    return tuple(getattr(one, kind) for kind in one.__struct_fields__[:6])
+
+
+@pytest.fixture(params=MODELS)
+def name(request):
+    """Each of the three."""
+    return request.param
+
+
+def test_batch_k_gives_k_times_the_macs(name, tmp_path):
+    """And for one item they are those by hand."""
+    one = cost(tmp_path, exported(name), 1).macs
+    assert one == MODELS[name][2]
+    for batch in (2, 7, 1000):
+        assert cost(tmp_path, exported(name), batch).macs == batch * one
+
+
+def renamed(model):
+    """Every value, node and dimension under another name."""
+
+    def named(text):
+        return text and f"v.{text}"
+
+    for one in (*model.graph.initializer, *model.graph.value_info):
+        one.name = named(one.name)
+    for one in (*model.graph.input, *model.graph.output):
+        one.name = named(one.name)
+        for dim in one.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                dim.dim_param = named(dim.dim_param)
+    for place, node in enumerate(model.graph.node):
+        node.name = f"n{place}"
+        node.input[:] = map(named, node.input)
+        node.output[:] = map(named, node.output)
+    del model.graph.value_info[:]
+
+
+def reordered(model):
+    """The nodes and weights in another order."""
+    for row in (model.graph.node, model.graph.initializer):
+        copies = [copy.deepcopy(one) for one in row]
+        random.Random(3).shuffle(copies)
+        del row[:]
+        row.extend(copies)
+
+
+def external(model):
+    """Every larger weight in another file, which is not there."""
+    for tensor in model.graph.initializer:
+        if len(tensor.raw_data) > 256:
+            tensor.ClearField("raw_data")
+            tensor.data_location = TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value="weights.bin")
+
+
+def outlined(model):
+    """The second third of the nodes in a local function that is called once."""
+    nodes = list(model.graph.node)
+    inside = nodes[len(nodes) // 3 : 2 * len(nodes) // 3]
+    made = {name for node in inside for name in node.output if name}
+    outside = [node for node in nodes if node not in inside]
+    read = dict.fromkeys(n for node in inside for n in node.input if n and n not in made)
+    used = {n for node in outside for n in node.input} | {o.name for o in model.graph.output}
+    results = sorted(made & used)
+    function = helper.make_function(
+        "local", "Middle", list(read), results, inside, list(model.opset_import)
+    )
+    call = helper.make_node("Middle", list(read), results, domain="local")
+    del model.graph.node[:]
+    model.graph.node.extend([*outside, call])
+    model.functions.append(function)
+    model.opset_import.add(domain="local", version=1)
+
+
+@pytest.mark.parametrize("change", [renamed, reordered, external, outlined])
+def test_the_count_stays(change, name, tmp_path):
+    """Names, order, place of the weights and functions change nothing, bytes included."""
+    model = copy.deepcopy(exported(name))
+    before = cost(tmp_path, model)
+    change(model)
+    assert cost(tmp_path, model) == before
+
+
+def looped(model, times):
+    """All nodes in the body of a Loop that runs so often, and gives back every run's results."""
+    results = [value.name for value in model.graph.output]
+    body = helper.make_graph(
+        [*model.graph.node, helper.make_node("Identity", ["go"], ["on"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, ()),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, ()),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, ()),
+            *(onnx.ValueInfoProto(name=name) for name in results),
+        ],
+    )
+    stored = [
+        helper.make_tensor("times", TensorProto.INT64, (), [times]),
+        helper.make_tensor("yes", TensorProto.BOOL, (), [True]),
+    ]
+    stacked = [f"{name}.all" for name in results]
+    del model.graph.node[:], model.graph.output[:], model.graph.value_info[:]
+    model.graph.initializer.extend(stored)
+    model.graph.node.append(helper.make_node("Loop", ["times", "yes"], stacked, body=body))
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in stacked)
+
+
+def unrolled(model, times):
+    """All nodes so often, each copy with names of its own."""
+    nodes = list(model.graph.node)
+    made = {name for node in nodes for name in node.output}
+    outputs = [value.name for value in model.graph.output]
+    del model.graph.output[:], model.graph.value_info[:]
+    for run in range(1, times):
+        for node in nodes:
+            again = copy.deepcopy(node)
+            again.name = f"{node.name}.{run}"
+            again.input[:] = [f"{n}.{run}" if n in made else n for n in node.input]
+            again.output[:] = [n and f"{n}.{run}" for n in node.output]
+            model.graph.node.append(again)
+    for name in outputs:
+        model.graph.output.append(onnx.ValueInfoProto(name=name))
+        for run in range(1, times):
+            model.graph.output.append(onnx.ValueInfoProto(name=f"{name}.{run}"))
+
+
+def test_a_subgraph_counts_as_what_it_unrolls_to(name, tmp_path):
+    """Three runs of a Loop are three copies of its body, and each costs what the model does."""
+    loop, copies = copy.deepcopy(exported(name)), copy.deepcopy(exported(name))
+    once = work(cost(tmp_path, exported(name)))
+    looped(loop, 3)
+    unrolled(copies, 3)
+    assert work(cost(tmp_path, copies)) == tuple(3 * kind for kind in once)
+    assert work(cost(tmp_path, loop)) == tuple(3 * kind for kind in once)
