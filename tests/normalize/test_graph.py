@@ -194,3 +194,12 @@ def test_inputs_of_any_kind_arrive():
     ]  # fmt: skip
     assert {"ids", "mask"} <= set(found)
     assert ledger.total.macs == 2 * 16
+
+
+def test_dropout_is_work_in_training_only():
+    """2*8 numbers: scale * data * mask is 2 muls each, the mask a compare; nothing in evaluation."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3))
+    for training, work in ((False, (0, 0)), (True, (2 * 16, 16))):
+        _, _, ledger = exported(model, torch.randn(2, 8), setting=Setting(training=training))
+        assert ledger.uncounted == ()
+        assert (ledger.total.muls, ledger.total.compares) == work
