@@ -101,3 +101,30 @@ def test_the_report_says_which_branch_was_counted(tmp_path):
     assert row.counted.startswith("else_branch: the larger of then_branch 2048 MACs")
     assert "fork" in terminal(report, 100)
     assert pipeline.count(path, branches={"fork": "then"}).macs == PRODUCT
+
+
+@pytest.mark.parametrize(
+    ("condition", "asked", "rows"),
+    [("yes", {}, 8), ("no", {}, 2), ("c", {"fork": "then"}, 8), ("c", {"fork": "else"}, 2)],
+)
+def test_what_comes_out_has_the_shape_of_the_branch_that_runs(condition, asked, rows, tmp_path):
+    """All eight rows or the first two: a product behind the If is counted with these."""
+    model = parsed(
+        f"{HEAD} <bool yes = {{1}}, bool no = {{0}}, int64[1] o = {{0}}, int64[1] e = {{2}}> "
+        f"{{ r = If ({condition}) <then_branch = t () => (p) {{ p = Relu(x) }}, "
+        "else_branch = s () => (q) { q = Slice(x, o, e) }> y = MatMul(r, w) }"
+    )
+    model.graph.node[0].name = "fork"
+    path = saved(tmp_path, model)
+    assert ledger_of(path, branches=asked).total.macs == rows * 16 * 16
+
+
+def test_what_comes_out_of_either_branch_is_unknown(tmp_path):
+    """Eight rows or two, and nobody says which: what depends on it is uncounted."""
+    model = parsed(
+        f"{HEAD} <int64[1] o = {{0}}, int64[1] e = {{2}}> "
+        "{ r = If (c) <then_branch = t () => (p) { p = Relu(x) }, "
+        "else_branch = s () => (q) { q = Slice(x, o, e) }> y = MatMul(r, w) }"
+    )
+    ledger = ledger_of(saved(tmp_path, model))
+    assert [one.node.op.type for one in ledger.uncounted] == ["MatMul"]

@@ -14,6 +14,7 @@ from crossflops.load.protobuf import since
 from crossflops.normalize.digest import digest
 from crossflops.normalize.onnx_file.attributes import attributes
 from crossflops.normalize.onnx_file.binding import model_inputs
+from crossflops.normalize.onnx_file.branches import BRANCHES, chosen_branch
 from crossflops.normalize.onnx_file.calls import Calls, operands
 from crossflops.normalize.onnx_file.control import RAN
 from crossflops.normalize.onnx_file.loops import Level, body_of, is_control, level, trips
@@ -21,10 +22,8 @@ from crossflops.normalize.onnx_file.modules import Place, places
 from crossflops.normalize.onnx_file.parameters import ARGUMENT, everywhere, parameters
 from crossflops.normalize.onnx_file.pins import unpinned
 from crossflops.normalize.onnx_file.types import Type, of_graph
-from crossflops.normalize.onnx_file.whole_numbers import scalar
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
-_BRANCHES = ("then_branch", "else_branch")
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -148,15 +147,12 @@ def _counted(node: Any, around: Level, asked: Mapping[str, str]) -> tuple[tuple[
     if not is_control(node, "If"):
         return tuple(one.name for one in node.attribute if one.HasField("g")), ""
     said = asked.get(node.name)
-    if said == "sum":
-        return _BRANCHES, "sum"
-    if said is not None:
-        side, ran = said.removeprefix(RAN), said.startswith(RAN)
-        return (f"{side}_branch",), "seen" if ran else "asked"
-    condition = scalar(around.values.get(node.input[0])) if node.input else None
-    if condition is None:
-        return _BRANCHES, ""
-    return (_BRANCHES[0 if condition else 1],), "constant"
+    chosen = chosen_branch(node, around, asked)
+    if not chosen:
+        return BRANCHES, "" if said is None else "sum"
+    if said is None:
+        return (chosen,), "constant"
+    return (chosen,), "seen" if said.startswith(RAN) else "asked"
 
 
 def _bodies(

@@ -96,10 +96,10 @@ def _integers(node: Any, name: str, default: tuple[int, ...]) -> tuple[int, ...]
     return default
 
 
-def has_loops(node: Any) -> bool:
-    """Whether the node is a Loop, or holds one."""
-    return is_control(node, "Loop") or any(
-        has_loops(inner) for body in bodies(node) for inner in body.node
+def holds(node: Any, *names: str) -> bool:
+    """Whether the node is one of these operators of ai.onnx, or holds one of them."""
+    return is_control(node, *names) or any(
+        holds(inner, *names) for body in bodies(node) for inner in body.node
     )
 
 
@@ -111,7 +111,7 @@ def refine(
     A value that a Loop carries has one shape if the body gives it back with the shape that it
     came with; `grows` collects those that do not. What was inferred with such a shape is wrong.
     """
-    if not any(has_loops(node) for node in graph.node):
+    if not any(holds(node, "Loop") for node in graph.node):
         return False
     around = level(graph, outer)
     changed = False
@@ -162,23 +162,23 @@ def _refine_loop(node: Any, around: Level, given: Mapping[str, int], grows: set[
         if shape_of(value.type) is None:
             put(value.type, came, 0)
             # as long as nothing speaks against it, the next loop may start from it, too
-            _declare(around, node.output, place, came, 0)
+            declare(around, node.output, place, came, 0)
             changed = True
         elif gave is not None and gave != came:
             grows.add(mark(node, value))
             changed = True
         elif gave is not None:
-            changed |= _declare(around, node.output, place, gave, result.dtype if result else 0)
+            changed |= declare(around, node.output, place, gave, result.dtype if result else 0)
     count = trips(node, around, given)
     for place in range(carried, len(node.output)):
         stacked = inside.get(body.output[place + 1].name) if len(body.output) > place + 1 else None
         if count is not None and stacked is not None and stacked.shape is not None:
             shape = (count, *stacked.shape)
-            changed |= _declare(around, node.output, place, shape, stacked.dtype)
+            changed |= declare(around, node.output, place, shape, stacked.dtype)
     return changed
 
 
-def _declare(around: Level, outputs: Any, place: int, shape: tuple[int, ...], dtype: int) -> bool:
+def declare(around: Level, outputs: Any, place: int, shape: tuple[int, ...], dtype: int) -> bool:
     """Say the shape of an output that inference left open; whether it had to be said."""
     name = outputs[place] if place < len(outputs) else ""
     if not name or around.shapes.get(name) is not None:

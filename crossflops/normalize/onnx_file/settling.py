@@ -3,8 +3,9 @@
 from typing import Any, NamedTuple
 
 from crossflops.errors import TargetError
+from crossflops.normalize.onnx_file.branches import decide
 from crossflops.normalize.onnx_file.calls import Calls
-from crossflops.normalize.onnx_file.loops import has_loops, refine, unproven
+from crossflops.normalize.onnx_file.loops import holds, refine, unproven
 from crossflops.normalize.onnx_file.stand_ins import infer
 from crossflops.normalize.onnx_file.unroll import Unrolling, uneven, unroll
 
@@ -28,7 +29,7 @@ def settled(model: Any, asked: Asked) -> tuple[Any, set[str]]:
 
     Loops whose runs differ are replaced by their runs.
     """
-    if asked.calls is None and not any(map(has_loops, model.graph.node)):
+    if asked.calls is None and not any(holds(node, "Loop", "If") for node in model.graph.node):
         return _whole(model, asked), set()
     inferred, grows = _inferred(model, asked)
     for _ in range(_DEEPEST):
@@ -51,6 +52,7 @@ def _inferred(model: Any, asked: Asked) -> tuple[Any, set[str]]:
     for _ in range(_ROUNDS):
         before = len(grows)
         changed = refine(inferred.graph, asked.trips, grows)
+        changed |= decide(inferred.graph, asked.branches)
         if asked.calls is not None:
             changed |= asked.calls.refine(inferred.graph)
         if not changed:
