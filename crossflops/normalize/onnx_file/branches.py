@@ -13,7 +13,7 @@ BRANCHES = ("then_branch", "else_branch")
 
 
 def chosen_branch(node: Any, around: Level, asked: Mapping[str, str]) -> str:
-    """The attribute of the one branch that a caller, a run or a constant condition chooses, else ""."""
+    """The attribute of the one branch that is asked for, ran or is certain; "" for both."""
     if node.name in asked:
         side = asked[node.name].removeprefix(RAN)
         return "" if side == "sum" else f"{side}_branch"
