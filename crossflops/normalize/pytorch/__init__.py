@@ -104,7 +104,7 @@ def record(
         operators = operator_calls(exported, recorder.frames)
         calls = tree(recorder.frames, operators)
         if recorder.autocast:
-            operators = write_out_casts(program, operators)
+            operators = write_out_casts(exported, operators)
         calls = _observe(model, args, kwargs, observed, calls)
     return Recording(exported, operators, Trace(calls=calls, modules=index.rows, setting=setting))
 
