@@ -197,7 +197,7 @@ def test_inputs_of_any_kind_arrive():
 
 
 def test_dropout_is_work_in_training_only():
-    """2x8 numbers: scale x data x mask is 2 muls each, the mask a compare. None in evaluation."""
+    """Of 2*8 numbers each costs scale * data * mask, 2 muls, and the compare of the mask."""
     model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3))
     for training, work in ((False, (0, 0)), (True, (2 * 16, 16))):
         _, _, ledger = exported(model, torch.randn(2, 8), setting=Setting(training=training))
