@@ -154,6 +154,8 @@ class _Work:
         The branch with more MACs, with more FLOPs where these are equal, and with more uncounted
         nodes where these are, too; unless a constant condition or the caller chooses.
         """
+        if len(node.bodies) < 2 and node.choice not in _WHY:
+            return (Uncounted(node, f"{node.op}: the file has not both of its branches"),)
         found = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
         names = [body.name for body in node.bodies]
         if node.choice == "sum":

@@ -75,11 +75,33 @@ def peak(graph: Graph) -> Peak:
     bodies runs, the peak of its largest body is alive besides; what a body reads from around it
     counts as read by the node. Operands and results of a function are those of its call.
     """
-    return _peak(graph, frozenset(), {})
+    functions: dict[int, Peak] = {}
+    for body in _functions(graph):
+        own = frozenset(spec.name for spec in (*body.inputs, *body.outputs))
+        functions[id(body)] = _peak(body, own, functions)
+    return _peak(graph, frozenset(), functions)
+
+
+def _functions(graph: Graph) -> list[Graph]:
+    """Every function that is called, once, behind those that it calls. They may lie deep."""
+    found: list[Graph] = []
+    seen: set[int] = set()
+    todo = [(graph, False, False)]  # what to look at, whether it is a function, whether it is done
+    while todo:
+        body, function, done = todo.pop()
+        if done:
+            found += [body] if function else []
+        elif id(body) not in seen:
+            seen.add(id(body))
+            todo.append((body, function, True))
+            for node in body.nodes:
+                called = node.choice == "function"
+                todo += [(one, called, False) for one in node.bodies]
+    return found
 
 
 def _peak(graph: Graph, apart: frozenset[str], functions: dict[int, Peak]) -> Peak:
-    """`apart` are values without bytes here; `functions` the peaks of those seen so far."""
+    """`apart` are values without bytes here; `functions` the peaks of those called in it."""
     owner, constant = _owners(graph, apart)
     inside = [_inside(node, constant, functions) for node in graph.nodes]
     unsized = sum(one.unsized for bodies in inside for one in bodies)
@@ -108,9 +130,6 @@ def _inside(node: Node, apart: frozenset[str], functions: dict[int, Peak]) -> li
     if node.choice != "function":
         return [_peak(body, apart, functions) for body in node.bodies]
     (body,) = node.bodies
-    if id(body) not in functions:
-        own = frozenset(spec.name for spec in (*body.inputs, *body.outputs))
-        functions[id(body)] = _peak(body, own, functions)
     return [functions[id(body)]]
 
 

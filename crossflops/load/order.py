@@ -40,9 +40,11 @@ def bodies(node: Any) -> Sequence[Any]:
 
 def is_sorted(nodes: Iterable[Any], known: set[str]) -> bool:
     """Whether every node stands behind those whose results it reads."""
-    made = set(known)
+    made = {*known, ""}
     for node in nodes:
-        if not made.issuperset(reads(node)):
+        if not made.issuperset(node.input):
+            return False
+        if node.attribute and bodies(node) and not made.issuperset(reads(node)):
             return False
         made.update(node.output)
     return True

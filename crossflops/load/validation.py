@@ -48,7 +48,8 @@ def _graph(graph: Any, outer: set[str]) -> None:
     _sort(graph.node, own | outer)
     seen = own | outer | _names(graph.node)
     for number, node in enumerate(graph.node):
-        _node(node, number, seen)
+        if node.attribute:
+            _node(node, number, seen)
     _defined((value.name for value in graph.output), seen, graph.name)
 
 
