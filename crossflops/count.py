@@ -162,7 +162,7 @@ class _Work:
             held = _held(node, f"the sum of {' and '.join(names)}", exact=False)
             return (held, *(one for counts in found for one in _inside(node, counts, 1)))
         if len(found) == 1:
-            why = _WHY.get(node.choice, "it has no other")  # a damaged If may lack a branch
+            why = _WHY[node.choice]
             held = _held(node, f"{names[0]}: {why}", exact=node.choice in ("constant", "seen"))
             return (held, *_inside(node, found[0], 1))
         sizes = list(map(self._size, found))

@@ -19,9 +19,11 @@ from crossflops.adapters.contract import Adapter
 from crossflops.adapters.observe import run_here
 from crossflops.conventions import for_version
 from crossflops.core.convention import Convention
+from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.trace import Setting, Trace
-from crossflops.normalize.pytorch import record
+from crossflops.count import count
+from crossflops.normalize.pytorch import normalize, record
 from crossflops.reconcile import PredictionError, predict
 from crossflops.testing.architectures import Architecture, architectures
 from crossflops.testing.probes import probes
@@ -40,12 +42,27 @@ TRAINED = (
 )
 
 
-def predicted(convention: Convention, trace: Trace, setting: Setting) -> int | None:
+class Evidence(msgspec.Struct, frozen=True):
+    """What a prediction is made from; the ledger where a clause weighs the native count."""
+
+    trace: Trace
+    ledger: Ledger | None = None
+
+
+def predicted(convention: Convention, evidence: Evidence, setting: Setting) -> int | None:
     """What the convention says the tool prints; None where it says that the tool fails."""
     try:
-        return predict(convention, trace, setting).total
+        return predict(convention, evidence.trace, setting, evidence.ledger).total
     except PredictionError:
         return None
+
+
+def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
+    """Whether a booking is a weight over the native count."""
+    try:
+        return any(one.clause.weights for one in predict(convention, trace, setting).bookings)
+    except PredictionError:
+        return False
 
 
 def printed(
@@ -68,11 +85,15 @@ class Conformance:
 
     def observe(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *asked: Setting
-    ) -> Trace:
+    ) -> Evidence:
         """One trace that serves all these settings, which are of one mode."""
         wanted = {self.convention.setting(one) for one in asked}
         observed = sorted(wanted, key=lambda one: one.id)
-        return record(model, args, kwargs, observed[0], observed).trace
+        trace = record(model, args, kwargs, observed[0], observed).trace
+        if not any(weighs(self.convention, trace, one) for one in asked):
+            return Evidence(trace)
+        graph, trace = normalize(model, args, kwargs, observed[0], observed)
+        return Evidence(trace, count(graph))
 
     def test_installed_version_is_verified(self) -> None:
         """The edition says which versions it was held against, and this is one of them."""
@@ -82,9 +103,9 @@ class Conformance:
     def test_probe_is_predicted(self, name: str) -> None:
         """The convention gives the tool's number, with and without gradients, or its failure."""
         model, args, kwargs = probes()[name].build()
-        trace = self._trace(name, GRAD, NO_GRAD)
+        seen = self._seen(name, GRAD, NO_GRAD)
         for setting in (GRAD, NO_GRAD):
-            told = predicted(self.convention, trace, setting)  # fixed before the tool runs
+            told = predicted(self.convention, seen, setting)  # fixed before the tool runs
             found = printed(self.adapter, model, args, kwargs, setting)
             assert found == told, f"{setting.id}: printed {found}, predicted {told}"
 
@@ -92,7 +113,7 @@ class Conformance:
     def test_training_mode_is_predicted(self, name: str) -> None:
         """The convention gives the tool's number in training, or in the mode that it forces."""
         model, args, kwargs = probes()[name].build()
-        told = predicted(self.convention, self._trace(name, TRAINING), TRAINING)
+        told = predicted(self.convention, self._seen(name, TRAINING), TRAINING)
         found = printed(self.adapter, model.train(), args, kwargs, TRAINING)
         assert found == told, f"printed {found}, predicted {told}"
 
@@ -106,16 +127,16 @@ class Conformance:
     def test_random_architecture_is_predicted(self, architecture: Architecture) -> None:
         """The convention gives the tool's number on a model that nobody wrote down."""
         model, args = architecture.build()
-        trace = self.observe(model, args, {}, GRAD, NO_GRAD)
+        seen = self.observe(model, args, {}, GRAD, NO_GRAD)
         for setting in (GRAD, NO_GRAD):
-            told = predicted(self.convention, trace, setting)
+            told = predicted(self.convention, seen, setting)
             assert told is not None
             found = printed(self.adapter, model, args, {}, setting)
             assert found == told, f"{setting.id}: printed {found}, predicted {told}"
 
     def test_wrong_weight_is_caught(self) -> None:
         """A clause that is off by a factor changes the prediction of some probe."""
-        countable = [one.id for one in self.convention.clauses if one.formula is not None]
+        countable = [one.id for one in self.convention.clauses if one.formula or one.weights]
         missed = [one for one in countable if not self._is_noticed(one)]
         assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
 
@@ -126,22 +147,22 @@ class Conformance:
         )
         wrong = msgspec.structs.replace(self.convention, clauses=clauses)
         return any(
-            predicted(wrong, trace, setting) != predicted(self.convention, trace, setting)
-            for trace, setting in self._evidence()
+            predicted(wrong, seen, setting) != predicted(self.convention, seen, setting)
+            for seen, setting in self._evidence()
         )
 
-    def _evidence(self) -> Iterator[tuple[Trace, Setting]]:
+    def _evidence(self) -> Iterator[tuple[Evidence, Setting]]:
         for name in probes():
-            yield self._trace(name, GRAD, NO_GRAD), GRAD
+            yield self._seen(name, GRAD, NO_GRAD), GRAD
         for name in TRAINED:
-            yield self._trace(name, TRAINING), TRAINING
+            yield self._seen(name, TRAINING), TRAINING
 
-    def _trace(self, name: str, *asked: Setting) -> Trace:
-        """The trace of a probe, recorded once: the tests of a class share it."""
+    def _seen(self, name: str, *asked: Setting) -> Evidence:
+        """The evidence of a probe, recorded once: the tests of a class share it."""
         key = (type(self), name, asked)
-        if key not in _TRACES:
-            _TRACES[key] = self.observe(*probes()[name].build(), *asked)
-        return _TRACES[key]
+        if key not in _SEEN:
+            _SEEN[key] = self.observe(*probes()[name].build(), *asked)
+        return _SEEN[key]
 
 
-_TRACES: dict[tuple[type, str, tuple[Setting, ...]], Trace] = {}
+_SEEN: dict[tuple[type, str, tuple[Setting, ...]], Evidence] = {}

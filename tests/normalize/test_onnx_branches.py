@@ -132,9 +132,11 @@ def test_what_comes_out_of_either_branch_is_unknown(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning")
 def test_a_branch_that_is_missing_is_no_crash(tmp_path):
-    """A damaged If counts the one it has, does not call it certain, and what follows is named."""
+    """Of a damaged If nobody knows what would run: it is uncounted, and says so."""
     model = branches("c")
     del model.graph.node[0].attribute[0]
     ledger = ledger_of(saved(tmp_path, model))
-    assert next(ledger.counted).exactness == "bound"
-    assert ledger.uncounted
+    assert [one.reason for one in ledger.uncounted] == [
+        "If: the file has not both of its branches"
+    ]
+    assert ledger.total.macs == 0

@@ -43,6 +43,24 @@ def _convolution(model: Any, x: Any) -> Any:
     return torch.nn.functional.conv2d(x, model.layer.weight, padding=1)
 
 
+def _vmapped(model: Any, x: Any) -> Any:
+    import torch
+
+    return torch.vmap(model.layer)(x)
+
+
+def _cube(model: Any, x: Any) -> Any:
+    import torch
+
+    return torch.linalg.matrix_power(x, 3)
+
+
+def _complex_product(model: Any, a: Any, b: Any) -> Any:
+    import torch
+
+    return (torch.complex(a, a) @ torch.complex(b, b)).real
+
+
 _ELEMENTWISE = (
     Probe("F.relu", _functional("relu"), _MAPS, 0),
     Probe("F.relu_captured", _captured_relu, _MAPS, 0),
@@ -74,6 +92,13 @@ _PRODUCTS = (
     Probe("torch.addmm", _torch("addmm"), ("4", "10x8", "8x4"), 320),
     Probe("torch.baddbmm", _torch("baddbmm"), ("4", "2x10x8", "2x8x4"), 640),
     Probe("torch.tensordot", _torch("tensordot", dims=2), ("3x4x5", "4x5x6"), 360),
+    # 4 times 3 x 64 x 32; 5 times 8 x 14 x 14 outputs x 27
+    Probe("vmap_linear", function(_vmapped, layer=nn("Linear", 64, 32)), ("4x3x64",), 24576),
+    Probe("vmap_conv", function(_vmapped, layer=nn("Conv2d", 3, 8, 3)), ("5x3x16x16",), 211680),
+    # two products of 6 x 6 x 6
+    Probe("matrix_power", function(_cube), ("6x6",), 432),
+    # a product of complex numbers is four of real ones
+    Probe("complex_matmul", function(_complex_product), ("4x6", "6x5"), 4 * 120),
     Probe("einsum", _torch("einsum", "bij,bjk->bik"), ("2x10x8", "2x8x10"), 1600),
     Probe("einsum_product", _torch("einsum", "ij,j->ij"), ("3x4", "4"), 0),
     Probe("einsum_other", _torch("einsum", "nchw,co->nohw"), ("2x13x7x9", "13x11"), 18018),
