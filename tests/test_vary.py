@@ -11,6 +11,7 @@ from crossflops.core.graph import Op
 from crossflops.core.report import Report
 from crossflops.errors import InputError
 from crossflops.ops import rule
+from crossflops.render.terminal import terminal
 from tests.onnx_files import ledger_of, parsed, saved
 
 WEIGHTS = "float[768,768] w, float[768,3072] u, float[3072,768] d"
@@ -186,3 +187,22 @@ def test_what_cannot_vary_is_refused(tmp_path):
         count(path, vary=["n"])
     with pytest.raises(InputError, match="only ONNX files"):
         count("torchvision.models:resnet18", "1x3x64x64", vary=["batch"])
+
+
+# So many positions are known: a longer sequence is cut to them.
+POSITIONS = (
+    "g (float[n,8] x, float[300,8] table, float[8,4] w) => (y) "
+    "<int64[1] zero = {0}> "
+    "{ s = Shape <end = 1> (x) p = Slice (table, zero, s) y = MatMul (p, w) }"
+)
+
+
+def test_a_kink_far_beyond_leaves_a_formula_below_it(tmp_path):
+    """A table of 300 positions: n x 8 x 4 below its end, 9600 beyond."""
+    report = count(saved(tmp_path, parsed(POSITIONS)), vary=["n"])
+    (line,) = report.formulas.dimensions
+    assert written(report.formulas.macs) == "32 n"
+    assert (line.multiple_of, line.largest < 300, bool(line.node)) == (1, True, True)
+    assert f"far beyond, node '{line.node}' costs something else" in " ".join(
+        terminal(report, 200).split()
+    )

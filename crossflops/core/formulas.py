@@ -27,7 +27,8 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
 
     That is on its multiples of `multiple_of`, checked from `smallest` to `largest`. Where that
     is not 1, or None since no multiple helps, `node` is the first one whose cost is no
-    polynomial, if a node is why, and `reason` says why in words.
+    polynomial, if a node is why, and `reason` says why in words. With a `multiple_of` of 1 the
+    node is one whose cost bends far beyond the sizes that were checked.
     """
 
     name: str

@@ -25,6 +25,7 @@ _SPARE = 4  # points that must lie on a polynomial beside those that make it
 # The smallest size, and whether two are far beyond: a model may need more, or take less.
 _STARTS = ((17, True), (17, False), (67, False), (259, False))
 _REACH, _FAR = 64, 1024  # random sizes are up to so many multiples further
+_ENDLESS = (1 << 14, 1 << 15)  # beyond any table of positions
 _ELSEWHERE = 5  # random points at which all dimensions differ
 
 
@@ -135,13 +136,14 @@ def _line(counter: _Counter, name: str, base: Mapping[str, int], rng: random.Ran
                 problem, reason = error, reason or error.message
                 continue
             if found is not None:
-                reason = reason if step > 1 else ""
+                reason = reason if step > 1 or node else ""
                 return _Line(_dimension(name, step, sizes, node, reason), sizes, found)
             if not node:
                 node = _bent(counter, name, base, sizes)
                 reason = reason or "its cost is no polynomial in the size"
             problem = None
-            break
+            if not (far and _ends(counter, name, base, node)):
+                break
     if problem is not None and not node:
         raise problem
     return _Line(_dimension(name, None, sizes, node, reason), sizes, None)
@@ -192,6 +194,18 @@ def _bent(counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[in
         if len(costs) < len(points) or any(degree(sizes, v, _SPARE) is None for v in values):
             return key
     return ""
+
+
+def _ends(counter: _Counter, name: str, base: Mapping[str, int], node: str) -> bool:
+    """Whether a node costs the same at any size far beyond: a table of positions has an end.
+
+    Then there may be a polynomial up to that end. A stride bends again and again.
+    """
+    try:
+        one, other = (counter.at({**base, name: size}).nodes.get(node) for size in _ENDLESS)
+    except CrossflopsError:
+        return False
+    return one is not None and one == other
 
 
 def _whole(counter: _Counter, lines: Sequence[_Line], rng: random.Random) -> dict[str, Polynomial]:

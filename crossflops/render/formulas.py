@@ -46,6 +46,9 @@ def _where(one: Dimension) -> Text:
     """Where the formulas hold in one dimension, and why not elsewhere."""
     checked = f"checked from {one.smallest} to {one.largest}"
     where = f"node {one.node!r}: " if one.node else ""
+    if one.multiple_of == 1 and one.node:
+        what = f"{one.name}: {checked}; far beyond, node {one.node!r} costs something else"
+        return Text(what, " ", "warn")
     if one.multiple_of == 1:
         return Text(f"{one.name}: every size, {checked}", " ", "dim")
     if one.multiple_of is None:
