@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not sys.warnoptions:  # deprecations in frameworks are no business of whoever counts
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", CrossflopsWarning)
-        warnings.showwarning = _warn  # type: ignore[assignment]
+        warnings.showwarning = _warn  # type: ignore[assignment]  # the way that Python documents
     try:
         status = group.main(args=arguments, prog_name=NAME, standalone_mode=False)
         return status if isinstance(status, int) else 0

@@ -43,6 +43,7 @@ def save_program(
         what = f"{target} cannot be written: {error.strerror or error}"
         raise CrossflopsError(what, "give another -o") from error
     except (TypeError, ValueError, NotImplementedError, RuntimeError) as error:
+        # whatever PyTorch raises where a tensor on meta is asked for its bytes
         raise CrossflopsError(
             f"the weights cannot be written: {error}", "build the model with weights, not on meta"
         ) from error

@@ -30,6 +30,20 @@ def result_of(call: Call) -> TensorSpec:
     return call.outputs[0]
 
 
+def number_of(module: Module, name: str) -> int:
+    """A setting that is a number. Raises LookupError without it, TypeError for another kind."""
+    value = module.settings[name]
+    if not isinstance(value, int | float):
+        raise TypeError(f"{name} of {module.path or 'the model'} is {value!r}")
+    return int(value)
+
+
+def extents_of(module: Module, name: str) -> tuple[int, ...]:
+    """A setting that is one extent or one for each axis. Raises as `number_of` does."""
+    value = module.settings[name]
+    return tuple(map(int, value)) if isinstance(value, list) else (number_of(module, name),)
+
+
 def input_elements(call: Call, module: Module) -> int:
     """n(x), x the first input."""
     if not call.inputs:

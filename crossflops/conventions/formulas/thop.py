@@ -2,12 +2,14 @@
 
 from math import prod
 
-from crossflops.conventions.formulas.contraction import Formula, result_of, shape_of
+from crossflops.conventions.formulas.contraction import (
+    Formula,
+    extents_of,
+    number_of,
+    result_of,
+    shape_of,
+)
 from crossflops.core.trace import Call, Module
-
-
-def _number(module: Module, name: str) -> int:
-    return int(module.settings[name])  # type: ignore[arg-type]
 
 
 def _kernel(module: Module) -> int:
@@ -15,8 +17,8 @@ def _kernel(module: Module) -> int:
     weights = [one.shape for one in module.params if one.name == "weight"]
     if weights:
         return prod(weights[0][2:])
-    size = module.settings["kernel_size"]  # weight_norm and its kin leave no parameter "weight"
-    return prod(int(extent) for extent in size) if isinstance(size, list) else int(size)  # type: ignore[arg-type]
+    # weight_norm and its kin leave no parameter "weight"
+    return prod(extents_of(module, "kernel_size"))
 
 
 def convolution(call: Call, module: Module) -> int:
@@ -24,25 +26,25 @@ def convolution(call: Call, module: Module) -> int:
 
     0.1.1 calc_func.py: calculate_conv2d_flops.
     """
-    channels = shape_of(call, "0")[1] // _number(module, "groups")
+    channels = shape_of(call, "0")[1] // number_of(module, "groups")
     return result_of(call).numel * channels * _kernel(module)
 
 
 def convolution_by_module(call: Call, module: Module) -> int:
     """n(y) x (in_channels // groups) x K. 0.0.31 basic_hooks.py: count_convNd."""
-    channels = _number(module, "in_channels") // _number(module, "groups")
+    channels = number_of(module, "in_channels") // number_of(module, "groups")
     return result_of(call).numel * channels * _kernel(module)
 
 
 def linear(call: Call, module: Module) -> int:
     """in_features x n(y). basic_hooks.py: count_linear."""
-    return _number(module, "in_features") * result_of(call).numel
+    return number_of(module, "in_features") * result_of(call).numel
 
 
 def softmax(call: Call, module: Module) -> int:
     """rows x (3 f - 1), f the features of the axis. calc_func.py: calculate_softmax."""
     shape = shape_of(call, "0")
-    features = shape[_number(module, "dim")]
+    features = shape[number_of(module, "dim")]
     return prod(shape) // features * (3 * features - 1)
 
 
@@ -72,9 +74,9 @@ def _steps(call: Call, module: Module) -> int:
 def _layer_inputs(module: Module) -> list[int]:
     """The input size of every layer and direction."""
     sides = 2 if module.settings["bidirectional"] else 1
-    layers = _number(module, "num_layers")
-    deeper = [_number(module, "hidden_size") * sides] * (layers - 1)
-    return [size for size in (_number(module, "input_size"), *deeper) for _ in range(sides)]
+    layers = number_of(module, "num_layers")
+    deeper = [number_of(module, "hidden_size") * sides] * (layers - 1)
+    return [size for size in (number_of(module, "input_size"), *deeper) for _ in range(sides)]
 
 
 def _gates(call: Call) -> int:
@@ -84,7 +86,7 @@ def _gates(call: Call) -> int:
 
 def recurrent(call: Call, module: Module) -> int:
     """Sample-steps x the sum over layers, directions of g H (I + H). rnn_hooks.py: count_lstm."""
-    hidden = _number(module, "hidden_size")
+    hidden = number_of(module, "hidden_size")
     cells = sum(hidden * (size + hidden) for size in _layer_inputs(module))
     return _steps(call, module) * _gates(call) * cells
 
@@ -96,20 +98,20 @@ def recurrent_gates(call: Call, module: Module) -> int:
 
 def recurrent_bias(call: Call, module: Module) -> int:
     """Sample-steps x directions x layers x 2 g H."""
-    biases = 2 * _gates(call) * _number(module, "hidden_size")
+    biases = 2 * _gates(call) * number_of(module, "hidden_size")
     return _steps(call, module) * len(_layer_inputs(module)) * biases
 
 
 def _elementwise(call: Call, module: Module) -> int:
     """RNN H, GRU 3H + H + 3H, LSTM 4H + 3H + H. rnn_hooks.py: _count_lstm_cell and its kin."""
-    return {1: 1, 3: 7, 4: 8}[_gates(call)] * _number(module, "hidden_size")
+    return {1: 1, 3: 7, 4: 8}[_gates(call)] * number_of(module, "hidden_size")
 
 
 def cell(call: Call, module: Module) -> int:
     """B x g H (I + H). rnn_hooks.py: count_lstm_cell."""
-    hidden = _number(module, "hidden_size")
+    hidden = number_of(module, "hidden_size")
     return (
-        shape_of(call, "0")[0] * _gates(call) * hidden * (_number(module, "input_size") + hidden)
+        shape_of(call, "0")[0] * _gates(call) * hidden * (number_of(module, "input_size") + hidden)
     )
 
 
@@ -120,7 +122,7 @@ def cell_gates(call: Call, module: Module) -> int:
 
 def cell_bias(call: Call, module: Module) -> int:
     """B x 2 g H."""
-    return shape_of(call, "0")[0] * 2 * _gates(call) * _number(module, "hidden_size")
+    return shape_of(call, "0")[0] * 2 * _gates(call) * number_of(module, "hidden_size")
 
 
 FORMULAS: dict[str, Formula] = {

@@ -6,18 +6,20 @@ LookupError here: it fails on such a model.
 
 from math import prod
 
-from crossflops.conventions.formulas.contraction import Formula, result_of, shape_of
+from crossflops.conventions.formulas.contraction import (
+    Formula,
+    extents_of,
+    number_of,
+    result_of,
+    shape_of,
+)
 from crossflops.core.trace import Call, Module
-
-
-def _number(module: Module, name: str) -> int:
-    return int(module.settings[name])  # type: ignore[arg-type]
 
 
 def _window(module: Module) -> int:
     """The positions of the kernel, which is one number or two."""
-    size = module.settings["kernel_size"]
-    return prod(int(k) for k in size) if isinstance(size, list) else int(size) ** 2  # type: ignore[arg-type]
+    sizes = extents_of(module, "kernel_size")
+    return prod(sizes) if isinstance(module.settings["kernel_size"], list) else sizes[0] ** 2
 
 
 def _input(call: Call, rank: int | None = None) -> tuple[int, ...]:
@@ -44,7 +46,7 @@ def conv2d(call: Call, module: Module) -> int:
     """N Ho Wo x kh kw x C x (Co // groups). compute_flops.py: compute_Conv2d_flops."""
     batch, channels = _input(call, 4)[:2]
     out_channels, height, width = _output(call)[1:]
-    window = _window(module) * channels * (out_channels // _number(module, "groups"))
+    window = _window(module) * channels * (out_channels // number_of(module, "groups"))
     return window * batch * height * width
 
 
@@ -64,11 +66,11 @@ def transposed_sums(call: Call, module: Module) -> int:
 
 
 def _taps(call: Call, module: Module) -> int:
-    return _window(module) * (_input(call, 4)[1] // _number(module, "groups"))
+    return _window(module) * (_input(call, 4)[1] // number_of(module, "groups"))
 
 
 def _sums(call: Call, module: Module, places: tuple[int, ...]) -> int:
-    groups = _number(module, "groups")
+    groups = number_of(module, "groups")
     return prod(places) * (_output(call)[1] // groups) * groups
 
 

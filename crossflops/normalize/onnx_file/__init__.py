@@ -107,10 +107,10 @@ def _with_calls(
     return whole
 
 
-def _declared(model: object) -> list[int | None]:
+def _declared(model: Any) -> list[int | None]:
     """The sizes of the inputs that are numbers, None for the others."""
     return [
         dim.dim_value if dim.WhichOneof("value") == "dim_value" else None
-        for value in binding.model_inputs(model.graph)  # type: ignore[attr-defined]
+        for value in binding.model_inputs(model.graph)
         for dim in value.type.tensor_type.shape.dim
     ]

@@ -28,6 +28,7 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
     function = torch.autograd.Function
     apply = vars(function)["apply"]
     undo.callback(setattr, function, "apply", apply)
+    # by name, since mypy lets nobody assign to a method
     setattr(function, "apply", classmethod(_wrapped(recorder, APPLY, apply.__func__)))  # noqa: B010
     scripted: Any = torch.jit.ScriptFunction
     for owner, attribute, name in (
