@@ -57,17 +57,10 @@ def command(
     with progress(f"comparing {asked.target}") as on_progress:
         report = pipeline.compare(
             asked.target,
-            asked.inputs,
-            inputs_file=asked.inputs_file,
             tools=tools or None,
-            setting=asked.setting,
-            arguments=asked.arguments,
-            dims=asked.dims,
-            trips=asked.trips,
-            branches=asked.branches,
             timeout=timeout,
             memory=None if memory is None else round(memory * 2**30),
-            allow_pickle=asked.allow_pickle,
+            **asked.keywords,
             on_progress=on_progress,
         )
     deliver(report, **fields)

@@ -55,17 +55,10 @@ def command(
     with progress(f"counting {asked.target}"):
         report = pipeline.count(
             asked.target,
-            asked.inputs,
-            inputs_file=asked.inputs_file,
-            setting=asked.setting,
-            arguments=asked.arguments,
-            dims=asked.dims,
-            trips=asked.trips,
-            branches=asked.branches,
             vary=vary,
             observe=observe,
             as_=as_,
-            allow_pickle=asked.allow_pickle,
+            **asked.keywords,
         )
     deliver(viewed(report, fields, fields["unit"]), **fields)
     if strict and report.uncounted:

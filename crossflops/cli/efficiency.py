@@ -177,15 +177,8 @@ def _counted(question: _Question, asked: Request) -> Report:
     with progress(f"counting {asked.target}"):
         return pipeline.count(
             asked.target,
-            asked.inputs,
-            inputs_file=asked.inputs_file,
-            setting=asked.setting,
-            arguments=asked.arguments,
-            dims=asked.dims,
-            trips=asked.trips,
-            branches=asked.branches,
             as_=question.as_,
-            allow_pickle=asked.allow_pickle,
+            **asked.keywords,
         )
 
 
@@ -195,15 +188,8 @@ def _compared(question: _Question, asked: Request) -> Report:
     with progress(f"comparing {asked.target}") as on_progress:
         return pipeline.compare(
             asked.target,
-            asked.inputs,
-            inputs_file=asked.inputs_file,
             tools=question.tools or None,
-            setting=asked.setting,
-            arguments=asked.arguments,
-            dims=asked.dims,
-            trips=asked.trips,
-            branches=asked.branches,
-            allow_pickle=asked.allow_pickle,
+            **asked.keywords,
             on_progress=on_progress,
         )
 

@@ -32,6 +32,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     trips: dict[str, int]
     branches: dict[str, str]
 
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """As the verbs of the pipeline take it, beside the target."""
+        fields = msgspec.structs.asdict(self)
+        del fields["target"]
+        return fields
+
 
 def model_options(function: Function, required: bool = True) -> Function:
     """TARGET and everything that says how to build and run it, for `request` to take."""

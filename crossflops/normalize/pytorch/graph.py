@@ -175,5 +175,6 @@ def _plain(attribute: "ir.Attr") -> Attribute | None:
     value = attribute.value
     if isinstance(value, list | tuple):
         plain = [item for item in value if isinstance(item, int | float | str)]
+        # mypy takes the members for a mixture; ONNX's lists hold one kind
         return tuple(plain) if len(plain) == len(value) else None  # type: ignore[return-value]
     return value if isinstance(value, int | float | str | bytes) else None
