@@ -7,12 +7,29 @@ import msgspec
 from crossflops.core.trace import Scalar, Setting, Storey
 
 
+class Example(msgspec.Struct, frozen=True):
+    """A model that shows a cause: a few lines that define `model` and `inputs`.
+
+    With the convention of `tool` ("TOOL" or "TOOL@EDITION") the cause is booked with `amount`.
+    """
+
+    code: str
+    tool: str
+    amount: int
+
+
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """A named reason for which two counts differ."""
+    """A named reason for which two counts differ.
+
+    `page` says what it is, `recognise` how to tell it without crossflops, `example` shows it,
+    `references` are threads upstream, "owner/repository#number".
+    """
 
     id: str
     title: str
     page: str
+    recognise: str = ""
+    example: Example | None = None
     references: tuple[str, ...] = ()
 
 

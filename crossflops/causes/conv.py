@@ -1,0 +1,58 @@
+"""Causes of convolutions that are counted by another formula than their true MACs, or not."""
+
+from crossflops.core.convention import Cause
+
+CAUSES = (
+    Cause(
+        id="conv.transpose-output-size",
+        title="transposed convolutions by output size",
+        page="A transposed convolution does Ci x Co/g x K multiplications per *input* position. "
+        "The tool uses the formula of the forward convolution, per output position, and with it a "
+        "factor of about stride^2 too many.",
+        recognise="A decoder with ConvTranspose of stride 2 counts about 4 times too much.",
+        references=(
+            "Lyken17/pytorch-OpCounter#20",
+            "Lyken17/pytorch-OpCounter#93",
+            "ThanatosShinji/onnx-tool#32",
+        ),
+    ),
+    Cause(
+        id="conv.transpose-groups",
+        title="groups of transposed convolutions",
+        page="The weight of a transposed convolution is [Ci, Co/g, k...]: its groups are in it. A "
+        "tool that divides by the groups once more counts g times too few; one that takes Co for "
+        "Co/g counts g times too many.",
+        recognise="Only transposed convolutions with groups differ, by the factor g.",
+        references=("deepspeedai/DeepSpeed#8323",),
+    ),
+    Cause(
+        id="conv.output-size-recomputed",
+        title="an output size computed anew",
+        page="The tool does not look at the result of a convolution but computes its size from "
+        "padding, stride and dilation. For what its formula does not know, such as "
+        'padding="same" with an even kernel, it is off.',
+        recognise="A single convolution with unusual padding differs by a few rows or columns.",
+    ),
+    Cause(
+        id="conv.string-padding-unsupported",
+        title='convolutions with padding="same"',
+        page='A convolution with padding="same" or "valid" is traced as another operator '
+        "(aten::_convolution_mode), for which the tool has no formula.",
+        recognise='The layers that are missing have padding="same" or padding="valid".',
+    ),
+    Cause(
+        id="conv.dim-unsupported",
+        title="convolutions of one or three dimensions",
+        page="The tool knows two-dimensional convolutions alone. Those of one dimension (audio, "
+        "text), of three (video, volumes) and transposed ones count nothing.",
+        recognise="A Conv1d or Conv3d model has nearly no cost.",
+    ),
+    Cause(
+        id="conv.unbatched-axis",
+        title="channels read from the wrong axis",
+        page="The tool takes the second axis of the input for the channels, or the first for the "
+        "batch. An unbatched input (C, H, W) has its height, or its channels, there.",
+        recognise="The count of a single image changes when a batch axis of 1 is put before it.",
+        references=("Lyken17/pytorch-OpCounter#212",),
+    ),
+)

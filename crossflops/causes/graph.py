@@ -1,0 +1,36 @@
+"""Causes of the graph: what one side has in it and the other has not."""
+
+from crossflops.core.convention import Cause
+
+CAUSES = (
+    Cause(
+        id="graph.export-decomposition",
+        title="a graph that differs from the operators",
+        page="One side holds an operator as a whole and the other what it was decomposed into "
+        "(a 3-D linear layer as MatMul and Add, attention as products and a softmax), and their "
+        "contraction work is not the same.",
+        recognise="The calls that are named do not stand in the model's own code.",
+    ),
+    Cause(
+        id="graph.shape-arithmetic-counted",
+        title="arithmetic on sizes",
+        page="The tool counts additions and multiplications of integers by which a traced model "
+        "computes the sizes of its tensors: one each.",
+        recognise="The amount is tiny, and stays when the input grows.",
+    ),
+    Cause(
+        id="graph.identity-or-constant-nodes",
+        title="nodes that compute nothing",
+        page="The tool counts nodes that only hand a tensor on (Identity, Constant, Cast, "
+        "Reshape), one for each element.",
+        recognise="The amount is the number of elements that pass through such nodes.",
+    ),
+    Cause(
+        id="graph.unknown-shape",
+        title="shapes that the tool does not know",
+        page="The tool derives the shapes of a graph by itself. Where it fails, the node counts "
+        "nothing or a size of its own.",
+        recognise="The node's input depends on values, or comes from an operator that the tool "
+        "does not know.",
+    ),
+)

@@ -1,0 +1,37 @@
+"""Causes of operators for which a tool has no rule, or a rule where nothing is computed."""
+
+from crossflops.core.convention import Cause
+
+CAUSES = (
+    Cause(
+        id="op.unregistered-zero",
+        title="operators without a rule",
+        page="The tool has no rule for the operator and counts nothing. fvcore lists such "
+        "operators, torchprofile warns, the others say nothing.",
+        recognise="The call that is missing is no convolution, linear layer or plain product.",
+        references=("facebookresearch/fvcore#143", "pytorch/pytorch#82951"),
+    ),
+    Cause(
+        id="op.unregistered-nonzero",
+        title="operators without a rule, counted all the same",
+        page="The tool has no rule for the operator and counts one for each element of its first "
+        "result, whatever it does: for MaxPool, Softmax and Sigmoid, and for Concat, Flatten and "
+        "Identity, which compute nothing.",
+        recognise="The amount is the number of elements of what these operators return.",
+    ),
+    Cause(
+        id="embedding.lookup",
+        title="embeddings",
+        page="Looking up rows of a table is counted: as many operations as the table has "
+        "elements, or as the result has. Nothing is multiplied.",
+        recognise="The amount is a multiple of the vocabulary times the width.",
+    ),
+    Cause(
+        id="memory.layer-traffic",
+        title="bytes, not operations",
+        page="What a layer reads and writes, summed over the layers: no count of work. It knows "
+        "neither caches nor fusion, and nothing of what happens between modules.",
+        recognise="The number is a multiple of 4 for a model of 32-bit floats, and does not grow "
+        "with the size of kernels alone.",
+    ),
+)

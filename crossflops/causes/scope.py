@@ -1,0 +1,20 @@
+"""Causes of scope: which mode, which passes and how many examples a number stands for."""
+
+from crossflops.core.convention import Cause
+
+CAUSES = (
+    Cause(
+        id="scope.mode-forced-eval",
+        title="evaluation mode, whatever was asked",
+        page="The tool puts the model into evaluation mode before it counts. A model that takes "
+        "another path in training (auxiliary classifiers, for example) does other work there.",
+        recognise="The difference vanishes without --train-mode.",
+    ),
+    Cause(
+        id="scope.batch-divided",
+        title="divided by the batch",
+        page="The tool divides by the batch, all or a part of what it counts, so that the number "
+        "is for one example; the native count is for the whole input.",
+        recognise="The tool's number does not grow, or not in proportion, with the batch.",
+    ),
+)
