@@ -12,7 +12,7 @@ from crossflops.causes import causes
 from crossflops.conventions import conventions
 from crossflops.core.graph import Op
 from crossflops.ops import NOT_YET, RULES
-from crossflops.render.convention import cause_page
+from crossflops.render.cause import cause_blocks
 from crossflops.render.markdown import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 
@@ -44,10 +44,14 @@ def reasons() -> str:
     """Every cause, as `crossflops explain CAUSE` shows it."""
     blocks: list[Block] = [Title(("Causes", "why the counts of two tools differ"))]
     for one in causes():
-        page = cause_page(one).blocks
         blocks.append(Heading(f"{one.id}: {one.title}"))
-        blocks += [block for block in page if isinstance(block, Text)]
+        blocks += map(_beneath, cause_blocks(one))
     return markdown(Page(tuple(blocks)))
+
+
+def _beneath(block: Block) -> Block:
+    """A heading of a page, as a line of one that holds many."""
+    return Text(f"{block.text}:") if isinstance(block, Heading) else block
 
 
 def tools() -> str:

@@ -1,4 +1,4 @@
-"""The pages of `explain`: a cause, or everything that a tool does, kind by kind."""
+"""The page of `explain TOOL`: everything that a tool does, kind by kind."""
 
 from inspect import getdoc
 from itertools import groupby
@@ -6,7 +6,7 @@ from re import fullmatch, sub
 
 from crossflops.conventions.formulas import formulas, node_formulas
 from crossflops.conventions.multiplicity import TIMES
-from crossflops.core.convention import Cause, Clause, Convention, Match
+from crossflops.core.convention import Clause, Convention, Match
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 
 _VIA = {"call": "called as module(x)", "forward": "called by .forward()"}
@@ -20,17 +20,6 @@ _FORCED = {
 _REGISTERED = {None: "", True: "registered in the model", False: "registered nowhere"}
 _ABOUT = {one: f"{one}s called" for one in ("module", "function", "operator")}
 _KNOWN = "a layer that is counted above"
-
-
-def cause_page(cause: Cause) -> Page:
-    """What the cause is, how to recognise it, where to read more."""
-    paragraphs = [part for part in cause.page.split("\n\n") if part.strip()]
-    blocks: list[Block] = [Title((cause.id, cause.title))]
-    blocks += [Text(" ".join(part.split()), " ") for part in paragraphs]
-    if cause.references:
-        blocks.append(Heading("References"))
-        blocks += [Text(reference, " - ") for reference in cause.references]
-    return Page(tuple(blocks))
 
 
 def convention_page(convention: Convention) -> Page:
@@ -108,10 +97,11 @@ def _section(head: str, clauses: tuple[Clause, ...], known: frozenset[str]) -> l
 
 def _about(clause: Clause, texts: tuple[str, ...], shared: list[str]) -> str:
     own = [text for text in texts if text not in shared]
-    return "; ".join([_whom(clause), *own])
+    return "; ".join([whom(clause), *own])
 
 
-def _whom(clause: Clause) -> str:
+def whom(clause: Clause) -> str:
+    """The calls that a clause is about, by their targets."""
     match = clause.match
     if match.isa:
         return f"{', '.join(_together(match.isa))}, or a subclass"

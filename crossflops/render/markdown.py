@@ -3,7 +3,7 @@
 import re
 
 from crossflops.render.layout import Noun, layout
-from crossflops.render.page import Block, Heading, Table, Text, Title
+from crossflops.render.page import Block, Code, Heading, Table, Text, Title
 from crossflops.render.summary import Unit
 
 _SPECIAL = re.compile(r"(https?://[^\s|<>]+)|([\\`*_\[\]<>|#~])")
@@ -29,6 +29,8 @@ def _written(block: Block) -> str:
             bullet = mark.strip() == "-"
             lead = "- " if bullet else f"{_plain(mark)} " if mark.strip() else ""
             return f"{lead}{_plain(text)}"
+        case Code(text):
+            return f"```python\n{text.strip()}\n```"
         case Table():
             return _table(block)
 

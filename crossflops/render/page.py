@@ -27,6 +27,12 @@ class Text(msgspec.Struct, frozen=True):
     tone: Tone = ""
 
 
+class Code(msgspec.Struct, frozen=True):
+    """Lines of Python, as they are."""
+
+    text: str
+
+
 class Column(msgspec.Struct, frozen=True, kw_only=True):
     """A column of a table.
 
@@ -78,7 +84,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return table
 
 
-Block: TypeAlias = Title | Heading | Text | Table
+Block: TypeAlias = Title | Heading | Text | Code | Table
 
 
 class Page(msgspec.Struct, frozen=True):

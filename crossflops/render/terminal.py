@@ -9,7 +9,7 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from crossflops.render.layout import Noun, layout
-from crossflops.render.page import Block, Heading, Table, Text, Title
+from crossflops.render.page import Block, Code, Heading, Table, Text, Title
 from crossflops.render.summary import Unit
 
 _STYLES = {"": "", "good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim"}
@@ -63,6 +63,9 @@ def _print(console: Console, block: Block, width: int) -> None:
             console.print(Padding(RichText(block.text, style="bold"), (0, 0, 0, _INDENT)))
         case Text():
             console.print(_paragraph(block))
+        case Code():
+            lines = RichText(block.text.strip(), overflow="fold")
+            console.print(Padding(lines, (0, 0, 0, 3 * _INDENT)))
         case Table():
             indent = 3 * _INDENT if block.bare else _INDENT
             console.print(Padding(_grid(block.brief(), width - indent), (0, 0, 0, indent)))

@@ -4,7 +4,7 @@ import json
 
 from msgspec.structs import replace
 
-from crossflops.core.convention import Cause, Clause, Convention, Match
+from crossflops.core.convention import Cause, Clause, Convention, Example, Match
 from crossflops.core.reconciliation import PathRow
 from crossflops.render import FORMATS
 from crossflops.render.comparison import localised, release
@@ -16,6 +16,8 @@ CAUSE = Cause(
     id="norm.batch",
     title="batch norm is counted",
     page="In eval mode\nit is folded.\n\nSome tools count it.",
+    recognise="It vanishes.",
+    example=Example(code="model = f(\n    8)\ninputs = g()", tool="thop", amount=-8),
     references=("a.py:f",),
 )
 CONVENTION = Convention(
@@ -51,12 +53,23 @@ CONVENTION = Convention(
 )
 
 
-def test_a_cause_page_says_what_and_where():
-    """A cause shows its title, its paragraphs unbroken, and its references."""
+def test_a_cause_page_says_what_and_where(monkeypatch):
+    """A cause shows its title, its paragraphs unbroken, an example, who has it, references."""
+    monkeypatch.setattr("crossflops.render.cause.conventions", lambda: (CONVENTION,))
     assert terminal(CAUSE, 80) == (
         "norm.batch · batch norm is counted\n\n"
         " In eval mode it is folded.\n"
-        " Some tools count it.\n\n"
+        " Some tools count it.\n"
+        " How to recognise it: It vanishes.\n\n"
+        " A model that shows it\n"
+        "   model = f(\n"
+        "       8)\n"
+        "   inputs = g()\n"
+        " with thop, norm.batch is -8 here\n\n"
+        " Which tools have it\n"
+        " tool         what it does\n"
+        " thop@0.1.1   BatchNorm1d/2d, with weight: 4 x input_elements; BatchNorm1d,\n"
+        "              without weight: nothing\n\n"
         " References\n"
         " - a.py:f\n"
     )

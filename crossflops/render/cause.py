@@ -1,0 +1,87 @@
+"""The page of `explain CAUSE`: what it is, how to recognise it, who has it, what shows it."""
+
+from crossflops.conventions import conventions
+from crossflops.core.convention import Cause, Clause, Convention, Example
+from crossflops.render.convention import booked, conditions, whom
+from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
+from crossflops.render.quantity import signed
+
+_SEVERAL = 3  # clauses of one tool, behind which the rest is only numbered
+
+
+def cause_page(cause: Cause) -> Page:
+    """The whole page of a cause."""
+    return Page((Title((cause.id, cause.title)), *cause_blocks(cause)))
+
+
+def cause_blocks(cause: Cause) -> tuple[Block, ...]:
+    """The page of a cause without its title."""
+    paragraphs = [part for part in cause.page.split("\n\n") if part.strip()]
+    blocks: list[Block] = [Text(" ".join(part.split()), " ") for part in paragraphs]
+    if cause.recognise:
+        blocks.append(Text(f"How to recognise it: {cause.recognise}", " "))
+    if cause.example is not None:
+        blocks += _example(cause.id, cause.example)
+    blocks += _tools(cause.id)
+    if cause.references:
+        blocks.append(Heading("References"))
+        blocks += [Text(reference, " - ") for reference in cause.references]
+    return tuple(blocks)
+
+
+def _example(id: str, example: Example) -> tuple[Block, ...]:
+    told = f"with {example.tool}, {id} is {signed(example.amount)} here"
+    return (Heading("A model that shows it"), Code(example.code), Text(told, " ", "dim"))
+
+
+def _tools(id: str) -> list[Block]:
+    rows = [
+        Row((f"{one.tool}@{one.edition}", found))
+        for one in conventions()
+        if (found := _what(one, id))
+    ]
+    if not rows:
+        return []
+    columns = (Column(head="tool"), Column(head="what it does", flows=True))
+    return [Heading("Which tools have it"), Table(columns=columns, rows=tuple(rows))]
+
+
+def _what(convention: Convention, id: str) -> str:
+    """What of a convention books the cause; "" if nothing does."""
+    found = [_clause(one) for one in convention.clauses if one.cause == id]
+    if len(found) > _SEVERAL:
+        found = [*found[:_SEVERAL], f"and {len(found) - _SEVERAL} more"]
+    return "; ".join([*_whole(convention, id), *found])
+
+
+def _whole(convention: Convention, id: str) -> list[str]:
+    """What is a trait of the convention, and no clause."""
+    traits = {
+        "unit.mac-vs-flop": f"{convention.unit} per MAC" if convention.unit > 1 else "",
+        "control.dead-code": "counts work that nobody uses" if convention.counts_dead else "",
+        "scope.mode-forced-eval": "always in evaluation mode" if _evaluates(convention) else "",
+        "module.shared-parents": _walks(convention),
+        convention.unseen: "what no clause is about",
+    }
+    return [traits[id]] if traits.get(id) else []
+
+
+def _evaluates(convention: Convention) -> bool:
+    return convention.forces.get("training") is False
+
+
+def _walks(convention: Convention) -> str:
+    times = sorted({one.times for one in convention.clauses if one.times})
+    return f"times {' or '.join(times)}" if times else ""
+
+
+def _clause(clause: Clause) -> str:
+    """What a clause is about, and what it books.
+
+    >>> from crossflops.core.convention import Match
+    >>> _clause(Clause(id="x", cause="norm.batch", storey="operator", kind="part", factor=2,
+    ...                match=Match(targets=("aten.batch_norm.default",)), formula="elements"))
+    'batch_norm: 2 x elements'
+    """
+    about = ", ".join([whom(clause), *conditions(clause.match)])
+    return f"{about}: {booked(clause)}"
