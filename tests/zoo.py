@@ -3,6 +3,7 @@
 Targets for the command line (`crossflops compare tests/zoo.py:unet`). Weights do not matter.
 """
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import torch
@@ -37,12 +38,9 @@ class UNet(nn.Module):
         self.pool = nn.MaxPool2d(2)
         back = widths[::-1]
         self.up = nn.ModuleList(
-            nn.ConvTranspose2d(wide, narrow, 2, stride=2)
-            for wide, narrow in zip(back, back[1:], strict=False)
+            nn.ConvTranspose2d(wide, narrow, 2, stride=2) for wide, narrow in pairwise(back)
         )
-        self.join = nn.ModuleList(
-            Twice(wide, narrow) for wide, narrow in zip(back, back[1:], strict=False)
-        )
+        self.join = nn.ModuleList(Twice(wide, narrow) for wide, narrow in pairwise(back))
         self.head = nn.Conv2d(widths[0], 2, 1)
 
     def forward(self, x):
@@ -56,7 +54,7 @@ class UNet(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Words, a recurrent layer in two directions and two layers, and a class from its last step."""
+    """Words, two recurrent layers in both directions, and a class from the last step."""
 
     def __init__(self, kind):
         super().__init__()
