@@ -26,6 +26,15 @@ CAUSES = (
         recognise="The layers that differ have entries in _forward_hooks or _forward_pre_hooks.",
     ),
     Cause(
+        id="module.booked-elsewhere",
+        title="booked under another module than it ran in",
+        page="A tool may count at a module what runs in another one: a rule of a whole layer "
+        "stands for the layers inside, and what runs by a direct .forward() belongs to the caller "
+        "for a tool that hooks calls. It moves work between paths and changes no total, so it "
+        "stands only in tables of modules.",
+        recognise="One module has too much by what another one has too little.",
+    ),
+    Cause(
         id="module.unregistered",
         title="modules that are registered nowhere",
         page="The model calls a module that it keeps in a plain list, a dict or a closure. Tools "

@@ -14,10 +14,10 @@ from crossflops.cli.options import (
 )
 from crossflops.cli.output import deliver
 from crossflops.cli.progress import progress
+from crossflops.cli.questions import NO_ANSWER, between_option, unanswered
 from crossflops.core.profile import Failure
 from crossflops.core.report import Report
 
-EVERY_TOOL_FAILED = 3
 DOCTOR = "see `crossflops doctor`"
 
 
@@ -44,11 +44,17 @@ DOCTOR = "see `crossflops doctor`"
     metavar="GIB",
     help="Address space of each tool, by default as much as the machine has memory.",
 )
+@between_option
 @strict_option
 @unit_option
 @output_options
 def command(
-    tools: tuple[str, ...], timeout: float, memory: float | None, strict: bool, **fields: Any
+    tools: tuple[str, ...],
+    timeout: float,
+    memory: float | None,
+    between: tuple[str, str] | None,
+    strict: bool,
+    **fields: Any,
 ) -> int:
     """Run other counters on a model, and explain every difference."""
     asked = request(fields)
@@ -60,10 +66,13 @@ def command(
             tools=tools or None,
             timeout=timeout,
             memory=None if memory is None else round(memory * 2**30),
+            between=between,
             **asked.keywords,
             on_progress=on_progress,
         )
     deliver(report, **fields)
+    if unanswered(report, between):
+        return NO_ANSWER
     return _status(report, strict)
 
 
@@ -73,7 +82,7 @@ def _status(report: Report, strict: bool) -> int:
         click.echo(f"no tool is installed; to install some: {to_install() or DOCTOR}", err=True)
     elif all(isinstance(one, Failure) for one in profiles):
         click.echo("every tool failed", err=True)
-        return EVERY_TOOL_FAILED
+        return NO_ANSWER
     left = {tool: residual for tool, residual in report.residuals.items() if residual}
     if strict and (left or report.uncounted):
         what = [f"{tool} leaves a residual of {residual}" for tool, residual in left.items()]

@@ -8,6 +8,7 @@ import msgspec
 
 from crossflops.cli.options import output_options, unit_option, view_options, viewed
 from crossflops.cli.output import deliver
+from crossflops.cli.questions import NO_ANSWER, between_option, unanswered
 from crossflops.core.report import SCHEMA, Report
 from crossflops.errors import CrossflopsError
 
@@ -15,12 +16,16 @@ from crossflops.errors import CrossflopsError
 @click.command("render")
 @click.argument("file_", metavar="REPORT.json", type=click.Path(path_type=Path))
 @view_options
+@between_option
 @unit_option
 @output_options
-def command(file_: Path, **fields: Any) -> int:
+def command(file_: Path, between: tuple[str, str] | None, **fields: Any) -> int:
     """Show a report again that was written to a file, in any format."""
-    deliver(viewed(_read(file_), fields, fields["unit"]), **fields)
-    return 0
+    from crossflops.pipeline.asked import contrasted
+
+    report = contrasted(_read(file_), between)
+    deliver(viewed(report, fields, fields["unit"]), **fields)
+    return NO_ANSWER if unanswered(report, between) else 0
 
 
 def _read(path: Path) -> Report:

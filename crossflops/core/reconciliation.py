@@ -1,32 +1,43 @@
 """Two numbers for one model, and every reason why they differ."""
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from crossflops.core.profile import Amount
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause, the signed amount it contributes, the calls it comes from, and a source."""
+    """A cause, the signed amount it contributes, the calls it comes from, and a source.
+
+    `macs` is the part of the amount that stands in MACs, which the step of the unit then scales;
+    the rest is in the tool's own unit.
+    """
 
     cause: str
     amount: int
     calls: tuple[str, ...]
     reference: str = ""
+    macs: int | UnsetType = UNSET
 
 
 class PathRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One module: our MACs, what the convention predicted, what the tool printed (if it did)."""
+    """One module: our MACs, what the convention predicted, what the tool printed (if it did).
+
+    `causes` are amounts by cause that add up to `predicted - ours`.
+    """
 
     path: str
     ours: int
     predicted: int
     theirs: Amount | None = None
+    causes: dict[str, int] | UnsetType = UNSET
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     """From our MACs to the tool's total. `predicted` was fixed before the tool ran.
 
     Explanations and residual add up to the difference: `delta == sum(amounts) + residual`.
+    `unit` is what the tool counts for one MAC.
     """
 
     tool: str
@@ -36,6 +47,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     predicted: int
     explanations: tuple[Explanation, ...]
     by_path: tuple[PathRow, ...] = ()
+    unit: int | UnsetType = UNSET
 
     @property
     def delta(self) -> Amount:

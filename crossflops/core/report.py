@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from crossflops.core.contrast import Contrast, contrast
 from crossflops.core.folded import Folded
 from crossflops.core.formulas import Formulas
 from crossflops.core.memory import Memory
@@ -134,6 +135,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     branches: tuple[BranchRow, ...] = ()
     formulas: Formulas | UnsetType = UNSET
     observed: Run | UnsetType = UNSET
+    between: Contrast | UnsetType = UNSET
 
     @property
     def macs(self) -> int:
@@ -168,6 +170,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
                 return one
         raise KeyError(tool)
 
+    def contrast(self, first: str, second: str) -> Contrast:
+        """Why two tools differ from each other. Raises KeyError when one did not answer."""
+        return contrast(self.reconciliation(first), self.reconciliation(second))
+
     def view(
         self, by: By = "op", top: int | None = None, depth: int | None = None, unit: str = "macs"
     ) -> View:
@@ -188,6 +194,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         ):
             row["delta"] = one.delta
             row["residual"] = one.residual
+        if isinstance(self.between, Contrast):
+            plain["between"] |= {"delta": self.between.delta, "residual": self.between.residual}
+            for row, each in zip(
+                plain["between"]["differences"], self.between.differences, strict=True
+            ):
+                row["amount"] = each.amount
         return plain
 
     def to_json(self) -> str:

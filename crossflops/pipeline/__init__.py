@@ -14,6 +14,7 @@ from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.normalize.request import Request, asked_for
 from crossflops.normalize.targets import imports_restored
+from crossflops.pipeline.asked import chosen, contrasted
 from crossflops.pipeline.counting import Counted, counted, folded, observed
 from crossflops.pipeline.counting import report as counted_report
 from crossflops.pipeline.exporting import export
@@ -117,6 +118,7 @@ def compare(
     memory: int | None = None,
     isolate: bool = True,
     allow_pickle: bool = False,
+    between: tuple[str, str] | None = None,
     on_progress: Progress | None = None,
 ) -> Report:
     """Count a model, let tools count it, and account for every difference.
@@ -124,7 +126,8 @@ def compare(
     Each tool runs in a worker process, which may build for `timeout` seconds and run for as many,
     in `memory` bytes of address space (None: what the machine has); with `isolate=False` on a
     copy in this process, where nothing bounds its time and memory, and whatever it patches stays
-    patched. The prediction of every tool is fixed before it starts.
+    patched. The prediction of every tool is fixed before it starts. With `between` two tools are
+    also set against each other, where both answered.
     """
     from crossflops.adapters import discovery
     from crossflops.adapters.observe import run_here
@@ -142,7 +145,7 @@ def compare(
         trips=trips,
         branches=branches,
     )
-    ready, failures = discovery.ready(tools)
+    ready, failures = discovery.ready(chosen(tools, between))
     if request.is_file:
         failures |= {tool: _refused(tool) for tool in ready}
         ready = {}
@@ -163,7 +166,8 @@ def compare(
             answers[tool] = run_here(
                 adapter, source.model, source.args, source.kwargs, request.setting
             )
-    return compared(own, request.setting, dict(sorted(answers.items())))
+    report = compared(own, request.setting, dict(sorted(answers.items())))
+    return contrasted(report, between)
 
 
 def _refused(tool: str) -> Failure:

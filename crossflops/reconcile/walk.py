@@ -8,14 +8,17 @@ construction.
 from collections.abc import Iterator
 from enum import IntEnum
 
-import msgspec
-
 from crossflops.core.convention import Convention
 from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Profile
-from crossflops.core.reconciliation import Explanation, PathRow, Reconciliation
+from crossflops.core.reconciliation import Explanation, Reconciliation
 from crossflops.core.trace import Call, Trace
+from crossflops.reconcile.paths import Step, by_path, home
 from crossflops.reconcile.prediction import Booking, Prediction
+
+FORCED = "scope.mode-forced-eval"
+ELSEWHERE = "module.booked-elsewhere"
+PER_MAC = "unit.mac-vs-flop"
 
 
 class Stage(IntEnum):
@@ -27,16 +30,6 @@ class Stage(IntEnum):
     FORMULA = 4
     UNIT = 5
     COMPONENT = 6
-
-
-class Step(msgspec.Struct, frozen=True):
-    """An amount booked under a cause, for one call."""
-
-    stage: Stage
-    cause: str
-    amount: int
-    call: str
-    reference: str
 
 
 def reconcile(
@@ -55,14 +48,17 @@ def reconcile(
     macs = {key: cost.macs for key, cost in ledger.by_call.items()}
     ours = (base or ledger).total.macs
     forced = _forced_mode(ledger.total.macs - ours, convention.source)
+    found = tuple(step for step in steps(prediction, trace, macs) if step.amount)
+    booked = (*found, *_moved(prediction, trace, macs), *_imposed(trace, ledger, base))
     return Reconciliation(
         tool=convention.tool,
         edition=convention.edition,
+        unit=convention.unit,
         ours=ours,
         theirs=profile.total if profile else prediction.total,
         predicted=prediction.total,
-        explanations=(*forced, *_explanations(steps(prediction, trace, macs))),
-        by_path=_by_path(prediction, trace, macs, profile),
+        explanations=(*forced, *_explanations(found)),
+        by_path=by_path(prediction, trace, base or ledger, booked, profile),
     )
 
 
@@ -81,8 +77,26 @@ def unpredicted(convention: Convention, ledger: Ledger, profile: Profile) -> Rec
 def _forced_mode(amount: int, reference: str) -> tuple[Explanation, ...]:
     if not amount:
         return ()
-    cause = "scope.mode-forced-eval"
-    return (Explanation(cause=cause, amount=amount, calls=(), reference=reference),)
+    return (Explanation(cause=FORCED, amount=amount, calls=(), reference=reference, macs=amount),)
+
+
+def _imposed(trace: Trace, ledger: Ledger, base: Ledger | None) -> Iterator[Step]:
+    """What the mode that the tool forces does to the native count, module by module."""
+    for sign, one in ((1, ledger), (-1, base)) if base and base is not ledger else ():
+        for count in one.counted:
+            amount = sign * count.cost.macs
+            yield Step(Stage.GRAPH, FORCED, amount, count.node.call, "", home(count.node, trace))
+
+
+def _moved(prediction: Prediction, trace: Trace, macs: dict[str, int]) -> Iterator[Step]:
+    """Work that the tool books under another module than ours: it changes no total."""
+    for key, place in prediction.covered.items():
+        ours = trace.modules[trace.by_key[key].module].path
+        theirs = prediction.bookings[place].path
+        amount = macs.get(key, 0)
+        if amount and ours != theirs:
+            yield Step(Stage.GRAPH, ELSEWHERE, -amount, key, "", ours)
+            yield Step(Stage.GRAPH, ELSEWHERE, amount, key, "", theirs)
 
 
 def steps(prediction: Prediction, trace: Trace, macs: dict[str, int]) -> Iterator[Step]:
@@ -101,33 +115,38 @@ def steps(prediction: Prediction, trace: Trace, macs: dict[str, int]) -> Iterato
             yield from _core(prediction, booking, ours[place], dead)
         else:
             yield _part(booking, _is_dead(call, trace))
-    yield from _invisible(prediction, macs)
+    yield from _invisible(prediction, trace, macs)
 
 
 def _core(prediction: Prediction, booking: Booking, ours: int, dead: bool) -> Iterator[Step]:
-    clause, call = booking.clause, booking.call
+    clause, call, path = booking.clause, booking.call, booking.path
+
+    def step(stage: Stage, cause: str, amount: int) -> Step:
+        return Step(stage, cause, amount, call, clause.reference, path, amount)
+
     if clause.formula is None and not clause.weights:
-        yield Step(Stage.VISIBILITY, clause.cause, -ours, call, clause.reference)
+        yield step(Stage.VISIBILITY, clause.cause, -ours)
         return
     counted = booking.amount
     if dead:
-        yield Step(Stage.GRAPH, "control.dead-code", counted, call, clause.reference)
+        yield step(Stage.GRAPH, "control.dead-code", counted)
     else:
-        yield Step(Stage.FORMULA, clause.cause, counted - ours, call, clause.reference)
+        yield step(Stage.FORMULA, clause.cause, counted - ours)
     repeated = counted * (booking.times - 1)
-    yield Step(Stage.MULTIPLICITY, "module.shared-parents", repeated, call, clause.reference)
+    yield step(Stage.MULTIPLICITY, "module.shared-parents", repeated)
     unit = (prediction.convention.unit - 1) * (counted + repeated)
-    yield Step(Stage.UNIT, "unit.mac-vs-flop", unit, call, prediction.convention.source)
+    yield Step(Stage.UNIT, PER_MAC, unit, call, prediction.convention.source, path)
 
 
 def _part(booking: Booking, dead: bool) -> Step:
     clause, amount = booking.clause, booking.amount * booking.times
+    stage, cause = Stage.COMPONENT, clause.cause
     if dead:
-        return Step(Stage.GRAPH, "control.dead-code", amount, booking.call, clause.reference)
-    return Step(Stage.COMPONENT, clause.cause, amount, booking.call, clause.reference)
+        stage, cause = Stage.GRAPH, "control.dead-code"
+    return Step(stage, cause, amount, booking.call, clause.reference, booking.path)
 
 
-def _invisible(prediction: Prediction, macs: dict[str, int]) -> Iterator[Step]:
+def _invisible(prediction: Prediction, trace: Trace, macs: dict[str, int]) -> Iterator[Step]:
     convention = prediction.convention
     for key, amount in macs.items():
         if key in prediction.covered:
@@ -135,7 +154,9 @@ def _invisible(prediction: Prediction, macs: dict[str, int]) -> Iterator[Step]:
         clause = prediction.unseen.get(key)
         cause = clause.cause if clause else convention.unseen
         reference = clause.reference if clause else convention.source
-        yield Step(Stage.VISIBILITY, cause, -amount, key, reference)
+        call = trace.by_key.get(key)
+        path = trace.modules[call.module].path if call else ""
+        yield Step(Stage.VISIBILITY, cause, -amount, key, reference, path, -amount)
 
 
 def _is_dead(call: Call, trace: Trace) -> bool:
@@ -154,51 +175,17 @@ def _operators(call: Call, trace: Trace) -> Iterator[Call]:
             yield from _operators(child, trace)
 
 
-def _explanations(found: Iterator[Step]) -> tuple[Explanation, ...]:
-    grouped: dict[tuple[Stage, str], list[Step]] = {}
+def _explanations(found: tuple[Step, ...]) -> tuple[Explanation, ...]:
+    grouped: dict[tuple[int, str], list[Step]] = {}
     for step in found:
-        if step.amount:
-            grouped.setdefault((step.stage, step.cause), []).append(step)
+        grouped.setdefault((step.stage, step.cause), []).append(step)
     return tuple(
         Explanation(
             cause=cause,
             amount=sum(step.amount for step in group),
             calls=tuple(step.call for step in group),
             reference=group[0].reference,
+            macs=sum(step.macs for step in group),
         )
         for (_, cause), group in sorted(grouped.items())
     )
-
-
-def _by_path(
-    prediction: Prediction, trace: Trace, macs: dict[str, int], profile: Profile | None
-) -> tuple[PathRow, ...]:
-    """Every module with all beneath it, in the order of the module table."""
-    ours: dict[str, int] = {}
-    predicted: dict[str, int] = {}
-    for key, amount in macs.items():
-        call = trace.by_key.get(key)
-        _add(ours, trace.modules[call.module].path if call else "", amount)
-    for booking in prediction.bookings:
-        _add(predicted, booking.path, prediction.worth(booking))
-    theirs = {entry.path: entry.amount for entry in profile.entries} if profile else {}
-    rows = (
-        PathRow(
-            path=row.path,
-            ours=ours.get(row.path, 0),
-            predicted=predicted.get(row.path, 0),
-            theirs=theirs.get(row.path),
-        )
-        for row in trace.modules
-        if row.names
-    )
-    return tuple(row for row in rows if row.ours or row.predicted or row.theirs)
-
-
-def _add(totals: dict[str, int], path: str, amount: int) -> None:
-    """Add to a path and to every path above it, up to the root, ""."""
-    while True:
-        totals[path] = totals.get(path, 0) + amount
-        if not path:
-            return
-        path = path.rpartition(".")[0]

@@ -5,36 +5,49 @@ from math import isfinite
 
 from msgspec.structs import replace
 
-from crossflops.causes import cause
 from crossflops.conventions import find
+from crossflops.core.contrast import Contrast
 from crossflops.core.convention import Convention
 from crossflops.core.profile import Amount, Failure, Profile
 from crossflops.core.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.errors import UnknownNameError
+from crossflops.render.contrast import contrast_blocks
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Tone
 from crossflops.render.quantity import change, covered, exact, number, short, signed
-from crossflops.render.summary import Unit, title, uncounted
+from crossflops.render.reasons import named, title
+from crossflops.render.summary import Unit, uncounted
+from crossflops.render.summary import title as model_title
 
-NAMED = 1  # calls that are named before the rest is only numbered
 LOCATED = 5  # places of a residual that are named
 MARK = "*"
 
 
 def comparison(report: Report, unit: Unit = "macs") -> Page:
     """The tools beside each other, then every tool by itself, then those without an answer."""
-    answers = tuple(one for one in report.profiles or () if isinstance(one, Profile))
+    answers = _answers(report)
     failures = tuple(one for one in report.profiles or () if isinstance(one, Failure))
-    blocks: list[Block] = [title(report)]
+    blocks: list[Block] = [model_title(report)]
     if answers:
         blocks += [_overview(report, answers, unit), *_unverified(report, answers)]
-    for profile in answers:
-        blocks += _account(report, profile)
+    if isinstance(report.between, Contrast):
+        blocks += contrast_blocks(report.between)
+    else:
+        for profile in answers:
+            blocks += _account(report, profile)
     blocks += _failed(failures)
     if not report.profiles:
         blocks.append(Text("No tool was run: `crossflops doctor` says how to install some.", " "))
     return Page((*blocks, *uncounted(report)))
+
+
+def _answers(report: Report) -> tuple[Profile, ...]:
+    """The tools that answered: two of them, in their order, where these are set in contrast."""
+    found = {one.tool: one for one in report.profiles or () if isinstance(one, Profile)}
+    if isinstance(report.between, Contrast):
+        return tuple(found[tool] for tool in (report.between.first, report.between.second))
+    return tuple(found.values())
 
 
 def release(version: str) -> str:
@@ -162,20 +175,9 @@ def _explanations(found: Reconciliation) -> Table:
 
 def _explanation(one: Explanation) -> Row:
     calls = number(len(one.calls), "call") if one.calls else ""
-    return Row((one.cause, signed(one.amount), calls, _title(one), _named(one), one.reference))
-
-
-def _title(one: Explanation) -> str:
-    try:
-        return cause(one.cause).title
-    except UnknownNameError:  # a report of another release
-        return ""
-
-
-def _named(one: Explanation) -> str:
-    rest = len(one.calls) - NAMED
-    more = [f"and {rest} more"] if rest > 0 else []
-    return ", ".join([*one.calls[:NAMED], *more])
+    return Row(
+        (one.cause, signed(one.amount), calls, title(one.cause), named(one.calls), one.reference)
+    )
 
 
 def _places(found: Reconciliation) -> list[str]:

@@ -63,6 +63,7 @@ def test_compare_passes_everything_on(line, answers, report):
         "timeout": 5.0,
         "memory": 3 << 29,
         "allow_pickle": False,
+        "between": None,
     }
     line("compare", "m:f")
     assert line.asked[2]["tools"] is None

@@ -81,6 +81,29 @@ def test_paths_add_up_to_the_whole(case, rules):
     assert (root.predicted if root else 0) == prediction.total
 
 
+@given(traces(), conventions())
+def test_the_causes_of_every_module_add_up(case, rules):
+    """At each path the causes lead from our MACs to the prediction, and at the root to both."""
+    trace, costs = case
+    found = reconcile(predict(rules, trace, SETTING, costs), trace, costs)
+    for row in found.by_path:
+        assert sum(row.causes.values()) == row.predicted - row.ours
+    root = {row.path: row.causes for row in found.by_path}.get("", {})
+    for cause in {one.cause for one in found.explanations}:
+        whole = sum(one.amount for one in found.explanations if one.cause == cause)
+        assert root.get(cause, 0) == whole
+
+
+@given(traces(), conventions())
+def test_what_stands_in_macs_is_what_the_unit_scales(case, rules):
+    """The unit is booked on the MACs that the steps before it left."""
+    trace, costs = case
+    found = reconcile(predict(rules, trace, SETTING, costs), trace, costs)
+    core = found.ours + sum(one.macs for one in found.explanations)
+    unit = sum(one.amount for one in found.explanations if one.cause == "unit.mac-vs-flop")
+    assert unit == (rules.unit - 1) * core
+
+
 @given(traces(), conventions(), conventions())
 def test_a_wrong_convention_is_caught(case, right, wrong):
     """Where two conventions predict otherwise, the answer of one leaves the other a residual."""

@@ -18,7 +18,7 @@ from crossflops.core.report import (
 )
 from crossflops.core.trace import Setting
 from crossflops.errors import UnknownNameError
-from crossflops.render import comparison
+from crossflops.render import comparison, reasons
 
 MACS = 4_089_184_256
 BATCH_NORM = 11_113_984  # elements that ResNet-50's 53 batch norms see
@@ -54,7 +54,7 @@ def knowledge(monkeypatch):
             counts_dead=True,
         )
 
-    monkeypatch.setattr(comparison, "cause", cause)
+    monkeypatch.setattr(reasons, "cause", cause)
     monkeypatch.setattr(comparison, "find", find)
 
 

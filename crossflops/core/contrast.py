@@ -1,0 +1,109 @@
+"""Two tools' numbers for one model, and every reason why they differ from each other."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from crossflops.core.profile import Amount
+from crossflops.core.reconciliation import Explanation, Reconciliation
+
+PER_MAC = "unit.mac-vs-flop"
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """A cause that two tools have in different amounts: `amount = second - first`."""
+
+    cause: str
+    first: int
+    second: int
+    first_calls: tuple[str, ...]
+    second_calls: tuple[str, ...]
+
+    @property
+    def amount(self) -> int:
+        """What the cause adds on the way from the first tool to the second."""
+        return self.second - self.first
+
+
+class Contrast(msgspec.Struct, frozen=True, kw_only=True):
+    """From one tool's total to another's; what both have in the same amount is left out.
+
+    Work that is seen by one of them only is given at `unit` per multiply-accumulate, the smaller
+    of what the two count for one. So the unit is a difference only where theirs are not the same.
+    """
+
+    first: str
+    second: str
+    first_total: Amount
+    second_total: Amount
+    unit: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def delta(self) -> Amount:
+        """The second total minus the first."""
+        return self.second_total - self.first_total
+
+    @property
+    def residual(self) -> Amount:
+        """What no cause covers: what the second tool leaves unexplained more than the first."""
+        return self.delta - sum(one.amount for one in self.differences)
+
+
+def contrast(first: Reconciliation, second: Reconciliation) -> Contrast:
+    """Set two tools' accounts of one model against each other, the largest difference first."""
+    unit = _unit(first, second)
+    one, other = _amounts(first, unit), _amounts(second, unit)
+    calls, more = _calls(first.explanations), _calls(second.explanations)
+    found = (
+        Difference(
+            cause=cause,
+            first=one.get(cause, 0),
+            second=other.get(cause, 0),
+            first_calls=calls.get(cause, ()),
+            second_calls=more.get(cause, ()),
+        )
+        for cause in dict.fromkeys((*one, *other))
+    )
+    return Contrast(
+        first=first.tool,
+        second=second.tool,
+        first_total=first.theirs,
+        second_total=second.theirs,
+        unit=unit,
+        differences=tuple(
+            sorted((row for row in found if row.amount), key=lambda row: -abs(row.amount))
+        ),
+    )
+
+
+def _unit(*found: Reconciliation) -> int:
+    """The smaller count per MAC; 1 of an older report, which does not say what is in MACs."""
+    units = [one.unit for one in found if isinstance(one.unit, int)]
+    told = all(isinstance(row.macs, int) for one in found for row in one.explanations)
+    return min(units) if told and len(units) == len(found) else 1
+
+
+def _amounts(found: Reconciliation, unit: int) -> dict[str, int]:
+    """Amount by cause, with what stands in MACs at `unit` for each.
+
+    The step of the unit gives (u - 1) for each MAC that the tool sees; (u - unit) are left of it.
+    The difference, also on the native MACs, is the same for both tools and cancels.
+    """
+    scale = unit - 1
+    amounts: dict[str, int] = {}
+    seen = found.ours
+    for one in found.explanations:
+        macs = one.macs if isinstance(one.macs, int) else 0
+        seen += macs
+        amounts[one.cause] = amounts.get(one.cause, 0) + one.amount + scale * macs
+    if scale:
+        amounts[PER_MAC] = amounts.get(PER_MAC, 0) - scale * seen
+    return amounts
+
+
+def _calls(explanations: Iterable[Explanation]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for one in explanations:
+        found[one.cause] = (*found.get(one.cause, ()), *one.calls)
+    return found

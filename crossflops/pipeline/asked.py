@@ -1,0 +1,40 @@
+"""What may be asked of a comparison beside the comparison itself."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from crossflops.core.report import Report
+from crossflops.errors import InputError, UnknownNameError
+
+
+def chosen(
+    tools: Sequence[str] | None, between: tuple[str, str] | None
+) -> tuple[str, ...] | str | None:
+    """The tools to run: those of `between` are among them, and alone where none is named.
+
+    Raises InputError when a tool is to be set against itself.
+    """
+    if between is None:
+        return tools if tools is None or isinstance(tools, str) else tuple(tools)
+    if between[0] == between[1]:
+        raise InputError(f"{between[0]} is no other tool than itself", "name two tools")
+    more = [tools] if isinstance(tools, str) else tools or ()
+    return tuple(dict.fromkeys((*more, *between)))
+
+
+def contrasted(report: Report, between: tuple[str, str] | None) -> Report:
+    """The report with the difference between two tools, where both answered.
+
+    Raises UnknownNameError for a tool that was not asked.
+    """
+    if between is None:
+        return report
+    tried = {one.tool for one in report.profiles or ()}
+    for tool in between:
+        if tool not in tried:
+            there = ", ".join(sorted(tried)) or "none"
+            raise UnknownNameError(f"{tool} is not in this report", f"tools in it: {there}")
+    if not report.residuals.keys() >= set(between):
+        return report
+    return msgspec.structs.replace(report, between=report.contrast(*between))

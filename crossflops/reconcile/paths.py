@@ -1,0 +1,82 @@
+"""Where a tool's number comes from: each module with all beneath it, cause by cause."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from crossflops.core.graph import Node
+from crossflops.core.ledger import Ledger
+from crossflops.core.profile import Profile
+from crossflops.core.reconciliation import PathRow
+from crossflops.core.trace import Trace
+from crossflops.reconcile.prediction import Prediction
+
+
+class Step(msgspec.Struct, frozen=True):
+    """An amount booked under a cause, for one call and under one module.
+
+    `macs` is the part of it that stands in MACs, which the step of the unit then scales.
+    """
+
+    stage: int
+    cause: str
+    amount: int
+    call: str
+    reference: str
+    path: str = ""
+    macs: int = 0
+
+
+def by_path(
+    prediction: Prediction,
+    trace: Trace,
+    ledger: Ledger,
+    steps: Iterable[Step],
+    profile: Profile | None,
+) -> tuple[PathRow, ...]:
+    """Every module with all beneath it, in the order of the module table.
+
+    The causes of a row add up to `predicted - ours`. Work that a tool books under another module
+    is a step away from the one and a step towards the other.
+    """
+    ours: dict[str, int] = {}
+    predicted: dict[str, int] = {}
+    causes: dict[str, dict[str, int]] = {}
+    for count in ledger.counted:
+        for path in _around(home(count.node, trace)):
+            ours[path] = ours.get(path, 0) + count.cost.macs
+    for booking in prediction.bookings:
+        for path in _around(booking.path):
+            predicted[path] = predicted.get(path, 0) + prediction.worth(booking)
+    for step in sorted(steps, key=lambda step: step.stage):
+        for path in _around(step.path):
+            found = causes.setdefault(path, {})
+            found[step.cause] = found.get(step.cause, 0) + step.amount
+    theirs = {entry.path: entry.amount for entry in profile.entries} if profile else {}
+    rows = (
+        PathRow(
+            path=row.path,
+            ours=ours.get(row.path, 0),
+            predicted=predicted.get(row.path, 0),
+            theirs=theirs.get(row.path),
+            causes={cause: n for cause, n in causes.get(row.path, {}).items() if n},
+        )
+        for row in trace.modules
+        if row.names
+    )
+    return tuple(row for row in rows if row.ours or row.predicted or row.theirs)
+
+
+def home(node: Node, trace: Trace) -> str:
+    """The module in which the node ran: that of its call, where the trace knows it."""
+    call = trace.by_key.get(node.call)
+    return trace.modules[call.module].path if call else node.path
+
+
+def _around(path: str) -> tuple[str, ...]:
+    """The module and all around it, the root "" last."""
+    found = [path]
+    while path:
+        path = path.rpartition(".")[0]
+        found.append(path)
+    return tuple(found)
