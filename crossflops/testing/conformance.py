@@ -96,8 +96,24 @@ class Conformance:
         return Evidence(trace, count(graph))
 
     def test_installed_version_is_verified(self) -> None:
-        """The edition says which versions it was held against, and this is one of them."""
-        assert self.adapter.version() in self.convention.verified
+        """The edition says which versions it was held against, and this is one of them.
+
+        Of any other version it says on which probes the edition is off, and how far.
+        """
+        version, convention = self.adapter.version(), self.convention
+        if version not in convention.verified:
+            off = [text for name in probes() if (text := self._off(name))]
+            pytest.fail(
+                f"{convention.tool} {version} is not verified; the edition {convention.edition}"
+                f" is exact on {len(probes()) - len(off)} of {len(probes())} probes"
+                + "".join(f"\n  {text}" for text in off)
+            )
+
+    def _off(self, name: str) -> str:
+        """How far the convention is off on a probe; "" when it is exact."""
+        told = predicted(self.convention, self._seen(name, GRAD, NO_GRAD), GRAD)
+        found = printed(self.adapter, *probes()[name].build(), GRAD)
+        return "" if found == told else f"{name}: printed {found}, predicted {told}"
 
     @pytest.mark.parametrize("name", probes())
     def test_probe_is_predicted(self, name: str) -> None:
