@@ -20,6 +20,7 @@ from crossflops.core.profile import Failure, Profile
 
 TIMEOUT = 300.0
 _MODEL = "model"  # the file that holds the pickled model
+_INSTALLED = {"site-packages", "dist-packages"}  # of whichever environment
 Answer = tuple[str, Profile | Failure]
 
 
@@ -160,6 +161,7 @@ def _paths(python: str, job: Job) -> tuple[str, ...]:
     if python != sys.executable:
         homes = tuple(os.path.join(home, "") for home in (sys.prefix, sys.base_prefix))
         here = [path for path in here if not path.startswith(homes)]
+        here = [path for path in here if _INSTALLED.isdisjoint(Path(path).parts)]
     if job.target is not None:
         here.append(os.getcwd())
     return tuple(dict.fromkeys(here))

@@ -4,7 +4,8 @@ from typing import Any
 
 import click
 
-from crossflops.cli.installation import to_install
+from crossflops.adapters.installation import to_install
+from crossflops.cli.interpreters import python_option
 from crossflops.cli.options import (
     model_options,
     output_options,
@@ -45,6 +46,7 @@ DOCTOR = "see `crossflops doctor`"
     help="Address space of each tool, by default as much as the machine has memory.",
 )
 @between_option
+@python_option
 @strict_option
 @unit_option
 @output_options
@@ -53,6 +55,7 @@ def command(
     timeout: float,
     memory: float | None,
     between: tuple[str, str] | None,
+    python: dict[str, str],
     strict: bool,
     **fields: Any,
 ) -> int:
@@ -67,6 +70,7 @@ def command(
             timeout=timeout,
             memory=None if memory is None else round(memory * 2**30),
             between=between,
+            python=python,
             **asked.keywords,
             on_progress=on_progress,
         )

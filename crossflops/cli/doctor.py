@@ -1,13 +1,18 @@
 """`crossflops doctor`."""
 
 import platform
-import subprocess
+import re
 import sys
+from importlib.metadata import requires
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import click
 
-from crossflops.cli.installation import extra, installed_version
+from crossflops.adapters.installation import extra, installed_version
+from crossflops.adapters.interpreters import chosen
+from crossflops.cli.interpreters import python_option
 from crossflops.cli.options import output_options
 from crossflops.cli.output import deliver
 from crossflops.cli.progress import progress
@@ -15,23 +20,26 @@ from crossflops.cli.toolbox import toolbox
 from crossflops.render.inventory import Component, Health
 
 CORE = ("crossflops", "onnx", "numpy", "msgspec")
-EXTRAS = {"torch": "torch", "onnxscript": "torch"}  # a distribution, the extra that brings it
-IMPORT_LIMIT = 120  # seconds
-OTHER_BUILD = "torchvision::nms does not exist"
+# a distribution, the extra that brings it
+EXTRAS = {"torch": "torch", "onnxscript": "torch", "onnxruntime": "runtime"}
 
 
 @click.command("doctor")
+@python_option
 @output_options
-def command(**fields: Any) -> int:
+def command(python: dict[str, str], **fields: Any) -> int:
     """Look at what is installed here, and say what is missing."""
+    interpreters = chosen(python)
     with progress("looking around"):
-        noun = Health(_components(), toolbox())
+        noun = Health(_components(), toolbox(interpreters))
     deliver(noun, **fields)
     return 0
 
 
 def _components() -> tuple[Component, ...]:
-    python = Component(name="Python", version=platform.python_version(), state="ok")
+    python = Component(
+        name="Python", version=platform.python_version(), python=sys.executable, state="ok"
+    )
     core = [_part(name) for name in CORE]
     extras = [_part(name, extra(brings)) for name, brings in EXTRAS.items()]
     return (python, *core, *extras, _torchvision())
@@ -45,30 +53,35 @@ def _part(name: str, install: str = "") -> Component:
 
 
 def _torchvision() -> Component:
-    """Whether torchvision imports by itself: its PyPI wheel does not beside a CPU-only torch."""
-    version = installed_version("torchvision")
+    """Whether torchvision is of the torch beside it. Nothing is imported: that takes seconds."""
+    version, torch = installed_version("torchvision"), installed_version("torch")
     if version is None:
         install = f"{sys.executable} -m pip install --no-deps torchvision"
         return Component(name="torchvision", version=None, state="missing", install=install)
-    complaint = _import_in_another_process("torchvision")
-    if not complaint:
-        return Component(name="torchvision", version=version, state="ok")
-    if OTHER_BUILD in complaint:
+    wanted = _torch_of("torchvision")
+    if torch is not None and wanted not in (None, torch.split("+")[0]):
+        message = f"is made for torch {wanted}, and this is {torch}"
+        return Component(name="torchvision", version=version, state="broken", message=message)
+    if "+cu" in _built("torchvision") and "+cu" not in _built("torch"):
         message = "imports with the shim that crossflops brings: its build is for another torch"
         return Component(name="torchvision", version=version, state="ok", message=message)
-    return Component(name="torchvision", version=version, state="broken", message=complaint)
+    return Component(name="torchvision", version=version, state="ok")
 
 
-def _import_in_another_process(module: str) -> str:
-    """The last line of what Python says when it imports the module; "" when it does."""
-    line = [sys.executable, "-c", f"import {module}"]
-    try:
-        done = subprocess.run(
-            line, capture_output=True, text=True, timeout=IMPORT_LIMIT, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"did not import within {IMPORT_LIMIT} seconds"
-    if done.returncode == 0:
+def _torch_of(distribution: str) -> str | None:
+    """The release of torch that a distribution pins."""
+    found = (re.match(r"torch \(?==([\d.]+)", one) for one in requires(distribution) or ())
+    return next((one[1] for one in found if one), None)
+
+
+def _built(package: str) -> str:
+    """The version that a package gives itself, with the label of its build ("0.28.0+cu130").
+
+    PyPI's metadata leaves that label out. "" where the package does not say.
+    """
+    spec = find_spec(package)
+    file = Path(spec.origin).with_name("version.py") if spec and spec.origin else Path()
+    if not file.is_file():
         return ""
-    said = done.stderr.strip().splitlines()
-    return said[-1] if said else f"the import ended with status {done.returncode}"
+    found = re.search(r"^__version__ = '([^']+)'", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else ""

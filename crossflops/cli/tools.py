@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+from crossflops.adapters.interpreters import chosen
+from crossflops.cli.interpreters import python_option
 from crossflops.cli.options import output_options
 from crossflops.cli.output import deliver
 from crossflops.cli.progress import progress
@@ -12,10 +14,12 @@ from crossflops.render.inventory import Inventory
 
 
 @click.command("tools")
+@python_option
 @output_options
-def command(**fields: Any) -> int:
+def command(python: dict[str, str], **fields: Any) -> int:
     """List the tools that are known, and which of them are installed."""
+    interpreters = chosen(python)
     with progress("looking at the tools"):
-        noun = Inventory(toolbox())
+        noun = Inventory(toolbox(interpreters))
     deliver(noun, **fields)
     return 0

@@ -3,6 +3,7 @@
 from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from crossflops.core.trace import Setting
 
@@ -17,7 +18,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="profile"):
-    """A tool's answer for one model. `printed_as` is the word that the tool uses for it."""
+    """A tool's answer for one model. `printed_as` is the word that the tool uses for it.
+
+    `python` is the interpreter that ran the tool, where that was another one.
+    """
 
     tool: str
     version: str
@@ -29,6 +33,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     verified: bool = False
     digest: str = ""
     seconds: float = 0.0
+    python: str | UnsetType = UNSET
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="failure"):

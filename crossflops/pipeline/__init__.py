@@ -24,7 +24,7 @@ from crossflops.pipeline.study import report as compared
 __all__ = ["compare", "count", "export"]
 
 if TYPE_CHECKING:  # what runs tools is imported when tools run: counting a file is a blink
-    from crossflops.adapters.contract import Adapter
+    from crossflops.adapters.choice import Choice
     from crossflops.adapters.job import Job
 
 
@@ -117,6 +117,7 @@ def compare(
     timeout: float = 300.0,
     memory: int | None = None,
     isolate: bool = True,
+    python: Mapping[str, str] | None = None,
     allow_pickle: bool = False,
     between: tuple[str, str] | None = None,
     on_progress: Progress | None = None,
@@ -128,8 +129,13 @@ def compare(
     copy in this process, where nothing bounds its time and memory, and whatever it patches stays
     patched. The prediction of every tool is fixed before it starts. With `between` two tools are
     also set against each other, where both answered.
+
+    `python` names the interpreter (or the folder of a venv) that runs a tool, which then need
+    not be installed here; it goes over the table `[python]` of crossflops.toml, or
+    `[tool.crossflops.python]` of pyproject.toml, in the current folder or one above.
     """
-    from crossflops.adapters import discovery
+    from crossflops.adapters import interpreters
+    from crossflops.adapters.choice import choose
     from crossflops.adapters.observe import run_here
     from crossflops.adapters.pool import Workers
 
@@ -145,29 +151,42 @@ def compare(
         trips=trips,
         branches=branches,
     )
-    ready, failures = discovery.ready(chosen(tools, between))
+    choice = choose(chosen(tools, between), interpreters.chosen(python))
     if request.is_file:
-        failures |= {tool: _refused(tool) for tool in ready}
-        ready = {}
-    answers: dict[str, Profile | Failure] = {**failures}
+        choice = choice.without({tool: _refused(tool) for tool in choice.conventions})
+    if not isolate:
+        choice = choice.without({tool: _too_far(tool) for tool in choice.elsewhere})
+    answers: dict[str, Profile | Failure] = {**choice.failures}
     if isolate:
         given = request.given
         contents = (given.model, given.args, given.kwargs) if given else None
-        jobs = _jobs(request, ready)
-        with Workers(jobs, contents=contents, timeout=timeout, memory=memory) as workers:
-            own = study(request.source(), request.setting, ready, tell)
+        with Workers(
+            _jobs(request, choice),
+            contents=contents,
+            timeout=timeout,
+            memory=memory,
+            interpreters=choice.elsewhere,
+        ) as workers:
+            own = study(request.source(), request.setting, choice.conventions, tell)
             for tool, answer in workers.go():
                 tell(f"{tool} {'failed' if isinstance(answer, Failure) else 'done'}")
                 answers[tool] = answer
     else:
         source = request.source()
-        own = study(source, request.setting, ready, tell)
-        for tool, adapter in ready.items():
+        own = study(source, request.setting, choice.conventions, tell)
+        for tool, adapter in choice.here.items():
             answers[tool] = run_here(
                 adapter, source.model, source.args, source.kwargs, request.setting
             )
-    report = compared(own, request.setting, dict(sorted(answers.items())))
-    return contrasted(report, between)
+    told = {tool: _placed(answers[tool], choice.elsewhere.get(tool)) for tool in sorted(answers)}
+    return contrasted(compared(own, request.setting, told), between)
+
+
+def _placed(answer: Profile | Failure, python: str | None) -> Profile | Failure:
+    """The answer with the interpreter that gave it, where that is another one."""
+    if python is None or isinstance(answer, Failure):
+        return answer
+    return msgspec.structs.replace(answer, python=python)
 
 
 def _refused(tool: str) -> Failure:
@@ -179,7 +198,16 @@ def _refused(tool: str) -> Failure:
     )
 
 
-def _jobs(request: Request, ready: Mapping[str, "Adapter"]) -> "list[Job]":
+def _too_far(tool: str) -> Failure:
+    return Failure(
+        tool=tool,
+        stage="load",
+        message=f"{tool} has an interpreter of its own, and isolate=False runs tools in this one",
+        hint="leave isolate=False out",
+    )
+
+
+def _jobs(request: Request, choice: "Choice") -> "list[Job]":
     from crossflops.adapters import discovery
     from crossflops.adapters.job import Job
 
@@ -188,12 +216,12 @@ def _jobs(request: Request, ready: Mapping[str, "Adapter"]) -> "list[Job]":
         Job(
             tool=tool,
             setting=request.setting,
-            adapter=points[tool].value,
+            adapter=None if tool in choice.elsewhere else points[tool].value,
             target=request.target,
             arguments=request.arguments,
             inputs=request.specs,
             inputs_file=request.inputs_file,
             allow_pickle=request.allow_pickle,
         )
-        for tool in ready
+        for tool in choice.conventions
     ]

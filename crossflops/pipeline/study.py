@@ -1,11 +1,9 @@
 """A comparison's own half: the counts and predictions before the tools, the report after."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from crossflops.conventions import for_version
 from crossflops.core.convention import Convention
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.reconciliation import Reconciliation
@@ -22,9 +20,6 @@ from crossflops.reconcile import (
     unpredicted,
 )
 
-if TYPE_CHECKING:
-    from crossflops.adapters.contract import Adapter
-
 Progress = Callable[[str], None]
 
 
@@ -38,11 +33,10 @@ class Study(msgspec.Struct, frozen=True):
     predictions: dict[str, Prediction | Convention]
 
 
-def study(source: Source, asked: Setting, ready: Mapping[str, "Adapter"], tell: Progress) -> Study:
+def study(
+    source: Source, asked: Setting, conventions: Mapping[str, Convention], tell: Progress
+) -> Study:
     """Count in every mode that a tool needs, and write down what each tool should print."""
-    conventions = {
-        tool: for_version(adapter.convention, adapter.version()) for tool, adapter in ready.items()
-    }
     tell("exporting the model to ONNX")
     modes = {asked.training} | {one.setting(asked).training for one in conventions.values()}
     watched = observed(conventions.values(), asked)

@@ -202,6 +202,8 @@ def _remarks(report: Report, profile: Profile) -> list[str]:
         )
     if not _as_expected(report, profile):
         remarks.append(f"ran in an unexpected setting: {profile.setting.id}")
+    if profile.python:
+        remarks.append(f"ran in {profile.python}")
     return remarks
 
 

@@ -1,5 +1,6 @@
 """The pages of `tools` and `doctor`: which tools are known, and what is installed here."""
 
+import sys
 from typing import Literal
 
 import msgspec
@@ -21,14 +22,16 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
 
     `state` is "ok" for a version on which a convention was checked, "unverified" for another
     one, "broken" when the plugin or the tool does not load (`message` says why), "missing" when
-    there is no plugin, "no tool" for a way of counting that nobody prints. `install` is the
-    command that mends "broken" and "missing", "" if there is none.
+    there is no plugin, "no tool" for a way of counting that nobody prints. `python` is the
+    interpreter that runs the tool, "" if none does. `install` is the command that mends "broken"
+    and "missing", "" if there is none.
     """
 
     tool: str
     editions: tuple[str, ...] = ()
     verified: tuple[str, ...] = ()
     version: str | None = None
+    python: str = ""
     state: State = "missing"
     message: str = ""
     install: str = ""
@@ -43,12 +46,14 @@ class Inventory(msgspec.Struct, frozen=True):
 class Component(msgspec.Struct, frozen=True, kw_only=True):
     """Something that crossflops uses when it is there. `version` is None when it is not.
 
-    `install` is the command that brings it, "" if there is none.
+    `python` is the interpreter itself; `install` the command that brings the part, "" if there
+    is none.
     """
 
     name: str
     version: str | None
     state: State
+    python: str = ""
     message: str = ""
     install: str = ""
 
@@ -63,13 +68,17 @@ class Health(msgspec.Struct, frozen=True):
 def inventory(noun: Inventory) -> Page:
     """The tools as a table, and the commands that install the missing ones."""
     title = Title(("Tools", "`count --as ID@EDITION` needs none of them installed"))
-    return Page((title, _table(noun.tools), *_remedies(_lacking(noun.tools))))
+    tools = noun.tools
+    return Page((title, _table(tools), *_elsewhere(tools), *_remedies(_lacking(tools))))
 
 
 def health(noun: Health) -> Page:
     """The components, the tools, and the commands that install what is missing."""
     rows = tuple(
-        Row((one.name, one.version or "-", one.message or one.state), _TONES[one.state])
+        Row(
+            (one.name, one.version or "-", one.message or one.python or one.state),
+            _TONES[one.state],
+        )
         for one in noun.components
     )
     parts = Table(
@@ -78,7 +87,8 @@ def health(noun: Health) -> Page:
     )
     missing = [(one.name, one.install) for one in noun.components if one.install]
     remedies = _remedies([*missing, *_lacking(noun.tools)])
-    return Page((parts, Heading("Tools"), _table(noun.tools), *remedies))
+    tables = (parts, Heading("Tools"), _table(noun.tools), *_elsewhere(noun.tools))
+    return Page((*tables, *remedies))
 
 
 def _table(tools: tuple[ToolRow, ...]) -> Table:
@@ -97,13 +107,29 @@ def _table(tools: tuple[ToolRow, ...]) -> Table:
                     ", ".join(one.editions) or "-",
                     ", ".join(one.verified) or "-",
                     one.version or "-",
-                    f"{one.state}: {one.message}" if one.message else one.state,
+                    _state(one),
                 ),
                 _TONES[one.state],
             )
             for one in tools
         ),
     )
+
+
+def _state(one: ToolRow) -> str:
+    if one.state == "unverified" and one.verified:
+        return f"{one.state}: checked on {', '.join(one.verified)}"
+    return f"{one.state}: {one.message}" if one.message else one.state
+
+
+def _elsewhere(tools: tuple[ToolRow, ...]) -> tuple[Heading | Text, ...]:
+    """The interpreters other than this one, each with the tools that it runs."""
+    names: dict[str, list[str]] = {}
+    for one in tools:
+        if one.python not in ("", sys.executable):
+            names.setdefault(one.python, []).append(one.tool)
+    texts = [Text(python, f" {', '.join(found)}: ") for python, found in names.items()]
+    return (Heading("In other interpreters"), *texts) if texts else ()
 
 
 def _lacking(tools: tuple[ToolRow, ...]) -> list[tuple[str, str]]:

@@ -47,8 +47,9 @@ def test_compare_passes_everything_on(line, answers, report):
     """Every option of compare reaches the pipeline; no --tool means the default."""
     answers(report({"thop": 0}))
     line(
-        "compare", "m:f", "--tool", "thop", "--tool", "fvcore", "--timeout", "5", "--memory", "1.5"
-    )
+        "compare", "m:f", "--tool", "thop", "--tool", "fvcore", "--timeout", "5",
+        "--memory", "1.5", "--python", "thop=/venvs/thop",
+    )  # fmt: skip
     target, inputs, options = line.asked
     options.pop("on_progress")("exporting")
     assert (target, inputs) == ("m:f", ())
@@ -62,12 +63,17 @@ def test_compare_passes_everything_on(line, answers, report):
         "tools": ("thop", "fvcore"),
         "timeout": 5.0,
         "memory": 3 << 29,
+        "python": {"thop": "/venvs/thop"},
         "allow_pickle": False,
         "between": None,
     }
     line("compare", "m:f")
     assert line.asked[2]["tools"] is None
     assert (line.asked[2]["timeout"], line.asked[2]["memory"]) == (300.0, None)
+    assert line.asked[2]["python"] == {}
+    status, out, err = line("compare", "m:f", "--python", "thop")
+    assert (status, out) == (2, "")
+    assert err.startswith("error: --python 'thop' is not TOOL=INTERPRETER\nhint: write ")
 
 
 def test_the_text_goes_to_stdout_alone(line, answers, report):

@@ -1,9 +1,12 @@
 """tools, doctor and explain."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
+from crossflops.adapters.inventory import Offer
 from crossflops.cli import doctor, explain, toolbox
 from crossflops.core.convention import Cause, Convention
 from crossflops.core.profile import Failure
@@ -92,25 +95,52 @@ def test_tools_fits_on_eighty_columns(line):
     _, out, _ = line("tools")
     assert max(map(len, out.splitlines())) <= 80
     assert " gone: pip install gone\n" in out
+    assert "unverified: checked on 1\n" in out
 
 
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize(
-    ("complaint", "state", "said"),
+    ("torch", "pinned", "built", "state", "said"),
     [
-        ("", "ok", "ok"),
-        ("RuntimeError: operator torchvision::nms does not exist", "ok", "with the shim"),
-        ("ImportError: something else", "broken", "ImportError: something else"),
+        ("2.13.0+cpu", "2.13.0", "0.28.0+cpu", "ok", "ok"),
+        ("2.13.0+cu130", "2.13.0", "0.28.0+cu130", "ok", "ok"),
+        ("2.13.0+cpu", "2.13.0", "0.28.0+cu130", "ok", "with the shim"),
+        ("2.12.0", "2.13.0", "0.28.0+cu130", "broken", "is made for torch 2.13.0, and this is 2."),
     ],
 )
-def test_doctor_knows_the_torchvision_trap(line, monkeypatch, complaint, state, said):
-    """A torchvision of another build needs the shim; one that fails otherwise is broken."""
-    monkeypatch.setattr(doctor, "installed_version", lambda name: "1.2.3")
-    monkeypatch.setattr(doctor, "_import_in_another_process", lambda module: complaint)
-    assert said in line("doctor")[1]
+def test_doctor_knows_the_torchvision_trap(line, monkeypatch, torch, pinned, built, state, said):
+    """A torchvision of another build needs the shim; one for another torch is broken."""
+    versions = {"torch": torch, "torchvision": "0.28.0"}
+    builds = {"torch": torch, "torchvision": built}
+    monkeypatch.setattr(doctor, "installed_version", lambda name: versions.get(name, "1.2.3"))
+    monkeypatch.setattr(doctor, "requires", lambda name: ["numpy", f"torch (=={pinned})"])
+    monkeypatch.setattr(doctor, "_built", builds.__getitem__)
     parts = {row["name"]: row for row in json.loads(line("doctor", "--json")[1])["components"]}
-    assert parts["torchvision"]["state"] == state
+    found = parts["torchvision"]
+    assert (found["state"], said in (found["message"] or "ok")) == (state, True)
     assert parts["Python"]["version"].startswith("3.")
+    assert parts["Python"]["python"] == sys.executable
+
+
+def test_the_build_of_a_package_is_read(tmp_path, monkeypatch):
+    """From its own file: it is not imported."""
+    (tmp_path / "lonely").mkdir()
+    (tmp_path / "lonely" / "__init__.py").write_text("raise ImportError")
+    (tmp_path / "lonely" / "version.py").write_text("import x\n__version__ = '0.28.0+cu130'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert doctor._built("lonely") == "0.28.0+cu130"
+    assert doctor._built("no_such_package_here") == ""
+
+
+def test_doctor_imports_no_framework():
+    """Looking at what is installed takes no longer than reading its metadata."""
+    look = (
+        "import sys; from crossflops.cli import main; main(['doctor', '--json'])\n"
+        "heavy = {'torch', 'torchvision', 'onnxscript', 'thop', 'fvcore', 'onnxruntime', 'onnx'}\n"
+        "sys.exit(', '.join(heavy & set(sys.modules)) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.usefixtures("world")
@@ -125,15 +155,45 @@ def test_doctor_says_how_to_install_what_is_missing(line, monkeypatch):
     assert "\n torch, onnxscript: " in line("doctor")[1]
 
 
-@pytest.mark.parametrize(
-    ("module", "said"),
-    [("json", ""), ("no_such_module_here", "No module named 'no_such_module_here'")],
-)
-def test_an_import_is_tried_in_another_process(module, said):
-    """The last line of the complaint is kept; a module that imports has none."""
-    found = doctor._import_in_another_process(module)
-    assert found.endswith(said)
-    assert bool(found) == bool(said)
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("verb", ["tools", "doctor"])
+def test_tools_elsewhere_have_their_place(line, monkeypatch, tmp_path, verb):
+    """A tool that another interpreter runs: where, its version, and what it lacks there."""
+    pip = "/v -m pip install x"
+    far = {
+        "gone": Offer(tool="gone", convention="gone", distribution="gone", version="1"),
+        "fine": Failure(
+            tool="fine", stage="load", message="no plugin", hint="/v -m pip install x"
+        ),
+        "new": Failure(tool="new", stage="load", message="no Python", hint="give another"),
+    }
+    asked = []
+    monkeypatch.setattr(toolbox, "offers", lambda named: asked.append(named) or far)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "crossflops.toml").write_text('[python]\ngone = "/g/python"\nnew = "/no"\n')
+    out = line(verb, "--python", "fine=/v", "--python", "new=/n", "--json")[1]
+    assert asked == [{"gone": "/g/python", "fine": "/v", "new": "/n"}]
+    rows = {row["tool"]: row for row in json.loads(out)["tools"]}
+    kept = ("python", "version", "state", "message", "install")
+    assert {tool: tuple(rows[tool][key] for key in kept) for tool in far} == {
+        "gone": ("/g/python", "1", "ok", "", ""),
+        "fine": ("/v", None, "broken", "no plugin", pip),
+        "new": ("/n", None, "broken", "no Python; give another", ""),
+    }
+    assert rows["odd"]["python"] == sys.executable
+    text = line(verb, "--python", "fine=/v", "--python", "new=/n")[1]
+    assert "\n In other interpreters\n" in text
+    assert " gone: /g/python\n" in text
+
+
+@pytest.mark.usefixtures("world")
+def test_a_wrong_table_ends_in_two_lines(line, monkeypatch, tmp_path):
+    """Nothing is looked up by half a table."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "crossflops.toml").write_text("[python]\ngone = 3\n")
+    status, out, err = line("tools")
+    assert (status, out, len(err.splitlines())) == (2, "", 2)
+    assert err.startswith(f"error: gone in [python] of {tmp_path}")
 
 
 @pytest.mark.usefixtures("world")

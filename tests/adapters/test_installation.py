@@ -3,8 +3,8 @@
 import shlex
 import sys
 
-from crossflops.cli import installation
-from crossflops.cli.installation import extra, to_install
+from crossflops.adapters import installation
+from crossflops.adapters.installation import extra, to_install
 
 PIP = [sys.executable, "-m", "pip", "install"]
 
