@@ -48,6 +48,15 @@ CAUSES = (
         recognise="A Conv1d or Conv3d model has nearly no cost.",
     ),
     Cause(
+        id="conv.by-class-name",
+        title="a convolution by its class name",
+        page='The tool takes every class for a convolution whose name contains "Conv", and no '
+        "other. A subclass of nn.Conv2d with another name then counts like a linear layer, and "
+        "the linear layer that transformers calls Conv1D like a convolution: GPT-2 comes out 3.9 "
+        "times too large.",
+        recognise="Renaming the class changes the tool's number.",
+    ),
+    Cause(
         id="conv.unbatched-axis",
         title="channels read from the wrong axis",
         page="The tool takes the second axis of the input for the channels, or the first for the "

@@ -27,8 +27,8 @@ def _own(match: Match, call: Call, module: Module) -> bool:
         names = {spec.name for spec in call.inputs}
         settings = call.settings
     return (
-        names.issuperset(match.has)
-        and names.isdisjoint(match.lacks)
+        all(any(one_of(name, (wanted,)) for name in names) for wanted in match.has)
+        and not (match.lacks and any(one_of(name, match.lacks) for name in names))
         and all(
             name in settings and settings[name] == value for name, value in match.settings.items()
         )
@@ -38,6 +38,7 @@ def _own(match: Match, call: Call, module: Module) -> bool:
         and match.leaf in {None, not module.children}
         and (not match.bases or not set(match.bases).isdisjoint(module.bases[1:]))
         and (not match.isa or not set(match.isa).isdisjoint(module.bases))
+        and (not match.named or one_of(module.class_name, match.named))
     )
 
 

@@ -39,4 +39,28 @@ def registered(modules: tuple[Module, ...]) -> dict[int, int]:
     return {module: min(count, 1) for module, count in child_paths(modules).items()}
 
 
-TIMES: dict[str, Times] = {"child_paths_squared": child_paths_squared, "registered": registered}
+def registered_leaves(modules: tuple[Module, ...]) -> dict[int, int]:
+    """Once for a registered module without children, or whose children are empty containers.
+
+    torchinfo/layer_info.py: `not any(module.children())`, and an empty container is false.
+    """
+    filled = {row.id: not _is_empty_container(row) for row in modules}
+    leaves = {row.id: not any(filled[child] for _, child in row.children) for row in modules}
+    return {module: int(leaves[module] and n > 0) for module, n in child_paths(modules).items()}
+
+
+def _is_empty_container(row: Module) -> bool:
+    """Whether the module has a length, and it is 0."""
+    return not (row.children or row.params or _CONTAINERS.isdisjoint(row.bases))
+
+
+_CONTAINERS = {
+    f"torch.nn.modules.container.{name}"
+    for name in ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
+}
+
+TIMES: dict[str, Times] = {
+    "child_paths_squared": child_paths_squared,
+    "registered": registered,
+    "registered_leaves": registered_leaves,
+}

@@ -37,13 +37,14 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     """Which calls a clause is about. Every field that is given must hold.
 
     `targets` are the names of the call's target, `fused` those of the kernel that swallowed the
-    call in the setting under which the tool runs; "*" in them matches anything.
+    call in the setting under which the tool runs; "*" in them matches anything. `named` is what
+    the enclosing module's bare class name, without its package, may look like.
     `bases` match a class from which that of the enclosing module (of the module itself, on the
     module storey) is derived, `isa` that class too. `entry` matches the nearest function call
     around, `within` the class of any module call around, `under` the target of any function call
     around. `registered` asks whether the enclosing module has a name in the model. `settings` are
     compared for equality: a call's own, or on the module storey the module's. `has` and `lacks`
-    name inputs of the call or parameters of the module. `dtypes` are those of the first input.
+    name inputs of the call or parameters of the module, "*" as above. `dtypes` are those of the first input.
     `root` asks whether the module is the whole model, `leaf` whether it has no modules in it,
     `last` whether the call is the last one of its module.
 
@@ -66,6 +67,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     isa: tuple[str, ...] = ()
     leaf: bool | None = None
     last: bool | None = None
+    named: tuple[str, ...] = ()
 
 
 class Clause(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,7 +33,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class Parameter(msgspec.Struct, frozen=True):
     """A parameter of a module. Two with the same `storage` are one tensor under two names.
 
-    `dtype` is named as in a TensorSpec; `trainable` is false for one that is frozen.
+    `dtype` is named as in a TensorSpec; `trainable` is false for one that is frozen. `kept` is
+    the number of ones in the mask that `torch.nn.utils.prune` holds beside it, None without one.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Parameter(msgspec.Struct, frozen=True):
     storage: int
     dtype: str = "float32"
     trainable: bool = True
+    kept: int | None = None
 
     @property
     def numel(self) -> int:
@@ -69,6 +71,11 @@ class Module(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Scalar]
 
     @property
+    def class_name(self) -> str:
+        """Its class without the package and what it is nested in: `type(module).__name__`."""
+        return self.bases[0].rpartition(".")[2] if self.bases else ""
+
+    @property
     def path(self) -> str:
         """The name under which it is reported: the first one."""
         return self.names[0] if self.names else "(unregistered)"
@@ -83,7 +90,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     module, which is no part of its forward). `module` is the id of the module that was called
     or, for the other storeys, of the one that encloses the call. `stored` says of a call that is
     not `live` that its result is written into a tensor that outlives the run: a buffer, a
-    parameter, an input.
+    parameter, an input. `returns` says of a module's call what its result is: "tensor",
+    "sequence", "mapping", "none" or, by which most tools are lost, any other "object".
     `fused` names, by setting id, the kernel that swallowed this operator call in that setting.
     """
 
@@ -103,6 +111,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     assumed: bool = False
     nodes: tuple[str, ...] = ()
     fused: dict[str, str] = {}
+    returns: str = ""
 
     def input(self, name: str) -> TensorSpec | None:
         """The input of that name, or None."""

@@ -146,6 +146,7 @@ def conditions(match: Match, known: frozenset[str] = frozenset()) -> tuple[str, 
     """
     whole = {None: "", True: "as the whole model", False: "not as the whole model"}
     parts = (
+        _listed("of a class named", match.named),
         _VIA.get(match.via or "", match.via or ""),
         _listed("in a subclass of", match.bases, known),
         _listed("through", match.entry),

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from crossflops.adapters.contract import Adapter
 from crossflops.adapters.observe import run_here
 from crossflops.conventions import for_version
-from crossflops.core.convention import Convention
+from crossflops.core.convention import Clause, Convention
 from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.trace import Setting, Trace
@@ -151,16 +151,24 @@ class Conformance:
             assert found == told, f"{setting.id}: printed {found}, predicted {told}"
 
     def test_wrong_weight_is_caught(self) -> None:
-        """A clause that is off by a factor changes the prediction of some probe."""
+        """A clause that is off by a factor changes the prediction of some probe.
+
+        So does a clause that is left out, where it books nothing but says when the tool fails.
+        """
         countable = [one.id for one in self.convention.clauses if one.formula or one.weights]
         missed = [one for one in countable if not self._is_noticed(one)]
         assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
 
     def _is_noticed(self, clause_id: str) -> bool:
-        clauses = tuple(
+        clauses = self.convention.clauses
+        doubled = (
             msgspec.structs.replace(one, factor=one.factor + 1) if one.id == clause_id else one
-            for one in self.convention.clauses
+            for one in clauses
         )
+        fewer = (one for one in clauses if one.id != clause_id or one.kind != "part")
+        return self._differs(tuple(doubled)) or self._differs(tuple(fewer))
+
+    def _differs(self, clauses: tuple[Clause, ...]) -> bool:
         wrong = msgspec.structs.replace(self.convention, clauses=clauses)
         return any(
             predicted(wrong, seen, setting) != predicted(self.convention, seen, setting)

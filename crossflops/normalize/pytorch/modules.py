@@ -82,6 +82,7 @@ class ModuleIndex:
                     self._storage(parameter),
                     dtype_name(parameter.dtype),
                     parameter.requires_grad,
+                    _kept(module, name),
                 )
                 for name, parameter in module.named_parameters(recurse=False)
             ),
@@ -98,6 +99,14 @@ def _class(module: "nn.Module") -> type:
     """The class that the user wrote: an export proxy is a subclass made on the spot."""
     cls = type(module)
     return cls.__mro__[1] if cls.__name__ == "AttrProxy" else cls
+
+
+def _kept(module: "nn.Module", name: str) -> int | None:
+    """The ones in the mask of a pruned parameter, `weight_mask` for `weight_orig`."""
+    mask = module._buffers.get(name.removesuffix("_orig") + "_mask")
+    if not name.endswith("_orig") or mask is None or mask.is_meta:
+        return None
+    return int(mask.sum())
 
 
 def _settings(module: "nn.Module") -> dict[str, Scalar]:

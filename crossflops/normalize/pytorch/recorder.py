@@ -11,7 +11,7 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Module, Scalar
 from crossflops.normalize.pytorch.modules import ModuleIndex
 from crossflops.normalize.pytorch.outputs import exportable
-from crossflops.normalize.pytorch.specs import settings, specs
+from crossflops.normalize.pytorch.specs import kind, settings, specs
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,6 +35,7 @@ class Frame(msgspec.Struct):
     settings: dict[str, Scalar]
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...] = ()
+    returns: str = ""
 
 
 class Recorder:
@@ -160,6 +161,7 @@ class Recorder:
             self.stack.pop()
         with self.muffled():
             frame.outputs = tuple(specs(result))
+            frame.returns = kind(result) if frame.storey == "module" else ""
             return result if self.stack else exportable(result)
 
     def _key(self, name: str) -> tuple[str, int]:

@@ -52,6 +52,19 @@ def specs(values: Any, name: str = "") -> Iterator[TensorSpec]:
         yield from specs(value, f"{name}.{place}" if name else place)
 
 
+def kind(value: Any) -> str:
+    """What sort of thing a module returned: "tensor", "sequence", "mapping", "none", "object"."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return "tensor"
+    if isinstance(value, Mapping):
+        return "mapping"
+    if isinstance(value, tuple | list):
+        return "sequence"
+    return "none" if value is None else "object"
+
+
 def settings(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Scalar]:
     """The plain arguments, by place or by keyword."""
     named = {**{str(place): value for place, value in enumerate(args)}, **kwargs}

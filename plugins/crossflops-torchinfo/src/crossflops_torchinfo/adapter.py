@@ -1,0 +1,102 @@
+"""Runs torchinfo (PyPI `torchinfo`, github.com/TylerYep/torchinfo), 1.8.0."""
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+
+from crossflops.adapters.amounts import exact
+from crossflops.adapters.binding import positional
+from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Entry, Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import MissingExtraError
+
+
+class Torchinfo:
+    """Asks `torchinfo.summary`, which puts hooks on every module."""
+
+    name = "torchinfo"
+    convention = "torchinfo"
+    distribution = "torchinfo"
+
+    def version(self) -> str:
+        """The version of torchinfo. Raises MissingExtraError when it is not installed."""
+        try:
+            return version(self.distribution)
+        except PackageNotFoundError as problem:
+            raise MissingExtraError(
+                "torchinfo is not installed", "pip install torchinfo"
+            ) from problem
+
+    def load(self) -> None:
+        """Import torchinfo, and PyTorch with it."""
+        self.version()
+        importlib.import_module("torchinfo")
+
+    def accepts(self, model: object) -> bool:
+        """Any torch.nn.Module."""
+        return is_module(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """`total_mult_adds` and `total_params` of a summary, and the sums of its rows by module.
+
+        The mode is the one that is asked, which torchinfo takes as an argument; it always runs
+        under no_grad.
+        """
+        self.load()
+        run = importlib.import_module("torchinfo").summary
+        forced = msgspec.structs.replace(setting, grad=False, hooked=True)
+        inputs = _inputs(run, model, args, kwargs)
+        with under(forced, model):
+            mode = "train" if setting.training else "eval"
+            found = run(model, mode=mode, verbose=0, **inputs)
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=forced,
+            total=exact(found.total_mult_adds),
+            params=exact(found.total_params),
+            printed_as="mult-adds",
+            entries=tuple(_entries(model, found.summary_list)),
+        )
+
+
+def _inputs(
+    run: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments of `summary` with which it calls `model(*args, **kwargs)`.
+
+    Keywords that `summary` itself knows (device, depth, mode ...) are passed by position.
+    """
+    taken = set(inspect.signature(run).parameters)
+    if taken.isdisjoint(kwargs):
+        return {"input_data": list(args), **kwargs}
+    return {"input_data": list(positional(model.forward, args, kwargs))}
+
+
+def _entries(model: Any, rows: list[Any]) -> Iterator[Entry]:
+    """Every module that ran, with the rows of the layers in it; a shared one by its first name."""
+    names = {id(module): name for name, module in model.named_modules()}
+    amounts: dict[str, int] = {}
+    for row in rows:
+        path = names[id(row.module)]
+        amounts.setdefault(path, 0)
+        if not row.is_leaf_layer:
+            continue
+        for above in _above(path):
+            amounts[above] = amounts.get(above, 0) + exact(row.macs)
+    return (Entry(path, amount) for path, amount in amounts.items())
+
+
+def _above(path: str) -> Iterator[str]:
+    """A path, and those of the modules around it, up to the model itself."""
+    yield path
+    while path:
+        path = path.rpartition(".")[0]
+        yield path
