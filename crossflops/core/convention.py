@@ -44,9 +44,9 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     around, `within` the class of any module call around, `under` the target of any function call
     around. `registered` asks whether the enclosing module has a name in the model. `settings` are
     compared for equality: a call's own, or on the module storey the module's. `has` and `lacks`
-    name inputs of the call or parameters of the module, "*" as above. `dtypes` are those of the first input.
-    `root` asks whether the module is the whole model, `leaf` whether it has no modules in it,
-    `last` whether the call is the last one of its module.
+    name inputs of the call or parameters of the module, "*" as above. `dtypes` are those of the
+    first input. `root` asks whether the module is the whole model, `leaf` whether it has no
+    modules in it, `last` whether the call is the last one of its module.
 
     On the node storey `targets` are operators, a domain other than ai.onnx before their name.
     """

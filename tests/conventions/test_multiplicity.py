@@ -1,10 +1,15 @@
 """How often a tool books one module: paths in the tree of children."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.conventions.multiplicity import child_paths, child_paths_squared
-from crossflops.core.trace import Module
+from crossflops.conventions.multiplicity import (
+    child_paths,
+    child_paths_squared,
+    registered_leaves,
+)
+from crossflops.core.trace import Module, Parameter
 
 
 def table(*children, unregistered=()):
@@ -82,3 +87,17 @@ def walked(rows):
 def test_paths_are_the_visits_of_a_walk(rows):
     """Counting paths equals walking the tree along every one of them."""
     assert child_paths(rows) == walked(rows)
+
+
+def test_a_leaf_is_registered_and_has_no_children_but_empty_containers():
+    """`any(module.children())` is false for a module whose only child has the length 0."""
+    sequential = ("torch.nn.modules.container.Sequential",)
+    rows = table([1, 2, 3], [4], [], [5], [], [], [], unregistered=(6,))
+    empty = msgspec.structs.replace(rows[4], bases=("my.Chain", *sequential))
+    filled = msgspec.structs.replace(
+        rows[5],
+        bases=("torch.nn.modules.container.ParameterList",),
+        params=(Parameter("0", (3,), 0),),
+    )
+    found = registered_leaves((*rows[:4], empty, filled, rows[6]))
+    assert found == {0: 0, 1: 1, 2: 1, 3: 0, 4: 1, 5: 1, 6: 0}

@@ -77,3 +77,18 @@ def test_what_is_met_later_gets_a_row_without_names():
     assert index.row(stray) == index.row(stray)
     assert index.row(stray).names == ()
     assert len(index.rows) == 2
+
+
+def test_the_mask_of_a_pruned_parameter_is_counted():
+    """`torch.nn.utils.prune` renames the parameter and keeps a mask of zeros and ones beside it.
+
+    Whoever counts parameters may mean those that are left.
+    """
+    from torch.nn.utils import prune
+
+    layer = nn.Linear(4, 3)
+    mask = torch.ones(3, 4)
+    mask[0] = 0
+    prune.custom_from_mask(layer, "weight", mask)
+    found = {one.name: one.kept for one in ModuleIndex(layer).rows[0].params}
+    assert found == {"weight_orig": 8, "bias": None}

@@ -32,7 +32,7 @@ def parameters(call: Call, module: Module) -> int:
 
 
 def readable(call: Call, module: Module) -> int:
-    """0; torchinfo fails on a result that is no tensor, sequence or mapping, with or without parameters.
+    """0; torchinfo fails on a result that is no tensor, sequence or mapping.
 
     So it does on a result without axes where a parameter is named "weight" or "bias", and on a
     kernel_size that is neither a number nor a sequence (`get_kernel_size`).

@@ -50,12 +50,12 @@ class Torchinfo:
         under no_grad.
         """
         self.load()
-        run = importlib.import_module("torchinfo").summary
+        tool = importlib.import_module("torchinfo.torchinfo")
         forced = msgspec.structs.replace(setting, grad=False, hooked=True)
-        inputs = _inputs(run, model, args, kwargs)
+        inputs = _inputs(tool, model, args, kwargs)
         with under(forced, model):
             mode = "train" if setting.training else "eval"
-            found = run(model, mode=mode, verbose=0, **inputs)
+            found = tool.summary(model, mode=mode, verbose=0, **inputs)
         return Profile(
             tool=self.name,
             version=self.version(),
@@ -68,16 +68,46 @@ class Torchinfo:
 
 
 def _inputs(
-    run: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tool: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """The arguments of `summary` with which it calls `model(*args, **kwargs)`.
 
-    Keywords that `summary` itself knows (device, depth, mode ...) are passed by position.
+    It has keywords of its own (device, depth, mode ...), which go into `input_data`, and adds up
+    the sizes of all that is in there, which fails on None and on texts: these go by keyword.
     """
-    taken = set(inspect.signature(run).parameters)
-    if taken.isdisjoint(kwargs):
+    own = {
+        *inspect.signature(tool.summary).parameters,
+        *inspect.signature(tool.forward_pass).parameters,
+    }
+    if own.isdisjoint(kwargs) and _adds_up(args):
         return {"input_data": list(args), **kwargs}
-    return {"input_data": list(positional(model.forward, args, kwargs))}
+    named = _by_name(model.forward, args, kwargs)
+    if named is None:
+        return {"input_data": list(positional(model.forward, args, kwargs))}
+    data = {name: value for name, value in named.items() if name in own}
+    return {"input_data": data, **{name: named[name] for name in named.keys() - own}}
+
+
+def _adds_up(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_adds_up, value))
+    if isinstance(value, dict):
+        return all(map(_adds_up, value.values()))
+    return value is not None and not isinstance(value, str)
+
+
+def _by_name(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """All arguments by keyword, None where some can only go by position."""
+    parameters = inspect.signature(forward).parameters
+    bound = inspect.signature(forward).bind(*args, **kwargs).arguments
+    by_position = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL
+    if any(parameters[name].kind in by_position for name in bound):
+        return None
+    named: dict[str, Any] = {}
+    for name, value in bound.items():
+        rest = parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+        named.update(value if rest else {name: value})
+    return named
 
 
 def _entries(model: Any, rows: list[Any]) -> Iterator[Entry]:
