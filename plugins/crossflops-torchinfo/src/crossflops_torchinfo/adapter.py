@@ -11,7 +11,7 @@ import msgspec
 from crossflops.adapters.amounts import exact
 from crossflops.adapters.binding import positional
 from crossflops.adapters.pytorch import is_module, under
-from crossflops.core.profile import Entry, Profile
+from crossflops.core.profile import Amount, Entry, Profile
 from crossflops.core.trace import Setting
 from crossflops.errors import MissingExtraError
 
@@ -113,7 +113,7 @@ def _by_name(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
 def _entries(model: Any, rows: list[Any]) -> Iterator[Entry]:
     """Every module that ran, with the rows of the layers in it; a shared one by its first name."""
     names = {id(module): name for name, module in model.named_modules()}
-    amounts: dict[str, int] = {}
+    amounts: dict[str, Amount] = {}
     for row in rows:
         path = names[id(row.module)]
         amounts.setdefault(path, 0)
