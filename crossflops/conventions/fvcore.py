@@ -5,7 +5,7 @@ It traces with torch.jit and looks at undecomposed operators. Source: fvcore/nn/
 """
 
 from crossflops.conventions.operators import VMAP, complex_products, contraction
-from crossflops.core.convention import Clause, Convention, Match
+from crossflops.core.convention import Clause, Convention, Match, Parameters
 
 _SOURCE = "fvcore/nn/jit_handles.py"
 
@@ -187,5 +187,6 @@ CONVENTIONS = (
         forces={"hooked": True},
         source="fvcore/nn/flop_count.py",
         clauses=(*_CORE, *_NORMS, *_OTHERS),
+        parameters=Parameters(reference="fvcore/nn/parameter_count.py: parameter_count"),
     ),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from crossflops.conventions import layers
 from crossflops.conventions.operators import VMAP
-from crossflops.core.convention import Clause, Convention, Match
+from crossflops.core.convention import Clause, Convention, Match, Parameters
 
 _HOOKS, _RNN, _PROFILE = "thop/vision/basic_hooks.py", "thop/rnn_hooks.py", "thop/profile.py"
 _LINEAR = "thop.linear"
@@ -240,6 +240,20 @@ def _convention(edition: str, verified: str, clauses: tuple[Clause, ...]) -> Con
         forces={"training": False, "grad": False, "hooked": True},
         source=_PROFILE,
         clauses=clauses,
+        parameters=Parameters(
+            modules=tuple(
+                sorted(
+                    {
+                        name
+                        for one in clauses
+                        for name in one.match.targets
+                        if one.storey == "module"
+                    }
+                )
+            ),
+            called=True,
+            reference=f"{_PROFILE}: dfs_count; {_HOOKS}: count_parameters",
+        ),
     )
 
 

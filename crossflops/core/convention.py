@@ -97,6 +97,23 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
     reference: str = ""
 
 
+class Parameters(msgspec.Struct, frozen=True, kw_only=True):
+    """Which parameters a tool counts, and how often.
+
+    Every parameter of a registered module once, unless something is said. With `modules` the tool
+    goes down from the root, and counts all that is beneath a module of exactly such a class,
+    once along each chain of parents; with `called` only where that module was called by
+    `__call__`. With `trainable` frozen ones are left out. `extra` is a named formula of the trace
+    that gives how many elements are counted once more.
+    """
+
+    modules: tuple[str, ...] = ()
+    called: bool = False
+    trainable: bool = False
+    extra: str | None = None
+    reference: str = ""
+
+
 class Convention(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's clauses in one edition.
 
@@ -106,7 +123,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     imposes, whatever the caller asks. `sees` is the storey on which it stands. `counts_dead` says
     whether work whose result nobody uses is counted, `counts_stored` whether it is where that
     result is written into a buffer, a parameter or an input. `unseen` is the cause of
-    contraction work that no clause matches.
+    contraction work that no clause matches. `parameters` says which parameters it counts, if any.
     """
 
     tool: str
@@ -121,6 +138,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     counts_stored: bool = False
     forces: dict[str, bool] = {}
     source: str = ""
+    parameters: Parameters | None = None
 
     def setting(self, asked: Setting) -> Setting:
         """The setting under which the tool runs when the caller asks for `asked`."""

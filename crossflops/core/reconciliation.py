@@ -33,11 +33,40 @@ class PathRow(msgspec.Struct, frozen=True, kw_only=True):
     causes: dict[str, int] | UnsetType = UNSET
 
 
+class ParamsExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A cause, the signed number of elements, and the parameters, by their first names."""
+
+    cause: str
+    amount: int
+    parameters: tuple[str, ...]
+    reference: str = ""
+
+
+class ParamsReconciliation(msgspec.Struct, frozen=True, kw_only=True):
+    """From our number of parameters to the tool's: `delta == sum(amounts) + residual`."""
+
+    ours: int
+    theirs: Amount
+    predicted: int
+    explanations: tuple[ParamsExplanation, ...]
+
+    @property
+    def delta(self) -> Amount:
+        """Theirs minus ours."""
+        return self.theirs - self.ours
+
+    @property
+    def residual(self) -> Amount:
+        """What no explanation covers."""
+        return self.delta - sum(explanation.amount for explanation in self.explanations)
+
+
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     """From our MACs to the tool's total. `predicted` was fixed before the tool ran.
 
     Explanations and residual add up to the difference: `delta == sum(amounts) + residual`.
-    `unit` is what the tool counts for one MAC.
+    `unit` is what the tool counts for one MAC. `params` is the same for parameters, where the tool
+    counts them and it is known how.
     """
 
     tool: str
@@ -48,6 +77,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     explanations: tuple[Explanation, ...]
     by_path: tuple[PathRow, ...] = ()
     unit: int | UnsetType = UNSET
+    params: ParamsReconciliation | UnsetType = UNSET
 
     @property
     def delta(self) -> Amount:

@@ -11,7 +11,7 @@ from crossflops.core.formulas import Formulas
 from crossflops.core.memory import Memory
 from crossflops.core.observation import Run
 from crossflops.core.profile import Amount, Failure, Profile
-from crossflops.core.reconciliation import Reconciliation
+from crossflops.core.reconciliation import ParamsReconciliation, Reconciliation
 from crossflops.core.trace import Setting
 from crossflops.core.view import By, View, view
 
@@ -194,6 +194,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         ):
             row["delta"] = one.delta
             row["residual"] = one.residual
+            if isinstance(one.params, ParamsReconciliation):
+                row["params"] |= {"delta": one.params.delta, "residual": one.params.residual}
         if isinstance(self.between, Contrast):
             plain["between"] |= {"delta": self.between.delta, "residual": self.between.residual}
             for row, each in zip(

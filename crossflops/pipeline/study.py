@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from crossflops.core.convention import Convention
 from crossflops.core.profile import Failure, Profile
-from crossflops.core.reconciliation import Reconciliation
+from crossflops.core.reconciliation import ParamsReconciliation, Reconciliation
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.normalize import Source
@@ -17,6 +18,7 @@ from crossflops.reconcile import (
     PredictionError,
     predict,
     reconcile,
+    reconcile_parameters,
     unpredicted,
 )
 
@@ -82,9 +84,19 @@ def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) 
             else reconcile(prediction, mine.trace, mine.ledger, profile, base=own.ledger)
         )
         # Several tools may share one convention: a reconciliation is that of the tool.
-        reconciliations.append(msgspec.structs.replace(found, tool=tool))
+        params = _parameters(convention, mine, profile)
+        reconciliations.append(msgspec.structs.replace(found, tool=tool, params=params))
     return msgspec.structs.replace(
         counting.report(own),
         profiles=tuple(profiles),
         reconciliations=tuple(reconciliations),
     )
+
+
+def _parameters(
+    convention: Convention, counted: Counted, profile: Profile
+) -> ParamsReconciliation | UnsetType:
+    """Why the tool counts other parameters, where it counts any and it is known how."""
+    if convention.parameters is None or profile.params is None or not counted.trace.modules:
+        return UNSET
+    return reconcile_parameters(convention.parameters, counted.trace, profile.params)

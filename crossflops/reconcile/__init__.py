@@ -1,6 +1,7 @@
 """What a convention predicts, and every reason why that differs from the native count."""
 
 from crossflops.reconcile.nodes import fold_nodes
+from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.reconcile.prediction import Booking, Prediction, PredictionError, predict
 from crossflops.reconcile.walk import reconcile, unpredicted
 
@@ -11,5 +12,6 @@ __all__ = [
     "fold_nodes",
     "predict",
     "reconcile",
+    "reconcile_parameters",
     "unpredicted",
 ]

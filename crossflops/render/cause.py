@@ -1,7 +1,7 @@
 """The page of `explain CAUSE`: what it is, how to recognise it, who has it, what shows it."""
 
 from crossflops.conventions import conventions
-from crossflops.core.convention import Cause, Clause, Convention, Example
+from crossflops.core.convention import Cause, Clause, Convention, Example, Parameters
 from crossflops.render.convention import booked, conditions, whom
 from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.quantity import signed
@@ -62,8 +62,27 @@ def _whole(convention: Convention, id: str) -> list[str]:
         "scope.mode-forced-eval": "always in evaluation mode" if _evaluates(convention) else "",
         "module.shared-parents": _walks(convention),
         convention.unseen: "what no clause is about",
+        **_parameters(convention.parameters),
     }
     return [traits[id]] if traits.get(id) else []
+
+
+def _parameters(rules: Parameters | None) -> dict[str, str]:
+    """Which parameters a tool leaves out, or counts again."""
+    if rules is None:
+        return {}
+    found = {"params.unregistered": "counts parameters of registered modules"}
+    if rules.modules:
+        layers = "counts parameters of layers with a rule"
+        found |= dict.fromkeys(("params.no-rule", "params.bare", "params.root"), layers)
+        found["params.counted-again"] = "once for each parent"
+    if rules.called:
+        found["params.uncalled"] = "counts parameters when a layer is called"
+    if rules.trainable:
+        found["params.frozen"] = "counts parameters that require a gradient"
+    if rules.extra:
+        found["params.counted-again"] = rules.extra
+    return found
 
 
 def _evaluates(convention: Convention) -> bool:

@@ -15,6 +15,7 @@ from crossflops.core.trace import Setting
 from crossflops.errors import UnknownNameError
 from crossflops.render.contrast import contrast_blocks
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Tone
+from crossflops.render.parameters import parameters
 from crossflops.render.quantity import change, covered, exact, number, short, signed
 from crossflops.render.reasons import named, title
 from crossflops.render.summary import Unit, uncounted
@@ -36,6 +37,7 @@ def comparison(report: Report, unit: Unit = "macs") -> Page:
     else:
         for profile in answers:
             blocks += _account(report, profile)
+        blocks += parameters(report)
     blocks += _failed(failures)
     if not report.profiles:
         blocks.append(Text("No tool was run: `crossflops doctor` says how to install some.", " "))
@@ -196,10 +198,6 @@ def _places(found: Reconciliation) -> list[str]:
 
 def _remarks(report: Report, profile: Profile) -> list[str]:
     remarks = []
-    if profile.params is not None and profile.params != report.params:
-        remarks.append(
-            f"counts {exact(profile.params)} parameters, native are {exact(report.params)}"
-        )
     if not _as_expected(report, profile):
         remarks.append(f"ran in an unexpected setting: {profile.setting.id}")
     if profile.python:

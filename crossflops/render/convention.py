@@ -6,7 +6,7 @@ from re import fullmatch, sub
 
 from crossflops.conventions.formulas import formulas, node_formulas
 from crossflops.conventions.multiplicity import TIMES
-from crossflops.core.convention import Clause, Convention, Match
+from crossflops.core.convention import Clause, Convention, Match, Parameters
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 
 _VIA = {"call": "called as module(x)", "forward": "called by .forward()"}
@@ -56,9 +56,27 @@ def _head(convention: Convention) -> list[Block]:
         f"always runs with: {forced}" if forced else "",
         f"work whose result nobody uses is {dead}",
         f"multiply-accumulates that no line below is about are not counted: {convention.unseen}",
+        _parameters(convention.parameters),
         f"source: {convention.source}" if convention.source else "",
     ]
     return [Text(text, " ") for text in texts if text]
+
+
+def _parameters(rules: Parameters | None) -> str:
+    """Which parameters the tool counts.
+
+    >>> _parameters(Parameters(trainable=True, reference="count.py"))
+    'parameters: each once, those that are trainable (count.py)'
+    """
+    if rules is None:
+        return ""
+    which = "each once"
+    if rules.modules:
+        which = "those beneath layers that it has a rule for, once for each chain of parents"
+    words = [which, "those that are trainable" if rules.trainable else ""]
+    words += ["where the layer was called"] if rules.called else []
+    words += [f"and more: {rules.extra}"] if rules.extra else []
+    return f"parameters: {', '.join(filter(None, words))} ({rules.reference})"
 
 
 def _section(head: str, clauses: tuple[Clause, ...], known: frozenset[str]) -> list[Block]:

@@ -20,11 +20,11 @@ from crossflops.adapters.observe import run_here
 from crossflops.conventions import for_version
 from crossflops.core.convention import Clause, Convention
 from crossflops.core.ledger import Ledger
-from crossflops.core.profile import Failure, Profile
+from crossflops.core.profile import Amount, Failure, Profile
 from crossflops.core.trace import Setting, Trace
 from crossflops.count import count
 from crossflops.normalize.pytorch import normalize, record
-from crossflops.reconcile import PredictionError, predict
+from crossflops.reconcile import PredictionError, predict, reconcile_parameters
 from crossflops.testing.architectures import Architecture, architectures
 from crossflops.testing.probes import probes
 
@@ -39,6 +39,20 @@ TRAINED = (
     "nn.PReLU",
     "LSTM_1l",
     "MHA_weights",
+)
+# Probes whose parameters are shared, frozen, in no layer, or in one that is not called.
+PARAMETERS = (
+    "frozen_weight",
+    "bare_parameter",
+    "tied_weight_two_modules",
+    "shared_two_names",
+    "shared_two_parents",
+    "unused_submodule",
+    "direct_forward",
+    "subclassed_conv",
+    "conv_bn_relu",
+    "MHA_weights",
+    "LSTM_2l_bi",
 )
 
 
@@ -71,6 +85,13 @@ def printed(
     """What the tool prints; None where it raises."""
     answer: Profile | Failure = run_here(adapter, model, args, kwargs, setting)
     return answer.total if isinstance(answer, Profile) else None
+
+
+def parameters(convention: Convention, trace: Trace, answer: Profile | Failure) -> Amount:
+    """What no cause covers of the tool's number of parameters."""
+    if convention.parameters is None or isinstance(answer, Failure) or answer.params is None:
+        return 0
+    return reconcile_parameters(convention.parameters, trace, answer.params).residual
 
 
 class Conformance:
@@ -124,6 +145,14 @@ class Conformance:
             told = predicted(self.convention, seen, setting)  # fixed before the tool runs
             found = printed(self.adapter, model, args, kwargs, setting)
             assert found == told, f"{setting.id}: printed {found}, predicted {told}"
+
+    @pytest.mark.parametrize("name", PARAMETERS)
+    def test_parameters_are_predicted(self, name: str) -> None:
+        """The convention gives the tool's number of parameters, where it says anything of it."""
+        model, args, kwargs = probes()[name].build()
+        answer = run_here(self.adapter, model, args, kwargs, GRAD)
+        left = parameters(self.convention, self._seen(name, GRAD).trace, answer)
+        assert left == 0, f"{left} of {answer} are not explained"
 
     @pytest.mark.parametrize("name", TRAINED)
     def test_training_mode_is_predicted(self, name: str) -> None:

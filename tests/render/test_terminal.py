@@ -141,7 +141,8 @@ def test_what_is_not_as_it_should_be_is_said(troubled):
     assert " * unverified version 9.9: the convention was checked on 1.0\n" in text
     assert "no grad" in text
     assert "   ran in an unexpected setting: eval grad\n" in text
-    assert "   counts 58 070 000 parameters, native are 25 557 032\n" in text
+    assert " Parameters: native 25 557 032\n" in text
+    assert "+127.22 %   -       +32 512 968   not explained here\n" in text
     assert " fvcore failed at time: ran past 5 s (--timeout 60)\n" in text
 
 

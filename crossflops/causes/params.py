@@ -1,0 +1,60 @@
+"""Causes of parameter counts: which parameters a tool finds, and how often it counts them."""
+
+from crossflops.core.convention import Cause
+
+CAUSES = (
+    Cause(
+        id="params.no-rule",
+        title="parameters of layers without a rule",
+        page="The tool counts the parameters of the layers that it has a rule for, and a layer of "
+        "another class has none: nn.MultiheadAttention and nn.Embedding for thop, and every "
+        "subclass of a layer that it knows.",
+        recognise="type(layer) of what is missing is not among the classes with a rule.",
+        references=("Lyken17/pytorch-OpCounter#197",),
+    ),
+    Cause(
+        id="params.bare",
+        title="parameters that belong to no layer",
+        page="An nn.Parameter that the model itself holds (a class token, a table of positions, "
+        "a scale) stands in no layer. A tool that adds layers up does not see it.",
+        recognise="The names in model.named_parameters() that are missing end at a module of your "
+        "own, not at one of torch.nn.",
+    ),
+    Cause(
+        id="params.uncalled",
+        title="parameters of layers that were not called",
+        page="The tool counts parameters in a hook that runs when a layer is called. A layer that "
+        "the model owns and does not call, or whose forward it calls by hand, adds none.",
+        recognise="A print in the forward of the layer does not appear, or it appears without "
+        "the layer's hooks.",
+    ),
+    Cause(
+        id="params.root",
+        title="parameters of the model that is itself a layer",
+        page="The model that was given is a single layer, and the tool counts the parameters of "
+        "what is in the model, not of the model.",
+        recognise="Put into an nn.Sequential, the same layer has its parameters.",
+    ),
+    Cause(
+        id="params.counted-again",
+        title="shared parameters, counted once for each place",
+        page="Two layers have one weight, or two parents one layer: it is stored once, and "
+        "the native count has it once. The tool counts it wherever it comes across it. Tied "
+        "embeddings of language models are the usual case.",
+        recognise="sum(p.numel() for p in model.parameters()), which has each once, is smaller.",
+    ),
+    Cause(
+        id="params.frozen",
+        title="frozen parameters are left out",
+        page="The tool counts parameters that require a gradient. Those that were frozen, for "
+        "fine-tuning or since they are fixed, are stored and used all the same.",
+        recognise="The difference is the number of elements with requires_grad=False.",
+    ),
+    Cause(
+        id="params.unregistered",
+        title="parameters of modules that are registered nowhere",
+        page="The model calls a module that it keeps in a plain list, a dict or a closure. Its "
+        "parameters work, so the native count has them; model.parameters() does not give them.",
+        recognise="The layer's parameters are missing in model.state_dict().",
+    ),
+)

@@ -1,0 +1,90 @@
+"""Counting parameters: what lies beneath a module, and the formulas of tools that are odd."""
+
+from collections.abc import Callable, Iterator
+
+from crossflops.core.trace import Module, Trace
+
+
+def subtree(module: int, modules: tuple[Module, ...]) -> dict[int, int]:
+    """Elements by storage, of a module and of all beneath it: `module.parameters()`."""
+    found: dict[int, int] = {}
+    todo, seen = [module], {module}
+    while todo:
+        row = modules[todo.pop()]
+        found |= {parameter.storage: parameter.numel for parameter in row.params}
+        fresh = {child for _, child in row.children} - seen
+        seen |= fresh
+        todo.extend(fresh)
+    return found
+
+
+def leaves_and_leftovers(trace: Trace) -> int:
+    """What torchinfo counts beside each parameter once: weights that layers share.
+
+    torchinfo/model_statistics.py: each leaf that was called gives all of its parameters, each
+    other module what its descendants did not give, if that is not negative (`leftover_params`).
+    So a tied weight counts twice, less what stands in no leaf.
+    """
+    rows = list(_summary(trace))
+    sizes: dict[int, int] = {}
+    for module, _, _ in rows:
+        if module not in sizes:
+            sizes[module] = sum(subtree(module, trace.modules).values())
+    own = [0] * len(rows)
+    total = 0
+    for place in reversed(range(len(rows))):
+        module, _, again = rows[place]
+        own[place] = sizes[module]
+        if trace.modules[module].children:
+            own[place] -= sum(own[below] for below in _beneath(rows, place) if not rows[below][2])
+        total += 0 if again else max(own[place], 0)
+    return total - sizes.get(0, 0)
+
+
+Line = tuple[int, int, bool]  # a module, its depth, and whether it stands further up as well
+
+
+def _beneath(rows: list[Line], place: int) -> Iterator[int]:
+    for below in range(place + 1, len(rows)):
+        if rows[below][1] <= rows[place][1]:
+            return
+        yield below
+
+
+def _summary(trace: Trace) -> Iterator[Line]:
+    """The lines of the summary: modules as they are called, with containers around them.
+
+    torchinfo/torchinfo.py: `apply_hooks`, `add_missing_container_layers`.
+    """
+    chains = dict(_chains(trace.modules))
+    called = [
+        call.module
+        for call in trace.calls
+        if call.storey == "module" and call.via == "call" and call.module in chains
+    ]
+    begun: set[int] = set()
+    listed = set(called)  # containers are added when the model has run
+    current: dict[int, int] = {}
+    for module in called:
+        chain = chains[module]
+        for depth in range(1, len(chain)):
+            if current.get(depth) != chain[depth]:
+                yield chain[depth], depth, chain[depth] in listed
+                listed.add(chain[depth])
+                current[depth] = chain[depth]
+        yield module, len(chain), module in begun
+        begun.add(module)
+        current = {d: one for d, one in current.items() if d < len(chain)} | {len(chain): module}
+
+
+def _chains(modules: tuple[Module, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """The modules around each one, the root first; of several chains the last one counts."""
+    todo: list[tuple[int, tuple[int, ...]]] = [(0, ())]
+    while todo:
+        module, around = todo.pop()
+        yield module, around
+        inside = (*around, module)
+        todo += [(child, inside) for _, child in reversed(modules[module].children)]
+
+
+EXTRA: dict[str, Callable[[Trace], int]] = {"leaves_and_leftovers": leaves_and_leftovers}

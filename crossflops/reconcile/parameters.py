@@ -1,0 +1,130 @@
+"""From our number of parameters to a tool's, parameter by parameter, each under one cause."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from crossflops.conventions.parameters import EXTRA, subtree
+from crossflops.core.convention import Parameters
+from crossflops.core.profile import Amount
+from crossflops.core.reconciliation import ParamsExplanation, ParamsReconciliation
+from crossflops.core.trace import Module, Parameter, Trace
+
+_TORCH_NN = "torch.nn.modules."
+_HOLDERS = ("torch.nn.modules.module.", "torch.nn.modules.container.")
+AGAIN = "params.counted-again"
+
+
+class _Tensor(msgspec.Struct, frozen=True):
+    """A stored parameter, and the module that holds it (the first one)."""
+
+    name: str
+    holder: Module
+    parameter: Parameter
+
+
+def reconcile_parameters(
+    rules: Parameters, trace: Trace, theirs: Amount | None = None
+) -> ParamsReconciliation:
+    """Explain a tool's number of parameters. Without one it is what the rules predict."""
+    tensors = _tensors(trace)
+    times = _times(rules, trace)
+    grouped: dict[str, list[_Tensor]] = {}
+    amounts: dict[str, int] = {}
+    for storage, tensor in tensors.items():
+        more = times.get(storage, 0) - 1
+        if more:
+            cause = AGAIN if more > 0 else _missing(rules, trace, tensor)
+            grouped.setdefault(cause, []).append(tensor)
+            amounts[cause] = amounts.get(cause, 0) + more * tensor.parameter.numel
+    extra = EXTRA[rules.extra](trace) if rules.extra else 0
+    if extra:
+        amounts[AGAIN] = amounts.get(AGAIN, 0) + extra
+    ours = sum(tensor.parameter.numel for tensor in tensors.values())
+    predicted = ours + sum(amounts.values())
+    return ParamsReconciliation(
+        ours=ours,
+        theirs=predicted if theirs is None else theirs,
+        predicted=predicted,
+        explanations=tuple(
+            ParamsExplanation(
+                cause=cause,
+                amount=amount,
+                parameters=tuple(tensor.name for tensor in grouped.get(cause, ())),
+                reference=rules.reference,
+            )
+            for cause, amount in sorted(amounts.items())
+            if amount
+        ),
+    )
+
+
+def _tensors(trace: Trace) -> dict[int, _Tensor]:
+    """Every stored parameter by storage, under its first name."""
+    found: dict[int, _Tensor] = {}
+    for row in trace.modules:
+        for one in row.params:
+            name = f"{row.path}.{one.name}" if row.path else one.name
+            found.setdefault(one.storage, _Tensor(name, row, one))
+    return found
+
+
+def _times(rules: Parameters, trace: Trace) -> dict[int, int]:
+    """How often a storage is counted; what is not there is not."""
+    if rules.modules:
+        return _by_rule(rules, trace)
+    return {
+        one.storage: 1
+        for row in trace.modules
+        if row.names
+        for one in row.params
+        if one.trainable or not rules.trainable
+    }
+
+
+def _by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
+    """All that is beneath modules with a rule, once along each chain of parents."""
+    called = _called(trace)
+    found: dict[int, int] = {}
+    for module in _reached(rules, trace.modules):
+        if rules.called and module not in called:
+            continue
+        for storage in subtree(module, trace.modules):
+            found[storage] = found.get(storage, 0) + 1
+    return found
+
+
+def _reached(rules: Parameters, modules: tuple[Module, ...]) -> Iterator[int]:
+    """The outermost modules with a rule, one chain after the other, the root apart."""
+    todo = [0]
+    while todo:
+        for child in dict.fromkeys(child for _, child in modules[todo.pop()].children):
+            if modules[child].bases[0] in rules.modules:
+                yield child
+            else:
+                todo.append(child)
+
+
+def _called(trace: Trace) -> frozenset[int]:
+    return frozenset(
+        call.module for call in trace.calls if call.storey == "module" and call.via == "call"
+    )
+
+
+def _missing(rules: Parameters, trace: Trace, tensor: _Tensor) -> str:
+    """Why a parameter is not counted."""
+    holder = tensor.holder
+    if not holder.names:
+        return "params.unregistered"
+    if rules.trainable and not tensor.parameter.trainable:
+        return "params.frozen"
+    if holder.bases[0] in rules.modules:
+        return "params.root" if holder.id == 0 else "params.uncalled"
+    return "params.no-rule" if _is_layer(holder) else "params.bare"
+
+
+def _is_layer(module: Module) -> bool:
+    """Whether the module is a layer of torch.nn, or derived from one."""
+    return any(
+        base.startswith(_TORCH_NN) and not base.startswith(_HOLDERS) for base in module.bases
+    )

@@ -1,0 +1,112 @@
+"""Parameters: from ours to a tool's, each under one cause."""
+
+import pytest
+
+from crossflops.conventions.parameters import leaves_and_leftovers
+from crossflops.core.convention import Parameters
+from crossflops.core.trace import Call, Module, Parameter, Setting, Trace
+from crossflops.reconcile import reconcile_parameters
+
+LINEAR, ODD = "torch.nn.modules.linear.Linear", "torch.nn.modules.sparse.Embedding"
+OWN, MODULE = "my.Model", "torch.nn.modules.module.Module"
+HOOKS = Parameters(modules=(LINEAR,), called=True)
+
+
+def row(number, names, cls, sizes=(), children=()):
+    """A module with parameters, given as (storage, elements) or (storage, elements, frozen)."""
+    return Module(
+        id=number,
+        names=names,
+        bases=(cls, MODULE),
+        params=tuple(
+            Parameter(f"p{storage}", (size,), storage, trainable=not frozen)
+            for storage, size, *frozen in sizes
+        ),
+        children=tuple((f"c{child}", child) for child in children),
+        training=False,
+        settings={},
+    )
+
+
+def trace(rows, called):
+    """A trace in which these modules were called, in this order."""
+    calls = [
+        Call(key=f"k{place}", parent=None, storey="module", target="", module=number, via="call")
+        for place, number in enumerate(called)
+    ]
+    return Trace(calls=tuple(calls), modules=tuple(rows), setting=Setting())
+
+
+MODEL = trace(
+    (
+        row(0, ("",), OWN, [(0, 3)], [1, 2, 3, 4]),
+        row(1, ("emb",), ODD, [(1, 40)]),
+        row(2, ("lin",), LINEAR, [(2, 20), (3, 5, True)]),
+        row(3, ("unused",), LINEAR, [(4, 49)]),
+        row(4, ("again",), OWN, [], [2]),
+        row(5, (), LINEAR, [(5, 7)]),
+    ),
+    called=(0, 1, 2, 4, 2, 5),
+)
+OURS = 3 + 40 + 20 + 5 + 49 + 7
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (Parameters(), {"params.unregistered": -7}),
+        (Parameters(trainable=True), {"params.unregistered": -7, "params.frozen": -5}),
+        (
+            HOOKS,
+            {
+                "params.bare": -3,
+                "params.no-rule": -40,
+                "params.counted-again": 25,  # lin beneath the root and beneath `again`
+                "params.uncalled": -49,
+                "params.unregistered": -7,
+            },
+        ),
+    ],
+)
+def test_each_parameter_has_one_cause(rules, expected):
+    """By hand: what is left out, and what is counted again."""
+    found = reconcile_parameters(rules, MODEL)
+    assert {one.cause: one.amount for one in found.explanations} == expected
+    assert (found.ours, found.residual) == (OURS, 0)
+    assert found.predicted == OURS + sum(expected.values())
+
+
+def test_what_a_tool_prints_beside_the_prediction_is_residual():
+    """One parameter more is a residual of one."""
+    predicted = reconcile_parameters(HOOKS, MODEL).predicted
+    found = reconcile_parameters(HOOKS, MODEL, predicted + 1)
+    assert (found.residual, found.delta) == (1, predicted + 1 - OURS)
+
+
+def test_parameters_are_named():
+    """By their first names."""
+    found = {one.cause: one.parameters for one in reconcile_parameters(HOOKS, MODEL).explanations}
+    assert found["params.bare"] == ("p0",)
+    assert found["params.counted-again"] == ("lin.p2", "lin.p3")
+
+
+def test_a_layer_that_is_the_whole_model():
+    """A tool that adds children up does not see it."""
+    model = trace([row(0, ("",), LINEAR, [(0, 9)])], [0])
+    (one,) = reconcile_parameters(HOOKS, model).explanations
+    assert (one.cause, one.amount) == ("params.root", -9)
+
+
+def test_a_tied_weight_counts_twice_less_what_is_in_no_leaf():
+    """torchinfo: 40 of both leaves, and nothing more, for 3 + 40 stored; untied it is exact."""
+
+    def model(storage):
+        rows = (
+            row(0, ("",), OWN, [(0, 3)], [1, 2]),
+            row(1, ("emb",), ODD, [(1, 40)]),
+            row(2, ("head",), LINEAR, [(storage, 40)]),
+        )
+        return trace(rows, (0, 1, 2))
+
+    assert leaves_and_leftovers(model(1)) == 40 + 40 - 43
+    assert leaves_and_leftovers(model(2)) == 0
