@@ -1,19 +1,24 @@
 """How often a tool books one call: formulas of the module table."""
 
+import functools
 from collections.abc import Callable
 
+from crossflops.conventions.formulas import offered
 from crossflops.core.trace import Module
 
 Times = Callable[[tuple[Module, ...]], dict[int, int]]
 
 
-def child_paths(modules: tuple[Module, ...]) -> dict[int, int]:
+def child_paths(modules: tuple[Module, ...], ends: frozenset[str] = frozenset()) -> dict[int, int]:
     """By module: the number of chains from the root to it, a child counted once in each parent.
 
-    0 for a module that is registered nowhere.
+    0 for a module that is registered nowhere. No chain goes on beneath a module of a class in
+    `ends`.
     """
     parents: dict[int, list[int]] = {}
     for row in modules:
+        if row.bases[0] in ends:
+            continue
         for child in {child for _, child in row.children}:
             parents.setdefault(child, []).append(row.id)
     found = {0: 1}
@@ -64,3 +69,9 @@ TIMES: dict[str, Times] = {
     "registered": registered,
     "registered_leaves": registered_leaves,
 }
+
+
+@functools.cache
+def multiplicities() -> dict[str, Times]:
+    """All of them by name, those that tools' formulas offer too."""
+    return TIMES | offered("TIMES")

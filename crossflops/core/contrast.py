@@ -14,13 +14,13 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """A cause that two tools have in different amounts: `amount = second - first`."""
 
     cause: str
-    first: int
-    second: int
+    first: Amount
+    second: Amount
     first_calls: tuple[str, ...]
     second_calls: tuple[str, ...]
 
     @property
-    def amount(self) -> int:
+    def amount(self) -> Amount:
         """What the cause adds on the way from the first tool to the second."""
         return self.second - self.first
 
@@ -84,14 +84,14 @@ def _unit(*found: Reconciliation) -> int:
     return min(units) if told and len(units) == len(found) else 1
 
 
-def _amounts(found: Reconciliation, unit: int) -> dict[str, int]:
+def _amounts(found: Reconciliation, unit: int) -> dict[str, Amount]:
     """Amount by cause, with what stands in MACs at `unit` for each.
 
     The step of the unit gives (u - 1) for each MAC that the tool sees; (u - unit) are left of it.
     The difference, also on the native MACs, is the same for both tools and cancels.
     """
     scale = unit - 1
-    amounts: dict[str, int] = {}
+    amounts: dict[str, Amount] = {}
     seen = found.ours
     for one in found.explanations:
         macs = one.macs if isinstance(one.macs, int) else 0

@@ -82,6 +82,12 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
     `factor` times the named `formula` of the call's specs, or `weights` over the cost of the
     nodes beneath the call, or nothing at all. `times` is a named formula of the module table,
     for tools that book one call several times.
+
+    `again`, of a core or a part clause on the function storey, is the cause under which a call is
+    booked that the tool has counted already by a rule about the module around it: beside what
+    that rule stands for, not in its place. `batch` is a named formula of the trace: the tool
+    divides by it the sum of all that is booked so. `in_total_only` says that a tool that reports
+    by module does not report this.
     """
 
     id: str
@@ -95,6 +101,9 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
     times: str | None = None
     stands_for: tuple[str, ...] = ()
     reference: str = ""
+    again: str = ""
+    batch: str | None = None
+    in_total_only: bool = False
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +133,9 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     whether work whose result nobody uses is counted, `counts_stored` whether it is where that
     result is written into a buffer, a parameter or an input. `unseen` is the cause of
     contraction work that no clause matches. `parameters` says which parameters it counts, if any.
+    `adds_up` names how the tool makes its number of all
+    that is booked, where it is not their exact sum, and `rounds` is the cause of what it loses
+    or wins so.
     """
 
     tool: str
@@ -139,6 +151,8 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     forces: dict[str, bool] = {}
     source: str = ""
     parameters: Parameters | None = None
+    adds_up: str | None = None
+    rounds: str = "precision.rounded"
 
     def setting(self, asked: Setting) -> Setting:
         """The setting under which the tool runs when the caller asks for `asked`."""

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from crossflops.core.profile import Amount
 from crossflops.core.trace import Storey
 
 
@@ -26,7 +27,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True):
 
     tool: str
     edition: str
-    total: int
+    total: Amount
     assumed: bool
     sees: Storey = "module"
     rows: tuple[FoldedRow, ...] = ()

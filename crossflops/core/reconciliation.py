@@ -14,7 +14,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     cause: str
-    amount: int
+    amount: Amount
     calls: tuple[str, ...]
     reference: str = ""
     macs: int | UnsetType = UNSET
@@ -28,9 +28,9 @@ class PathRow(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     ours: int
-    predicted: int
+    predicted: Amount
     theirs: Amount | None = None
-    causes: dict[str, int] | UnsetType = UNSET
+    causes: dict[str, Amount] | UnsetType = UNSET
 
 
 class ParamsExplanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     edition: str
     ours: int
     theirs: Amount
-    predicted: int
+    predicted: Amount
     explanations: tuple[Explanation, ...]
     by_path: tuple[PathRow, ...] = ()
     unit: int | UnsetType = UNSET

@@ -60,18 +60,21 @@ def folded(convention: Convention, counted: Counted, asked: Setting) -> Folded:
             "give the model as file.py:callable to count it as a tool does",
         )
     prediction = predict(convention, counted.trace, asked, counted.ledger)
-    rows = tuple(
-        FoldedRow(booking.call, booking.path, worth)
-        for booking in prediction.bookings
-        if (worth := prediction.worth(booking))
-    )
+    left = prediction.divided()
+    rows = [
+        FoldedRow(booking.call, booking.path, amount)
+        for booking, amount in zip(prediction.bookings, left, strict=True)
+        if amount
+    ]
+    if rounded := int(prediction.total) - sum(left):
+        rows.append(FoldedRow("", "", rounded))
     return Folded(
         tool=convention.tool,
         edition=convention.edition,
         total=prediction.total,
         assumed=any(call.assumed for call in counted.trace.calls),
         sees=convention.sees,
-        rows=rows,
+        rows=tuple(rows),
     )
 
 

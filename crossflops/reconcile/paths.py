@@ -6,10 +6,10 @@ import msgspec
 
 from crossflops.core.graph import Node
 from crossflops.core.ledger import Ledger
-from crossflops.core.profile import Profile
+from crossflops.core.profile import Amount, Profile
 from crossflops.core.reconciliation import PathRow
 from crossflops.core.trace import Trace
-from crossflops.reconcile.prediction import Prediction
+from crossflops.reconcile.bookings import Booking, Prediction
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class Step(msgspec.Struct, frozen=True):
 
     stage: int
     cause: str
-    amount: int
+    amount: Amount
     call: str
     reference: str
     path: str = ""
@@ -40,18 +40,15 @@ def by_path(
     is a step away from the one and a step towards the other.
     """
     ours: dict[str, int] = {}
-    predicted: dict[str, int] = {}
-    causes: dict[str, dict[str, int]] = {}
+    causes: dict[str, dict[str, Amount]] = {}
     for count in ledger.counted:
         for path in _around(home(count.node, trace)):
             ours[path] = ours.get(path, 0) + count.cost.macs
-    for booking in prediction.bookings:
-        for path in _around(booking.path):
-            predicted[path] = predicted.get(path, 0) + prediction.worth(booking)
     for step in sorted(steps, key=lambda step: step.stage):
         for path in _around(step.path):
             found = causes.setdefault(path, {})
             found[step.cause] = found.get(step.cause, 0) + step.amount
+    predicted = _predicted(prediction, causes)
     theirs = {entry.path: entry.amount for entry in profile.entries} if profile else {}
     rows = (
         PathRow(
@@ -65,6 +62,22 @@ def by_path(
         if row.names
     )
     return tuple(row for row in rows if row.ours or row.predicted or row.theirs)
+
+
+def _predicted(prediction: Prediction, causes: dict[str, dict[str, Amount]]) -> dict[str, Amount]:
+    """What the tool makes of all beneath each module; what it rounds there joins the causes."""
+    inside: dict[str, list[Booking]] = {}
+    whole: dict[str, int] = {}
+    for booking, left in zip(prediction.bookings, prediction.divided(), strict=True):
+        for path in _around(booking.path):
+            inside.setdefault(path, []).append(booking)
+            whole[path] = whole.get(path, 0) + left
+    predicted = {path: prediction.sum(bookings) for path, bookings in inside.items()}
+    rounds = prediction.convention.rounds
+    for path, amount in predicted.items():
+        found = causes.setdefault(path, {})
+        found[rounds] = found.get(rounds, 0) + amount - whole[path]
+    return predicted
 
 
 def home(node: Node, trace: Trace) -> str:

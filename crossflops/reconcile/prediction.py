@@ -1,58 +1,19 @@
 """A convention applied to a trace: every booking that the tool should make, before it runs."""
 
-import msgspec
+from collections.abc import Iterator
 
+from crossflops.conventions.addition import batches
 from crossflops.conventions.formulas import formulas
 from crossflops.conventions.matching import matches, one_of
-from crossflops.conventions.multiplicity import TIMES
+from crossflops.conventions.multiplicity import multiplicities
 from crossflops.core.convention import Clause, Convention
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.ledger import Ledger
+from crossflops.core.profile import Amount
 from crossflops.core.trace import Call, Setting, Trace
-from crossflops.errors import CrossflopsError
+from crossflops.reconcile.bookings import Booking, Prediction, PredictionError
 
 _SHADOWED = -1  # in the place of a core booking: what lies inside a ruled module is not looked at
-
-
-class PredictionError(CrossflopsError):
-    """The tool fails on this model, so there is no number to predict."""
-
-
-class Booking(msgspec.Struct, frozen=True, kw_only=True):
-    """An amount that a clause books for a call: MACs of a core clause, the tool's unit of a part.
-
-    It is booked `times` times. `path` is the module under which the tool sees it.
-    """
-
-    clause: Clause
-    call: str
-    path: str
-    amount: int
-    times: int = 1
-
-
-class Prediction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool should print for a model, and where it comes from.
-
-    `covered` says, for every operator call, which core booking (a place in `bookings`) or which
-    "unseen" clause speaks for it.
-    """
-
-    convention: Convention
-    setting: str
-    bookings: tuple[Booking, ...]
-    covered: dict[str, int]
-    unseen: dict[str, Clause]
-
-    @property
-    def total(self) -> int:
-        """The number that the tool should print."""
-        return sum(self.worth(booking) for booking in self.bookings)
-
-    def worth(self, booking: Booking) -> int:
-        """A booking in the tool's own unit."""
-        unit = self.convention.unit if booking.clause.kind == "core" else 1
-        return booking.amount * booking.times * unit
 
 
 def predict(
@@ -76,7 +37,9 @@ class _Walk:
         self.trace = trace
         self.setting = setting
         self.costs = ledger.by_call if ledger else {}
-        self.times = {name: times(trace.modules) for name, times in TIMES.items()}
+        named = dict.fromkeys(one.times for one in convention.clauses if one.times)
+        self.times = {name: multiplicities()[name](trace.modules) for name in named}
+        self.counted: set[str] = set()  # calls of modules that a rule books
         self.bookings: list[Booking] = []
         self.covered: dict[str, int] = {}
         self.unseen: dict[str, Clause] = {}
@@ -97,21 +60,65 @@ class _Walk:
             bookings=tuple(self.bookings),
             covered=self.covered,
             unseen=self.unseen,
+            divisors=self._divisors(),
         )
+
+    def _divisors(self) -> dict[str, int]:
+        named = dict.fromkeys(one.batch for one in self.convention.clauses if one.batch)
+        found = {}
+        for name in named:
+            try:
+                found[name] = batches()[name](self.trace)
+            except (LookupError, ValueError, TypeError) as error:
+                raise self._fails("the model", error, name) from error
+            if not found[name]:
+                raise self._fails("the model", ZeroDivisionError("a batch of 0"), name)
+        return found
 
     def _visit(self, call: Call, above: int | None) -> int | None:
         core = self._inherited(call, above)
-        if self._counts(call) and core != _SHADOWED and not self._is_opaque(core):
-            for clause in self.clauses[call.storey]:
-                taken = clause.kind == "core" and core is not None
-                if clause.kind == "unseen" or taken or not self._matches(clause, call):
-                    continue
-                self._book(clause, call)
-                if clause.kind == "core":
-                    core = len(self.bookings) - 1
+        hidden = core == _SHADOWED and call.storey != "function"
+        if self._counts(call) and not hidden and not self._is_opaque(core):
+            core = self._apply(call, None if core == _SHADOWED else core)
         if call.storey == "operator":
             self._settle(call, core)
         return core
+
+    def _apply(self, call: Call, core: int | None) -> int | None:
+        """Book what the clauses say of the call. What speaks for the call from here on."""
+        above, spoken = core, False
+        for clause in self.clauses[call.storey]:
+            if clause.kind == "unseen" or not self._matches(clause, call):
+                continue
+            if clause.kind == "part":
+                self._book(clause, call, bool(clause.again) and self._is_counted(call))
+            elif not spoken:
+                again = bool(clause.again) and above is not None and self._stands(above, call)
+                if above is not None and not clause.again:
+                    continue
+                self._book(clause, call, again)
+                spoken = True
+                core = above if again else len(self.bookings) - 1
+        return core
+
+    def _stands(self, core: int, call: Call) -> bool:
+        """Whether the booking speaks for an operator beneath the call."""
+        stands_for = self.bookings[core].clause.stands_for
+        return any(one_of(one.target, stands_for) for one in self._beneath(call))
+
+    def _beneath(self, call: Call) -> Iterator[Call]:
+        for child in self.trace.children.get(call.key, ()):
+            if child.storey == "operator":
+                yield child
+            else:
+                yield from self._beneath(child)
+
+    def _is_counted(self, call: Call) -> bool:
+        """Whether a rule books the module in whose forward the call is."""
+        for one in self.trace.ancestors(call):
+            if one.storey == "module" or one.via == "hook":
+                return one.key in self.counted
+        return False
 
     def _inherited(self, call: Call, above: int | None) -> int | None:
         """What speaks for the call before its own clauses are looked at."""
@@ -137,29 +144,37 @@ class _Walk:
         registered = clause.times is None or self.times[clause.times][call.module] > 0
         return registered and matches(clause, call, self.trace, self.setting)
 
-    def _book(self, clause: Clause, call: Call) -> None:
+    def _book(self, clause: Clause, call: Call, again: bool = False) -> None:
+        if call.storey == "module":
+            self.counted.add(call.key)
         self.bookings.append(
             Booking(
                 clause=clause,
                 call=call.key,
-                path=self._path(call),
+                path="" if clause.in_total_only else self._path(call),
                 amount=clause.factor * self._amount(clause, call),
                 times=self.times[clause.times][call.module] if clause.times else 1,
+                again=again,
             )
         )
 
-    def _amount(self, clause: Clause, call: Call) -> int:
+    def _amount(self, clause: Clause, call: Call) -> Amount:
         if clause.formula is None:
             cost = self._cost(call)
-            return sum(getattr(cost, kind) * weight for kind, weight in clause.weights.items())
+            weighed = (getattr(cost, kind) * weight for kind, weight in clause.weights.items())
+            return int(sum(weighed))
         module = self.trace.modules[call.module]
         try:
-            return formulas()[clause.formula](call, module)
+            amount: Amount = formulas()[clause.formula](call, module)
+            return amount
         except (LookupError, ValueError, TypeError, ArithmeticError) as error:
-            raise PredictionError(
-                f"{self.convention.tool} cannot count {call.key}: {error}",
-                f"see its rule {clause.id} ({clause.reference})",
-            ) from error
+            rule = f"{clause.id} ({clause.reference})"
+            raise self._fails(call.key, error, rule) from error
+
+    def _fails(self, what: str, error: Exception, rule: str) -> PredictionError:
+        return PredictionError(
+            f"{self.convention.tool} cannot count {what}: {error}", f"see its rule {rule}"
+        )
 
     def _cost(self, call: Call) -> Cost:
         own = self.costs.get(call.key, ZERO)

@@ -1,8 +1,8 @@
 """From our MACs to a tool's number, step by step, each step booked under its cause.
 
-The order is fixed: graph identity, visibility, multiplicity, core formula, unit, components. A
-step takes only what the steps before it left, so causes exclude each other and add up by
-construction.
+The order is fixed: graph identity, visibility, multiplicity, core formula, unit, components,
+batch, precision. A step takes only what the steps before it left, so causes exclude each other
+and add up by construction.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,13 @@ from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Profile
 from crossflops.core.reconciliation import Explanation, Reconciliation
 from crossflops.core.trace import Call, Trace
+from crossflops.reconcile.bookings import Booking, Prediction
 from crossflops.reconcile.paths import Step, by_path, home
-from crossflops.reconcile.prediction import Booking, Prediction
 
 FORCED = "scope.mode-forced-eval"
 ELSEWHERE = "module.booked-elsewhere"
 PER_MAC = "unit.mac-vs-flop"
+DIVIDED = "scope.batch-divided"
 
 
 class Stage(IntEnum):
@@ -30,6 +31,8 @@ class Stage(IntEnum):
     FORMULA = 4
     UNIT = 5
     COMPONENT = 6
+    BATCH = 7
+    PRECISION = 8
 
 
 def reconcile(
@@ -49,7 +52,8 @@ def reconcile(
     ours = (base or ledger).total.macs
     forced = _forced_mode(ledger.total.macs - ours, convention.source)
     found = tuple(step for step in steps(prediction, trace, macs) if step.amount)
-    booked = (*found, *_moved(prediction, trace, macs), *_imposed(trace, ledger, base))
+    exact = (step for step in found if step.stage != Stage.PRECISION)
+    booked = (*exact, *_moved(prediction, trace, macs), *_imposed(trace, ledger, base))
     return Reconciliation(
         tool=convention.tool,
         edition=convention.edition,
@@ -114,8 +118,20 @@ def steps(prediction: Prediction, trace: Trace, macs: dict[str, int]) -> Iterato
             dead = reached[place] and not live[place]
             yield from _core(prediction, booking, ours[place], dead)
         else:
-            yield _part(booking, _is_dead(call, trace))
+            yield _part(prediction, booking, _is_dead(call, trace))
     yield from _invisible(prediction, trace, macs)
+    for booking, left in zip(prediction.bookings, prediction.divided(), strict=True):
+        amount, reference = left - prediction.worth(booking), booking.clause.reference
+        yield Step(Stage.BATCH, DIVIDED, amount, booking.call, reference, booking.path)
+    yield from _rounded(prediction)
+
+
+def _rounded(prediction: Prediction) -> Iterator[Step]:
+    """What the tool's own arithmetic loses or wins on the whole."""
+    convention = prediction.convention
+    amount = prediction.total - sum(prediction.divided())
+    if amount:
+        yield Step(Stage.PRECISION, convention.rounds, amount, "", convention.source)
 
 
 def _core(prediction: Prediction, booking: Booking, ours: int, dead: bool) -> Iterator[Step]:
@@ -127,9 +143,11 @@ def _core(prediction: Prediction, booking: Booking, ours: int, dead: bool) -> It
     if clause.formula is None and not clause.weights:
         yield step(Stage.VISIBILITY, clause.cause, -ours)
         return
-    counted = booking.amount
+    counted = int(booking.amount)
     if dead:
         yield step(Stage.GRAPH, "control.dead-code", counted)
+    elif booking.again:
+        yield step(Stage.MULTIPLICITY, clause.again, counted)
     else:
         yield step(Stage.FORMULA, clause.cause, counted - ours)
     repeated = counted * (booking.times - 1)
@@ -138,9 +156,11 @@ def _core(prediction: Prediction, booking: Booking, ours: int, dead: bool) -> It
     yield Step(Stage.UNIT, PER_MAC, unit, call, prediction.convention.source, path)
 
 
-def _part(booking: Booking, dead: bool) -> Step:
-    clause, amount = booking.clause, booking.amount * booking.times
+def _part(prediction: Prediction, booking: Booking, dead: bool) -> Step:
+    clause, amount = booking.clause, prediction.worth(booking)
     stage, cause = Stage.COMPONENT, clause.cause
+    if booking.again:
+        stage, cause = Stage.MULTIPLICITY, clause.again
     if dead:
         stage, cause = Stage.GRAPH, "control.dead-code"
     return Step(stage, cause, amount, booking.call, clause.reference, booking.path)

@@ -4,8 +4,9 @@ from inspect import getdoc
 from itertools import groupby
 from re import fullmatch, sub
 
+from crossflops.conventions.addition import batches, sums
 from crossflops.conventions.formulas import formulas, node_formulas
-from crossflops.conventions.multiplicity import TIMES
+from crossflops.conventions.multiplicity import multiplicities
 from crossflops.core.convention import Clause, Convention, Match, Parameters
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 
@@ -127,14 +128,24 @@ def whom(clause: Clause) -> str:
 
 
 def _repeated(clause: Clause) -> tuple[str, ...]:
-    return (f"times {clause.times}",) if clause.times else ()
+    parts = (
+        f"times {clause.times}" if clause.times else "",
+        f"divided by {clause.batch}" if clause.batch else "",
+        "in the total alone" if clause.in_total_only else "",
+        f"beside the rule of its module too: {clause.again}" if clause.again else "",
+    )
+    return tuple(part for part in parts if part)
 
 
 def _legend(convention: Convention) -> list[Block]:
     """The formulas that the clauses name, each by the first sentence of its docstring."""
-    named: dict[str, object] = {**formulas(), **node_formulas(), **TIMES}
+    named: dict[str, object] = {**formulas(), **node_formulas(), **multiplicities()}
+    named |= {**batches(), **sums()}
     used = dict.fromkeys(
-        name for one in convention.clauses for name in (one.formula, one.times) if name in named
+        name
+        for one in convention.clauses
+        for name in (one.formula, one.times, one.batch, convention.adds_up)
+        if name in named
     )
     rows = tuple(Row((str(name), _equation(named[str(name)]))) for name in used)
     columns = (Column(head="formula"), Column(head="what it is", flows=True))

@@ -63,7 +63,7 @@ class Evidence(msgspec.Struct, frozen=True):
     ledger: Ledger | None = None
 
 
-def predicted(convention: Convention, evidence: Evidence, setting: Setting) -> int | None:
+def predicted(convention: Convention, evidence: Evidence, setting: Setting) -> Amount | None:
     """What the convention says the tool prints; None where it says that the tool fails."""
     try:
         return predict(convention, evidence.trace, setting, evidence.ledger).total
@@ -81,7 +81,7 @@ def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
 
 def printed(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
-) -> int | float | None:
+) -> Amount | None:
     """What the tool prints; None where it raises."""
     answer: Profile | Failure = run_here(adapter, model, args, kwargs, setting)
     return answer.total if isinstance(answer, Profile) else None

@@ -5,8 +5,9 @@ import pytest
 
 from crossflops.causes import causes
 from crossflops.conventions import conventions, find, for_version, named, parse
+from crossflops.conventions.addition import batches, sums
 from crossflops.conventions.formulas import formulas, node_formulas
-from crossflops.conventions.multiplicity import TIMES
+from crossflops.conventions.multiplicity import multiplicities
 from crossflops.core.convention import Clause, Convention
 from crossflops.core.cost import Cost
 from crossflops.errors import UnknownNameError
@@ -46,10 +47,12 @@ def test_clauses_name_formulas_that_exist(convention):
     for clause in convention.clauses:
         known = node_formulas() if clause.storey == "node" else formulas()
         assert clause.formula is None or clause.formula in known, clause.id
-        assert clause.times is None or clause.times in TIMES, clause.id
+        assert clause.times is None or clause.times in multiplicities(), clause.id
+        assert clause.batch is None or clause.batch in batches(), clause.id
         assert set(clause.weights) <= set(Cost.__struct_fields__), clause.id
         assert not (clause.formula and clause.weights), clause.id
         assert clause.kind != "unseen" or clause.formula is None, clause.id
+    assert convention.adds_up is None or convention.adds_up in sums()
 
 
 @EACH
@@ -58,6 +61,8 @@ def test_clauses_name_causes_that_exist(convention):
     known = {one.id for one in causes()}
     assert convention.unseen in known
     assert {clause.cause for clause in convention.clauses} <= known
+    assert {clause.again for clause in convention.clauses} <= {*known, ""}
+    assert convention.rounds in known
 
 
 @EACH

@@ -12,8 +12,11 @@ from crossflops.core.trace import Call, Module, Setting, Trace
 from crossflops.reconcile import predict, reconcile
 
 SETTING = Setting()
+BATCH = "ptflops.batch"  # the length of the model's input
 CLASSES = ("my.Conv", "my.Norm", "my.Block")
 TARGETS = ("aten.conv", "aten.mm", "aten.add")
+FUNCTIONS = ("torch.mm", "torch.nn.functional.relu")
+_NAMES = {"module": CLASSES, "function": FUNCTIONS, "operator": TARGETS}
 
 
 def module(number, path, cls="my.Block", children=()):
@@ -147,14 +150,19 @@ def traces(draw):
         module(number, f"m{number}" if number else "", draw(st.sampled_from(CLASSES)), own)
         for number, own in enumerate(children)
     )
-    calls = [call("(model)", None, "module", rows[0].bases[0], 0, draw(amounts))]
+    calls = [call("(model)", None, "module", rows[0].bases[0], 0, 1 + draw(amounts))]
     macs = {}
     for place in range(draw(st.integers(0, 8))):
-        parent = draw(st.sampled_from([one for one in calls if one.storey == "module"]))
+        parent = draw(st.sampled_from([one for one in calls if one.storey != "operator"]))
         number = draw(st.integers(0, size - 1))
         if draw(st.booleans()):
             target = rows[number].bases[0]
             calls.append(call(f"m{place}", parent.key, "module", target, number, draw(amounts)))
+            continue
+        if draw(st.booleans()):
+            target = draw(st.sampled_from(FUNCTIONS))
+            number = parent.module
+            calls.append(call(f"f{place}", parent.key, "function", target, number, draw(amounts)))
             continue
         live = draw(st.booleans())
         key = f"{parent.key}/o{place}"
@@ -177,13 +185,13 @@ def conventions(draw):
     found = []
     for place in range(draw(st.integers(0, 6))):
         kind = draw(st.sampled_from(("core", "core", "part", "unseen")))
-        storey = "operator" if kind == "unseen" else draw(st.sampled_from(("module", "operator")))
+        storey = "operator" if kind == "unseen" else draw(st.sampled_from(tuple(_NAMES)))
         counted = kind != "unseen" and draw(st.booleans())
         found.append(
             clause(
                 f"rule{place}",
                 kind,
-                draw(st.sampled_from((*(TARGETS if storey == "operator" else CLASSES), ""))),
+                draw(st.sampled_from((*_NAMES[storey], ""))),
                 storey,
                 cause=draw(st.sampled_from(("cause.a", "cause.b", "cause.c"))),
                 formula="input_elements" if counted else None,
@@ -195,6 +203,15 @@ def conventions(draw):
                 if kind != "unseen"
                 else None,
                 fused=draw(st.sampled_from(((), ("aten._fused*",)))),
+                again=draw(st.sampled_from(("", "cause.again"))) if storey == "function" else "",
+                batch=draw(st.sampled_from((None, BATCH))) if kind != "unseen" else None,
+                in_total_only=draw(st.booleans()),
+                stands_for=draw(st.sampled_from(((), TARGETS[:1]))) if kind == "core" else (),
             )
         )
-    return convention(*found, unit=draw(st.integers(1, 3)), counts_dead=draw(st.booleans()))
+    return convention(
+        *found,
+        unit=draw(st.integers(1, 3)),
+        counts_dead=draw(st.booleans()),
+        adds_up="ptflops.total",
+    )

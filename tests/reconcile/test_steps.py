@@ -230,4 +230,4 @@ def test_steps_come_in_one_order():
             {key: cost.macs for key, cost in costs.by_call.items()},
         )
     }
-    assert stages == set(Stage)
+    assert stages == set(Stage) - {Stage.PRECISION}  # sums are exact here

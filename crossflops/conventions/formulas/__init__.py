@@ -1,11 +1,14 @@
 """Named formulas. Every module in this folder offers its own in `FORMULAS`.
 
-Those of graph nodes, which take a node instead of a call, stand in `nodes.NODE_FORMULAS`.
+It may also offer `TIMES` (how often a module's calls are booked), `BATCHES` (what a tool divides
+by) and `SUMS` (how it adds up). Those of graph nodes, which take a node instead of a call, stand
+in `nodes.NODE_FORMULAS`.
 """
 
 import functools
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
 from crossflops.conventions.formulas.contraction import Formula
 from crossflops.conventions.formulas.nodes import NODE_FORMULAS, NodeFormula
@@ -14,10 +17,15 @@ from crossflops.conventions.formulas.nodes import NODE_FORMULAS, NodeFormula
 @functools.cache
 def formulas() -> dict[str, Formula]:
     """All formulas by name. A name that stands in two modules raises ValueError."""
-    found: dict[str, Formula] = {}
+    return offered("FORMULAS")
+
+
+def offered(table: str) -> dict[str, Any]:
+    """What the modules of this folder have in this table. A name in two raises ValueError."""
+    found: dict[str, Any] = {}
     for module in iter_modules(__path__):
-        offered = getattr(import_module(f"{__name__}.{module.name}"), "FORMULAS", {})
-        for name, formula in offered.items():
+        own = getattr(import_module(f"{__name__}.{module.name}"), table, {})
+        for name, formula in own.items():
             if name in found:
                 raise ValueError(f"two formulas are called {name!r}")
             found[name] = formula

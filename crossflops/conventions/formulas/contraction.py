@@ -8,10 +8,11 @@ the call has no such tensor: the tool itself fails there.
 from collections.abc import Callable
 from math import prod
 
+from crossflops.core.profile import Amount
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Call, Module
 
-Formula = Callable[[Call, Module], int]
+Formula = Callable[[Call, Module], Amount]
 
 
 def shape_of(call: Call, *names: str) -> tuple[int, ...]:
