@@ -51,6 +51,13 @@ CAUSES = (
         recognise="The difference is the number of elements with requires_grad=False.",
     ),
     Cause(
+        id="params.pruned",
+        title="elements that a mask prunes",
+        page="torch.nn.utils.prune keeps the whole weight as weight_orig, and a mask beside it. "
+        "The tool counts the ones of the mask; the native count has what is stored.",
+        recognise="The layer has a parameter weight_orig and a buffer weight_mask.",
+    ),
+    Cause(
         id="params.unregistered",
         title="parameters of modules that are registered nowhere",
         page="The model calls a module that it keeps in a plain list, a dict or a closure. Its "

@@ -15,9 +15,16 @@ from crossflops.cli.options import (
 )
 from crossflops.cli.output import deliver
 from crossflops.cli.progress import progress
-from crossflops.cli.questions import NO_ANSWER, between_option, unanswered
+from crossflops.cli.questions import (
+    NO_ANSWER,
+    question_options,
+    questions,
+    top_option,
+    unanswered,
+)
 from crossflops.core.profile import Failure
 from crossflops.core.report import Report
+from crossflops.render.places import Compared
 
 DOCTOR = "see `crossflops doctor`"
 
@@ -30,11 +37,6 @@ DOCTOR = "see `crossflops doctor`"
     multiple=True,
     metavar="ID",
     help="A tool to run. Repeatable; the default is every installed one that takes the model.",
-)
-@click.option(
-    "--onnx",
-    metavar="FILE",
-    help="For the tools that count an ONNX file: another one than the normalized model.",
 )
 @click.option(
     "--timeout",
@@ -50,39 +52,38 @@ DOCTOR = "see `crossflops doctor`"
     metavar="GIB",
     help="Address space of each tool, by default as much as the machine has memory.",
 )
-@between_option
+@question_options
+@top_option
 @python_option
 @strict_option
 @unit_option
 @output_options
 def command(
     tools: tuple[str, ...],
-    onnx: str | None,
     timeout: float,
     memory: float | None,
-    between: tuple[str, str] | None,
     python: dict[str, str],
+    top: int,
     strict: bool,
     **fields: Any,
 ) -> int:
     """Run other counters on a model, and explain every difference."""
-    asked = request(fields)
+    asked, wanted = request(fields), questions(fields)
     from crossflops import pipeline
 
     with progress(f"comparing {asked.target}") as on_progress:
         report = pipeline.compare(
             asked.target,
             tools=tools or None,
-            onnx=onnx,
             timeout=timeout,
             memory=None if memory is None else round(memory * 2**30),
-            between=between,
             python=python,
             **asked.keywords,
+            **wanted,
             on_progress=on_progress,
         )
-    deliver(report, **fields)
-    if unanswered(report, between):
+    deliver(Compared(report, top) if report.profiles else report, **fields)
+    if unanswered(report, wanted["between"]):
         return NO_ANSWER
     return _status(report, strict)
 

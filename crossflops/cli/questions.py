@@ -7,19 +7,43 @@ import click
 
 from crossflops.core.profile import Failure
 from crossflops.core.report import Report
+from crossflops.render.places import TOP
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 NO_ANSWER = 3
 
 
-def between_option(function: Function) -> Function:
-    """`--between`, as keyword `between`."""
-    return click.option(
+def question_options(function: Function) -> Function:
+    """`--between` and `--module`, as keywords `between` and `module`."""
+    module = click.option(
+        "--module",
+        metavar="PATH",
+        help="Only this module and what is beneath it, such as layer1.0.",
+    )
+    between = click.option(
         "--between",
         nargs=2,
         metavar="TOOL TOOL",
         help="Explain why two tools differ from each other.",
+    )
+    return between(module(function))
+
+
+def top_option(function: Function) -> Function:
+    """`--top`, as keyword `top`."""
+    return click.option(
+        "--top",
+        type=click.IntRange(0),
+        default=TOP,
+        show_default=True,
+        metavar="N",
+        help="How many modules to show, of those where the tools disagree most.",
     )(function)
+
+
+def questions(fields: dict[str, Any]) -> dict[str, Any]:
+    """The values of `question_options`, taken out of a command's keyword arguments."""
+    return {name: fields.pop(name) for name in ("between", "module")}
 
 
 def unanswered(report: Report, between: tuple[str, str] | None) -> bool:

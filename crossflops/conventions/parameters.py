@@ -2,24 +2,27 @@
 
 from collections.abc import Callable, Iterator
 
-from crossflops.core.trace import Module, Trace
+from crossflops.core.trace import Module, Parameter, Trace
 
 
-def subtree(module: int, modules: tuple[Module, ...]) -> dict[int, int]:
-    """Elements by storage, of a module and of all beneath it: `module.parameters()`."""
-    found: dict[int, int] = {}
+def subtree(module: int, modules: tuple[Module, ...]) -> tuple[Parameter, ...]:
+    """Those of a module and of all beneath it, each storage once: `module.parameters()`."""
+    found: dict[int, Parameter] = {}
     todo, seen = [module], {module}
     while todo:
         row = modules[todo.pop()]
-        found |= {parameter.storage: parameter.numel for parameter in row.params}
+        for parameter in row.params:
+            found.setdefault(parameter.storage, parameter)
         fresh = {child for _, child in row.children} - seen
         seen |= fresh
         todo.extend(fresh)
-    return found
+    return tuple(found.values())
 
 
-def leaves_and_leftovers(trace: Trace) -> int:
+def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
     """What torchinfo counts beside each parameter once: weights that layers share.
+
+    Of a pruned weight it counts what the mask keeps (`get_param_count`).
 
     torchinfo/model_statistics.py: each leaf that was called gives all of its parameters, each
     other module what its descendants did not give, if that is not negative (`leftover_params`).
@@ -29,7 +32,7 @@ def leaves_and_leftovers(trace: Trace) -> int:
     sizes: dict[int, int] = {}
     for module, _, _ in rows:
         if module not in sizes:
-            sizes[module] = sum(subtree(module, trace.modules).values())
+            sizes[module] = sum(map(_kept, subtree(module, trace.modules)))
     own = [0] * len(rows)
     total = 0
     for place in reversed(range(len(rows))):
@@ -38,7 +41,12 @@ def leaves_and_leftovers(trace: Trace) -> int:
         if trace.modules[module].children:
             own[place] -= sum(own[below] for below in _beneath(rows, place) if not rows[below][2])
         total += 0 if again else max(own[place], 0)
-    return total - sizes.get(0, 0)
+    masked = sum(_kept(one) - one.numel for one in subtree(0, trace.modules))
+    return {"params.pruned": masked, "params.counted-again": total - sizes.get(0, 0)}
+
+
+def _kept(parameter: Parameter) -> int:
+    return parameter.numel if parameter.kept is None else parameter.kept
 
 
 Line = tuple[int, int, bool]  # a module, its depth, and whether it stands further up as well
@@ -87,4 +95,5 @@ def _chains(modules: tuple[Module, ...]) -> Iterator[tuple[int, tuple[int, ...]]
         todo += [(child, inside) for _, child in reversed(modules[module].children)]
 
 
-EXTRA: dict[str, Callable[[Trace], int]] = {"leaves_and_leftovers": leaves_and_leftovers}
+Formula = Callable[[Trace], dict[str, int]]
+EXTRA: dict[str, Formula] = {"leaves_and_leftovers": leaves_and_leftovers}

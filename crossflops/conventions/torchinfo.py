@@ -11,7 +11,7 @@ from typing import Any
 
 from crossflops.conventions import layers
 from crossflops.conventions.operators import VMAP
-from crossflops.core.convention import Clause, Convention, Match
+from crossflops.core.convention import Clause, Convention, Match, Parameters
 
 _LAYER, _SUM = "torchinfo/layer_info.py", "torchinfo/model_statistics.py"
 _HOOKS = "torchinfo/torchinfo.py: apply_hooks"
@@ -131,5 +131,9 @@ CONVENTIONS = (
         forces={"grad": False, "hooked": True},
         source=_MACS,
         clauses=(*_FAILS, *_contracting(), *_others(), *_unseen()),
+        parameters=Parameters(
+            extra="leaves_and_leftovers",
+            reference="torchinfo/model_statistics.py; torchinfo/layer_info.py: leftover_params",
+        ),
     ),
 )

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.core.contrast import Contrast, contrast
+from crossflops.core.focus import focus
 from crossflops.core.folded import Folded
 from crossflops.core.formulas import Formulas
 from crossflops.core.memory import Memory
@@ -136,6 +137,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     formulas: Formulas | UnsetType = UNSET
     observed: Run | UnsetType = UNSET
     between: Contrast | UnsetType = UNSET
+    module: ModuleRow | UnsetType = UNSET
 
     @property
     def macs(self) -> int:
@@ -169,6 +171,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             if one.tool == tool:
                 return one
         raise KeyError(tool)
+
+    def at(self, path: str) -> "Report":
+        """The same for one module and what is beneath it, such as "layer1.0".
+
+        Raises UnknownNameError where there is no such module.
+        """
+        return focus(self, path)
 
     def contrast(self, first: str, second: str) -> Contrast:
         """Why two tools differ from each other. Raises KeyError when one did not answer."""

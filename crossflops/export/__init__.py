@@ -1,6 +1,5 @@
 """Files that are not reports: the normalized or annotated model, and node data for viewers."""
 
-from crossflops.export.bound import save_bound
 from crossflops.export.model_explorer import node_data
 from crossflops.export.notes import NodeNote, notes_of_file, notes_of_graph
 from crossflops.export.onnx_file import copy_model
@@ -12,6 +11,5 @@ __all__ = [
     "node_data",
     "notes_of_file",
     "notes_of_graph",
-    "save_bound",
     "save_program",
 ]

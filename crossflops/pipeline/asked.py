@@ -38,3 +38,10 @@ def contrasted(report: Report, between: tuple[str, str] | None) -> Report:
     if not report.residuals.keys() >= set(between):
         return report
     return msgspec.structs.replace(report, between=report.contrast(*between))
+
+
+def answered(
+    report: Report, *, between: tuple[str, str] | None = None, module: str | None = None
+) -> Report:
+    """The report with what was asked of it beside the comparison."""
+    return contrasted(report if module is None else report.at(module), between)

@@ -1,7 +1,6 @@
 """A model normalized and counted in the modes that conventions need."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -12,29 +11,25 @@ from crossflops.core.graph import Graph
 from crossflops.core.ledger import Ledger
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting, Trace
-from crossflops.count import count, count_whole
+from crossflops.count import count
 from crossflops.errors import InputError
 from crossflops.footprint import footprint
-from crossflops.normalize import Source, program
+from crossflops.normalize import Source, normalize
 from crossflops.reconcile import fold_nodes, predict
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """A model that was normalized and counted in one mode.
-
-    `program` is the ONNX model (of onnx_ir) that the graph was read from; None of a file.
-    """
+    """A model that was normalized and counted in one mode."""
 
     graph: Graph
     trace: Trace
     ledger: Ledger
-    program: Any = None
 
 
 def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Counted:
     """Normalize and count in this setting, and see what the observed ones fuse."""
-    model, graph, trace = program(source, setting, observed)
-    return Counted(graph, trace, count(graph), model)
+    graph, trace = normalize(source, setting, observed)
+    return Counted(graph, trace, count(graph))
 
 
 def observed(conventions: Iterable[Convention], asked: Setting) -> list[Setting]:
@@ -83,13 +78,8 @@ def folded(convention: Convention, counted: Counted, asked: Setting) -> Folded:
     )
 
 
-def seen_by(convention: Convention, counted: Counted) -> Ledger:
-    """One count for each node that a convention of graph nodes sees."""
-    return counted.ledger if convention.opens else count_whole(counted.graph)
-
-
 def _folded_nodes(convention: Convention, counted: Counted) -> Folded:
-    rows, unknown = fold_nodes(convention, counted.graph, seen_by(convention, counted))
+    rows, unknown = fold_nodes(convention, counted.ledger)
     return Folded(
         tool=convention.tool,
         edition=convention.edition,

@@ -37,9 +37,8 @@ def reconcile_parameters(
             cause = AGAIN if more > 0 else _missing(rules, trace, tensor)
             grouped.setdefault(cause, []).append(tensor)
             amounts[cause] = amounts.get(cause, 0) + more * tensor.parameter.numel
-    extra = EXTRA[rules.extra](trace) if rules.extra else 0
-    if extra:
-        amounts[AGAIN] = amounts.get(AGAIN, 0) + extra
+    for cause, amount in (EXTRA[rules.extra](trace) if rules.extra else {}).items():
+        amounts[cause] = amounts.get(cause, 0) + amount
     ours = sum(tensor.parameter.numel for tensor in tensors.values())
     predicted = ours + sum(amounts.values())
     return ParamsReconciliation(
@@ -89,8 +88,8 @@ def _by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
     for module in _reached(rules, trace.modules):
         if rules.called and module not in called:
             continue
-        for storage in subtree(module, trace.modules):
-            found[storage] = found.get(storage, 0) + 1
+        for one in subtree(module, trace.modules):
+            found[one.storage] = found.get(one.storage, 0) + 1
     return found
 
 

@@ -81,7 +81,7 @@ def _parameters(rules: Parameters | None) -> dict[str, str]:
     if rules.trainable:
         found["params.frozen"] = "counts parameters that require a gradient"
     if rules.extra:
-        found["params.counted-again"] = rules.extra
+        found |= dict.fromkeys(("params.counted-again", "params.pruned"), rules.extra)
     return found
 
 

@@ -10,23 +10,27 @@ from crossflops.core.contrast import Contrast
 from crossflops.core.convention import Convention
 from crossflops.core.profile import Amount, Failure, Profile
 from crossflops.core.reconciliation import Explanation, PathRow, Reconciliation
-from crossflops.core.report import Report
+from crossflops.core.report import ModuleRow, Report
 from crossflops.core.trace import Setting
 from crossflops.errors import UnknownNameError
 from crossflops.render.contrast import contrast_blocks
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Tone
 from crossflops.render.parameters import parameters
+from crossflops.render.places import TOP, disagreement
 from crossflops.render.quantity import change, covered, exact, number, short, signed
 from crossflops.render.reasons import named, title
 from crossflops.render.summary import Unit, uncounted
-from crossflops.render.summary import title as model_title
+from crossflops.render.title import title as model_title
 
 LOCATED = 5  # places of a residual that are named
 MARK = "*"
 
 
-def comparison(report: Report, unit: Unit = "macs") -> Page:
-    """The tools beside each other, then every tool by itself, then those without an answer."""
+def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
+    """The tools beside each other, then every tool by itself, then those without an answer.
+
+    `top` is the number of modules that are shown, of those where the tools disagree most.
+    """
     answers = _answers(report)
     failures = tuple(one for one in report.profiles or () if isinstance(one, Failure))
     blocks: list[Block] = [model_title(report)]
@@ -37,6 +41,7 @@ def comparison(report: Report, unit: Unit = "macs") -> Page:
     else:
         for profile in answers:
             blocks += _account(report, profile)
+        blocks += disagreement(report, top)
         blocks += parameters(report)
     blocks += _failed(failures)
     if not report.profiles:
@@ -99,11 +104,25 @@ def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
             f'"{profile.printed_as}"',
             exact(profile.total),
             "-" if macs is None else short(macs * scale),
-            "-" if macs is None else change(macs, report.macs),
-            "-" if found is None else covered(found.residual, found.delta),
+            "-" if macs is None else change(macs, native(report)),
+            _explained(found),
         ),
         "bad" if found is None or found.residual else "",
     )
+
+
+def native(report: Report) -> int:
+    """The MACs of the model, or of the module that the report is about."""
+    return report.module.macs if isinstance(report.module, ModuleRow) else report.macs
+
+
+def _explained(found: Reconciliation | None) -> str:
+    if found is None:
+        return "-"
+    rows = found.by_path[:1]
+    whole = not rows or not rows[0].path  # a module's number may be one that no tool printed
+    said = whole or rows[0].theirs is not None
+    return covered(found.residual, found.delta) if said else "predicted"
 
 
 def _reconciliation(report: Report, tool: str) -> Reconciliation | None:

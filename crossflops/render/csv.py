@@ -13,6 +13,7 @@ from crossflops.errors import UnknownNameError
 from crossflops.render.efficiency import EfficiencyReport
 from crossflops.render.inventory import Inventory
 from crossflops.render.layout import Noun
+from crossflops.render.places import Compared
 from crossflops.render.summary import Unit
 from crossflops.render.view import Viewed
 
@@ -32,6 +33,8 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
     match noun:
         case Viewed(view=view):
             return _written(view.columns, view.rows)
+        case Compared(report=report):
+            return csv(report, unit)
         case Report(profiles=tuple(profiles)):
             return _written(_COMPARISON, (_tool(noun, one) for one in profiles))
         case Report():

@@ -5,6 +5,7 @@ import msgspec
 from crossflops.core.report import Report
 from crossflops.render.efficiency import EfficiencyReport
 from crossflops.render.layout import Noun
+from crossflops.render.places import Compared
 from crossflops.render.summary import Unit
 from crossflops.render.view import Viewed
 
@@ -14,6 +15,8 @@ def json(noun: Noun, unit: Unit = "macs") -> str:
 
     `unit` orders nothing here: the contract fixes what stands where.
     """
+    if isinstance(noun, Compared):
+        return noun.report.to_json()
     if isinstance(noun, Report | Viewed | EfficiencyReport):
         return noun.to_json()
     return msgspec.json.format(msgspec.json.encode(noun), indent=2).decode() + "\n"

@@ -12,11 +12,12 @@ from crossflops.render.convention import convention_page
 from crossflops.render.efficiency import EfficiencyReport, efficiency_page
 from crossflops.render.inventory import Health, Inventory, health, inventory
 from crossflops.render.page import Page
+from crossflops.render.places import Compared
 from crossflops.render.summary import Unit, summary
 from crossflops.render.view import Viewed, view_page
 
 Noun: TypeAlias = (
-    Report | Viewed | Cause | Convention | Inventory | Health | EfficiencyReport | Page
+    Report | Viewed | Compared | Cause | Convention | Inventory | Health | EfficiencyReport | Page
 )
 
 
@@ -37,5 +38,7 @@ def layout(noun: Noun, unit: Unit = "macs") -> Page:
             return efficiency_page(noun)
         case Viewed():
             return view_page(noun)
+        case Compared():
+            return comparison(noun.report, unit, noun.top)
         case Report():
             return summary(noun, unit) if noun.profiles is UNSET else comparison(noun, unit)

@@ -1,5 +1,6 @@
 """What a renderer writes down: blocks of text and tables, without a word on how they look."""
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -57,23 +58,27 @@ class Row(msgspec.Struct, frozen=True):
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     """Rows under columns.
 
-    A `detail` table stands only in files, and so do the heads of a `bare` one.
+    A `detail` table stands only in files, and so do the heads of a `bare` one. One that is too
+    wide is broken into several, each with the first `stub` columns, where there are any.
     """
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     detail: bool = False
     bare: bool = False
+    stub: int = 0
+
+    def only(self, places: Sequence[int]) -> "Table":
+        """The table with these of its columns."""
+        return msgspec.structs.replace(
+            self,
+            columns=tuple(self.columns[place] for place in places),
+            rows=tuple(Row(tuple(row.cells[p] for p in places), row.tone) for row in self.rows),
+        )
 
     def without(self, column: Column) -> "Table":
         """The table without one of its columns."""
-        keep = [place for place, one in enumerate(self.columns) if one is not column]
-        return Table(
-            columns=tuple(self.columns[place] for place in keep),
-            rows=tuple(Row(tuple(row.cells[p] for p in keep), row.tone) for row in self.rows),
-            detail=self.detail,
-            bare=self.bare,
-        )
+        return self.only([p for p, one in enumerate(self.columns) if one is not column])
 
     def brief(self) -> "Table":
         """The table without its columns of detail."""

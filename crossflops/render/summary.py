@@ -1,4 +1,4 @@
-"""The page of a report without tools, and the title that every page of a report begins with."""
+"""The page of a report without tools."""
 
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -7,12 +7,11 @@ from msgspec import UNSET
 
 from crossflops.core.folded import Folded
 from crossflops.core.memory import Memory
-from crossflops.core.observation import Run
-from crossflops.core.report import InputInfo, Report
-from crossflops.core.trace import Setting
+from crossflops.core.report import ModuleRow, Report
 from crossflops.render.formulas import formulas
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
-from crossflops.render.quantity import exact, number, shape, share, short
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text
+from crossflops.render.quantity import exact, number, share, short
+from crossflops.render.title import title
 
 Unit: TypeAlias = Literal["macs", "flops"]
 NAMED = 12  # uncounted nodes that are named before the rest is only numbered
@@ -22,37 +21,15 @@ _KINDS = ("adds", "muls", "divs", "compares", "specials")
 
 def summary(report: Report, unit: Unit = "macs") -> Page:
     """The count: totals by kind, operators by `unit`, what was not counted, the convention."""
-    blocks: list[Block] = [title(report), *formulas(report), _totals(report)]
+    blocks: list[Block] = [title(report)]
+    if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
+        blocks += [*formulas(report), _totals(report)]
     blocks.append(Heading("Operators"))
     blocks += [_operators(report, unit), *_branches(report), *uncounted(report)]
     if report.folds:
         blocks += [Heading("By other conventions"), *_folded(report)]
     blocks += [_modules(report)] if report.modules else []
     return Page(tuple(blocks))
-
-
-def title(report: Report) -> Title:
-    """Which model, and its totals."""
-    totals, run = report.totals, report.observed
-    parts = [
-        report.model.name,
-        short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
-        *_inputs(report.model.inputs),
-        *_setting(report.setting),
-        *([f"sizes from a run of {run.runtime}"] if isinstance(run, Run) else []),
-        short(totals.macs, "MACs"),
-        f"{short(totals.flops, 'FLOPs')} (native, {exactness(report)})",
-    ]
-    return Title(tuple(parts))
-
-
-def exactness(report: Report) -> str:
-    """How far the totals can be trusted, in the words of the weakest node."""
-    if report.uncounted:
-        return f"without {number(len(report.uncounted), 'uncounted node')}"
-    found = {node.exactness for node in report.nodes}
-    weakest = next((word for word in ("estimate", "bound") if word in found), "exact")
-    return {"bound": "an upper bound", "estimate": "an estimate"}.get(weakest, weakest)
 
 
 def uncounted(report: Report) -> list[Block]:
@@ -82,20 +59,6 @@ def _branches(report: Report) -> list[Block]:
     if rest > 0:
         blocks.append(Text(f"and {number(rest, 'If')} more, all named in the JSON report", " "))
     return blocks
-
-
-def _inputs(inputs: tuple[InputInfo, ...]) -> list[str]:
-    if len(inputs) == 1:
-        return [f"input {shape(inputs[0].shape)} {inputs[0].dtype}"]
-    return [f"{one.name} {shape(one.shape)} {one.dtype}" for one in inputs]
-
-
-def _setting(setting: object) -> list[str]:
-    if not isinstance(setting, Setting):
-        return []
-    parts = [] if setting.device == "cpu" else [setting.device]
-    parts += ["train mode"] if setting.training else []
-    return parts if setting.grad else [*parts, "no grad"]
 
 
 def _totals(report: Report) -> Table:
@@ -158,7 +121,8 @@ def _by_size(report: Report) -> list[tuple[str, int]]:
 
 
 def _operators(report: Report, unit: Unit) -> Table:
-    whole = report.flops if unit == "flops" else report.macs
+    scope = report.module if isinstance(report.module, ModuleRow) else report.totals
+    whole = scope.flops if unit == "flops" else scope.macs
     rows = sorted(report.by_op, key=lambda one: (-getattr(one, unit), -one.flops, one.op))
     return Table(
         columns=(

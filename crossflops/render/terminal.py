@@ -68,7 +68,10 @@ def _print(console: Console, block: Block, width: int) -> None:
             console.print(Padding(lines, (0, 0, 0, 3 * _INDENT)))
         case Table():
             indent = 3 * _INDENT if block.bare else _INDENT
-            console.print(Padding(_grid(block.brief(), width - indent), (0, 0, 0, indent)))
+            for place, table in enumerate(_parts(block.brief(), width - indent)):
+                if place:
+                    console.print()
+                console.print(Padding(_grid(table, width - indent), (0, 0, 0, indent)))
 
 
 def _broken(parts: tuple[str, ...], width: int) -> str:
@@ -107,6 +110,21 @@ def _grid(table: Table, room: int) -> RichTable:
     for row in table.rows:
         grid.add_row(*(RichText(cell) for cell in row.cells), style=_STYLES[row.tone])
     return grid
+
+
+def _parts(table: Table, room: int) -> list[Table]:
+    """The table, or several that fit: each with the columns that say what a row is about."""
+    if not table.stub or _natural(table, _GAPS[-1]) <= room:
+        return [table]
+    stub = list(range(table.stub))
+    parts: list[list[int]] = []
+    for place in range(table.stub, len(table.columns)):
+        longer = [*stub, *(parts[-1] if parts else []), place]
+        if parts and _natural(table.only(longer), _GAPS[-1]) <= room:
+            parts[-1].append(place)
+        else:
+            parts.append([place])
+    return [table.only([*stub, *part]) for part in parts]
 
 
 def _fitted(table: Table, room: int) -> tuple[Table, int]:

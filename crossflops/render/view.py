@@ -10,7 +10,8 @@ from crossflops.core.view import By, Cell, Cells, View
 from crossflops.errors import CrossflopsError
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text
 from crossflops.render.quantity import exact, number, share
-from crossflops.render.summary import doubts, title, uncounted
+from crossflops.render.summary import doubts, uncounted
+from crossflops.render.title import title
 
 _HEADINGS: dict[By, str] = {
     "op": "By operator",

@@ -44,6 +44,7 @@ TRAINED = (
 PARAMETERS = (
     "frozen_weight",
     "bare_parameter",
+    "pruned_conv",
     "tied_weight_two_modules",
     "shared_two_names",
     "shared_two_parents",

@@ -66,6 +66,7 @@ def test_compare_passes_everything_on(line, answers, report):
         "python": {"thop": "/venvs/thop"},
         "allow_pickle": False,
         "between": None,
+        "module": None,
     }
     line("compare", "m:f")
     assert line.asked[2]["tools"] is None

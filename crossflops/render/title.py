@@ -1,0 +1,61 @@
+"""What every page of a report begins with: which model, or which module of it, and its totals."""
+
+from crossflops.core.observation import Run
+from crossflops.core.report import InputInfo, ModuleRow, Report
+from crossflops.core.trace import Setting
+from crossflops.render.page import Title
+from crossflops.render.quantity import number, shape, short
+
+
+def title(report: Report) -> Title:
+    """Which model, and its totals."""
+    totals, run = report.totals, report.observed
+    if isinstance(report.module, ModuleRow):
+        return _module_title(report.module, report)
+    parts = [
+        report.model.name,
+        short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
+        *_inputs(report.model.inputs),
+        *_setting(report.setting),
+        *([f"sizes from a run of {run.runtime}"] if isinstance(run, Run) else []),
+        short(totals.macs, "MACs"),
+        f"{short(totals.flops, 'FLOPs')} (native, {exactness(report)})",
+    ]
+    return Title(tuple(parts))
+
+
+def _module_title(module: ModuleRow, report: Report) -> Title:
+    return Title(
+        (
+            f"{module.path or '(the model)'} of {report.model.name}",
+            module.class_,
+            f"{short(module.params)} parameter{'' if module.params == 1 else 's'}",
+            *_inputs(report.model.inputs),
+            *_setting(report.setting),
+            short(module.macs, "MACs"),
+            f"{short(module.flops, 'FLOPs')} (native, {exactness(report)})",
+        )
+    )
+
+
+def exactness(report: Report) -> str:
+    """How far the totals can be trusted, in the words of the weakest node."""
+    if report.uncounted:
+        return f"without {number(len(report.uncounted), 'uncounted node')}"
+    found = {node.exactness for node in report.nodes}
+    weakest = next((word for word in ("estimate", "bound") if word in found), "exact")
+    return {"bound": "an upper bound", "estimate": "an estimate"}.get(weakest, weakest)
+
+
+def _inputs(inputs: tuple[InputInfo, ...]) -> list[str]:
+    if len(inputs) == 1:
+        return [f"input {shape(inputs[0].shape)} {inputs[0].dtype}"]
+    return [f"{one.name} {shape(one.shape)} {one.dtype}" for one in inputs]
+
+
+def _setting(setting: object) -> list[str]:
+    if not isinstance(setting, Setting):
+        return []
+    parts = [] if setting.device == "cpu" else [setting.device]
+    parts += ["train mode"] if setting.training else []
+    return parts if setting.grad else [*parts, "no grad"]
