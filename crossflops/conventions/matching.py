@@ -43,17 +43,18 @@ def _own(match: Match, call: Call, module: Module) -> bool:
 
 
 def _around(match: Match, call: Call, trace: Trace) -> bool:
-    if match.via is None and not (match.entry or match.within or match.under):
+    asks = (match.via, match.reached, *match.entry, *match.within, *match.under)
+    if all(one is None for one in asks):
         return True
     calls = (call, *trace.ancestors(call))
     modules = [one for one in calls if one.storey == "module"]
     if match.via is not None and (not modules or modules[0].via != match.via):
         return False
-    if match.entry:
-        entry = next((one.target for one in calls if one.storey == "function"), "")
-        if not one_of(entry, match.entry):
-            return False
     functions = [one for one in calls if one.storey == "function"]
+    if match.entry and not one_of(functions[0].target if functions else "", match.entry):
+        return False
+    if match.reached is not None and (not functions or functions[0].via != match.reached):
+        return False
     return _any_of(modules, match.within) and _any_of(functions, match.under)
 
 

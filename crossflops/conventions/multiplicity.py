@@ -65,6 +65,7 @@ _CONTAINERS = {
 }
 
 TIMES: dict[str, Times] = {
+    "child_paths": child_paths,
     "child_paths_squared": child_paths_squared,
     "registered": registered,
     "registered_leaves": registered_leaves,

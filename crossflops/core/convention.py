@@ -43,7 +43,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     module storey) is derived, `isa` that class too. `entry` matches the nearest function call
     around, `within` the class of any module call around, `under` the target of any function call
     around. `registered` asks whether the enclosing module has a name in the model. `settings` are
-    compared for equality: a call's own, or on the module storey the module's. `has` and `lacks`
+    compared for equality: a call's own, or on the module storey the module's. `reached` is how
+    that nearest function call came in: by "attribute" or by "reference". `has` and `lacks`
     name inputs of the call or parameters of the module, "*" as above. `dtypes` are those of the
     first input. `root` asks whether the module is the whole model, `leaf` whether it has no
     modules in it, `last` whether the call is the last one of its module.
@@ -68,6 +69,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     leaf: bool | None = None
     last: bool | None = None
     named: tuple[str, ...] = ()
+    reached: str | None = None
 
 
 class Clause(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from crossflops.core.convention import Clause, Convention
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Amount
-from crossflops.core.trace import Call, Setting, Trace
+from crossflops.core.trace import Call, Module, Setting, Trace
 from crossflops.reconcile.bookings import Booking, Prediction, PredictionError
 
 _SHADOWED = -1  # in the place of a core booking: what lies inside a ruled module is not looked at
@@ -137,12 +137,21 @@ class _Walk:
         return self.bookings[above].clause.storey == "module"
 
     def _counts(self, call: Call) -> bool:
+        if call.storey == "function" and self.setting in call.fused:
+            return False  # a kernel ran in its place
         stored = call.stored and self.convention.counts_stored
         return call.live or stored or self.convention.counts_dead
 
     def _matches(self, clause: Clause, call: Call) -> bool:
-        registered = clause.times is None or self.times[clause.times][call.module] > 0
-        return registered and matches(clause, call, self.trace, self.setting)
+        said = matches(clause, call, self.trace, self.setting)
+        return said and self._times(clause, call) > 0
+
+    def _times(self, clause: Clause, call: Call) -> int:
+        """How often it is booked: by its own module, or by that to which a function belongs."""
+        if clause.times is None:
+            return 1
+        module = call.module if call.storey == "module" else self._owner(call).id
+        return self.times[clause.times][module]
 
     def _book(self, clause: Clause, call: Call, again: bool = False) -> None:
         if call.storey == "module":
@@ -151,9 +160,9 @@ class _Walk:
             Booking(
                 clause=clause,
                 call=call.key,
-                path="" if clause.in_total_only else self._path(call),
+                path="" if clause.in_total_only else self._owner(call).path,
                 amount=clause.factor * self._amount(clause, call),
-                times=self.times[clause.times][call.module] if clause.times else 1,
+                times=self._times(clause, call),
                 again=again,
             )
         )
@@ -192,8 +201,14 @@ class _Walk:
                 self.unseen[call.key] = clause
                 return
 
-    def _path(self, call: Call) -> str:
-        """Tools see a module by its `__call__`: what runs by `.forward` is its caller's."""
-        around = (call, *self.trace.ancestors(call))
-        inner = next((c for c in around if c.storey == "module" and c.via == "call"), None)
-        return self.trace.modules[inner.module].path if inner else ""
+    def _owner(self, call: Call) -> Module:
+        """The module under which a tool sees the call: one in the model, by its `__call__`.
+
+        What runs by `.forward`, or in a module that is registered nowhere, is its caller's.
+        """
+        for one in (call, *self.trace.ancestors(call)):
+            if one.storey == "module" and one.via == "call":
+                module = self.trace.modules[one.module]
+                if module.names:
+                    return module
+        return self.trace.modules[0]

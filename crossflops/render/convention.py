@@ -11,6 +11,7 @@ from crossflops.core.convention import Clause, Convention, Match, Parameters
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 
 _VIA = {"call": "called as module(x)", "forward": "called by .forward()"}
+_REACHED = {"attribute": "by its name", "reference": "by a reference captured before"}
 _LEAF = {None: "", True: "without modules in it", False: "with modules in it"}
 _LAST = {None: "", True: "its last call alone", False: "but the last call"}
 _FORCED = {
@@ -178,6 +179,7 @@ def conditions(match: Match, known: frozenset[str] = frozenset()) -> tuple[str, 
         _listed("of a class named", match.named),
         _VIA.get(match.via or "", match.via or ""),
         _listed("in a subclass of", match.bases, known),
+        _REACHED.get(match.reached or "", ""),
         _listed("through", match.entry),
         _listed("in", match.within, known),
         _listed("under", match.under),
@@ -220,6 +222,7 @@ def _listed(word: str, names: tuple[str, ...], known: frozenset[str] = frozenset
 def _together(names: tuple[str, ...]) -> list[str]:
     """Short names, neighbours that differ in their number of dimensions as one."""
     short = [sub(r"^(torch\.nn\.modules\.\w+|aten)\.|\.(default|\*)$", "", one) for one in names]
+    short = [sub(r"^torch\.nn\.functional\.", "F.", one) for one in short]
     found = []
     for (start, end), alike in groupby(map(_split, short), lambda parts: (parts[0], parts[2])):
         found.append(f"{start}{'/'.join(middle for _, middle, _ in alike)}{end}")

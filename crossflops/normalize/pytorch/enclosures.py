@@ -2,10 +2,11 @@
 
 A custom autograd function and a scripted function are one opaque call to whoever traces with
 torch.jit; under `torch.vmap` Python sees one example of many; what a hook does is no part of the
-module's forward.
+module's forward. einops.einsum calls torch.einsum: a tool may replace both.
 """
 
 import functools
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -16,6 +17,7 @@ APPLY = "torch.autograd.Function.apply"
 SCRIPTED = "torch.jit.ScriptFunction.__call__"
 VMAP = "torch.vmap"
 HOOK = "torch.nn.Module.hook"
+EINOPS = "einops.einsum"
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 
@@ -38,6 +40,11 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
         original = getattr(owner, attribute)
         undo.callback(setattr, owner, attribute, original)
         setattr(owner, attribute, _wrapped(recorder, name, original))
+    einops = sys.modules.get("einops")
+    if hasattr(einops, "einsum"):
+        original = einops.einsum
+        undo.callback(setattr, einops, "einsum", original)
+        setattr(einops, "einsum", _wrapped(recorder, EINOPS, original))  # noqa: B010
     _wrap_hooks(undo, recorder)
 
 

@@ -1,0 +1,183 @@
+"""The clauses of tools that replace PyTorch's functions, from their rules."""
+
+from typing import Any
+
+import msgspec
+
+from crossflops.conventions import layers
+from crossflops.conventions.operators import CONTRACTIONS, VMAP
+from crossflops.conventions.patched import EINSUM, Rule
+from crossflops.core.convention import Clause, Convention, Match
+
+# name, cause, formula and factor of what hooks add for recurrent layers
+GATES = ("recurrent.gates", "rnn.gate-elementwise", "patched.gates", 1)
+RECURRENT_BIAS = ("recurrent.bias", "bias.rnn", "patched.recurrent_bias", 1)
+FIRST_ADDS = ("recurrent.first-adds", "unit.first-add-omitted", "patched.first_adds", -1)
+
+
+class Edition:
+    """Writes the clauses of one edition of a tool; `source` is its file.
+
+    `times` is how often a module counts, `hooked_times` a recurrent layer.
+    """
+
+    def __init__(self, prefix: str, source: str, times: str | None, hooked_times: str) -> None:
+        self._prefix = prefix
+        self._source = source
+        self._times = times
+        self._hooked_times = hooked_times
+
+    def function(self, rule: Rule, name: str = "", **match: Any) -> Clause:
+        """A rule as a clause: it holds where the function is called by its name."""
+        return Clause(
+            id=f"{self._prefix}.{name or rule.name}",
+            cause=rule.cause,
+            storey="function",
+            match=Match(targets=rule.targets, reached="attribute", **match),
+            kind="core" if rule.core else "part",
+            formula=rule.formula,
+            times=self._times,
+            reference=f"{self._source}: {rule.source}",
+        )
+
+    def products(self, rules: tuple[Rule, ...]) -> tuple[Clause, ...]:
+        """Rules for contraction work; under `torch.vmap` a function sees one example of many."""
+        found = [
+            self.function(
+                msgspec.structs.replace(rule, cause="function.vmap"),
+                f"{rule.name}.vmapped",
+                under=(VMAP,),
+            )
+            for rule in rules
+            if rule.name in {"linear", "convolution", "matmul"}
+        ]
+        plain = [self.function(rule) for rule in rules]
+        return (*found, *plain)
+
+    def uncounted(self, rule: Rule) -> tuple[Clause, ...]:
+        """A rule for contraction work of which this number has nothing."""
+        return (self.function(msgspec.structs.replace(rule, formula=None)),)
+
+    def recurrent(
+        self, *parts: tuple[str, str, str, int], counted: bool = True
+    ) -> tuple[Clause, ...]:
+        """The hooks of recurrent layers: their products, if `counted`, and these parts.
+
+        A part is its name, cause, formula and factor.
+        """
+        rows = [("recurrent", "rnn.fused", "patched.recurrent" if counted else None, 1), *parts]
+        targets = (*layers.RECURRENT, *layers.CELLS)
+        return tuple(
+            Clause(
+                id=f"{self._prefix}.{name}",
+                cause=cause,
+                storey="module",
+                match=Match(targets=targets, via="call"),
+                kind="core" if name == "recurrent" else "part",
+                formula=formula,
+                factor=factor,
+                times=self._hooked_times,
+                stands_for=layers.operators(targets) if name == "recurrent" else (),
+                reference=f"{self._source}: _rnn_flops",
+            )
+            for name, cause, formula, factor in rows
+        )
+
+    def unseen(self, replaced: tuple[Rule, ...]) -> tuple[Clause, ...]:
+        """Why contraction work is not seen, the most particular reason first."""
+        names = tuple(target for rule in (*replaced, EINSUM) for target in rule.targets)
+        recurrent = (*layers.RECURRENT, *layers.CELLS)
+        fused = layers.operators(recurrent)
+        attention = CONTRACTIONS["scaled_dot_product_attention"]
+        products = ("torch.Tensor.__matmul__",)
+        rows = (
+            ("captured", "functional.captured-reference", Match(entry=names, reached="reference")),
+            (
+                "direct-forward",
+                "module.direct-forward",
+                Match(targets=fused, within=recurrent, via="forward"),
+            ),
+            (
+                "unregistered",
+                "module.unregistered",
+                Match(targets=fused, within=recurrent, registered=False),
+            ),
+            ("subclass", "module.type-unmatched", Match(targets=fused, bases=recurrent)),
+            ("attention", "attention.sdpa", Match(targets=attention)),
+            ("operator", "matmul.operator-invisible", Match(entry=products)),
+            ("scripted", "function.opaque", Match(under=("torch.jit.ScriptFunction.__call__",))),
+        )
+        return tuple(
+            Clause(
+                id=f"{self._prefix}.unseen.{name}",
+                cause=cause,
+                storey="operator",
+                match=match,
+                kind="unseen",
+                reference=f"{self._source}: _patch_functionals",
+            )
+            for name, cause, match in rows
+        )
+
+    def convention(
+        self, tool: str, version: str, unit: int, printed_as: str, clauses: tuple[Clause, ...]
+    ) -> Convention:
+        """The edition of a version: the tool switches to evaluation and hooks every module."""
+        return Convention(
+            tool=tool,
+            edition=version,
+            verified=(version,),
+            unit=unit,
+            printed_as=printed_as,
+            sees="function",
+            counts_dead=True,
+            unseen="op.unregistered-zero",
+            forces={"training": False, "hooked": True},
+            source=self._source,
+            clauses=clauses,
+        )
+
+
+def pair(
+    tool: str,
+    version: str,
+    source: str,
+    products: tuple[Rule, ...],
+    parts: tuple[Rule, ...],
+    *,
+    times: str | None,
+    hooked_times: str,
+) -> tuple[Convention, Convention]:
+    """The two numbers of one run: FLOPs as `tool`, and MACs as `tool`-macs.
+
+    FLOPs are twice the MACs of the products, and all parts. MACs are those of the replaced
+    functions alone: neither einsum nor recurrent layers have any.
+    """
+    flops = Edition(tool, source, times, hooked_times)
+    macs = Edition(f"{tool}-macs", source, times, hooked_times)
+    return (
+        flops.convention(
+            tool,
+            version,
+            2,
+            "FLOPs",
+            (
+                *flops.products((*products, EINSUM)),
+                *map(flops.function, parts),
+                *flops.recurrent(GATES, RECURRENT_BIAS, FIRST_ADDS),
+                *flops.unseen(products),
+            ),
+        ),
+        macs.convention(
+            f"{tool}-macs",
+            version,
+            1,
+            "MACs",
+            (
+                *macs.products(products),
+                *macs.uncounted(EINSUM),
+                *macs.recurrent(counted=False),
+                *macs.unseen(products),
+            ),
+        ),
+    )

@@ -1,0 +1,99 @@
+"""Runs calflops (github.com/MrYxJ/calculate-flops.pytorch)."""
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+
+from crossflops.adapters.amounts import exact
+from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Entry, Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import MissingExtraError
+from crossflops.normalize.torchvision import mended
+
+_PIPELINE = "calflops.calculate_pipline"  # its own spelling
+_BACKWARD_FACTOR = 2.0  # the default of calculate_flops, of no effect without its backward pass
+
+
+class Calflops:
+    """The FLOPs of calflops, which replaces functions of PyTorch while the model runs."""
+
+    name = "calflops"
+    convention = "calflops"
+    distribution = "calflops"
+    printed_as = "FLOPs"
+    counter = "flops"
+
+    def version(self) -> str:
+        """The version of the installed calflops."""
+        try:
+            return version(self.distribution)
+        except PackageNotFoundError as problem:
+            raise MissingExtraError(
+                "calflops is not installed", "pip install calflops transformers"
+            ) from problem
+
+    def load(self) -> None:
+        """Import calflops, PyTorch, and what it does not declare: transformers, and timm if there.
+
+        timm brings torchvision. Raises MissingExtraError without transformers.
+        """
+        self.version()
+        try:
+            mended(lambda: importlib.import_module(_PIPELINE))
+        except ModuleNotFoundError as problem:
+            raise MissingExtraError(
+                f"calflops imports {problem.name}, which is not installed",
+                f"pip install {problem.name}",
+            ) from problem
+
+    def accepts(self, model: object) -> bool:
+        """Any torch.nn.Module."""
+        return is_module(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """Total, params and modules, by the steps of `calculate_flops` in evaluation mode.
+
+        Not among these steps is moving inputs to the model's device, at which `calculate_flops`
+        fails for models without parameters and for inputs that are no tensors. Of parameters it
+        counts those that are trained. A module with several names stands under the first.
+        """
+        self.load()
+        pipeline = importlib.import_module(_PIPELINE)
+        forced = msgspec.structs.replace(setting, training=False, hooked=True)
+        run = pipeline.CalFlopsPipline(model, False, _BACKWARD_FACTOR)
+        counted = getattr(pipeline, f"get_module_{self.counter}")
+        with under(forced, model):
+            try:
+                run.start_flops_calculate()
+                model(*args, **kwargs)
+                total = counted(model)
+                params = run.get_total_params()
+                entries = [(path, counted(module)) for path, module in model.named_modules()]
+            finally:
+                # A model that fails would leave the functions replaced, and its stack filled.
+                run.end_flops_calculate()
+                pipeline.module_flop_count.clear()
+                pipeline.module_mac_count.clear()
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=forced,
+            total=exact(total),
+            params=exact(params),
+            printed_as=self.printed_as,
+            entries=tuple(Entry(path, exact(amount)) for path, amount in entries),
+        )
+
+
+class CalflopsMacs(Calflops):
+    """The MACs of the same run."""
+
+    name = "calflops-macs"
+    convention = "calflops-macs"
+    printed_as = "MACs"
+    counter = "macs"

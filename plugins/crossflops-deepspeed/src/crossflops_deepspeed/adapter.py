@@ -1,0 +1,109 @@
+"""Runs DeepSpeed's flops profiler (github.com/deepspeedai/DeepSpeed)."""
+
+import importlib
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+
+from crossflops.adapters.amounts import exact
+from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Entry, Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import MissingExtraError
+
+_PROFILER = "deepspeed.profiling.flops_profiler.profiler"
+
+
+class Deepspeed:
+    """The FLOPs of `FlopsProfiler`, which replaces functions of PyTorch while the model runs."""
+
+    name = "deepspeed"
+    convention = "deepspeed"
+    distribution = "deepspeed"
+    printed_as = "FLOPs"
+    counter = "flops"
+
+    def version(self) -> str:
+        """The version of the installed DeepSpeed."""
+        try:
+            return version(self.distribution)
+        except PackageNotFoundError as problem:
+            raise MissingExtraError(
+                "DeepSpeed is not installed",
+                "DS_BUILD_OPS=0 pip install --no-build-isolation deepspeed",
+            ) from problem
+
+    def load(self) -> None:
+        """Import the profiler, and PyTorch with it, without looking for an accelerator.
+
+        DeepSpeed asks every back end that it knows for a device unless it is told which to take,
+        and writes what it does to stdout.
+        """
+        self.version()
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+        with _silenced():
+            importlib.import_module(_PROFILER)
+
+    def accepts(self, model: object) -> bool:
+        """Any torch.nn.Module."""
+        return is_module(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """Total, params and modules, by the steps of `get_model_profile`, without a warm-up.
+
+        DeepSpeed switches to eval mode and hooks every module. An amount of a module has what lies
+        beneath it; one with several names stands under the first.
+        """
+        self.load()
+        profiler = importlib.import_module(_PROFILER)
+        forced = msgspec.structs.replace(setting, training=False, hooked=True)
+        run = profiler.FlopsProfiler(model)
+        counted = getattr(profiler, f"get_module_{self.counter}")
+        with _silenced(), under(forced, model):
+            try:
+                run.start_profile()
+                model(*args, **kwargs)
+                total = counted(model)
+                params = run.get_total_params()
+                entries = [(path, counted(module)) for path, module in model.named_modules()]
+            finally:
+                # A model that fails would leave the functions replaced, and its stack filled.
+                run.end_profile()
+                profiler.module_flop_count.clear()
+                profiler.module_mac_count.clear()
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=forced,
+            total=exact(total),
+            params=exact(params),
+            printed_as=self.printed_as,
+            entries=tuple(Entry(path, exact(amount)) for path, amount in entries),
+        )
+
+
+class DeepspeedMacs(Deepspeed):
+    """The MACs of the same run."""
+
+    name = "deepspeed-macs"
+    convention = "deepspeed-macs"
+    printed_as = "MACs"
+    counter = "macs"
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Let no logger write: DeepSpeed's writes to stdout."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
