@@ -36,7 +36,7 @@ _PARTS = (
     # einops calls torch.einsum, which is replaced as well
     part(
         "einops", "functional.double-counted", ("einops.einsum",), "deepspeed.einops_einsum",
-        "_einops_einsum_flops_compute",
+        "_einops_einsum_flops_compute", fails=True,
     ),
 )  # fmt: skip
 

@@ -26,7 +26,7 @@ def by_rank(name: str) -> tuple[str, ...]:
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One replaced function, or a family of them. `core` formulas give MACs, others operations.
 
-    `source` is the tool's own function.
+    `source` is the tool's own function, which `fails` on some arguments that PyTorch's takes.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     formula: str | None
     source: str
     core: bool = False
+    fails: bool = False
 
 
 def core(name: str, cause: str, targets: tuple[str, ...], formula: str, source: str) -> Rule:
@@ -42,9 +43,18 @@ def core(name: str, cause: str, targets: tuple[str, ...], formula: str, source: 
     return Rule(name=name, cause=cause, targets=targets, formula=formula, source=source, core=True)
 
 
-def part(name: str, cause: str, targets: tuple[str, ...], formula: str, source: str) -> Rule:
+def part(
+    name: str,
+    cause: str,
+    targets: tuple[str, ...],
+    formula: str,
+    source: str,
+    fails: bool = False,
+) -> Rule:
     """A rule for all other work."""
-    return Rule(name=name, cause=cause, targets=targets, formula=formula, source=source)
+    return Rule(
+        name=name, cause=cause, targets=targets, formula=formula, source=source, fails=fails
+    )
 
 
 CONVOLUTION, TRANSPOSED = by_rank("conv"), by_rank("conv_transpose")
@@ -89,7 +99,7 @@ NORMS = (
     ),
 )  # fmt: skip
 POOLS = tuple(
-    part(kind, cause, targets, "patched.pooled", "_pool_flops_compute")
+    part(kind, cause, targets, "patched.pooled", "_pool_flops_compute", fails=True)
     for kind, cause, targets in (
         ("average", "pool.avg", by_rank("avg_pool")),
         ("maximum", "pool.max", by_rank("max_pool")),
@@ -117,6 +127,9 @@ PARTS = (
 def resampling(tool: str) -> tuple[Rule, ...]:
     """The rules for F.interpolate and F.upsample, by a tool's own formulas."""
     return tuple(
-        part(f"resampling.{kind}", cause, RESAMPLED, f"{tool}.{kind}", "_upsample_flops_compute")
+        part(
+            f"resampling.{kind}", cause, RESAMPLED, f"{tool}.{kind}", "_upsample_flops_compute",
+            fails=True,
+        )
         for kind, cause in (("copied", "upsample.nearest"), ("interpolated", "upsample.linear"))
-    )
+    )  # fmt: skip

@@ -14,6 +14,8 @@ GATES = ("recurrent.gates", "rnn.gate-elementwise", "patched.gates", 1)
 RECURRENT_BIAS = ("recurrent.bias", "bias.rnn", "patched.recurrent_bias", 1)
 FIRST_ADDS = ("recurrent.first-adds", "unit.first-add-omitted", "patched.first_adds", -1)
 
+FAST_PATHS = ("aten._native_multi_head_attention*", "aten._transformer_encoder_layer*")
+
 
 class Edition:
     """Writes the clauses of one edition of a tool; `source` is its file.
@@ -27,7 +29,7 @@ class Edition:
         self._times = times
         self._hooked_times = hooked_times
 
-    def function(self, rule: Rule, name: str = "", **match: Any) -> Clause:
+    def function(self, rule: Rule, name: str = "", factor: int = 1, **match: Any) -> Clause:
         """A rule as a clause: it holds where the function is called by its name."""
         return Clause(
             id=f"{self._prefix}.{name or rule.name}",
@@ -36,6 +38,7 @@ class Edition:
             match=Match(targets=rule.targets, reached="attribute", **match),
             kind="core" if rule.core else "part",
             formula=rule.formula,
+            factor=factor,
             times=self._times,
             reference=f"{self._source}: {rule.source}",
         )
@@ -54,9 +57,9 @@ class Edition:
         plain = [self.function(rule) for rule in rules]
         return (*found, *plain)
 
-    def uncounted(self, rule: Rule) -> tuple[Clause, ...]:
-        """A rule for contraction work of which this number has nothing."""
-        return (self.function(msgspec.structs.replace(rule, formula=None)),)
+    def uncounted(self, rules: tuple[Rule, ...]) -> tuple[Clause, ...]:
+        """Rules of which this number has nothing, and which may end the tool all the same."""
+        return tuple(self.function(rule, factor=0) for rule in rules)
 
     def recurrent(
         self, *parts: tuple[str, str, str, int], counted: bool = True
@@ -65,7 +68,7 @@ class Edition:
 
         A part is its name, cause, formula and factor.
         """
-        rows = [("recurrent", "rnn.fused", "patched.recurrent" if counted else None, 1), *parts]
+        rows = [("recurrent", "rnn.fused", "patched.recurrent", 1 if counted else 0), *parts]
         targets = (*layers.RECURRENT, *layers.CELLS)
         return tuple(
             Clause(
@@ -91,6 +94,7 @@ class Edition:
         attention = CONTRACTIONS["scaled_dot_product_attention"]
         products = ("torch.Tensor.__matmul__",)
         rows = (
+            ("fastpath", "attention.module-fastpath", Match(fused=FAST_PATHS)),
             ("captured", "functional.captured-reference", Match(entry=names, reached="reference")),
             (
                 "direct-forward",
@@ -175,7 +179,7 @@ def pair(
             "MACs",
             (
                 *macs.products(products),
-                *macs.uncounted(EINSUM),
+                *macs.uncounted((EINSUM, *(rule for rule in parts if rule.fails))),
                 *macs.recurrent(counted=False),
                 *macs.unseen(products),
             ),

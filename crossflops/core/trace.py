@@ -92,7 +92,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     not `live` that its result is written into a tensor that outlives the run: a buffer, a
     parameter, an input. `returns` says of a module's call what its result is: "tensor",
     "sequence", "mapping", "none" or, by which most tools are lost, any other "object".
-    `fused` names, by setting id, the kernel that swallowed this operator call in that setting.
+    `fused` names, by setting id, the kernel that swallowed this call in that setting: an operator
+    in it, or a function that the kernel was called in place of.
     """
 
     key: str

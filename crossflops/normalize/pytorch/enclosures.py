@@ -40,7 +40,7 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
         original = getattr(owner, attribute)
         undo.callback(setattr, owner, attribute, original)
         setattr(owner, attribute, _wrapped(recorder, name, original))
-    einops = sys.modules.get("einops")
+    einops: Any = sys.modules.get("einops")
     if hasattr(einops, "einsum"):
         original = einops.einsum
         undo.callback(setattr, einops, "einsum", original)

@@ -28,6 +28,9 @@ _QUESTIONS = frozenset({
     "retain_grad",
 })  # fmt: skip
 
+# Functions that only call another one, which torch lists as not to be overridden.
+_FORWARDING = frozenset({"upsample"})
+
 
 @contextmanager
 def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
@@ -75,7 +78,8 @@ def _functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
         if attribute.startswith("_") and attribute not in _OPERATORS:
             continue
         function = getattr(owner, attribute, None)
-        known = id(function) in overridable or attribute in _OPERATORS
+        named = attribute in _OPERATORS or attribute in _FORWARDING
+        known = named or id(function) in overridable
         if known and callable(function) and not isinstance(function, type):
             yield attribute, function
 

@@ -29,6 +29,8 @@ _FUSED = (
     "aten.mv.",
     "aten.dot.",
 )
+# Kernels that a module calls in place of its Python code: no function in there is called.
+_INSTEAD = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
 
 
 def fused_kernels(
@@ -77,22 +79,24 @@ def _hooked(model: "nn.Module") -> Iterator[None]:
 def swallowed(
     kernels: list[tuple[tuple[str, ...], str]], calls: tuple[Call, ...]
 ) -> dict[str, str]:
-    """Key of an operator call -> the kernel that swallowed it.
+    """Key of an operator or a function call -> the kernel that swallowed it.
 
-    A kernel swallows what the innermost call around it contains. Where the export has no such
-    call (it took another path there), the next one out is meant.
+    A kernel swallows the operators that the innermost call around it contains, and those of its
+    functions that are not called on the way to the kernel. Where the export has no such call (it
+    took another path there), the next one out is meant.
     """
     parents = {call.key: call.parent for call in calls}
-    inside: dict[str, list[str]] = {}
+    inside: dict[str, list[Call]] = {}
     for call in calls:
-        if call.storey == "operator":
+        if call.storey != "module":
             around = call.parent
             while around is not None:
-                inside.setdefault(around, []).append(call.key)
+                inside.setdefault(around, []).append(call)
                 around = parents[around]
     found: dict[str, str] = {}
     for frames, kernel in kernels:
         home = next((key for key in frames if key in inside), None)
-        for key in inside.get(home or "", ()):
-            found.setdefault(key, kernel)
+        for call in inside.get(home or "", ()):
+            if call.storey == "operator" or kernel.startswith(_INSTEAD):
+                found.setdefault(call.key, kernel)
     return found
