@@ -8,6 +8,7 @@ Sources: calflops/pytorch_ops.py, calflops/calculate_pipline.py, calflops/utils.
 from crossflops.conventions import patched
 from crossflops.conventions.patched import core, part
 from crossflops.conventions.patched_editions import pair
+from crossflops.core.convention import Parameters
 
 _PRODUCTS = (
     *patched.PRODUCTS,
@@ -37,4 +38,7 @@ CONVENTIONS = pair(
     _PARTS,
     times="child_paths",
     hooked_times="child_paths",
+    parameters=Parameters(
+        trainable=True, reference="calflops/calculate_pipline.py: reset_flops_calculate"
+    ),
 )

@@ -6,7 +6,9 @@ Source: deepspeed/profiling/flops_profiler/profiler.py.
 from crossflops.conventions import patched
 from crossflops.conventions.patched import core, functional, part
 from crossflops.conventions.patched_editions import pair
+from crossflops.core.convention import Parameters
 
+_SOURCE = "deepspeed/profiling/flops_profiler/profiler.py"
 _MORE_MATMUL = (
     "torch.Tensor.__matmul__", "torch.mm", "torch.Tensor.mm", "torch.bmm", "torch.Tensor.bmm",
 )  # fmt: skip
@@ -43,9 +45,10 @@ _PARTS = (
 CONVENTIONS = pair(
     "deepspeed",
     "0.19.8",
-    "deepspeed/profiling/flops_profiler/profiler.py",
+    _SOURCE,
     _PRODUCTS,
     _PARTS,
     times=None,
     hooked_times="registered",
+    parameters=Parameters(reference=f"{_SOURCE}: reset_profile"),
 )

@@ -7,7 +7,7 @@ import msgspec
 from crossflops.conventions import layers
 from crossflops.conventions.operators import CONTRACTIONS, VMAP
 from crossflops.conventions.patched import EINSUM, Rule
-from crossflops.core.convention import Clause, Convention, Match
+from crossflops.core.convention import Clause, Convention, Match, Parameters
 
 # name, cause, formula and factor of what hooks add for recurrent layers
 GATES = ("recurrent.gates", "rnn.gate-elementwise", "patched.gates", 1)
@@ -124,7 +124,13 @@ class Edition:
         )
 
     def convention(
-        self, tool: str, version: str, unit: int, printed_as: str, clauses: tuple[Clause, ...]
+        self,
+        tool: str,
+        version: str,
+        unit: int,
+        printed_as: str,
+        clauses: tuple[Clause, ...],
+        parameters: Parameters,
     ) -> Convention:
         """The edition of a version: the tool switches to evaluation and hooks every module."""
         return Convention(
@@ -139,6 +145,7 @@ class Edition:
             forces={"training": False, "hooked": True},
             source=self._source,
             clauses=clauses,
+            parameters=parameters,
         )
 
 
@@ -151,6 +158,7 @@ def pair(
     *,
     times: str | None,
     hooked_times: str,
+    parameters: Parameters,
 ) -> tuple[Convention, Convention]:
     """The two numbers of one run: FLOPs as `tool`, and MACs as `tool`-macs.
 
@@ -171,6 +179,7 @@ def pair(
                 *flops.recurrent(GATES, RECURRENT_BIAS, FIRST_ADDS),
                 *flops.unseen(products),
             ),
+            parameters,
         ),
         macs.convention(
             f"{tool}-macs",
@@ -183,5 +192,6 @@ def pair(
                 *macs.recurrent(counted=False),
                 *macs.unseen(products),
             ),
+            parameters,
         ),
     )
