@@ -38,6 +38,23 @@ def count(graph: Graph) -> Ledger:
     return Ledger(graph.digest, tuple(work.flat(tuple(work.counts(graph.nodes, {})))))
 
 
+def count_whole(graph: Graph) -> Ledger:
+    """One count for each node of the graph, with all that runs in it: nobody looks inside.
+
+    What has no count inside a node is left out of that node's.
+    """
+    return Ledger(graph.digest, tuple(_whole(graph, node) for node in graph.nodes))
+
+
+def _whole(graph: Graph, node: Node) -> Counted | Uncounted:
+    if not node.bodies:
+        return count_node(node)
+    itself, *inside = count(msgspec.structs.replace(graph, nodes=(node,))).counts
+    if isinstance(itself, Uncounted):
+        return itself
+    return msgspec.structs.replace(itself, cost=_total((itself, *inside)))
+
+
 def count_node(node: Node, stored: Mapping[str, str] = {}) -> Counted | Uncounted:
     """Counts one node that has no body. `stored`: see `crossflops.ops.precision`."""
     if node.bodies:

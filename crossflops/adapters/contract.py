@@ -16,6 +16,10 @@ class Adapter(Protocol):
 
     `name` is the id of the tool, `convention` the id of the tool whose convention predicts it
     (as a rule the same), `distribution` the name under which the tool is installed.
+
+    A tool whose convention sees nodes counts ONNX files: its model is the `pathlib.Path` of one,
+    without inputs. All sizes in it are definite, and external data lies beside it. The entries
+    of such a tool are amounts by the name of the node, TYPE_N for a nameless N-th one.
     """
 
     name: str
@@ -45,7 +49,8 @@ class Adapter(Protocol):
 
         Putting the setting in force is the adapter's task (`crossflops.adapters.pytorch.under`
         does it for PyTorch). The model may be changed: it was built for this call. `entries`
-        hold inclusive amounts by module path, at the tool's own grain; `setting` is the one in
+        hold inclusive amounts by module path, at the tool's own grain;
+        `setting` is the one in
         force while the tool ran, which is `setting` unless the tool forces something else.
         Integral floats become ints (`crossflops.adapters.amounts.exact`). Any exception is the
         tool's own answer.

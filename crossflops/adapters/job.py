@@ -13,8 +13,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     The model comes from a target string, called with `arguments`, and the inputs from a file,
     from specs, or from the target itself; or model and inputs come from the file
-    `pickle_path`. `adapter` is the value of the tool's entry point ("module:attribute"); when
-    it is None, the worker looks the tool up in its own environment.
+    `pickle_path`. A tool that takes an ONNX file gets the path `onnx_path`, where a file has to
+    lie when the tools are let go, not before. `adapter` is the value of the tool's entry point
+    ("module:attribute"); when it is None, the worker looks the tool up in its own environment.
     """
 
     tool: str
@@ -26,6 +27,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     inputs_file: str | None = None
     allow_pickle: bool = False
     pickle_path: str | None = None
+    onnx_path: str | None = None
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):

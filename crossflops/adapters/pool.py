@@ -149,7 +149,7 @@ class Workers:
 
 
 def _needs_contents(job: Job) -> bool:
-    return job.target is None and job.pickle_path is None
+    return job.target is None and job.pickle_path is None and job.onnx_path is None
 
 
 def _paths(python: str, job: Job) -> tuple[str, ...]:

@@ -75,6 +75,8 @@ def answer(job: Job, wait: Callable[[], None]) -> Profile | Failure:
 
 def built(job: Job) -> parcel.Contents:
     """The model of a job with its positional and keyword inputs."""
+    if job.onnx_path is not None:
+        return Path(job.onnx_path), (), {}
     if job.pickle_path is not None:
         return parcel.unpack(Path(job.pickle_path))
     if job.target is None:

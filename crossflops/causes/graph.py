@@ -33,4 +33,13 @@ CAUSES = (
         recognise="The node's input depends on values, or comes from an operator that the tool "
         "does not know.",
     ),
+    Cause(
+        id="graph.other-file",
+        title="another file than the graph that is counted",
+        page="The tool was given an ONNX file (`compare --onnx FILE`) that is not the normalized "
+        "model: an exporter that folds constants, unrolls or decomposes leaves more or less "
+        "contraction work in it. The amount is the native count of the file minus that of the "
+        "model, module by module.",
+        recognise="`crossflops count FILE` and `crossflops count TARGET` differ by it.",
+    ),
 )

@@ -20,6 +20,13 @@ CAUSES = (
         recognise="The amount is the number of elements of what these operators return.",
     ),
     Cause(
+        id="tool.error",
+        title="the tool fails",
+        page="The tool raises on such a model, and prints nothing. What it would have counted is "
+        "no amount of anything: the comparison shows its message, and goes on with the others.",
+        recognise="The message stands where the total would.",
+    ),
+    Cause(
         id="embedding.lookup",
         title="embeddings",
         page="Looking up rows of a table is counted: as many operations as the table has "

@@ -39,6 +39,11 @@ DOCTOR = "see `crossflops doctor`"
     help="A tool to run. Repeatable; the default is every installed one that takes the model.",
 )
 @click.option(
+    "--onnx",
+    metavar="FILE",
+    help="For the tools that count an ONNX file: another one than the normalized model.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=300.0,
@@ -60,6 +65,7 @@ DOCTOR = "see `crossflops doctor`"
 @output_options
 def command(
     tools: tuple[str, ...],
+    onnx: str | None,
     timeout: float,
     memory: float | None,
     python: dict[str, str],
@@ -75,6 +81,7 @@ def command(
         report = pipeline.compare(
             asked.target,
             tools=tools or None,
+            onnx=onnx,
             timeout=timeout,
             memory=None if memory is None else round(memory * 2**30),
             python=python,

@@ -1,6 +1,6 @@
 """How a tool folds work into one number, as data that can be printed, stored and diffed."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,9 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     references: tuple[str, ...] = ()
 
 
+Kind: TypeAlias = Literal["core", "part", "unseen", "fails"]
+
+
 class Match(msgspec.Struct, frozen=True, kw_only=True):
     """Which calls a clause is about. Every field that is given must hold.
 
@@ -49,10 +52,12 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     first input. `root` asks whether the module is the whole model, `leaf` whether it has no
     modules in it, `last` whether the call is the last one of its module.
 
-    On the node storey `targets` are operators, a domain other than ai.onnx before their name.
+    On the node storey `targets` are operators, a domain other than ai.onnx before their name,
+    `but` those that are left out, `settings` are attributes.
     """
 
     targets: tuple[str, ...] = ()
+    but: tuple[str, ...] = ()
     via: str | None = None
     bases: tuple[str, ...] = ()
     entry: tuple[str, ...] = ()
@@ -80,7 +85,9 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
     beneath it, or those that `stands_for` names, but not for what hooks do. On the function
     storey nothing else is booked beneath it. A "part" clause adds something, in the tool's own
     unit; all that match hold. An "unseen" clause, on the operator storey, names why contraction
-    work that no core clause covers is not seen; the first that matches holds. The amount is
+    work that no core clause covers is not seen; the first that matches holds. A "fails" clause,
+    on the node storey, says that the tool raises: on every node that matches, or with a formula
+    on those for which that is not zero. The amount of the others is
     `factor` times the named `formula` of the call's specs, or `weights` over the cost of the
     nodes beneath the call, or nothing at all. `times` is a named formula of the module table,
     for tools that book one call several times.
@@ -96,7 +103,7 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
     cause: str
     storey: Storey
     match: Match
-    kind: Literal["core", "part", "unseen"]
+    kind: Kind
     formula: str | None = None
     factor: int = 1
     weights: dict[str, int] = {}
@@ -131,7 +138,8 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     `verified` lists the tool versions on which the clauses were held against the tool; it is empty
     for a convention that is no tool. `unit` is what the tool counts for one MAC, 0 if it counts
     none. `forces` are the parts of the setting that the tool
-    imposes, whatever the caller asks. `sees` is the storey on which it stands. `counts_dead` says
+    imposes, whatever the caller asks. `sees` is the storey on which it stands; of nodes, `opens`
+    says whether it looks into functions, loops and branches. `counts_dead` says
     whether work whose result nobody uses is counted, `counts_stored` whether it is where that
     result is written into a buffer, a parameter or an input. `unseen` is the cause of
     contraction work that no clause matches. `parameters` says which parameters it counts, if any.
@@ -150,6 +158,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     counts_dead: bool
     unseen: str
     counts_stored: bool = False
+    opens: bool = True
     forces: dict[str, bool] = {}
     source: str = ""
     parameters: Parameters | None = None

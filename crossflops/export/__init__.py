@@ -1,5 +1,6 @@
 """Files that are not reports: the normalized or annotated model, and node data for viewers."""
 
+from crossflops.export.bound import save_bound
 from crossflops.export.model_explorer import node_data
 from crossflops.export.notes import NodeNote, notes_of_file, notes_of_graph
 from crossflops.export.onnx_file import copy_model
@@ -11,5 +12,6 @@ __all__ = [
     "node_data",
     "notes_of_file",
     "notes_of_graph",
+    "save_bound",
     "save_program",
 ]

@@ -93,16 +93,23 @@ def normalize(
 
     See `pytorch.normalize` and, for a file, `onnx_file.normalize`.
     """
+    return program(source, setting, observed)[1:]
+
+
+def program(
+    source: Source, setting: Setting, observed: Sequence[Setting] = ()
+) -> tuple[Any, Graph, Trace]:
+    """As `normalize`, and before it the ONNX model (of onnx_ir) of the graph; None of a file."""
     if isinstance(source.model, OnnxFile):
-        return onnx_file.normalize(source.model, setting)
+        return None, *onnx_file.normalize(source.model, setting)
     from crossflops.normalize import pytorch
     from crossflops.normalize.pytorch.model import try_out
 
     model, args, kwargs = source.model, source.args, source.kwargs
-    graph, trace = pytorch.normalize(model, args, kwargs, setting, observed)
+    exported, graph, trace = pytorch.program(model, args, kwargs, setting, observed)
     if mixed(trace) is not None:
         try_out(model, args, kwargs, setting)
-    return graph, trace
+    return exported, graph, trace
 
 
 def _require(model: Any) -> None:

@@ -1,7 +1,7 @@
 """The verbs, in order: load, normalize, count, predict, ask the tools, reconcile, report."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -9,7 +9,6 @@ from msgspec import UNSET, UnsetType
 from crossflops.conventions import named
 from crossflops.core.formulas import Formulas
 from crossflops.core.observation import Run
-from crossflops.core.profile import Failure, Profile
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.normalize.request import Request, asked_for
@@ -18,14 +17,10 @@ from crossflops.pipeline.asked import answered, chosen
 from crossflops.pipeline.counting import Counted, counted, folded, observed
 from crossflops.pipeline.counting import report as counted_report
 from crossflops.pipeline.exporting import export
-from crossflops.pipeline.study import Progress, study
+from crossflops.pipeline.study import Progress
 from crossflops.pipeline.study import report as compared
 
 __all__ = ["compare", "count", "export"]
-
-if TYPE_CHECKING:  # what runs tools is imported when tools run: counting a file is a blink
-    from crossflops.adapters.choice import Choice
-    from crossflops.adapters.job import Job
 
 
 @imports_restored()
@@ -114,6 +109,7 @@ def compare(
     dims: Mapping[str, int] | None = None,
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
+    onnx: str | None = None,
     timeout: float = 300.0,
     memory: int | None = None,
     isolate: bool = True,
@@ -134,13 +130,14 @@ def compare(
     `python` names the interpreter (or the folder of a venv) that runs a tool, which then need
     not be installed here; it goes over the table `[python]` of crossflops.toml, or
     `[tool.crossflops.python]` of pyproject.toml, in the current folder or one above.
+
+    Tools that count an ONNX file get the normalized model, the target where that is a file, or the
+    file `onnx`.
     """
     from crossflops.adapters import interpreters
     from crossflops.adapters.choice import choose
-    from crossflops.adapters.observe import run_here
-    from crossflops.adapters.pool import Workers
+    from crossflops.pipeline.asking import Asking
 
-    tell = on_progress or (lambda _: None)
     request = asked_for(
         target,
         inputs,
@@ -152,77 +149,14 @@ def compare(
         trips=trips,
         branches=branches,
     )
-    choice = choose(chosen(tools, between), interpreters.chosen(python))
-    if request.is_file:
-        choice = choice.without({tool: _refused(tool) for tool in choice.conventions})
-    if not isolate:
-        choice = choice.without({tool: _too_far(tool) for tool in choice.elsewhere})
-    answers: dict[str, Profile | Failure] = {**choice.failures}
-    if isolate:
-        given = request.given
-        contents = (given.model, given.args, given.kwargs) if given else None
-        with Workers(
-            _jobs(request, choice),
-            contents=contents,
-            timeout=timeout,
-            memory=memory,
-            interpreters=choice.elsewhere,
-        ) as workers:
-            own = study(request.source(), request.setting, choice.conventions, tell)
-            for tool, answer in workers.go():
-                tell(f"{tool} {'failed' if isinstance(answer, Failure) else 'done'}")
-                answers[tool] = answer
-    else:
-        source = request.source()
-        own = study(source, request.setting, choice.conventions, tell)
-        for tool, adapter in choice.here.items():
-            answers[tool] = run_here(
-                adapter, source.model, source.args, source.kwargs, request.setting
-            )
-    told = {tool: _placed(answers[tool], choice.elsewhere.get(tool)) for tool in sorted(answers)}
-    return answered(compared(own, request.setting, told), between=between, module=module)
-
-
-def _placed(answer: Profile | Failure, python: str | None) -> Profile | Failure:
-    """The answer with the interpreter that gave it, where that is another one."""
-    if python is None or isinstance(answer, Failure):
-        return answer
-    return msgspec.structs.replace(answer, python=python)
-
-
-def _refused(tool: str) -> Failure:
-    return Failure(
-        tool=tool,
-        stage="accept",
-        message=f"{tool} needs the model in its framework, and an ONNX file does not hold that",
-        hint="give the model as file.py:callable; `crossflops count` counts the file",
+    asking = Asking(
+        request=request,
+        choice=choose(chosen(tools, between), interpreters.chosen(python)),
+        tell=on_progress or (lambda _: None),
+        onnx=onnx,
+        timeout=timeout,
+        memory=memory,
+        isolate=isolate,
     )
-
-
-def _too_far(tool: str) -> Failure:
-    return Failure(
-        tool=tool,
-        stage="load",
-        message=f"{tool} has an interpreter of its own, and isolate=False runs tools in this one",
-        hint="leave isolate=False out",
-    )
-
-
-def _jobs(request: Request, choice: "Choice") -> "list[Job]":
-    from crossflops.adapters import discovery
-    from crossflops.adapters.job import Job
-
-    points = discovery.installed()
-    return [
-        Job(
-            tool=tool,
-            setting=request.setting,
-            adapter=None if tool in choice.elsewhere else points[tool].value,
-            target=request.target,
-            arguments=request.arguments,
-            inputs=request.specs,
-            inputs_file=request.inputs_file,
-            allow_pickle=request.allow_pickle,
-        )
-        for tool in choice.conventions
-    ]
+    own, answers = asking.answers()
+    return answered(compared(own, request.setting, answers), between=between, module=module)

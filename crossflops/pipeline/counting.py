@@ -1,6 +1,7 @@
 """A model normalized and counted in the modes that conventions need."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -11,25 +12,29 @@ from crossflops.core.graph import Graph
 from crossflops.core.ledger import Ledger
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting, Trace
-from crossflops.count import count
+from crossflops.count import count, count_whole
 from crossflops.errors import InputError
 from crossflops.footprint import footprint
-from crossflops.normalize import Source, normalize
+from crossflops.normalize import Source, program
 from crossflops.reconcile import fold_nodes, predict
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """A model that was normalized and counted in one mode."""
+    """A model that was normalized and counted in one mode.
+
+    `program` is the ONNX model (of onnx_ir) that the graph was read from; None of a file.
+    """
 
     graph: Graph
     trace: Trace
     ledger: Ledger
+    program: Any = None
 
 
 def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Counted:
     """Normalize and count in this setting, and see what the observed ones fuse."""
-    graph, trace = normalize(source, setting, observed)
-    return Counted(graph, trace, count(graph))
+    model, graph, trace = program(source, setting, observed)
+    return Counted(graph, trace, count(graph), model)
 
 
 def observed(conventions: Iterable[Convention], asked: Setting) -> list[Setting]:
@@ -78,8 +83,13 @@ def folded(convention: Convention, counted: Counted, asked: Setting) -> Folded:
     )
 
 
+def seen_by(convention: Convention, counted: Counted) -> Ledger:
+    """One count for each node that a convention of graph nodes sees."""
+    return counted.ledger if convention.opens else count_whole(counted.graph)
+
+
 def _folded_nodes(convention: Convention, counted: Counted) -> Folded:
-    rows, unknown = fold_nodes(convention, counted.ledger)
+    rows, unknown = fold_nodes(convention, counted.graph, seen_by(convention, counted))
     return Folded(
         tool=convention.tool,
         edition=convention.edition,

@@ -1,6 +1,7 @@
 """A comparison's own half: the counts and predictions before the tools, the report after."""
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -12,33 +13,47 @@ from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.normalize import Source
 from crossflops.pipeline import counting
-from crossflops.pipeline.counting import Counted, counted, observed
+from crossflops.pipeline.counting import Counted, counted, observed, seen_by
+from crossflops.pipeline.files import FileOfTools
 from crossflops.reconcile import (
+    NodePrediction,
     Prediction,
     PredictionError,
     predict,
+    predict_nodes,
     reconcile,
+    reconcile_nodes,
     reconcile_parameters,
     unpredicted,
 )
 
 Progress = Callable[[str], None]
+Predicted: TypeAlias = Prediction | NodePrediction | Convention
 
 
 class Study(msgspec.Struct, frozen=True):
     """A model counted in every mode that is needed, and what each tool should print.
 
-    `counted` is keyed by training mode: a tool may force another than was asked for.
+    `counted` is keyed by training mode: a tool may force another than was asked for. `file` is
+    what is in the file of the tools that see nodes; None where there are none.
     """
 
     counted: dict[bool, Counted]
-    predictions: dict[str, Prediction | Convention]
+    predictions: dict[str, Predicted]
+    file: Counted | None = None
 
 
 def study(
-    source: Source, asked: Setting, conventions: Mapping[str, Convention], tell: Progress
+    source: Source,
+    asked: Setting,
+    conventions: Mapping[str, Convention],
+    tell: Progress,
+    file: FileOfTools | None = None,
 ) -> Study:
-    """Count in every mode that a tool needs, and write down what each tool should print."""
+    """Count in every mode that a tool needs, and write down what each tool should print.
+
+    `file` is what the tools are given that see nodes; it is not written yet.
+    """
     tell("exporting the model to ONNX")
     modes = {asked.training} | {one.setting(asked).training for one in conventions.values()}
     watched = observed(conventions.values(), asked)
@@ -50,16 +65,26 @@ def study(
         )
         for training in modes
     }
-    predictions: dict[str, Prediction | Convention] = {}
+    in_file = file.counted(by_mode[asked.training], asked) if file else None
+    predictions: dict[str, Predicted] = {}
     for tool, convention in conventions.items():
-        mine = by_mode[convention.setting(asked).training]
-        try:
-            predictions[tool] = predict(convention, mine.trace, asked, mine.ledger)
-        except PredictionError:
-            # The tool itself should fail here. Should it answer, nothing is explained.
-            predictions[tool] = convention
+        mine = (
+            in_file if convention.sees == "node" else by_mode[convention.setting(asked).training]
+        )
+        predictions[tool] = _predicted(convention, asked, mine)
     tell("predictions are fixed; the tools run")
-    return Study(by_mode, predictions)
+    return Study(by_mode, predictions, in_file)
+
+
+def _predicted(convention: Convention, asked: Setting, mine: Counted | None) -> Predicted:
+    """The convention itself where the tool should fail: should it answer, nothing is explained."""
+    assert mine is not None  # whoever asks a tool that sees nodes has a file for it
+    try:
+        if convention.sees == "node":
+            return predict_nodes(convention, mine.graph, seen_by(convention, mine))
+        return predict(convention, mine.trace, asked, mine.ledger)
+    except PredictionError:
+        return convention
 
 
 def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) -> Report:
@@ -74,15 +99,12 @@ def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) 
         prediction = study.predictions[tool]
         convention = prediction if isinstance(prediction, Convention) else prediction.convention
         mine = study.counted[convention.setting(asked).training]
+        seen = study.file if convention.sees == "node" and study.file else own
         profile = msgspec.structs.replace(
-            answer, digest=own.graph.digest, verified=answer.version in convention.verified
+            answer, digest=seen.graph.digest, verified=answer.version in convention.verified
         )
         profiles.append(profile)
-        found = (
-            unpredicted(convention, own.ledger, profile)
-            if isinstance(prediction, Convention)
-            else reconcile(prediction, mine.trace, mine.ledger, profile, base=own.ledger)
-        )
+        found = _reconciled(prediction, own, mine, profile)
         # Several tools may share one convention: a reconciliation is that of the tool.
         params = _parameters(convention, mine, profile)
         reconciliations.append(msgspec.structs.replace(found, tool=tool, params=params))
@@ -91,6 +113,16 @@ def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) 
         profiles=tuple(profiles),
         reconciliations=tuple(reconciliations),
     )
+
+
+def _reconciled(
+    prediction: Predicted, own: Counted, mine: Counted, profile: Profile
+) -> Reconciliation:
+    if isinstance(prediction, Convention):
+        return unpredicted(prediction, own.ledger, profile)
+    if isinstance(prediction, NodePrediction):
+        return reconcile_nodes(prediction, own.trace, profile, base=own.ledger)
+    return reconcile(prediction, mine.trace, mine.ledger, profile, base=own.ledger)
 
 
 def _parameters(

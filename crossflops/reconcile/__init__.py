@@ -1,18 +1,22 @@
 """What a convention predicts, and every reason why that differs from the native count."""
 
 from crossflops.reconcile.bookings import Booking, Prediction, PredictionError
-from crossflops.reconcile.nodes import fold_nodes
+from crossflops.reconcile.node_walk import reconcile_nodes
+from crossflops.reconcile.nodes import NodePrediction, fold_nodes, predict_nodes
 from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.reconcile.prediction import predict
 from crossflops.reconcile.walk import reconcile, unpredicted
 
 __all__ = [
     "Booking",
+    "NodePrediction",
     "Prediction",
     "PredictionError",
     "fold_nodes",
     "predict",
+    "predict_nodes",
     "reconcile",
+    "reconcile_nodes",
     "reconcile_parameters",
     "unpredicted",
 ]

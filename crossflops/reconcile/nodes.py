@@ -2,56 +2,162 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from crossflops.conventions.formulas import node_formulas
 from crossflops.conventions.matching import one_of
 from crossflops.core.convention import Clause, Convention
 from crossflops.core.folded import FoldedRow
-from crossflops.core.ledger import Counted, Ledger
+from crossflops.core.graph import Graph, Node, Op
+from crossflops.core.ledger import Counted, Ledger, Uncounted
+from crossflops.reconcile.bookings import PredictionError
+
+WHOLE = "(graph)"  # the target of clauses about the graph itself
+
+
+class NodeBooking(msgspec.Struct, frozen=True):
+    """What a clause books for a node: MACs of a core clause, the tool's unit of a part."""
+
+    clause: Clause
+    node: Node
+    amount: int
+
+
+class NodePrediction(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool that counts a graph should print, and where it comes from.
+
+    `ledger` has one count for each node that the tool sees, with all in it that it does not.
+    """
+
+    convention: Convention
+    ledger: Ledger
+    bookings: tuple[NodeBooking, ...]
+
+    @property
+    def total(self) -> int:
+        """The number that the tool should print."""
+        return sum(self.worth(booking) for booking in self.bookings)
+
+    def worth(self, booking: NodeBooking) -> int:
+        """A booking in the tool's own unit."""
+        return booking.amount * (self.convention.unit if booking.clause.kind == "core" else 1)
+
+
+def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> NodePrediction:
+    """Book what every clause says of every node of the graph, as `ledger` counts them.
+
+    Raises PredictionError where the tool itself would fail, and where a shape is not known.
+    """
+    prediction, unknown = _predicted(convention, graph, ledger)
+    if unknown:
+        raise PredictionError(
+            f"nobody can say what {convention.tool} counts for {unknown[0]}",
+            "bind the sizes of the inputs, and see which nodes `crossflops count` cannot count",
+        )
+    return prediction
 
 
 def fold_nodes(
-    convention: Convention, ledger: Ledger
+    convention: Convention, graph: Graph, ledger: Ledger
 ) -> tuple[tuple[FoldedRow, ...], tuple[str, ...]]:
     """What the convention books for every node, zeros left out; and the nodes it cannot book.
 
-    These are nodes without a native count, with a shape that a formula needs and nobody knows,
-    and with contraction work about which no clause says anything.
+    These are nodes with a shape that a formula needs and nobody knows, with contraction work
+    about which no clause says anything and, of a convention that is no tool, those without a
+    native count. Raises PredictionError where the tool itself would fail.
     """
-    rows, unknown = [], [one.node.key for one in ledger.uncounted]
-    for one in ledger.counted:
+    prediction, unknown = _predicted(convention, graph, ledger)
+    totals: dict[str, FoldedRow] = {}
+    for booking in prediction.bookings:
+        key, before = booking.node.key, totals.get(booking.node.key)
+        amount = prediction.worth(booking) + (before.amount if before else 0)
+        totals[key] = FoldedRow(key, booking.node.path, amount)
+    return tuple(row for row in totals.values() if row.amount), unknown
+
+
+def _predicted(
+    convention: Convention, graph: Graph, ledger: Ledger
+) -> tuple[NodePrediction, tuple[str, ...]]:
+    _check(convention, graph)
+    bookings: list[NodeBooking] = []
+    unknown: list[str] = []
+    for one in ledger.counts:
         try:
-            amount = _amount(convention, one)
+            bookings += _bookings(convention, one)
         except ValueError:
             unknown.append(one.node.key)
-            continue
-        if amount:
-            rows.append(FoldedRow(one.node.key, one.node.path, amount))
-    return tuple(rows), tuple(unknown)
+    found = NodePrediction(convention=convention, ledger=ledger, bookings=tuple(bookings))
+    return found, tuple(unknown)
 
 
-def _amount(convention: Convention, one: Counted) -> int:
-    """In the convention's own unit. Raises ValueError where it does not know."""
-    clauses = list(_matching(convention, one))
-    if one.cost.macs and not any(clause.kind in ("core", "unseen") for clause in clauses):
-        raise ValueError(f"{convention.tool} has no clause for {one.node.op}")
-    return sum(_booked(convention, clause, one) for clause in clauses)
-
-
-def _matching(convention: Convention, one: Counted) -> Iterator[Clause]:
-    core = False
+def _check(convention: Convention, graph: Graph) -> None:
+    """Whether the tool fails on the graph as a whole, which is matched as if it were a node."""
+    whole = Node(key=graph.name, op=Op("", WHOLE, 0), inputs=graph.inputs, outputs=graph.outputs)
     for clause in convention.clauses:
-        if not one_of(str(one.node.op), clause.match.targets) or (clause.kind == "core" and core):
+        if WHOLE in clause.match.targets and _booked(convention, clause, Uncounted(whole, "")):
+            raise _failing(convention, clause, whole)
+
+
+def _bookings(convention: Convention, one: Counted | Uncounted) -> list[NodeBooking]:
+    """In the order of the clauses. Raises ValueError where the convention does not know."""
+    if isinstance(one, Uncounted) and not convention.verified:
+        raise ValueError(one.reason)
+    clauses = list(matching(convention, one.node))
+    spoken_for = any(clause.kind in ("core", "unseen") for clause in clauses)
+    if isinstance(one, Counted) and one.cost.macs and not spoken_for and not convention.verified:
+        raise ValueError(f"{convention.tool} has no clause for {one.node.op}")
+    found = []
+    for clause in clauses:
+        amount = _booked(convention, clause, one)
+        if clause.kind == "fails" and amount:
+            raise _failing(convention, clause, one.node)
+        if clause.kind in ("core", "part"):
+            found.append(NodeBooking(clause, one.node, amount))
+    return found
+
+
+def matching(convention: Convention, node: Node) -> Iterator[Clause]:
+    """The clauses about a node: of the core clauses, and of the unseen, the first."""
+    taken: set[str] = set()
+    for clause in convention.clauses:
+        if clause.kind in taken or not _matches(clause, node):
             continue
-        core = core or clause.kind == "core"
+        if clause.kind in ("core", "unseen"):
+            taken.add(clause.kind)
         yield clause
 
 
-def _booked(convention: Convention, clause: Clause, one: Counted) -> int:
+def _matches(clause: Clause, node: Node) -> bool:
+    match, name = clause.match, str(node.op)
+    return (
+        one_of(name, match.targets)
+        and not (match.but and one_of(name, match.but))
+        and all(
+            key in node.attrs and node.attrs[key] == value for key, value in match.settings.items()
+        )
+    )
+
+
+def _booked(convention: Convention, clause: Clause, one: Counted | Uncounted) -> int:
     if clause.kind == "unseen":
         return 0
-    unit = convention.unit if clause.kind == "core" else 1
+    times = one.times if isinstance(one, Counted) else 1
     if clause.formula is None:
+        if clause.kind == "fails":
+            return 1
+        if isinstance(one, Uncounted):
+            raise ValueError(one.reason)
         work: int = sum(getattr(one.cost, kind) * n for kind, n in clause.weights.items())
-        return clause.factor * work * unit
-    # A formula knows one run of the node; the cost is that of all.
-    return clause.factor * node_formulas()[clause.formula](one.node) * one.times * unit
+        return clause.factor * work
+    try:
+        # A formula knows one run of the node; the cost is that of all.
+        return clause.factor * node_formulas()[clause.formula](one.node) * times
+    except (LookupError, TypeError, ArithmeticError) as error:
+        raise _failing(convention, clause, one.node) from error
+
+
+def _failing(convention: Convention, clause: Clause, node: Node) -> PredictionError:
+    return PredictionError(
+        f"{convention.tool} cannot count {node.key}, which is a {node.op}",
+        f"see its rule {clause.id} ({clause.reference})",
+    )

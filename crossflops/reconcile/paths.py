@@ -1,6 +1,6 @@
 """Where a tool's number comes from: each module with all beneath it, cause by cause."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -39,18 +39,35 @@ def by_path(
     The causes of a row add up to `predicted - ours`. Work that a tool books under another module
     is a step away from the one and a step towards the other.
     """
-    ours: dict[str, int] = {}
-    causes: dict[str, dict[str, Amount]] = {}
-    for count in ledger.counted:
-        for path in _around(home(count.node, trace)):
-            ours[path] = ours.get(path, 0) + count.cost.macs
-    for step in sorted(steps, key=lambda step: step.stage):
-        for path in _around(step.path):
-            found = causes.setdefault(path, {})
-            found[step.cause] = found.get(step.cause, 0) + step.amount
+    causes = by_cause(steps)
     predicted = _predicted(prediction, causes)
     theirs = {entry.path: entry.amount for entry in profile.entries} if profile else {}
-    rows = (
+    return rows(trace, ledger, predicted, causes, theirs)
+
+
+def by_cause(steps: Iterable[Step]) -> dict[str, dict[str, Amount]]:
+    """Amount by cause of all beneath each module."""
+    causes: dict[str, dict[str, Amount]] = {}
+    for step in sorted(steps, key=lambda step: step.stage):
+        for path in around(step.path):
+            found = causes.setdefault(path, {})
+            found[step.cause] = found.get(step.cause, 0) + step.amount
+    return causes
+
+
+def rows(
+    trace: Trace,
+    ledger: Ledger,
+    predicted: Mapping[str, Amount],
+    causes: Mapping[str, Mapping[str, Amount]],
+    theirs: Mapping[str, Amount],
+) -> tuple[PathRow, ...]:
+    """A row for each module that anybody counts something in; the mappings are by its path."""
+    ours: dict[str, int] = {}
+    for count in ledger.counted:
+        for path in around(home(count.node, trace)):
+            ours[path] = ours.get(path, 0) + count.cost.macs
+    found = (
         PathRow(
             path=row.path,
             ours=ours.get(row.path, 0),
@@ -61,7 +78,7 @@ def by_path(
         for row in trace.modules
         if row.names
     )
-    return tuple(row for row in rows if row.ours or row.predicted or row.theirs)
+    return tuple(row for row in found if row.ours or row.predicted or row.theirs)
 
 
 def _predicted(prediction: Prediction, causes: dict[str, dict[str, Amount]]) -> dict[str, Amount]:
@@ -69,7 +86,7 @@ def _predicted(prediction: Prediction, causes: dict[str, dict[str, Amount]]) -> 
     inside: dict[str, list[Booking]] = {}
     whole: dict[str, int] = {}
     for booking, left in zip(prediction.bookings, prediction.divided(), strict=True):
-        for path in _around(booking.path):
+        for path in around(booking.path):
             inside.setdefault(path, []).append(booking)
             whole[path] = whole.get(path, 0) + left
     predicted = {path: prediction.sum(bookings) for path, bookings in inside.items()}
@@ -86,7 +103,7 @@ def home(node: Node, trace: Trace) -> str:
     return trace.modules[call.module].path if call else node.path
 
 
-def _around(path: str) -> tuple[str, ...]:
+def around(path: str) -> tuple[str, ...]:
     """The module and all around it, the root "" last."""
     found = [path]
     while path:

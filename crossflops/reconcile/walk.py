@@ -5,7 +5,7 @@ batch, precision. A step takes only what the steps before it left, so causes exc
 and add up by construction.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
 from crossflops.core.convention import Convention
@@ -61,7 +61,7 @@ def reconcile(
         ours=ours,
         theirs=profile.total if profile else prediction.total,
         predicted=prediction.total,
-        explanations=(*forced, *_explanations(found)),
+        explanations=(*forced, *explanations(found)),
         by_path=by_path(prediction, trace, base or ledger, booked, profile),
     )
 
@@ -195,7 +195,8 @@ def _operators(call: Call, trace: Trace) -> Iterator[Call]:
             yield from _operators(child, trace)
 
 
-def _explanations(found: tuple[Step, ...]) -> tuple[Explanation, ...]:
+def explanations(found: Iterable[Step]) -> tuple[Explanation, ...]:
+    """The steps in their order, those of one cause together."""
     grouped: dict[tuple[int, str], list[Step]] = {}
     for step in found:
         grouped.setdefault((step.stage, step.cause), []).append(step)

@@ -21,20 +21,23 @@ _FORCED = {
 }
 _REGISTERED = {None: "", True: "registered in the model", False: "registered nowhere"}
 _ABOUT = {one: f"{one}s called" for one in ("module", "function", "operator")}
+_UNCHECKED = {True: "no tool", False: "checked on no version"}
+_MOST = 8  # operators that a line leaves out by name
 _KNOWN = "a layer that is counted above"
 
 
 def convention_page(convention: Convention) -> Page:
     """The convention's head, its clauses in the order in which they hold, and its formulas."""
-    core, parts, unseen = (
+    core, parts, unseen, fails = (
         tuple(one for one in convention.clauses if one.kind == kind)
-        for kind in ("core", "part", "unseen")
+        for kind in ("core", "part", "unseen", "fails")
     )
     known = frozenset(target for one in core for target in one.match.targets)
     blocks: list[Block] = [_title(convention), *_head(convention)]
     blocks += _section("Multiply-accumulates: the first line that fits holds", core, known)
     blocks += _section("Added to them, in the tool's own unit", parts, known)
     blocks += _section("Not seen, and why", unseen, known)
+    blocks += _section("The tool itself fails", fails, known)
     return Page((*blocks, *_legend(convention)))
 
 
@@ -46,7 +49,7 @@ def _title(convention: Convention) -> Title:
             f'prints "{convention.printed_as}"',
             f"{convention.unit} per MAC" if convention.unit else "counts no MACs",
             "looks at graph nodes" if nodes else f"looks at {convention.sees} calls",
-            "no tool" if nodes else f"checked on {checked or 'no version'}",
+            f"checked on {checked}" if checked else _UNCHECKED[nodes],
         )
     )
 
@@ -103,7 +106,7 @@ def _section(head: str, clauses: tuple[Clause, ...], known: frozenset[str]) -> l
         columns=(
             Column(head="clause", detail=True),
             Column(head=_ABOUT.get(clauses[0].storey, "nodes"), flows=True),
-            Column(head="amount"),
+            Column(head="if not 0" if clauses[0].kind == "fails" else "amount"),
             Column(head="cause, if it differs" if clauses[0].kind == "core" else "cause"),
             Column(head="source", flows=True, detail=True),
         ),
@@ -164,8 +167,19 @@ def targets(match: Match) -> str:
     'Conv1d/2d'
     >>> targets(Match(targets=("aten.linear.default", "aten.conv1d.padding", "aten.mv.*")))
     'linear, conv1d.padding, mv'
+    >>> targets(Match(targets=("Conv", "*.Conv"))), targets(Match(but=("Conv", "*.Conv")))
+    ('Conv', 'any but Conv')
     """
-    return ", ".join(_together(match.targets)) or "any"
+    left_out = _together(_of_any_domain(match.but))
+    but = f"any but {', '.join(left_out)}" if left_out else "any"
+    but = "any other" if len(left_out) > _MOST else but
+    names = [one for one in _of_any_domain(match.targets) if one != "*"]
+    return ", ".join(_together(tuple(names))) or but
+
+
+def _of_any_domain(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Operators that are meant whatever their domain, each once."""
+    return tuple(one for one in names if one.removeprefix("*.") == one or one[2:] not in names)
 
 
 def conditions(match: Match, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
@@ -205,7 +219,7 @@ def booked(clause: Clause) -> str:
     '4 x numel_in'
     """
     if not clause.formula and not clause.weights:
-        return "nothing"
+        return "always" if clause.kind == "fails" else "nothing"
     sum_ = " + ".join(f"{weight} x {kind}" for kind, weight in clause.weights.items())
     amount = clause.formula or (f"({sum_})" if clause.factor != 1 else sum_)
     return amount if clause.factor == 1 else f"{clause.factor} x {amount}"

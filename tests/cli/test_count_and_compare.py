@@ -67,6 +67,7 @@ def test_compare_passes_everything_on(line, answers, report):
         "allow_pickle": False,
         "between": None,
         "module": None,
+        "onnx": None,
     }
     line("compare", "m:f")
     assert line.asked[2]["tools"] is None

@@ -2,7 +2,7 @@
 
 It may also offer `TIMES` (how often a module's calls are booked), `BATCHES` (what a tool divides
 by) and `SUMS` (how it adds up). Those of graph nodes, which take a node instead of a call, stand
-in `nodes.NODE_FORMULAS`.
+in `NODE_FORMULAS`.
 """
 
 import functools
@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from crossflops.conventions.formulas.contraction import Formula
-from crossflops.conventions.formulas.nodes import NODE_FORMULAS, NodeFormula
+from crossflops.conventions.formulas.nodes import NodeFormula
 
 
 @functools.cache
@@ -32,6 +32,7 @@ def offered(table: str) -> dict[str, Any]:
     return found
 
 
+@functools.cache
 def node_formulas() -> dict[str, NodeFormula]:
-    """All formulas of nodes by name."""
-    return NODE_FORMULAS
+    """All formulas of nodes by name. A name that stands in two modules raises ValueError."""
+    return offered("NODE_FORMULAS")

@@ -28,7 +28,8 @@ class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
     `dims` binds named dimensions, `specs` replaces shapes of inputs, `trips` says how often the
     body of a Loop, a Scan or a SequenceMap runs, by node name, where the graph does not.
     `branches` says which branch of an If counts, by node name: "then", "else" or "sum". What a
-    run has `seen` fills what all this leaves open.
+    run has `seen` fills what all this leaves open. With `inlined` false every call of a function
+    stays one node, as in the file.
     """
 
     path: str
@@ -37,6 +38,7 @@ class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
     trips: Mapping[str, int] = {}
     branches: Mapping[str, str] = {}
     seen: Observation | None = None
+    inlined: bool = True
 
 
 def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
@@ -76,7 +78,9 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     local = functions.local(model)
     opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
     editions: dict[str, dict[str, int]] = {}
-    apart = bool(local) and functions.expanded_size(model, local) > functions.LIMIT
+    apart = bool(local) and not (
+        file.inlined and functions.expanded_size(model, local) <= functions.LIMIT
+    )
     if not apart:
         editions = functions.inline(model, local)
     graphs = [("", model.graph), *((f"{one.name}/", one) for one in local.values() if apart)]

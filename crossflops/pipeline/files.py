@@ -1,0 +1,59 @@
+"""Tools that count an ONNX file: which file they get, what is in it, and writing it."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.core.trace import Setting
+from crossflops.errors import InputError
+from crossflops.normalize import Source
+from crossflops.normalize.onnx_file import OnnxFile
+from crossflops.normalize.request import Request
+from crossflops.pipeline.counting import Counted, counted
+
+NAME = "model.onnx"
+
+
+class FileOfTools(msgspec.Struct, frozen=True):
+    """The file that tools are given: one that is there, or one that is yet to be written.
+
+    `given` is None where it is the normalized model. `path` is where the tools find it.
+    """
+
+    given: OnnxFile | None
+    path: Path
+
+    def counted(self, own: Counted, setting: Setting) -> Counted:
+        """The graph in the file, nothing inlined. `own` is the model that is counted."""
+        if self.given is None:
+            return own
+        return counted(Source(self.given, (), {}), setting, ())
+
+    def write(self, own: Counted) -> None:
+        """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""
+        if self.given is None:
+            from crossflops.export import save_program
+
+            save_program(own.program, self.path, {})
+        elif self.path != Path(self.given.path):
+            from crossflops.export import save_bound
+
+            save_bound(self.given, self.path)
+
+
+def file_of_tools(request: Request, onnx: str | None, scratch: str) -> FileOfTools:
+    """What the tools are given: the file of `--onnx`, that of the target, or the normalized model.
+
+    A file whose sizes are bound by the caller is copied with these sizes. Raises InputError.
+    """
+    if onnx is not None and request.is_file:
+        raise InputError(f"{request.target} is an ONNX file already", "leave --onnx out")
+    source: Any = request.source().model if request.is_file else None
+    if onnx is not None:
+        source = OnnxFile(path=onnx)
+    if not isinstance(source, OnnxFile):
+        return FileOfTools(None, Path(scratch, NAME))
+    source = msgspec.structs.replace(source, inlined=False)
+    bound = source.dims or source.specs
+    return FileOfTools(source, Path(scratch, NAME) if bound else Path(source.path).absolute())

@@ -1,0 +1,5 @@
+"""onnx_opcounter, as crossflops runs it."""
+
+from crossflops_onnx_opcounter.adapter import OnnxOpcounter
+
+__all__ = ["OnnxOpcounter"]
