@@ -126,6 +126,15 @@ def einsum_pairs(
     return found, extents
 
 
+def einsum_extents(
+    equation: str, shapes: list[tuple[int, ...]]
+) -> tuple[list[dict[str, int]], str]:
+    """The extents of each operand by label, and the labels that the result keeps."""
+    terms, result, _ = _einsum_labels(equation.replace(" ", ""), shapes)
+    extents = (dict(zip(term, shape, strict=True)) for term, shape in zip(terms, shapes, strict=True))
+    return list(extents), result
+
+
 def _einsum_labels(
     equation: str, shapes: list[tuple[int, ...]]
 ) -> tuple[list[str], str, dict[str, int]]:
