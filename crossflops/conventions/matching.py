@@ -5,6 +5,9 @@ from fnmatch import fnmatchcase
 from crossflops.core.convention import Clause, Match
 from crossflops.core.trace import Call, Module, Trace
 
+# Around functions of PyTorch, and none itself: they hide nothing from who looks at functions.
+_TRANSPARENT = {"torch.autograd.Function.apply", "torch.vmap", "torch.nn.Module.hook"}
+
 
 def matches(clause: Clause, call: Call, trace: Trace, setting: str) -> bool:
     """Whether the clause speaks of this call when the tool runs in this setting (an id)."""
@@ -43,8 +46,10 @@ def _own(match: Match, call: Call, module: Module) -> bool:
 
 
 def _around(match: Match, call: Call, trace: Trace) -> bool:
-    asks = (match.via, match.reached, *match.entry, *match.within, *match.under)
-    if all(one is None for one in asks):
+    asks = match.via, match.reached, match.nested
+    if all(one is None for one in asks) and not (
+        match.entry or match.within or match.under or match.outside
+    ):
         return True
     calls = (call, *trace.ancestors(call))
     modules = [one for one in calls if one.storey == "module"]
@@ -55,7 +60,22 @@ def _around(match: Match, call: Call, trace: Trace) -> bool:
         return False
     if match.reached is not None and (not functions or functions[0].via != match.reached):
         return False
-    return _any_of(modules, match.within) and _any_of(functions, match.under)
+    if match.nested not in {
+        None,
+        any(one.target not in _TRANSPARENT for one in functions[call.storey == "function" :]),
+    }:
+        return False
+    return (
+        _any_of(modules, match.within)
+        and _any_of(functions, match.under)
+        and not (match.outside and _is_inside(match.outside, modules, trace))
+    )
+
+
+def _is_inside(classes: tuple[str, ...], calls: list[Call], trace: Trace) -> bool:
+    """Whether a registered module of these classes was called, by `__call__`."""
+    rows = (trace.modules[one.module] for one in calls if one.via == "call")
+    return any(row.names and not set(classes).isdisjoint(row.bases) for row in rows)
 
 
 def _any_of(calls: list[Call], patterns: tuple[str, ...]) -> bool:

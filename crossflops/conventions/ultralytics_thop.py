@@ -12,7 +12,8 @@ from typing import Any
 
 from crossflops.conventions import layers
 from crossflops.conventions.operators import VMAP
-from crossflops.core.convention import Clause, Convention, Match, Storey
+from crossflops.core.convention import Clause, Convention, Match, Parameters
+from crossflops.core.trace import Storey
 
 _HOOKS, _RNN, _PROFILE = "thop/vision/basic_hooks.py", "thop/rnn_hooks.py", "thop/profile.py"
 _NN, _EXPORT, _SCALE = layers.NN, "graph.export-decomposition", "attention.scale-or-softmax"
@@ -130,9 +131,7 @@ def _layers() -> Iterable[Clause]:
         gates, bias = "rnn.gate-elementwise", "bias.rnn"
         yield _rule(f"{name}.gates", gates, isa, f"{name}_gates", reference=_RNN)
         biased = {"bias": True}
-        yield _rule(
-            f"{name}.bias", bias, isa, f"{name}_bias", reference=_RNN, settings=biased
-        )
+        yield _rule(f"{name}.bias", bias, isa, f"{name}_bias", reference=_RNN, settings=biased)
 
 
 def _components() -> Iterable[Clause]:
@@ -165,7 +164,9 @@ def _functions() -> Iterable[Clause]:
     for name, operand in (("einsum.several", "3"), ("einsum.listed", "1.2")):
         yield _function(name, "op.unregistered-zero", _EINSUM, None, has=(operand,))
     yield _function("products.vmapped", "function.vmap", _PRODUCTS, "product", under=(VMAP,))
-    yield _function("products.complex", "contraction.complex", _PRODUCTS, "product", dtypes=complex_)
+    yield _function(
+        "products.complex", "contraction.complex", _PRODUCTS, "product", dtypes=complex_
+    )
     yield _function("products", _EXPORT, _PRODUCTS, "product")
     yield _function("einsum", "einsum.path-estimate", _EINSUM, "einsum")
     yield _function("sdpa", _EXPORT, _SDPA, "dot_product_attention")
@@ -204,5 +205,6 @@ CONVENTIONS = (
         rules_add=True,
         source=_PROFILE,
         clauses=(*_layers(), *_components(), *_functions(), *_unseen()),
+        parameters=Parameters(reference="thop/vision/calc_func.py: calculate_parameters"),
     ),
 )

@@ -50,7 +50,9 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     that nearest function call came in: by "attribute" or by "reference". `has` and `lacks`
     name inputs of the call or parameters of the module, "*" as above. `dtypes` are those of the
     first input. `root` asks whether the module is the whole model, `leaf` whether it has no
-    modules in it, `last` whether the call is the last one of its module.
+    modules in it, `last` whether the call is the last one of its module. `outside` are classes
+    such that no registered module of them, or of a subclass, was called around. `nested` asks
+    whether a function of PyTorch is around.
 
     On the node storey `targets` are operators, a domain other than ai.onnx before their name,
     `but` those that are left out, `settings` are attributes.
@@ -75,6 +77,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     last: bool | None = None
     named: tuple[str, ...] = ()
     reached: str | None = None
+    outside: tuple[str, ...] = ()
+    nested: bool | None = None
 
 
 class Clause(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,9 +145,10 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     imposes, whatever the caller asks. `sees` is the storey on which it stands; of nodes, `opens`
     says whether it looks into functions, loops and branches. `counts_dead` says
     whether work whose result nobody uses is counted, `counts_stored` whether it is where that
-    result is written into a buffer, a parameter or an input. `unseen` is the cause of
-    contraction work that no clause matches. `parameters` says which parameters it counts, if any.
-    `adds_up` names how the tool makes its number of all
+    result is written into a buffer, a parameter or an input. `rules_add` says that a rule about a
+    module is added to those about the modules in it, and does not stand in their place. `unseen`
+    is the cause of contraction work that no clause matches. `parameters` says which parameters it
+    counts, if any. `adds_up` names how the tool makes its number of all
     that is booked, where it is not their exact sum, and `rounds` is the cause of what it loses
     or wins so.
     """
@@ -160,6 +165,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     counts_stored: bool = False
     opens: bool = True
     forces: dict[str, bool] = {}
+    rules_add: bool = False
     source: str = ""
     parameters: Parameters | None = None
     adds_up: str | None = None

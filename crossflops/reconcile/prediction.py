@@ -86,7 +86,8 @@ class _Walk:
 
     def _apply(self, call: Call, core: int | None) -> int | None:
         """Book what the clauses say of the call. What speaks for the call from here on."""
-        above, spoken = core, False
+        added = self.convention.rules_add and call.storey == "module"
+        above, spoken = None if added else core, False
         for clause in self.clauses[call.storey]:
             if clause.kind == "unseen" or not self._matches(clause, call):
                 continue
@@ -132,7 +133,9 @@ class _Walk:
 
     def _is_shadowed(self, call: Call, above: int | None) -> bool:
         """A module inside one with a rule (a parametrization, say), which the rule ignores."""
-        if call.storey != "module" or above is None or above == _SHADOWED:
+        if self.convention.rules_add or call.storey != "module":
+            return False
+        if above is None or above == _SHADOWED:
             return False
         return self.bookings[above].clause.storey == "module"
 

@@ -19,6 +19,7 @@ _FORCED = {
     "grad": ("no gradients", "gradients"),
     "hooked": ("no hooks", "hooks on the modules"),
 }
+_NESTED = {None: "", True: "called by a function", False: "not called by a function"}
 _REGISTERED = {None: "", True: "registered in the model", False: "registered nowhere"}
 _ABOUT = {one: f"{one}s called" for one in ("module", "function", "operator")}
 _UNCHECKED = {True: "no tool", False: "checked on no version"}
@@ -196,6 +197,8 @@ def conditions(match: Match, known: frozenset[str] = frozenset()) -> tuple[str, 
         _REACHED.get(match.reached or "", ""),
         _listed("through", match.entry),
         _listed("in", match.within, known),
+        _listed("not in", match.outside, known),
+        _NESTED[match.nested],
         _listed("under", match.under),
         _REGISTERED[match.registered],
         *(f"{name}={value}" for name, value in match.settings.items()),

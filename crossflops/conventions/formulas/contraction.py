@@ -131,7 +131,9 @@ def einsum_extents(
 ) -> tuple[list[dict[str, int]], str]:
     """The extents of each operand by label, and the labels that the result keeps."""
     terms, result, _ = _einsum_labels(equation.replace(" ", ""), shapes)
-    extents = (dict(zip(term, shape, strict=True)) for term, shape in zip(terms, shapes, strict=True))
+    extents = (
+        dict(zip(term, shape, strict=True)) for term, shape in zip(terms, shapes, strict=True)
+    )
     return list(extents), result
 
 

@@ -15,7 +15,6 @@ from crossflops.conventions.formulas.contraction import (
 from crossflops.core.trace import Call, Module
 
 
-
 def argument(call: Call, place: int = 0, *names: str) -> tuple[int, ...]:
     """The shape of an argument by its place, or under one of these names."""
     found = call.input(str(place))

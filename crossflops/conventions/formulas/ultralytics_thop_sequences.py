@@ -12,11 +12,11 @@ from crossflops.conventions.formulas.contraction import (
     einsum_extents,
     number_of,
     result_of,
-    scaled_dot_product_attention,
     shape_of,
 )
 from crossflops.conventions.formulas.ultralytics_thop import argument, softmax_work
 from crossflops.core.trace import Call, Module, Scalar
+
 
 def _gates(call: Call, module: Module) -> int:
     for base in module.bases:
@@ -211,18 +211,22 @@ def einsum(call: Call, module: Module) -> int:
         return 0
     operands, kept = einsum_extents(_equation(call), [spec.shape or () for spec in call.inputs])
     first, second = ({x: n for x, n in one.items() if n != 1} for one in operands)
-    return prod(n for x, n in (first | second).items() if x in kept or (x in first and x in second))
+    return prod(
+        n for x, n in (first | second).items() if x in kept or (x in first and x in second)
+    )
 
 
 def _equation(call: Call) -> str:
-    """The equation, made of lists of numbers where it is given so: einsum(a, [0, 1], b, [1, 2])."""
+    """The equation, also of lists of numbers: einsum(a, [0, 1], b, [1, 2])."""
     written = call.settings.get("0")
     if isinstance(written, str):
         return written
     places = [str(int(one.name) + 1) for one in call.inputs]
     terms = ["".join(chr(ord("a") + n) for n in _numbers(call, place)) for place in places]
     last = str(2 * len(terms))
-    kept = "".join(chr(ord("a") + n) for n in _numbers(call, last)) if last in call.settings else None
+    kept = (
+        "".join(chr(ord("a") + n) for n in _numbers(call, last)) if last in call.settings else None
+    )
     return ",".join(terms) + ("" if kept is None else f"->{kept}")
 
 

@@ -1,0 +1,79 @@
+"""Runs ultralytics-thop (PyPI `ultralytics-thop`, github.com/ultralytics/thop), 2.2.3."""
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from crossflops.adapters.amounts import exact
+from crossflops.adapters.binding import positional
+from crossflops.adapters.owner import owner
+from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Entry, Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import MissingExtraError
+
+NAMESAKE = "thop"
+
+
+class UltralyticsThop:
+    """Asks `thop.profile`, which puts hooks on modules and a mode around functions."""
+
+    name = "ultralytics-thop"
+    convention = "ultralytics-thop"
+    distribution = "ultralytics-thop"
+
+    def version(self) -> str:
+        """The version of ultralytics-thop. Raises MissingExtraError when `thop` is thop's."""
+        found = owner("thop", (self.distribution, NAMESAKE))
+        if found.name.lower() == NAMESAKE:
+            raise MissingExtraError(
+                f"the package `thop` of this environment is that of {NAMESAKE} {found.version},"
+                " which counts otherwise",
+                "install ultralytics-thop in an environment of its own, and name its interpreter:"
+                " --python ultralytics-thop=PYTHON",
+            )
+        return found.version
+
+    def load(self) -> None:
+        """Import ultralytics-thop, and PyTorch with it."""
+        self.version()
+        importlib.import_module("thop")
+
+    def accepts(self, model: object) -> bool:
+        """Any torch.nn.Module."""
+        return is_module(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """Total and params of `thop.profile`, and the nested layers.
+
+        The layers hold the work of modules alone: that of functions is in the total only. The
+        tool switches to eval mode, runs under no_grad, hooks modules, and passes inputs by
+        position, whatever the setting.
+        """
+        self.load()
+        run = importlib.import_module("thop").profile
+        forced = msgspec.structs.replace(setting, training=False, grad=False, hooked=True)
+        inputs = positional(model.forward, args, kwargs)
+        with under(forced, model):
+            total, params, layers = run(model, inputs=inputs, verbose=False, ret_layer_info=True)
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=forced,
+            total=exact(total),
+            params=exact(params),
+            printed_as="MACs",
+            entries=(Entry("", exact(total)), *_entries(layers, "")),
+        )
+
+
+def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
+    """The layers as thop returns them: by name, (operations, parameters, children)."""
+    for name, (operations, _, below) in children.items():
+        path = f"{parent}.{name}" if parent else name
+        yield Entry(path, exact(operations))
+        yield from _entries(below, path)
