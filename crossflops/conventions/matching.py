@@ -60,10 +60,8 @@ def _around(match: Match, call: Call, trace: Trace) -> bool:
         return False
     if match.reached is not None and (not functions or functions[0].via != match.reached):
         return False
-    if match.nested not in {
-        None,
-        any(one.target not in _TRANSPARENT for one in functions[call.storey == "function" :]),
-    }:
+    outer = functions[1:] if call.storey == "function" else functions
+    if match.nested not in {None, any(one.target not in _TRANSPARENT for one in outer)}:
         return False
     return (
         _any_of(modules, match.within)

@@ -125,11 +125,10 @@ def average(call: Call, module: Module) -> int:
         _each(module, name, axes) for name in ("kernel_size", "stride", "padding")
     )
     shape = argument(call)
+    padded = bool(module.settings["count_include_pad"])
     windows = prod(
-        _covered(size, count, *window, bool(module.settings["count_include_pad"]))
-        for size, count, *window in zip(
-            shape[-axes:], results[-axes:], kernel, stride, padding, strict=True
-        )
+        _covered(size, count, kernel[axis], stride[axis], padding[axis], padded)
+        for axis, (size, count) in enumerate(zip(shape[-axes:], results[-axes:], strict=True))
     )
     return prod(shape[:-axes]) * windows + prod(results)
 
