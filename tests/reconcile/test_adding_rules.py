@@ -1,0 +1,107 @@
+"""Rules of modules that are added to those of the modules in them, and functions beside them."""
+
+import pytest
+from msgspec.structs import replace
+
+from crossflops.conventions.matching import matches
+from crossflops.core.convention import Match
+from crossflops.core.trace import Trace
+from tests.reconcile.synthetic import SETTING, call, clause, convention, explained, ledger, module
+
+OUTER = clause("outer", "core", "my.Block", "module", formula="input_elements")
+INNER = clause("inner", "core", "my.Conv", "module", formula="input_elements")
+
+
+def nested():
+    """A block of 30 elements that multiplies, and a layer of 8 in it that does, too."""
+    return Trace(
+        calls=(
+            call("(model)", None, "module", "my.Block", 0, size=30),
+            call("o", "(model)", "operator", "aten.mm", 0),
+            call("c", "(model)", "module", "my.Conv", 1, size=8),
+            call("c/o", "c", "operator", "aten.mm", 1),
+            call("d", "(model)", "module", "my.Norm", 2),
+            call("d/o", "d", "operator", "aten.mm", 2),
+        ),
+        modules=(
+            module(0, "", children=[1, 2]),
+            module(1, "c", "my.Conv"),
+            module(2, "d", "my.Norm"),
+        ),
+        setting=SETTING,
+    )
+
+
+@pytest.mark.parametrize(
+    ("adds", "predicted", "expected"),
+    [
+        # the block's rule speaks for what no rule in it does: 30 for 20 + 3
+        (True, 38, {"outer": 7, "inner": 1}),
+        # what is in the block is not looked at, and the rule does not speak for it
+        (False, 30, {"outer": 10, "unseen.by-default": -10}),
+    ],
+)
+def test_a_rule_is_added_or_stands_in_the_place(adds, predicted, expected):
+    """The layer in the block has a rule, the other one has none."""
+    macs = ledger({"o": 20, "c/o": 7, "d/o": 3})
+    causes, found = explained(convention(OUTER, INNER, rules_add=adds), nested(), macs)
+    assert causes == expected
+    assert found.predicted == predicted
+
+
+def test_what_is_in_the_total_only_has_no_path():
+    """The layer's row has nothing of it, that of the whole model has."""
+    rule = clause(
+        "f", "core", "torch.mm", "function", formula="input_elements", in_total_only=True
+    )
+    calls = Trace(
+        calls=(
+            call("(model)", None, "module", "my.Block", 0),
+            call("c", "(model)", "module", "my.Conv", 1),
+            call("c/f", "c", "function", "torch.mm", 1, size=9),
+            call("c/f/o", "c/f", "operator", "aten.mm", 1),
+        ),
+        modules=(module(0, "", children=[1]), module(1, "c", "my.Conv")),
+        setting=SETTING,
+    )
+    _, found = explained(convention(rule), calls, ledger({"c/f/o": 9}))
+    assert {row.path: row.predicted for row in found.by_path} == {"": 9, "c": 0}
+
+
+def functions():
+    """A product in a layer, one in a function in it, one in a hook, one beside a hidden layer."""
+    layer = call("c", "(model)", "module", "my.Conv", 1)
+    calls = (
+        call("(model)", None, "module", "my.Block", 0),
+        call("f", "(model)", "function", "torch.mm", 0),
+        layer,
+        call("c/f", "c", "function", "torch.mm", 1),
+        call("g", "(model)", "function", "torch.nn.functional.relu", 0),
+        call("g/f", "g", "function", "torch.mm", 0),
+        call("v", "(model)", "function", "torch.vmap", 0),
+        call("v/f", "v", "function", "torch.mm", 0),
+        replace(layer, key="d", via="forward"),
+        call("d/f", "d", "function", "torch.mm", 1),
+        call("e", "(model)", "module", "my.Conv", 2),
+        call("e/f", "e", "function", "torch.mm", 2),
+    )
+    rows = (module(0, ""), module(1, "c", "my.Conv"), module(2, None, "my.Conv"))
+    return Trace(calls=calls, modules=rows, setting=SETTING)
+
+
+@pytest.mark.parametrize(
+    ("match", "expected"),
+    [
+        ({"outside": ("my.Conv",)}, ["f", "g/f", "v/f", "d/f", "e/f"]),
+        ({"nested": False}, ["f", "c/f", "v/f", "d/f", "e/f"]),
+        ({"nested": True}, ["g/f"]),
+        ({"outside": ("my.Conv",), "nested": False}, ["f", "v/f", "d/f", "e/f"]),
+    ],
+)
+def test_where_a_function_is_called(match, expected):
+    """In a registered layer that was called, in another function; `torch.vmap` hides nothing."""
+    trace = functions()
+    rule = clause("f", "core", "torch.mm", "function", formula="input_elements")
+    rule = replace(rule, match=Match(targets=("torch.mm",), **match))
+    found = [one.key for one in trace.calls if matches(rule, one, trace, SETTING.id)]
+    assert found == expected
