@@ -64,11 +64,49 @@ _CONTAINERS = {
     for name in ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
 }
 
+
+def _replaced(modules: tuple[Module, ...]) -> dict[str, int]:
+    """The classes of registered modules without children, in the order in which they come."""
+    found: dict[str, int] = {}
+    for row in modules:
+        if row.names and not row.children:
+            found.setdefault(row.bases[0], len(found))
+    return found
+
+
+def wrapped(modules: tuple[Module, ...]) -> dict[int, int]:
+    """Once for a module of a class that a registered module without children has.
+
+    torchstat/model_hook.py: wrap_call stands in the place of such a class's `__call__`.
+    """
+    classes = _replaced(modules)
+    return {row.id: int(row.bases[0] in classes) for row in modules}
+
+
+def wrapped_base(modules: tuple[Module, ...]) -> dict[int, int]:
+    """Once for a module with a base whose `__call__` was replaced, and its own later or never.
+
+    torchstat/model_hook.py: wrap_call takes what it finds at the class for the original.
+    """
+    places = _replaced(modules)
+    never = len(places)
+    return {
+        row.id: int(
+            any(
+                places.get(base, never) < places.get(row.bases[0], never) for base in row.bases[1:]
+            )
+        )
+        for row in modules
+    }
+
+
 TIMES: dict[str, Times] = {
     "child_paths": child_paths,
     "child_paths_squared": child_paths_squared,
     "registered": registered,
     "registered_leaves": registered_leaves,
+    "torchstat.wrapped": wrapped,
+    "torchstat.wrapped_base": wrapped_base,
 }
 
 

@@ -2,10 +2,11 @@
 
 Its "Flops" are MACs and more, its "MAdd" are operations: 2K - 1 for a sum of K products. MemRead
 and MemWrite are bytes, `torchstat-memory` is its column "memory" before it becomes megabytes.
-Every column stands for the last call of each registered module without children, on a batch of
-one. The totals here are the sums of the columns; in the tool's own last line, MemRead and MemWrite
-are those of the last layer. Sources: compute_flops.py, compute_madd.py, compute_memory.py, and
-model_hook.py.
+Every column stands for the last call of each registered module without children, on an image
+that torchstat makes itself: a batch of one. All columns are filled in one run, so that what fails
+in one of them leaves none. The totals here are the sums of the columns; in the tool's own last
+line, MemRead and MemWrite are those of the last layer. Sources: compute_flops.py, compute_madd.py,
+compute_memory.py, and model_hook.py.
 """
 
 from typing import Literal
@@ -24,8 +25,13 @@ _PRELU = (f"{_NN}.activation.PReLU",)
 _ELU = (f"{_NN}.activation.ELU", f"{_NN}.activation.LeakyReLU")
 _SOFTMAX = (f"{_NN}.activation.Softmax",)
 _UPSAMPLE = (f"{_NN}.upsampling.Upsample",)
+_KNOWN = (
+    *(*_CONV, *_TRANSPOSED, *_LINEAR, *_BILINEAR, *_BATCH_NORM, *_MAX, *_AVERAGE, *_RELU),
+    *(*_PRELU, *_ELU, *_SOFTMAX, *_UPSAMPLE),
+)
 _FLOPS, _MADD = "torchstat/compute_flops.py", "torchstat/compute_madd.py"
 _MEMORY, _HOOK = "torchstat/compute_memory.py", "torchstat/model_hook.py"
+_STATISTICS = "torchstat/statistics.py"
 _TRAFFIC = "memory.layer-traffic"
 
 
@@ -68,17 +74,41 @@ class _Column:
             reference=reference or self._reference,
         )
 
-    def fails(self) -> Clause:
-        """Any layer that does not take and return one tensor ends the tool."""
-        source = f"{_HOOK}: wrap_call"
-        return self.clause("leaf", "op.unregistered-zero", (), "leaf", reference=source)
+    def fails(self) -> tuple[Clause, ...]:
+        """Where the tool ends without a number, whatever the column."""
+        source = f"{_HOOK}: ModelHook._sub_module_call_hook"
+        return (
+            self._failure("image", f"{_STATISTICS}: ModelStat", Match(root=True)),
+            self._failure("leaf", source, Match(via="call"), "torchstat.wrapped"),
+            self._failure(
+                "arguments",
+                f"{_FLOPS}, {_MADD}, {_MEMORY}: assert",
+                Match(via="call", isa=_KNOWN),
+                "torchstat.wrapped",
+            ),
+            self._failure("recursion", source, Match(via="call"), "torchstat.wrapped_base"),
+        )
+
+    def _failure(
+        self, name: str, reference: str, match: Match, times: str | None = None
+    ) -> Clause:
+        return Clause(
+            id=f"{self._tool}.{name}",
+            cause="op.unregistered-zero",
+            storey="module",
+            match=match,
+            kind="part",
+            formula=f"torchstat.{name}",
+            times=times,
+            reference=reference,
+        )
 
 
 def _flops() -> tuple[Clause, ...]:
     rule = _Column("torchstat", _FLOPS).clause
     relu = ("ReLU", "act.relu", _RELU), ("other", "act.piecewise-other", (*_PRELU, *_ELU))
     return (
-        _Column("torchstat", _FLOPS).fails(),
+        *_Column("torchstat", _FLOPS).fails(),
         rule("conv2d", "graph.export-decomposition", _CONV, "conv2d", kind="core"),
         rule("conv2d.bias", "bias.conv", _CONV, "output_image", has=("bias",)),
         rule("linear", "graph.export-decomposition", _LINEAR, "linear", kind="core"),
@@ -104,7 +134,7 @@ def _madd() -> tuple[Clause, ...]:
     rule = _Column("torchstat-madd", _MADD).clause
     first, export = "unit.first-add-omitted", "graph.export-decomposition"
     return (
-        _Column("torchstat-madd", _MADD).fails(),
+        *_Column("torchstat-madd", _MADD).fails(),
         rule("conv2d", export, _CONV, "conv2d_sample", kind="core"),
         rule("conv2d.first", first, _CONV, "output_sample", factor=-1),
         rule("conv2d.bias", "bias.conv", _CONV, "output_sample", has=("bias",)),
@@ -129,7 +159,7 @@ def _read() -> tuple[Clause, ...]:
     rule = _Column("torchstat-memread", _MEMORY).clause
     weights = (*_CONV, *_LINEAR, *_PRELU)
     return (
-        _Column("torchstat-memread", _MEMORY).fails(),
+        *_Column("torchstat-memread", _MEMORY).fails(),
         rule("input", _TRAFFIC, (*_RELU, *_ELU, *_PRELU), "input_bytes"),
         rule("image", _TRAFFIC, (*_CONV, *_BATCH_NORM, *_MAX, *_AVERAGE), "input_image_bytes"),
         rule("row", _TRAFFIC, _LINEAR, "input_row_bytes"),
@@ -141,7 +171,7 @@ def _read() -> tuple[Clause, ...]:
 def _write() -> tuple[Clause, ...]:
     rule = _Column("torchstat-memwrite", _MEMORY).clause
     return (
-        _Column("torchstat-memwrite", _MEMORY).fails(),
+        *_Column("torchstat-memwrite", _MEMORY).fails(),
         rule("input", _TRAFFIC, (*_RELU, *_ELU, *_PRELU), "input_bytes"),
         rule("batch_norm", _TRAFFIC, _BATCH_NORM, "input_image_bytes"),
         rule("image", _TRAFFIC, (*_CONV, *_MAX, *_AVERAGE), "output_image_bytes"),
@@ -151,7 +181,7 @@ def _write() -> tuple[Clause, ...]:
 
 def _held() -> tuple[Clause, ...]:
     column = _Column("torchstat-memory", f"{_HOOK}: wrap_call")
-    return (column.fails(), column.clause("output", _TRAFFIC, (), "output_sample", factor=4))
+    return (*column.fails(), column.clause("output", _TRAFFIC, (), "output_sample", factor=4))
 
 
 def _convention(

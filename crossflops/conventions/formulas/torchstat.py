@@ -15,6 +15,8 @@ from crossflops.conventions.formulas.contraction import (
 )
 from crossflops.core.trace import Call, Module
 
+_OF_IMAGES = {"Conv2d", "ConvTranspose2d", "BatchNorm2d", "MaxPool2d", "AvgPool2d"}
+
 
 def _window(module: Module) -> int:
     """The positions of the kernel, which is one number or two."""
@@ -34,12 +36,48 @@ def _output(call: Call) -> tuple[int, ...]:
     return result_of(call).shape or ()
 
 
+def image(call: Call, module: Module) -> int:
+    """0; the model is asked about one image of floats, (1, C, H, W). statistics.py: ModelStat."""
+    first = call.inputs[0]
+    rank = len(first.shape or ())
+    if len(call.inputs) > 1 or rank != 4 or first.shape[0] != 1 or first.dtype != "float32":
+        raise LookupError("torchstat runs a model on one image that it makes, 1xCxHxW float32")
+    return 0
+
+
 def leaf(call: Call, module: Module) -> int:
-    """0; torchstat asks every layer for one tensor in and one out. model_hook.py: wrap_call."""
+    """0; one tensor in by position, and one out. model_hook.py: wrap_call."""
     shape_of(call, "0")
     if len(call.outputs) != 1:
         raise LookupError(f"{call.key} returns {len(call.outputs)} tensors, not one")
     return 0
+
+
+def arguments(call: Call, module: Module) -> int:
+    """0; what the rules assert of a layer that they know. compute_madd.py, compute_flops.py."""
+    first, second = shape_of(call, "0"), call.input("1")
+    bases = {name.rpartition(".")[2] for name in module.bases}
+    if "Bilinear" in bases:
+        ranks = [len(first), len(shape_of(call, "1")), len(_output(call))]
+        if ranks != [2, 2, 2]:
+            raise LookupError(f"torchstat asserts two axes, and {call.key} has {ranks}")
+    elif second is not None:
+        raise LookupError(f"torchstat has no rule for the second input of {call.key}")
+    elif not bases.isdisjoint(_OF_IMAGES):
+        _input(call, 4)
+    elif "Linear" in bases:
+        _input(call, 2)
+    elif len(first) < (2 if "Softmax" in bases else 1):
+        raise LookupError(f"torchstat asserts more axes than {call.key} has")
+    return 0
+
+
+def recursion(call: Call, module: Module) -> int:
+    """Fails: the wrapper of a class calls the one that it found, which is itself.
+
+    model_hook.py: wrap_call.
+    """
+    raise LookupError(f"torchstat wraps a base of {call.target}, and is lost in its own wrapper")
 
 
 def conv2d(call: Call, module: Module) -> int:
@@ -129,8 +167,6 @@ def pooled_sample(call: Call, module: Module) -> int:
 
 def one(call: Call, module: Module) -> int:
     """1: a sum of n has n - 1 additions. compute_madd.py: compute_Softmax_madd."""
-    if len(_input(call)) < 2:
-        raise LookupError(f"torchstat asserts two axes, and {call.key} has fewer")
     return 1
 
 
@@ -187,7 +223,18 @@ def channel_bytes(call: Call, module: Module) -> int:
 FORMULAS: dict[str, Formula] = {
     f"torchstat.{formula.__name__}": formula
     for formula in (
-        *(leaf, conv2d, conv2d_sample, transposed_sample, transposed_sums, linear, linear_sample),
+        *(
+            image,
+            leaf,
+            arguments,
+            recursion,
+            conv2d,
+            conv2d_sample,
+            transposed_sample,
+            transposed_sums,
+            linear,
+            linear_sample,
+        ),
         *(bilinear_sample, input_whole, input_image, input_sample, input_image_sample),
         *(output_sample, output_image, pooled_sample, one, upsampled, input_bytes),
         *(input_image_bytes, input_row_bytes, output_image_bytes, output_row_bytes),

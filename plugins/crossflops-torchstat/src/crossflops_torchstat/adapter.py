@@ -1,0 +1,174 @@
+"""Runs torchstat (PyPI `torchstat`, github.com/Swall0w/torchstat), 0.0.7."""
+
+import importlib
+import importlib.util
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, ClassVar
+
+import msgspec
+
+from crossflops.adapters.amounts import exact
+from crossflops.adapters.binding import positional
+from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Entry, Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import InputError, MissingExtraError
+
+
+class _Column:
+    """Asks `torchstat.ModelStat` for the layers that it saw, before it makes a table of them."""
+
+    name: ClassVar[str]
+    printed_as: ClassVar[str]
+    distribution = "torchstat"
+
+    @property
+    def convention(self) -> str:
+        """Each column has a convention of its own."""
+        return self.name
+
+    def version(self) -> str:
+        """The version of torchstat."""
+        try:
+            return version(self.distribution)
+        except PackageNotFoundError as error:
+            raise MissingExtraError(
+                "torchstat is not installed", "pip install torchstat"
+            ) from error
+
+    def load(self) -> None:
+        """Import torchstat, and PyTorch with it."""
+        self.version()
+        with _pandas():
+            importlib.import_module("torchstat")
+
+    def accepts(self, model: object) -> bool:
+        """Any torch.nn.Module."""
+        return is_module(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """The sum of the column, and its rows, which are modules without children.
+
+        torchstat switches to eval mode and makes the input itself: one image of random floats.
+        The classes whose `__call__` it replaces are as before when it has answered, so that a
+        second run in one process sees what the first one saw.
+        """
+        self.load()
+        size = _image(positional(model.forward, args, kwargs))
+        forced = msgspec.structs.replace(setting, training=False)
+        with under(forced, model), _calls_restored(model), _long():
+            rows = importlib.import_module("torchstat").ModelStat(model, size)._analyze_model()
+        entries = tuple(Entry(row.name, exact(self.amount(row))) for row in rows)
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=forced,
+            total=sum(entry.amount for entry in entries),
+            params=exact(sum(row.parameter_quantity for row in rows)),
+            printed_as=self.printed_as,
+            entries=entries,
+        )
+
+    def amount(self, row: Any) -> Any:
+        """The column's figure in a row."""
+        raise NotImplementedError
+
+
+class Flops(_Column):
+    """The column "Flops", which are MACs and more."""
+
+    name, printed_as = "torchstat", "Flops"
+
+    def amount(self, row: Any) -> Any:
+        """Of one layer."""
+        return row.Flops
+
+
+class MAdd(_Column):
+    """The column "MAdd": multiplications and additions."""
+
+    name, printed_as = "torchstat-madd", "MAdd"
+
+    def amount(self, row: Any) -> Any:
+        """Of one layer."""
+        return row.MAdd
+
+
+class MemRead(_Column):
+    """The column "MemRead(B)"."""
+
+    name, printed_as = "torchstat-memread", "MemRead"
+
+    def amount(self, row: Any) -> Any:
+        """Bytes that a layer reads."""
+        return row.Memory[0]
+
+
+class MemWrite(_Column):
+    """The column "MemWrite(B)"."""
+
+    name, printed_as = "torchstat-memwrite", "MemWrite"
+
+    def amount(self, row: Any) -> Any:
+        """Bytes that a layer writes."""
+        return row.Memory[1]
+
+
+def _image(inputs: tuple[Any, ...]) -> tuple[int, ...]:
+    """(C, H, W). Raises InputError where the model is not called with one image of floats."""
+    shape = tuple(getattr(inputs[0], "shape", ())) if len(inputs) == 1 else ()
+    if len(shape) != 4 or shape[0] != 1 or str(inputs[0].dtype) != "torch.float32":
+        raise InputError(
+            "torchstat makes the input itself, one image of floats, and this is no such input",
+            "give one input 1xCxHxW in float32, or leave torchstat out",
+        )
+    return shape[1:]
+
+
+@contextmanager
+def _pandas() -> Iterator[None]:
+    """Let torchstat be imported where there is no pandas: only its table needs more of it."""
+    if "torchstat" in sys.modules or importlib.util.find_spec("pandas") is not None:
+        yield
+        return
+    stand_in = types.ModuleType("pandas")
+    vars(stand_in)["set_option"] = lambda *_: None
+    sys.modules["pandas"] = stand_in
+    try:
+        yield
+    finally:
+        del sys.modules["pandas"]
+
+
+@contextmanager
+def _long() -> Iterator[None]:
+    """Let torchstat find `np.long`, which NumPy 1.24 took away and NumPy 2 brought back."""
+    numpy = importlib.import_module("numpy")
+    if hasattr(numpy, "long"):
+        yield
+        return
+    numpy.long = numpy.int64
+    try:
+        yield
+    finally:
+        del numpy.long
+
+
+@contextmanager
+def _calls_restored(model: Any) -> Iterator[None]:
+    """torchstat replaces `__call__` of classes, and leaves it so."""
+    before = {type(module): vars(type(module)).get("__call__") for module in model.modules()}
+    try:
+        yield
+    finally:
+        for kind, call in before.items():
+            if call is not None:
+                kind.__call__ = call
+            elif "__call__" in vars(kind):
+                del kind.__call__
