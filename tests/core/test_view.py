@@ -102,7 +102,7 @@ def test_what_does_not_go_together(report, arguments, message):
 
 def test_what_looks_at_modules_has_no_nodes():
     """torchstat's figures belong to modules; they are not spread over nodes."""
-    found = count(nn.Linear(4, 2), torch.zeros(1, 4), as_="torchstat")
+    found = count(nn.Conv2d(4, 2, 1, bias=False), torch.zeros(1, 4, 1, 1), as_="torchstat")
     assert found.view("module").cells("torchstat") == (8,)
     assert found.view("type").cells("torchstat") == (8,)
     for by in ("op", "node"):
