@@ -134,7 +134,7 @@ def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
 
 def _as_macs(total: Amount, found: Reconciliation | None) -> Fraction | None:
     convention = _convention(found) if found else None
-    if convention is None or not isfinite(total):
+    if convention is None or not convention.unit or not isfinite(total):
         return None
     return Fraction(total) / convention.unit
 
