@@ -39,8 +39,8 @@ def _output(call: Call) -> tuple[int, ...]:
 def image(call: Call, module: Module) -> int:
     """0; the model is asked about one image of floats, (1, C, H, W). statistics.py: ModelStat."""
     first = call.inputs[0]
-    rank = len(first.shape or ())
-    if len(call.inputs) > 1 or rank != 4 or first.shape[0] != 1 or first.dtype != "float32":
+    shape = first.shape or ()
+    if len(call.inputs) > 1 or len(shape) != 4 or shape[0] != 1 or first.dtype != "float32":
         raise LookupError("torchstat runs a model on one image that it makes, 1xCxHxW float32")
     return 0
 

@@ -149,7 +149,7 @@ def _pandas() -> Iterator[None]:
 @contextmanager
 def _long() -> Iterator[None]:
     """Let torchstat find `np.long`, which NumPy 1.24 took away and NumPy 2 brought back."""
-    numpy = importlib.import_module("numpy")
+    numpy: Any = importlib.import_module("numpy")
     if hasattr(numpy, "long"):
         yield
         return
