@@ -93,7 +93,7 @@ class _Column:
         self, name: str, reference: str, match: Match, times: str | None = None
     ) -> Clause:
         return Clause(
-            id=f"{self._tool}.{name}",
+            id=f"{self._tool}.fails.{name}",
             cause="op.unregistered-zero",
             storey="module",
             match=match,
