@@ -1,68 +1,75 @@
-"""An ONNX model rewritten until onnx2torch has a converter for every operator in it.
+"""An ONNX model rewritten until there is a converter for every operator in it.
 
 Local functions are inlined, operators without a converter are replaced by what their function
-body says, and what changed with the opset only in the types that it takes is given the older
-converter. What changed otherwise, onnx's own version converter may bring back.
+body says, arithmetic on sizes is folded, and what changed with the opset only in the types that
+it takes is given the older converter. What changed otherwise, onnx's own version converter may
+bring back.
 """
 
 import importlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from crossflops.errors import NormalizeError
+from crossflops.normalize.rebuilt.converters import ALWAYS, CONVERTERS
 
 _OLDER = (20, 18, 17, 16, 13)  # opsets to go back to, the nearest first
 _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
-_QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
+_QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "Integer", "QLinear")
 _ROUNDS = 8  # functions in functions
+_SMALL = 64  # elements: a shape, a scale
+# attributes that only say how types are handled
+_OF_TYPES = {"saturate", "round_mode", "output_dtype", "precision"}
+READ_IT = "the tools that count files, and `crossflops count`, take it as it is"
 
 
 def convertible(model: Any) -> Any:
     """The model, rewritten. Raises NormalizeError, naming an operator that stands in the way."""
     from onnx import inliner
 
+    _refuse(model)
     model = inliner.inline_local_functions(model)
     _refuse(model)
-    candidates = [model]
-    for attempt in range(1 + len(_OLDER)):
-        found = _opened(candidates[-1])
-        missing = _missing(found)
+    opened = _folded(_opened(model))
+    first = missing = lacking(opened)
+    for opset in _OLDER:
         if not missing:
-            _lend_converters(found)
-            return found
-        if attempt == len(_OLDER):
-            break
-        candidates.append(_older(model, _OLDER[attempt]) or model)
-    operator, version = min(_missing(_opened(model)))
+            return opened
+        older = _older(opened, opset)
+        if older is not None:
+            older = _folded(_opened(older))
+            missing = lacking(older)
+            opened = opened if missing else older
+    if not missing:
+        return opened
+    operator, version = min(first)
     raise NormalizeError(
-        f"onnx2torch has no converter for {operator} of opset {version}, and it has no function"
-        " body that would help",
-        "count the file with tools that read files, or give the model in its framework",
+        f"nothing converts {operator} of opset {version} into a torch module", READ_IT
     )
 
 
 def _refuse(model: Any) -> None:
     """What no rewriting helps. Raises NormalizeError."""
-    for node in model.graph.node:
-        name = f"{node.op_type} ({node.name})" if node.name else node.op_type
+    bodies = (model.graph, *model.functions)
+    for node in (node for body in bodies for node in body.node):
+        name = f"{node.op_type} {node.name}".strip()
         if node.op_type in _CONTROL:
-            raise NormalizeError(
-                f"{name} has subgraphs, which no torch module can be rebuilt from",
-                "count the file with tools that read files",
-            )
-        if node.op_type in _QUANTIZED or "Integer" in node.op_type or "QLinear" in node.op_type:
-            raise NormalizeError(
-                f"{name} is quantized, and is rebuilt as no layer that a tool would know",
-                "give the file from before it was quantized",
-            )
+            what = f"{name} has subgraphs, and no torch module is rebuilt from these"
+            raise NormalizeError(what, READ_IT)
+        if any(word in node.op_type for word in _QUANTIZED):
+            what = f"{name} is quantized, and no layer that a tool knows comes of it"
+            raise NormalizeError(what, f"give the file from before it was quantized; {READ_IT}")
 
 
 def _older(model: Any, opset: int) -> Any:
     from onnx import version_converter
 
+    if opset >= _opsets(model).get("", 1):
+        return None
     try:
         return version_converter.convert_version(model, opset)
-    except Exception:  # says of some operator that it cannot go back
+    except Exception:  # some operator cannot go back
         return None
 
 
@@ -71,11 +78,11 @@ def _opened(model: Any) -> Any:
     from onnx import inliner
 
     for _ in range(_ROUNDS):
-        missing = {name for name, _ in _missing(model) if _has_body(name, model)}
-        if not missing:
+        names = sorted(name for name, _ in lacking(model) if _has_body(name, model))
+        if not names:
             break
         model = inliner.inline_selected_functions(
-            model, [("", name) for name in sorted(missing)], inline_schema_functions=True
+            model, [("", name) for name in names], inline_schema_functions=True
         )
     return model
 
@@ -85,23 +92,55 @@ def _has_body(operator: str, model: Any) -> bool:
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
+def _folded(model: Any) -> Any:
+    """The model without arithmetic on sizes, its constants among the initializers."""
+    import onnx_ir
+    from onnx_ir.passes import common
+    from onnxscript.optimizer import fold_constants
+
+    tree = onnx_ir.serde.deserialize_model(model)
+    fold_constants(
+        tree,
+        onnx_shape_inference=True,
+        should_fold=lambda node: all(map(_is_of_sizes, node.outputs)),
+    )
+    common.IdentityEliminationPass()(tree)
+    common.RemoveUnusedNodesPass()(tree)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(tree)
+    return onnx_ir.serde.serialize_model(tree)
+
+
+def _is_of_sizes(value: Any) -> bool:
+    if value.shape is None:
+        return False
+    sizes = [size if isinstance(size, int) else _SMALL + 1 for size in value.shape]
+    elements = 1
+    for size in sizes:
+        elements *= size
+    return elements <= _SMALL or (value.dtype is not None and not value.dtype.is_floating_point())
+
+
 def _opsets(model: Any) -> dict[str, int]:
-    return {one.domain.replace("ai.onnx", "") if one.domain == "ai.onnx" else one.domain:
-            one.version for one in model.opset_import}  # fmt: skip
+    return {_domain(one.domain): one.version for one in model.opset_import}
 
 
-def _missing(model: Any) -> set[tuple[str, int]]:
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def lacking(model: Any) -> set[tuple[str, int]]:
     """Operators without a converter, each with the version that the model has of it."""
     opsets = _opsets(model)
+    used = {(domain, name, opsets.get(domain, 1)) for domain, name in _used(model)}
     return {
-        (name if not domain else f"{domain}.{name}", opsets.get(domain, 1))
-        for domain, name in _used(model)
-        if _converter(domain, name, opsets.get(domain, 1)) is None
+        (f"{domain}.{name}".lstrip("."), opset)
+        for domain, name, opset in used
+        if (domain or name not in ALWAYS) and _converter(domain, name, opset) is None
     }
 
 
 def _used(model: Any) -> set[tuple[str, str]]:
-    return {("" if one.domain == "ai.onnx" else one.domain, one.op_type) for one in model.graph.node}
+    return {(_domain(one.domain), one.op_type) for one in model.graph.node}
 
 
 def _schema(operator: str, opset: int, domain: str = "") -> Any:
@@ -113,55 +152,76 @@ def _schema(operator: str, opset: int, domain: str = "") -> Any:
         return None
 
 
-def _registry() -> dict[Any, Any]:
-    registry = importlib.import_module("onnx2torch.node_converters.registry")
-    found: dict[Any, Any] = vars(registry)["_CONVERTER_REGISTRY"]
-    return found
+def _registry() -> Any:
+    return importlib.import_module("onnx2torch.node_converters.registry")
 
 
-def _converter(domain: str, operator: str, opset: int) -> tuple[Any, int] | None:
-    """The converter of an operator in an opset, and the version that it has to be known under.
-
-    It may be that of an older version, with the same inputs, outputs and attributes.
-    """
+def _converter(domain: str, operator: str, opset: int) -> Any:
+    """onnx2torch's converter of an operator, or of an older version with the same face."""
     schema = _schema(operator, opset, domain)
     version = schema.since_version if schema else opset
     known = {
         key.version: converter
-        for key, converter in _registry().items()
-        if (key.domain, key.operation_type) == (domain, operator)
+        for key, converter in _registry()._CONVERTER_REGISTRY.items()
+        if (key.domain, key.operation_type) == (domain, operator) and key.version <= version
     }
-    for older in sorted((one for one in known if one <= version), reverse=True):
-        if older == version or (schema and _alike(schema, _schema(operator, older, domain))):
-            return known[older], version
-        break
-    return None
+    newest = max(known, default=None)
+    if newest is None or (newest != version and not _alike(schema, operator, newest)):
+        return None
+    return known[newest]
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _alike(schema: Any, operator: str, version: int) -> bool:
     """Whether two versions of an operator differ in nothing but types."""
-    return other is not None and _face(one) == _face(other)
+    other = _schema(operator, version, schema.domain) if schema else None
+    return other is not None and _face(schema) == _face(other)
 
 
 def _face(schema: Any) -> tuple[Any, ...]:
-    def named(formals: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-        return ((formal.name, formal.option) for formal in formals)
+    def named(formals: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
+        return tuple((formal.name, formal.option) for formal in formals)
 
-    return (
-        tuple(named(schema.inputs)),
-        tuple(named(schema.outputs)),
-        # an attribute that is new may only say how the types are handled
-        frozenset(schema.attributes) - {"saturate", "round_mode", "output_dtype"},
-    )
+    attributes = frozenset(schema.attributes) - _OF_TYPES
+    return named(schema.inputs), named(schema.outputs), attributes
 
 
-def _lend_converters(model: Any) -> None:
-    """Make converters known under the versions that the model has."""
-    registry = importlib.import_module("onnx2torch.node_converters.registry")
-    opsets = _opsets(model)
+@contextmanager
+def lent(model: Any) -> Iterator[None]:
+    """onnx2torch knows the converters that this model needs, and is as before afterwards."""
+    registry, opsets = _registry()._CONVERTER_REGISTRY, _opsets(model)
+    before = dict(registry)
     for domain, name in _used(model):
-        found = _converter(domain, name, opsets.get(domain, 1))
-        assert found is not None
-        converter, version = found
-        key = registry.OperationDescription(domain=domain, operation_type=name, version=version)
-        _registry().setdefault(key, converter)
+        opset = opsets.get(domain, 1)
+        schema = _schema(name, opset, domain)
+        key = _registry().OperationDescription(
+            domain=domain,
+            operation_type=name,
+            version=schema.since_version if schema else opset,
+        )
+        found = _converter(domain, name, opset)
+        registry[key] = found if domain else _ours_before(name, found)
+    try:
+        yield
+    finally:
+        registry.clear()
+        registry.update(before)
+
+
+def _ours_before(operator: str, theirs: Any) -> Any:
+    """The converter of onnx2torch, before which ours is tried."""
+
+    def convert(node: Any, graph: Any) -> Any:
+        ours = CONVERTERS.get(operator)
+        rest, known = node.input_values[1:], graph.initializers
+        if ours is not None and all(not name or name in known for name in rest):
+            constants = [known[name].to_numpy().tolist() if name else None for name in rest]
+            layer = ours(dict(node.attributes), constants, len(node.output_values))
+            if layer is not None:
+                common = importlib.import_module("onnx2torch.utils.common")
+                mapping = common.OnnxMapping(node.input_values[:1], node.output_values)
+                return common.OperationConverterResult(layer, mapping)
+        if theirs is None:
+            raise NotImplementedError(f"{operator} {node.name} has sizes that are computed")
+        return theirs(node, graph)
+
+    return convert if operator in CONVERTERS else theirs

@@ -1,0 +1,77 @@
+"""An ONNX file -> the torch module that onnx2torch rebuilds from it, with inputs of its sizes."""
+
+import importlib
+import warnings
+from typing import Any
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError, TargetError
+from crossflops.normalize import Source, from_object
+from crossflops.normalize.inputs import make
+from crossflops.normalize.onnx_file import OnnxFile
+from crossflops.normalize.onnx_file.binding import bind, model_inputs
+from crossflops.normalize.torchvision import mended
+
+
+def rebuild(file: OnnxFile) -> Source:
+    """The module, in evaluation mode: as a rule a submodule for each node of the file.
+
+    It has the weights of the file, and inputs are random floats and zeros of other types. Raises
+    MissingExtraError without onnx2torch, TargetError where the file or its data cannot be read,
+    InputError where sizes are open, NormalizeError where an operator cannot be rebuilt.
+    """
+    try:
+        mended(lambda: importlib.import_module("onnx2torch"))
+    except ImportError as error:
+        raise MissingExtraError(
+            f"no torch module can be rebuilt from a file: {error}",
+            "pip install 'crossflops[rebuild]'",
+        ) from error
+    from crossflops.normalize.rebuilt.operators import READ_IT
+
+    model = _bound(file)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = _converted(model)
+    except CrossflopsError:
+        raise
+    except Exception as error:  # onnx2torch, and what rewrites for it, refuse in many ways
+        what = f"no torch module can be rebuilt from {file.path}: {type(error).__name__}: {error}"
+        raise NormalizeError(what, READ_IT) from error
+    return from_object(module, make(module, _specs(model.graph)))
+
+
+def _bound(file: OnnxFile) -> Any:
+    """The model with its weights, its inputs of the sizes that are asked for."""
+    import onnx
+
+    try:
+        model = onnx.load(file.path)
+    except Exception as error:
+        what = f"{file.path} cannot be read with its weights: {error}"
+        raise TargetError(what, "see that its external data lies beside it") from error
+    bind(model.graph, file.dims, file.specs, file.path)
+    del model.graph.value_info[:]  # of other sizes, perhaps
+    return model
+
+
+def _converted(model: Any) -> Any:
+    from crossflops.normalize.rebuilt.operators import convertible, lent
+
+    rewritten = convertible(model)
+    with lent(rewritten):
+        return importlib.import_module("onnx2torch").convert(rewritten).eval()
+
+
+def _specs(graph: Any) -> tuple[TensorSpec, ...]:
+    """Inputs by place: the module does not know their names."""
+    from onnx import helper
+
+    found = []
+    for place, value in enumerate(model_inputs(graph)):
+        tensor = value.type.tensor_type
+        shape = tuple(dim.dim_value for dim in tensor.shape.dim)
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+        found.append(TensorSpec(str(place), dtype, shape, "input"))
+    return tuple(found)

@@ -1,0 +1,122 @@
+"""Layers for ONNX operators whose sizes are constants, as numbers, which torch.export can see."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class Reshape(nn.Module):
+    """To a shape that is known; 0 keeps a size unless `allow_zero`, -1 takes what is left."""
+
+    def __init__(self, shape: Sequence[int], allow_zero: bool) -> None:
+        super().__init__()
+        self.shape, self.allow_zero = list(shape), allow_zero
+
+    def forward(self, x: Any) -> Any:
+        """Of the same elements."""
+        kept = [
+            x.shape[at] if size == 0 and not self.allow_zero else size
+            for at, size in enumerate(self.shape)
+        ]
+        return torch.reshape(x, kept)
+
+
+class Expand(nn.Module):
+    """Broadcast with a shape: either may be the larger one on an axis."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.shape = list(shape)
+
+    def forward(self, x: Any) -> Any:
+        """Views, no copies."""
+        return x.expand(torch.broadcast_shapes(x.shape, self.shape))
+
+
+class Tile(nn.Module):
+    """Repeat along every axis."""
+
+    def __init__(self, repeats: Sequence[int]) -> None:
+        super().__init__()
+        self.repeats = list(repeats)
+
+    def forward(self, x: Any) -> Any:
+        """Copies."""
+        return x.repeat(self.repeats)
+
+
+class Split(nn.Module):
+    """Into pieces along an axis: of these sizes, or as many of one size, the last one smaller."""
+
+    def __init__(self, axis: int, sizes: Sequence[int] | None, pieces: int) -> None:
+        super().__init__()
+        self.axis, self.sizes, self.pieces = axis, sizes and list(sizes), pieces
+
+    def forward(self, x: Any) -> Any:
+        """A tuple; the only piece by itself, as onnx2torch has it."""
+        found = torch.split(x, self.sizes or -(-x.shape[self.axis] // self.pieces), self.axis)
+        return found if self.pieces > 1 else found[0]
+
+
+class Slice(nn.Module):
+    """Along some axes, each from a start to an end with a step; backwards too."""
+
+    def __init__(
+        self, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]
+    ) -> None:
+        super().__init__()
+        self.cuts = list(zip(axes, starts, ends, steps, strict=True))
+
+    def forward(self, x: Any) -> Any:
+        """What Python's own slices give, with the limits of ONNX."""
+        for axis, start, end, step in self.cuts:
+            size = x.shape[axis]
+            # ONNX has numbers far beyond for "to the first one", where Python has None
+            stop = None if step < 0 and end < -size else end
+            places = range(size)[slice(start, stop, step)]
+            if step > 0:
+                x = torch.narrow(x, axis, 0, size)[
+                    (slice(None),) * (axis % x.dim()) + (slice(places.start, places.stop, step),)
+                ]
+            else:
+                x = torch.index_select(x, axis, torch.tensor(list(places), device=x.device))
+        return x
+
+
+class Reduce(nn.Module):
+    """A reduction over axes that are known; over all of them where none are."""
+
+    def __init__(self, which: str, axes: Sequence[int], keep: bool) -> None:
+        super().__init__()
+        self.which, self.axes, self.keep = which, list(axes), keep
+
+    def forward(self, x: Any) -> Any:
+        """As the operator is defined, by torch's own functions."""
+        axes = self.axes or list(range(x.dim()))
+        simple = {"Sum": torch.sum, "Mean": torch.mean, "Max": torch.amax, "Min": torch.amin}
+        if self.which in simple:
+            return simple[self.which](x, axes, keepdim=self.keep)
+        if self.which == "LogSumExp":
+            return torch.logsumexp(x, axes, keepdim=self.keep)
+        if self.which == "L1":
+            return torch.sum(torch.abs(x), axes, keepdim=self.keep)
+        squares = torch.sum(torch.square(x), axes, keepdim=self.keep)
+        return torch.sqrt(squares) if self.which == "L2" else squares
+
+
+class Axes(nn.Module):
+    """Axes of size one put in, or taken out."""
+
+    def __init__(self, axes: Sequence[int], insert: bool) -> None:
+        super().__init__()
+        self.axes, self.insert = list(axes), insert
+
+    def forward(self, x: Any) -> Any:
+        """Of the same elements."""
+        if not self.insert:
+            return torch.squeeze(x, tuple(self.axes))
+        for axis in sorted(axis % (x.dim() + len(self.axes)) for axis in self.axes):
+            x = torch.unsqueeze(x, axis)
+        return x
