@@ -14,7 +14,10 @@ NO_ANSWER = 3
 
 
 def question_options(function: Function) -> Function:
-    """`--between` and `--module`, as keywords `between` and `module`."""
+    """`--between`, `--module` and `--consensus`, for `questions` to take."""
+    consensus = click.option(
+        "--consensus", is_flag=True, help="Which number to publish, in a sentence to cite."
+    )
     module = click.option(
         "--module",
         metavar="PATH",
@@ -26,7 +29,7 @@ def question_options(function: Function) -> Function:
         metavar="TOOL TOOL",
         help="Explain why two tools differ from each other.",
     )
-    return between(module(function))
+    return between(consensus(module(function)))
 
 
 def top_option(function: Function) -> Function:
@@ -43,7 +46,7 @@ def top_option(function: Function) -> Function:
 
 def questions(fields: dict[str, Any]) -> dict[str, Any]:
     """The values of `question_options`, taken out of a command's keyword arguments."""
-    return {name: fields.pop(name) for name in ("between", "module")}
+    return {name: fields.pop(name) for name in ("between", "module", "consensus")}
 
 
 def unanswered(report: Report, between: tuple[str, str] | None) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from crossflops.core.consensus import Consensus
 from crossflops.core.contrast import Contrast, contrast
 from crossflops.core.focus import focus
 from crossflops.core.folded import Folded
@@ -116,7 +117,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A count, and after `compare` also what the tools printed and why they differ.
 
     Round-trips through JSON; derived values (`delta`, `residual`) are written, and recomputed
-    when read.
+    when read. `module` is the one that the rows are about, where that is not the model;
+    `made_with` are versions of what made the count.
     """
 
     schema: str = SCHEMA
@@ -138,6 +140,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     observed: Run | UnsetType = UNSET
     between: Contrast | UnsetType = UNSET
     module: ModuleRow | UnsetType = UNSET
+    consensus: Consensus | UnsetType = UNSET
+    made_with: dict[str, str] | UnsetType = UNSET
 
     @property
     def macs(self) -> int:

@@ -13,7 +13,7 @@ from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.normalize.request import Request, asked_for
 from crossflops.normalize.targets import imports_restored
-from crossflops.pipeline.asked import answered, chosen
+from crossflops.pipeline.asked import answered, chosen, made_with
 from crossflops.pipeline.counting import Counted, counted, folded, observed
 from crossflops.pipeline.counting import report as counted_report
 from crossflops.pipeline.exporting import export
@@ -117,6 +117,7 @@ def compare(
     allow_pickle: bool = False,
     between: tuple[str, str] | None = None,
     module: str | None = None,
+    consensus: bool = False,
     on_progress: Progress | None = None,
 ) -> Report:
     """Count a model, let tools count it, and account for every difference.
@@ -125,7 +126,8 @@ def compare(
     in `memory` bytes of address space (None: what the machine has); with `isolate=False` on a
     copy in this process, where nothing bounds its time and memory, and whatever it patches stays
     patched. The prediction of every tool is fixed before it starts. With `between` two tools are
-    also set against each other, where both answered; with `module` the report is about that path.
+    also set against each other, where both answered; with `module` the report is about that path,
+    and with `consensus` it says which number to publish, in a sentence.
 
     `python` names the interpreter (or the folder of a venv) that runs a tool, which then need
     not be installed here; it goes over the table `[python]` of crossflops.toml, or
@@ -159,4 +161,7 @@ def compare(
         isolate=isolate,
     )
     own, answers = asking.answers()
-    return answered(compared(own, request.setting, answers), between=between, module=module)
+    report = msgspec.structs.replace(
+        compared(own, request.setting, answers), made_with=made_with(request.is_file)
+    )
+    return answered(report, between=between, module=module, consensus=consensus)

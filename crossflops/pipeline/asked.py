@@ -1,6 +1,9 @@
 """What may be asked of a comparison beside the comparison itself."""
 
+import contextlib
+import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
@@ -41,7 +44,26 @@ def contrasted(report: Report, between: tuple[str, str] | None) -> Report:
 
 
 def answered(
-    report: Report, *, between: tuple[str, str] | None = None, module: str | None = None
+    report: Report,
+    *,
+    between: tuple[str, str] | None = None,
+    module: str | None = None,
+    consensus: bool = False,
 ) -> Report:
     """The report with what was asked of it beside the comparison."""
-    return contrasted(report if module is None else report.at(module), between)
+    report = contrasted(report if module is None else report.at(module), between)
+    if not consensus:
+        return report
+    from crossflops.pipeline.consensus import consensus as found
+
+    return msgspec.structs.replace(report, consensus=found(report))
+
+
+def made_with(is_file: bool) -> dict[str, str]:
+    """The versions of crossflops and, of a model that is no file, of the framework."""
+    names = ["crossflops", *(["torch"] if "torch" in sys.modules and not is_file else [])]
+    found = {}
+    for name in names:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

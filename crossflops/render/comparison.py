@@ -6,6 +6,7 @@ from math import isfinite
 from msgspec.structs import replace
 
 from crossflops.conventions import find
+from crossflops.core.consensus import Consensus
 from crossflops.core.contrast import Contrast
 from crossflops.core.convention import Convention
 from crossflops.core.profile import Amount, Failure, Profile
@@ -13,6 +14,7 @@ from crossflops.core.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.core.report import ModuleRow, Report
 from crossflops.core.trace import Setting
 from crossflops.errors import UnknownNameError
+from crossflops.render.consensus import consensus_blocks
 from crossflops.render.contrast import contrast_blocks
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Tone
 from crossflops.render.parameters import parameters
@@ -36,9 +38,11 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     blocks: list[Block] = [model_title(report)]
     if answers:
         blocks += [_overview(report, answers, unit), *_unverified(report, answers)]
+    if isinstance(report.consensus, Consensus):
+        blocks = [blocks[0], *consensus_blocks(report.consensus)]
     if isinstance(report.between, Contrast):
         blocks += contrast_blocks(report.between)
-    else:
+    elif not isinstance(report.consensus, Consensus):
         for profile in answers:
             blocks += _account(report, profile)
         blocks += disagreement(report, top)

@@ -67,6 +67,7 @@ def test_compare_passes_everything_on(line, answers, report):
         "allow_pickle": False,
         "between": None,
         "module": None,
+        "consensus": False,
         "onnx": None,
     }
     line("compare", "m:f")
