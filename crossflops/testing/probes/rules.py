@@ -1,6 +1,5 @@
 """Layers as rules about them seldom expect them: cut windows, appended keys, subclasses."""
 
-from collections.abc import Callable
 from typing import Any
 
 from crossflops.testing.probes.probe import Probe, function, inside, nn
@@ -15,20 +14,10 @@ def _vmapped(model: Any, x: Any) -> Any:
     return torch.vmap(model.layer)(x)
 
 
-def _vmapped_product(model: Any, a: Any, b: Any) -> Any:
-    import torch
-
-    return torch.vmap(torch.matmul)(a, b)
-
-
 def _subscripts(model: Any, a: Any, b: Any) -> Any:
     import torch
 
     return torch.einsum(a, [0, 1, 2], b, [0, 2, 3], [0, 1, 3])
-
-
-def _by_function(method: str) -> Callable[[], Any]:
-    return function(lambda model, a, b: getattr(a, method)(b))
 
 
 def _by_keyword(model: Any, x: Any) -> Any:
@@ -137,12 +126,12 @@ _POOLS = tuple(
 _SEQUENCES = (
     # 5 steps of 2 samples: 4 x 32 x (16 + 8) + 32 x 8, once more for 8 inputs
     Probe(
-        "LSTM_projected",
+        "LSTM_2l_projected",
         inside(nn("LSTM", 16, 32, 2, proj_size=8)),
         ("5x2x16",),
         10 * (128 * (16 + 8) + 256 + 128 * (8 + 8) + 256),
     ),
-    Probe("GRU_unbatched", inside(nn("GRU", 16, 32)), ("5x16",), 5 * 96 * 48),
+    Probe("GRU_bare_steps", inside(nn("GRU", 16, 32)), ("5x16",), 5 * 96 * 48),
     Probe("LSTMCell_vector", inside(nn("LSTMCell", 16, 32)), ("16",), 128 * 48),
 )
 # rows x E x E for each projection, and 2 x B x L x S x E for the products
@@ -177,13 +166,8 @@ _FUNCTIONS = (
     Probe(
         "vmap_convT", function(_vmapped, layer=nn("ConvTranspose2d", 3, 8, 3)), ("5x3x6x6",), 38880
     ),
-    Probe("vmap_matmul", function(_vmapped_product), ("4x3x5", "4x5x6"), 360),
     Probe("einsum_subscripts", function(_subscripts), ("2x10x8", "2x8x10"), 1600),
     Probe("einsum_summed", function(_subscripts), ("2x10x8", "1x8x10"), 1600),
-    Probe("Tensor.matmul", _by_function("matmul"), ("4x10x8", "8x20"), 6400),
-    Probe("Tensor.bmm", _by_function("bmm"), ("4x10x8", "4x8x20"), 6400),
-    Probe("Tensor.__rmatmul__", _by_function("__rmatmul__"), ("8x20", "10x8"), 1600),
-    Probe("Tensor.mm", _by_function("mm"), ("10x8", "8x20"), 1600),
     Probe("own_function", function(_own_product), ("6x6",), 216),
     Probe("linear_by_keyword", function(_by_keyword, layer=nn("Linear", 64, 32)), _ROWS, 8192),
     Probe("linear_forward", function(_forward_of_linear, layer=nn("Linear", 64, 32)), _ROWS, 8192),
