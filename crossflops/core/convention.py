@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from crossflops.core.trace import Scalar, Setting, Storey
+from crossflops.core.trace import Scalar, Setting, Storey, View
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -89,9 +89,9 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
     beneath it, or those that `stands_for` names, but not for what hooks do. On the function
     storey nothing else is booked beneath it. A "part" clause adds something, in the tool's own
     unit; all that match hold. An "unseen" clause, on the operator storey, names why contraction
-    work that no core clause covers is not seen; the first that matches holds. A "fails" clause,
-    on the node storey, says that the tool raises: on every node that matches, or with a formula
-    on those for which that is not zero. The amount of the others is
+    work that no core clause covers is not seen; the first that matches holds. A "fails" clause
+    says that the tool raises: on every call or node that matches, or, on the node storey, with a
+    formula on those for which that is not zero. The amount of the others is
     `factor` times the named `formula` of the call's specs, or `weights` over the cost of the
     nodes beneath the call, or nothing at all. `times` is a named formula of the module table,
     for tools that book one call several times.
@@ -174,3 +174,10 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     def setting(self, asked: Setting) -> Setting:
         """The setting under which the tool runs when the caller asks for `asked`."""
         return msgspec.structs.replace(asked, **self.forces)
+
+    def view(self, asked: Setting) -> View | None:
+        """The real run without which the tool's number cannot be predicted; None for none."""
+        if self.sees not in {"jit", "event"} and not any(one.match.fused for one in self.clauses):
+            return None
+        setting = msgspec.structs.asdict(self.setting(asked))
+        return View(**setting, storey=self.sees if self.sees in {"jit", "event"} else "operator")

@@ -8,7 +8,7 @@ import msgspec
 
 from crossflops.core.tensor import TensorSpec
 
-Storey: TypeAlias = Literal["module", "function", "operator", "node"]
+Storey: TypeAlias = Literal["module", "function", "operator", "jit", "event", "node"]
 Scalar: TypeAlias = bool | int | float | str | list[Any] | None
 
 
@@ -28,6 +28,16 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         """A short name: "eval grad", "train no_grad hooked" ..."""
         words = ["train" if self.training else "eval", "grad" if self.grad else "no_grad"]
         return " ".join([*words, "hooked"] if self.hooked else words)
+
+
+class View(Setting, frozen=True, kw_only=True):
+    """A setting in which the model is run for real, and what is recorded of that run.
+
+    "operator": which calls collapse into fused kernels. "jit": the graph that torch.jit traces.
+    "event": the operators that PyTorch reports as they begin, with those that they call.
+    """
+
+    storey: Storey = "operator"
 
 
 class Parameter(msgspec.Struct, frozen=True):
@@ -94,6 +104,10 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     "sequence", "mapping", "none" or, by which most tools are lost, any other "object".
     `fused` names, by setting id, the kernel that swallowed this call in that setting: an operator
     in it, or a function that the kernel was called in place of.
+
+    A call on the storeys "jit" and "event" belongs to a real run: `setting` is the id of its
+    setting, and `of` names the operator calls whose work it does, or does a part of. Its target is
+    spelled as PyTorch does there (`aten::linear`), its tensors are named by place.
     """
 
     key: str
@@ -113,6 +127,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
     fused: dict[str, str] = {}
     returns: str = ""
+    setting: str = ""
+    of: tuple[str, ...] = ()
 
     def input(self, name: str) -> TensorSpec | None:
         """The input of that name, or None."""
@@ -120,16 +136,20 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """Calls in the order in which they began (a parent before its children), and the modules."""
+    """Calls in the order in which they began (a parent before its children), and the modules.
+
+    `observed` are those of the storeys "jit" and "event", parents first too.
+    """
 
     calls: tuple[Call, ...]
     modules: tuple[Module, ...]
     setting: Setting
+    observed: tuple[Call, ...] = ()
 
     @cached_property
     def by_key(self) -> dict[str, Call]:
         """Call by key."""
-        return {call.key: call for call in self.calls}
+        return {call.key: call for call in (*self.calls, *self.observed)}
 
     @cached_property
     def children(self) -> dict[str | None, tuple[Call, ...]]:

@@ -11,7 +11,7 @@ from crossflops.core.folded import Folded, FoldedRow
 from crossflops.core.graph import Graph
 from crossflops.core.ledger import Ledger
 from crossflops.core.report import Report
-from crossflops.core.trace import Setting, Trace
+from crossflops.core.trace import Setting, Trace, View
 from crossflops.count import count, count_whole
 from crossflops.errors import InputError
 from crossflops.footprint import footprint
@@ -37,15 +37,11 @@ def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Co
     return Counted(graph, trace, count(graph), model)
 
 
-def observed(conventions: Iterable[Convention], asked: Setting) -> list[Setting]:
-    """The settings in which fused kernels matter to some clause."""
+def observed(conventions: Iterable[Convention], asked: Setting) -> list[View]:
+    """The real runs that some convention needs."""
     return sorted(
-        {
-            one.setting(asked)
-            for one in conventions
-            if any(clause.match.fused for clause in one.clauses)
-        },
-        key=lambda setting: setting.id,
+        {view for one in conventions if (view := one.view(asked))},
+        key=lambda view: (view.id, view.storey),
     )
 
 

@@ -45,7 +45,7 @@ class _Walk:
         self.unseen: dict[str, Clause] = {}
         self.clauses = {
             storey: [clause for clause in convention.clauses if clause.storey == storey]
-            for storey in ("module", "function", "operator")
+            for storey in ("module", "function", "operator", "jit", "event")
         }
 
     def prediction(self) -> Prediction:
@@ -54,6 +54,8 @@ class _Walk:
         for call in self.trace.calls:
             above = core.get(call.parent or "")
             core[call.key] = self._visit(call, above)
+        for call in self._observed():
+            self._apply(call, None)
         return Prediction(
             convention=self.convention,
             setting=self.setting,
@@ -75,6 +77,19 @@ class _Walk:
                 raise self._fails("the model", ZeroDivisionError("a batch of 0"), name)
         return found
 
+    def _observed(self) -> list[Call]:
+        """The calls of the real run that the convention looks at: all that the tool sees there.
+
+        Raises ValueError when there was none: the trace was recorded for other tools.
+        """
+        if self.convention.sees not in {"jit", "event"} or not self.trace.calls:
+            return []
+        seen = (self.convention.sees, self.setting)
+        found = [one for one in self.trace.observed if (one.storey, one.setting) == seen]
+        if not found:
+            raise ValueError(f"the trace holds no {self.convention.sees} calls ({self.setting})")
+        return found
+
     def _visit(self, call: Call, above: int | None) -> int | None:
         core = self._inherited(call, above)
         hidden = core == _SHADOWED and call.storey != "function"
@@ -91,6 +106,9 @@ class _Walk:
         for clause in self.clauses[call.storey]:
             if clause.kind == "unseen" or not self._matches(clause, call):
                 continue
+            if clause.kind == "fails":
+                reason = call.settings.get("reason", f"it raises on {call.target}")
+                raise self._fails(call.key, reason, f"{clause.id} ({clause.reference})")
             if clause.kind == "part":
                 self._book(clause, call, bool(clause.again) and self._is_counted(call))
             elif not spoken:
@@ -100,7 +118,14 @@ class _Walk:
                 self._book(clause, call, again)
                 spoken = True
                 core = above if again else len(self.bookings) - 1
+                self._cover(call, len(self.bookings) - 1)
         return core
+
+    def _cover(self, call: Call, core: int) -> None:
+        """A call of a real run speaks for the operator calls whose work it does."""
+        for key in call.of:
+            self.covered.setdefault(key, core)
+            self.unseen.pop(key, None)
 
     def _stands(self, core: int, call: Call) -> bool:
         """Whether the booking speaks for an operator beneath the call."""
@@ -183,7 +208,7 @@ class _Walk:
             rule = f"{clause.id} ({clause.reference})"
             raise self._fails(call.key, error, rule) from error
 
-    def _fails(self, what: str, error: Exception, rule: str) -> PredictionError:
+    def _fails(self, what: str, error: object, rule: str) -> PredictionError:
         return PredictionError(
             f"{self.convention.tool} cannot count {what}: {error}", f"see its rule {rule}"
         )

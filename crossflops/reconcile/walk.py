@@ -181,7 +181,7 @@ def _invisible(prediction: Prediction, trace: Trace, macs: dict[str, int]) -> It
 
 def _is_dead(call: Call, trace: Trace) -> bool:
     """Whether nothing that the call did is used."""
-    if call.storey == "operator":
+    if call.storey in {"operator", "jit", "event"}:
         return not call.live
     operators = list(_operators(call, trace))
     return bool(operators) and not any(operator.live for operator in operators)
@@ -209,4 +209,5 @@ def explanations(found: Iterable[Step]) -> tuple[Explanation, ...]:
             macs=sum(step.macs for step in group),
         )
         for (_, cause), group in sorted(grouped.items())
+        if sum(step.amount for step in group)  # parts of one whole may cancel out
     )

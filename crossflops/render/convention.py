@@ -21,7 +21,10 @@ _FORCED = {
 }
 _NESTED = {None: "", True: "called by a function", False: "not called by a function"}
 _REGISTERED = {None: "", True: "registered in the model", False: "registered nowhere"}
-_ABOUT = {one: f"{one}s called" for one in ("module", "function", "operator")}
+_ABOUT = {one: f"{one}s called" for one in ("module", "function", "operator")} | {
+    "jit": "nodes traced by torch.jit",
+    "event": "operators as they begin",
+}
 _UNCHECKED = {True: "no tool", False: "checked on no version"}
 _MOST = 8  # operators that a line leaves out by name
 _KNOWN = "a layer that is counted above"

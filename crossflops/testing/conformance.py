@@ -109,12 +109,13 @@ class Conformance:
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *asked: Setting
     ) -> Evidence:
         """One trace that serves all these settings, which are of one mode."""
-        wanted = {self.convention.setting(one) for one in asked}
-        observed = sorted(wanted, key=lambda one: one.id)
-        trace = record(model, args, kwargs, observed[0], observed).trace
+        views = {view for one in asked if (view := self.convention.view(one))}
+        observed = sorted(views, key=lambda one: one.id)
+        setting = self.convention.setting(asked[0])
+        trace = record(model, args, kwargs, setting, observed).trace
         if not any(weighs(self.convention, trace, one) for one in asked):
             return Evidence(trace)
-        graph, trace = normalize(model, args, kwargs, observed[0], observed)
+        graph, trace = normalize(model, args, kwargs, setting, observed)
         return Evidence(trace, count(graph))
 
     def test_installed_version_is_verified(self) -> None:

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.core.graph import Graph
-from crossflops.core.trace import Call, Setting, Trace
+from crossflops.core.trace import Call, Setting, Trace, View
+from crossflops.normalize.pytorch.alignment import observed_calls
 from crossflops.normalize.pytorch.autocast import write_out_casts
 from crossflops.normalize.pytorch.entry_points import recorded
+from crossflops.normalize.pytorch.events import events
 from crossflops.normalize.pytorch.exporter import to_onnx
 from crossflops.normalize.pytorch.failures import not_traced
 from crossflops.normalize.pytorch.graph import to_graph
+from crossflops.normalize.pytorch.jit_graph import jit_nodes
 from crossflops.normalize.pytorch.kernels import fused_kernels, swallowed
 from crossflops.normalize.pytorch.model import (
     callable_by_export,
@@ -30,6 +33,8 @@ from crossflops.normalize.pytorch.untouched import compiler_tables, fresh, gener
 
 if TYPE_CHECKING:
     from torch import nn
+
+_RUNS = {"jit": jit_nodes, "event": events}
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -105,8 +110,9 @@ def record(
         calls = tree(recorder.frames, operators)
         if recorder.autocast:
             operators = write_out_casts(exported, operators)
-        calls = _observe(model, args, kwargs, observed, calls)
-    return Recording(exported, operators, Trace(calls=calls, modules=index.rows, setting=setting))
+        calls, seen = _observe(model, args, kwargs, observed, calls)
+    trace = Trace(calls=calls, modules=index.rows, setting=setting, observed=seen)
+    return Recording(exported, operators, trace)
 
 
 def _export(
@@ -143,11 +149,18 @@ def _observe(
     kwargs: Mapping[str, Any],
     observed: Sequence[Setting],
     calls: tuple[Call, ...],
-) -> tuple[Call, ...]:
+) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    """The calls with the kernels that swallowed them, and the calls of other storeys."""
+    seen: list[Call] = []
     for setting in observed:
         own = switch(duplicate(model), setting.training)
+        inputs = fresh(args, kwargs)
         try:
-            kernels = fused_kernels(own, *fresh(args, kwargs), setting)
+            if isinstance(setting, View) and setting.storey in _RUNS:
+                found = _RUNS[setting.storey](own, *inputs, setting)
+                seen.extend(observed_calls(found, calls, setting))
+                continue
+            kernels = fused_kernels(own, *inputs, setting)
         except (Exception, SystemExit) as error:
             raise raised(error, f"when run ({setting.id})") from error
         fused = swallowed(kernels, calls)
@@ -157,4 +170,4 @@ def _observe(
             else call
             for call in calls
         )
-    return calls
+    return calls, tuple(seen)

@@ -42,15 +42,18 @@ class Recorder:
     """Keeps the stack of running frames, and all frames in the order in which they began.
 
     `around` is entered for the time of each frame, with its number: the export uses it to
-    mark what it traces.
+    mark what it traces. A `bare` recorder keeps the tree alone: it asks no tensor for its shape,
+    which a tracer would trace, and leaves the model's result as it is.
     """
 
     def __init__(
         self,
         index: ModuleIndex,
         around: Callable[[int], Any] | None = None,
+        bare: bool = False,
     ) -> None:
         self.index = index
+        self.bare = bare
         self.frames: list[Frame] = []
         self.stack: list[Frame] = []
         self.muted = 0
@@ -119,8 +122,8 @@ class Recorder:
                 target=name,
                 module=parent.module,
                 via=via,
-                settings=settings(args, kwargs),
-                inputs=_inputs(args, kwargs),
+                settings={} if self.bare else settings(args, kwargs),
+                inputs=self._inputs(args, kwargs),
             ),
             run,
         )
@@ -141,7 +144,7 @@ class Recorder:
                 module=row.id,
                 via=via,
                 settings={},
-                inputs=_inputs(args, kwargs),
+                inputs=self._inputs(args, kwargs),
             ),
             run,
         )
@@ -159,19 +162,20 @@ class Recorder:
                     result = run()
         finally:
             self.stack.pop()
+        if self.bare:
+            return result
         with self.muffled():
             frame.outputs = tuple(specs(result))
             frame.returns = kind(result) if frame.storey == "module" else ""
             return result if self.stack else exportable(result)
 
+    def _inputs(self, args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+        return () if self.bare else (*specs(tuple(args)), *specs(dict(kwargs)))
+
     def _key(self, name: str) -> tuple[str, int]:
         self._seen[name] += 1
         ordinal = self._seen[name]
         return (name if ordinal == 1 else f"{name}@{ordinal}"), ordinal
-
-
-def _inputs(args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
-    return (*specs(tuple(args)), *specs(dict(kwargs)))
 
 
 def _autocasts() -> bool:

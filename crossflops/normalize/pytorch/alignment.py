@@ -1,0 +1,113 @@
+"""What a real run showed, set beside the calls of the export: which did whose work.
+
+Both go through the same modules, in the same order. Within one call of a module the first
+product of the one is the first product of the other. What is left over on both sides (a cell and
+the products that it became, a fused kernel and all that it swallowed) belongs together.
+"""
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from crossflops.core.trace import Call, View
+from crossflops.normalize.pytorch.recorder import short
+from crossflops.normalize.pytorch.seen import Seen
+
+
+def observed_calls(seen: Sequence[Seen], calls: Sequence[Call], view: View) -> tuple[Call, ...]:
+    """What was seen in this run, as calls beside those of the export."""
+    by_key = {call.key: call for call in calls}
+    root = next(call.key for call in calls if call.parent is None)
+    homes = [_home(one.frames, by_key) or root for one in seen]
+    work = _work([one.target for one in seen], [_module(key, by_key) for key in homes], by_key)
+    names: Counter[str] = Counter()
+    found: list[Call] = []
+    for one, home, keys in zip(seen, homes, work, strict=True):
+        live = not keys or any(by_key[key].live for key in keys)
+        like = Call(
+            key="",
+            parent=home,
+            storey=view.storey,
+            target="",
+            module=by_key[home].module,
+            live=live,
+            stored=not live and any(by_key[key].stored for key in keys),
+            setting=view.id,
+            of=keys,
+        )
+        found.extend(_calls(one, like, names))
+    return tuple(found)
+
+
+def _calls(one: Seen, like: Call, names: Counter[str]) -> Iterator[Call]:
+    """The call of an operator, then of those inside it. Keys are unique among all real runs."""
+    name = f"{like.parent}/{short(one.target)}"
+    names[name] += 1
+    call = msgspec.structs.replace(
+        like,
+        key=f"{name}@{names[name]} ({like.storey}, {like.setting})",
+        target=one.target,
+        ordinal=names[name],
+        settings=one.settings,
+        inputs=one.inputs,
+        outputs=one.outputs,
+    )
+    yield call
+    for inner in one.inside:
+        yield from _calls(inner, msgspec.structs.replace(like, parent=call.key), names)
+
+
+def _home(frames: tuple[str, ...], by_key: dict[str, Call]) -> str | None:
+    """The innermost call around that the export knows, too."""
+    return next((key for key in frames if key in by_key), None)
+
+
+def _module(key: str | None, by_key: dict[str, Call]) -> str:
+    """The innermost module call around."""
+    while key is not None and by_key[key].storey != "module":
+        key = by_key[key].parent
+    return key or ""
+
+
+def _work(
+    targets: list[str], modules: list[str], by_key: dict[str, Call]
+) -> list[tuple[str, ...]]:
+    """For each that was seen the operator calls whose work it does."""
+    waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
+    for place, (target, module) in enumerate(zip(targets, modules, strict=True)):
+        waiting[module, _kind(target)].append(place)
+    found: list[list[str]] = [[] for _ in targets]
+    alone: dict[str, list[str]] = defaultdict(list)
+    for call in by_key.values():
+        if call.storey == "operator":
+            module = _module(call.key, by_key)
+            same = waiting[module, _kind(call.target)]
+            if same:
+                found[same.popleft()].append(call.key)
+            else:
+                alone[module].append(call.key)
+    free: dict[str, list[int]] = defaultdict(list)
+    for (module, _), places in waiting.items():
+        free[module].extend(places)
+    for module, keys in alone.items():
+        for place in _nearest(module, free, by_key):
+            found[place].extend(keys)
+    return [tuple(keys) for keys in found]
+
+
+def _nearest(module: str, free: dict[str, list[int]], by_key: dict[str, Call]) -> list[int]:
+    """What is left over in this call of a module, or in the innermost around that has any."""
+    while module:
+        if free.get(module):
+            return free[module]
+        module = _module(by_key[module].parent, by_key)
+    return []
+
+
+def _kind(target: str) -> str:
+    """The bare name of an operator. Convolutions of all kinds are one to the tracer."""
+    name = target.partition(".")[2] if target.startswith("aten.") else target.rpartition(":")[2]
+    name = name.partition(".")[0]
+    return "convolution" if re.match(r"_?conv(olution|_?transpose|\dd)", name) else name

@@ -1,0 +1,139 @@
+"""The graph that torch.jit makes of a model: what tools that trace with it look at.
+
+It is not the export's: a convolution is `aten::_convolution`, a cell its products and gates,
+shape arithmetic is traced with the tensors, work that no output needs is gone, and a fused path
+is taken where the setting has one.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from crossflops.core.binding import positional
+from crossflops.core.tensor import TensorSpec
+from crossflops.core.trace import Scalar, Setting
+from crossflops.normalize.pytorch.entry_points import recorded
+from crossflops.normalize.pytorch.modules import ModuleIndex
+from crossflops.normalize.pytorch.recorder import Recorder
+from crossflops.normalize.pytorch.seen import Seen, chains
+from crossflops.normalize.pytorch.specs import plain
+
+if TYPE_CHECKING:
+    from torch import nn
+
+UNTRACED = "untraced"
+UNDEFINED = "undefined"  # the setting of a node with a tensor that was never made
+
+# ScalarType's names where they are not numpy's
+_DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long": "int64",
+           "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "ComplexFloat":
+           "complex64", "ComplexDouble": "complex128"}  # fmt: skip
+
+
+def jit_nodes(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> list[Seen]:
+    """The nodes of the graph, in order; one `untraced` with the reason where tracing raises.
+
+    The model may be changed by the run (buffers in training mode): pass a copy. Inputs go by
+    position, as tools that trace pass them.
+    """
+    import torch
+
+    recorder = Recorder(ModuleIndex(model), around=_scope, bare=True)
+    try:
+        inputs = positional(model.forward, args, kwargs)
+        with torch.set_grad_enabled(setting.grad), recorded(recorder, captured=False):
+            graph = torch.jit._get_trace_graph(_flat(model), inputs)[0]  # type: ignore[no-untyped-call]
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+        return [Seen(UNTRACED, settings={"reason": reason})]
+    frames = chains(recorder)
+    return [_seen(node, frames) for node in graph.nodes()]
+
+
+@contextmanager
+def _scope(number: int) -> Iterator[None]:
+    import torch
+
+    state = torch._C._get_tracing_state()
+    if state is None:
+        yield
+        return
+    state.push_scope(str(number))
+    try:
+        yield
+    finally:
+        state.pop_scope()
+
+
+def _flat(model: "nn.Module") -> "nn.Module":
+    """The model with its result as a flat list: the tracer takes no dicts.
+
+    What is neither tensor nor list, tuple or dict of tensors is left out, and with it what was
+    computed for it: so do the tools.
+    """
+    import torch
+
+    class Flat(torch.nn.Module):
+        """Calls the model."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *args: Any) -> list[Any]:
+            return list(_tensors(self.model(*args)))
+
+    return Flat()
+
+
+def _tensors(result: Any) -> Iterator[Any]:
+    import torch
+
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif isinstance(result, list | tuple | dict):
+        for item in result.values() if isinstance(result, dict) else result:
+            yield from _tensors(item)
+
+
+def _seen(node: Any, frames: list[tuple[str, ...]]) -> Seen:
+    values = list(node.inputs())
+    undefined = any(_is_undefined(value) for value in (*values, *node.outputs()))
+    settings = {str(place): _constant(value) for place, value in enumerate(values)}
+    found = {place: value for place, value in settings.items() if value is not None}
+    scope = node.scopeName().rpartition("/")[2]
+    return Seen(
+        target=node.kind(),
+        frames=frames[int(scope)] if scope.isdigit() else (),
+        settings={**found, UNDEFINED: True} if undefined else found,
+        inputs=tuple(_specs(values)),
+        outputs=tuple(_specs(list(node.outputs()))),
+    )
+
+
+def _specs(values: list[Any], prefix: str = "") -> Iterator[TensorSpec]:
+    """The tensors among values and in lists of them, named by place: "0", "1.0"."""
+    for place, value in enumerate(values):
+        name = f"{prefix}{place}"
+        if value.type().kind() == "TensorType":
+            sizes = value.type().sizes()
+            shape = None if sizes is None else tuple(sizes)
+            yield TensorSpec(name, _dtype(value), shape)
+        elif value.node().kind() == "prim::ListConstruct":
+            yield from _specs(list(value.node().inputs()), f"{name}.")
+
+
+def _dtype(value: Any) -> str:
+    name = value.type().scalarType() or ""
+    return _DTYPES.get(name, name.lower())
+
+
+def _is_undefined(value: Any) -> bool:
+    return value.type().kind() == "TensorType" and value.type().scalarType() is None
+
+
+def _constant(value: Any) -> Scalar:
+    is_constant = value.node().kind() == "prim::Constant" and value.type().kind() != "TensorType"
+    return plain(value.toIValue()) if is_constant else None

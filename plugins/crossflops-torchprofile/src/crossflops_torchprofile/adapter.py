@@ -1,0 +1,63 @@
+"""Runs torchprofile's profile_macs (github.com/zhijian-liu/torchprofile)."""
+
+import importlib
+import warnings
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from crossflops.adapters.amounts import exact
+from crossflops.adapters.binding import positional
+from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Entry, Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import MissingExtraError
+
+
+class Torchprofile:
+    """Asks `torchprofile.profile_macs`, which traces the model with torch.jit."""
+
+    name = "torchprofile"
+    convention = "torchprofile"
+    distribution = "torchprofile"
+
+    def version(self) -> str:
+        """The version of the installed torchprofile."""
+        try:
+            return version(self.distribution)
+        except PackageNotFoundError as problem:
+            raise MissingExtraError(
+                "torchprofile is not installed", "pip install torchprofile"
+            ) from problem
+
+    def load(self) -> None:
+        """Import torchprofile, and PyTorch with it."""
+        self.version()
+        importlib.import_module("torchprofile")
+
+    def accepts(self, model: object) -> bool:
+        """Any torch.nn.Module."""
+        return is_module(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """The total. The nodes that it is the sum of say nothing of the modules they are from.
+
+        torchprofile keeps the caller's mode and gradients, and sets no hooks. It refuses keyword
+        inputs, so all go by position. Its warnings name what it does not know, as many times as
+        it occurs: the convention says so once.
+        """
+        self.load()
+        torchprofile = importlib.import_module("torchprofile")
+        inputs = positional(model.forward, args, kwargs)
+        with under(setting, model), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            total = exact(torchprofile.profile_macs(model, inputs))
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=setting,
+            total=total,
+            printed_as="MACs",
+            entries=(Entry("", total),),
+        )
