@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from torch import nn
 
 _MARK = "crossflops:"
+REPEATED = "repeated"  # of an operator: whether another of its name called it and nothing else
 
 
 def events(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[Seen]:
     """The operators that Python called, in order, each with those that it called itself.
+
+    `aten::add` with a number calls `aten::add` with a tensor: the inner one is marked as repeated.
 
     Inputs have their shapes; what is no tensor has the shape (), and no type is reported.
     The model may be changed by the run (buffers in training mode): pass a copy.
@@ -68,7 +71,7 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[Seen]:
             open_.pop()
         if event.kind() != "push":
             continue
-        name = event.name()
+        name = str(event.name())
         if name.startswith(_MARK):
             open_.append(int(name.removeprefix(_MARK)))
             continue
@@ -80,7 +83,14 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[Seen]:
             seen.frames = () if around is None else frames[around]
             found.append(seen)
         open_.append(seen)
+    _mark_repeated(found)
     return found
+
+
+def _mark_repeated(seen: list[Seen], around: str | None = None) -> None:
+    for one in seen:
+        one.settings = {REPEATED: len(seen) == 1 and one.target == around}
+        _mark_repeated(one.inside, one.target)
 
 
 def _specs(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:

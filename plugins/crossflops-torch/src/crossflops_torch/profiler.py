@@ -1,0 +1,53 @@
+"""Runs torch.profiler with `with_flops=True` (torch/profiler/profiler.py)."""
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from crossflops.adapters.amounts import exact
+from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Entry, Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import MissingExtraError
+
+
+class TorchProfiler:
+    """Runs the model under `torch.profiler.profile(with_flops=True)`."""
+
+    name = "torch-profiler"
+    convention = "torch-profiler"
+    distribution = "torch"
+
+    def version(self) -> str:
+        """The public version of the installed PyTorch: without "+cpu" and its like."""
+        try:
+            return version(self.distribution).partition("+")[0]
+        except PackageNotFoundError as problem:
+            raise MissingExtraError("PyTorch is not installed", "pip install torch") from problem
+
+    def load(self) -> None:
+        """Import PyTorch and its profiler."""
+        self.version()
+        importlib.import_module("torch.profiler")
+
+    def accepts(self, model: object) -> bool:
+        """Any torch.nn.Module."""
+        return is_module(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """The flops of all events. They say which operator began, and not in which module."""
+        profiler = importlib.import_module("torch.profiler")
+        cpu = [profiler.ProfilerActivity.CPU]
+        with under(setting, model), profiler.profile(activities=cpu, with_flops=True) as run:
+            model(*args, **kwargs)
+        total = exact(sum(event.flops for event in run.key_averages()))
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=setting,
+            total=total,
+            printed_as="FLOPs",
+            entries=(Entry("", total),),
+        )
