@@ -64,10 +64,10 @@ def _unseen(name: str, cause: str, *operators: str) -> Clause:
     )
 
 
-def _failure(name: str, cause: str, match: Match, reference: str) -> Clause:
+def _failure(name: str, match: Match, reference: str) -> Clause:
     return Clause(
         id=f"torchprofile.{name}",
-        cause=cause,
+        cause="tool.error",
         storey="jit",
         match=match,
         kind="fails",
@@ -78,13 +78,11 @@ def _failure(name: str, cause: str, match: Match, reference: str) -> Clause:
 _FAILURES = (
     _failure(
         "not-traced",
-        "function.opaque",
         Match(targets=("untraced",)),
         "torchprofile/trace.py: trace: torch.jit._get_trace_graph",
     ),
     _failure(
         "undefined-tensor",
-        "attention.module-fastpath",
         Match(settings={"undefined": True}),
         "torchprofile/ir.py: Variable.__post_init__: the type of a tensor never made is None",
     ),
@@ -116,9 +114,7 @@ _CORE = (
 )
 _PARTS = (
     _part("mul", "elementwise.add-function", "mul", "mul_", formula="product"),
-    _part(
-        "shape-arithmetic", "graph.shape-arithmetic-counted", "mul", "mul_", formula="extent"
-    ),
+    _part("shape-arithmetic", "graph.shape-arithmetic-counted", "mul", "mul_", formula="extent"),
     _part("batch_norm", "norm.batch", "batch_norm", match=Match(has=("1",))),
     _part("instance_norm", "norm.instance", "instance_norm", match=Match(has=("1",))),
     _part("layer_norm", "norm.layer", "layer_norm", match=Match(has=("2",))),

@@ -63,8 +63,11 @@ def _product(call: Call, place: int, batched: bool = False) -> int:
 
 def _pair(call: Call, name: str) -> tuple[int, int]:
     value = call.settings[name]
-    numbers = value if isinstance(value, list) else [value]
-    return int(numbers[0]), int(numbers[-1])
+    if isinstance(value, list):
+        return int(value[0]), int(value[-1])
+    if not isinstance(value, int):
+        raise TypeError(f"{name} of {call.key} is {value!r}")
+    return value, value
 
 
 FORMULAS: dict[str, Formula] = {

@@ -21,7 +21,9 @@ def observed_calls(seen: Sequence[Seen], calls: Sequence[Call], view: View) -> t
     by_key = {call.key: call for call in calls}
     root = next(call.key for call in calls if call.parent is None)
     homes = [_home(one.frames, by_key) or root for one in seen]
-    work = _work([one.target for one in seen], [_module(key, by_key) for key in homes], by_key)
+    modules = [_module(key, by_key) for key in homes]
+    ran = [one.key for one in calls if one.storey == "operator" and _ran(one, view)]
+    work = _work([one.target for one in seen], modules, ran, by_key)
     names: Counter[str] = Counter()
     found: list[Call] = []
     for one, home, keys in zip(seen, homes, work, strict=True):
@@ -71,23 +73,27 @@ def _module(key: str | None, by_key: dict[str, Call]) -> str:
     return key or ""
 
 
+def _ran(call: Call, view: View) -> bool:
+    """The tracer drops what no output needs, and what is written nowhere."""
+    return view.storey != "jit" or call.live or call.stored
+
+
 def _work(
-    targets: list[str], modules: list[str], by_key: dict[str, Call]
+    targets: list[str], modules: list[str], ran: list[str], by_key: dict[str, Call]
 ) -> list[tuple[str, ...]]:
-    """For each that was seen the operator calls whose work it does."""
+    """For each that was seen the operator calls, among those that ran, whose work it does."""
     waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
     for place, (target, module) in enumerate(zip(targets, modules, strict=True)):
         waiting[module, _kind(target)].append(place)
     found: list[list[str]] = [[] for _ in targets]
     alone: dict[str, list[str]] = defaultdict(list)
-    for call in by_key.values():
-        if call.storey == "operator":
-            module = _module(call.key, by_key)
-            same = waiting[module, _kind(call.target)]
-            if same:
-                found[same.popleft()].append(call.key)
-            else:
-                alone[module].append(call.key)
+    for key in ran:
+        module = _module(key, by_key)
+        same = waiting[module, _kind(by_key[key].target)]
+        if same:
+            found[same.popleft()].append(key)
+        else:
+            alone[module].append(key)
     free: dict[str, list[int]] = defaultdict(list)
     for (module, _), places in waiting.items():
         free[module].extend(places)

@@ -44,7 +44,7 @@ def jit_nodes(
     try:
         inputs = positional(model.forward, args, kwargs)
         with torch.set_grad_enabled(setting.grad), recorded(recorder, captured=False):
-            graph = torch.jit._get_trace_graph(_flat(model), inputs)[0]  # type: ignore[no-untyped-call]
+            graph = torch.jit._get_trace_graph(_flat(model), inputs)[0]
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
         return [Seen(UNTRACED, settings={"reason": reason})]
@@ -101,13 +101,15 @@ def _tensors(result: Any) -> Iterator[Any]:
 def _seen(node: Any, frames: list[tuple[str, ...]]) -> Seen:
     values = list(node.inputs())
     undefined = any(_is_undefined(value) for value in (*values, *node.outputs()))
-    settings = {str(place): _constant(value) for place, value in enumerate(values)}
-    found = {place: value for place, value in settings.items() if value is not None}
+    constants = ((str(place), _constant(value)) for place, value in enumerate(values))
+    settings: dict[str, Scalar] = {name: value for name, value in constants if value is not None}
+    if undefined:
+        settings[UNDEFINED] = True
     scope = node.scopeName().rpartition("/")[2]
     return Seen(
         target=node.kind(),
         frames=frames[int(scope)] if scope.isdigit() else (),
-        settings={**found, UNDEFINED: True} if undefined else found,
+        settings=settings,
         inputs=tuple(_specs(values)),
         outputs=tuple(_specs(list(node.outputs()))),
     )

@@ -1,0 +1,110 @@
+"""What a real run shows beside the export: the graph of torch.jit, and operators as they begin."""
+
+import pytest
+import torch
+from torch import nn
+
+from crossflops.conventions import find
+from crossflops.core.trace import Setting, View
+from crossflops.reconcile import PredictionError, predict
+from tests.models import traced
+
+JIT, EVENT = View(storey="jit"), View(storey="event")
+X = torch.randn(2, 10, 32)
+
+
+def seen(model, *args, view=JIT, **kwargs):
+    """The trace of a model in evaluation, and the calls of that run."""
+    trace = traced(model.eval(), *args, observed=(view,), **kwargs)
+    return trace, trace.observed
+
+
+def named(calls, target):
+    """Those of this target."""
+    return [call for call in calls if call.target == target]
+
+
+class Split(nn.Module):
+    """Sizes that are multiplied, a layer that is used, and one that is not."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(32, 32)
+        self.dead = nn.Linear(32, 7)
+
+    def forward(self, x):
+        """Fold the first two axes into one."""
+        batch, length, width = x.shape
+        self.dead(x)
+        return self.layer(x.reshape(batch * length, width))
+
+
+def test_the_traced_graph_has_shape_arithmetic_and_no_dead_work():
+    """One product of sizes, one linear layer; of the dead one nothing."""
+    trace, calls = seen(Split(), X)
+    (product,) = named(calls, "aten::mul")
+    assert (product.outputs[0].shape, product.of) == ((), ())
+    (linear,) = named(calls, "aten::linear")
+    assert [spec.shape for spec in linear.inputs] == [(20, 32), (32, 32), (32,)]
+    assert trace.modules[linear.module].path == "layer"
+    assert [trace.by_key[key].target for key in linear.of] == ["aten.linear.default"]
+
+
+def test_a_cell_is_the_products_that_it_became():
+    """aten.lstm_cell is one operator of the export, and two linear layers of the tracer."""
+    trace, calls = seen(nn.LSTMCell(16, 32), torch.randn(5, 16))
+    linears = named(calls, "aten::linear")
+    assert len(linears) == 2
+    for one in linears:
+        assert "aten.lstm_cell.default" in {trace.by_key[key].target for key in one.of}
+
+
+def test_a_fused_kernel_stands_for_all_that_it_swallowed():
+    """Without gradients an encoder layer is one node: for the layers that were never called."""
+    model = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    view = View(grad=False, storey="jit")
+    trace, calls = seen(model, X, view=view)
+    (kernel,) = named(calls, "aten::_transformer_encoder_layer_fwd")
+    swallowed = [trace.by_key[key].target for key in kernel.of]
+    assert swallowed.count("aten.linear.default") == 4
+    assert not named(calls, "aten::linear")
+
+
+def test_what_cannot_be_traced_is_said():
+    """Tracers pass inputs by position: one that goes by keyword alone is out of their reach."""
+
+    class Scaled(nn.Module):
+        def forward(self, x, *, factor):
+            return x * factor
+
+    trace, calls = seen(Scaled(), X, factor=X)
+    assert [call.target for call in calls] == ["untraced"]
+    with pytest.raises(PredictionError, match="torchprofile cannot count"):
+        predict(find("torchprofile"), trace, Setting())
+
+
+def test_a_convention_needs_its_run():
+    """A trace that was recorded for other tools holds no jit calls: no number comes of it."""
+    trace = traced(nn.Linear(32, 32), X)
+    with pytest.raises(ValueError, match="holds no jit calls"):
+        predict(find("torchprofile"), trace, Setting())
+
+
+def test_events_nest_and_know_their_module():
+    """A linear layer calls addmm; both are the work of one operator of the export."""
+    trace, calls = seen(nn.Sequential(nn.Linear(32, 8)), X[0], view=EVENT)
+    (linear,), (product,) = named(calls, "aten::linear"), named(calls, "aten::addmm")
+    assert product.parent == linear.key
+    assert product.of == linear.of
+    assert [spec.shape for spec in product.inputs[:3]] == [(8,), (10, 32), (32, 8)]
+    assert trace.modules[product.module].path == "0"
+
+
+def test_what_kernels_call_is_seen_and_the_same_again_is_marked():
+    """LSTM's kernel adds two biases; repeat adds a number to a shape, which adds a tensor."""
+    _, calls = seen(nn.LSTM(16, 32), torch.randn(5, 2, 16), view=EVENT)
+    (added,) = named(calls, "aten::add")
+    assert [spec.shape for spec in added.inputs[:2]] == [(128,), (128,)]
+    _, calls = seen(nn.InstanceNorm2d(8, affine=True), torch.randn(1, 8, 4, 4), view=EVENT)
+    repeated = [call.settings["repeated"] for call in named(calls, "aten::add")]
+    assert repeated == [False, True, False, True]
