@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crossflops.core.binding import positional
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Scalar, Setting
+from crossflops.normalize.pytorch.enclosures import APPLY
 from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.modules import ModuleIndex
 from crossflops.normalize.pytorch.recorder import Recorder
@@ -40,7 +41,9 @@ def jit_nodes(
     """
     import torch
 
-    recorder = Recorder(ModuleIndex(model), around=_scope, bare=True)
+    recorder = Recorder(
+        ModuleIndex(model), around=lambda number: _scope(number, recorder), bare=True
+    )
     try:
         inputs = positional(model.forward, args, kwargs)
         with torch.set_grad_enabled(setting.grad), recorded(recorder, captured=False):
@@ -53,11 +56,16 @@ def jit_nodes(
 
 
 @contextmanager
-def _scope(number: int) -> Iterator[None]:
+def _scope(number: int, recorder: Recorder) -> Iterator[None]:
+    """What is traced meanwhile carries the number as its scope.
+
+    Not inside a custom autograd function, which is one node: PyTorch takes the nodes inside it by
+    the scope of that node.
+    """
     import torch
 
     state = torch._C._get_tracing_state()
-    if state is None:
+    if state is None or any(frame.target == APPLY for frame in recorder.stack):
         yield
         return
     state.push_scope(str(number))
