@@ -14,6 +14,7 @@ GATES = ("recurrent.gates", "rnn.gate-elementwise", "patched.gates", 1)
 RECURRENT_BIAS = ("recurrent.bias", "bias.rnn", "patched.recurrent_bias", 1)
 FIRST_ADDS = ("recurrent.first-adds", "unit.first-add-omitted", "patched.first_adds", -1)
 
+_AT = "torch.Tensor.__matmul__"
 FAST_PATHS = ("aten._native_multi_head_attention*", "aten._transformer_encoder_layer*")
 
 
@@ -88,11 +89,10 @@ class Edition:
 
     def unseen(self, replaced: tuple[Rule, ...]) -> tuple[Clause, ...]:
         """Why contraction work is not seen, the most particular reason first."""
-        names = tuple(target for rule in (*replaced, EINSUM) for target in rule.targets)
+        names = tuple(target for rule in replaced for target in rule.targets)
         recurrent = (*layers.RECURRENT, *layers.CELLS)
         fused = layers.operators(recurrent)
         attention = CONTRACTIONS["scaled_dot_product_attention"]
-        products = ("torch.Tensor.__matmul__",)
         rows = (
             ("fastpath", "attention.module-fastpath", Match(fused=FAST_PATHS)),
             ("captured", "functional.captured-reference", Match(entry=names, reached="reference")),
@@ -108,7 +108,7 @@ class Edition:
             ),
             ("subclass", "module.type-unmatched", Match(targets=fused, bases=recurrent)),
             ("attention", "attention.sdpa", Match(targets=attention)),
-            ("operator", "matmul.operator-invisible", Match(entry=products)),
+            *_operators(names),
             ("scripted", "function.opaque", Match(under=("torch.jit.ScriptFunction.__call__",))),
         )
         return tuple(
@@ -149,6 +149,13 @@ class Edition:
         )
 
 
+def _operators(replaced: tuple[str, ...]) -> tuple[tuple[str, str, Match], ...]:
+    """The operator @, where torch.matmul would have been seen in its place."""
+    if _AT in replaced or "torch.matmul" not in replaced:
+        return ()
+    return (("operator", "matmul.operator-invisible", Match(entry=(_AT,))),)
+
+
 def pair(
     tool: str,
     version: str,
@@ -177,7 +184,7 @@ def pair(
                 *flops.products((*products, EINSUM)),
                 *map(flops.function, parts),
                 *flops.recurrent(GATES, RECURRENT_BIAS, FIRST_ADDS),
-                *flops.unseen(products),
+                *flops.unseen((*products, EINSUM)),
             ),
             parameters,
         ),
@@ -190,7 +197,7 @@ def pair(
                 *macs.products(products),
                 *macs.uncounted((EINSUM, *(rule for rule in parts if rule.fails))),
                 *macs.recurrent(counted=False),
-                *macs.unseen(products),
+                *macs.unseen((*products, EINSUM)),
             ),
             parameters,
         ),
