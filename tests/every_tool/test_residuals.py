@@ -1,0 +1,70 @@
+"""Every tool that can share an environment, on models of every kind: nothing stays unexplained.
+
+The models are those of the reports, on inputs that are quick.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+TOOLS = {
+    "calflops", "calflops-macs", "deepspeed", "deepspeed-macs", "fvcore", "onnx-opcounter",
+    "onnx-tool", "ptflops-aten", "ptflops-pytorch", "thop", "torch-flop-counter",
+    "torch-profiler", "torchinfo", "torchprofile",
+}  # fmt: skip
+MISSING = TOOLS - set(entry_points(group="crossflops.adapters").names)
+# The environment that is to have them all says so: there a missing one is a failure.
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(
+        bool(MISSING) and "CROSSFLOPS_EVERY_TOOL" not in os.environ,
+        reason=f"not installed: {', '.join(sorted(MISSING))}",
+    ),
+]
+WORDS, PIXELS = "1x12:int64", "1x3x64x64"
+MODELS = {
+    "unet": ("tests/zoo.py:unet", "--input", "2x3x32x32"),
+    "lstm": ("tests/zoo.py:lstm", "--input", WORDS),
+    "gru": ("tests/zoo.py:gru", "--input", WORDS),
+    "bert": ("tests/zoo.py:bert", "--input", f"input_ids={WORDS}"),
+    "gpt2": ("tests/zoo.py:gpt2", "--input", f"input_ids={WORDS}"),
+    "llama": ("tests/zoo.py:llama", "--input", f"input_ids={WORDS}"),
+    "mobilenet_v2": ("torchvision.models:mobilenet_v2", "--input", PIXELS),
+    "swin_v2_t-no-grad": ("torchvision.models:swin_v2_t", "--input", PIXELS, "--no-grad"),
+}
+# What a tool itself says where it fails, by model.
+FAILS: dict[tuple[str, str], str] = {}
+
+
+def compared(*arguments):
+    """The JSON of a comparison with every tool."""
+    chosen = [part for tool in sorted(TOOLS) for part in ("--tool", tool)]
+    line = [sys.executable, "-m", "crossflops", "compare", *arguments, *chosen, "--json"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_tool_is_here():
+    """The environment has what it is for."""
+    assert not MISSING
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_stays_unexplained(name):
+    """Every tool answers with residual 0, or fails as it is known to."""
+    found = compared(*MODELS[name])
+    assert found["uncounted"] == []
+    left = {one["tool"]: one["residual"] for one in found["reconciliations"]}
+    failed = {one["tool"]: one["message"] for one in found["profiles"] if "stage" in one}
+    assert {tool: amount for tool, amount in left.items() if amount} == {}
+    known = {tool: text for (model, tool), text in FAILS.items() if model == name}
+    assert failed.keys() == known.keys(), failed
+    assert all(text in failed[tool] for tool, text in known.items())
+    assert left.keys() | failed.keys() == TOOLS
