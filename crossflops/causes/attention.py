@@ -31,6 +31,14 @@ CAUSES = (
         recognise="need_weights=False changes the tool's number.",
     ),
     Cause(
+        id="attention.rule",
+        title="attention by a rule of its sizes",
+        page="The tool computes the work of an attention module from the lengths and sizes of "
+        "query, key and value alone: keys and values of another size are projected by a square "
+        "of that size, and tokens that the module adds itself are not there.",
+        recognise="The difference vanishes with kdim = vdim = embed_dim and without add_bias_kv.",
+    ),
+    Cause(
         id="attention.scale-or-softmax",
         title="scaling and softmax of attention",
         page="The multiplication of the scores by 1/sqrt(D) and the softmax over them, which a "

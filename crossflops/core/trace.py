@@ -104,6 +104,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     "sequence", "mapping", "none" or, by which most tools are lost, any other "object".
     `fused` names, by setting id, the kernel that swallowed this call in that setting: an operator
     in it, or a function that the kernel was called in place of.
+    `arity` and `keywords` are the numbers of arguments that a module or a function was given by
+    position and by keyword.
 
     A call on the storeys "jit" and "event" belongs to a real run: `setting` is the id of its
     setting, and `of` names the operator calls whose work it does, or does a part of. Its target is
@@ -126,6 +128,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     assumed: bool = False
     nodes: tuple[str, ...] = ()
     fused: dict[str, str] = {}
+    arity: int = 0
+    keywords: int = 0
     returns: str = ""
     setting: str = ""
     of: tuple[str, ...] = ()

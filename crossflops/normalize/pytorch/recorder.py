@@ -34,6 +34,8 @@ class Frame(msgspec.Struct):
     ordinal: int
     settings: dict[str, Scalar]
     inputs: tuple[TensorSpec, ...]
+    arity: int
+    keywords: int
     outputs: tuple[TensorSpec, ...] = ()
     returns: str = ""
 
@@ -124,6 +126,8 @@ class Recorder:
                 via=via,
                 settings={} if self.bare else settings(args, kwargs),
                 inputs=self._inputs(args, kwargs),
+                arity=len(args),
+                keywords=len(kwargs),
             ),
             run,
         )
@@ -145,6 +149,8 @@ class Recorder:
                 via=via,
                 settings={},
                 inputs=self._inputs(args, kwargs),
+                arity=len(args),
+                keywords=len(kwargs),
             ),
             run,
         )

@@ -1,0 +1,171 @@
+"""Runs ptflops (github.com/sovrasov/flops-counter.pytorch), one adapter for each backend."""
+
+import contextlib
+import importlib
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+
+from crossflops.adapters.amounts import exact
+from crossflops.adapters.pytorch import is_module, under
+from crossflops.core.profile import Amount, Entry, Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import MissingExtraError
+from crossflops.normalize.torchvision import mended
+from crossflops_ptflops.inputs import constructed
+
+_FAILED = "because of the following exception:"
+
+
+class _Ptflops:
+    """What both backends share: `get_model_complexity_info` with its defaults, as numbers."""
+
+    name: str
+    convention: str
+    distribution = "ptflops"
+    backend: str
+
+    def version(self) -> str:
+        """The version of ptflops."""
+        try:
+            return version(self.distribution)
+        except PackageNotFoundError as problem:
+            raise MissingExtraError("ptflops is not installed", "pip install ptflops") from problem
+
+    def load(self) -> None:
+        """Import ptflops, and PyTorch, torchvision and timm with it, where they are installed.
+
+        ptflops lets a missing torchvision pass, but not one built for another PyTorch: its
+        operators are declared then, as for `torchvision.models`.
+        """
+        self.version()
+        try:
+            mended(lambda: importlib.import_module("ptflops"))
+        except RuntimeError as problem:
+            raise MissingExtraError(
+                f"ptflops imports torchvision, which fails here: {problem}",
+                "install the torchvision that was built for this PyTorch, or uninstall it",
+            ) from problem
+
+    def accepts(self, model: object) -> bool:
+        """Any torch.nn.Module."""
+        return is_module(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """MACs and parameters of `get_model_complexity_info(..., as_strings=False)`.
+
+        ptflops switches to evaluation mode. It answers an exception of the model with None and
+        a printed message, which is raised here.
+        """
+        self.load()
+        run = importlib.import_module("ptflops").get_model_complexity_info
+        forced = msgspec.structs.replace(setting, training=False, hooked=True)
+        said = io.StringIO()
+        batch = constructed(model, args, kwargs)
+        with under(forced, model), self.watched(model) as entries, _hushed(said):
+            total, params = run(
+                model,
+                (1,),
+                input_constructor=lambda _: batch,
+                as_strings=False,
+                print_per_layer_stat=False,
+                verbose=False,
+                backend=self.backend,
+            )
+        if total is None:
+            raise RuntimeError(_reason(said.getvalue()))
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=forced,
+            total=exact(total),
+            params=exact(params),
+            printed_as="MACs",
+            entries=(Entry("", exact(total)), *(Entry(*one) for one in entries.items())),
+        )
+
+    def watched(self, model: Any) -> contextlib.AbstractContextManager[dict[str, Amount]]:
+        """Amounts by module path, filled while ptflops runs."""
+        raise NotImplementedError
+
+
+class PtflopsPytorch(_Ptflops):
+    """The backend "pytorch", ptflops' default."""
+
+    name = convention = "ptflops-pytorch"
+    backend = "pytorch"
+
+    @contextmanager
+    def watched(self, model: Any) -> Iterator[dict[str, Amount]]:
+        """What ptflops sums for each module, divided and cut off as its total is.
+
+        The counts are attributes of the modules, which it removes before it answers: they are
+        read when it sums them up. What its functions count belongs to no module.
+        """
+        engine: Any = importlib.import_module("ptflops.pytorch_engine")
+        compute = engine.compute_average_flops_cost
+        found: dict[str, Amount] = {}
+
+        def computed(self: Any) -> Any:
+            for path, module in model.named_modules(remove_duplicate=False):
+                if path:
+                    found[path] = int(_summed(engine, module) / self.__batch_counter__)
+            return compute(self)
+
+        engine.compute_average_flops_cost = computed
+        try:
+            yield found
+        finally:
+            engine.compute_average_flops_cost = compute
+
+
+class PtflopsAten(_Ptflops):
+    """The backend "aten", which looks at dispatched operators."""
+
+    name = convention = "ptflops-aten"
+    backend = "aten"
+
+    @contextmanager
+    def watched(self, model: Any) -> Iterator[dict[str, Amount]]:
+        """What the counting mode holds for each child of the model."""
+        engine: Any = importlib.import_module("ptflops.aten_engine")
+        mode = engine.FlopCounterMode
+        found: dict[str, Amount] = {}
+
+        class Watched(mode):  # type: ignore[misc, valid-type]
+            def __exit__(self, *problem: Any) -> None:
+                super().__exit__(*problem)
+                for path, counts in self.flop_counts.items():
+                    if path != "Global":
+                        found[path] = exact(sum(counts.values()))
+
+        engine.FlopCounterMode = Watched
+        try:
+            yield found
+        finally:
+            engine.FlopCounterMode = mode
+
+
+def _summed(engine: Any, module: Any) -> int:
+    """ptflops/pytorch_engine.py: accumulate_flops."""
+    if engine.is_supported_instance(module):
+        return int(module.__flops__)
+    return sum(_summed(engine, child) for child in module.children())
+
+
+@contextmanager
+def _hushed(said: io.StringIO) -> Iterator[None]:
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def _reason(said: str) -> str:
+    """The exception that ptflops printed in place of an answer."""
+    _, found, rest = said.partition(_FAILED)
+    return rest.strip() if found else "ptflops gave no number"

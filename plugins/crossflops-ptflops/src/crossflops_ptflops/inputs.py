@@ -1,0 +1,53 @@
+"""The inputs of a model as ptflops takes them: one by position, or all by keyword."""
+
+import inspect
+import sys
+from typing import Any
+
+_BY_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def constructed(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What an `input_constructor` returns for these inputs: a tensor, or a dict of keywords.
+
+    ptflops calls `model(batch)`, or `model(**batch)` with a dict. Where an input has no name of
+    its own (`forward(self, *args)`), the model gets a forward that takes it by one: nothing else
+    of the model changes.
+    """
+    args = _without_defaults(model, args)
+    tensor = sys.modules["torch"].Tensor
+    if len(args) == 1 and not kwargs and isinstance(args[0], tensor):
+        return args[0]
+    names = _names(model, len(args))
+    if names is None or not kwargs.keys().isdisjoint(names):
+        names = tuple(f"crossflops_{place}" for place in range(len(args)))
+        _rename(model, names)
+    return dict(zip(names, args, strict=True)) | kwargs
+
+
+def _without_defaults(model: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments up to the last that is not None where None is the default."""
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    while args and args[-1] is None and len(args) <= len(parameters):
+        if parameters[len(args) - 1].default is not None:
+            break
+        args = args[:-1]
+    return args
+
+
+def _names(model: Any, count: int) -> tuple[str, ...] | None:
+    """The names of the first parameters of the model, None where one has no name."""
+    parameters = list(inspect.signature(model.forward).parameters.values())[:count]
+    if len(parameters) < count or any(one.kind is not _BY_NAME for one in parameters):
+        return None
+    return tuple(one.name for one in parameters)
+
+
+def _rename(model: Any, names: tuple[str, ...]) -> None:
+    forward = model.forward
+
+    def by_keyword(**inputs: Any) -> Any:
+        placed = [inputs.pop(name) for name in names]
+        return forward(*placed, **inputs)
+
+    model.forward = by_keyword
