@@ -31,7 +31,7 @@ def interpolation(call: Call, module: Module) -> Amount:
     if isinstance(size, list):
         return prod(map(int, size)) * prod(shape[:2])
     if isinstance(size, int | float):
-        return int(size) ** axes * prod(shape[:2])
+        return prod([int(size)] * axes) * prod(shape[:2])
     scale = call.settings.get("scale_factor", call.settings.get("2"))
     if isinstance(scale, list) and len(scale) == axes:
         return prod(shape) * prod(map(int, scale))

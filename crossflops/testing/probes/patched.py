@@ -100,7 +100,6 @@ _PROBES = (
     # three products: 2 x 3 x 3 x 4 for two of them, 3 x 3 x 4
     Probe("methods", function(_methods), ("2x3x4", "2x4x3"), 72 + 72 + 36),
     Probe("bmm_captured", _captured, ("2x3x4", "2x4x5"), 120),
-    Probe("F.upsample", _functional("upsample", **_ENLARGED), ("2x3x5x5",), 0),
     Probe("F.interpolate_half", _functional("interpolate", **_ENLARGED), ("1x3x5x5",), 0),
     Probe("F.interpolate_int", _functional("interpolate", 7), ("2x3x5x5",), 0),
     Probe("F.interpolate_area", _functional("interpolate", 2, mode="area"), ("2x3x5x5",), 0),
