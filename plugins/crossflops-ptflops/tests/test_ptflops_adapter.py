@@ -1,0 +1,148 @@
+"""The adapter of ptflops' backend "pytorch": what it prints, and how inputs reach it."""
+
+import copy
+import sys
+
+import pytest
+import torch
+from crossflops_ptflops import PtflopsPytorch
+from torch import nn
+from torch.nn import functional
+
+import crossflops
+from crossflops.adapters.discovery import load_value
+from crossflops.adapters.observe import run_here
+from crossflops.core.profile import Failure
+from crossflops.core.trace import Setting
+
+IMAGE = torch.randn(2, 3, 16, 16)
+FORCED = Setting(hooked=True)
+
+
+def profile(model, *args, setting=None, **kwargs):
+    """What the adapter says of a copy of the model."""
+    return PtflopsPytorch().profile(copy.deepcopy(model), args, kwargs, setting or Setting())
+
+
+def block():
+    """3x3 convolution from 3 to 8 channels on 16x16, batch norm, ReLU."""
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+
+
+def amounts(found):
+    """Amount by path."""
+    return {entry.path: entry.amount for entry in found.entries}
+
+
+def test_it_is_found_by_its_name():
+    """The value of the entry point leads to a whole adapter."""
+    found = load_value("ptflops-pytorch", "crossflops_ptflops:PtflopsPytorch")
+    assert found.name == "ptflops-pytorch"
+
+
+def test_modules_are_divided_and_functions_are_not():
+    """Per example 8*256*28, 2*2048 and 2048 by hooks; and 2*2048 by F.relu for both."""
+    found = profile(nn.Sequential(block()), IMAGE)
+    hooked = 57344 + 4096 + 2048
+    assert found.total == hooked + 4096
+    assert type(found.total) is int
+    assert (found.tool, found.printed_as, found.setting) == ("ptflops-pytorch", "MACs", FORCED)
+    assert found.params == 3 * 8 * 9 + 8 + 2 * 8
+    assert amounts(found) == {
+        "": hooked + 4096, "0": hooked, "0.0": 57344, "0.1": 4096, "0.2": 2048
+    }  # fmt: skip
+
+
+def test_frozen_parameters_are_no_parameters():
+    """ptflops counts those that require gradients."""
+    model = block()
+    model[0].weight.requires_grad = False
+    assert profile(model, IMAGE).params == 8 + 16
+
+
+class Two(nn.Module):
+    """A linear layer from 4 to 5 on two inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 5, bias=False)
+
+    def forward(self, a, b, *rest, scale=1):
+        """Both, scaled."""
+        return self.layer(a * scale) + self.layer(b) + sum(rest)
+
+
+@pytest.mark.parametrize("more", [(), (1,), (1, 2)])
+def test_several_inputs_go_by_keyword_and_nothing_is_divided(more):
+    """3 rows twice, whatever follows them; what has no name gets one."""
+    a, b = torch.randn(3, 4), torch.randn(3, 4)
+    assert profile(Two(), a, b, *more).total == 2 * 3 * 20
+    assert profile(Two(), a, b, *more, scale=2).total == 2 * 3 * 20
+    assert profile(Two(), a=a, b=b).total == 2 * 3 * 20
+
+
+def test_one_tensor_goes_by_position_and_a_keyword_by_keyword():
+    """3 rows of 20: 20 for each. By keyword there is no batch, and 60."""
+    model, x = nn.Sequential(nn.Linear(4, 5, bias=False)), torch.randn(3, 4)
+    assert profile(model, x).total == 20
+    assert profile(model, input=x).total == 60
+
+
+def test_an_input_that_is_none_by_default_is_left_out():
+    """The tensor before it goes by position, so there is a batch."""
+
+    class Masked(nn.Linear):
+        def forward(self, x, mask=None):
+            return super().forward(x) if mask is None else mask
+
+    model = Masked(4, 5)
+    model.inner = nn.Linear(5, 6, bias=False)
+    model.register_forward_hook(lambda module, _, y: module.inner(y))
+    assert profile(model, torch.randn(3, 4), None).total == 30
+
+
+def test_a_dict_is_one_input_by_keyword():
+    """It would be taken for the keywords of the model."""
+
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 5, bias=False)
+
+        def forward(self, batch):
+            return self.layer(batch["x"])
+
+    assert profile(Named(), {"x": torch.randn(3, 4)}).total == 60
+
+
+def test_what_ptflops_swallows_is_raised():
+    """It prints the exception of the model and answers None."""
+    answer = run_here(PtflopsPytorch(), block(), (torch.randn(1, 4, 8, 8),), {}, Setting())
+    assert isinstance(answer, Failure)
+    assert answer.stage == "run"
+    assert "expected input[1, 4, 8, 8] to have 3 channels" in answer.message
+
+
+def test_nothing_stays_replaced():
+    """ptflops puts the functions back, and the adapter what it watches ptflops with."""
+    before = (functional.relu, torch.bmm, torch.Tensor.add)
+    profile(block(), IMAGE)
+    engine = sys.modules["ptflops.pytorch_engine"]
+    assert (functional.relu, torch.bmm, torch.Tensor.add) == before
+    assert engine.compute_average_flops_cost.__module__ == "ptflops.pytorch_engine"
+
+
+def test_the_model_of_the_caller_is_untouched():
+    """ptflops leaves evaluation mode and methods behind; a comparison does not."""
+    model = block().train()
+    before = set(vars(model))
+    alone = crossflops.compare(model, IMAGE, tools=["ptflops-pytorch"])
+    assert alone.residuals == {"ptflops-pytorch": 0}
+    assert model.training
+    assert set(vars(model)) == before
+
+
+def test_only_modules_are_accepted():
+    """A function is no model for ptflops."""
+    assert PtflopsPytorch().accepts(nn.ReLU())
+    assert not PtflopsPytorch().accepts(torch.relu)
