@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from crossflops.core.trace import Scalar, Setting, Storey, View
+from crossflops.core.trace import OBSERVED, Scalar, Setting, Storey, View
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -164,7 +164,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     unseen: str
     counts_stored: bool = False
     opens: bool = True
-    forces: dict[str, bool] = {}
+    forces: dict[str, bool | str] = {}
     rules_add: bool = False
     source: str = ""
     parameters: Parameters | None = None
@@ -177,7 +177,8 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
 
     def view(self, asked: Setting) -> View | None:
         """The real run without which the tool's number cannot be predicted; None for none."""
-        if self.sees not in {"jit", "event"} and not any(one.match.fused for one in self.clauses):
+        asks = any(one.match.fused or one.match.reached for one in self.clauses)
+        if self.sees not in OBSERVED and not asks:
             return None
         setting = msgspec.structs.asdict(self.setting(asked))
-        return View(**setting, storey=self.sees if self.sees in {"jit", "event"} else "operator")
+        return View(**setting, storey=self.sees if self.sees in OBSERVED else "operator")

@@ -8,26 +8,29 @@ import msgspec
 
 from crossflops.core.tensor import TensorSpec
 
-Storey: TypeAlias = Literal["module", "function", "operator", "jit", "event", "node"]
+Storey: TypeAlias = Literal["module", "function", "operator", "jit", "event", "dispatch", "node"]
+OBSERVED: frozenset[str] = frozenset({"jit", "event", "dispatch"})  # storeys of a real run
 Scalar: TypeAlias = bool | int | float | str | list[Any] | None
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """How a model is run. Totals of one tool differ by setting.
 
-    `hooked` says whether hooks sit on the modules: they switch PyTorch's fused paths off.
+    `hooked` says whether hooks sit on the modules, or on the children of the model alone: they
+    switch PyTorch's fused paths off.
     """
 
     device: str = "cpu"
     training: bool = False
     grad: bool = True
-    hooked: bool = False
+    hooked: bool | Literal["children"] = False
 
     @property
     def id(self) -> str:
         """A short name: "eval grad", "train no_grad hooked" ..."""
         words = ["train" if self.training else "eval", "grad" if self.grad else "no_grad"]
-        return " ".join([*words, "hooked"] if self.hooked else words)
+        words += ["hooked"] if self.hooked else []
+        return " ".join([*words, self.hooked] if isinstance(self.hooked, str) else words)
 
 
 class View(Setting, frozen=True, kw_only=True):
@@ -35,6 +38,7 @@ class View(Setting, frozen=True, kw_only=True):
 
     "operator": which calls collapse into fused kernels. "jit": the graph that torch.jit traces.
     "event": the operators that PyTorch reports as they begin, with those that they call.
+    "dispatch": the operators that multiply, as a dispatch mode sees them.
     """
 
     storey: Storey = "operator"
@@ -107,9 +111,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     `arity` and `keywords` are the numbers of arguments that a module or a function was given by
     position and by keyword.
 
-    A call on the storeys "jit" and "event" belongs to a real run: `setting` is the id of its
-    setting, and `of` names the operator calls whose work it does, or does a part of. Its target is
-    spelled as PyTorch does there (`aten::linear`), its tensors are named by place.
+    A call on the storeys in `OBSERVED` belongs to a real run: `setting` is the id of its setting,
+    and `of` names the operator calls whose work it does, or does a part of. Its target is spelled
+    as PyTorch does there (`aten::linear`), its tensors are named by place.
     """
 
     key: str
@@ -142,7 +146,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Calls in the order in which they began (a parent before its children), and the modules.
 
-    `observed` are those of the storeys "jit" and "event", parents first too.
+    `observed` are those of the storeys in `OBSERVED`, parents first too.
     """
 
     calls: tuple[Call, ...]

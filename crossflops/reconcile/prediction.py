@@ -10,7 +10,7 @@ from crossflops.core.convention import Clause, Convention
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Amount
-from crossflops.core.trace import Call, Module, Setting, Trace
+from crossflops.core.trace import OBSERVED, Call, Module, Setting, Trace
 from crossflops.reconcile.bookings import Booking, Prediction, PredictionError
 
 _SHADOWED = -1  # in the place of a core booking: what lies inside a ruled module is not looked at
@@ -45,7 +45,7 @@ class _Walk:
         self.unseen: dict[str, Clause] = {}
         self.clauses = {
             storey: [clause for clause in convention.clauses if clause.storey == storey]
-            for storey in ("module", "function", "operator", "jit", "event")
+            for storey in ("module", "function", "operator", *OBSERVED)
         }
 
     def prediction(self) -> Prediction:
@@ -82,7 +82,7 @@ class _Walk:
 
         Raises ValueError when there was none: the trace was recorded for other tools.
         """
-        if self.convention.sees not in {"jit", "event"} or not self.trace.calls:
+        if self.convention.sees not in OBSERVED or not self.trace.calls:
             return []
         seen = (self.convention.sees, self.setting)
         found = [one for one in self.trace.observed if (one.storey, one.setting) == seen]

@@ -12,7 +12,7 @@ from crossflops.core.convention import Convention
 from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Profile
 from crossflops.core.reconciliation import Explanation, Reconciliation
-from crossflops.core.trace import Call, Trace
+from crossflops.core.trace import OBSERVED, Call, Trace
 from crossflops.reconcile.bookings import Booking, Prediction
 from crossflops.reconcile.paths import Step, by_path, home
 
@@ -181,7 +181,7 @@ def _invisible(prediction: Prediction, trace: Trace, macs: dict[str, int]) -> It
 
 def _is_dead(call: Call, trace: Trace) -> bool:
     """Whether nothing that the call did is used."""
-    if call.storey in {"operator", "jit", "event"}:
+    if call.storey == "operator" or call.storey in OBSERVED:
         return not call.live
     operators = list(_operators(call, trace))
     return bool(operators) and not any(operator.live for operator in operators)

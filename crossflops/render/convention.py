@@ -14,16 +14,21 @@ _VIA = {"call": "called as module(x)", "forward": "called by .forward()"}
 _REACHED = {"attribute": "by its name", "reference": "by a reference captured before"}
 _LEAF = {None: "", True: "without modules in it", False: "with modules in it"}
 _LAST = {None: "", True: "its last call alone", False: "but the last call"}
-_FORCED = {
-    "training": ("evaluation mode", "training mode"),
-    "grad": ("no gradients", "gradients"),
-    "hooked": ("no hooks", "hooks on the modules"),
+_FORCED: dict[str, dict[bool | str, str]] = {
+    "training": {False: "evaluation mode", True: "training mode"},
+    "grad": {False: "no gradients", True: "gradients"},
+    "hooked": {
+        False: "no hooks",
+        True: "hooks on the modules",
+        "children": "hooks on the children of the model",
+    },
 }
 _NESTED = {None: "", True: "called by a function", False: "not called by a function"}
 _REGISTERED = {None: "", True: "registered in the model", False: "registered nowhere"}
 _ABOUT = {one: f"{one}s called" for one in ("module", "function", "operator")} | {
     "jit": "nodes traced by torch.jit",
     "event": "operators as they begin",
+    "dispatch": "operators dispatched",
 }
 _UNCHECKED = {True: "no tool", False: "checked on no version"}
 _MOST = 8  # operators that a line leaves out by name

@@ -167,13 +167,13 @@ def paths(modules: tuple[Module, ...]) -> dict[int, int]:
 def batch(trace: Trace) -> int:
     """len(x), x what the model is given by position, 1 if nothing is; summed over its calls.
 
-    pytorch_engine.py: batch_counter_hook. Several inputs go by keyword (`input_constructor`).
-    Raises LookupError for a scalar, which has no length.
+    pytorch_engine.py: batch_counter_hook. All but a single tensor goes by keyword, out of an
+    `input_constructor`. Raises LookupError for a scalar, which has no length.
     """
     found = 0
     for call in trace.calls:
         if call.storey == "module" and call.module == 0 and call.via == "call":
-            alone = call.parent is not None or len(call.inputs) == 1
+            alone = call.parent is not None or (call.arity, call.keywords) == (1, 0)
             shape = next((one.shape for one in call.inputs if one.name == "0"), None)
             found += shape[0] if alone and shape is not None else 1
     return found

@@ -10,13 +10,14 @@ from crossflops.core.graph import Graph
 from crossflops.core.trace import Call, Setting, Trace, View
 from crossflops.normalize.pytorch.alignment import observed_calls
 from crossflops.normalize.pytorch.autocast import write_out_casts
+from crossflops.normalize.pytorch.dispatched import dispatched
 from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.events import events
 from crossflops.normalize.pytorch.exporter import to_onnx
 from crossflops.normalize.pytorch.failures import not_traced
 from crossflops.normalize.pytorch.graph import to_graph
 from crossflops.normalize.pytorch.jit_graph import jit_nodes
-from crossflops.normalize.pytorch.kernels import fused_kernels, swallowed
+from crossflops.normalize.pytorch.kernels import fused_kernels, is_fused, swallowed
 from crossflops.normalize.pytorch.model import (
     callable_by_export,
     duplicate,
@@ -34,7 +35,7 @@ from crossflops.normalize.pytorch.untouched import compiler_tables, fresh, gener
 if TYPE_CHECKING:
     from torch import nn
 
-_RUNS = {"jit": jit_nodes, "event": events}
+_RUNS = {"jit": jit_nodes, "event": events, "dispatch": dispatched}
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -159,8 +160,9 @@ def _observe(
             if isinstance(setting, View) and setting.storey in _RUNS:
                 found = _RUNS[setting.storey](own, *inputs, setting)
                 seen.extend(observed_calls(found, calls, setting))
-                continue
-            kernels = fused_kernels(own, *inputs, setting)
+                kernels = [(one.frames, one.target) for one in found if is_fused(one.target)]
+            else:
+                kernels = fused_kernels(own, *inputs, setting)
         except (Exception, SystemExit) as error:
             raise raised(error, f"when run ({setting.id})") from error
         fused = swallowed(kernels, calls)

@@ -1,13 +1,14 @@
 """What a real run showed, set beside the calls of the export: which did whose work.
 
-Both go through the same modules, in the same order. Within one call of a module the first
+Both go through the same modules, in the same order. Within one call of a module (and where
+functions are told apart in both runs, of a function) the first
 product of the one is the first product of the other. What is left over on both sides (a cell and
 the products that it became, a fused kernel and all that it swallowed) belongs together.
 """
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -15,15 +16,18 @@ from crossflops.core.trace import Call, View
 from crossflops.normalize.pytorch.recorder import short
 from crossflops.normalize.pytorch.seen import Seen
 
+Around = Callable[[str | None, dict[str, Call]], str]
+
 
 def observed_calls(seen: Sequence[Seen], calls: Sequence[Call], view: View) -> tuple[Call, ...]:
     """What was seen in this run, as calls beside those of the export."""
     by_key = {call.key: call for call in calls}
     root = next(call.key for call in calls if call.parent is None)
     homes = [_home(one.frames, by_key) or root for one in seen]
-    modules = [_module(key, by_key) for key in homes]
+    around = _frame if view.storey == "dispatch" else _module
+    places = [around(key, by_key) for key in homes]
     ran = [one.key for one in calls if one.storey == "operator" and _ran(one, view)]
-    work = _work([one.target for one in seen], modules, ran, by_key)
+    work = _work([one.target for one in seen], places, ran, by_key, around)
     names: Counter[str] = Counter()
     found: list[Call] = []
     for one, home, keys in zip(seen, homes, work, strict=True):
@@ -73,42 +77,55 @@ def _module(key: str | None, by_key: dict[str, Call]) -> str:
     return key or ""
 
 
+def _frame(key: str | None, by_key: dict[str, Call]) -> str:
+    """The innermost call of a module or of a function around."""
+    while key is not None and by_key[key].storey == "operator":
+        key = by_key[key].parent
+    return key or ""
+
+
 def _ran(call: Call, view: View) -> bool:
     """The tracer drops what no output needs, and what is written nowhere."""
     return view.storey != "jit" or call.live or call.stored
 
 
 def _work(
-    targets: list[str], modules: list[str], ran: list[str], by_key: dict[str, Call]
+    targets: list[str],
+    places: list[str],
+    ran: list[str],
+    by_key: dict[str, Call],
+    around: Around,
 ) -> list[tuple[str, ...]]:
     """For each that was seen the operator calls, among those that ran, whose work it does."""
     waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
-    for place, (target, module) in enumerate(zip(targets, modules, strict=True)):
-        waiting[module, _kind(target)].append(place)
+    for number, (target, place) in enumerate(zip(targets, places, strict=True)):
+        waiting[place, _kind(target)].append(number)
     found: list[list[str]] = [[] for _ in targets]
     alone: dict[str, list[str]] = defaultdict(list)
     for key in ran:
-        module = _module(key, by_key)
-        same = waiting[module, _kind(by_key[key].target)]
+        place = around(key, by_key)
+        same = waiting[place, _kind(by_key[key].target)]
         if same:
             found[same.popleft()].append(key)
         else:
-            alone[module].append(key)
+            alone[place].append(key)
     free: dict[str, list[int]] = defaultdict(list)
-    for (module, _), places in waiting.items():
-        free[module].extend(places)
-    for module, keys in alone.items():
-        for place in _nearest(module, free, by_key):
-            found[place].extend(keys)
+    for (place, _), numbers in waiting.items():
+        free[place].extend(numbers)
+    for place, keys in alone.items():
+        for number in _nearest(place, free, by_key, around):
+            found[number].extend(keys)
     return [tuple(keys) for keys in found]
 
 
-def _nearest(module: str, free: dict[str, list[int]], by_key: dict[str, Call]) -> list[int]:
-    """What is left over in this call of a module, or in the innermost around that has any."""
-    while module:
-        if free.get(module):
-            return free[module]
-        module = _module(by_key[module].parent, by_key)
+def _nearest(
+    place: str, free: dict[str, list[int]], by_key: dict[str, Call], around: Around
+) -> list[int]:
+    """What is left over in this call, or in the innermost around it that has any."""
+    while place:
+        if free.get(place):
+            return free[place]
+        place = around(by_key[place].parent, by_key)
     return []
 
 

@@ -33,6 +33,11 @@ _FUSED = (
 _INSTEAD = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
 
 
+def is_fused(operator: str) -> bool:
+    """Whether a dispatched operator, `aten.name.overload`, is such a kernel."""
+    return operator.startswith(_FUSED)
+
+
 def fused_kernels(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[tuple[tuple[str, ...], str]]:
@@ -55,7 +60,7 @@ def fused_kernels(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             name = str(func)
-            if name.startswith(_FUSED):
+            if is_fused(name):
                 found.append((tuple(frame.key for frame in reversed(recorder.stack)), name))
             return func(*args, **(kwargs or {}))
 

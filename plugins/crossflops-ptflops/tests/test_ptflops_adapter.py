@@ -88,19 +88,6 @@ def test_one_tensor_goes_by_position_and_a_keyword_by_keyword():
     assert profile(model, input=x).total == 60
 
 
-def test_an_input_that_is_none_by_default_is_left_out():
-    """The tensor before it goes by position, so there is a batch."""
-
-    class Masked(nn.Linear):
-        def forward(self, x, mask=None):
-            return super().forward(x) if mask is None else mask
-
-    model = Masked(4, 5)
-    model.inner = nn.Linear(5, 6, bias=False)
-    model.register_forward_hook(lambda module, _, y: module.inner(y))
-    assert profile(model, torch.randn(3, 4), None).total == 30
-
-
 def test_a_dict_is_one_input_by_keyword():
     """It would be taken for the keywords of the model."""
 

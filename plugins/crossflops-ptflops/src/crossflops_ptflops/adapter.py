@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,6 +28,7 @@ class _Ptflops:
     convention: str
     distribution = "ptflops"
     backend: str
+    hooked: bool | Literal["children"] = True
 
     def version(self) -> str:
         """The version of ptflops."""
@@ -65,7 +66,7 @@ class _Ptflops:
         """
         self.load()
         run = importlib.import_module("ptflops").get_model_complexity_info
-        forced = msgspec.structs.replace(setting, training=False, hooked=True)
+        forced = msgspec.structs.replace(setting, training=False, hooked=self.hooked)
         said = io.StringIO()
         batch = constructed(model, args, kwargs)
         with under(forced, model), self.watched(model) as entries, _hushed(said):
@@ -130,6 +131,7 @@ class PtflopsAten(_Ptflops):
 
     name = convention = "ptflops-aten"
     backend = "aten"
+    hooked: Literal["children"] = "children"
 
     @contextmanager
     def watched(self, model: Any) -> Iterator[dict[str, Amount]]:

@@ -14,7 +14,6 @@ def constructed(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     its own (`forward(self, *args)`), the model gets a forward that takes it by one: nothing else
     of the model changes.
     """
-    args = _without_defaults(model, args)
     tensor = sys.modules["torch"].Tensor
     if len(args) == 1 and not kwargs and isinstance(args[0], tensor):
         return args[0]
@@ -23,16 +22,6 @@ def constructed(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         names = tuple(f"crossflops_{place}" for place in range(len(args)))
         _rename(model, names)
     return dict(zip(names, args, strict=True)) | kwargs
-
-
-def _without_defaults(model: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments up to the last that is not None where None is the default."""
-    parameters = list(inspect.signature(model.forward).parameters.values())
-    while args and args[-1] is None and len(args) <= len(parameters):
-        if parameters[len(args) - 1].default is not None:
-            break
-        args = args[:-1]
-    return args
 
 
 def _names(model: Any, count: int) -> tuple[str, ...] | None:
