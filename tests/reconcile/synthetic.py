@@ -44,6 +44,7 @@ def call(key, parent, storey, target, number, size=1, live=True, fused=()):
         inputs=(TensorSpec("0", "float32", (size,)),),
         live=live,
         fused=dict(fused),
+        arity=1,
     )
 
 

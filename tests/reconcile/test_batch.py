@@ -123,7 +123,8 @@ def test_several_inputs_have_no_batch():
     """They go by keyword, where the tool looks for none."""
     calls = model()
     inputs = (calls.calls[0].inputs[0], replace(calls.calls[0].inputs[0], name="1"))
-    two = replace(calls, calls=(replace(calls.calls[0], inputs=inputs), *calls.calls[1:]))
+    root = replace(calls.calls[0], inputs=inputs, arity=2)
+    two = replace(calls, calls=(root, *calls.calls[1:]))
     assert predict(convention(LAYER), two, SETTING).total == 100
 
 
