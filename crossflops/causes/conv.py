@@ -64,4 +64,14 @@ CAUSES = (
         recognise="The count of a single image changes when a batch axis of 1 is put before it.",
         references=("Lyken17/pytorch-OpCounter#212",),
     ),
+    Cause(
+        id="conv.dilation-by-batches",
+        title="dilated convolutions on cut images",
+        page="TensorFlow runs a dilated convolution as one without dilation on an image that was "
+        "padded and cut into as many as the rate has steps (SpaceToBatchND). The cuts are of "
+        "equal size, so there are up to a step more results than the convolution has, and these "
+        "are counted.",
+        recognise="The graph has SpaceToBatchND before the convolution, and the sizes of the "
+        "image are no multiples of the rate.",
+    ),
 )

@@ -42,4 +42,15 @@ CAUSES = (
         "model, module by module.",
         recognise="`crossflops count FILE` and `crossflops count TARGET` differ by it.",
     ),
+    Cause(
+        id="graph.function-not-inlined",
+        title="a function that stays a call",
+        page="The graph holds a function as one call, and the tool does not look into it. Keras "
+        "compiles grouped convolutions on a CPU by XLA, and such functions are not inlined when "
+        "the graph is frozen: their convolutions count nothing, and what follows has no known "
+        "shape.",
+        recognise="The graph has StatefulPartitionedCall where the model has a grouped "
+        "convolution.",
+        references=("tensorflow/tensorflow#39834",),
+    ),
 )

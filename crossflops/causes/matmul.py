@@ -41,4 +41,11 @@ CAUSES = (
         "count it. The tool multiplies extents, whatever the type, and counts one.",
         recognise="Layers on complex tensors count a quarter.",
     ),
+    Cause(
+        id="matmul.adjoint-ignored",
+        title="the inner axis of a product with a transposed operand",
+        page="The tool takes the last axis of the first operand for the one that is summed over, "
+        "also where that operand is read transposed. It then counts its rows instead.",
+        recognise="The product reads its first operand transposed, and the operand is not square.",
+    ),
 )

@@ -17,4 +17,11 @@ CAUSES = (
         "is for one example; the native count is for the whole input.",
         recognise="The tool's number does not grow, or not in proportion, with the batch.",
     ),
+    Cause(
+        id="scope.backward",
+        title="gradients",
+        page="The model computes gradients, and the tool counts that work; the native MACs are "
+        "those of the operators that can be converted.",
+        recognise="The graph has operators whose names end in Grad or Backprop.",
+    ),
 )

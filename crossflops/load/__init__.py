@@ -12,7 +12,7 @@ from crossflops.load.reader import weightless
 from crossflops.load.texts import check
 from crossflops.load.validation import validate
 
-__all__ = ["read", "weightless"]
+__all__ = ["decoded", "read", "weightless"]
 
 _HINT = "give the path of an ONNX model"
 
@@ -23,7 +23,16 @@ def read(path: str) -> Any:
     No tensor payload above 1 KiB is read, no external data is opened, and the file may be of
     any size. Raises TargetError.
     """
-    model = parse(_rest(path))
+    return _checked(_rest(path))
+
+
+def decoded(data: bytes) -> Any:
+    """As `read`, of a model in memory."""
+    return _checked(weightless(data))
+
+
+def _checked(data: bytes) -> Any:
+    model = parse(data)
     check(model)
     validate(model)
     return model

@@ -15,6 +15,7 @@ from crossflops.normalize import onnx_file
 from crossflops.normalize.dtypes import mixed
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.targets import build, refuse_url
+from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -59,6 +60,8 @@ def load(
         raise InputError(what, "give --input for other targets")
     model, own = build(target, arguments, allow_pickle)
     _require(model)
+    if is_tensorflow(model):
+        return _of_tensorflow(model, specs, inputs_file, own)
     if inputs_file is not None:
         given = _inputs.from_file(inputs_file)
     elif specs or own is None:
@@ -66,6 +69,18 @@ def load(
     else:
         given = _inputs.arguments(own)
     return _source(model, *given, owned=True)
+
+
+def _of_tensorflow(
+    model: Any, specs: Sequence[TensorSpec], inputs_file: str | None, own: Any
+) -> Source:
+    from crossflops.normalize.tensorflow import inputs
+
+    if inputs_file is not None:
+        return Source(model, *inputs.from_file(inputs_file))
+    if specs or own is None:
+        return Source(model, *inputs.make(specs))
+    return Source(model, *inputs.given(own))
 
 
 def is_file(target: str) -> bool:
@@ -76,7 +91,18 @@ def is_file(target: str) -> bool:
 def from_object(model: Any, inputs: Any) -> Source:
     """A model object with inputs as Python callers give them."""
     _require(model)
+    if is_tensorflow(model):
+        return _of_tensorflow(model, (), None, inputs)
     return _source(model, *_inputs.arguments(inputs), owned=False)
+
+
+def make(model: Any, specs: Sequence[TensorSpec]) -> Any:
+    """Inputs of these specs, as `from_object` takes them, in the framework of the model."""
+    if is_tensorflow(model):
+        from crossflops.normalize.tensorflow import inputs
+
+        return inputs.make(specs)
+    return _inputs.make(model, specs)
 
 
 def _source(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owned: bool) -> Source:
@@ -91,7 +117,7 @@ def normalize(
 ) -> tuple[Graph, Trace]:
     """The graph of a model and the trace of its calls.
 
-    See `pytorch.normalize` and, for a file, `onnx_file.normalize`.
+    See `pytorch.normalize`, `tensorflow.normalize` and, for a file, `onnx_file.normalize`.
     """
     return program(source, setting, observed)[1:]
 
@@ -99,9 +125,16 @@ def normalize(
 def program(
     source: Source, setting: Setting, observed: Sequence[Setting] = ()
 ) -> tuple[Any, Graph, Trace]:
-    """As `normalize`, and before it the ONNX model (of onnx_ir) of the graph; None of a file."""
+    """As `normalize`, and before it the ONNX model (of onnx_ir) of the graph.
+
+    None of a file, and of a model of TensorFlow.
+    """
     if isinstance(source.model, OnnxFile):
         return None, *onnx_file.normalize(source.model, setting)
+    if is_tensorflow(source.model):
+        from crossflops.normalize import tensorflow
+
+        return None, *tensorflow.normalize(source.model, source.args, source.kwargs, setting)
     from crossflops.normalize import pytorch
     from crossflops.normalize.pytorch.model import try_out
 
@@ -125,9 +158,14 @@ def _require(model: Any) -> None:
                     "pip install 'crossflops[torch]'",
                 ) from error
         return
+    if is_tensorflow(model):
+        from crossflops.normalize.tensorflow.model import require
+
+        require()
+        return
     raise NormalizeError(
         f"the model is of the type {_kind(model)}, which cannot be read",
-        "give a torch.nn.Module, or a callable that returns one",
+        "give a model of PyTorch, Keras or TensorFlow, or a callable that returns one",
     )
 
 

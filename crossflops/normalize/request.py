@@ -8,8 +8,8 @@ import msgspec
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError
-from crossflops.normalize import Source, from_object, is_file, load
-from crossflops.normalize.inputs import from_file, make, parse
+from crossflops.normalize import Source, from_object, is_file, load, make
+from crossflops.normalize.inputs import from_file, parse
 from crossflops.normalize.targets import build
 
 

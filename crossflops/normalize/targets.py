@@ -12,6 +12,8 @@ from typing import Any
 
 from crossflops.errors import CrossflopsError, MissingExtraError, TargetError
 from crossflops.normalize import pickled, python_file
+from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
+from crossflops.normalize.tensorflow.kinds import is_path
 from crossflops.normalize.torchvision import mended
 
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
@@ -30,6 +32,12 @@ def build(
         _refuse_arguments(arguments, target)
         with _imports_of_the_caller():
             return pickled.unpickled(Path(target), allow_pickle), None
+    if is_path(target):
+        _refuse_arguments(arguments, target)
+        from crossflops.normalize.tensorflow.model import read
+
+        with _imports_of_the_caller():
+            return read(target, allow_pickle), None
     if target.startswith("timm:"):
         return _timm(target.removeprefix("timm:"), arguments), None
     place, colon, name = target.rpartition(":")
@@ -54,7 +62,7 @@ def refuse_url(target: str) -> None:
 def _unreadable(target: str) -> TargetError:
     path = Path(target)
     if target and path.is_dir():
-        return TargetError(f"{target} is a folder", _HINT)
+        return TargetError(f"{target} is a folder without a SavedModel", _HINT)
     if path.suffix == ".py" and path.is_file():
         names = python_file.offered(path)
         named = ", ".join(f"{target}:{name}" for name in names[:_NAMED])
@@ -103,7 +111,9 @@ def _attribute(module: ModuleType, name: str, target: str) -> Any:
 
 def _is_model(found: Any) -> bool:
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(found, torch.nn.Module)
+    if torch is not None and isinstance(found, torch.nn.Module):
+        return True
+    return is_tensorflow(found)
 
 
 def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:

@@ -11,7 +11,7 @@ from crossflops.core.observation import Observation
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting, Trace
 from crossflops.errors import TargetError
-from crossflops.load import read
+from crossflops.load import decoded, read
 from crossflops.load.protobuf import decode_error, parse
 from crossflops.normalize.onnx_file import binding, control, functions, observed
 from crossflops.normalize.onnx_file.calls import Calls
@@ -48,6 +48,11 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     else the root alone. Raises TargetError, InputError, NormalizeError.
     """
     return _normalized(read(file.path), file, setting)
+
+
+def of_bytes(data: bytes, name: str, setting: Setting) -> tuple[Graph, Trace]:
+    """As `normalize`, of a model in memory whose shapes are definite."""
+    return _normalized(decoded(data), OnnxFile(path=name), setting)
 
 
 class Opened:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from crossflops.load.order import bodies
+from crossflops.normalize.onnx_file.stepping import steps
 from crossflops.normalize.onnx_file.types import Shape, Type, of_graph, put, shape_of
 from crossflops.normalize.onnx_file.values import known
 from crossflops.normalize.onnx_file.whole_numbers import Value, length, scalar
@@ -61,9 +62,24 @@ def trips(node: Any, around: Level, given: Mapping[str, int]) -> int | None:
     condition = scalar(values[1])
     if condition == 0:
         return 0
-    if scalar(values[0]) is None or (node.input[1:2] not in ([], [""]) and condition is None):
+    if node.input[1:2] not in ([], [""]) and condition is None:
         return None
-    return max(scalar(values[0]) or 0, 0) if _goes_on(node, around) else None
+    most = scalar(values[0])
+    if most is None and node.input[:1] not in ([], [""]):
+        return None
+    if most is not None and (most <= 0 or _goes_on(node, around)):
+        return max(most, 0)
+    return _stepped(node, around, most)
+
+
+def _stepped(node: Any, around: Level, most: int | None) -> int | None:
+    """How often a body runs whose condition follows from counters, at most `most` times."""
+    body = body_of(node)
+    if body is None or len(body.input) < 2 or not body.output:
+        return None
+    inner = level(body, around)
+    carried = [around.values.get(name) for name in node.input[2:]]
+    return steps(body, carried, most, inner.shapes, inner.values)
 
 
 def _goes_on(node: Any, around: Level) -> bool:

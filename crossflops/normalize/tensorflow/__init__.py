@@ -1,0 +1,16 @@
+"""A TensorFlow or Keras model -> an ONNX graph and the trace of the operations in its graph."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from crossflops.core.graph import Graph
+from crossflops.core.trace import Setting, Trace
+
+
+def normalize(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> tuple[Graph, Trace]:
+    """See `whole.normalize`, which is imported when it is needed."""
+    from crossflops.normalize.tensorflow import whole
+
+    return whole.normalize(model, args, kwargs, setting)

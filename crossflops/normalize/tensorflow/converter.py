@@ -1,0 +1,179 @@
+"""A frozen TensorFlow graph -> ONNX by tf2onnx, with as little folded as the converter allows.
+
+tf2onnx's own way in (`tf2onnx.convert.from_function`) lets grappler push the scale of a batch
+normalization into the convolution before it, and folds whatever depends on constants. Here
+functions are inlined and dead branches go, and only sizes and moved weights are folded: what
+computes stays a node.
+"""
+
+import importlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from crossflops.errors import NormalizeError
+from crossflops.normalize.tensorflow.tidied import tidy
+
+OPSET = 18  # the newest that tf2onnx 1.17 writes
+# Forbid to inline a function, and say nothing about its result.
+_KEPT_WHOLE = ("_XlaMustCompile", "_noinline")
+# Floats that these make of constants are weights in another place, not results.
+_MOVES = ("Identity", "Reshape", "Squeeze", "ExpandDims", "Transpose", "Cast", "Pack", "ConcatV2",
+          "Slice", "StridedSlice", "Fill", "Tile", "Split", "Unpack", "GatherV2")  # fmt: skip
+_NEVER = ("Placeholder", "PlaceholderWithDefault", "Enter", "Merge", "Switch", "NextIteration",
+          "Exit", "NoOp")  # fmt: skip
+# What of tf2onnx's optimizers only removes what it put in itself.
+_OPTIMIZERS = ("remove_identity", "loop_optimizer")
+
+
+def to_onnx(frozen: Any) -> bytes:
+    """The bytes of an ONNX model of a frozen function, whose nodes keep TensorFlow's names.
+
+    Weights are there by shape: all their elements are one number. Raises NormalizeError where
+    tf2onnx fails.
+    """
+    import tensorflow as tf
+
+    inputs = [one.name for one in frozen.inputs]
+    outputs = [one.name for one in frozen.outputs]
+    graph = _plain(_weightless(frozen.graph.as_graph_def(add_shapes=True)))
+    tfonnx = importlib.import_module("tf2onnx.tfonnx")
+    optimizer = importlib.import_module("tf2onnx.optimizer")
+    chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
+    try:
+        with _quiet(), tf.device("/cpu:0"):
+            graph = _inlined(graph, inputs, outputs)
+            with tf.Graph().as_default() as imported, _folding_sizes(tfonnx):
+                tf.import_graph_def(graph, name="")
+                found = tfonnx.process_tf_graph(
+                    imported,
+                    opset=OPSET,
+                    input_names=inputs,
+                    output_names=outputs,
+                    continue_on_error=True,
+                )
+                found = optimizer.optimize_graph(found, False, optimizers=chosen)
+                model = found.make_model("crossflops")
+    except Exception as error:
+        raise NormalizeError(
+            f"tf2onnx cannot convert the model: {type(error).__name__}: {error}",
+            "see what python -m tf2onnx.convert says about it",
+        ) from error
+    tidy(model.graph)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def _weightless(graph: Any) -> Any:
+    """The graph with one number for each large float tensor, which TensorFlow spreads out."""
+    for node in _nodes(graph):
+        tensor = node.attr["value"].tensor if node.op == "Const" else None
+        if tensor is not None and tensor.dtype == 1 and len(tensor.tensor_content) > 4096:
+            tensor.tensor_content = b""
+            tensor.float_val[:] = [0.5]
+    return graph
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    yield from graph.node
+    for function in graph.library.function:
+        yield from function.node_def
+
+
+def _plain(graph: Any) -> Any:
+    """The graph with its functions for XLA as functions like others, which can be inlined.
+
+    What only orders operations goes: nothing has to run for its own sake.
+    """
+    for node in _nodes(graph):
+        inputs = [one for one in node.input if not one.startswith("^")]
+        del node.input[:]
+        node.input.extend(inputs)
+    for holder in (*_nodes(graph), *graph.library.function):
+        for name in _KEPT_WHOLE:
+            holder.attr.pop(name, None)
+    return graph
+
+
+def _inlined(graph: Any, inputs: list[str], outputs: list[str]) -> Any:
+    """The graph with its functions inlined, and without what no output needs.
+
+    Unlike tf2onnx's tf_loader.py: tf_optimize_grappler, grappler folds no constants.
+    """
+    import tensorflow as tf
+    from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
+    from tensorflow.python.grappler import tf_optimizer
+
+    config = config_pb2.ConfigProto()
+    config.graph_options.infer_shapes = True
+    config.graph_options.rewrite_options.optimizers[:] = ["function", "dependency"]
+    with tf.Graph().as_default():
+        tf.import_graph_def(graph, name="")
+        meta = tf.compat.v1.train.export_meta_graph(graph_def=graph)
+    wanted = meta_graph_pb2.CollectionDef()
+    wanted.node_list.value.extend([*inputs, *outputs])
+    meta.collection_def["train_op"].CopyFrom(wanted)
+    return tf_optimizer.OptimizeGraph(config, meta)
+
+
+@contextmanager
+def _folding_sizes(tfonnx: Any) -> Iterator[None]:
+    """Let tf2onnx fold sizes and moved weights alone, all in one run instead of one run each."""
+    name = "compute_const_folding_using_tf"
+    before = getattr(tfonnx, name)
+    setattr(tfonnx, name, _folded)
+    try:
+        yield
+    finally:
+        setattr(tfonnx, name, before)
+
+
+def _folded(graph: Any, stored: Any, outputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Values and types of the tensors of a graph that are known sizes or moved weights."""
+    import numpy as np
+    import tensorflow as tf
+
+    known: set[str] = set()
+    found: dict[str, Any] = {}
+    made: list[Any] = []
+    for op in graph.get_operations():
+        result = op.outputs[0] if len(op.outputs) == 1 else None
+        if result is None or result.name in outputs or op.type in _NEVER:
+            continue
+        if op.type == "Shape" and op.inputs[0].shape.is_fully_defined():
+            shape = op.inputs[0].shape.as_list()
+            found[result.name] = np.array(shape, result.dtype.as_numpy_dtype)
+        elif op.type != "Const" and not _folds(op, result, known):
+            continue
+        elif op.type != "Const":
+            made.append(result)
+        known.add(result.name)
+    types = {name: tf.as_dtype(value.dtype) for name, value in found.items()}
+    if made:
+        with tf.compat.v1.Session(graph=graph) as session:
+            values = session.run(made, feed_dict=dict(found))
+        found |= {one.name: value for one, value in zip(made, values, strict=True)}
+        types |= {one.name: one.dtype for one in made}
+    return found, types
+
+
+def _folds(op: Any, result: Any, known: set[str]) -> bool:
+    if op.type.startswith("Random") or result.dtype.name in ("resource", "variant"):
+        return False
+    if not op.inputs or not all(one.name in known for one in op.inputs):
+        return False
+    return not result.dtype.is_floating or op.type in _MOVES
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in ("tf2onnx", "tensorflow")]
+    before = [one.level for one in loggers]
+    for one in loggers:
+        one.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for one, level in zip(loggers, before, strict=True):
+            one.setLevel(level)

@@ -1,0 +1,69 @@
+"""Inputs of a TensorFlow model: only their shapes and types, since nothing is run."""
+
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.errors import InputError
+from crossflops.normalize.inputs import arguments, split
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def make(specs: Sequence[TensorSpec]) -> Given:
+    """tf.TensorSpec by place and by name."""
+    import tensorflow as tf
+
+    return split(
+        {
+            one.name: tf.TensorSpec(one.shape, one.dtype, None if one.name.isdigit() else one.name)
+            for one in specs
+        }
+    )
+
+
+def from_file(path: str) -> Given:
+    """The shapes and types of the arrays in an .npz file. Raises InputError."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name.removeprefix("arr_"): _spec(array) for name, array in arrays.items()}
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"cannot read the inputs in {path}: {error}", "write them with numpy.savez"
+        ) from error
+    return split(found)
+
+
+def given(inputs: Any) -> Given:
+    """What Python callers give: tensors, arrays or specs, as for any other model.
+
+    Raises InputError for a value without a shape, and for a size that is left open: TensorFlow's
+    profiler counts 0 where the batch is None, and says nothing.
+    """
+    args, kwargs = arguments(inputs)
+    return tuple(map(_checked, args)), {name: _checked(one, name) for name, one in kwargs.items()}
+
+
+def _checked(value: Any, name: str | None = None) -> Any:
+    try:
+        spec = _spec(value, name)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"an input is a {type(value).__name__}, which has no shape and type",
+            "give a tensor, an array or a tf.TensorSpec",
+        ) from error
+    if not spec.shape.is_fully_defined():
+        raise InputError(
+            f"the input has the shape {spec.shape}, which is not definite",
+            "give a number for every size, the batch too",
+        )
+    return spec
+
+
+def _spec(value: Any, name: str | None = None) -> Any:
+    import tensorflow as tf
+
+    return tf.TensorSpec(value.shape, value.dtype, name)

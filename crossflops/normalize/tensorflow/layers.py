@@ -1,0 +1,160 @@
+"""The module table of a TensorFlow model: Keras layers, or what the names of operations tell."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from crossflops.core.trace import Module, Parameter, Scalar
+from crossflops.normalize.onnx_file.modules import of_name, table
+from crossflops.normalize.tensorflow.scopes import scope_of
+
+RECURRENT = "RNN cell"
+# Layers whose elementwise operations are known by the layer's name.
+_KINDS = {
+    **{
+        name: name
+        for name in (
+            *("BatchNormalization", "LayerNormalization"),
+            *("GroupNormalization", "RMSNormalization"),
+        )
+    },
+    **dict.fromkeys(("LSTMCell", "GRUCell", "SimpleRNNCell"), RECURRENT),
+}
+
+
+class Layers:
+    """The modules of a model, and in which of them an operation is."""
+
+    rows: tuple[Module, ...]
+
+    def kind(self, module: int) -> str:
+        """Which kind of layer a module is or is derived from: a normalization, a cell, or ""."""
+        names = (base.rpartition(".")[2] for base in self.rows[module].bases)
+        return next((_KINDS[name] for name in names if name in _KINDS), "")
+
+    def of(self, name: str) -> tuple[str, int]:
+        """The scope of an operation, "" for none, and the id of its module."""
+        raise NotImplementedError
+
+    def around(self, scope: str) -> tuple[str, int]:
+        """The scope around a scope, and the id of its module."""
+        raise NotImplementedError
+
+
+class KerasLayers(Layers):
+    """The layers of a Keras model by their names, and the scopes in which they ran."""
+
+    def __init__(self, model: Any, scopes: Mapping[str, Any]) -> None:
+        self._storages: dict[int, int] = {}
+        self._ids: dict[int, int] = {}
+        self._paths: dict[int, str] = {}
+        found = list(self._walk(model, ""))
+        self.rows = tuple(self._row(layer) for layer in found)
+        self._scopes = {
+            scope: self._ids[id(layer)]
+            for scope, layer in scopes.items()
+            if id(layer) in self._ids
+        }
+
+    def of(self, name: str) -> tuple[str, int]:
+        """The innermost scope of a layer around the operation; the root where there is none."""
+        scope = scope_of(name, self._scopes)
+        return ("", 0) if scope is None else (scope, self._scopes[scope])
+
+    def around(self, scope: str) -> tuple[str, int]:
+        """The innermost scope of a layer around that of another."""
+        return self.of(scope)
+
+    def _walk(self, layer: Any, path: str) -> Iterable[Any]:
+        """The layer and all in it, each object once, under its first path."""
+        if id(layer) in self._ids:
+            return
+        self._ids[id(layer)] = len(self._ids)
+        self._paths[id(layer)] = path
+        yield layer
+        for name, child in _children(layer):
+            yield from self._walk(child, f"{path}.{name}" if path else name)
+
+    def _row(self, layer: Any) -> Module:
+        path = self._paths[id(layer)]
+        below = f"{path}." if path else ""
+        children = (
+            (name, self._ids[id(child)])
+            for name, child in _children(layer)
+            if self._paths[id(child)] == f"{below}{name}"
+        )
+        return Module(
+            id=self._ids[id(layer)],
+            names=(path,),
+            bases=tuple(f"{c.__module__}.{c.__qualname__}" for c in type(layer).__mro__[:-1]),
+            params=tuple(self._parameter(one) for one in _weights(layer)),
+            children=tuple(children),
+            training=False,
+            settings=_settings(layer),
+        )
+
+    def _parameter(self, variable: Any) -> Parameter:
+        storage = self._storages.setdefault(id(variable), len(self._storages))
+        shape = tuple(map(int, variable.shape))
+        return Parameter(
+            variable.name, shape, storage, str(variable.dtype), bool(variable.trainable)
+        )
+
+
+def _children(layer: Any) -> list[tuple[str, Any]]:
+    """The layers directly in a layer, by names that have no dots and are not twice there."""
+    found: dict[str, Any] = {}
+    for child in layer._flatten_layers(include_self=False, recursive=False):
+        name = child.name.replace(".", "_")
+        while name in found and found[name] is not child:
+            name += "_again"
+        found[name] = child
+    return list(found.items())
+
+
+def _weights(layer: Any) -> list[Any]:
+    """The layer's own parameters: what it was made to train, frozen or not.
+
+    Moving averages and the seeds of random layers are none.
+    """
+    return list(layer._trainable_variables)
+
+
+def _settings(layer: Any) -> dict[str, Scalar]:
+    """The plain public attributes (filters, kernel_size, strides ...)."""
+    found: dict[str, Scalar] = {}
+    for name, value in vars(layer).items():
+        if name.startswith("_") or name in {"name", "built"}:
+            continue
+        if isinstance(value, tuple) and all(isinstance(item, int | float) for item in value):
+            found[name] = list(value)
+        elif value is None or isinstance(value, bool | int | float | str):
+            found[name] = value
+    return found
+
+
+class NamedLayers(Layers):
+    """What the names of operations tell, where no Keras model is at hand."""
+
+    def __init__(self, names: Iterable[str], root: str) -> None:
+        places = [of_name(name) for name in names]
+        self.rows = table(places, root)
+        self._ids = {row.path: row.id for row in self.rows}
+
+    def of(self, name: str) -> tuple[str, int]:
+        """The module of an operation, whose path is its scope."""
+        path = of_name(name).path
+        while path not in self._ids:
+            path = path.rpartition(".")[0]
+        return path, self._ids[path]
+
+    def around(self, scope: str) -> tuple[str, int]:
+        """The module around a module."""
+        path = scope.rpartition(".")[0]
+        return path, self._ids[path]
+
+
+def variables(function: Any) -> list[Any]:
+    """The trained variables that a function reads, all where it trains none."""
+    found = {id(one): one for one in function.variables}
+    trained = [one for one in found.values() if one.trainable]
+    return trained or [one for one in found.values() if one.dtype.is_floating]

@@ -1,0 +1,142 @@
+"""Which operation of TensorFlow's an ONNX node came from: by names, and by neighbourhood.
+
+tf2onnx gives a node the name of its operation, or that with a counter behind it ("MatMul__12"),
+or where it fuses two the name of the second, or one of its own ("LSTM__34").
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from crossflops.core.graph import Graph, Node
+from crossflops.core.trace import Call
+from crossflops.normalize.tensorflow.layers import Layers
+from crossflops.normalize.tensorflow.operators import local_name, operations
+
+MADE = "tf2onnx."  # before the type of a node that no operation accounts for
+CONTRACTIONS = (
+    "Conv2D", "Conv3D", "DepthwiseConv2dNative", "Conv2DBackpropInput", "Conv3DBackpropInputV2",
+    "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "StatefulPartitionedCall",
+    "PartitionedCall",
+)  # fmt: skip
+_PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "LSTM", "GRU", "RNN")
+# The converter puts these in with names that it makes of those of their neighbours.
+_MOVERS = ("Transpose", "Cast", "Squeeze", "Unsqueeze", "Reshape", "Identity")
+_COUNTER = re.compile(r"(__\d+)+$")
+_BRANCH = re.compile(r"^.*_(?:true|false)_\d+_")
+_FARTHEST = 400  # operations that a search looks at: a loop has some dozens
+
+
+class Links:
+    """Finds the operation of every node: each contraction for one node, as far as may be."""
+
+    def __init__(self, frozen: Any) -> None:
+        self._ops: dict[str, Any] = {}
+        for op in operations(frozen):
+            self._ops.setdefault(op.name, op)
+            self._ops.setdefault(local_name(op.name), op)
+        self._taken: set[str] = set()
+
+    def of(self, node: Node) -> str | None:
+        """The name of the operation, None where the converter made the node by itself."""
+        if node.op.type in _MOVERS:
+            own = self._ops.get(node.key.partition("@")[0])
+            return str(own.name) if own is not None else None
+        named = list(self._named([node.key, *_names(node.outputs)]))
+        if node.op.domain or node.op.type not in _PRODUCTS:
+            return named[0].name if named else None
+        fed = list(self._named(_names(node.inputs)))
+        direct = (op for op in (*named, *fed) if op.type in CONTRACTIONS)
+        found = (
+            next((op for op in direct if op.name not in self._taken), None)
+            or self._nearest(named, _before)
+            or self._nearest(fed, _after)
+        )
+        if found is None:
+            return named[0].name if named else None
+        self._taken.add(found.name)
+        return str(found.name)
+
+    def _named(self, names: Iterable[str]) -> Iterator[Any]:
+        for name in names:
+            name = _BRANCH.sub("", name.partition("@")[0])  # the rest is of an unrolled loop
+            for one in (name, _COUNTER.sub("", name)):
+                if one in self._ops:
+                    yield self._ops[one]
+                    break
+
+    def _nearest(self, begin: list[Any], step: Callable[[Any], list[Any]]) -> Any:
+        """The nearest contraction in one direction that no other node has taken."""
+        todo, seen = list(begin), {op.name for op in begin}
+        for op in todo:
+            if op.type in CONTRACTIONS and op.name not in self._taken:
+                return op
+            if len(seen) > _FARTHEST:
+                return None
+            more = [one for one in step(op) if one.name not in seen]
+            seen.update(one.name for one in more)
+            todo += more
+        return None
+
+
+def _names(specs: Iterable[Any]) -> list[str]:
+    return [spec.name.partition(":")[0] for spec in specs if spec is not None]
+
+
+def _before(op: Any) -> list[Any]:
+    return [one.op for one in op.inputs]
+
+
+def _after(op: Any) -> list[Any]:
+    return [reader for one in op.outputs for reader in one.consumers()]
+
+
+def linked(
+    graph: Graph, calls: tuple[Call, ...], frozen: Any, layers: Layers
+) -> tuple[Graph, tuple[Call, ...]]:
+    """The graph with the call and the module of every node, and the calls with their nodes.
+
+    A node that the converter made by itself (a layout transposition, say) gets a call of its
+    own, whose target says so.
+    """
+    links = Links(frozen)
+    keys = {call.key: call for call in calls}
+    made: dict[str, Call] = {}
+    nodes: dict[str, list[str]] = {}
+
+    def placed(node: Node, around: str) -> Node:
+        name = links.of(node)
+        call = keys.get(name or "") or (made.get(around) or keys.get(around) if around else None)
+        if call is None:
+            call = made[f"{node.key} ({MADE})"] = _made(node, layers)
+        nodes.setdefault(call.key, []).append(node.key)
+        bodies = tuple(
+            msgspec.structs.replace(body, nodes=tuple(placed(one, call.key) for one in body.nodes))
+            for body in node.bodies
+        )
+        path = layers.rows[call.module].path
+        return msgspec.structs.replace(node, call=call.key, path=path, bodies=bodies)
+
+    graph = msgspec.structs.replace(graph, nodes=tuple(placed(one, "") for one in graph.nodes))
+    every = tuple(
+        msgspec.structs.replace(call, nodes=tuple(nodes[call.key])) if call.key in nodes else call
+        for call in (*calls, *made.values())
+    )
+    return graph, every
+
+
+def _made(node: Node, layers: Layers) -> Call:
+    """A call that only the converter made. Its module is told by names around it."""
+    names = [node.key, *_names(node.outputs), *_names(node.inputs)]
+    found = next((one for name in names if (one := layers.of(name))[0]), ("", 0))
+    return Call(
+        key=f"{node.key} ({MADE})",
+        parent=None,
+        storey="operator",
+        target=f"{MADE}{node.op.type}",
+        module=found[1],
+        assumed=False,
+        outputs=tuple(spec for spec in node.outputs if spec is not None),
+    )

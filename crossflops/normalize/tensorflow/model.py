@@ -1,0 +1,209 @@
+"""What a TensorFlow model is: found, read from files, and traced to one function of tensors."""
+
+import contextlib
+import inspect
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import InputError, MissingExtraError, NormalizeError, TargetError
+from crossflops.normalize.tensorflow.scopes import recorded
+
+_SERVING = ("serving_default", "serve")
+_INSTALL = "pip install 'crossflops[tensorflow]'"
+
+
+class Traced(msgspec.Struct, frozen=True):
+    """A concrete function with definite input shapes, and the Keras layer of every name scope.
+
+    `scopes` are by the name scope that was open while the layer ran.
+    """
+
+    function: Any
+    scopes: dict[str, Any]
+
+
+def require() -> None:
+    """Raises MissingExtraError, or NormalizeError where Keras runs on something else."""
+    for extra in ("tensorflow", "tf2onnx"):
+        try:
+            __import__(extra)
+        except ImportError as error:
+            raise MissingExtraError(
+                f"{extra} is needed to read a TensorFlow model", _INSTALL
+            ) from error
+    keras = sys.modules.get("keras")
+    if keras is not None and keras.backend.backend() != "tensorflow":
+        raise NormalizeError(
+            f"Keras runs on {keras.backend.backend()} here", "set KERAS_BACKEND=tensorflow"
+        )
+
+
+def read(target: str, allow_pickle: bool = False) -> Any:
+    """The model in a `.keras` file, in a SavedModel folder or in a frozen graph (`.pb`).
+
+    A `.keras` file may hold Python lambdas as bytes, which run only if pickles are allowed.
+    Raises TargetError, MissingExtraError.
+    """
+    path = Path(target)
+    if not path.exists():
+        raise TargetError(f"there is no file {path}", "give a .keras file or a SavedModel folder")
+    require()
+    import tensorflow as tf
+
+    try:
+        if path.is_dir():
+            return tf.saved_model.load(target)
+        if path.suffix == ".pb":
+            return tf.compat.v1.GraphDef.FromString(path.read_bytes())
+        import keras
+
+        return keras.saving.load_model(target, compile=False, safe_mode=not allow_pickle)
+    except (Exception, zipfile.BadZipFile) as error:
+        raise TargetError(
+            f"{target} cannot be read: {type(error).__name__}: {error}".partition("\n")[0],
+            "load it in Python by itself to see the whole traceback",
+        ) from error
+
+
+def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool) -> Traced:
+    """The model traced on inputs of these shapes. Raises InputError where it does not take them.
+
+    `args` and `kwargs` hold tf.TensorSpec.
+    """
+    import tensorflow as tf
+
+    function, args, kwargs = _function(model, args, dict(kwargs), training)
+    scopes: dict[str, Any] = {}
+    try:
+        with recorded(scopes):
+            return Traced(
+                tf.function(function, autograph=False).get_concrete_function(*args, **kwargs),
+                scopes,
+            )
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())
+        raise InputError(
+            f"the model raised {type(error).__name__}: {text[:300]}",
+            "check the number, the names, the shapes and the types of --input",
+        ) from error
+
+
+def _function(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """What is to be traced, with its arguments."""
+    import tensorflow as tf
+
+    if isinstance(model, tf.compat.v1.GraphDef | tf.Graph):
+        from crossflops.normalize.tensorflow.graph_def import function_of
+
+        return function_of(model, args, kwargs), args, kwargs
+    keras = sys.modules.get("keras")
+    if keras is not None and isinstance(model, keras.Layer):
+        return _keras(model, args, kwargs, training)
+    if hasattr(model, "signatures") and len(model.signatures):
+        return _signature(model, args, kwargs)
+    if training:
+        raise InputError("--train-mode is for Keras models", "leave it out")
+    if not callable(model):
+        raise InputError(
+            "the SavedModel has no signature and cannot be called",
+            "write it with model.export(FOLDER), or with signatures=",
+        )
+    return (lambda *given, **named: model(*given, **named)), args, kwargs
+
+
+def _keras(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A Keras model takes its inputs as one value: a tensor, a list, or a dict by their names."""
+    mode = {"training": training} if _takes_training(model) else {}
+    wanted = getattr(model, "_inputs_struct", None)  # of a functional model
+    if wanted is None:
+        return (lambda *given, **named: model(*given, **named, **mode)), args, kwargs
+    names = [one.name for one in model.inputs]
+    whole = isinstance(wanted, dict)
+    if kwargs and not args and set(kwargs) == (set(wanted) if whole else set(names)):
+        if whole:
+            return (lambda **named: model(named, **mode)), (), kwargs
+        order = tuple(kwargs[name] for name in names)
+        return (lambda *given: model(_one(given), **mode)), order, {}
+    if kwargs or len(args) != len(names):
+        raise InputError(
+            f"the model has the inputs {', '.join(names)}",
+            "give one --input for each: " + " ".join(f"--input {name}=SHAPE" for name in names),
+        )
+    if whole:
+        return (lambda *given: model(dict(zip(wanted, given, strict=True)), **mode)), args, {}
+    return (lambda *given: model(_one(given), **mode)), args, {}
+
+
+def _one(given: tuple[Any, ...]) -> Any:
+    return given[0] if len(given) == 1 else list(given)
+
+
+def _takes_training(model: Any) -> bool:
+    try:
+        return "training" in inspect.signature(model.call).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _signature(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A SavedModel's signature takes keywords; places are those of its inputs, by name."""
+    found = model.signatures
+    name = next((one for one in _SERVING if one in found), next(iter(found)))
+    signature = found[name]
+    wanted = signature.structured_input_signature[1]
+    names = list(wanted)
+    if len(args) > len(names) or (set(kwargs) | set(names[: len(args)])) != set(names):
+        shown = ", ".join(f"{one}={tuple(spec.shape)}" for one, spec in wanted.items())
+        raise InputError(
+            f"the signature {name} has the inputs {shown}",
+            "give one --input for each: " + " ".join(f"--input {one}=SHAPE" for one in names),
+        )
+    named = {**dict(zip(names, args, strict=False)), **kwargs}
+    return (lambda **given: signature(**given)), (), named
+
+
+def freeze(traced: Traced, lowered: bool) -> Any:
+    """The function with its variables as constants, its functions inlined.
+
+    `lowered` turns loops and branches into the operations that TensorFlow runs (Enter, Merge,
+    Switch ...); without it they stay whole. Raises NormalizeError.
+    """
+    from tensorflow.python.framework.convert_to_constants import (
+        convert_variables_to_constants_v2,
+    )
+
+    try:
+        with _silent():
+            return convert_variables_to_constants_v2(
+                traced.function, lower_control_flow=lowered, aggressive_inlining=not lowered
+            )
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise NormalizeError(
+            f"TensorFlow cannot freeze the model: {type(error).__name__}: {text[:300]}",
+            "a model that writes its variables (training, state) cannot be frozen",
+        ) from error
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    import logging
+
+    logger = logging.getLogger("tensorflow")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,78 @@
+"""What tf2onnx writes, tidied: loops whose trips and shapes follow, operators that ONNX has."""
+
+from collections.abc import Iterator
+from typing import Any
+
+_COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
+
+
+def tidy(graph: Any) -> None:
+    """Bring out what stands still in loops, let comparisons read whole numbers, write out erfc.
+
+    Changes the GraphProto and the subgraphs in it; what it computes stays.
+    """
+    _write_out_erfc(graph)
+    made = {one: node for node in graph.node for one in node.output}
+    for node in graph.node:
+        for body in _bodies(node):
+            tidy(body)
+        if node.op_type == "Loop":
+            _bring_out(node, graph)
+        casts = [made.get(one) for one in node.input]
+        if node.op_type in _COMPARISONS and all(one and one.op_type == "Cast" for one in casts):
+            # tf2onnx casts the counters to floats, of which nothing would follow
+            node.input[:] = [one.input[0] for one in casts if one]
+
+
+def _bodies(node: Any) -> Iterator[Any]:
+    return (one.g for one in node.attribute if one.HasField("g"))
+
+
+def _bring_out(loop: Any, graph: Any) -> None:
+    """Let the body read from outside what it carries unchanged (weights), and carry it no more.
+
+    A carried value has an unknown shape for ONNX's inference, since the body could change it.
+    """
+    (body,) = _bodies(loop)
+    read = {one for node in _everything(graph) for one in node.input}
+    read |= {one.name for one in graph.output}
+    straight = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
+    for place in reversed(range(len(loop.input) - 2)):
+        value, result = body.input[place + 2].name, body.output[place + 1].name
+        unused = place >= len(loop.output) or loop.output[place] not in read
+        if straight.get(result, result) != value or not unused:
+            continue
+        for node in _everything(body):
+            node.input[:] = [loop.input[place + 2] if one == value else one for one in node.input]
+        del loop.input[place + 2], body.input[place + 2], body.output[place + 1]
+        if place < len(loop.output):
+            del loop.output[place]
+
+
+def _write_out_erfc(graph: Any) -> None:
+    """erfc x = 1 - erf x: tf2onnx has no rule for TensorFlow's Erfc, and leaves it as it is."""
+    from onnx import helper
+
+    nodes = list(graph.node)
+    if not any(node.op_type == "Erfc" for node in nodes):
+        return
+    del graph.node[:]
+    for node in nodes:
+        graph.node.append(node)
+        if node.op_type != "Erfc":
+            continue
+        held = graph.node[-1]
+        name, result = held.name, held.output[0]
+        held.op_type, held.output[0] = "Erf", f"{result}/erf"
+        one = f"{result}/one"
+        graph.initializer.append(helper.make_tensor(one, 1, (), [1.0]))
+        graph.node.append(
+            helper.make_node("Sub", [one, held.output[0]], [result], name=f"{name}__1")
+        )
+
+
+def _everything(graph: Any) -> Iterator[Any]:
+    for node in graph.node:
+        yield node
+        for body in _bodies(node):
+            yield from _everything(body)

@@ -1,0 +1,85 @@
+"""A TensorFlow or Keras model -> an ONNX graph and the trace of the operations in its graph."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.core.graph import Graph
+from crossflops.core.trace import Module, Parameter, Setting, Trace
+from crossflops.normalize import onnx_file
+from crossflops.normalize.digest import digest
+from crossflops.normalize.tensorflow.converter import to_onnx
+from crossflops.normalize.tensorflow.layers import KerasLayers, Layers, NamedLayers, variables
+from crossflops.normalize.tensorflow.links import linked
+from crossflops.normalize.tensorflow.model import Traced, freeze, traced
+from crossflops.normalize.tensorflow.operators import calls, operations
+
+
+def normalize(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> tuple[Graph, Trace]:
+    """The graph of a model on inputs of these shapes (tf.TensorSpec), and its operations.
+
+    The graph is made from the frozen function with loops and branches whole, the operator calls
+    are those of the frozen graph as TensorFlow runs it, in which loops are taken apart. Raises
+    InputError where the model does not take these inputs, NormalizeError where it cannot be
+    frozen or converted.
+    """
+    seen = record(model, args, kwargs, setting)
+    whole = freeze(seen.traced, lowered=False)
+    graph, _ = onnx_file.of_bytes(to_onnx(whole), seen.name, setting)
+    graph, every = linked(graph, seen.trace.calls, seen.frozen, seen.layers)
+    graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen.trace.modules))
+    graph = msgspec.structs.replace(graph, digest=digest(graph))
+    return graph, msgspec.structs.replace(seen.trace, calls=every)
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A model as TensorFlow would run it: traced, frozen, and the trace of its operations."""
+
+    name: str
+    traced: Traced
+    frozen: Any
+    layers: Layers
+    trace: Trace
+
+
+def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting) -> Seen:
+    """Only the frozen graph and its operations, without ONNX: all that a prediction needs."""
+    found = traced(model, args, kwargs, setting.training)
+    frozen = freeze(found, lowered=True).graph
+    layers = layers_of(model, found, frozen)
+    trace = Trace(calls=calls(frozen, layers), modules=layers.rows, setting=setting)
+    return Seen(_name(model), found, frozen, layers, trace)
+
+
+def _name(model: Any) -> str:
+    own = getattr(model, "name", "")
+    if isinstance(own, str) and own:
+        return own
+    return "SavedModel" if hasattr(model, "signatures") else type(model).__name__
+
+
+def layers_of(model: Any, found: Traced, frozen: Any) -> Layers:
+    """The modules: the layers of a Keras model, else what the names of operations tell."""
+    if hasattr(model, "_flatten_layers"):
+        return KerasLayers(model, found.scopes)
+    layers = NamedLayers([op.name for op in operations(frozen)], _name(model))
+    own = tuple(
+        Parameter(one.name.partition(":")[0], tuple(one.shape), number, one.dtype.name)
+        for number, one in enumerate(variables(found.function))
+    )
+    layers.rows = (msgspec.structs.replace(layers.rows[0], params=own), *layers.rows[1:])
+    return layers
+
+
+def _size(rows: tuple[Module, ...]) -> dict[str, int]:
+    """Number and bytes of the parameters; nothing where no module tells of any."""
+    held = {one.storage: one for row in rows for one in row.params}
+    if not held:
+        return {}
+    return {
+        "params": sum(one.numel for one in held.values()),
+        "param_bytes": sum(one.nbytes for one in held.values()),
+    }

@@ -1,0 +1,98 @@
+"""The conformance kit for tools that count TensorFlow graphs: does a convention predict its tool?
+
+A plugin's tests hold one class::
+
+    class TestConformance(TensorFlowConformance):
+        adapter = TensorFlowProfiler()
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from crossflops.adapters.contract import Adapter
+from crossflops.conventions import for_version
+from crossflops.core.convention import Convention
+from crossflops.core.trace import Setting, Trace
+from crossflops.testing.conformance import Evidence, predicted, printed
+from crossflops.testing.tensorflow import functions, layers
+from crossflops.testing.tensorflow.architectures import architectures
+from crossflops.testing.tensorflow.probe import Probe
+
+PROBES: dict[str, Probe] = {one.name: one for one in (*layers.PROBES, *functions.PROBES)}
+EXAMPLES = 12
+SETTING = Setting()
+
+
+@functools.cache
+def _seen(name: str) -> Evidence:
+    return Evidence(_trace(*PROBES[name].build()))
+
+
+def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
+    from crossflops.normalize.tensorflow.whole import record
+
+    return record(model, args, kwargs, SETTING).trace
+
+
+class TensorFlowConformance:
+    """Holds a convention against its tool, on every probe and on random architectures."""
+
+    adapter: ClassVar[Adapter]
+
+    @property
+    def convention(self) -> Convention:
+        """The edition for the version that is installed."""
+        return for_version(self.adapter.convention, self.adapter.version())
+
+    def test_installed_version_is_verified(self) -> None:
+        """The edition says which versions it was held against, and this is one of them."""
+        assert self.adapter.version() in self.convention.verified
+
+    @pytest.mark.parametrize("name", PROBES)
+    def test_probe_is_predicted(self, name: str) -> None:
+        """The convention gives the tool's number, which is told before the tool runs."""
+        told = predicted(self.convention, _seen(name), SETTING)
+        found = printed(self.adapter, *PROBES[name].build(), SETTING)
+        assert found == told, f"printed {found}, predicted {told}"
+        assert found is not None
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow],
+    )
+    @given(architecture=architectures())
+    def test_random_architecture_is_predicted(
+        self, architecture: Callable[[], tuple[Any, Any]]
+    ) -> None:
+        """The convention gives the tool's number on a model that nobody wrote down."""
+        model, spec = architecture()
+        told = predicted(self.convention, Evidence(_trace(model, (spec,), {})), SETTING)
+        found = printed(self.adapter, model, (spec,), {}, SETTING)
+        assert found == told, f"printed {found}, predicted {told}"
+
+    def test_wrong_weight_is_caught(self) -> None:
+        """A clause that is off by a factor changes the prediction of some probe."""
+        countable = [one.id for one in self.convention.clauses if one.formula or one.weights]
+        missed = [one for one in countable if not self._is_noticed(one)]
+        assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
+
+    def _is_noticed(self, clause_id: str) -> bool:
+        clauses = tuple(
+            msgspec.structs.replace(one, factor=one.factor + 1) if one.id == clause_id else one
+            for one in self.convention.clauses
+        )
+        wrong = msgspec.structs.replace(self.convention, clauses=clauses)
+        return any(
+            predicted(wrong, seen, SETTING) != predicted(self.convention, seen, SETTING)
+            for seen in self._evidence()
+        )
+
+    def _evidence(self) -> Iterator[Evidence]:
+        return (_seen(name) for name in PROBES)

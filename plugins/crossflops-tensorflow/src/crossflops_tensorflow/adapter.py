@@ -1,0 +1,100 @@
+"""Runs TensorFlow's profiler (tensorflow/python/profiler/model_analyzer.py)."""
+
+import contextlib
+import importlib
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from crossflops.adapters.amounts import exact
+from crossflops.core.profile import Entry, Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import InputError, MissingExtraError
+from crossflops.normalize.tensorflow.kinds import is_model
+
+# One installs TensorFlow under several names; the first that is there owns the package.
+_DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tf-nightly")
+
+
+class TensorFlowProfiler:
+    """Asks `tf.compat.v1.profiler` for the float operations of the frozen graph of a model."""
+
+    name = "tensorflow"
+    convention = "tensorflow"
+    distribution = "tensorflow"
+
+    def version(self) -> str:
+        """The version of the installed TensorFlow."""
+        for name in _DISTRIBUTIONS:
+            with contextlib.suppress(PackageNotFoundError):
+                return version(name)
+        raise MissingExtraError("TensorFlow is not installed", "pip install tensorflow")
+
+    def load(self) -> None:
+        """Import TensorFlow with Keras, and the profiler."""
+        self.version()
+        for name in ("tensorflow", "keras", "tensorflow.python.profiler.model_analyzer"):
+            importlib.import_module(name)
+
+    def accepts(self, model: object) -> bool:
+        """Keras models and layers, functions, SavedModels and frozen graphs."""
+        return is_model(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """`total_float_ops` of the frozen graph, and its amounts by the modules around operations.
+
+        Nothing is run, and the model stays as it is. Gradients on or off are the same to it.
+        """
+        if setting.device != "cpu":
+            raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
+        whole = importlib.import_module("crossflops.normalize.tensorflow.whole")
+        seen = whole.record(model, args, kwargs, setting)
+        printed = _profiled(seen.frozen)
+        amounts: Counter[str] = Counter()
+        for name, amount in _by_operation(printed):
+            path = seen.layers.rows[seen.layers.of(name)[1]].path
+            for around in _around(path):
+                amounts[around] += amount
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=setting,
+            total=exact(printed.total_float_ops),
+            printed_as="float_ops",
+            entries=tuple(Entry(path, amount) for path, amount in sorted(amounts.items())),
+        )
+
+
+def _profiled(graph: Any) -> Any:
+    """The tree of name scopes that the profiler makes, with float operations (GraphNodeProto)."""
+    profiler = importlib.import_module("tensorflow").compat.v1.profiler
+    builder = profiler.ProfileOptionBuilder
+    options = (
+        builder(builder.float_operation())
+        .with_empty_output()
+        .with_max_depth(100_000)
+        .order_by("name")
+        .build()
+    )
+    return profiler.profile(graph, cmd="scope", options=options)
+
+
+def _by_operation(node: Any) -> Iterator[tuple[str, int]]:
+    """Every operation with what it counts itself: scopes only hold others."""
+    todo = [node]
+    for one in todo:
+        if one.float_ops:
+            yield one.name, int(one.float_ops)
+        todo.extend(one.children)
+
+
+def _around(path: str) -> tuple[str, ...]:
+    """The module and all around it, the root "" last."""
+    found = [path]
+    while path:
+        path = path.rpartition(".")[0]
+        found.append(path)
+    return tuple(found)

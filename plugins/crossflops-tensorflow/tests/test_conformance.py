@@ -1,0 +1,15 @@
+"""The convention of TensorFlow's profiler predicts TensorFlow's profiler."""
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+from crossflops_tensorflow import TensorFlowProfiler
+
+from crossflops.testing.tensorflow.conformance import TensorFlowConformance
+
+
+class TestConformance(TensorFlowConformance):
+    """The whole kit."""
+
+    adapter = TensorFlowProfiler()

@@ -1,0 +1,29 @@
+"""The probes for TensorFlow's tools: native counts against what is derived by hand."""
+
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("tf2onnx")
+
+from crossflops.core.trace import Setting
+from crossflops.count import count
+from crossflops.normalize import Source, normalize
+from crossflops.testing.tensorflow.conformance import PROBES
+
+# What no converter has an operator for, or nobody can count.
+UNKNOWN = [name for name, one in PROBES.items() if one.macs is None]
+
+
+@pytest.mark.parametrize("name", [name for name in PROBES if name not in UNKNOWN])
+def test_native_macs(name):
+    """Equal to the hand's, with every node counted."""
+    ledger = count(normalize(Source(*PROBES[name].build()), Setting())[0])
+    assert ledger.total.macs == PROBES[name].macs
+    assert not [(one.node.key, one.reason) for one in ledger.uncounted]
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_the_others_say_so_or_count(name):
+    """They go through, and what is not counted is named."""
+    ledger = count(normalize(Source(*PROBES[name].build()), Setting())[0])
+    assert all(one.reason for one in ledger.uncounted)
