@@ -59,10 +59,6 @@ PROBES = (
         ("1x8x4x4",),
         8 * 16 * 4 * 4,
     ),
-    Probe("convT3d", inside(nn("ConvTranspose3d", 4, 2, 2, 2)), ("1x4x2x3x3",), 72 * 2 * 8),
-    # T x B x the elements of the weight matrices: 4 x 32 x (16 + 8) + 32 x 8, projected to 8
-    Probe("LSTM_projected", inside(nn("LSTM", 16, 32, proj_size=8)), ("5x2x16",), 33280),
-    Probe("GRU_2l_bi", inside(nn("GRU", 16, 32, 2, bidirectional=True)), ("5x2x16",), 276480),
     Probe("dead_product", function(_unused, layer=nn("Linear", 16, 4)), _MAPS, 0),
     Probe("outputs_in_a_dict", function(_summary, layer=nn("Conv2d", 8, 4, 1)), _MAPS, 8192),
     *(
