@@ -128,3 +128,21 @@ def test_padding_in_an_encoder_is_observed(grad):
         src_key_padding_mask=mask,
     )
     assert ledger.total.macs == 2 * (20 * 32 * 128 + 2 * 20 * 10 * 32 + 2 * 20 * 32 * 64)
+
+
+def test_modules_that_deal_with_nested_tensors_are_told():
+    """A padding mask makes one in the encoder, for its layers alone, where no gradients are."""
+    encoder = nn.TransformerEncoder(encoder_layer(), 1)
+    mask = torch.zeros(2, 10, dtype=torch.bool)
+    mask[:, 7:] = True
+    model = Apply(lambda model, x: model.inner(x, src_key_padding_mask=mask), inner=encoder)
+    trace = traced(model, WORDS, observed=(GRAD, HOOKED))
+    nested = {
+        (trace.modules[call.module].path, setting)
+        for call in trace.calls
+        for setting, kernel in call.fused.items()
+        if call.storey == "module" and kernel == "nested"
+    }
+    assert ("inner.layers.0", HOOKED.id) in nested
+    assert ("inner", HOOKED.id) not in nested
+    assert not any(setting == GRAD.id for _, setting in nested)

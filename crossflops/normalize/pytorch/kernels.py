@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from crossflops.core.trace import Call, Setting
 from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.modules import ModuleIndex
-from crossflops.normalize.pytorch.recorder import Recorder
+from crossflops.normalize.pytorch.recorder import Frame, Recorder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,6 +32,10 @@ _FUSED = (
 # Kernels that a module calls in place of its Python code: no function in there is called.
 _INSTEAD = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
 
+# Said of the call of a module, which was given or gave a tensor of rows of different lengths: an
+# encoder makes one of a padding mask on its fast path.
+NESTED = "nested"
+
 
 def is_fused(operator: str) -> bool:
     """Whether a dispatched operator, `aten.name.overload`, is such a kernel."""
@@ -43,6 +47,7 @@ def fused_kernels(
 ) -> list[tuple[tuple[str, ...], str]]:
     """Run the model for real: each fused kernel, with the frames around it, innermost first.
 
+    So are modules that dealt with nested tensors, with their own frame alone.
     The model may be changed by the run (buffers in training mode): pass a copy.
     """
     import torch
@@ -68,7 +73,13 @@ def fused_kernels(
     record = recorded(recorder, captured=False)
     with hooks, torch.set_grad_enabled(setting.grad), record, Kernels():
         model(*args, **kwargs)
-    return found
+    return found + [((frame.key,), NESTED) for frame in recorder.frames if _is_nested(frame)]
+
+
+def _is_nested(frame: Frame) -> bool:
+    """In a real run only a nested tensor has no shape."""
+    tensors = (*frame.inputs, *frame.outputs)
+    return frame.storey == "module" and any(one.shape is None for one in tensors)
 
 
 @contextmanager
@@ -86,6 +97,8 @@ def swallowed(
 ) -> dict[str, str]:
     """Key of an operator or a function call -> the kernel that swallowed it.
 
+    Of the call of a module that dealt with nested tensors: `NESTED`.
+
     A kernel swallows the operators that the innermost call around it contains, and those of its
     functions that are not called on the way to the kernel. Where the export has no such call (it
     took another path there), the next one out is meant.
@@ -100,6 +113,9 @@ def swallowed(
                 around = parents[around]
     found: dict[str, str] = {}
     for frames, kernel in kernels:
+        if kernel == NESTED:
+            found[frames[0]] = kernel
+            continue
         home = next((key for key in frames if key in inside), None)
         for call in inside.get(home or "", ()):
             if call.storey == "operator" or kernel.startswith(_INSTEAD):

@@ -8,7 +8,10 @@ from crossflops_torchinfo import Torchinfo
 from torch import nn
 
 from crossflops.adapters.discovery import load_value
+from crossflops.conventions import find
 from crossflops.core.trace import Setting
+from crossflops.normalize.pytorch import record
+from crossflops.reconcile import PredictionError, predict
 
 IMAGE = torch.randn(1, 3, 16, 16)
 
@@ -149,14 +152,36 @@ def test_one_shape_stands_for_the_result(result, rows):
 
     The convention says so before.
     """
-    from crossflops.conventions import find
-    from crossflops.normalize.pytorch import record
-    from crossflops.reconcile import predict
-
     model, x = Returning(result), torch.randn(6, 4)
     assert profile(model, x).total == 4 * rows
     trace = record(model, (x,), {}, Setting()).trace
     assert predict(find("torchinfo"), trace, Setting()).total == 4 * rows
+
+
+class Padded(nn.Module):
+    """An encoder with a padding mask: without gradients PyTorch leaves the padding out."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1)
+
+    def forward(self, x):
+        """The last three of ten tokens are padding."""
+        mask = torch.zeros(x.shape[:2], dtype=torch.bool)
+        mask[:, 7:] = True
+        return self.encoder(x, src_key_padding_mask=mask)
+
+
+def test_torchinfo_fails_on_nested_tensors():
+    """They have no size, and the convention knows that one occurs."""
+    model, x = Padded().eval(), torch.randn(2, 10, 32)
+    with pytest.raises(RuntimeError, match="Failed to run torchinfo"):
+        profile(model, x)
+    convention = find("torchinfo")
+    trace = record(model, (x,), {}, Setting(), [convention.setting(Setting())]).trace
+    with pytest.raises(PredictionError, match="nested tensor"):
+        predict(convention, trace, Setting())
 
 
 def test_torchinfo_keeps_a_model_and_the_next_one_is_counted_anew():
