@@ -20,8 +20,12 @@ _NN, _EXPORT, _SCALE = layers.NN, "graph.export-decomposition", "attention.scale
 _BILINEAR, _EMBEDDING = (f"{_NN}.linear.Bilinear",), (f"{_NN}.sparse.Embedding",)
 _ATTENTION = (f"{_NN}.activation.MultiheadAttention",)
 _PRELU = (f"{_NN}.activation.PReLU",)
-_SOFTMAXES = tuple(f"{_NN}.activation.{name}" for name in ("Softmax", "LogSoftmax", "Softmin"))
-_SOFTMAX2D = (f"{_NN}.activation.Softmax2d",)
+_SOFTMAXES = {
+    "Softmax": "softmax",
+    "LogSoftmax": "log_softmax",
+    "Softmin": "softmin",
+    "Softmax2d": "softmax_2d",
+}
 _NORMS = (
     ("batch_norm", "norm.batch", (f"{_NN}.batchnorm._BatchNorm",), "affine"),
     ("instance_norm", "norm.instance", (f"{_NN}.instancenorm._InstanceNorm",), "affine"),
@@ -34,7 +38,7 @@ _CONTRACTING = (*layers.CONTRACTING, *_BILINEAR, *_ATTENTION)
 _RULED = (
     *_CONTRACTING,
     *sum((isa for _, _, isa, _ in _NORMS), ()),
-    *(*_PRELU, *_SOFTMAXES, *_SOFTMAX2D, *_EMBEDDING),
+    *(*_PRELU, *(f"{_NN}.activation.{name}" for name in _SOFTMAXES), *_EMBEDDING),
     *(*layers.AVERAGE_POOLS, *layers.ADAPTIVE_POOLS, *layers.UPSAMPLINGS[:1]),
 )
 _F = "torch.nn.functional"
@@ -137,14 +141,18 @@ def _layers() -> Iterable[Clause]:
 def _components() -> Iterable[Clause]:
     """Layers that do not contract."""
     for name, cause, isa, flag in _NORMS:
-        yield _rule(name, cause, isa, "input_elements", factor=2)
-        affine = {flag: True}
-        yield _rule(f"{name}.affine", cause, isa, "input_elements", factor=2, settings=affine)
+        for state, affine, factor in (("affine", True, 4), ("plain", False, 2)):
+            yield _rule(
+                f"{name}.{state}",
+                cause,
+                isa,
+                "input_elements",
+                factor=factor,
+                settings={flag: affine},
+            )
     yield _rule("prelu", "act.piecewise-other", _PRELU, "input_elements")
-    yield _rule("softmax", "softmax", _SOFTMAXES, "softmax")
-    yield _rule("softmax.logarithms", "softmax", _SOFTMAXES[1:2], "softmax_rows")
-    yield _rule("softmax.negatives", "softmax", _SOFTMAXES[2:], "input_elements")
-    yield _rule("softmax2d", "softmax", _SOFTMAX2D, "softmax_2d")
+    for name, formula in _SOFTMAXES.items():
+        yield _rule(formula, "softmax", (f"{_NN}.activation.{name}",), formula)
     yield _rule("average", "pool.avg", layers.AVERAGE_POOLS, "average")
     yield _rule("adaptive", "pool.adaptive", layers.ADAPTIVE_POOLS, "adaptive_average")
     for mode, factor in (("linear", 5), ("bilinear", 11), ("bicubic", 259), ("trilinear", 31)):

@@ -91,9 +91,14 @@ def softmax(call: Call, module: Module) -> int:
     return softmax_work(rows, features)
 
 
-def softmax_rows(call: Call, module: Module) -> int:
-    """rows: the logarithms of nn.LogSoftmax."""
-    return _rows(call, module)[0]
+def log_softmax(call: Call, module: Module) -> int:
+    """rows x 3 f: a logarithm more for each."""
+    return softmax(call, module) + _rows(call, module)[0]
+
+
+def softmin(call: Call, module: Module) -> int:
+    """rows x (3 f - 1) + n(x): all elements are negated before."""
+    return softmax(call, module) + input_elements(call, module)
 
 
 def _rows(call: Call, module: Module) -> tuple[int, int]:
@@ -170,6 +175,6 @@ FORMULAS: dict[str, Formula] = {
     f"ultralytics-thop.{formula.__name__}": formula
     for formula in (
         *(input_elements, output_elements, convolution, transposed, linear, bilinear),
-        *(softmax, softmax_rows, softmax_2d, average, adaptive_average),
+        *(softmax, log_softmax, softmin, softmax_2d, average, adaptive_average),
     )
 }
