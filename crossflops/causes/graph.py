@@ -53,4 +53,14 @@ CAUSES = (
         "convolution.",
         references=("tensorflow/tensorflow#39834",),
     ),
+    Cause(
+        id="graph.rebuilt",
+        title="a module that was rebuilt from the file",
+        page="The target is an ONNX file, and the tool runs PyTorch modules: onnx2torch rebuilt "
+        "one from the file, in which the contraction work is not the same (a product of constants "
+        "was folded on the way, say). The amount is the native count of the module minus that of "
+        "the file; what the tool does is explained on the module.",
+        recognise="`crossflops count` gives one number for the file and another for the module "
+        "that `onnx2torch.convert` makes of it.",
+    ),
 )

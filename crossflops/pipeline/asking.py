@@ -1,7 +1,6 @@
 """The tools' half of a comparison: each is asked about its model or its file, once."""
 
 import tempfile
-from collections.abc import Mapping
 
 import msgspec
 
@@ -11,8 +10,10 @@ from crossflops.adapters.failures import failure
 from crossflops.adapters.job import Job
 from crossflops.adapters.observe import run_here
 from crossflops.adapters.pool import Workers
-from crossflops.core.convention import Convention
 from crossflops.core.profile import Failure, Profile
+from crossflops.errors import CrossflopsError
+from crossflops.normalize import Source
+from crossflops.normalize.rebuilt import rebuild
 from crossflops.normalize.request import Request
 from crossflops.pipeline.files import FileOfTools, file_of_tools
 from crossflops.pipeline.study import Progress, Study, study
@@ -20,10 +21,32 @@ from crossflops.pipeline.study import Progress, Study, study
 Answers = dict[str, Profile | Failure]
 
 
+class _Models(msgspec.Struct, frozen=True):
+    """What tools are given in the place of the target: a file, or a module rebuilt from one."""
+
+    file: FileOfTools | None
+    rebuilt: Source | None
+
+    def obstacles(self, own: Study, choice: Choice) -> dict[str, Failure]:
+        """Write the file; the failures of the tools for which there is nothing to ask about."""
+        readers, found = _readers(choice), {}
+        if own.obstacle is not None:
+            runners = [tool for tool in choice.conventions if tool not in readers]
+            found = {tool: failure(tool, "build", own.obstacle) for tool in runners}
+        if self.file is None or own.file is None:
+            return found
+        try:
+            self.file.write(own.file)
+        except Exception as problem:  # whatever stands in the way, the other tools go on
+            found |= {tool: failure(tool, "build", problem) for tool in readers}
+        return found
+
+
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of which tools, and under which conditions.
 
     Tools that see nodes are given a file: `onnx`, or that of the target, or the normalized model.
+    The others run the model, and of a file the module that is rebuilt from it.
     """
 
     request: Request
@@ -36,61 +59,75 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 
     def answers(self) -> tuple[Study, Answers]:
         """Predict, then ask. What a tool cannot be asked about is its Failure."""
-        choice = self.choice
-        if self.request.is_file:
-            runners = set(choice.conventions) - set(_readers(choice.conventions))
-            choice = choice.without({tool: _refused(tool) for tool in runners})
-        if not self.isolate:
-            choice = choice.without({tool: _too_far(tool) for tool in choice.elsewhere})
+        choice, rebuilt = self._choice()
         with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as own:
-            readers = _readers(choice.conventions)
-            file = file_of_tools(self.request, self.onnx, own) if readers else None
+            file = file_of_tools(self.request, self.onnx, own) if _readers(choice) else None
+            models = _Models(file, rebuilt)
             ask = self._in_workers if self.isolate else self._here
-            own_half, found = ask(choice, file)
+            own_half, found = ask(choice, models)
         found = {**choice.failures, **found}
         told = {tool: _placed(found[tool], choice.elsewhere.get(tool)) for tool in sorted(found)}
         return own_half, told
 
-    def _in_workers(self, choice: Choice, file: FileOfTools | None) -> tuple[Study, Answers]:
+    def _choice(self) -> tuple[Choice, Source | None]:
+        """The tools that can be asked, and the module for those that run one, of a file."""
+        choice, rebuilt = self.choice, None
+        runners = set(choice.conventions) - set(_readers(choice))
+        if self.request.is_file and runners:
+            self.tell("rebuilding a torch module from the file")
+            try:
+                rebuilt = rebuild(self.request.source().model)
+            except CrossflopsError as error:
+                choice = choice.without({one: failure(one, "build", error) for one in runners})
+        if not self.isolate:
+            choice = choice.without({tool: _too_far(tool) for tool in choice.elsewhere})
+        return choice, rebuilt
+
+    def _in_workers(self, choice: Choice, models: _Models) -> tuple[Study, Answers]:
         """Workers load and build while this process predicts; the file is there when they go."""
-        given = self.request.given
+        given = models.rebuilt or self.request.given
         found: Answers = {}
         with Workers(
-            [self._job(tool, choice, file) for tool in choice.conventions],
+            [self._job(tool, choice, models) for tool in choice.conventions],
             contents=(given.model, given.args, given.kwargs) if given else None,
             timeout=self.timeout,
             memory=self.memory,
             interpreters=choice.elsewhere,
         ) as workers:
-            request = self.request
-            own = study(request.source(), request.setting, choice.conventions, self.tell, file)
-            obstacles = _written(file, own, choice.conventions)
+            own = self._study(self.request.source(), choice, models)
+            obstacles = models.obstacles(own, choice)
             for tool, answer in workers.go():
                 found[tool] = obstacles.get(tool, answer)
                 failed = isinstance(found[tool], Failure)
                 self.tell(f"{tool} {'failed' if failed else 'done'}")
         return own, found
 
-    def _here(self, choice: Choice, file: FileOfTools | None) -> tuple[Study, Answers]:
+    def _here(self, choice: Choice, models: _Models) -> tuple[Study, Answers]:
         source, setting = self.request.source(), self.request.setting
-        own = study(source, setting, choice.conventions, self.tell, file)
-        found: Answers = dict(_written(file, own, choice.conventions))
-        readers = _readers(choice.conventions)
+        own = self._study(source, choice, models)
+        found: Answers = dict(models.obstacles(own, choice))
+        run = models.rebuilt or source
         for tool, adapter in choice.here.items():
             if tool in found:
                 continue
-            if file is not None and tool in readers:
-                found[tool] = run_here(adapter, file.path, (), {}, setting)
+            if models.file is not None and tool in _readers(choice):
+                found[tool] = run_here(adapter, models.file.path, (), {}, setting)
             else:
-                found[tool] = run_here(adapter, source.model, source.args, source.kwargs, setting)
+                found[tool] = run_here(adapter, run.model, run.args, run.kwargs, setting)
         return own, found
 
-    def _job(self, tool: str, choice: Choice, file: FileOfTools | None) -> Job:
+    def _study(self, source: Source, choice: Choice, models: _Models) -> Study:
+        asked, tools = self.request.setting, choice.conventions
+        return study(source, asked, tools, self.tell, models.file, models.rebuilt)
+
+    def _job(self, tool: str, choice: Choice, models: _Models) -> Job:
         request, there = self.request, tool in choice.elsewhere
         adapter = None if there else discovery.installed()[tool].value
         job = Job(tool=tool, setting=request.setting, adapter=adapter)
-        if file is not None and tool in _readers(choice.conventions):
-            return msgspec.structs.replace(job, onnx_path=str(file.path))
+        if models.file is not None and tool in _readers(choice):
+            return msgspec.structs.replace(job, onnx_path=str(models.file.path))
+        if models.rebuilt is not None:
+            return job  # the model goes by pickle
         return msgspec.structs.replace(
             job,
             target=request.target,
@@ -101,22 +138,9 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _readers(conventions: Mapping[str, Convention]) -> tuple[str, ...]:
+def _readers(choice: Choice) -> tuple[str, ...]:
     """The tools that count a file: those that see its nodes."""
-    return tuple(tool for tool, one in conventions.items() if one.sees == "node")
-
-
-def _written(
-    file: FileOfTools | None, own: Study, conventions: Mapping[str, Convention]
-) -> dict[str, Failure]:
-    """Write the file that some tools count; where that fails, so do they."""
-    if file is None or own.file is None:
-        return {}
-    try:
-        file.write(own.file)
-    except Exception as problem:  # whatever stands in the way, the other tools go on
-        return {tool: failure(tool, "build", problem) for tool in _readers(conventions)}
-    return {}
+    return tuple(tool for tool, one in choice.conventions.items() if one.sees == "node")
 
 
 def _placed(answer: Profile | Failure, python: str | None) -> Profile | Failure:
@@ -124,15 +148,6 @@ def _placed(answer: Profile | Failure, python: str | None) -> Profile | Failure:
     if python is None or isinstance(answer, Failure):
         return answer
     return msgspec.structs.replace(answer, python=python)
-
-
-def _refused(tool: str) -> Failure:
-    return Failure(
-        tool=tool,
-        stage="accept",
-        message=f"{tool} needs the model in its framework, and an ONNX file does not hold that",
-        hint="give the model as file.py:callable; `crossflops count` counts the file",
-    )
 
 
 def _too_far(tool: str) -> Failure:

@@ -11,6 +11,7 @@ from crossflops.core.profile import Failure, Profile
 from crossflops.core.reconciliation import ParamsReconciliation, Reconciliation
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
+from crossflops.errors import CrossflopsError
 from crossflops.normalize import Source
 from crossflops.pipeline import counting
 from crossflops.pipeline.counting import Counted, counted, observed, seen_by
@@ -19,6 +20,7 @@ from crossflops.reconcile import (
     NodePrediction,
     Prediction,
     PredictionError,
+    from_file,
     predict,
     predict_nodes,
     reconcile,
@@ -35,12 +37,19 @@ class Study(msgspec.Struct, frozen=True):
     """A model counted in every mode that is needed, and what each tool should print.
 
     `counted` is keyed by training mode: a tool may force another than was asked for. `file` is
-    what is in the file of the tools that see nodes; None where there are none.
+    what is in the file of the tools that see nodes; None where there are none. `rebuilt` is the
+    module that tools run where the target is a file, and `obstacle` why there is none to count.
     """
 
     counted: dict[bool, Counted]
     predictions: dict[str, Predicted]
     file: Counted | None = None
+    rebuilt: dict[bool, Counted] = {}
+    obstacle: CrossflopsError | None = None
+
+    def run(self, training: bool) -> Counted:
+        """What a tool that runs modules has before it, in a mode."""
+        return (self.rebuilt or self.counted)[training]
 
 
 def study(
@@ -49,15 +58,42 @@ def study(
     conventions: Mapping[str, Convention],
     tell: Progress,
     file: FileOfTools | None = None,
+    rebuilt: Source | None = None,
 ) -> Study:
     """Count in every mode that a tool needs, and write down what each tool should print.
 
-    `file` is what the tools are given that see nodes; it is not written yet.
+    `file` is what the tools are given that see nodes; it is not written yet. `rebuilt` is the
+    module that the others run where the source is a file.
     """
     tell("exporting the model to ONNX")
+    own = Study({}, {})
+    if rebuilt is not None:
+        try:
+            own = Study({}, {}, None, _by_mode(rebuilt, asked, conventions))
+        except CrossflopsError as error:
+            own = Study({}, {}, None, {}, error)
+    by_mode = _by_mode(source, asked, {} if rebuilt is not None else conventions)
+    in_file = file.counted(by_mode[asked.training], asked) if file else None
+    own = msgspec.structs.replace(own, counted=by_mode, file=in_file)
+    predictions: dict[str, Predicted] = {}
+    for tool, convention in conventions.items():
+        reads = convention.sees == "node"
+        if own.obstacle is not None and not reads:
+            predictions[tool] = convention  # it will not be heard
+            continue
+        mine = in_file if reads else own.run(convention.setting(asked).training)
+        predictions[tool] = _predicted(convention, asked, mine)
+    tell("predictions are fixed; the tools run")
+    return msgspec.structs.replace(own, predictions=predictions)
+
+
+def _by_mode(
+    source: Source, asked: Setting, conventions: Mapping[str, Convention]
+) -> dict[bool, Counted]:
+    """The model counted as it was asked for, and in every mode that a tool forces."""
     modes = {asked.training} | {one.setting(asked).training for one in conventions.values()}
     watched = observed(conventions.values(), asked)
-    by_mode = {
+    return {
         training: counted(
             source,
             msgspec.structs.replace(asked, training=training),
@@ -65,15 +101,6 @@ def study(
         )
         for training in modes
     }
-    in_file = file.counted(by_mode[asked.training], asked) if file else None
-    predictions: dict[str, Predicted] = {}
-    for tool, convention in conventions.items():
-        mine = (
-            in_file if convention.sees == "node" else by_mode[convention.setting(asked).training]
-        )
-        predictions[tool] = _predicted(convention, asked, mine)
-    tell("predictions are fixed; the tools run")
-    return Study(by_mode, predictions, in_file)
 
 
 def _predicted(convention: Convention, asked: Setting, mine: Counted | None) -> Predicted:
@@ -98,13 +125,17 @@ def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) 
             continue
         prediction = study.predictions[tool]
         convention = prediction if isinstance(prediction, Convention) else prediction.convention
-        mine = study.counted[convention.setting(asked).training]
-        seen = study.file if convention.sees == "node" and study.file else own
+        reads = convention.sees == "node"
+        mine = own if reads else study.run(convention.setting(asked).training)
+        seen = study.file if reads and study.file else study.run(asked.training)
         profile = msgspec.structs.replace(
             answer, digest=seen.graph.digest, verified=answer.version in convention.verified
         )
         profiles.append(profile)
-        found = _reconciled(prediction, own, mine, profile)
+        base = own if reads else study.run(asked.training)
+        found = _reconciled(prediction, base, mine, profile)
+        if base is not own:
+            found = from_file(found, own.ledger, base.ledger)
         # Several tools may share one convention: a reconciliation is that of the tool.
         params = _parameters(convention, mine, profile)
         reconciliations.append(msgspec.structs.replace(found, tool=tool, params=params))

@@ -5,6 +5,7 @@ from crossflops.reconcile.node_walk import reconcile_nodes
 from crossflops.reconcile.nodes import NodePrediction, fold_nodes, predict_nodes
 from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.reconcile.prediction import predict
+from crossflops.reconcile.rebuilt import from_file
 from crossflops.reconcile.walk import reconcile, unpredicted
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Prediction",
     "PredictionError",
     "fold_nodes",
+    "from_file",
     "predict",
     "predict_nodes",
     "reconcile",

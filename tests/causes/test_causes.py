@@ -50,7 +50,7 @@ def test_a_cause_of_no_family_lists_all():
 def named_by_the_reconciler():
     """The texts in the code of the reconciler that have the form of an id."""
     texts = set()
-    for name in ("walk", "node_walk", "parameters"):
+    for name in ("walk", "node_walk", "parameters", "rebuilt"):
         spec = find_spec(f"crossflops.reconcile.{name}")
         tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
         texts |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}

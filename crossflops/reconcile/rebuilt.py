@@ -1,0 +1,52 @@
+"""From the count of a file to that of the torch module that was rebuilt from it."""
+
+import msgspec
+from msgspec import UNSET
+
+from crossflops.core.ledger import Ledger
+from crossflops.core.reconciliation import Explanation, PathRow, Reconciliation
+
+REBUILT = "graph.rebuilt"
+
+
+def from_file(found: Reconciliation, file: Ledger, rebuilt: Ledger) -> Reconciliation:
+    """The reconciliation of a tool that ran on the rebuilt module, begun at the file's count.
+
+    `found` begins at the module's. The nodes of the file that are named are those of operators
+    whose work is another in the module, and the reference says by how much, operator by operator.
+    """
+    amount = rebuilt.total.macs - file.total.macs
+    if not amount:
+        return found
+    differences = _by_operator(file, rebuilt)
+    step = Explanation(
+        cause=REBUILT,
+        amount=amount,
+        calls=tuple(one.node.key for one in file.counted if one.node.op.type in differences),
+        reference="onnx2torch: " + ", ".join(f"{op} {by:+}" for op, by in differences.items()),
+        macs=amount,
+    )
+    return msgspec.structs.replace(
+        found,
+        ours=file.total.macs,
+        explanations=(step, *found.explanations),
+        by_path=tuple(_row(row, amount) for row in found.by_path),
+    )
+
+
+def _by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:
+    """The MACs that the module has more of, by operator, where it is not as many."""
+    found: dict[str, int] = {}
+    for sign, ledger in ((-1, file), (1, rebuilt)):
+        for one in ledger.counted:
+            name = one.node.op.type
+            found[name] = found.get(name, 0) + sign * one.cost.macs
+    return {op: found[op] for op in sorted(found) if found[op]}
+
+
+def _row(row: PathRow, amount: int) -> PathRow:
+    """The whole model begins at the file's count; its modules are those of the rebuilt one."""
+    if row.path:
+        return row
+    causes = row.causes if row.causes is UNSET else {REBUILT: amount, **row.causes}
+    return msgspec.structs.replace(row, ours=row.ours - amount, causes=causes)
