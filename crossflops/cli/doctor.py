@@ -21,7 +21,12 @@ from crossflops.render.inventory import Component, Health
 
 CORE = ("crossflops", "onnx", "numpy", "msgspec")
 # a distribution, the extra that brings it
-EXTRAS = {"torch": "torch", "onnxscript": "torch", "onnxruntime": "runtime"}
+EXTRAS = {
+    "torch": "torch",
+    "onnxscript": "torch",
+    "onnx2torch": "rebuild",
+    "onnxruntime": "runtime",
+}
 
 
 @click.command("doctor")

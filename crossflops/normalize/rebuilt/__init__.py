@@ -52,7 +52,8 @@ def _bound(file: OnnxFile) -> Any:
         what = f"{file.path} cannot be read with its weights: {error}"
         raise TargetError(what, "see that its external data lies beside it") from error
     bind(model.graph, file.dims, file.specs, file.path)
-    del model.graph.value_info[:]  # of other sizes, perhaps
+    if file.dims or file.specs:
+        del model.graph.value_info[:]  # of other sizes, perhaps
     return model
 
 

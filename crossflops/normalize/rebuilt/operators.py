@@ -31,7 +31,7 @@ def convertible(model: Any) -> Any:
     _refuse(model)
     model = inliner.inline_local_functions(model)
     _refuse(model)
-    opened = _folded(_opened(model))
+    opened = _folded(_opened(_folded(model) if lacking(model) else model))
     first = missing = lacking(opened)
     for opset in _OLDER:
         if not missing:
@@ -81,9 +81,23 @@ def _opened(model: Any) -> Any:
         names = sorted(name for name, _ in lacking(model) if _has_body(name, model))
         if not names:
             break
+        model = _typed(model)
         model = inliner.inline_selected_functions(
             model, [("", name) for name in names], inline_schema_functions=True
         )
+    return model
+
+
+def _typed(model: Any) -> Any:
+    """The model with the types of all its values, which the bodies of functions depend on."""
+    from onnx import helper, shape_inference
+
+    model = shape_inference.infer_shapes(model)
+    known = {one.name for one in (*model.graph.value_info, *model.graph.input)}
+    for one in model.graph.initializer:
+        if one.name not in known:
+            value = helper.make_tensor_value_info(one.name, one.data_type, one.dims)
+            model.graph.value_info.append(value)
     return model
 
 
