@@ -6,7 +6,12 @@ from crossflops.core.convention import Clause, Match
 from crossflops.core.trace import Call, Module, Trace
 
 # Around functions of PyTorch, and none itself: they hide nothing from who looks at functions.
-_TRANSPARENT = {"torch.autograd.Function.apply", "torch.vmap", "torch.nn.Module.hook"}
+_TRANSPARENT = {
+    "einops.einsum",
+    "torch.autograd.Function.apply",
+    "torch.nn.Module.hook",
+    "torch.vmap",
+}
 
 
 def matches(clause: Clause, call: Call, trace: Trace, setting: str) -> bool:

@@ -115,6 +115,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     A call on the storeys in `OBSERVED` belongs to a real run: `setting` is the id of its setting,
     and `of` names the operator calls whose work it does, or does a part of. Its target is spelled
     as PyTorch does there (`aten::linear`), its tensors are named by place.
+    `lists` names the settings of a function that are lists, where a tool may want tuples.
     """
 
     key: str
@@ -133,6 +134,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     assumed: bool = False
     nodes: tuple[str, ...] = ()
     fused: dict[str, str] = {}
+    lists: tuple[str, ...] = ()
     arity: int = 0
     keywords: int = 0
     returns: str = ""

@@ -15,6 +15,7 @@ def transposed(call: Call, module: Module) -> int:
     _conv_trans_flops_compute.
     """
     given = bound(call)
+    positions(given)  # which it computes, and may fail at, whether there is a bias or not
     shape, weight = given.shape("input"), given.shape("weight")
     filters = weight[1] // given.number("groups", 1)
     return shape[0] * shape[1] * filters * prod(weight[2:]) * prod(shape[2:])
@@ -44,15 +45,16 @@ def misaligned(call: Call, module: Module) -> int:
 def resized(call: Call) -> int:
     """prod(size) where a size is given, without batch and channels; else n(x), without the scale.
 
-    _upsample_flops_compute. A scale for each axis ends the tool with a TypeError unless there are
-    as many axes as samples: it takes the length of the input, which is the batch, for its rank.
+    _upsample_flops_compute. A scale for each axis ends the tool with a TypeError unless they are
+    a tuple and as many as samples: it takes the length of the input, its batch, for its rank.
     """
     given, size = source(call), asked(call)
     if size is not None:
         return size
     scale = scales(call)
-    if isinstance(scale, list) and len(scale) != (given.shape or (0,))[0]:
-        raise LookupError(f"{call.key}: the tool raises a tuple of scales to a power")
+    tuples = not {"scale_factor", "2"} & set(call.lists)
+    if isinstance(scale, list) and not (tuples and len(scale) == (given.shape or (0,))[0]):
+        raise LookupError("the tool raises the scales to a power")
     return given.numel
 
 

@@ -12,6 +12,7 @@ from crossflops.core.trace import Call, Module
 def transposed(call: Call, module: Module) -> int:
     """N x Ci x Co/g x prod(k) x prod(i). _conv_trans_flops_compute."""
     given = bound(call)
+    _positions(given)  # which it computes, and may fail at, whether there is a bias or not
     shape, weight = given.shape("input"), given.shape("weight")
     return shape[0] * shape[1] * prod(weight[1:]) * prod(shape[2:])
 
@@ -47,7 +48,7 @@ def attention(call: Call, module: Module) -> int:
     """
     shapes = [spec.shape for name in "012" if (spec := call.input(name)) is not None]
     if len(shapes) < 3 or None in shapes:
-        raise LookupError(f"{call.key}: the tool's function takes q, k and v by position")
+        raise LookupError("the tool's function takes q, k and v by position")
     query, key, value = (shape or () for shape in shapes)
     return prod(query) * key[-2] + prod(query[:-1]) * key[-2] * value[-1]
 

@@ -63,6 +63,8 @@ def _positions(given: Arguments) -> tuple[int, int]:
 
 
 def _two(given: Arguments, name: str, default: int) -> list[int]:
+    if given.is_list(name):
+        raise TypeError(f"the tool's function takes {name} as a tuple, not as a list")
     value = given.value(name, default)
     return (
         [int(one) for one in value]
@@ -84,11 +86,11 @@ def resized(call: Call) -> int:
     given, size = source(call), asked(call)
     if size is not None:
         if not isinstance(call.settings.get("size", call.settings.get("1")), list):
-            raise LookupError(f"{call.key}: the tool's function takes a size for each axis")
+            raise LookupError("the tool's function takes a size for each axis")
         return size
     scale = scales(call)
     if not isinstance(scale, list) or len(scale) != (given.shape or (0,))[0]:
-        raise LookupError(f"{call.key}: the tool's function takes as many scales as samples")
+        raise LookupError("the tool's function takes as many scales as samples")
     return given.numel
 
 

@@ -100,7 +100,7 @@ def path_cost(call: Call, place: int = 0) -> int:
     """
     equation = call.settings.get(str(place))
     if not isinstance(equation, str) or any("." in spec.name for spec in call.inputs):
-        raise LookupError(f"{call.key}: the tool's function takes an equation and its operands")
+        raise LookupError("the tool's function takes an equation and its operands")
     equation = equation.replace(" ", "")
     letters = dict.fromkeys(letter for letter in equation if letter.isalpha())
     names = {ord(letter): 97 + number for number, letter in enumerate(letters)}

@@ -54,6 +54,7 @@ class Arguments:
         self._found: dict[str, TensorSpec | Scalar] = {
             self._named(name): value for name, value in given if "." not in name
         }
+        self._lists = {self._named(name) for name in call.lists}
 
     def _named(self, name: str) -> str:
         if name.isdigit() and int(name) < len(self._names):
@@ -71,6 +72,10 @@ class Arguments:
         found = self._found.get(name, default)
         return default if isinstance(found, TensorSpec) else found
 
+    def is_list(self, name: str) -> bool:
+        """Whether it is a list and not a tuple."""
+        return name in self._lists
+
     def number(self, name: str, default: int) -> int:
         """An argument that is a whole number. Raises TypeError for another one."""
         found = self.value(name, default)
@@ -87,7 +92,7 @@ class Arguments:
         """The shape of the first of these tensors that is given. Raises LookupError without it."""
         found = next((one for name in names if (one := self.spec(name)) is not None), None)
         if found is None or found.shape is None:
-            raise LookupError(f"{self._call.key} has no tensor {names[0]} of known shape")
+            raise LookupError(f"the call has no tensor {names[0]} of known shape")
         return found.shape
 
 
@@ -101,8 +106,13 @@ def bound(call: Call, as_function: str = "") -> Arguments:
 
 
 def extents(given: Arguments, name: str, default: int) -> tuple[int, ...]:
-    """One number for each spatial axis of the input, whether given one by one or once."""
+    """One number for each spatial axis of the input, whether given one by one or once.
+
+    The tools ask for a tuple, and fail on a list. Raises TypeError.
+    """
     value = given.value(name, default)
+    if given.is_list(name) and name != "output_padding":
+        raise TypeError(f"the tool's function takes {name} as a tuple, not as a list")
     if isinstance(value, list):
         return tuple(map(int, value))
     return (given.number(name, default),) * len(given.shape("input")[2:])

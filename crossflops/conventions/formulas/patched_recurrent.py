@@ -47,7 +47,7 @@ def _steps(call: Call, module: Module) -> int:
     """Samples x steps x directions; of a cell, samples."""
     source = call.input("0")
     if source is None or source.shape is None:
-        raise LookupError(f"{call.key}: the hook needs a tensor as first positional input")
+        raise LookupError("the hook needs a tensor as first positional input")
     first, second = source.shape[:2]
     if module.bases[0].endswith("Cell"):
         return first

@@ -31,7 +31,7 @@ def source(call: Call) -> TensorSpec:
     """The input. Raises LookupError where it goes by keyword, or has no known shape."""
     found = call.input("0")
     if found is None or found.shape is None:
-        raise LookupError(f"{call.key}: the tool's function takes the input by position")
+        raise LookupError("the tool's function takes the input by position")
     return found
 
 
@@ -47,7 +47,7 @@ def scales(call: Call) -> list[float] | float:
     """The scale of each axis, or of all. Raises LookupError without one."""
     scale = call.settings.get("scale_factor", call.settings.get("2"))
     if not isinstance(scale, int | float | list):
-        raise LookupError(f"{call.key}: neither size nor scale_factor")
+        raise LookupError("neither size nor scale_factor")
     return scale
 
 

@@ -39,7 +39,8 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
     ):
         original = getattr(owner, attribute)
         undo.callback(setattr, owner, attribute, original)
-        setattr(owner, attribute, _wrapped(recorder, name, original))
+        wrapper = _wrapped(recorder, name, original, compiled=name == SCRIPTED)
+        setattr(owner, attribute, wrapper)
     einops: Any = sys.modules.get("einops")
     if hasattr(einops, "einsum"):
         original = einops.einsum
@@ -58,12 +59,23 @@ def _wrap_hooks(undo: ExitStack, recorder: Recorder) -> None:
 
 
 def _wrapped(
-    recorder: Recorder, name: str, function: Callable[..., Any], via: str = "attribute"
+    recorder: Recorder,
+    name: str,
+    function: Callable[..., Any],
+    via: str = "attribute",
+    compiled: bool = False,
 ) -> Callable[..., Any]:
+    def muffled(*args: Any, **kwargs: Any) -> Any:
+        # The export runs the Python that it was compiled from, which nobody else does.
+        with recorder.muffled():
+            return function(*args, **kwargs)
+
+    inner = muffled if compiled else function
+
     @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not recorder.recording:
             return function(*args, **kwargs)
-        return recorder.function(name, via, lambda: function(*args, **kwargs), args, kwargs)
+        return recorder.function(name, via, lambda: inner(*args, **kwargs), args, kwargs)
 
     return wrapper

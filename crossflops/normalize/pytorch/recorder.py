@@ -11,7 +11,7 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Module, Scalar
 from crossflops.normalize.pytorch.modules import ModuleIndex
 from crossflops.normalize.pytorch.outputs import exportable
-from crossflops.normalize.pytorch.specs import kind, settings, specs
+from crossflops.normalize.pytorch.specs import kind, lists, settings, specs
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,6 +38,7 @@ class Frame(msgspec.Struct):
     keywords: int
     outputs: tuple[TensorSpec, ...] = ()
     returns: str = ""
+    lists: tuple[str, ...] = ()
 
 
 class Recorder:
@@ -125,6 +126,7 @@ class Recorder:
                 module=parent.module,
                 via=via,
                 settings={} if self.bare else settings(args, kwargs),
+                lists=() if self.bare else lists(args, kwargs),
                 inputs=self._inputs(args, kwargs),
                 arity=len(args),
                 keywords=len(kwargs),

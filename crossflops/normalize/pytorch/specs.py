@@ -72,6 +72,12 @@ def settings(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Scal
     return {name: value for name, value in found.items() if value is not None}
 
 
+def lists(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names, as in `settings`, of plain arguments that are lists and not tuples."""
+    named = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
+    return tuple(name for name, value in named.items() if type(value) is list and plain(value))
+
+
 def plain(value: Any) -> Scalar:
     """A JSON value for what is plain, None for a tensor or an object."""
     if isinstance(value, bool | int | float | str):

@@ -94,6 +94,18 @@ def _shared_lstm() -> Any:
     return function(lambda model, x: model.b(model.a(x)), a=parent, b=parent)()
 
 
+def _stride_as_list(model: Any, x: Any) -> Any:
+    import torch.nn.functional
+
+    return torch.nn.functional.conv2d(x, model.layer.weight, stride=[2, 2])
+
+
+def _scales_as_list(model: Any, x: Any) -> Any:
+    import torch.nn.functional
+
+    return torch.nn.functional.interpolate(x, scale_factor=[2, 2])
+
+
 PROBES = (
     # 2 times 1 x 8 x 6 x 6 x 27; 5 times 3 x 4 x 6
     Probe("vmap_conv_batched", function(_vmapped_conv, layer=nn("Conv2d", 3, 8, 3)),
@@ -126,6 +138,10 @@ PROBES = (
     # inputs x Co x K: 8 x 64 x 4 x 9, 4 x 8 x 10 x 4, depthwise 8 x 64 x 9
     Probe("convT_output_size", function(_output_size, layer=nn("ConvTranspose2d", 8, 4, 3, 2, 1)),
           ("1x8x8x8",), 18432),
+    # 8 x 7 x 7 outputs of 8 x 3 x 3
+    Probe("conv_stride_list", function(_stride_as_list, layer=nn("Conv2d", 8, 8, 3)),
+          _MAPS, 28224),
+    Probe("F.interp_scale_list", function(_scales_as_list), ("2x3x4x4",), 0),
     Probe("convT_g2_bias", inside(nn("ConvTranspose1d", 4, 8, 4, 3, groups=2)), ("1x4x10",), 640),
     Probe("convT_depthwise", inside(nn("ConvTranspose2d", 8, 8, 3, groups=8)),
           ("1x8x8x8",), 4608),
