@@ -213,6 +213,7 @@ CONVENTIONS = (
         counts_dead=True,
         unseen="op.unregistered-zero",
         source=_REGISTRY,
+        framework="tensorflow",
         clauses=(
             *_contractions(),
             *_transposed(),

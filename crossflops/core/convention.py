@@ -150,7 +150,8 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     is the cause of contraction work that no clause matches. `parameters` says which parameters it
     counts, if any. `adds_up` names how the tool makes its number of all
     that is booked, where it is not their exact sum, and `rounds` is the cause of what it loses
-    or wins so.
+    or wins so. `framework` is that of the
+    models whose calls the clauses are about.
     """
 
     tool: str
@@ -170,6 +171,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Parameters | None = None
     adds_up: str | None = None
     rounds: str = "precision.rounded"
+    framework: str = "torch"
 
     def setting(self, asked: Setting) -> Setting:
         """The setting under which the tool runs when the caller asks for `asked`."""

@@ -149,13 +149,15 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Calls in the order in which they began (a parent before its children), and the modules.
 
-    `observed` are those of the storeys in `OBSERVED`, parents first too.
+    `observed` are those of the storeys in `OBSERVED`, parents first too. `framework` is "torch"
+    or "tensorflow": the clauses of a tool are about the calls of one of them.
     """
 
     calls: tuple[Call, ...]
     modules: tuple[Module, ...]
     setting: Setting
     observed: tuple[Call, ...] = ()
+    framework: str = "torch"
 
     @cached_property
     def by_key(self) -> dict[str, Call]:

@@ -117,7 +117,7 @@ def normalize(
 ) -> tuple[Graph, Trace]:
     """The graph of a model and the trace of its calls.
 
-    See `pytorch.normalize`, `tensorflow.normalize` and, for a file, `onnx_file.normalize`.
+    See `pytorch.program`, `tensorflow.program` and, for a file, `onnx_file.normalize`.
     """
     return program(source, setting, observed)[1:]
 
@@ -127,14 +127,14 @@ def program(
 ) -> tuple[Any, Graph, Trace]:
     """As `normalize`, and before it the ONNX model (of onnx_ir) of the graph.
 
-    None of a file, and of a model of TensorFlow.
+    None of a file; of a model of TensorFlow the bytes of the model.
     """
     if isinstance(source.model, OnnxFile):
         return None, *onnx_file.normalize(source.model, setting)
     if is_tensorflow(source.model):
         from crossflops.normalize import tensorflow
 
-        return None, *tensorflow.normalize(source.model, source.args, source.kwargs, setting)
+        return tensorflow.program(source.model, source.args, source.kwargs, setting)
     from crossflops.normalize import pytorch
     from crossflops.normalize.pytorch.model import try_out
 

@@ -17,6 +17,8 @@ from crossflops.normalize.tensorflow.kinds import is_path
 from crossflops.normalize.torchvision import mended
 
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
+# Packages that come with an extra of crossflops.
+_EXTRAS = {"torch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow", "jax": "jax"}
 _NAMED = 5  # callables of a file that a hint names
 
 
@@ -82,6 +84,10 @@ def _module(place: str) -> ModuleType:
         return mended(lambda: importlib.import_module(place))
     except ModuleNotFoundError as error:
         missing = error.name or place
+        if missing in _EXTRAS:
+            raise MissingExtraError(
+                f"{missing} is not installed", f"pip install 'crossflops[{_EXTRAS[missing]}]'"
+            ) from error
         if place == missing or place.startswith(f"{missing}."):
             raise TargetError(
                 f"there is no module {missing}", f"install it, or {_HINT}"

@@ -61,7 +61,9 @@ def answered(
 
 def made_with(is_file: bool) -> dict[str, str]:
     """The versions of crossflops and, of a model that is no file, of the framework."""
-    names = ["crossflops", *(["torch"] if "torch" in sys.modules and not is_file else [])]
+    names = ["crossflops"]
+    if not is_file:
+        names += [name for name in ("torch", "tensorflow", "keras") if name in sys.modules]
     found = {}
     for name in names:
         with contextlib.suppress(PackageNotFoundError):

@@ -18,6 +18,8 @@ from crossflops.footprint import footprint
 from crossflops.normalize import Source, program
 from crossflops.reconcile import fold_nodes, predict
 
+_NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
+
 
 class Counted(msgspec.Struct, frozen=True):
     """A model that was normalized and counted in one mode.
@@ -55,6 +57,12 @@ def folded(convention: Convention, counted: Counted, asked: Setting) -> Folded:
     """The count as the convention folds it. Raises InputError where no call was recorded."""
     if convention.sees == "node":
         return _folded_nodes(convention, counted)
+    if counted.trace.calls and convention.framework != counted.trace.framework:
+        raise InputError(
+            f"{convention.tool} counts models of {_NAMES[convention.framework]}, and this is one"
+            f" of {_NAMES[counted.trace.framework]}",
+            "name a convention for such models, or one of graph nodes such as exact-2k-1",
+        )
     if not counted.trace.calls:
         raise InputError(
             f"{convention.tool} looks at calls of modules and functions, which no file records",

@@ -104,8 +104,18 @@ def _export_model(
 ) -> list[Path]:
     from crossflops.export import node_data, notes_of_graph, save_program
     from crossflops.export.files import write
-    from crossflops.normalize import pytorch
+    from crossflops.normalize import normalize, pytorch
+    from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
 
+    if is_tensorflow(source.model):
+        if to == "onnx":
+            raise InputError(
+                "a TensorFlow model is converted without its weights",
+                "write the file with python -m tf2onnx.convert, and export that",
+            )
+        graph, _ = normalize(source, setting)
+        write(path, node_data(notes_of_graph(_counts(graph)).values(), unit))
+        return [path]
     if to == "onnx":
         _require_weights(source.model)
     model, graph, _ = pytorch.program(source.model, source.args, source.kwargs, setting)

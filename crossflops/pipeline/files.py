@@ -32,7 +32,9 @@ class FileOfTools(msgspec.Struct, frozen=True):
 
     def write(self, own: Counted) -> None:
         """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""
-        if self.given is None:
+        if isinstance(own.program, bytes) and self.given is None:
+            self.path.write_bytes(own.program)
+        elif self.given is None:
             from crossflops.export import save_program
 
             save_program(own.program, self.path, {})

@@ -194,3 +194,15 @@ def test_a_name_that_timm_does_not_know_is_refused(file, tmp_path, monkeypatch):
     assert message == "timm cannot make 'nothing': Unknown model"
     assert "list_models" in hint
     sys.modules.pop("timm", None)
+
+
+def test_a_missing_framework_names_its_extra(monkeypatch):
+    """One line, and the command that installs it."""
+
+    def missing(name):
+        raise ModuleNotFoundError("No module named 'keras'", name="keras")
+
+    monkeypatch.setattr("crossflops.normalize.targets.importlib.import_module", missing)
+    with pytest.raises(MissingExtraError) as caught:
+        build("keras.applications:ResNet50", {})
+    assert "crossflops[tensorflow]" in caught.value.hint

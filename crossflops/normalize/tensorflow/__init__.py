@@ -7,10 +7,10 @@ from crossflops.core.graph import Graph
 from crossflops.core.trace import Setting, Trace
 
 
-def normalize(
+def program(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
-) -> tuple[Graph, Trace]:
-    """See `whole.normalize`, which is imported when it is needed."""
+) -> tuple[bytes, Graph, Trace]:
+    """See `whole.program`, which is imported when it is needed."""
     from crossflops.normalize.tensorflow import whole
 
-    return whole.normalize(model, args, kwargs, setting)
+    return whole.program(model, args, kwargs, setting)

@@ -24,7 +24,7 @@ CONTRACTIONS = (
 _PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "LSTM", "GRU", "RNN")
 # The converter puts these in with names that it makes of those of their neighbours.
 _MOVERS = ("Transpose", "Cast", "Squeeze", "Unsqueeze", "Reshape", "Identity")
-_COUNTER = re.compile(r"(__\d+)+$")
+_COUNTER = re.compile(r"(_Gemm)?(__\d+)+$")
 _BRANCH = re.compile(r"^.*_(?:true|false)_\d+_")
 _FARTHEST = 400  # operations that a search looks at: a loop has some dozens
 
@@ -48,9 +48,12 @@ class Links:
         if node.op.domain or node.op.type not in _PRODUCTS:
             return named[0].name if named else None
         fed = list(self._named(_names(node.inputs)))
-        direct = (op for op in (*named, *fed) if op.type in CONTRACTIONS)
         found = (
-            next((op for op in direct if op.name not in self._taken), None)
+            # a loop that was unrolled has a node for each of its steps
+            next((op for op in named if op.type in CONTRACTIONS), None)
+            or next(
+                (op for op in fed if op.type in CONTRACTIONS and op.name not in self._taken), None
+            )
             or self._nearest(named, _before)
             or self._nearest(fed, _after)
         )

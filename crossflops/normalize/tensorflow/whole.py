@@ -16,10 +16,13 @@ from crossflops.normalize.tensorflow.model import Traced, freeze, traced
 from crossflops.normalize.tensorflow.operators import calls, operations
 
 
-def normalize(
+def program(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
-) -> tuple[Graph, Trace]:
+) -> tuple[bytes, Graph, Trace]:
     """The graph of a model on inputs of these shapes (tf.TensorSpec), and its operations.
+
+    Before them the bytes of the ONNX model that the graph was read from; its large weights are
+    there by shape alone.
 
     The graph is made from the frozen function with loops and branches whole, the operator calls
     are those of the frozen graph as TensorFlow runs it, in which loops are taken apart. Raises
@@ -28,11 +31,12 @@ def normalize(
     """
     seen = record(model, args, kwargs, setting)
     whole = freeze(seen.traced, lowered=False)
-    graph, _ = onnx_file.of_bytes(to_onnx(whole), seen.name, setting)
+    data = to_onnx(whole)
+    graph, _ = onnx_file.of_bytes(data, seen.name, setting)
     graph, every = linked(graph, seen.trace.calls, seen.frozen, seen.layers)
     graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen.trace.modules))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
-    return graph, msgspec.structs.replace(seen.trace, calls=every)
+    return data, graph, msgspec.structs.replace(seen.trace, calls=every)
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -50,7 +54,12 @@ def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting
     found = traced(model, args, kwargs, setting.training)
     frozen = freeze(found, lowered=True).graph
     layers = layers_of(model, found, frozen)
-    trace = Trace(calls=calls(frozen, layers), modules=layers.rows, setting=setting)
+    trace = Trace(
+        calls=calls(frozen, layers),
+        modules=layers.rows,
+        setting=setting,
+        framework="tensorflow",
+    )
     return Seen(_name(model), found, frozen, layers, trace)
 
 
