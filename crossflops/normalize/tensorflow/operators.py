@@ -143,6 +143,7 @@ def in_loops(graph: Any) -> frozenset[str]:
             continue
         inside.add(op.name)
         todo += [reader for one in op.outputs for reader in one.consumers()]
+        todo += op._control_outputs  # constants in a loop hang on it by order alone
     return frozenset(inside)
 
 
