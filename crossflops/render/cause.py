@@ -2,7 +2,7 @@
 
 from crossflops.conventions import conventions
 from crossflops.core.convention import Cause, Clause, Convention, Example, Parameters
-from crossflops.render.convention import booked, conditions, whom
+from crossflops.render.clauses import booked, conditions, whom
 from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.quantity import signed
 

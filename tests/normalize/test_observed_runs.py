@@ -9,7 +9,7 @@ from crossflops.core.trace import Setting, View
 from crossflops.reconcile import PredictionError, predict
 from tests.models import traced
 
-JIT, EVENT = View(storey="jit"), View(storey="event")
+JIT, EVENT, DISPATCH = (View(storey=one) for one in ("jit", "event", "dispatch"))
 X = torch.randn(2, 10, 32)
 
 
@@ -108,3 +108,32 @@ def test_what_kernels_call_is_seen_and_the_same_again_is_marked():
     _, calls = seen(nn.InstanceNorm2d(8, affine=True), torch.randn(1, 8, 4, 4), view=EVENT)
     repeated = [call.settings["repeated"] for call in named(calls, "aten::add")]
     assert repeated == [False, True, False, True]
+
+
+def test_what_is_dispatched_stands_beside_the_function_that_called_it():
+    """A linear layer on rows side by side is addmm, on others mm; each knows its own operator."""
+
+    class Both(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + super().forward(x.mT.contiguous().mT)
+
+    trace, calls = seen(Both(32, 32), X, view=DISPATCH)
+    linear = named(trace.calls, "aten.linear.default")
+    assert [call.target for call in calls] == ["(run)", "aten.addmm.default", "aten.mm.default"]
+    assert [call.of for call in calls[1:]] == [(one.key,) for one in linear]
+    assert calls[1].inputs[1].shape == (20, 32)
+
+
+def test_hooks_on_the_children_alone_leave_the_fast_path_of_their_children_on():
+    """An encoder layer that is a child is hooked; one beneath a child is not."""
+    layer = nn.TransformerEncoderLayer(32, 4, 48, batch_first=True)
+    view = View(grad=False, hooked="children", storey="dispatch")
+    assert view.id == "eval no_grad hooked children"
+    deep = nn.Sequential(nn.Sequential(layer))
+    for model, fused in ((nn.Sequential(layer), False), (deep, True)):
+        trace, calls = seen(model, X, view=view)
+        targets = {call.target for call in calls}
+        assert ("aten._transformer_encoder_layer_fwd.default" in targets) == fused
+        assert ("aten.addmm.default" in targets) != fused
+        linear = named(trace.calls, "aten.linear.default")
+        assert all((view.id in call.fused) >= fused for call in linear)

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from crossflops.core.convention import Cause, Clause, Convention, Example, Match
 from crossflops.core.reconciliation import PathRow
 from crossflops.render import FORMATS
+from crossflops.render.clauses import booked, conditions, targets
 from crossflops.render.comparison import localised, release
-from crossflops.render.convention import booked, conditions, targets
 from crossflops.render.inventory import Component, Health, Inventory, ToolRow
 from crossflops.render.terminal import terminal
 
