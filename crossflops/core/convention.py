@@ -143,7 +143,8 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     for a convention that is no tool. `unit` is what the tool counts for one MAC, 0 if it counts
     none. `forces` are the parts of the setting that the tool
     imposes, whatever the caller asks. `sees` is the storey on which it stands; of nodes, `opens`
-    says whether it looks into functions, loops and branches. `counts_dead` says
+    says whether it looks into functions, loops and branches, and `shapes` names what gives a graph
+    the shapes that the tool infers, where these are its own. `counts_dead` says
     whether work whose result nobody uses is counted, `counts_stored` whether it is where that
     result is written into a buffer, a parameter or an input. `rules_add` says that a rule about a
     module is added to those about the modules in it, and does not stand in their place. `unseen`
@@ -165,6 +166,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     unseen: str
     counts_stored: bool = False
     opens: bool = True
+    shapes: str | None = None
     forces: dict[str, bool | str] = {}
     rules_add: bool = False
     source: str = ""

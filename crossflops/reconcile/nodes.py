@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from crossflops.conventions.formulas import node_formulas
+from crossflops.conventions.formulas import node_formulas, views
 from crossflops.conventions.matching import one_of
 from crossflops.core.convention import Clause, Convention
 from crossflops.core.folded import FoldedRow
@@ -79,15 +79,46 @@ def _predicted(
     convention: Convention, graph: Graph, ledger: Ledger
 ) -> tuple[NodePrediction, tuple[str, ...]]:
     _check(convention, graph)
+    ledger = _as_seen(convention, graph, ledger)
     bookings: list[NodeBooking] = []
     unknown: list[str] = []
+    results = {spec.name for spec in graph.outputs}
     for one in ledger.counts:
         try:
-            bookings += _bookings(convention, one)
+            bookings += _bookings(convention, _with_roles(one, results))
         except ValueError:
             unknown.append(one.node.key)
     found = NodePrediction(convention=convention, ledger=ledger, bookings=tuple(bookings))
     return found, tuple(unknown)
+
+
+def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
+    """The counts of the nodes with the shapes that the tool infers."""
+    if convention.shapes is None:
+        return ledger
+    try:
+        nodes = views()[convention.shapes](graph).nodes
+    except LookupError as error:
+        what = f"{convention.tool} infers shapes of its own, and fails: {error}"
+        raise PredictionError(what, f"see {convention.shapes}") from error
+    except ValueError as error:
+        what = f"nobody can say which shapes {convention.tool} infers: {error}"
+        raise PredictionError(what, f"see {convention.shapes}") from error
+    pairs = zip(ledger.counts, nodes, strict=True)
+    counts = tuple(msgspec.structs.replace(one, node=node) for one, node in pairs)
+    return Ledger(ledger.digest, counts)
+
+
+def _with_roles(one: Counted | Uncounted, results: set[str]) -> Counted | Uncounted:
+    """Formulas see which results of a node are outputs of the graph, by their role."""
+    node = one.node
+    if not any(spec is not None and spec.name in results for spec in node.outputs):
+        return one
+    outputs = tuple(
+        msgspec.structs.replace(spec, role="output") if spec and spec.name in results else spec
+        for spec in node.outputs
+    )
+    return msgspec.structs.replace(one, node=msgspec.structs.replace(node, outputs=outputs))
 
 
 def _check(convention: Convention, graph: Graph) -> None:

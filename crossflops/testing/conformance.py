@@ -8,7 +8,9 @@ A plugin's tests hold one class::
 New checks reach every plugin with a new crossflops.
 """
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
@@ -19,13 +21,24 @@ from crossflops.adapters.contract import Adapter
 from crossflops.adapters.observe import run_here
 from crossflops.conventions import for_version
 from crossflops.core.convention import Clause, Convention
+from crossflops.core.graph import Graph
 from crossflops.core.ledger import Ledger
-from crossflops.core.profile import Amount, Failure, Profile
-from crossflops.core.trace import Setting, Trace
-from crossflops.count import count
-from crossflops.normalize.pytorch import normalize, record
-from crossflops.reconcile import PredictionError, predict, reconcile_parameters
+from crossflops.core.profile import Amount
+from crossflops.core.trace import Setting
+from crossflops.count import count, count_whole
+from crossflops.normalize.onnx_file import OnnxFile
+from crossflops.normalize.onnx_file import normalize as normalize_file
+from crossflops.normalize.pytorch import normalize, program, record
 from crossflops.testing.architectures import Architecture, architectures
+from crossflops.testing.evidence import (
+    Evidence,
+    parameters,
+    predicted,
+    printed,
+    printed_of_file,
+    weighs,
+)
+from crossflops.testing.file_probes import file_probes
 from crossflops.testing.probes import probes
 
 EXAMPLES = 12
@@ -56,43 +69,7 @@ PARAMETERS = (
     "LSTM_2l_bi",
 )
 
-
-class Evidence(msgspec.Struct, frozen=True):
-    """What a prediction is made from; the ledger where a clause weighs the native count."""
-
-    trace: Trace
-    ledger: Ledger | None = None
-
-
-def predicted(convention: Convention, evidence: Evidence, setting: Setting) -> Amount | None:
-    """What the convention says the tool prints; None where it says that the tool fails."""
-    try:
-        return predict(convention, evidence.trace, setting, evidence.ledger).total
-    except PredictionError:
-        return None
-
-
-def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
-    """Whether a booking is a weight over the native count."""
-    try:
-        return any(one.clause.weights for one in predict(convention, trace, setting).bookings)
-    except PredictionError:
-        return False
-
-
-def printed(
-    adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
-) -> Amount | None:
-    """What the tool prints; None where it raises."""
-    answer: Profile | Failure = run_here(adapter, model, args, kwargs, setting)
-    return answer.total if isinstance(answer, Profile) else None
-
-
-def parameters(convention: Convention, trace: Trace, answer: Profile | Failure) -> Amount:
-    """What no cause covers of the tool's number of parameters."""
-    if convention.parameters is None or isinstance(answer, Failure) or answer.params is None:
-        return 0
-    return reconcile_parameters(convention.parameters, trace, answer.params).residual
+_LEFT_OUT = ("part", "fails")  # kinds of clauses without which something else holds
 
 
 class Conformance:
@@ -112,11 +89,22 @@ class Conformance:
         views = {view for one in asked if (view := self.convention.view(one))}
         observed = sorted(views, key=lambda one: one.id)
         setting = self.convention.setting(asked[0])
+        if self.convention.sees == "node":
+            exported, graph, trace = program(model, args, kwargs, setting)
+            return Evidence(trace, self._ledger(graph), graph, exported)
         trace = record(model, args, kwargs, setting, observed).trace
         if not any(weighs(self.convention, trace, one) for one in asked):
             return Evidence(trace)
         graph, trace = normalize(model, args, kwargs, setting, observed)
         return Evidence(trace, count(graph))
+
+    def printed(
+        self, seen: Evidence, built: tuple[Any, tuple[Any, ...], dict[str, Any]], setting: Setting
+    ) -> Amount | None:
+        """What the tool prints of the model, or of its file; None where it raises."""
+        if seen.graph is not None:
+            return printed_of_file(self.adapter, seen.program, setting)
+        return printed(self.adapter, *built, setting)
 
     def test_installed_version_is_verified(self) -> None:
         """The edition says which versions it was held against, and this is one of them.
@@ -134,19 +122,29 @@ class Conformance:
 
     def _off(self, name: str) -> str:
         """How far the convention is off on a probe; "" when it is exact."""
-        told = predicted(self.convention, self._seen(name, GRAD, NO_GRAD), GRAD)
-        found = printed(self.adapter, *probes()[name].build(), GRAD)
+        seen = self._seen(name, GRAD, NO_GRAD)
+        told = predicted(self.convention, seen, GRAD)
+        found = self.printed(seen, probes()[name].build(), GRAD)
         return "" if found == told else f"{name}: printed {found}, predicted {told}"
 
     @pytest.mark.parametrize("name", probes())
     def test_probe_is_predicted(self, name: str) -> None:
         """The convention gives the tool's number, with and without gradients, or its failure."""
-        model, args, kwargs = probes()[name].build()
+        built = probes()[name].build()
         seen = self._seen(name, GRAD, NO_GRAD)
         for setting in (GRAD, NO_GRAD):
             told = predicted(self.convention, seen, setting)  # fixed before the tool runs
-            found = printed(self.adapter, model, args, kwargs, setting)
+            found = self.printed(seen, built, setting)
             assert found == told, f"{setting.id}: printed {found}, predicted {told}"
+
+    @pytest.mark.parametrize("name", file_probes())
+    def test_file_is_predicted(self, name: str, tmp_path: Path) -> None:
+        """The convention gives the tool's number of a file that no exporter writes."""
+        if self.convention.sees != "node":
+            pytest.skip("the tool counts no files")
+        told = predicted(self.convention, self._seen_in_file(name), GRAD)
+        found = printed(self.adapter, file_probes()[name].write(tmp_path), (), {}, GRAD)
+        assert found == told, f"printed {found}, predicted {told}"
 
     @pytest.mark.parametrize("name", PARAMETERS)
     def test_parameters_are_predicted(self, name: str) -> None:
@@ -160,8 +158,9 @@ class Conformance:
     def test_training_mode_is_predicted(self, name: str) -> None:
         """The convention gives the tool's number in training, or in the mode that it forces."""
         model, args, kwargs = probes()[name].build()
-        told = predicted(self.convention, self._seen(name, TRAINING), TRAINING)
-        found = printed(self.adapter, model.train(), args, kwargs, TRAINING)
+        seen = self._seen(name, TRAINING)
+        told = predicted(self.convention, seen, TRAINING)
+        found = self.printed(seen, (model.train(), args, kwargs), TRAINING)
         assert found == told, f"printed {found}, predicted {told}"
 
     @settings(
@@ -177,7 +176,7 @@ class Conformance:
         seen = self.observe(model, args, {}, GRAD, NO_GRAD)
         for setting in (GRAD, NO_GRAD):
             told = predicted(self.convention, seen, setting)
-            found = printed(self.adapter, model, args, {}, setting)
+            found = self.printed(seen, (model, args, {}), setting)
             assert found == told, f"{setting.id}: printed {found}, predicted {told}"
 
     def test_wrong_weight_is_caught(self) -> None:
@@ -185,7 +184,11 @@ class Conformance:
 
         So does a clause that is left out, where it books nothing but says when the tool fails.
         """
-        countable = [one.id for one in self.convention.clauses if one.formula or one.weights]
+        countable = [
+            one.id
+            for one in self.convention.clauses
+            if one.formula or one.weights or one.kind == "fails"
+        ]
         missed = [one for one in countable if not self._is_noticed(one)]
         assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
 
@@ -195,7 +198,7 @@ class Conformance:
             msgspec.structs.replace(one, factor=one.factor + 1) if one.id == clause_id else one
             for one in clauses
         )
-        fewer = (one for one in clauses if one.id != clause_id or one.kind != "part")
+        fewer = (one for one in clauses if one.id != clause_id or one.kind not in _LEFT_OUT)
         return self._differs(tuple(doubled)) or self._differs(tuple(fewer))
 
     def _differs(self, clauses: tuple[Clause, ...]) -> bool:
@@ -206,10 +209,21 @@ class Conformance:
         )
 
     def _evidence(self) -> Iterator[tuple[Evidence, Setting]]:
+        for name in file_probes() if self.convention.sees == "node" else ():
+            yield self._seen_in_file(name), GRAD
         for name in probes():
             yield self._seen(name, GRAD, NO_GRAD), GRAD
         for name in TRAINED:
             yield self._seen(name, TRAINING), TRAINING
+
+    def _seen_in_file(self, name: str) -> Evidence:
+        with tempfile.TemporaryDirectory() as folder:
+            file = OnnxFile(path=str(file_probes()[name].write(Path(folder))), inlined=False)
+            graph, trace = normalize_file(file, GRAD)
+        return Evidence(trace, self._ledger(graph), graph)
+
+    def _ledger(self, graph: Graph) -> Ledger:
+        return count(graph) if self.convention.opens else count_whole(graph)
 
     def _seen(self, name: str, *asked: Setting) -> Evidence:
         """The evidence of a probe, recorded once: the tests of a class share it."""

@@ -2,9 +2,11 @@
 
 import os
 import time
+from math import prod
+from pathlib import Path
 
 from crossflops.adapters.pytorch import is_module, under
-from crossflops.core.profile import Profile
+from crossflops.core.profile import Entry, Profile
 from crossflops.errors import MissingExtraError
 
 
@@ -118,4 +120,38 @@ class Eval(Honest):
         model(*args, **kwargs)
         return Profile(
             tool=self.name, version="0.1.1", setting=setting, total=sum(result), printed_as="MACs"
+        )
+
+
+class Reader(Honest):
+    """Counts the elements that the Relu nodes of a file give, as elementwise-1 does."""
+
+    name = "reader"
+    convention = "elementwise-1"
+
+    def version(self):
+        return "1"
+
+    def accepts(self, model):
+        return isinstance(model, Path)
+
+    def profile(self, model, args, kwargs, setting):
+        import onnx
+
+        graph = onnx.shape_inference.infer_shapes(onnx.load(model), strict_mode=True).graph
+        known = {one.name: one.type for one in (*graph.value_info, *graph.output)}
+        sizes = {
+            node.name or f"{node.op_type}_{number}": prod(
+                dim.dim_value for dim in known[node.output[0]].tensor_type.shape.dim
+            )
+            for number, node in enumerate(graph.node)
+            if node.op_type == "Relu"
+        }
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=setting,
+            total=sum(sizes.values()),
+            printed_as="elements",
+            entries=tuple(Entry(name, size) for name, size in sizes.items()),
         )

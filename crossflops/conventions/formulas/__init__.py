@@ -1,8 +1,8 @@
 """Named formulas. Every module in this folder offers its own in `FORMULAS`.
 
 It may also offer `TIMES` (how often a module's calls are booked), `BATCHES` (what a tool divides
-by) and `SUMS` (how it adds up). Those of graph nodes, which take a node instead of a call, stand
-in `NODE_FORMULAS`.
+by), `SUMS` (how it adds up) and `VIEWS` (a graph with the shapes that it infers). Those of graph
+nodes, which take a node instead of a call, stand in `NODE_FORMULAS`.
 """
 
 import functools
@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from crossflops.conventions.formulas.contraction import Formula
-from crossflops.conventions.formulas.nodes import NodeFormula
+from crossflops.conventions.formulas.nodes import NodeFormula, View
 
 
 @functools.cache
@@ -30,6 +30,12 @@ def offered(table: str) -> dict[str, Any]:
                 raise ValueError(f"two formulas are called {name!r}")
             found[name] = formula
     return found
+
+
+@functools.cache
+def views() -> dict[str, View]:
+    """What gives a graph the shapes that a tool infers, by name."""
+    return offered("VIEWS")
 
 
 @functools.cache

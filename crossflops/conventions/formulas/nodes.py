@@ -8,10 +8,11 @@ from collections.abc import Callable
 from math import prod
 
 from crossflops.conventions.formulas.contraction import einsum_pairs
-from crossflops.core.graph import Node
+from crossflops.core.graph import Graph, Node
 from crossflops.core.tensor import TensorSpec
 
 NodeFormula = Callable[[Node], int]
+View = Callable[[Graph], Graph]
 
 
 def results(node: Node) -> int:

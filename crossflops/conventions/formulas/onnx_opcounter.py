@@ -55,8 +55,12 @@ def nameless(node: Node) -> int:
 
 
 def foreign(node: Node) -> int:
-    """1 for an operator whose results onnx.shape_inference cannot tell, a function aside."""
-    return int(node.choice != "function")
+    """1 for an operator whose results onnx.shape_inference cannot tell, and the file does not.
+
+    It tells those of a function, and the file has the types of its outputs.
+    """
+    told = bool(node.outputs) and node.outputs[0] is not None and node.outputs[0].role == "output"
+    return int(node.choice != "function" and not told)
 
 
 def other_inputs(node: Node) -> int:

@@ -1,0 +1,25 @@
+"""Small ONNX files, each of which shows one thing that tools which count files treat differently.
+
+Every module in this folder offers its own in `FILES`. They are what no exporter writes: operators
+of other frameworks, functions, control flow, what is left out.
+"""
+
+import functools
+from importlib import import_module
+from pkgutil import iter_modules
+
+from crossflops.testing.file_probes.probe import FileProbe
+
+__all__ = ["FileProbe", "file_probes"]
+
+
+@functools.cache
+def file_probes() -> dict[str, FileProbe]:
+    """All probes by name. Two of one name raise ValueError."""
+    found: dict[str, FileProbe] = {}
+    for module in iter_modules(__path__):
+        for probe in getattr(import_module(f"{__name__}.{module.name}"), "FILES", ()):
+            if probe.name in found:
+                raise ValueError(f"two probes are called {probe.name!r}")
+            found[probe.name] = probe
+    return found

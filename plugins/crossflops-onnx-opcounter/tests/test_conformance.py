@@ -1,0 +1,11 @@
+"""onnx_opcounter's convention predicts onnx_opcounter."""
+
+from crossflops_onnx_opcounter import OnnxOpcounter
+
+from crossflops.testing.conformance import Conformance
+
+
+class TestConformance(Conformance):
+    """The whole kit, on the files of the probes."""
+
+    adapter = OnnxOpcounter()

@@ -1,0 +1,61 @@
+"""The onnx_opcounter adapter: what calculate_macs and calculate_params print of a file."""
+
+from pathlib import Path
+
+import pytest
+from crossflops_onnx_opcounter import OnnxOpcounter
+
+from crossflops.adapters.discovery import load_value
+from crossflops.core.trace import Setting
+from crossflops.testing.file_probes import FileProbe, file_probes
+
+
+def profile(folder, name):
+    """What the adapter says of a file probe."""
+    path = file_probes()[name].write(folder)
+    return OnnxOpcounter().profile(path, (), {}, Setting())
+
+
+def test_it_is_found_by_its_name():
+    """The value of the entry point leads to a whole adapter."""
+    found = load_value("onnx-opcounter", "crossflops_onnx_opcounter:OnnxOpcounter")
+    assert found.name == "onnx-opcounter"
+
+
+def test_it_takes_files_alone():
+    """A path, and no model."""
+    assert OnnxOpcounter().accepts(Path("model.onnx"))
+    assert not OnnxOpcounter().accepts(object())
+
+
+def test_a_convolution_without_its_bias(tmp_path):
+    """2x4x64 results, each 27 products; no entries."""
+    found = profile(tmp_path, "conv_with_bias")
+    assert (found.total, type(found.total)) == (2 * 4 * 64 * 27, int)
+    assert found.entries == ()
+    assert found.params == 4 * 27 + 4
+
+
+def test_what_it_does_not_know_counts_its_results(tmp_path):
+    """An LSTM is 5x1x2x4 of them, a branch 3x5, whatever is computed."""
+    assert profile(tmp_path, "lstm_with_bias").total == 40
+    assert profile(tmp_path, "loop").total == 9
+
+
+def test_what_it_raises_on(tmp_path):
+    """An input of int32 has no place in its table, cubic resizing no number."""
+    with pytest.raises(KeyError):
+        profile(tmp_path, "input_of_whole_numbers")
+    with pytest.raises(TypeError):
+        profile(tmp_path, "resize_cubic")
+
+
+def test_nothing_is_left_behind(tmp_path, monkeypatch):
+    """Where shape inference fails it runs the file in onnxruntime, which it writes as well."""
+    probe = FileProbe("wrong", "g (float[2,3] x) => (float[7] y) { y = Relu(x) }", 0)
+    path, here = probe.write(tmp_path), tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    found = OnnxOpcounter().profile(path, (), {}, Setting())
+    assert found.total == 6
+    assert not list(here.iterdir())
