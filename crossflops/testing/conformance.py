@@ -41,6 +41,20 @@ from crossflops.testing.evidence import (
 from crossflops.testing.file_probes import file_probes
 from crossflops.testing.probes import probes
 
+__all__ = [
+    "EXAMPLES",
+    "GRAD",
+    "NO_GRAD",
+    "TRAINING",
+    "Conformance",
+    "Evidence",
+    "parameters",
+    "predicted",
+    "printed",
+    "printed_of_file",
+    "weighs",
+]
+
 EXAMPLES = 12
 GRAD, NO_GRAD, TRAINING = Setting(), Setting(grad=False), Setting(training=True)
 # Probes that do other work in training, or might.
