@@ -59,6 +59,7 @@ CONVENTIONS = (
         printed_as="MACs",
         sees="node",
         opens=False,
+        shapes="onnx.shape_inference",
         counts_dead=True,
         unseen="op.unregistered-zero",
         source=_SOURCE,

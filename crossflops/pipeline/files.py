@@ -5,10 +5,12 @@ from typing import Any
 
 import msgspec
 
+from crossflops.core.graph import Graph
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError
 from crossflops.normalize import Source
 from crossflops.normalize.onnx_file import OnnxFile
+from crossflops.normalize.onnx_file.told import as_told, told
 from crossflops.normalize.request import Request
 from crossflops.pipeline.counting import Counted, counted
 
@@ -30,6 +32,14 @@ class FileOfTools(msgspec.Struct, frozen=True):
             return own
         return counted(Source(self.given, (), {}), setting, ())
 
+    def told(self, mine: Counted) -> Graph:
+        """The graph of the file with the shapes that onnx.shape_inference alone tells."""
+        if self.given is None:
+            return mine.graph
+        file = self.given
+        shapes = told(file.path, file.dims, file.specs)
+        return mine.graph if shapes is None else as_told(mine.graph, shapes)
+
     def write(self, own: Counted) -> None:
         """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""
         if isinstance(own.program, bytes) and self.given is None:
@@ -37,6 +47,11 @@ class FileOfTools(msgspec.Struct, frozen=True):
         elif self.given is None:
             from crossflops.export import save_program
 
+            if own.program is None:
+                raise InputError(
+                    "the normalized file of such a model cannot be written yet",
+                    "convert the model to ONNX, and give the file by --onnx",
+                )
             save_program(own.program, self.path, {})
         elif self.path != Path(self.given.path):
             from crossflops.export import save_bound

@@ -17,6 +17,7 @@ from crossflops.pipeline import counting
 from crossflops.pipeline.counting import Counted, counted, observed, seen_by
 from crossflops.pipeline.files import FileOfTools
 from crossflops.reconcile import (
+    TOLD,
     NodePrediction,
     Prediction,
     PredictionError,
@@ -81,7 +82,12 @@ def study(
         if own.obstacle is not None and not reads:
             predictions[tool] = convention  # it will not be heard
             continue
-        mine = in_file if reads else own.run(convention.setting(asked).training)
+        if file is not None and in_file is not None and reads:
+            mine = in_file
+            if convention.shapes == TOLD:
+                mine = msgspec.structs.replace(mine, graph=file.told(mine))
+        else:
+            mine = own.run(convention.setting(asked).training)
         predictions[tool] = _predicted(convention, asked, mine)
     tell("predictions are fixed; the tools run")
     return msgspec.structs.replace(own, predictions=predictions)
@@ -103,9 +109,8 @@ def _by_mode(
     }
 
 
-def _predicted(convention: Convention, asked: Setting, mine: Counted | None) -> Predicted:
+def _predicted(convention: Convention, asked: Setting, mine: Counted) -> Predicted:
     """The convention itself where the tool should fail: should it answer, nothing is explained."""
-    assert mine is not None  # whoever asks a tool that sees nodes has a file for it
     try:
         if convention.sees == "node":
             return predict_nodes(convention, mine.graph, seen_by(convention, mine))

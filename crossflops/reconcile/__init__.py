@@ -2,13 +2,14 @@
 
 from crossflops.reconcile.bookings import Booking, Prediction, PredictionError
 from crossflops.reconcile.node_walk import reconcile_nodes
-from crossflops.reconcile.nodes import NodePrediction, fold_nodes, predict_nodes
+from crossflops.reconcile.nodes import TOLD, NodePrediction, fold_nodes, predict_nodes
 from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.reconcile.prediction import predict
 from crossflops.reconcile.rebuilt import from_file
 from crossflops.reconcile.walk import reconcile, unpredicted
 
 __all__ = [
+    "TOLD",
     "Booking",
     "NodePrediction",
     "Prediction",
