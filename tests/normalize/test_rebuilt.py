@@ -109,6 +109,20 @@ MODELS = {
         ),
         2,
     ),
+    "pad": (
+        single(
+            "a = Pad(x, i, v) y = Pad(a, j, v, k)", ROWS, FLAT, 23,
+            "int64[4] i = {1, 0, 2, 3}, int64[2] j = {0, 2}, int64[1] k = {-1}, float v = {0.5}",
+        ),
+        1,
+    ),
+    "filled": (
+        single(
+            "f = ConstantOfShape<value=float[1] {2.0}>(s) y = Add(x, f)", ROWS, FLAT,
+            constants="int64[2] s = {2, 6}",
+        ),
+        1,
+    ),
     "axes": (
         single(
             "a = Unsqueeze(x, i) y = Squeeze(a, j)", "float[2,1,6] x", "float[?,?,?] y", 23,

@@ -42,6 +42,17 @@ def _slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
     return layers.Slice(starts, ends, list(axes), steps)
 
 
+def _pad(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    if not constants or attributes.get("mode", "constant") != "constant":
+        return None
+    pads, value, axes = (*constants, None, None)[:3]
+    return layers.Pad(pads, axes, 0.0 if value is None else _number(value))
+
+
+def _number(value: Any) -> Any:
+    return value[0] if isinstance(value, list) else value
+
+
 def _axes(insert: bool) -> Converter:
     def convert(attributes: Attributes, constants: Constants, outputs: int) -> Any:
         axes = constants[0] if constants else attributes.get("axes")
@@ -72,10 +83,11 @@ CONVERTERS: dict[str, Converter] = {
     "Tile": _tile,
     "Split": _split,
     "Slice": _slice,
+    "Pad": _pad,
     "Squeeze": _axes(insert=False),
     "Unsqueeze": _axes(insert=True),
     "Gelu": _gelu,
     **{f"Reduce{which}": _reduce(which) for which in REDUCTIONS},
 }
 # of which onnx2torch has none, or not for the axes of today's opsets
-ALWAYS = ("Gelu", "Split", *(f"Reduce{which}" for which in REDUCTIONS))
+ALWAYS = ("Gelu", "Split", "Pad", *(f"Reduce{which}" for which in REDUCTIONS))

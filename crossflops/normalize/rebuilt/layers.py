@@ -85,6 +85,22 @@ class Slice(nn.Module):
         return x
 
 
+class Pad(nn.Module):
+    """By a constant, before and after each of some axes."""
+
+    def __init__(self, pads: Sequence[int], axes: Sequence[int] | None, value: float) -> None:
+        super().__init__()
+        self.pads, self.axes, self.value = list(pads), axes, value
+
+    def forward(self, x: Any) -> Any:
+        """torch has the pairs of the last axis first, ONNX all that is before, then the rest."""
+        around = [0] * (2 * x.dim())
+        for at, axis in enumerate(range(x.dim()) if self.axes is None else self.axes):
+            place = 2 * (x.dim() - 1 - axis % x.dim())
+            around[place : place + 2] = self.pads[at], self.pads[at + len(self.pads) // 2]
+        return torch.nn.functional.pad(x, around, value=self.value)
+
+
 class Reduce(nn.Module):
     """A reduction over axes that are known; over all of them where none are."""
 

@@ -116,7 +116,9 @@ def _folded(model: Any) -> Any:
     fold_constants(
         tree,
         onnx_shape_inference=True,
-        should_fold=lambda node: all(map(_is_of_sizes, node.outputs)),
+        should_fold=lambda node: (
+            node.op_type == "ConstantOfShape" or all(map(_is_of_sizes, node.outputs))
+        ),
     )
     common.IdentityEliminationPass()(tree)
     common.RemoveUnusedNodesPass()(tree)
