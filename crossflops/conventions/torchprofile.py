@@ -93,14 +93,14 @@ _CORE = (
         "_convolution",
         formula="convolution",
         cause="conv.transpose-output-size",
-        settings={"6": True, "8": 1},
+        settings={"transposed": True, "groups": 1},
     ),
     _core(
         "convolution.transposed-groups",
         "_convolution",
         formula="convolution",
         cause="conv.transpose-groups",
-        settings={"6": True},
+        settings={"transposed": True},
     ),
     _core("convolution", "_convolution"),
     _core("matmul", "linear", "matmul"),
@@ -115,10 +115,10 @@ _CORE = (
 _PARTS = (
     _part("mul", "elementwise.add-function", "mul", "mul_", formula="product"),
     _part("shape-arithmetic", "graph.shape-arithmetic-counted", "mul", "mul_", formula="extent"),
-    _part("batch_norm", "norm.batch", "batch_norm", match=Match(has=("1",))),
-    _part("instance_norm", "norm.instance", "instance_norm", match=Match(has=("1",))),
-    _part("layer_norm", "norm.layer", "layer_norm", match=Match(has=("2",))),
-    _part("group_norm", "norm.group", "group_norm", match=Match(has=("2",))),
+    _part("batch_norm", "norm.batch", "batch_norm", match=Match(has=("weight",))),
+    _part("instance_norm", "norm.instance", "instance_norm", match=Match(has=("weight",))),
+    _part("layer_norm", "norm.layer", "layer_norm", match=Match(has=("weight",))),
+    _part("group_norm", "norm.group", "group_norm", match=Match(has=("weight",))),
     _part("avg_pool", "pool.avg", "avg_pool1d", "avg_pool2d", "avg_pool3d"),
     _part(
         "adaptive_avg_pool",
@@ -133,14 +133,14 @@ _PARTS = (
         "resample.grid",
         "grid_sampler",
         factor=4,
-        match=Match(settings={"2": 0}),
+        match=Match(settings={"interpolation_mode": 0}),
     ),
     _part(
         "grid_sampler.bicubic",
         "resample.grid",
         "grid_sampler",
         factor=16,
-        match=Match(settings={"2": 2}),
+        match=Match(settings={"interpolation_mode": 2}),
     ),
 )
 _UNSEEN = (

@@ -1,12 +1,13 @@
 """What torchprofile's handlers compute from a traced node, from torchprofile/handlers.py.
 
-Tensors are named by place. Where a handler raises, the formula does: LookupError for a tensor
-that is not there, ValueError where the axes are not those that it unpacks.
+Tensors are named as in the schema of the operator, results by place. Where a handler raises, the
+formula does: LookupError for a tensor that is not there, ValueError where the axes are not those
+that it unpacks.
 """
 
 from math import prod
 
-from crossflops.conventions.formulas.contraction import Formula
+from crossflops.conventions.formulas.contraction import Formula, shape_of
 from crossflops.core.trace import Call, Module
 
 Shape = tuple[int, ...]
@@ -14,29 +15,29 @@ Shape = tuple[int, ...]
 
 def addmm(call: Call, module: Module) -> int:
     """n x m x p of [n, m] and [m, p], the second and the third operand. _addmm."""
-    n, _ = _input(call, 1)
-    m, p = _input(call, 2)
+    n, _ = shape_of(call, "mat1")
+    m, p = shape_of(call, "mat2")
     return n * m * p
 
 
 def addmv(call: Call, module: Module) -> int:
     """n x m of the matrix. _addmv."""
-    n, m = _input(call, 1)
+    n, m = shape_of(call, "mat")
     return n * m
 
 
 def bmm(call: Call, module: Module) -> int:
     """b x n x m x p of [b, n, m] and [b, m, p]. _bmm."""
-    _, n, _ = _input(call, 0)
-    b, m, p = _input(call, 1)
+    _, n, _ = shape_of(call, "self")
+    b, m, p = shape_of(call, "mat2")
     return b * n * m * p
 
 
 def baddbmm(call: Call, module: Module) -> int:
     """b x n x m x p; what is added must have all three axes of the result. _baddbmm."""
-    _, n, p = _input(call, 0)
-    _, n1, m = _input(call, 1)
-    b, m1, p1 = _input(call, 2)
+    _, n, p = shape_of(call, "self")
+    _, n1, m = shape_of(call, "batch1")
+    b, m1, p1 = shape_of(call, "batch2")
     if (n, m, p) != (n1, m1, p1):
         raise ValueError(f"torchprofile asserts that what is added has the axes {n1} and {p1}")
     return b * n * m * p
@@ -44,7 +45,7 @@ def baddbmm(call: Call, module: Module) -> int:
 
 def matmul(call: Call, module: Module) -> int:
     """All results times the contracted axis, broadcast or not; linear layers too. _matmul."""
-    first, second = _input(call, 0), _input(call, 1)
+    first, second = shape_of(call, "self", "input"), shape_of(call, "other", "weight")
     if not first or not second:
         raise LookupError("a product with a scalar")
     if len(first) == 1:
@@ -79,7 +80,7 @@ def convolution(call: Call, module: Module) -> int:
     as many channels in as out is taken for one that is not, and its groups are not divided by.
     _convolution.
     """
-    out, weight = _output(call), _input(call, 1)
+    out, weight = _output(call), shape_of(call, "weight")
     channels = weight[1] if out[1] == weight[0] else weight[0]
     return prod(out) * channels * prod(weight[2:])
 
@@ -90,7 +91,7 @@ def lstm(call: Call, module: Module) -> int:
     width = hidden[-1]
     directions = out[-1] // width
     layers = hidden[0] // directions
-    below = [_input(call, 0)[-1], *[width * directions] * (layers - 1)]
+    below = [shape_of(call, "input", "data")[-1], *[width * directions] * (layers - 1)]
     return out[0] * out[1] * directions * sum(4 * width * (each + width) for each in below)
 
 
@@ -99,8 +100,8 @@ def einsum(call: Call, module: Module) -> int:
 
     A label's extent is that of the last operand that has it. _einsum.
     """
-    equation = call.settings.get("0")
-    operands = [spec for spec in call.inputs if spec.name.startswith("1.")]
+    equation = call.settings.get("equation")
+    operands = [spec for spec in call.inputs if spec.name.startswith("tensors.")]
     if not isinstance(equation, str) or not operands or "..." in equation:
         return 0
     extents: dict[str, int] = {}
@@ -116,7 +117,7 @@ def attention(call: Call, module: Module) -> int:
 
     _scaled_dot_product_attention.
     """
-    query, key, value = (_input(call, place) for place in range(3))
+    query, key, value = (shape_of(call, name) for name in ("query", "key", "value"))
     heads = prod(query[1:-2])
     same = query[0] == key[0] == value[0] and heads == prod(key[1:-2]) == prod(value[1:-2])
     if not same or query[-1] != key[-1] or key[-2] != value[-2]:
@@ -127,13 +128,6 @@ def attention(call: Call, module: Module) -> int:
 def _is_extent(call: Call) -> bool:
     spec = call.outputs[0] if call.outputs else None
     return spec is not None and spec.shape == () and spec.dtype.startswith("int")
-
-
-def _input(call: Call, place: int) -> Shape:
-    spec = call.input(str(place))
-    if spec is None or spec.shape is None:
-        raise LookupError(f"input {place} has no shape")
-    return spec.shape
 
 
 def _output(call: Call, place: int = 0) -> Shape:

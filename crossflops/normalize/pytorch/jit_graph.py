@@ -5,7 +5,7 @@ shape arithmetic is traced with the tensors, work that no output needs is gone, 
 is taken where the setting has one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -108,8 +108,10 @@ def _tensors(result: Any) -> Iterator[Any]:
 
 def _seen(node: Any, frames: list[tuple[str, ...]]) -> Seen:
     values = list(node.inputs())
-    undefined = any(_is_undefined(value) for value in (*values, *node.outputs()))
-    constants = ((str(place), _constant(value)) for place, value in enumerate(values))
+    results = list(node.outputs())
+    undefined = any(_is_undefined(value) for value in (*values, *results))
+    names = _names(node, len(values))
+    constants = zip(names, map(_constant, values), strict=True)
     settings: dict[str, Scalar] = {name: value for name, value in constants if value is not None}
     if undefined:
         settings[UNDEFINED] = True
@@ -118,21 +120,35 @@ def _seen(node: Any, frames: list[tuple[str, ...]]) -> Seen:
         target=node.kind(),
         frames=frames[int(scope)] if scope.isdigit() else (),
         settings=settings,
-        inputs=tuple(_specs(values)),
-        outputs=tuple(_specs(list(node.outputs()))),
+        inputs=tuple(_specs(values, names)),
+        outputs=tuple(_specs(results, _places(results))),
     )
 
 
-def _specs(values: list[Any], prefix: str = "") -> Iterator[TensorSpec]:
-    """The tensors among values and in lists of them, named by place: "0", "1.0"."""
-    for place, value in enumerate(values):
-        name = f"{prefix}{place}"
+def _names(node: Any, count: int) -> list[str]:
+    """The names of a node's inputs: those of the operator's schema, or their places."""
+    import torch
+
+    schema = node.schema()
+    known = schema != "(no schema)"
+    names = [one.name for one in torch._C.parse_schema(schema).arguments] if known else []
+    return names if len(names) == count else _places(range(count))
+
+
+def _places(values: Sequence[Any]) -> list[str]:
+    return [str(place) for place in range(len(values))]
+
+
+def _specs(values: list[Any], names: list[str]) -> Iterator[TensorSpec]:
+    """The tensors among values, and in lists of them: "tensors.0"."""
+    for name, value in zip(names, values, strict=True):
         if value.type().kind() == "TensorType":
             sizes = value.type().sizes()
             shape = None if sizes is None else tuple(sizes)
             yield TensorSpec(name, _dtype(value), shape)
         elif value.node().kind() == "prim::ListConstruct":
-            yield from _specs(list(value.node().inputs()), f"{name}.")
+            items = list(value.node().inputs())
+            yield from _specs(items, [f"{name}.{place}" for place in _places(items)])
 
 
 def _dtype(value: Any) -> str:

@@ -10,7 +10,8 @@ from crossflops.normalize.pytorch.recorder import Recorder
 class Seen(msgspec.Struct):
     """An operator that ran: `frames` are the keys of the calls around it, innermost first.
 
-    `inside` are the operators that it called itself. Tensors and settings are named by place.
+    `inside` are the operators that it called itself. Tensors and settings have the names of the
+    operator's schema where it is known, else their places.
     """
 
     target: str
