@@ -7,6 +7,7 @@ import torch
 from crossflops_torchinfo import Torchinfo
 from torch import nn
 
+import crossflops
 from crossflops.adapters.discovery import load_value
 from crossflops.conventions import find
 from crossflops.core.trace import Setting
@@ -188,6 +189,21 @@ def test_torchinfo_keeps_a_model_and_the_next_one_is_counted_anew():
     """It stores the last run of every class of model, and reads it only when asked to."""
     assert profile(nn.Sequential(nn.Linear(4, 5)), torch.randn(2, 4)).total == 50
     assert profile(nn.Sequential(nn.Linear(4, 7)), torch.randn(2, 4)).total == 70
+
+
+def test_a_comparison_leaves_the_model_alone():
+    """Modes, hooks and attributes are those of before; the tool had a model of its own.
+
+    2 rows, a layer of 4 x 4 and a norm that is not in training.
+    """
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).train()
+    model[1].eval()
+    before = [(one.training, set(vars(one)), set(one._forward_hooks)) for one in model.modules()]
+    report = crossflops.compare(model, torch.randn(2, 4), tools=["torchinfo"])
+    assert report.residuals == {"torchinfo": 0}
+    assert report.reconciliation("torchinfo").theirs == 2 * (20 + 8)
+    after = [(one.training, set(vars(one)), set(one._forward_hooks)) for one in model.modules()]
+    assert after == before
 
 
 def test_only_modules_are_accepted():

@@ -11,6 +11,7 @@ import torch
 from crossflops_ultralytics_thop import UltralyticsThop
 from torch import nn
 
+import crossflops
 from crossflops.adapters import discovery
 from crossflops.core.profile import Entry
 from crossflops.core.trace import Setting
@@ -158,6 +159,21 @@ def test_without_the_tool_its_name_is_said(monkeypatch):
         UltralyticsThop().version()
     assert caught.value.message == "ultralytics-thop is not installed"
     assert caught.value.hint == "pip install ultralytics-thop"
+
+
+def test_a_comparison_leaves_the_model_alone():
+    """Modes, hooks and attributes are those of before; the tool had a model of its own.
+
+    2 rows, a layer of 4 x 4 and a norm that is not in training.
+    """
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).train()
+    model[1].eval()
+    before = [(one.training, set(vars(one)), set(one._forward_hooks)) for one in model.modules()]
+    report = crossflops.compare(model, torch.randn(2, 4), tools=["ultralytics-thop"])
+    assert report.residuals == {"ultralytics-thop": 0}
+    assert report.reconciliation("ultralytics-thop").theirs == 2 * 16 + 4 * 8
+    after = [(one.training, set(vars(one)), set(one._forward_hooks)) for one in model.modules()]
+    assert after == before
 
 
 def test_only_modules_are_accepted():
