@@ -5,8 +5,8 @@ from inspect import getdoc
 from crossflops.conventions.addition import batches, sums
 from crossflops.conventions.formulas import formulas, node_formulas
 from crossflops.conventions.multiplicity import multiplicities
-from crossflops.core.convention import Clause, Convention, Parameters
-from crossflops.render.clauses import booked, conditions, whom
+from crossflops.core.convention import Clause, Convention, Match, Parameters
+from crossflops.render.clauses import booked, conditions, targets, whom
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 
 _FORCED: dict[str, dict[bool | str, str]] = {
@@ -65,11 +65,14 @@ def _title(convention: Convention) -> Title:
 def _head(convention: Convention) -> list[Block]:
     forced = ", ".join(_FORCED[name][value] for name, value in convention.forces.items())
     dead = "counted" if convention.counts_dead else "not counted"
+    ruled = dict.fromkeys(cls for one in convention.clauses for cls in one.match.outside)
     texts = [
         f"always runs with: {forced}" if forced else "",
         f"work whose result nobody uses is {dead}",
         f"multiply-accumulates that no line below is about are not counted: {convention.unseen}",
         f"its number is {convention.adds_up} of all that follows" if convention.adds_up else "",
+        f"layers with a rule: {targets(Match(targets=tuple(ruled)))}" if ruled else "",
+        "a rule about a module is added to those inside of it" if convention.rules_add else "",
         _parameters(convention.parameters),
         f"source: {convention.source}" if convention.source else "",
     ]

@@ -120,6 +120,7 @@ _POOLS = tuple(
         ("AvgPool3d", "AvgPool3d", (2,), {}, ("1x2x4x5x6",)),
         ("AdaptAvg_uneven", "AdaptiveAvgPool2d", ((3, None),), {}, _MAPS),
         ("nn.Softmin", "Softmin", (-1,), {}, _TOKENS),
+        ("rmsnorm_plain", "RMSNorm", (32,), {"elementwise_affine": False}, _TOKENS),
         ("nn.Softmax2d", "Softmax2d", (), {}, _MAPS),
     )
 )
