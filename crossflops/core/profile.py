@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.core.trace import Setting
+from crossflops.core.trace import Kernel, Setting
 
 Amount: TypeAlias = int | float
 
@@ -20,7 +20,8 @@ class Entry(msgspec.Struct, frozen=True):
 class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="profile"):
     """A tool's answer for one model. `printed_as` is the word that the tool uses for it.
 
-    `python` is the interpreter that ran the tool, where that was another one.
+    `python` is the interpreter that ran the tool, where that was another one. `kernels` are the
+    fused ones that run in its setting, where the model was run in it to see.
     """
 
     tool: str
@@ -34,6 +35,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     digest: str = ""
     seconds: float = 0.0
     python: str | UnsetType = UNSET
+    kernels: tuple[Kernel, ...] | UnsetType = UNSET
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="failure"):

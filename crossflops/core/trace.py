@@ -146,11 +146,20 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         return next((spec for spec in self.inputs if spec.name == name), None)
 
 
+class Kernel(msgspec.Struct, frozen=True):
+    """A fused kernel that really ran: how often, and in which modules, in the order of the run."""
+
+    name: str
+    times: int
+    modules: tuple[str, ...]
+
+
 class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Calls in the order in which they began (a parent before its children), and the modules.
 
     `observed` are those of the storeys in `OBSERVED`, parents first too. `framework` is "torch"
     or "tensorflow": the clauses of a tool are about the calls of one of them.
+    `kernels` are the fused ones that ran, by the id of every setting in which the model was run.
     """
 
     calls: tuple[Call, ...]
@@ -158,6 +167,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     setting: Setting
     observed: tuple[Call, ...] = ()
     framework: str = "torch"
+    kernels: dict[str, tuple[Kernel, ...]] = {}
 
     @cached_property
     def by_key(self) -> dict[str, Call]:

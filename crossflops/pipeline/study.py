@@ -134,7 +134,10 @@ def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) 
         mine = own if reads else study.run(convention.setting(asked).training)
         seen = study.file if reads and study.file else study.run(asked.training)
         profile = msgspec.structs.replace(
-            answer, digest=seen.graph.digest, verified=answer.version in convention.verified
+            answer,
+            digest=seen.graph.digest,
+            verified=answer.version in convention.verified,
+            kernels=mine.trace.kernels.get(convention.setting(asked).id, UNSET),
         )
         profiles.append(profile)
         base = own if reads else study.run(asked.training)

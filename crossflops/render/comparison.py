@@ -16,6 +16,7 @@ from crossflops.core.trace import Setting
 from crossflops.errors import UnknownNameError
 from crossflops.render.consensus import consensus_blocks
 from crossflops.render.contrast import contrast_blocks
+from crossflops.render.kernels import changed_by_hooks, ran
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Tone
 from crossflops.render.parameters import parameters
 from crossflops.render.places import TOP, disagreement
@@ -38,6 +39,7 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     blocks: list[Block] = [model_title(report)]
     if answers:
         blocks += [_overview(report, answers, unit), *_unverified(report, answers)]
+        blocks += [Text(text, " ", "warn") for text in changed_by_hooks(answers)]
     if isinstance(report.consensus, Consensus):
         blocks = [blocks[0], *consensus_blocks(report.consensus)]
     if isinstance(report.between, Contrast):
@@ -220,7 +222,7 @@ def _places(found: Reconciliation) -> list[str]:
 
 
 def _remarks(report: Report, profile: Profile) -> list[str]:
-    remarks = []
+    remarks = ran(profile)
     if not _as_expected(report, profile):
         remarks.append(f"ran in an unexpected setting: {profile.setting.id}")
     if profile.python:

@@ -45,6 +45,24 @@ def test_an_encoder_layer_is_one_kernel_without_gradients_and_hooks():
     }
 
 
+def test_the_trace_says_which_kernels_ran_and_where():
+    """By setting: each kernel, how often, and the modules; nothing of a setting not looked at."""
+    model = nn.Sequential(encoder_layer(), encoder_layer())
+    kernels = traced(model, WORDS, observed=(NO_GRAD, HOOKED)).kernels
+    assert {
+        setting: [(one.name.rpartition(".")[0], one.times, one.modules) for one in ran]
+        for setting, ran in kernels.items()
+    } == {
+        "eval no_grad": [("aten._transformer_encoder_layer_fwd", 2, ("0", "1"))],
+        "eval no_grad hooked": [
+            ("aten._native_multi_head_attention", 2, ("0.self_attn", "1.self_attn"))
+        ],
+    }
+    assert traced(nn.Sequential(nn.Linear(32, 4)), WORDS, observed=(GRAD,)).kernels == {
+        GRAD.id: ()
+    }
+
+
 def test_hooks_leave_the_feed_forward_layers_of_an_encoder_layer_alone():
     """Only what is inside of the attention module is swallowed there: not linear1 and linear2."""
     trace = traced(encoder_layer(), WORDS, observed=(HOOKED,))

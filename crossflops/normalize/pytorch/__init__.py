@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.core.graph import Graph
-from crossflops.core.trace import Call, Setting, Trace, View
+from crossflops.core.trace import Call, Kernel, Setting, Trace, View
 from crossflops.normalize.pytorch.alignment import observed_calls
 from crossflops.normalize.pytorch.autocast import write_out_casts
 from crossflops.normalize.pytorch.dispatched import dispatched
@@ -17,7 +17,7 @@ from crossflops.normalize.pytorch.exporter import to_onnx
 from crossflops.normalize.pytorch.failures import not_traced
 from crossflops.normalize.pytorch.graph import to_graph
 from crossflops.normalize.pytorch.jit_graph import jit_nodes
-from crossflops.normalize.pytorch.kernels import fused_kernels, is_fused, swallowed
+from crossflops.normalize.pytorch.kernels import fused_kernels, is_fused, summary, swallowed
 from crossflops.normalize.pytorch.model import (
     callable_by_export,
     duplicate,
@@ -35,6 +35,7 @@ from crossflops.normalize.pytorch.untouched import compiler_tables, fresh, gener
 if TYPE_CHECKING:
     from torch import nn
 
+_DISPATCHED = ("operator", "dispatch")  # the runs in which kernels are seen
 _RUNS = {"jit": jit_nodes, "event": events, "dispatch": dispatched}
 
 
@@ -111,8 +112,8 @@ def record(
         calls = tree(recorder.frames, operators)
         if recorder.autocast:
             operators = write_out_casts(exported, operators)
-        calls, seen = _observe(model, args, kwargs, observed, calls)
-    trace = Trace(calls=calls, modules=index.rows, setting=setting, observed=seen)
+        calls, seen, kernels = _observe(model, args, kwargs, observed, calls)
+    trace = Trace(calls=calls, modules=index.rows, setting=setting, observed=seen, kernels=kernels)
     return Recording(exported, operators, trace)
 
 
@@ -150,9 +151,10 @@ def _observe(
     kwargs: Mapping[str, Any],
     observed: Sequence[Setting],
     calls: tuple[Call, ...],
-) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
-    """The calls with the kernels that swallowed them, and the calls of other storeys."""
+) -> tuple[tuple[Call, ...], tuple[Call, ...], dict[str, tuple[Kernel, ...]]]:
+    """The calls with the kernels that swallowed them, the calls of other storeys, the kernels."""
     seen: list[Call] = []
+    ran: dict[str, tuple[Kernel, ...]] = {}
     for setting in observed:
         own = switch(duplicate(model), setting.training)
         inputs = fresh(args, kwargs)
@@ -165,6 +167,8 @@ def _observe(
                 kernels = fused_kernels(own, *inputs, setting)
         except (Exception, SystemExit) as error:
             raise raised(error, f"when run ({setting.id})") from error
+        if not isinstance(setting, View) or setting.storey in _DISPATCHED:
+            ran[setting.id] = summary(kernels)
         fused = swallowed(kernels, calls)
         calls = tuple(
             msgspec.structs.replace(call, fused={**call.fused, setting.id: fused[call.key]})
@@ -172,4 +176,4 @@ def _observe(
             else call
             for call in calls
         )
-    return calls, tuple(seen)
+    return calls, tuple(seen), ran

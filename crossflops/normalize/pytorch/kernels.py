@@ -6,12 +6,12 @@ nothing else: one `aten._native_multi_head_attention` instead of its projections
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from crossflops.core.trace import Call, Setting
+from crossflops.core.trace import Call, Kernel, Setting
 from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.modules import ModuleIndex
-from crossflops.normalize.pytorch.recorder import Frame, Recorder
+from crossflops.normalize.pytorch.recorder import ROOT, Frame, Recorder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,6 +37,9 @@ _INSTEAD = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_atte
 NESTED = "nested"
 
 
+Ran: TypeAlias = tuple[tuple[str, ...], str]  # the frames around a kernel, and its name
+
+
 def is_fused(operator: str) -> bool:
     """Whether a dispatched operator, `aten.name.overload`, is such a kernel."""
     return operator.startswith(_FUSED)
@@ -44,7 +47,7 @@ def is_fused(operator: str) -> bool:
 
 def fused_kernels(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
-) -> list[tuple[tuple[str, ...], str]]:
+) -> list[Ran]:
     """Run the model for real: each fused kernel, with the frames around it, innermost first.
 
     So are modules that dealt with nested tensors, with their own frame alone.
@@ -53,7 +56,7 @@ def fused_kernels(
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    found: list[tuple[tuple[str, ...], str]] = []
+    found: list[Ran] = []
     recorder = Recorder(ModuleIndex(model))
 
     class Kernels(TorchDispatchMode):
@@ -92,9 +95,24 @@ def _hooked(model: "nn.Module") -> Iterator[None]:
             handle.remove()
 
 
-def swallowed(
-    kernels: list[tuple[tuple[str, ...], str]], calls: tuple[Call, ...]
-) -> dict[str, str]:
+def summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
+    """The kernels by name, each with the modules in which it ran."""
+    homes: dict[str, list[str]] = {}
+    for frames, name in kernels:
+        if name != NESTED:
+            homes.setdefault(name, []).append(_module(frames[0]) if frames else "")
+    return tuple(
+        Kernel(name, len(found), tuple(dict.fromkeys(found))) for name, found in homes.items()
+    )
+
+
+def _module(key: str) -> str:
+    """The path of the module that a key begins with: "a.b" of "a.b@2/F.linear"."""
+    path = key.partition("/")[0].partition("@")[0]
+    return "" if path == ROOT else path
+
+
+def swallowed(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
     """Key of an operator or a function call -> the kernel that swallowed it.
 
     Of the call of a module that dealt with nested tensors: `NESTED`.
