@@ -1,6 +1,6 @@
 """Causes of attention: fused kernels, rules of its modules, products that are booked again."""
 
-from crossflops.core.convention import Cause
+from crossflops.core.convention import Cause, Example
 
 CAUSES = (
     Cause(
@@ -10,6 +10,15 @@ CAUSES = (
         "which the fused kernel that the CPU runs is unknown to it. B x H x Sq x Sk x (D + Dv) "
         "MACs are missing.",
         recognise="The missing amount grows with the square of the sequence.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def forward(self, q):\n"
+            "        return F.scaled_dot_product_attention(q, q, q)\n"
+            "model = Model()\n"
+            "inputs = torch.randn(2, 4, 10, 8)",
+            tool="fvcore",
+            amount=-12800,
+        ),
         references=("pytorch/pytorch#195460", "Lyken17/pytorch-OpCounter#197"),
     ),
     Cause(
@@ -21,6 +30,19 @@ CAUSES = (
         "switch that layer's path off, so tools with hooks and tools without see different "
         "executions of one model. With gradients enabled the path is not taken.",
         recognise="The tool's number changes between torch.no_grad() and gradients.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layer = nn.MultiheadAttention(32, 4, batch_first=True)\n"
+            "    def forward(self, x):\n"
+            "        return self.layer(x, x, x, need_weights=False)[0]\n"
+            "model = Model()\n"
+            "inputs = torch.randn(1, 10, 32)",
+            tool="torch-flop-counter",
+            amount=-47360,
+            options=("--no-grad",),
+        ),
         references=("pytorch/pytorch#195460",),
     ),
     Cause(
@@ -29,6 +51,18 @@ CAUSES = (
         page="The tool has a rule for nn.MultiheadAttention and also replaces the functions that "
         "it calls when weights are asked for (bmm, baddbmm, softmax): both are booked.",
         recognise="need_weights=False changes the tool's number.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layer = nn.MultiheadAttention(32, 4, batch_first=True)\n"
+            "    def forward(self, x):\n"
+            "        return self.layer(x, x, x)[0]\n"
+            "model = Model()\n"
+            "inputs = torch.randn(1, 10, 32)",
+            tool="ptflops-pytorch",
+            amount=6800,
+        ),
     ),
     Cause(
         id="attention.rule",
@@ -37,6 +71,19 @@ CAUSES = (
         "query, key and value alone: keys and values of another size are projected by a square "
         "of that size, and tokens that the module adds itself are not there.",
         recognise="The difference vanishes with kdim = vdim = embed_dim and without add_bias_kv.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layer = nn.MultiheadAttention(\n"
+            "            32, 4, add_bias_kv=True, batch_first=True)\n"
+            "    def forward(self, x):\n"
+            "        return self.layer(x, x, x, need_weights=False)[0]\n"
+            "model = Model()\n"
+            "inputs = torch.randn(1, 10, 32)",
+            tool="ptflops-pytorch",
+            amount=-640,
+        ),
     ),
     Cause(
         id="attention.scale-or-softmax",
@@ -44,5 +91,17 @@ CAUSES = (
         page="The multiplication of the scores by 1/sqrt(D) and the softmax over them, which a "
         "rule for attention adds to its products, are in the total.",
         recognise="The amount is a multiple of B x H x Sq x Sk.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layer = nn.MultiheadAttention(32, 4, batch_first=True)\n"
+            "    def forward(self, x):\n"
+            "        return self.layer(x, x, x, need_weights=False)[0]\n"
+            "model = Model()\n"
+            "inputs = torch.randn(1, 10, 32)",
+            tool="ultralytics-thop",
+            amount=1160,
+        ),
     ),
 )

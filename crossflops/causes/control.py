@@ -1,6 +1,6 @@
 """Causes of control flow: what runs more than once, or not at all, or for nothing."""
 
-from crossflops.core.convention import Cause
+from crossflops.core.convention import Cause, Example
 
 CAUSES = (
     Cause(
@@ -10,6 +10,19 @@ CAUSES = (
         "run count it; tools that trace a graph, and the native count, do not. A trace keeps "
         "what is written into a buffer, a parameter or an input (a running mean, a cache).",
         recognise="Deleting the line that computes it changes the tool's number and no output.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layer = nn.Linear(64, 32, bias=False)\n"
+            "    def forward(self, x):\n"
+            "        self.layer(x)\n"
+            "        return x + 1\n"
+            "model = Model()\n"
+            "inputs = torch.randn(4, 64)",
+            tool="thop",
+            amount=8192,
+        ),
     ),
     Cause(
         id="control.loop-body-once",
@@ -24,5 +37,17 @@ CAUSES = (
         page="The graph holds both branches of a condition. Tools count the larger, the one that "
         "ran, both, or none.",
         recognise="The difference is the work of one branch.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layer = nn.Linear(8, 8, bias=False)\n"
+            "    def forward(self, x):\n"
+            "        return torch.cond(x.sum() > 0, self.layer, torch.sin, (x,))\n"
+            "model = Model()\n"
+            "inputs = torch.randn(2, 8)",
+            tool="onnx-opcounter",
+            amount=-128,
+        ),
     ),
 )

@@ -1,6 +1,6 @@
 """Causes of convolutions that are counted by another formula than their true MACs, or not."""
 
-from crossflops.core.convention import Cause
+from crossflops.core.convention import Cause, Example
 
 CAUSES = (
     Cause(
@@ -10,6 +10,12 @@ CAUSES = (
         "The tool uses the formula of the forward convolution, per output position, and with it a "
         "factor of about stride^2 too many.",
         recognise="A decoder with ConvTranspose of stride 2 counts about 4 times too much.",
+        example=Example(
+            code="model = nn.ConvTranspose2d(8, 4, 2, stride=2, bias=False)\n"
+            "inputs = torch.randn(1, 8, 8, 8)",
+            tool="thop",
+            amount=24576,
+        ),
         references=(
             "Lyken17/pytorch-OpCounter#20",
             "Lyken17/pytorch-OpCounter#93",
@@ -23,6 +29,12 @@ CAUSES = (
         "tool that divides by the groups once more counts g times too few; one that takes Co for "
         "Co/g counts g times too many.",
         recognise="Only transposed convolutions with groups differ, by the factor g.",
+        example=Example(
+            code="model = nn.ConvTranspose2d(8, 4, 3, stride=2, groups=2, bias=False)\n"
+            "inputs = torch.randn(1, 8, 8, 8)",
+            tool="calflops-macs",
+            amount=-4608,
+        ),
         references=("deepspeedai/DeepSpeed#8323",),
     ),
     Cause(
@@ -32,6 +44,12 @@ CAUSES = (
         "padding, stride and dilation. For what its formula does not know, such as "
         'padding="same" with an even kernel, it is off.',
         recognise="A single convolution with unusual padding differs by a few rows or columns.",
+        example=Example(
+            code='model = nn.Conv2d(3, 8, 4, padding="same", bias=False)\n'
+            "inputs = torch.randn(1, 3, 16, 16)",
+            tool="deepspeed-macs",
+            amount=-11904,
+        ),
     ),
     Cause(
         id="conv.string-padding-unsupported",
@@ -39,6 +57,12 @@ CAUSES = (
         page='A convolution with padding="same" or "valid" is traced as another operator '
         "(aten::_convolution_mode), for which the tool has no formula.",
         recognise='The layers that are missing have padding="same" or padding="valid".',
+        example=Example(
+            code='model = nn.Conv2d(3, 8, 3, padding="same", bias=False)\n'
+            "inputs = torch.randn(1, 3, 16, 16)",
+            tool="fvcore",
+            amount=-55296,
+        ),
     ),
     Cause(
         id="conv.dim-unsupported",
@@ -46,6 +70,12 @@ CAUSES = (
         page="The tool knows two-dimensional convolutions alone. Those of one dimension (audio, "
         "text), of three (video, volumes) and transposed ones count nothing.",
         recognise="A Conv1d or Conv3d model has nearly no cost.",
+        example=Example(
+            code="model = nn.Conv1d(4, 8, 3, padding=1, bias=False)\n"
+            "inputs = torch.randn(1, 4, 10)",
+            tool="torch-profiler",
+            amount=-960,
+        ),
     ),
     Cause(
         id="conv.by-class-name",
@@ -62,6 +92,12 @@ CAUSES = (
         page="The tool takes the second axis of the input for the channels, or the first for the "
         "batch. An unbatched input (C, H, W) has its height, or its channels, there.",
         recognise="The count of a single image changes when a batch axis of 1 is put before it.",
+        example=Example(
+            code="model = nn.Conv2d(3, 8, 3, padding=1, bias=False)\n"
+            "inputs = torch.randn(3, 16, 16)",
+            tool="thop",
+            amount=239616,
+        ),
         references=("Lyken17/pytorch-OpCounter#212",),
     ),
     Cause(

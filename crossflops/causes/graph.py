@@ -1,6 +1,6 @@
 """Causes of the graph: what one side has in it and the other has not."""
 
-from crossflops.core.convention import Cause
+from crossflops.core.convention import Cause, Example
 
 CAUSES = (
     Cause(
@@ -17,6 +17,18 @@ CAUSES = (
         page="The tool counts additions and multiplications of integers by which a traced model "
         "computes the sizes of its tensors: one each.",
         recognise="The amount is tiny, and stays when the input grows.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layer = nn.MultiheadAttention(32, 4, batch_first=True)\n"
+            "    def forward(self, x):\n"
+            "        return self.layer(x, x, x)[0]\n"
+            "model = Model()\n"
+            "inputs = torch.randn(1, 10, 32)",
+            tool="torchprofile",
+            amount=4,
+        ),
     ),
     Cause(
         id="graph.identity-or-constant-nodes",
@@ -24,6 +36,15 @@ CAUSES = (
         page="The tool counts nodes that only hand a tensor on (Identity, Constant, Cast, "
         "Reshape), one for each element.",
         recognise="The amount is the number of elements that pass through such nodes.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def forward(self, x):\n"
+            "        return x.to(torch.float64)\n"
+            "model = Model()\n"
+            "inputs = torch.randn(1, 8, 16, 16)",
+            tool="onnx-opcounter",
+            amount=2048,
+        ),
     ),
     Cause(
         id="graph.unknown-shape",

@@ -1,6 +1,6 @@
 """Causes of operators for which a tool has no rule, or a rule where nothing is computed."""
 
-from crossflops.core.convention import Cause
+from crossflops.core.convention import Cause, Example
 
 CAUSES = (
     Cause(
@@ -9,6 +9,12 @@ CAUSES = (
         page="The tool has no rule for the operator and counts nothing. fvcore lists such "
         "operators, torchprofile warns, the others say nothing.",
         recognise="The call that is missing is no convolution, linear layer or plain product.",
+        example=Example(
+            code="model = nn.Bilinear(4, 5, 6, bias=False)\n"
+            "inputs = torch.randn(2, 4), torch.randn(2, 5)",
+            tool="calflops-macs",
+            amount=-300,
+        ),
         references=("facebookresearch/fvcore#143", "pytorch/pytorch#82951"),
     ),
     Cause(
@@ -18,6 +24,11 @@ CAUSES = (
         "result, whatever it does: for MaxPool, Softmax and Sigmoid, and for Concat, Flatten and "
         "Identity, which compute nothing.",
         recognise="The amount is the number of elements of what these operators return.",
+        example=Example(
+            code="model = nn.MaxPool2d(2)\ninputs = torch.randn(1, 8, 16, 16)",
+            tool="onnx-opcounter",
+            amount=512,
+        ),
     ),
     Cause(
         id="tool.error",
@@ -32,6 +43,11 @@ CAUSES = (
         page="Looking up rows of a table is counted: as many operations as the table has "
         "elements, or as the result has. Nothing is multiplied.",
         recognise="The amount is a multiple of the vocabulary times the width.",
+        example=Example(
+            code="model = nn.Embedding(100, 16)\ninputs = torch.zeros(1, 10, dtype=torch.int64)",
+            tool="torchinfo",
+            amount=1600,
+        ),
     ),
     Cause(
         id="memory.layer-traffic",
@@ -40,5 +56,10 @@ CAUSES = (
         "neither caches nor fusion, and nothing of what happens between modules.",
         recognise="The number is a multiple of 4 for a model of 32-bit floats, and does not grow "
         "with the size of kernels alone.",
+        example=Example(
+            code="model = nn.Sequential(nn.ReLU())\ninputs = torch.randn(1, 8, 16, 16)",
+            tool="torchstat-memread",
+            amount=8192,
+        ),
     ),
 )

@@ -1,6 +1,6 @@
 """Causes of parameter counts: which parameters a tool finds, and how often it counts them."""
 
-from crossflops.core.convention import Cause
+from crossflops.core.convention import Cause, Example
 
 CAUSES = (
     Cause(
@@ -10,6 +10,13 @@ CAUSES = (
         "another class has none: nn.MultiheadAttention and nn.Embedding for thop, and every "
         "subclass of a layer that it knows.",
         recognise="type(layer) of what is missing is not among the classes with a rule.",
+        example=Example(
+            code="model = nn.Sequential(nn.Linear(8, 8), nn.Embedding(10, 8))\n"
+            "model.forward = lambda x: model[0](model[1](x))\n"
+            "inputs = torch.zeros(1, 4, dtype=torch.int64)",
+            tool="thop",
+            amount=-80,
+        ),
         references=("Lyken17/pytorch-OpCounter#197",),
     ),
     Cause(
@@ -19,6 +26,19 @@ CAUSES = (
         "a scale) stands in no layer. A tool that adds layers up does not see it.",
         recognise="The names in model.named_parameters() that are missing end at a module of your "
         "own, not at one of torch.nn.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layer = nn.Linear(8, 8)\n"
+            "        self.scale = nn.Parameter(torch.ones(8))\n"
+            "    def forward(self, x):\n"
+            "        return self.layer(x) * self.scale\n"
+            "model = Model()\n"
+            "inputs = torch.randn(2, 8)",
+            tool="thop",
+            amount=-8,
+        ),
     ),
     Cause(
         id="params.uncalled",
@@ -27,6 +47,18 @@ CAUSES = (
         "the model owns and does not call, or whose forward it calls by hand, adds none.",
         recognise="A print in the forward of the layer does not appear, or it appears without "
         "the layer's hooks.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.one, self.other = nn.Linear(8, 8), nn.Linear(8, 4)\n"
+            "    def forward(self, x):\n"
+            "        return self.one(x)\n"
+            "model = Model()\n"
+            "inputs = torch.randn(2, 8)",
+            tool="thop",
+            amount=-36,
+        ),
     ),
     Cause(
         id="params.root",
@@ -34,6 +66,11 @@ CAUSES = (
         page="The model that was given is a single layer, and the tool counts the parameters of "
         "what is in the model, not of the model.",
         recognise="Put into an nn.Sequential, the same layer has its parameters.",
+        example=Example(
+            code="model = nn.Linear(8, 8)\ninputs = torch.randn(2, 8)",
+            tool="thop",
+            amount=-72,
+        ),
     ),
     Cause(
         id="params.counted-again",
@@ -42,6 +79,13 @@ CAUSES = (
         "the native count has it once. The tool counts it wherever it comes across it. Tied "
         "embeddings of language models are the usual case.",
         recognise="sum(p.numel() for p in model.parameters()), which has each once, is smaller.",
+        example=Example(
+            code="layer = nn.Linear(8, 8)\n"
+            "model = nn.Sequential(nn.Sequential(layer), nn.Sequential(layer))\n"
+            "inputs = torch.randn(2, 8)",
+            tool="thop",
+            amount=72,
+        ),
     ),
     Cause(
         id="params.frozen",
@@ -49,6 +93,13 @@ CAUSES = (
         page="The tool counts parameters that require a gradient. Those that were frozen, for "
         "fine-tuning or since they are fixed, are stored and used all the same.",
         recognise="The difference is the number of elements with requires_grad=False.",
+        example=Example(
+            code="model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))\n"
+            "model[0].requires_grad_(False)\n"
+            "inputs = torch.randn(2, 8)",
+            tool="calflops",
+            amount=-72,
+        ),
     ),
     Cause(
         id="params.pruned",
@@ -56,6 +107,13 @@ CAUSES = (
         page="torch.nn.utils.prune keeps the whole weight as weight_orig, and a mask beside it. "
         "The tool counts the ones of the mask; the native count has what is stored.",
         recognise="The layer has a parameter weight_orig and a buffer weight_mask.",
+        example=Example(
+            code="model = nn.Sequential(nn.Linear(8, 8, bias=False))\n"
+            'torch.nn.utils.prune.random_unstructured(model[0], "weight", amount=16)\n'
+            "inputs = torch.randn(2, 8)",
+            tool="torchinfo",
+            amount=-16,
+        ),
     ),
     Cause(
         id="params.unregistered",
@@ -63,5 +121,17 @@ CAUSES = (
         page="The model calls a module that it keeps in a plain list, a dict or a closure. Its "
         "parameters work, so the native count has them; model.parameters() does not give them.",
         recognise="The layer's parameters are missing in model.state_dict().",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layers = (nn.Linear(64, 32, bias=False),)\n"
+            "    def forward(self, x):\n"
+            "        return self.layers[0](x)\n"
+            "model = Model()\n"
+            "inputs = torch.randn(4, 64)",
+            tool="thop",
+            amount=-2048,
+        ),
     ),
 )

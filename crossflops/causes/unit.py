@@ -1,6 +1,6 @@
 """Causes of the unit: what a tool counts for one operation."""
 
-from crossflops.core.convention import Cause
+from crossflops.core.convention import Cause, Example
 
 CAUSES = (
     Cause(
@@ -12,6 +12,11 @@ CAUSES = (
         "nothing.",
         recognise="A ratio of exactly 2 on a model of convolutions and linear layers. Look at the "
         "number for one layer that you can count by hand.",
+        example=Example(
+            code="model = nn.Linear(64, 32, bias=False)\ninputs = torch.randn(4, 64)",
+            tool="torch-flop-counter",
+            amount=8192,
+        ),
         references=(
             "facebookresearch/fvcore#69",
             "facebookresearch/fvcore#133",
@@ -27,6 +32,12 @@ CAUSES = (
         "the native FLOPs say 2K, as if the first product were added to a zero. The amount is -1 "
         "for each sum, which is each result of a convolution or a matrix product.",
         recognise="The number falls short of twice the MACs by the number of output elements.",
+        example=Example(
+            code="model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False))\n"
+            "inputs = torch.randn(1, 3, 16, 16)",
+            tool="torchstat-madd",
+            amount=-2048,
+        ),
     ),
     Cause(
         id="unit.weighted-op-cost",
@@ -35,6 +46,11 @@ CAUSES = (
         "a square root, 32 for an exponential, 38 for tanh. The native FLOPs count each once. "
         "Such weights are estimates of hardware, and changed between releases of the tool.",
         recognise="A layer without any product counts tens of operations for each element.",
+        example=Example(
+            code="model = nn.Sigmoid()\ninputs = torch.randn(1, 8, 16, 16)",
+            tool="onnx-tool",
+            amount=65536,
+        ),
         references=("ThanatosShinji/onnx-tool#7",),
     ),
 )

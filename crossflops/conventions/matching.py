@@ -21,10 +21,17 @@ def matches(clause: Clause, call: Call, trace: Trace, setting: str) -> bool:
         return False
     if match.fused and not (setting in call.fused and one_of(call.fused[setting], match.fused)):
         return False
-    if match.last is not None and match.last != (call.key in trace.last_calls):
+    if match.last is not None and match.last != _is_last(call, trace):
         return False
     module = trace.modules[call.module]
     return _own(match, call, module) and _around(match, call, trace)
+
+
+def _is_last(call: Call, trace: Trace) -> bool:
+    """Whether the call of the module, or the one around it, is the module's last."""
+    around = (call, *trace.ancestors(call))
+    home = next((one for one in around if one.storey == "module"), call)
+    return home.key in trace.last_calls
 
 
 def _own(match: Match, call: Call, module: Module) -> bool:

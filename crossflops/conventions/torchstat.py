@@ -89,6 +89,17 @@ class _Column:
             self._failure("recursion", source, Match(via="call"), "torchstat.wrapped_base"),
         )
 
+    def earlier(self) -> Clause:
+        """The calls of a module before its last one: their numbers are overwritten."""
+        return Clause(
+            id=f"{self._tool}.unseen.earlier",
+            cause="module.reused",
+            storey="operator",
+            match=Match(isa=(*_CONV, *_TRANSPOSED, *_LINEAR, *_BILINEAR), last=False),
+            kind="unseen",
+            reference=f"{_HOOK}: wrap_call",
+        )
+
     def _failure(
         self, name: str, reference: str, match: Match, times: str | None = None
     ) -> Clause:
@@ -127,6 +138,7 @@ def _flops() -> tuple[Clause, ...]:
         rule("avg_pool", "pool.avg", _AVERAGE, "input_image"),
         *(rule(name.lower(), cause, bases, "input_whole") for name, cause, bases in relu),
         rule("upsample", "upsample.nearest", _UPSAMPLE, "upsampled"),
+        _Column("torchstat", _FLOPS).earlier(),
     )
 
 
@@ -152,6 +164,7 @@ def _madd() -> tuple[Clause, ...]:
         rule("relu", "act.relu", _RELU, "input_sample"),
         rule("softmax", "softmax", _SOFTMAX, "input_sample", factor=3),
         rule("softmax.first", "softmax", _SOFTMAX, "one", factor=-1),
+        _Column("torchstat-madd", _MADD).earlier(),
     )
 
 

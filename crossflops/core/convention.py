@@ -10,12 +10,14 @@ from crossflops.core.trace import OBSERVED, Scalar, Setting, Storey, View
 class Example(msgspec.Struct, frozen=True):
     """A model that shows a cause: a few lines that define `model` and `inputs`.
 
-    With the convention of `tool` ("TOOL" or "TOOL@EDITION") the cause is booked with `amount`.
+    With the convention of `tool` ("TOOL" or "TOOL@EDITION") the cause is booked with `amount`,
+    under `options` of the command line.
     """
 
     code: str
     tool: str
     amount: int
+    options: tuple[str, ...] = ()
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +52,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     that nearest function call came in: by "attribute" or by "reference". `has` and `lacks`
     name inputs of the call or parameters of the module, "*" as above. `dtypes` are those of the
     first input. `root` asks whether the module is the whole model, `leaf` whether it has no
-    modules in it, `last` whether the call is the last one of its module. `outside` are classes
+    modules in it, `last` whether the call of the module is its last one. `outside` are classes
     such that no registered module of them, or of a subclass, was called around. `nested` asks
     whether a function of PyTorch is around.
 

@@ -30,7 +30,8 @@ def cause_blocks(cause: Cause) -> tuple[Block, ...]:
 
 
 def _example(id: str, example: Example) -> tuple[Block, ...]:
-    told = f"with {example.tool}, {id} is {signed(example.amount)} here"
+    options = "".join(f" and {option}" for option in example.options)
+    told = f"with {example.tool}{options}, {id} is {signed(example.amount)} here"
     return (Heading("A model that shows it"), Code(example.code), Text(told, " ", "dim"))
 
 

@@ -1,0 +1,87 @@
+"""The model on a cause's page shows the cause, with the amount that is told.
+
+The amounts were derived by hand; what they are made of stands in the comments of the probes, most
+of which are the same layers.
+"""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import torch
+import torch.nn.utils.prune
+from torch import nn
+from torch.nn import functional
+
+from crossflops.causes import causes
+from crossflops.conventions import conventions, parse
+from crossflops.core.profile import Profile
+from crossflops.core.trace import Setting
+from crossflops.normalize import Source
+from crossflops.pipeline.files import FileOfTools
+from crossflops.pipeline.study import report, study
+
+pytestmark = pytest.mark.torch
+SHOWN = [one for one in causes() if one.example is not None]
+# Causes that a few lines of PyTorch do not show, and why.
+WITHOUT = {
+    "conv.dilation-by-batches": "TensorFlow",
+    "graph.function-not-inlined": "TensorFlow",
+    "graph.unknown-shape": "TensorFlow",
+    "layout.nchw-unsupported": "TensorFlow",
+    "matmul.adjoint-ignored": "TensorFlow",
+    "scope.backward": "TensorFlow",
+    "control.loop-body-once": "an ONNX file with a loop",
+    "graph.other-file": "a second file",
+    "graph.rebuilt": "an ONNX file",
+    "module.booked-elsewhere": "in tables of modules alone",
+    "tool.error": "no number, so no amount",
+}
+
+
+def settings(options):
+    """What the options of the command line come to."""
+    return Setting(grad="--no-grad" not in options, training="--train-mode" in options)
+
+
+def booked(example):
+    """Amounts by cause when the convention's tool prints what it should."""
+    names = {"torch": torch, "nn": nn, "F": functional}
+    exec(example.code, names)  # it is our own
+    model, inputs = names["model"], names["inputs"]
+    args = inputs if isinstance(inputs, tuple) else (inputs,)
+    setting, convention = settings(example.options), parse(example.tool)
+    file = FileOfTools(None, Path("never-written.onnx")) if convention.sees == "node" else None
+    source = Source(model.train(setting.training), args, {})
+    found = study(source, setting, {"tool": convention}, lambda _: None, file)
+    profile = Profile(
+        tool="tool",
+        version="",
+        setting=setting,
+        total=found.predictions["tool"].total,
+        params=0,
+        printed_as="",
+    )
+    (one,) = report(found, setting, {"tool": profile}).reconciliations
+    why = [*one.explanations, *(one.params.explanations if one.params else ())]
+    return {each.cause: each.amount for each in why}
+
+
+@pytest.mark.parametrize("one", SHOWN, ids=lambda one: one.id)
+def test_the_example_shows_the_cause(one):
+    """With the amount that the page tells."""
+    assert booked(one.example)[one.id] == one.example.amount
+
+
+def test_every_cause_has_an_example_or_a_reason():
+    """Nothing is left out in silence, and no reason outlives its need."""
+    without = {one.id for one in causes() if one.example is None}
+    assert without == WITHOUT.keys()
+
+
+def test_the_tools_of_examples_are_known():
+    """By their ids, and editions where they are named."""
+    known = {one.tool for one in conventions()}
+    assert {one.example.tool.partition("@")[0] for one in SHOWN} <= known
