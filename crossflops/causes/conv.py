@@ -85,6 +85,12 @@ CAUSES = (
         "the linear layer that transformers calls Conv1D like a convolution: GPT-2 comes out 3.9 "
         "times too large.",
         recognise="Renaming the class changes the tool's number.",
+        example=Example(
+            code="class Filter(nn.Conv2d): pass\nmodel = Filter(3, 8, 3, padding=1, bias=False)\n"
+            "inputs = torch.randn(1, 3, 16, 16)",
+            tool="torchinfo",
+            amount=-55080,
+        ),
     ),
     Cause(
         id="conv.unbatched-axis",

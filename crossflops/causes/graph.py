@@ -33,17 +33,17 @@ CAUSES = (
     Cause(
         id="graph.identity-or-constant-nodes",
         title="nodes that compute nothing",
-        page="The tool counts nodes that only hand a tensor on (Identity, Constant, Cast, "
-        "Reshape), one for each element.",
+        page="The tool counts nodes that only hand a tensor on (Identity, Concat, Flatten, "
+        "Pad, Dropout), one for each element.",
         recognise="The amount is the number of elements that pass through such nodes.",
         example=Example(
             code="class Model(nn.Module):\n"
             "    def forward(self, x):\n"
-            "        return x.to(torch.float64)\n"
+            "        return torch.cat([x, x])\n"
             "model = Model()\n"
             "inputs = torch.randn(1, 8, 16, 16)",
             tool="onnx-opcounter",
-            amount=2048,
+            amount=4096,
         ),
     ),
     Cause(

@@ -47,9 +47,13 @@ CAUSES = (
         "Such weights are estimates of hardware, and changed between releases of the tool.",
         recognise="A layer without any product counts tens of operations for each element.",
         example=Example(
-            code="model = nn.Sigmoid()\ninputs = torch.randn(1, 8, 16, 16)",
+            code="class Model(nn.Module):\n"
+            "    def forward(self, x):\n"
+            "        return x / 3\n"
+            "model = Model()\n"
+            "inputs = torch.randn(1, 8, 16, 16)",
             tool="onnx-tool",
-            amount=65536,
+            amount=8192,
         ),
         references=("ThanatosShinji/onnx-tool#7",),
     ),

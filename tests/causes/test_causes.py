@@ -50,8 +50,9 @@ def test_a_cause_of_no_family_lists_all():
 def named_by_the_reconciler():
     """The texts in the code of the reconciler that have the form of an id."""
     texts = set()
-    for name in ("walk", "node_walk", "parameters", "rebuilt"):
-        spec = find_spec(f"crossflops.reconcile.{name}")
+    rooms = [f"reconcile.{name}" for name in ("walk", "node_walk", "parameters", "rebuilt")]
+    for name in (*rooms, "conventions.parameters"):
+        spec = find_spec(f"crossflops.{name}")
         tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
         texts |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     families = {one.id.partition(".")[0] for one in causes()}
@@ -78,5 +79,7 @@ def test_every_cause_is_booked_by_somebody():
     """A page that no convention and no step can lead to would never be read."""
     booked = named_by_the_reconciler()
     for convention in conventions():
-        booked |= {convention.unseen} | {clause.cause for clause in convention.clauses}
-    assert booked <= {one.id for one in causes()}
+        booked |= {convention.unseen} | ({convention.rounds} if convention.adds_up else set())
+        booked |= {clause.cause for clause in convention.clauses}
+        booked |= {clause.again for clause in convention.clauses if clause.again}
+    assert booked == {one.id for one in causes()}
