@@ -1,6 +1,6 @@
 """Set crossflops up in this folder. Needs Python 3.11 or newer with venv and pip, nothing else.
 
-    python3 start.py report    make .venv, count ResNet-50 with three tools, leave the report
+    python3 start.py report    make .venv, count ResNet-50 with eight tools, leave the report
     python3 start.py tests     pass the tests: tox and all its environments
 
 Both may be run again: what is there and up to date is kept.
@@ -27,6 +27,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 REPORT = ROOT / "first-light.md"
+# Plugins that install in seconds and share one environment. The others need a build beside PyTorch
+# (deepspeed), much else (calflops, tensorflow), or an environment of their own (ultralytics-thop).
+FIRST = ("fvcore", "ptflops", "thop", "torch", "torchinfo", "torchprofile")
 MODEL = ("torchvision.models:resnet50", "--input", "1x3x224x224")
 STAMP = ".crossflops-set-up"
 JOBS = 2
@@ -59,7 +62,7 @@ def main() -> int:
 
 
 def report() -> int:
-    """Make .venv with the command and the three plugins, and do the main job in it."""
+    """Make .venv with the command and the plugins of `FIRST`, and do the main job in it."""
     folder = ROOT / ".venv"
     environment(
         folder,
@@ -73,7 +76,7 @@ def report() -> int:
         ),
     )
     command = script(folder, "crossflops")
-    say(f"counting {MODEL[0]} with three tools")
+    say(f"counting {MODEL[0]} with eight tools")
     line = [str(command), "compare", *MODEL, "-o", str(REPORT)]
     status = subprocess.run(line, cwd=ROOT, check=False).returncode
     if status:
@@ -170,9 +173,8 @@ def fingerprint(steps: Steps) -> str:
 
 
 def plugins() -> list[str]:
-    """The plugins of this folder, as arguments of pip."""
-    folders = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
-    return [part for folder in folders for part in ("-e", str(folder.relative_to(ROOT)))]
+    """The plugins of the first report, as arguments of pip."""
+    return [part for name in FIRST for part in ("-e", f"plugins/crossflops-{name}")]
 
 
 def interpreters() -> list[str]:
