@@ -10,11 +10,46 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-
-from tests.zoo import REPORTS
+from types import SimpleNamespace
 
 FOLDER = Path(__file__).parent.parent / "reports"
 LIMIT = 900  # seconds for one model
+IMAGE = ("--input", "1x3x224x224")
+TOKENS = ("--input", "input_ids=1x128:int64")
+
+
+def _row(target, *arguments):
+    return SimpleNamespace(target=target, arguments=arguments)
+
+
+def _torchvision(name, *arguments):
+    return _row(f"torchvision.models:{name}", *IMAGE, *arguments)
+
+
+WEIGHTLESS = ("--arg", "weights=null", "--arg", "init_weights=false")
+
+# Name of the report -> how the comparison is asked for.
+REPORTS = {
+    "resnet50": _torchvision("resnet50"),
+    "resnet18": _torchvision("resnet18"),
+    "mobilenet_v2": _torchvision("mobilenet_v2"),
+    "vit_b_16": _torchvision("vit_b_16"),
+    "vit_b_16-no-grad": _torchvision("vit_b_16", "--no-grad"),
+    "swin_t": _torchvision("swin_t"),
+    "efficientnet_b0": _torchvision("efficientnet_b0"),
+    "swin_v2_t": _torchvision("swin_v2_t"),
+    "convnext_tiny": _torchvision("convnext_tiny"),
+    "shufflenet_v2_x1_0": _torchvision("shufflenet_v2_x1_0"),
+    "densenet121": _torchvision("densenet121"),
+    "googlenet": _torchvision("googlenet", *WEIGHTLESS),
+    "timm-vit_tiny": _row("timm:vit_tiny_patch16_224", *IMAGE),
+    "unet": _row("tests/zoo.py:unet", "--input", "1x3x128x128"),
+    "lstm": _row("tests/zoo.py:lstm", "--input", "1x40:int64"),
+    "gru": _row("tests/zoo.py:gru", "--input", "1x40:int64"),
+    "bert": _row("tests/zoo.py:bert", *TOKENS),
+    "gpt2": _row("tests/zoo.py:gpt2", *TOKENS),
+    "llama": _row("tests/zoo.py:llama", *TOKENS),
+}
 
 
 def crossflops(*arguments):

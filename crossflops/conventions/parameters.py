@@ -28,7 +28,7 @@ def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
     other module what its descendants did not give, if that is not negative (`leftover_params`).
     So a tied weight counts twice, less what stands in no leaf.
     """
-    rows = list(_summary(trace))
+    rows = _summary(trace)
     sizes: dict[int, int] = {}
     for module, _, _ in rows:
         if module not in sizes:
@@ -59,8 +59,20 @@ def _beneath(rows: list[Line], place: int) -> Iterator[int]:
         yield below
 
 
-def _summary(trace: Trace) -> Iterator[Line]:
-    """The lines of the summary: modules as they are called, with containers around them.
+def _summary(trace: Trace) -> list[Line]:
+    """The lines of the summary; a container that is put in twice is marked at both places.
+
+    Its lines are one object (`add_missing_container_layers`), unlike those of calls.
+    """
+    lines = list(_lines(trace))
+    twice = {line[0] for line, inserted in lines if inserted and line[2]}
+    return [
+        (line[0], line[1], line[2] or (inserted and line[0] in twice)) for line, inserted in lines
+    ]
+
+
+def _lines(trace: Trace) -> Iterator[tuple[Line, bool]]:
+    """Modules as they are called, with containers around them, which are put in afterwards.
 
     torchinfo/torchinfo.py: `apply_hooks`, `add_missing_container_layers`.
     """
@@ -77,10 +89,10 @@ def _summary(trace: Trace) -> Iterator[Line]:
         chain = chains[module]
         for depth in range(1, len(chain)):
             if current.get(depth) != chain[depth]:
-                yield chain[depth], depth, chain[depth] in listed
+                yield (chain[depth], depth, chain[depth] in listed), True
                 listed.add(chain[depth])
                 current[depth] = chain[depth]
-        yield module, len(chain), module in begun
+        yield (module, len(chain), module in begun), False
         begun.add(module)
         current = {d: one for d, one in current.items() if d < len(chain)} | {len(chain): module}
 

@@ -71,6 +71,7 @@ TRAINED = (
 PARAMETERS = (
     "frozen_weight",
     "bare_parameter",
+    "lists_in_turns",
     "pruned_conv",
     "tied_weight_two_modules",
     "shared_two_names",

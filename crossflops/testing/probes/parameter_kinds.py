@@ -26,7 +26,24 @@ def _bare() -> Any:
     return model
 
 
+def _in_turns() -> Any:
+    """Two lists of layers, gone through side by side: each list is left and entered again."""
+    import torch
+
+    def layers(make: Any) -> Any:
+        return torch.nn.ModuleList(make() for _ in range(2))
+
+    def forward(model: Any, x: Any) -> Any:
+        for layer, norm in zip(model.layers, model.norms, strict=True):
+            x = norm(layer(x))
+        return x
+
+    square, norm = nn("Linear", 16, 16, bias=False), nn("LayerNorm", 16)
+    return function(forward, layers=lambda: layers(square), norms=lambda: layers(norm))()
+
+
 PROBES = (
+    Probe("lists_in_turns", _in_turns, _ROWS, 2 * 4 * 16 * 16),
     Probe("frozen_weight", _frozen, _ROWS, 512),
     Probe("bare_parameter", _bare, _ROWS, 512),
 )
