@@ -6,6 +6,8 @@ profiler.py of deepspeed 0.3.13 on the same torch, each function by itself.
 
 import pytest
 
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
 from crossflops.conventions import find
 from crossflops.core.trace import Setting
 from crossflops.reconcile import PredictionError, predict

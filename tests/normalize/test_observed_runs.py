@@ -1,6 +1,9 @@
 """What a real run shows beside the export: the graph of torch.jit, and operators as they begin."""
 
 import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
 import torch
 from torch import nn
 
@@ -11,6 +14,7 @@ from tests.models import traced
 
 JIT, EVENT, DISPATCH = (View(storey=one) for one in ("jit", "event", "dispatch"))
 X = torch.randn(2, 10, 32)
+pytestmark = pytest.mark.torch
 
 
 def seen(model, *args, view=JIT, **kwargs):
