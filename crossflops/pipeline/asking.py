@@ -1,6 +1,7 @@
 """The tools' half of a comparison: each is asked about its model or its file, once."""
 
 import tempfile
+from pathlib import Path
 
 import msgspec
 
@@ -144,10 +145,15 @@ def _readers(choice: Choice) -> tuple[str, ...]:
 
 
 def _placed(answer: Profile | Failure, python: str | None) -> Profile | Failure:
-    """The answer with the interpreter that gave it, where that is another one."""
+    """The answer with the interpreter that gave it, where that is another one.
+
+    One in the current folder is named from there: a report tells nobody where the folder is.
+    """
     if python is None or isinstance(answer, Failure):
         return answer
-    return msgspec.structs.replace(answer, python=python)
+    place, here = Path(python), Path.cwd()
+    inside = place.relative_to(here) if place.is_relative_to(here) else place
+    return msgspec.structs.replace(answer, python=str(inside))
 
 
 def _too_far(tool: str) -> Failure:

@@ -44,6 +44,16 @@ def test_two_namesakes_stand_in_one_report(tools, target, venvs):
     assert places == {"honest": None, **venvs}
 
 
+def test_an_interpreter_of_this_folder_is_named_from_it(
+    tools, target, venvs, tmp_path, monkeypatch
+):
+    """A report that is committed does not tell where its folder was."""
+    tools("Honest")
+    monkeypatch.chdir(tmp_path)
+    report = pipeline.compare(f"{target}:make", "1x4", python={"mine": venvs["mine"]})
+    assert {one.python for one in report.profiles if one.tool == "mine"} == {"mine/bin/python"}
+
+
 def test_a_table_names_the_interpreters(tools, target, venvs, tmp_path):
     """Without a word in the call; the tools that are asked for are run, and no others."""
     tools("Honest")
