@@ -38,8 +38,12 @@ MODELS = {
     "mobilenet_v2": ("torchvision.models:mobilenet_v2", "--input", PIXELS),
     "swin_v2_t-no-grad": ("torchvision.models:swin_v2_t", "--input", PIXELS, "--no-grad"),
 }
-# What a tool itself says where it fails, by model.
-FAILS: dict[tuple[str, str], str] = {}
+# What a tool itself says where it fails, by model: onnx-tool has no class for the operator
+# Attention, and asks for the second result of a GRU, which the file does not list.
+FAILS = {
+    ("gru", "onnx-tool"): "IndexError",
+    **{(one, "onnx-tool"): "this Node Attention" for one in ("bert", "gpt2", "llama")},
+}
 
 
 def compared(*arguments):
