@@ -71,13 +71,13 @@ class TestFiles:
     """A target that is a file is counted by the tools that count files."""
 
     @pytest.mark.parametrize("isolate", [False, True])
-    def test_it_gets_sizes_and_the_other_tools_are_refused(self, tools, tmp_path, isolate):
+    def test_it_gets_sizes(self, tools, tmp_path, isolate):
         """Of 5 rows: 60 MACs unseen, 15 elements."""
-        tools("Reader", "Honest")
+        tools("Reader")
         path = saved(tmp_path, parsed(FILE))
         found = compare(path, dims={"N": 5}, isolate=isolate)
         assert reasons(found) == [("op.unregistered-zero", -60), ("elementwise.native", 15)]
-        assert [one.tool for one in found.profiles if isinstance(one, Failure)] == ["honest"]
+        assert not any(isinstance(one, Failure) for one in found.profiles)
 
     def test_it_is_handed_over_as_it_is(self, tools, tmp_path):
         """A file whose sizes are numbers is not copied."""
