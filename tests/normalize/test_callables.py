@@ -110,7 +110,7 @@ def test_a_file_without_any_says_what_to_write(file, code):
     [
         ("https://host/model.onnx", "https://host/model.onnx is a URL, and nothing is downloaded"),
         ("https://host/m.py:make", "https://host/m.py:make is a URL, and nothing is downloaded"),
-        (".", ". is a folder"),
+        (".", ". is a folder without a SavedModel"),
     ],
 )
 def test_what_is_no_file_is_told(target, message):
