@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
 from crossflops import pipeline
 from crossflops.core.profile import Failure
 from crossflops.core.trace import Setting
