@@ -1,0 +1,66 @@
+"""How long runs of a model took, and how many examples per second that is."""
+
+from collections.abc import Sequence
+from math import ceil
+
+import msgspec
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs of one model at one batch size, after warm-up.
+
+    `seconds` are those of each run, in order; `p50`, `p90` and `p99` are percentiles of them by
+    nearest rank. `examples_per_second` is batch x runs / the sum of `seconds`. `warmup` is the
+    number of runs before them that are left out, `settled` whether these had become stable, and
+    `how` says what was timed.
+    """
+
+    batch: int
+    seconds: tuple[float, ...]
+    p50: float
+    p90: float
+    p99: float
+    examples_per_second: float
+    warmup: int
+    settled: bool = True
+    how: str = ""
+
+    @property
+    def runs(self) -> int:
+        """How many runs were timed."""
+        return len(self.seconds)
+
+
+class Unfit(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch that could not be run: `stage` is "memory", "time", "crash" or "refused"."""
+
+    batch: int
+    stage: str
+    message: str
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest of the values that at least `percent` of them do not exceed (nearest rank).
+
+    >>> percentile([3.0, 1.0, 2.0, 4.0], 50), percentile([3.0, 1.0, 2.0, 4.0], 90)
+    (2.0, 4.0)
+    """
+    ordered = sorted(values)
+    return ordered[max(ceil(percent / 100 * len(ordered)), 1) - 1]
+
+
+def measured(
+    batch: int, seconds: Sequence[float], warmup: int, *, settled: bool = True, how: str = ""
+) -> Measurement:
+    """The measurement of runs that took `seconds` each. There is at least one."""
+    return Measurement(
+        batch=batch,
+        seconds=tuple(seconds),
+        p50=percentile(seconds, 50),
+        p90=percentile(seconds, 90),
+        p99=percentile(seconds, 99),
+        examples_per_second=batch * len(seconds) / sum(seconds),
+        warmup=warmup,
+        settled=settled,
+        how=how,
+    )
