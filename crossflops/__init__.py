@@ -9,7 +9,7 @@ from crossflops.core.reconciliation import Explanation, Reconciliation
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.errors import CrossflopsError
-from crossflops.pipeline import compare, count
+from crossflops.pipeline import compare, count, efficiency
 
 __all__ = [
     "Cost",
@@ -20,4 +20,5 @@ __all__ = [
     "Setting",
     "compare",
     "count",
+    "efficiency",
 ]

@@ -1,4 +1,4 @@
-"""A device's peaks, and a count set against them."""
+"""A device and its peaks."""
 
 import msgspec
 
@@ -23,28 +23,3 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     source: tuple[str, ...]
     confidence: str
     notes: str = ""
-
-
-class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
-    """A required rate, and its share of a peak. `assumptions` are printed with every ratio.
-
-    `work` is in FLOPs for one example (2 per MAC, times `multiplier` passes), `rate` the
-    FLOP/s that `examples_per_second` need, `ratio` = rate / peak. The numerator is named in
-    `numerator` ("native MACs", "thop", "given").
-    """
-
-    numerator: str
-    macs: int
-    multiplier: int
-    examples_per_second: float
-    precision: str
-    work: int
-    rate: float
-    device: str | None
-    peak: float | None
-    ratio: float | None
-    intensity: float | None = None
-    ridge: float | None = None
-    bound: str | None = None
-    assumptions: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()

@@ -10,7 +10,8 @@ and one for those of the weights, since both are contractions as large as the fo
 multiplies the forward work by 3 as well).
 """
 
-from crossflops.core.device import Device, Efficiency
+from crossflops.core.device import Device
+from crossflops.core.efficiency import Efficiency
 from crossflops.errors import InputError
 from crossflops.hardware.catalogue import derived, deviation, peak
 

@@ -4,26 +4,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
-from crossflops.conventions import named
-from crossflops.core.formulas import Formulas
-from crossflops.core.observation import Run
+from crossflops.core.efficiency import EfficiencyReport
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
-from crossflops.normalize.request import Request, asked_for
+from crossflops.hardware.question import Question
+from crossflops.normalize.request import asked_for
 from crossflops.normalize.targets import imports_restored
 from crossflops.pipeline.asked import answered, chosen, made_with
-from crossflops.pipeline.counting import Counted, counted, folded, observed
-from crossflops.pipeline.counting import report as counted_report
 from crossflops.pipeline.exporting import export
+from crossflops.pipeline.native import native_count
+from crossflops.pipeline.rating import rated
 from crossflops.pipeline.study import Progress
 from crossflops.pipeline.study import report as compared
 
-__all__ = ["compare", "count", "export"]
+__all__ = ["compare", "count", "efficiency", "export"]
 
 
-@imports_restored()
 def count(
     target: Any,
     inputs: Any = (),
@@ -50,51 +47,36 @@ def count(
     The totals are also given as polynomials in the dimensions that `vary` names. With `observe`
     the file runs once in onnxruntime, for sizes and iterations that depend on data.
     """
-    request = asked_for(
+    return native_count(
         target,
         inputs,
-        None if observe else inputs_file,
-        setting,
-        arguments,
-        allow_pickle=allow_pickle,
+        inputs_file=inputs_file,
+        setting=setting,
+        arguments=arguments,
         dims=dims,
         trips=trips,
         branches=branches,
-    )
-    request, formulas, run = _sized(request, vary, observe, inputs_file)
-    conventions = named([as_] if isinstance(as_, str) else as_ or ())
-    watched = observed(conventions, setting)
-    modes = {}
-
-    def mode(training: bool) -> Counted:
-        if training not in modes:
-            own = [one for one in watched if one.training == training]
-            asked = msgspec.structs.replace(setting, training=training)
-            modes[training] = counted(request.source(), asked, own)
-        return modes[training]
-
-    native = mode(setting.training)
-    folds = [folded(one, mode(one.setting(setting).training), setting) for one in conventions]
-    report = counted_report(native, folds)
-    return msgspec.structs.replace(report, formulas=formulas, observed=run)
+        vary=vary,
+        observe=observe,
+        as_=as_,
+        allow_pickle=allow_pickle,
+    )[0]
 
 
-def _sized(
-    request: Request, vary: Sequence[str], observe: bool, inputs_file: str | None
-) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
-    """The request at definite sizes: those of the formulas, or of a run."""
-    formulas: Formulas | UnsetType = UNSET
-    run: Run | UnsetType = UNSET
-    if vary:
-        from crossflops.pipeline.vary import varied
+def efficiency(
+    target: Any = None, inputs: Any = (), *, how: Mapping[str, Any] = {}, **asked: Any
+) -> EfficiencyReport:
+    """Set a count against a device's peak: what `crossflops efficiency` prints, as values.
 
-        formulas = varied(request, vary, observe)
-        request = msgspec.structs.replace(request, dims={**request.dims, **formulas.at})
-    if observe:
-        from crossflops.pipeline.running import seen
-
-        request, run = seen(request, inputs_file)
-    return request, formulas, run
+    `asked` are the flags of the command with underscores (`examples_per_second=1325, train=True,
+    device="v100-pcie", precision="fp16"`), `how` options of `count`. Without a target the work is
+    given (`macs="4.112G"`). Raises AmbiguousDeviceError, whose `candidates` are the devices that
+    are meant, for a name that several bear.
+    """
+    found = rated(Question.of(**asked), target, inputs, how=how)
+    if found.trouble is not None:
+        raise found.trouble
+    return found.noun
 
 
 @imports_restored()

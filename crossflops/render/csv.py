@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from crossflops.core.efficiency import EfficiencyReport
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.report import Report
 from crossflops.errors import UnknownNameError
-from crossflops.render.efficiency import EfficiencyReport
 from crossflops.render.inventory import Inventory
 from crossflops.render.layout import Noun
 from crossflops.render.places import Compared

@@ -2,41 +2,12 @@
 
 from collections.abc import Callable, Iterable
 
-import msgspec
-
-from crossflops.core.device import Efficiency
-from crossflops.core.report import SCHEMA, Report
+from crossflops.core.efficiency import Efficiency, EfficiencyReport
 from crossflops.render.comparison import comparison
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.quantity import exact, short
 
 Cell = Callable[[Efficiency], str]
-
-
-class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One efficiency for every numerator and device, and the report that the MACs are from.
-
-    `report` is None where the MACs were given without a model. After `--compare` it says why the
-    numerators differ.
-    """
-
-    schema: str = SCHEMA
-    efficiency: tuple[Efficiency, ...]
-    report: Report | None = None
-
-    def to_json(self) -> str:
-        """Indented JSON, the report as it is written by itself, counts as exact integers."""
-        plain = {
-            "schema": self.schema,
-            "efficiency": self.efficiency,
-            "report": None if self.report is None else self.report.to_dict(),
-        }
-        return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> "EfficiencyReport":
-        """What `to_json` wrote. Raises msgspec.ValidationError on anything else."""
-        return msgspec.json.decode(text, type=cls)
 
 
 def efficiency_page(noun: EfficiencyReport) -> Page:

@@ -2,8 +2,8 @@
 
 import msgspec
 
+from crossflops.core.efficiency import EfficiencyReport
 from crossflops.core.report import Report
-from crossflops.render.efficiency import EfficiencyReport
 from crossflops.render.layout import Noun
 from crossflops.render.places import Compared
 from crossflops.render.summary import Unit

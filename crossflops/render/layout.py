@@ -5,11 +5,12 @@ from typing import TypeAlias
 from msgspec import UNSET
 
 from crossflops.core.convention import Cause, Convention
+from crossflops.core.efficiency import EfficiencyReport
 from crossflops.core.report import Report
 from crossflops.render.cause import cause_page
 from crossflops.render.comparison import comparison
 from crossflops.render.convention import convention_page
-from crossflops.render.efficiency import EfficiencyReport, efficiency_page
+from crossflops.render.efficiency import efficiency_page
 from crossflops.render.inventory import Health, Inventory, health, inventory
 from crossflops.render.page import Page
 from crossflops.render.places import Compared

@@ -5,13 +5,20 @@ from msgspec import UNSET
 
 from crossflops import pipeline
 from crossflops.cli import main
+from crossflops.core.graph import Graph
+from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.reconciliation import Reconciliation
 from crossflops.core.report import InputInfo, ModelInfo, Report, Totals, UncountedRow
-from crossflops.core.trace import Setting
+from crossflops.core.trace import Setting, Trace
+from crossflops.pipeline import native as native_count
+from crossflops.pipeline.counting import Counted
 
 KINDS = ("adds", "muls", "divs", "compares", "specials")
 ZEROS = dict.fromkeys((*KINDS, "bytes_read", "bytes_written", "constant_macs"), 0)
+GRAPH = Graph(name="Net", nodes=(), inputs=(), outputs=(), params=3, opset={"": 23})
+LEDGER = Ledger("d", ())
+TRACE = Trace(calls=(), modules=(), setting=Setting())
 
 
 class Line:
@@ -47,7 +54,11 @@ def answers(line, monkeypatch):
                 raise result
             return result
 
+        def native(target, inputs=(), **options):
+            return function(target, inputs, **options), Counted(GRAPH, TRACE, LEDGER)
+
         monkeypatch.setattr(pipeline, "count", function)
+        monkeypatch.setattr(native_count, "native_count", native)
         monkeypatch.setattr(pipeline, "compare", function)
 
     return arrange

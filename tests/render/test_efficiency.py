@@ -2,9 +2,8 @@
 
 import pytest
 
-from crossflops.core.device import Efficiency
+from crossflops.core.efficiency import Efficiency, EfficiencyReport
 from crossflops.render import FORMATS
-from crossflops.render.efficiency import EfficiencyReport
 from crossflops.render.terminal import terminal
 
 

@@ -1,0 +1,66 @@
+"""`crossflops efficiency`. Its flags stand in groups, a file for each group of fields.
+
+A new group is a struct in `crossflops.hardware.question`, a file here with a function that adds
+its options, and a line in `_GROUPS`; what it asks for is put into the answer in
+`crossflops.pipeline.rating`, and shown by a block of `crossflops.render.efficiency`.
+"""
+
+from functools import partial
+from typing import Any
+
+import click
+
+from crossflops.cli.efficiency import against, speed, training, work
+from crossflops.cli.options import model_options, output_options, request
+from crossflops.cli.output import deliver
+from crossflops.cli.progress import progress
+from crossflops.core.efficiency import EfficiencyReport
+from crossflops.core.profile import Failure
+from crossflops.hardware.question import Question
+
+A_CHECK_FAILED = 1
+EVERY_TOOL_FAILED = 3
+_GROUPS = (training, speed, against, work)  # in the order of the help
+
+
+def _grouped(function: Any) -> Any:
+    for group in reversed(_GROUPS):
+        function = group.options(function)
+    return function
+
+
+@click.command("efficiency")
+@partial(model_options, required=False)
+@_grouped
+@output_options
+def command(as_json: bool, file: Any, **fields: Any) -> int:
+    """Set a count against a device's peak.
+
+    The required rate is 2 x MACs x 1 (inference) or 3 (training) x examples per second.
+    Exit status 1 says that the rate is above the peak, which no sound measurement is.
+    """
+    from crossflops.pipeline.rating import rated
+
+    asked = request(fields)
+    question = Question.of(**fields)
+    doing = "comparing" if question.work.compare else "counting"
+    keywords = asked.keywords
+    inputs = keywords.pop("inputs")
+    with progress(f"{doing} {asked.target or 'nothing'}") as on_progress:
+        found = rated(question, asked.target, inputs, how=keywords, on_progress=on_progress)
+    for said in found.left_out:
+        click.echo(said, err=True)
+    deliver(found.noun, as_json=as_json, file=file)
+    if found.trouble is not None:
+        raise found.trouble
+    return _status(found.noun)
+
+
+def _status(noun: EfficiencyReport) -> int:
+    profiles = (noun.report.profiles if noun.report else None) or ()
+    if noun.report and noun.report.profiles == ():
+        click.echo("no tool is installed; see `crossflops doctor`", err=True)
+    if profiles and all(isinstance(one, Failure) for one in profiles):
+        click.echo("every tool failed", err=True)
+        return EVERY_TOOL_FAILED
+    return A_CHECK_FAILED if any((one.ratio or 0) > 1 for one in noun.efficiency) else 0
