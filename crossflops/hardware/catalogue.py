@@ -1,11 +1,9 @@
-"""The devices whose peaks are known, found by exact name and by nothing less.
+"""The devices whose peaks are known, found by their whole name and by nothing less.
 
-The figures stand in `devices.json`, in SI units, every row with its source and with how far it
-was checked.
+The figures stand in `devices/`, in SI units, every row with its source and with how far it was
+checked. Devices of one's own may be added (`crossflops.hardware.additions`).
 """
 
-import re
-from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
@@ -13,52 +11,56 @@ import msgspec
 
 from crossflops.core.device import Device
 from crossflops.errors import UnknownNameError
+from crossflops.hardware.names import Words, contains, labels, spellings, words
+from crossflops.hardware.package import one_of
+from crossflops.hardware.slices import cut
 
-_BRANDS = {"NVIDIA": "tesla"}  # words that drivers put between the vendor and the product
+MATRIX = frozenset({"tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4"})
+_NEAR = 4  # names that a refusal shows
+_FAMILIES = "families.json"
 
 
 class AmbiguousDeviceError(UnknownNameError):
     """A name that several devices bear. `candidates` are these devices."""
 
     def __init__(self, name: str, candidates: tuple[Device, ...]) -> None:
-        ids = ", ".join(device.id for device in candidates)
+        ids = " | ".join(device.id for device in candidates)
         super().__init__(
             f"{name!r} names {len(candidates)} devices with peaks of their own",
-            f"say which one it is: --device {ids.replace(', ', ' | ')}",
+            f"say which one it is: --device {ids}",
         )
         self.candidates = candidates
 
 
-class _Catalogue(msgspec.Struct, frozen=True):
-    devices: tuple[Device, ...]
-    families: dict[str, tuple[str, ...]]
+def devices(additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
+    """All known devices, in the order of the catalogue, and then those that were added."""
+    return (*_catalogue(), *additions)
 
 
-def devices() -> tuple[Device, ...]:
-    """All known devices, in the order of the catalogue."""
-    return _catalogue().devices
+@cache
+def families() -> dict[str, tuple[str, ...]]:
+    """Names that say less than which device it is, each with the ids of those that bear it."""
+    text = files("crossflops.hardware").joinpath("devices").joinpath(_FAMILIES).read_bytes()
+    return msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
 
 
-def find(name: str) -> Device:
+def search(text: str, additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
+    """Every device with the text in one of its names. It lists; it says nothing of a peak."""
+    return tuple(one for one in devices(additions) if contains(one, text))
+
+
+def find(name: str, additions: tuple[Device, ...] = ()) -> Device:
     """The device of that id, name, alias or family, compared as a whole.
 
     Case does not matter, nor whether words are set apart by spaces, hyphens or underscores; the
     vendor may be left out. There is no search for a part of a name, so that a device which is
-    not in the catalogue never gets the peak of a neighbour.
+    not in the catalogue never gets the peak of a neighbour. A slice of a device
+    ("A100-SXM4-40GB MIG 1g.5gb") has its share of the peak, where that follows from its name.
 
     Raises AmbiguousDeviceError where several devices bear the name (`V100`), and
     UnknownNameError where none does.
     """
-    found = _by_name().get(_words(name), ())
-    if not found:
-        raise UnknownNameError(
-            f"no peak is known for the device {name!r}",
-            "give the dense peak in TFLOP/s by --peak-tflops, or one of "
-            + ", ".join(device.id for device in devices()),
-        )
-    if len(found) > 1:
-        raise AmbiguousDeviceError(name, found)
-    return found[0]
+    return cut(name, lambda whole: _whole(whole, additions))
 
 
 def peak(device: Device, precision: str) -> float:
@@ -82,10 +84,16 @@ def derived(device: Device, precision: str) -> float | None:
     not a common source that is wrong. Source of the formula: NVIDIA, A100 whitepaper,
     108 SMs x 64 FMA x 2 x 1.41 GHz = 19.5 TFLOP/s in FP32.
     """
-    fma = device.fma_per_clock.get(precision)
-    if device.clock is None or device.units is None or fma is None:
+    fma, clock = device.fma_per_clock.get(precision), clock_of(device, precision)
+    if clock is None or device.units is None or fma is None:
         return None
-    return device.clock * device.units * fma * 2
+    return clock * device.units * fma * 2
+
+
+def clock_of(device: Device, precision: str) -> float | None:
+    """The clock in Hz on which the sheet's peak rests: some have another one for matrix units."""
+    own = device.matrix_clock if precision in MATRIX else None
+    return own or device.clock
 
 
 def deviation(device: Device, precision: str) -> float | None:
@@ -95,36 +103,61 @@ def deviation(device: Device, precision: str) -> float | None:
 
 
 @cache
-def _catalogue() -> _Catalogue:
-    text = files("crossflops.hardware").joinpath("devices.json").read_bytes()
-    return msgspec.json.decode(text, type=_Catalogue)
+def _catalogue() -> tuple[Device, ...]:
+    folder = files("crossflops.hardware").joinpath("devices")
+    found: list[Device] = []
+    for name in _files():
+        rows = msgspec.json.decode(folder.joinpath(name).read_bytes(), type=tuple[Device, ...])
+        found += map(one_of, rows)
+    return tuple(found)
+
+
+def _files() -> tuple[str, ...]:
+    """The files with devices, those of data centres first."""
+    return tuple(
+        f"{name}.json"
+        for name in (
+            "nvidia_datacentre", "nvidia_desktop", "jetson", "amd", "intel", "google", "aws",
+            "apple", "edge", "cpus",
+        )
+    )  # fmt: skip
+
+
+def _whole(name: str, additions: tuple[Device, ...]) -> Device:
+    spelled = words(name)
+    found = (*_by_name().get(spelled, ()), *_named(spelled, additions))
+    if len(found) > 1:
+        raise AmbiguousDeviceError(name, found)
+    if not found:
+        raise UnknownNameError(f"no peak is known for the device {name!r}", _advice(name))
+    return found[0]
+
+
+def _named(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
+    return tuple(
+        one
+        for one in additions
+        if any(spelled in spellings(label, one.vendor) for label in labels(one))
+    )
 
 
 @cache
-def _by_name() -> dict[tuple[str, ...], tuple[Device, ...]]:
+def _by_name() -> dict[Words, tuple[Device, ...]]:
     """Every spelling of every name, in words, with the devices that bear it."""
-    found: dict[tuple[str, ...], tuple[Device, ...]] = {}
+    found: dict[Words, tuple[Device, ...]] = {}
     for device in devices():
-        for label in {words for name in _names(device) for words in _spellings(name, device)}:
+        ambiguous = [name for name, ids in families().items() if device.id in ids]
+        names = (*labels(device), *ambiguous)
+        for label in {one for name in names for one in spellings(name, device.vendor)}:
             found[label] = (*found.get(label, ()), device)
     return found
 
 
-def _names(device: Device) -> Iterator[str]:
-    yield from (device.id, device.name, *device.aliases)
-    yield from (name for name, ids in _catalogue().families.items() if device.id in ids)
-
-
-def _spellings(name: str, device: Device) -> Iterator[tuple[str, ...]]:
-    """The name with and without the device's own vendor and brand in front of it."""
-    vendor, brand = device.vendor.casefold(), _BRANDS.get(device.vendor, "")
-    bare = _words(name)
-    while bare and bare[0] in (vendor, brand):
-        bare = bare[1:]
-    yield from (bare, (vendor, *bare))
-    if brand:
-        yield from ((brand, *bare), (vendor, brand, *bare))
-
-
-def _words(name: str) -> tuple[str, ...]:
-    return tuple(re.sub(r"[\s_-]+", " ", name).casefold().split())
+def _advice(name: str) -> str:
+    """What to do about a name that is unknown, with the names that are nearest to it."""
+    own = "give the dense peak in TFLOP/s by --peak-tflops, or describe the device in a TOML file"
+    numbered = [word for word in words(name) if any(letter.isdigit() for letter in word)]
+    near = [one.id for word in numbered if len(word) > 1 for one in search(word)]
+    if not near:
+        return f"{own}; `crossflops devices` lists what is known"
+    return f"{own}; other devices, with other peaks, are {', '.join(dict.fromkeys(near[:_NEAR]))}"

@@ -13,7 +13,7 @@ multiplies the forward work by 3 as well).
 from crossflops.core.device import Device
 from crossflops.core.efficiency import Efficiency
 from crossflops.errors import InputError
-from crossflops.hardware.catalogue import derived, deviation, peak
+from crossflops.hardware.catalogue import clock_of, derived, deviation, peak
 
 FLOPS_PER_MAC = 2
 TOLERATED = 0.02  # by how much a sheet may differ from its own arithmetic, as sheets round
@@ -111,10 +111,11 @@ def _denominator(device: Device | None, precision: str, top: float | None) -> tu
 
 def _arithmetic(device: Device, precision: str) -> str:
     second, off = derived(device, precision), deviation(device, precision)
-    if second is None or off is None or device.clock is None:
+    clock = clock_of(device, precision)
+    if second is None or off is None or clock is None:
         return "not derived a second time, as its clock or units are not known"
     return (
-        f"{device.units} units x {device.clock / 1e6:g} MHz x "
+        f"{device.units} units x {clock / 1e6:g} MHz x "
         f"{device.fma_per_clock[precision]:g} FMA x 2 = {second / 1e12:.4g} TFLOP/s "
         f"({100 * off:+.1f} %)"
     )

@@ -1,0 +1,65 @@
+"""Slices of a GPU: their share of the peak, or a refusal."""
+
+import pytest
+
+from crossflops.errors import UnknownNameError
+from crossflops.hardware.catalogue import AmbiguousDeviceError, find
+from crossflops.hardware.slices import sliced
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "bf16", "bandwidth"),
+    [
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 14, 312 * 14 / 108, 1555 / 8),
+        ("nvidia a100-sxm4-80gb mig 3g.40gb", 42, 312 * 42 / 108, 2039 / 2),
+        ("A100-SXM4-40GB MIG 1g.5gb+me", 14, 312 * 14 / 108, 1555 / 8),
+        ("NVIDIA A100-SXM4-40GB MIG 7g.40gb", 98, 312 * 98 / 108, 1555),
+        ("NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb", 14, 312 * 14 / 108, 1555 / 2),
+        ("NVIDIA A30 MIG 2g.12gb", 28, 165 / 2, 933 / 2),
+    ],
+)
+def test_a_slice_has_its_share(name, units, bf16, bandwidth):
+    """14 SMs for a compute slice of GA100, and bandwidth as memory."""
+    one = find(name)
+    assert one.units == units
+    assert one.peaks["bf16"] == pytest.approx(bf16 * 1e12)
+    assert one.bandwidth == pytest.approx(bandwidth * 1e9)
+    assert "mig" in one.id
+    assert f"{units} of" in one.notes
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",  # 16 to 26 SMs, not in proportion
+        "NVIDIA A100-SXM4-40GB MIG 9g.40gb",
+        "NVIDIA A100-SXM4-40GB MIG 1g.80gb",
+        "NVIDIA A100-SXM4-40GB MIG 3c.2g.10gb",
+        "NVIDIA A100-SXM4-40GB MIG 0g.5gb",
+        "Tesla T4 MIG 1g.5gb",
+        "NVIDIA X100 MIG 1g.5gb",
+        "GRID A100-10C",
+        "NVIDIA A100-10C",
+        "NVIDIA L40S-48Q",
+    ],
+)
+def test_what_is_no_known_slice_is_refused(name):
+    """Never the peak of the whole, and no guess."""
+    with pytest.raises(UnknownNameError, match="no peak is known") as caught:
+        find(name)
+    assert "--peak-tflops" in caught.value.hint
+
+
+def test_a_slice_of_an_ambiguous_name_is_ambiguous():
+    """Which A100 it is decides how much memory a slice has."""
+    with pytest.raises(AmbiguousDeviceError):
+        find("A100 MIG 1g.5gb")
+
+
+def test_the_share_that_a_driver_reports():
+    """16 of the 132 SMs of an H100."""
+    one = sliced(find("h100-sxm"), "1g.10gb", 16, 10e9)
+    assert one.peaks["bf16"] == pytest.approx(989.4e12 * 16 / 132)
+    assert one.bandwidth == pytest.approx(3350e9 / 8)
+    with pytest.raises(ValueError, match="not known"):
+        sliced(find("tpu-v6e"), "x", 1, 1e9)
