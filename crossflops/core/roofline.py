@@ -1,0 +1,151 @@
+"""What a device allows: the shortest time of a step, node by node and as a whole."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Side: TypeAlias = Literal["compute", "memory", "none"]
+ByteModel: TypeAlias = Literal["unfused", "weights-once", "fused-ideal"]
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node computes and moves in one forward pass, at the batch that was counted.
+
+    `operations` are operations of every kind, `macs` those that a matrix unit runs. The bytes are
+    apart by what they hold, since only activations and cache grow with the batch. `precision` is
+    that of the count, such as "float32"; `weighted` says whether an operand is a weight.
+    """
+
+    node: str
+    op: str
+    path: str
+    precision: str
+    macs: int
+    operations: int
+    weights: int
+    cache: int
+    activations: int
+    weighted: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """All that is moved."""
+        return self.weights + self.cache + self.activations
+
+
+class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
+    """The two limits of a device: peaks in FLOP/s by precision, bandwidth in bytes/s.
+
+    `tdp` is in watts. A given peak stands under the name of the precision that it is given for.
+    """
+
+    name: str
+    peaks: dict[str, float]
+    bandwidth: float
+    tdp: float | None = None
+
+
+class NodeBound(msgspec.Struct, frozen=True, kw_only=True):
+    """One node beneath a roofline, for a whole step.
+
+    `work` is 2 x MACs x passes, in FLOPs; `operations` count every kind, and are shown, not
+    timed. `intensity` = work / bytes (of operations where there are no MACs), in FLOP/byte.
+    `seconds` = max(work / peak, bytes / bandwidth), `measured` what a run took.
+    """
+
+    node: str
+    op: str
+    path: str
+    kind: str
+    precision: str
+    work: int
+    operations: int
+    bytes: int
+    cache: int
+    peak: float | None
+    intensity: float | None
+    bound: Side
+    seconds: float
+    measured: float | None = None
+
+
+class KindBound(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of one operator in one sort of module, together. `cache` are bytes of caches."""
+
+    kind: str
+    nodes: int
+    work: int
+    bytes: int
+    cache: int
+    seconds: float
+    bound: Side
+    measured: float | None = None
+
+
+class StepBound(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole step of `examples` under one assumption.
+
+    `peak` is the effective one: work / the time that it takes at the peaks of its precisions.
+    `intensity` = work / bytes, `ridge` = peak / bandwidth. `whole_seconds` = max(work / peak,
+    bytes / bandwidth); `seconds` is the sum of the same over the nodes, None where these are not
+    known. `attainable` = min(peak, intensity x bandwidth), in FLOP/s. `joules` are for one
+    example at the whole TDP of the device for the shortest time.
+    """
+
+    label: str
+    examples: float
+    work: int
+    bytes: int
+    weights: int
+    cache: int
+    peak: float
+    bandwidth: float
+    intensity: float | None
+    ridge: float
+    bound: Side
+    whole_seconds: float
+    seconds: float | None
+    attainable: float
+    joules: float | None = None
+
+    @property
+    def shortest(self) -> float:
+        """The shortest time: node by node where that is known."""
+        return self.whole_seconds if self.seconds is None else self.seconds
+
+
+class Achieved(msgspec.Struct, frozen=True, kw_only=True):
+    """A measured step against its roofline.
+
+    `roofline_efficiency` = shortest time / measured time, `whole_efficiency` the same for the
+    model as a whole; `mfu` = work / (seconds x peak), `mbu` = bytes / (seconds x bandwidth).
+    """
+
+    seconds: float
+    roofline_efficiency: float
+    whole_efficiency: float
+    mfu: float
+    mbu: float
+    joules: float | None = None
+
+
+class Roofline(msgspec.Struct, frozen=True, kw_only=True):
+    """A model under the roofline of a device.
+
+    `intensity_limit` is the intensity that no batch exceeds (None: it grows without limit),
+    `compute_from` the batch from which the whole is compute-bound (None: never, or unknown).
+    """
+
+    device: str
+    byte_model: str
+    formula: str
+    training: bool
+    step: StepBound
+    intensity_limit: float | None
+    compute_from: float | None
+    kinds: tuple[KindBound, ...] = ()
+    nodes: tuple[NodeBound, ...] = ()
+    what_if: tuple[StepBound, ...] = ()
+    achieved: Achieved | None = None
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
