@@ -13,6 +13,7 @@ from crossflops.errors import InputError, MissingExtraError, NormalizeError
 from crossflops.normalize import inputs as _inputs
 from crossflops.normalize import onnx_file
 from crossflops.normalize.dtypes import mixed
+from crossflops.normalize.jax.kinds import is_model as is_jax
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.targets import build, refuse_url
 from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
@@ -60,8 +61,8 @@ def load(
         raise InputError(what, "give --input for other targets")
     model, own = build(target, arguments, allow_pickle)
     _require(model)
-    if is_tensorflow(model):
-        return _of_tensorflow(model, specs, inputs_file, own)
+    if not _is_pytorch(model):
+        return _of_shapes(model, specs, inputs_file, own)
     if inputs_file is not None:
         given = _inputs.from_file(inputs_file)
     elif specs or own is None:
@@ -71,11 +72,11 @@ def load(
     return _source(model, *given, owned=True)
 
 
-def _of_tensorflow(
+def _of_shapes(
     model: Any, specs: Sequence[TensorSpec], inputs_file: str | None, own: Any
 ) -> Source:
-    from crossflops.normalize.tensorflow import inputs
-
+    """A model of TensorFlow or JAX, which is traced on the shapes of its inputs alone."""
+    inputs = _room(model)
     if inputs_file is not None:
         return Source(model, *inputs.from_file(inputs_file))
     if specs or own is None:
@@ -91,18 +92,25 @@ def is_file(target: str) -> bool:
 def from_object(model: Any, inputs: Any) -> Source:
     """A model object with inputs as Python callers give them."""
     _require(model)
-    if is_tensorflow(model):
-        return _of_tensorflow(model, (), None, inputs)
+    if not _is_pytorch(model):
+        return _of_shapes(model, (), None, inputs)
     return _source(model, *_inputs.arguments(inputs), owned=False)
 
 
 def make(model: Any, specs: Sequence[TensorSpec]) -> Any:
     """Inputs of these specs, as `from_object` takes them, in the framework of the model."""
-    if is_tensorflow(model):
-        from crossflops.normalize.tensorflow import inputs
+    return _inputs.make(model, specs) if _is_pytorch(model) else _room(model).make(specs)
 
-        return inputs.make(specs)
-    return _inputs.make(model, specs)
+
+def _room(model: Any) -> Any:
+    """How inputs are made for a model that is traced on shapes alone."""
+    if is_tensorflow(model):
+        from crossflops.normalize.tensorflow import inputs as of_tensorflow
+
+        return of_tensorflow
+    from crossflops.normalize.jax import inputs as of_jax
+
+    return of_jax
 
 
 def _source(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owned: bool) -> Source:
@@ -117,7 +125,8 @@ def normalize(
 ) -> tuple[Graph, Trace]:
     """The graph of a model and the trace of its calls.
 
-    See `pytorch.program`, `tensorflow.program` and, for a file, `onnx_file.normalize`.
+    See `pytorch.program`, `tensorflow.program`, `jax.program` and, for a file,
+    `onnx_file.normalize`.
     """
     return program(source, setting, observed)[1:]
 
@@ -127,7 +136,7 @@ def program(
 ) -> tuple[Any, Graph, Trace]:
     """As `normalize`, and before it the ONNX model (of onnx_ir) of the graph.
 
-    None of a file; of a model of TensorFlow the bytes of the model.
+    None of a file; of a model of TensorFlow or JAX the bytes of the model.
     """
     if isinstance(source.model, OnnxFile):
         return None, *onnx_file.normalize(source.model, setting)
@@ -135,6 +144,10 @@ def program(
         from crossflops.normalize import tensorflow
 
         return tensorflow.program(source.model, source.args, source.kwargs, setting)
+    if not _is_pytorch(source.model):
+        from crossflops.normalize import jax
+
+        return jax.program(source.model, source.args, source.kwargs, setting)
     from crossflops.normalize import pytorch
     from crossflops.normalize.pytorch.model import try_out
 
@@ -147,8 +160,7 @@ def program(
 
 def _require(model: Any) -> None:
     """The framework is found from the object, without importing what is not there yet."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(model, torch.nn.Module):
+    if _is_pytorch(model):
         for extra in ("onnx", "onnxscript"):
             try:
                 __import__(extra)
@@ -163,10 +175,20 @@ def _require(model: Any) -> None:
 
         require()
         return
+    if is_jax(model):
+        from crossflops.normalize.jax.model import require as require_jax
+
+        require_jax()
+        return
     raise NormalizeError(
         f"the model is of the type {_kind(model)}, which cannot be read",
-        "give a model of PyTorch, Keras or TensorFlow, or a callable that returns one",
+        "give a model of PyTorch, Keras, TensorFlow or JAX, or a callable that returns one",
     )
+
+
+def _is_pytorch(model: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
 
 
 def _kind(value: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from crossflops.errors import CrossflopsError, MissingExtraError, TargetError
 from crossflops.normalize import pickled, python_file
+from crossflops.normalize.jax import kinds as jax_kinds
 from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
 from crossflops.normalize.tensorflow.kinds import is_path
 from crossflops.normalize.torchvision import mended
@@ -19,6 +20,7 @@ from crossflops.normalize.torchvision import mended
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
 # Packages that come with an extra of crossflops.
 _EXTRAS = {"torch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow", "jax": "jax"}
+_EXTRAS |= {"flax": "jax", "jaxlib": "jax"}
 _NAMED = 5  # callables of a file that a hint names
 
 
@@ -47,9 +49,10 @@ def build(
         raise _unreadable(target)
     with _imports_of_the_caller():
         found = _attribute(_module(place), name, target)
-        if _is_model(found):
+        whole = _is_model(found) or _is_jax(found, arguments)
+        if whole:
             _refuse_arguments(arguments, target)
-        model = found if _is_model(found) else _call(found, arguments, target)
+        model = found if whole else _call(found, arguments, target)
     if isinstance(model, tuple) and len(model) == 2:
         return model
     return model, None
@@ -119,7 +122,16 @@ def _is_model(found: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(found, torch.nn.Module):
         return True
-    return is_tensorflow(found)
+    return is_tensorflow(found) or jax_kinds.is_module(found)
+
+
+def _is_jax(found: Any, arguments: Mapping[str, object]) -> bool:
+    """Whether this is a function of JAX itself, which takes its inputs, and returns no model."""
+    if inspect.isclass(found) or arguments or not callable(found):
+        return False
+    if not jax_kinds.is_function(found) and not jax_kinds.speaks_jax(found):
+        return False
+    return bool(_needed(found, arguments))
 
 
 def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
@@ -160,18 +172,27 @@ def _check(found: Callable[..., Any], arguments: Mapping[str, object], target: s
             f"{target} takes no {_listed('argument', strays)}",
             f"it takes {', '.join(named)}" if named else "it takes none: leave --arg out",
         )
-    needed = [
+    if needed := _needed(found, arguments):
+        raise TargetError(
+            f"{target} needs {_listed('argument', needed)}",
+            f"add {' '.join(f'--arg {name}=VALUE' for name in needed)}, each VALUE in JSON",
+        )
+
+
+def _needed(found: Callable[..., Any], arguments: Mapping[str, object]) -> list[str]:
+    """The parameters without a default that no argument is given for."""
+    kinds = inspect.Parameter
+    try:
+        parameters = inspect.signature(found).parameters
+    except (ValueError, TypeError):
+        return []
+    return [
         name
         for name, one in parameters.items()
         if one.default is kinds.empty
         and one.kind not in {kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD}
         and name not in arguments
     ]
-    if needed:
-        raise TargetError(
-            f"{target} needs {_listed('argument', needed)}",
-            f"add {' '.join(f'--arg {name}=VALUE' for name in needed)}, each VALUE in JSON",
-        )
 
 
 def _listed(word: str, names: list[str]) -> str:

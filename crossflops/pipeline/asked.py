@@ -63,7 +63,9 @@ def made_with(is_file: bool) -> dict[str, str]:
     """The versions of crossflops and, of a model that is no file, of the framework."""
     names = ["crossflops"]
     if not is_file:
-        names += [name for name in ("torch", "tensorflow", "keras") if name in sys.modules]
+        names += [
+            name for name in ("torch", "tensorflow", "keras", "jax", "flax") if name in sys.modules
+        ]
     found = {}
     for name in names:
         with contextlib.suppress(PackageNotFoundError):

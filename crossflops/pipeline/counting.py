@@ -18,7 +18,7 @@ from crossflops.footprint import footprint
 from crossflops.normalize import Source, program
 from crossflops.reconcile import fold_nodes, predict
 
-_NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
+_NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
 
 
 class Counted(msgspec.Struct, frozen=True):

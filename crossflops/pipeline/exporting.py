@@ -105,13 +105,17 @@ def _export_model(
     from crossflops.export import node_data, notes_of_graph, save_program
     from crossflops.export.files import write
     from crossflops.normalize import normalize, pytorch
+    from crossflops.normalize.jax.kinds import is_model as is_jax
     from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
 
-    if is_tensorflow(source.model):
+    if is_tensorflow(source.model) or is_jax(source.model):
         if to == "onnx":
+            name, way = ("TensorFlow", "python -m tf2onnx.convert")
+            if not is_tensorflow(source.model):
+                name, way = ("JAX", "jax2onnx.to_onnx")
             raise InputError(
-                "a TensorFlow model is converted without its weights",
-                "write the file with python -m tf2onnx.convert, and export that",
+                f"a {name} model is converted without its weights",
+                f"write the file with {way}, and export that",
             )
         graph, _ = normalize(source, setting)
         write(path, node_data(notes_of_graph(_counts(graph)).values(), unit))

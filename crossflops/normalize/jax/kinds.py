@@ -1,0 +1,45 @@
+"""Whether something is a Flax module or a JAX function, told without importing either."""
+
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+
+_OTHERS = ("torch", "tensorflow", "keras", "sklearn")
+
+
+def is_model(value: object) -> bool:
+    """Whether this is a Flax module, or something callable where JAX has been imported.
+
+    Asked after PyTorch and TensorFlow have been: a plain Python function does not tell what it
+    calls.
+    """
+    if is_module(value):
+        return True
+    if "jax" not in sys.modules or not callable(value):
+        return False
+    return not type(value).__module__.startswith(_OTHERS)
+
+
+def is_module(value: object) -> bool:
+    """Whether this is a module of Flax NNX."""
+    nnx = sys.modules.get("flax.nnx")
+    return nnx is not None and hasattr(nnx, "Module") and isinstance(value, nnx.Module)
+
+
+def is_function(value: object) -> bool:
+    """Whether this is itself a function of JAX, not one that returns a model.
+
+    That is what `jax.jit` and its like return. A plain function is one if its module imports JAX
+    and it cannot be called without arguments: the caller tells that.
+    """
+    jax = sys.modules.get("jax")
+    return jax is not None and hasattr(value, "lower") and hasattr(value, "__wrapped__")
+
+
+def speaks_jax(value: object) -> bool:
+    """Whether the module that defines a function has imported JAX or Flax."""
+    names = getattr(value, "__globals__", None)
+    if not isinstance(names, Mapping):
+        return False
+    modules = (one for one in names.values() if isinstance(one, ModuleType))
+    return any(one.__name__.partition(".")[0] in ("jax", "flax") for one in modules)

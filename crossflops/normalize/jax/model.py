@@ -1,0 +1,135 @@
+"""What a JAX model is: one pure function of arrays, whichever way it was written."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import InputError, MissingExtraError
+from crossflops.normalize.jax.kinds import is_module
+
+_INSTALL = "pip install 'crossflops[jax]'"
+
+
+class Pure(msgspec.Struct, frozen=True):
+    """A function of arrays alone, with the shapes and types that it is called with.
+
+    `function(*specs)` may be traced (jax.make_jaxpr, jax.jit(...).lower, jax.eval_shape). What is
+    below a module's call stands in its name stack as `scopes.MARK` and the path of the module.
+    """
+
+    function: Callable[..., Any]
+    specs: tuple[Any, ...]
+    names: tuple[str, ...]
+
+
+def require() -> None:
+    """Raises MissingExtraError."""
+    for extra in ("jax", "jax2onnx"):
+        try:
+            __import__(extra)
+        except ImportError as error:
+            raise MissingExtraError(f"{extra} is needed to read a JAX model", _INSTALL) from error
+
+
+def pure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool) -> Pure:
+    """The model as a function of the arrays in its arguments; what is no array stays fixed.
+
+    `args` and `kwargs` hold jax.ShapeDtypeStruct. Raises InputError where the model does not take
+    them.
+    """
+    import jax
+
+    leaves, tree = jax.tree.flatten((args, dict(kwargs)))
+    places = [n for n, one in enumerate(leaves) if isinstance(one, jax.ShapeDtypeStruct)]
+    call = _module(model, training) if is_module(model) else _function(model, training)
+
+    def function(*arrays: Any) -> Any:
+        given = list(leaves)
+        for place, array in zip(places, arrays, strict=True):
+            given[place] = array
+        positional, named = jax.tree.unflatten(tree, given)
+        return call(*positional, **named)
+
+    found = Pure(function, tuple(leaves[n] for n in places), _names(args, kwargs, places))
+    _try_out(found)
+    return found
+
+
+def _module(model: Any, training: bool) -> Callable[..., Any]:
+    """Calls a copy of the module, made anew for every trace: the caller's stays as it is."""
+    from flax import nnx
+
+    from crossflops.normalize.jax.scopes import entered, marked
+
+    definition, state = nnx.split(model)
+    state = _light(state)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        own = nnx.merge(definition, state)
+        if training:
+            own.train()
+        else:
+            own.eval()
+        with entered(marked(own)):
+            return own(*args, **kwargs)
+
+    return call
+
+
+def _function(model: Any, training: bool) -> Callable[..., Any]:
+    if training:
+        raise InputError("--train-mode is for modules", "leave it out")
+    return lambda *args, **kwargs: model(*args, **kwargs)
+
+
+def _light(state: Any) -> Any:
+    """The state with one number for each array of floats, spread out without taking memory."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    def lighten(array: Any) -> Any:
+        if jnp.issubdtype(array.dtype, jnp.floating):
+            return np.broadcast_to(np.array(0.5, array.dtype), array.shape)
+        if isinstance(array, jax.ShapeDtypeStruct):
+            return np.broadcast_to(np.zeros((), array.dtype), array.shape)
+        return array
+
+    return jax.tree.map(lighten, state)
+
+
+def _names(args: Any, kwargs: Mapping[str, Any], places: list[int]) -> tuple[str, ...]:
+    """The arrays by the place or the name of their argument: "0", "tokens", "0.kernel"."""
+    import jax
+
+    found = jax.tree_util.tree_flatten_with_path((args, dict(kwargs)))[0]
+    paths = [jax.tree_util.keystr(path[1:], simple=True, separator=".") for path, _ in found]
+    return tuple(paths[place] for place in places)
+
+
+def _try_out(pure: Pure) -> None:
+    import jax
+
+    try:
+        with fresh():
+            jax.eval_shape(pure.function, *pure.specs)
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())
+        raise InputError(
+            f"the model raised {type(error).__name__}: {text[:300]}",
+            "check the number, the names, the shapes and the types of --input",
+        ) from error
+
+
+@contextlib.contextmanager
+def fresh() -> Iterator[None]:
+    """Nothing that was traced before is taken again, nor stays for later."""
+    import jax
+
+    jax.clear_caches()
+    try:
+        yield
+    finally:
+        jax.clear_caches()

@@ -1,0 +1,63 @@
+"""A JAX function or a Flax module -> an ONNX graph, and the modules that it is made of."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.core.graph import Graph
+from crossflops.core.trace import Module, Setting, Trace
+from crossflops.normalize import onnx_file
+from crossflops.normalize.digest import digest
+from crossflops.normalize.jax.converter import to_onnx
+from crossflops.normalize.jax.layers import rows
+from crossflops.normalize.jax.model import Pure, pure
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A model as a function of arrays that JAX can trace, and its modules."""
+
+    name: str
+    pure: Pure
+    modules: tuple[Module, ...]
+    setting: Setting
+
+
+def program(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> tuple[bytes, Graph, Trace]:
+    """The graph of a model on inputs of these shapes (jax.ShapeDtypeStruct), and its modules.
+
+    Before them the bytes of the ONNX model that the graph was read from. Raises InputError where
+    the model does not take these inputs, NormalizeError where it cannot be converted.
+    """
+    seen = record(model, args, kwargs, setting)
+    data = to_onnx(seen.pure)
+    graph, _ = onnx_file.of_bytes(data, seen.name, setting)
+    graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen.modules))
+    graph = msgspec.structs.replace(graph, digest=digest(graph))
+    trace = Trace(calls=(), modules=seen.modules, setting=setting, framework="jax")
+    return data, graph, trace
+
+
+def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting) -> Seen:
+    """Only the function and the modules, without ONNX: all that a tool needs."""
+    name = _name(model)
+    found = pure(model, args, kwargs, setting.training)
+    return Seen(name, found, rows(model, name, setting.training), setting)
+
+
+def _name(model: Any) -> str:
+    own = getattr(model, "__name__", None)
+    return own if isinstance(own, str) and own.isidentifier() else type(model).__name__
+
+
+def _size(modules: tuple[Module, ...]) -> dict[str, int]:
+    """Number and bytes of the parameters; nothing where no module tells of any."""
+    held = {one.storage: one for row in modules for one in row.params}
+    if not held:
+        return {}
+    return {
+        "params": sum(one.numel for one in held.values()),
+        "param_bytes": sum(one.nbytes for one in held.values()),
+    }

@@ -1,0 +1,127 @@
+"""Models of Flax NNX and functions of JAX, normalized: what they hold, what is refused."""
+
+import pytest
+
+from crossflops.core.trace import Setting
+from crossflops.count import count
+from crossflops.errors import InputError
+from crossflops.normalize import from_object, load, normalize
+from crossflops.normalize.inputs import parse
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("jax2onnx")
+nnx = pytest.importorskip("flax.nnx")
+jnp = jax.numpy
+
+FILE = """
+import jax, jax.numpy as jnp
+from flax import nnx
+
+def module():
+    return nnx.Linear(3, 5, rngs=nnx.Rngs(0))
+
+def pair():
+    return module(), jnp.ones((2, 3))
+
+def returned():
+    return lambda x: x @ jnp.ones((3, 5))
+
+@jax.jit
+def jitted(x):
+    return x @ jnp.ones((3, 5))
+
+def plain(x, y):
+    return x @ y
+"""
+
+
+class Small(nnx.Module):
+    """A convolution with bias, batch normalization, and a dense layer."""
+
+    def __init__(self, rngs):
+        self.conv = nnx.Conv(3, 8, (3, 3), rngs=rngs)
+        self.bn = nnx.BatchNorm(8, rngs=rngs)
+        self.head = nnx.Linear(8, 10, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(nnx.relu(self.bn(self.conv(x))).mean((1, 2)))
+
+
+def small():
+    return Small(nnx.Rngs(0))
+
+
+def spec(*shape, dtype="float32"):
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def counted(model, *args, **kwargs):
+    """Graph, trace and ledger of a model object."""
+    graph, trace = normalize(from_object(model, (args, kwargs)), Setting())
+    return graph, trace, count(graph)
+
+
+def macs(model, *args, **kwargs):
+    """The native MACs, with no node left out."""
+    ledger = counted(model, *args, **kwargs)[2]
+    assert not ledger.uncounted
+    return ledger.total.macs
+
+
+def test_macs_and_params():
+    """256 places x 8 x 27 taps and 8 x 10; running statistics are no parameters."""
+    graph, trace, ledger = counted(small(), spec(1, 16, 16, 3))
+    assert ledger.total.macs == 256 * 8 * 27 + 80
+    assert graph.params == (8 * 27 + 8) + 2 * 8 + (80 + 10)
+    assert graph.param_bytes == 4 * graph.params
+    assert graph.name == "Small"
+    assert trace.framework == "jax"
+    assert {row.path for row in trace.modules} == {"", "conv", "bn", "head"}
+
+
+def test_a_model_without_arrays():
+    """`nnx.eval_shape` gives a model whose weights are shapes alone."""
+    assert macs(nnx.eval_shape(small), spec(1, 16, 16, 3)) == 256 * 8 * 27 + 80
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "expected"),
+    [
+        ("module", ["2x3"], 30),
+        ("pair", [], 30),
+        ("returned", ["2x3"], 30),
+        ("jitted", ["2x3"], 30),
+        ("plain", ["2x3", "3x4"], 24),
+    ],
+)
+def test_targets(tmp_path, name, inputs, expected):
+    """A module or a function that is returned, with or without inputs, or the function itself."""
+    path = tmp_path / "models.py"
+    path.write_text(FILE)
+    graph, _ = normalize(load(f"{path}:{name}", {}, parse(inputs)), Setting())
+    assert count(graph).total.macs == expected
+
+
+def test_weights_as_an_argument():
+    """Trees of arrays are inputs like others."""
+
+    def mlp(weights, x):
+        return jnp.tanh(x @ weights["kernel"] + weights["bias"])
+
+    weights = {"kernel": jnp.ones((3, 5)), "bias": jnp.zeros(5)}
+    assert macs(mlp, weights, spec(2, 3)) == 30
+
+
+def test_what_the_model_does_not_take():
+    with pytest.raises(InputError, match="raised"):
+        counted(small(), spec(1, 16, 16, 4))
+
+
+def test_the_model_stays_as_it_is():
+    """It is counted in the mode of evaluation, and keeps its own."""
+    model = small()
+    model.train()
+    counted(model, spec(1, 16, 16, 3))
+    assert model.bn.use_running_average is False
+    assert not hasattr(model.conv, "_crossflops_path")
+    assert model(jnp.ones((2, 16, 16, 3))).shape == (2, 10)
