@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,7 @@ def to_onnx(pure: Pure) -> bytes:
     jax2onnx = importlib.import_module("jax2onnx")
     try:
         with fresh(), _quiet():
+            _register()
             model = jax2onnx.to_onnx(
                 pure.function,
                 list(pure.specs),
@@ -30,6 +32,22 @@ def to_onnx(pure: Pure) -> bytes:
         ) from error
     data: bytes = model.SerializeToString()
     return data
+
+
+def _register() -> None:
+    """Make jax2onnx's rules known, and leave out what takes it long: its examples build models.
+
+    Its rules for libraries that are not imported build some, too, and cannot be needed.
+    """
+    left = ["examples", *(name for name in ("equinox", "dm_pix") if name not in sys.modules)]
+    names = [f"jax2onnx.plugins.{name}" for name in left]
+    hidden = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        importlib.import_module("jax2onnx.plugins.plugin_system").import_all_plugins()
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 @contextmanager

@@ -68,6 +68,7 @@ def _forked(data: bytes, attempt: _Attempt) -> bytes:
     with warnings.catch_warnings():
         # Threads of a framework do not follow the child, which calls no framework.
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
         child = os.fork()
     if not child:
         _serve(writer, data, attempt)
