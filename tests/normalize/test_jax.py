@@ -48,10 +48,12 @@ class Small(nnx.Module):
 
 
 def small():
+    """The module above."""
     return Small(nnx.Rngs(0))
 
 
 def spec(*shape, dtype="float32"):
+    """An input."""
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
@@ -113,6 +115,7 @@ def test_weights_as_an_argument():
 
 
 def test_what_the_model_does_not_take():
+    """What the model raises is said in one line."""
     with pytest.raises(InputError, match="raised"):
         counted(small(), spec(1, 16, 16, 4))
 
@@ -125,3 +128,14 @@ def test_the_model_stays_as_it_is():
     assert model.bn.use_running_average is False
     assert not hasattr(model.conv, "_crossflops_path")
     assert model(jnp.ones((2, 16, 16, 3))).shape == (2, 10)
+
+
+def test_what_was_traced_is_not_kept():
+    """A function under jax.jit runs as before: nothing of jax2onnx is found in its place."""
+
+    @jax.jit
+    def inner(x):
+        return jax.nn.softmax(jnp.concatenate([x, x]))
+
+    counted(lambda x: inner(x), spec(3, 4))
+    assert inner(jnp.ones((3, 4))).shape == (6, 4)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from crossflops.errors import NormalizeError
-from crossflops.normalize.jax.model import Pure, fresh
+from crossflops.normalize.jax.model import Pure, apart
 
 OPSET = 23  # the newest that jax2onnx 0.17 takes for granted
 
@@ -16,7 +16,7 @@ def to_onnx(pure: Pure) -> bytes:
     """The bytes of an ONNX model of the function. Raises NormalizeError where jax2onnx fails."""
     jax2onnx = importlib.import_module("jax2onnx")
     try:
-        with fresh(), _quiet():
+        with apart(), _quiet():
             _register()
             model = jax2onnx.to_onnx(
                 pure.function,

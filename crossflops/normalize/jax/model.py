@@ -1,7 +1,7 @@
 """What a JAX model is: one pure function of arrays, whichever way it was written."""
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -113,7 +113,7 @@ def _try_out(pure: Pure) -> None:
     import jax
 
     try:
-        with fresh():
+        with apart():
             jax.eval_shape(pure.function, *pure.specs)
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())
@@ -123,13 +123,17 @@ def _try_out(pure: Pure) -> None:
         ) from error
 
 
-@contextlib.contextmanager
-def fresh() -> Iterator[None]:
-    """Nothing that was traced before is taken again, nor stays for later."""
+def apart() -> Any:
+    """While this is open, JAX takes nothing that it traced before, nor keeps this for others.
+
+    A function under jax.jit is traced once: what jax2onnx puts in its place must not be found when
+    the model runs, nor the other way round.
+    """
+    return _context()("crossflops")
+
+
+@functools.cache
+def _context() -> Any:
     import jax
 
-    jax.clear_caches()
-    try:
-        yield
-    finally:
-        jax.clear_caches()
+    return jax.make_user_context(None)
