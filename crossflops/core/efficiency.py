@@ -1,25 +1,111 @@
 """A count set against a peak: the noun, whose parts are there where they were asked for."""
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from crossflops.core.report import SCHEMA, Report
+
+
+class PrecisionShare(msgspec.Struct, frozen=True, kw_only=True):
+    """The work of one example that runs in one precision: `flops` of the model's FLOPs."""
+
+    precision: str
+    flops: int
+    peak: float | None
+
+
+class OtherPeak(msgspec.Struct, frozen=True, kw_only=True):
+    """A second denominator, such as the best measured matrix product. `ratio` is rate / peak."""
+
+    name: str
+    peak: float
+    ratio: float | None
+    source: str
+
+
+class Attention(msgspec.Struct, frozen=True, kw_only=True):
+    """The score and value products within the MACs of one example.
+
+    `full_macs` are those over the full square of queries and keys (or the window), `half_macs`
+    those that a causal mask leaves, `counted` says which of the two are in the work.
+    `full_ratio` and `half_ratio` are the shares of the peak either way.
+    """
+
+    counted: str
+    full_macs: int
+    half_macs: int
+    full_ratio: float | None = None
+    half_ratio: float | None = None
+
+
+class World(msgspec.Struct, frozen=True, kw_only=True):
+    """The devices of a run: data x tensor x pipeline parallel.
+
+    `rate` is the FLOP/s of all devices, `macs` are of one micro-batch on one device, `bubble` is
+    the share of a step in which a stage of the pipeline waits.
+    """
+
+    devices: int
+    data_parallel: int
+    tensor_parallel: int
+    pipeline_parallel: int
+    rate: float | None
+    examples_per_second: float | None
+    bubble: float | UnsetType = UNSET
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a training step on one device: its work, its time, and what comes of them."""
+
+    name: str
+    seconds: float
+    flops: int
+    rate: float
+    ratio: float | None
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A training step as it was timed. `macs` are of one forward pass on one device."""
+
+    batch: int
+    macs: int
+    phases: tuple[Phase, ...]
+    seconds: float
+    examples_per_second: float
+    params: int | None = None
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """The bytes that a pass must move, of which model they are, and how well memory was used.
+
+    `mbu` is bytes / (seconds x bandwidth), of one device. `seconds` is the time of the pass.
+    """
+
+    model: str
+    bytes: int
+    weight_bytes: int
+    bandwidth: float | None = None
+    seconds: float | None = None
+    mbu: float | None = None
 
 
 class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     """A required rate, and its share of a peak. `assumptions` are printed with every ratio.
 
-    `work` is in FLOPs for one example (2 per MAC, times `multiplier` passes), `rate` the
-    FLOP/s that `examples_per_second` need, `ratio` = rate / peak. The numerator is named in
-    `numerator` ("native MACs", "thop", "given").
+    `work` is in FLOPs for one `unit` (2 per MAC, times `multiplier` passes), `rate` the FLOP/s
+    that `examples_per_second` need on one device, `ratio` = rate / peak: in training the MFU.
+    `executed` is the work with what is computed again, `hfu` its share. The numerator is named
+    in `numerator` ("native MACs", "thop", "given"). Of several precisions `peak` is the harmonic
+    mean by work, and `precisions` has the parts.
     """
 
     numerator: str
     macs: int
-    multiplier: int
-    examples_per_second: float
+    multiplier: int | float
+    examples_per_second: float | None
     precision: str
     work: int
-    rate: float
+    rate: float | None
     device: str | None
     peak: float | None
     ratio: float | None
@@ -28,6 +114,16 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     bound: str | None = None
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    unit: str = "example"
+    tokens_per_second: float | UnsetType = UNSET
+    executed: int | UnsetType = UNSET
+    hfu: float | UnsetType | None = UNSET
+    precisions: tuple[PrecisionShare, ...] | UnsetType = UNSET
+    others: tuple[OtherPeak, ...] | UnsetType = UNSET
+    attention: Attention | UnsetType = UNSET
+    world: World | UnsetType = UNSET
+    step: Step | UnsetType = UNSET
+    moved: Moved | UnsetType = UNSET
 
 
 class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from crossflops.core.profile import Amount, Profile
 from crossflops.core.reconciliation import Reconciliation
 from crossflops.core.report import Report
 from crossflops.errors import InputError
+from crossflops.hardware.pieces import Piece, whole
 
 NATIVE = "native MACs"
 GIVEN = "given"
@@ -24,12 +25,22 @@ _POWERS = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
 
 
 class Numerator(msgspec.Struct, frozen=True, kw_only=True):
-    """MACs of one example: whose, how many, what was assumed and what to beware of."""
+    """MACs of one unit (example or token): whose, how many, what was assumed, what to beware of.
+
+    `pieces` add up to them; () where nothing is known but their number.
+    """
 
     label: str
     macs: int
+    unit: str = "example"
+    pieces: tuple[Piece, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def split(self) -> tuple[Piece, ...]:
+        """The pieces; all of it is one, where nothing is known but the number."""
+        return self.pieces or whole(self.macs)
 
 
 def quantity(text: str) -> int:

@@ -10,17 +10,25 @@ from typing import Any
 
 import click
 
-from crossflops.cli.efficiency import against, speed, training, work
+from crossflops.cli.efficiency import against, attention, language, parallel, speed, training, work
 from crossflops.cli.options import model_options, output_options, request
 from crossflops.cli.output import deliver
 from crossflops.cli.progress import progress
-from crossflops.core.efficiency import EfficiencyReport
+from crossflops.core.efficiency import Efficiency, EfficiencyReport
 from crossflops.core.profile import Failure
 from crossflops.hardware.question import Question
 
 A_CHECK_FAILED = 1
 EVERY_TOOL_FAILED = 3
-_GROUPS = (training, speed, against, work)  # in the order of the help
+_GROUPS = (
+    training,
+    speed,
+    against,
+    work,
+    attention,
+    parallel,
+    language,
+)
 
 
 def _grouped(function: Any) -> Any:
@@ -36,8 +44,9 @@ def _grouped(function: Any) -> Any:
 def command(as_json: bool, file: Any, **fields: Any) -> int:
     """Set a count against a device's peak.
 
-    The required rate is 2 x MACs x 1 (inference) or 3 (training) x examples per second.
-    Exit status 1 says that the rate is above the peak, which no sound measurement is.
+    The required rate is 2 x MACs x 1 (inference) or 3 (training) x examples per second, for one
+    device. Without a TARGET the work is given by --macs, or by --params and the sizes of a
+    transformer. Exit status 1 says that the rate is above the peak, which no sound measurement is.
     """
     from crossflops.pipeline.rating import rated
 
@@ -46,7 +55,7 @@ def command(as_json: bool, file: Any, **fields: Any) -> int:
     doing = "comparing" if question.work.compare else "counting"
     keywords = asked.keywords
     inputs = keywords.pop("inputs")
-    with progress(f"{doing} {asked.target or 'nothing'}") as on_progress:
+    with progress(f"{doing} {asked.target or 'by a rule'}") as on_progress:
         found = rated(question, asked.target, inputs, how=keywords, on_progress=on_progress)
     for said in found.left_out:
         click.echo(said, err=True)
@@ -63,4 +72,8 @@ def _status(noun: EfficiencyReport) -> int:
     if profiles and all(isinstance(one, Failure) for one in profiles):
         click.echo("every tool failed", err=True)
         return EVERY_TOOL_FAILED
-    return A_CHECK_FAILED if any((one.ratio or 0) > 1 for one in noun.efficiency) else 0
+    return A_CHECK_FAILED if any(map(_impossible, noun.efficiency)) else 0
+
+
+def _impossible(one: Efficiency) -> bool:
+    return any(isinstance(share, float) and share > 1 for share in (one.ratio, one.hfu))

@@ -6,7 +6,7 @@ from crossflops.cli.efficiency.group import Function, stacked
 
 
 def options(function: Function) -> Function:
-    """`--as`, `--macs`, `--compare`, `--tool`."""
+    """`--as`, `--macs`, `--pass-macs`, `--compare`, `--tool`."""
     return stacked(
         function,
         click.option(
@@ -14,6 +14,9 @@ def options(function: Function) -> Function:
         ),
         click.option(
             "--macs", metavar="N", help="MACs of one example, such as 4.112G; needs no TARGET."
+        ),
+        click.option(
+            "--pass-macs", metavar="N", help="MACs of one forward pass over the whole --batch."
         ),
         click.option(
             "--compare", is_flag=True, help="By each tool's number, with why they differ."

@@ -1,0 +1,76 @@
+"""What `efficiency` is asked and cannot answer: refused before a model is built."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from crossflops.errors import InputError
+from crossflops.hardware.question import Question
+
+_EXCLUSIVE = (  # fields, the second of which makes the first pointless
+    ("macs", "pass_macs"),
+    ("macs", "as_"),
+    ("macs", "compare"),
+    ("pass_macs", "as_"),
+    ("pass_macs", "compare"),
+    ("as_", "compare"),
+    ("train_multiplier", "frozen"),
+)
+_OF_TRAINING = (
+    "train_multiplier", "frozen", "trainable", "flash", "bwd_ms", "step_ms",
+)  # fmt: skip
+_OF_A_GRAPH = ("frozen", "trainable", "precision_of")
+
+
+def refuse(question: Question, target: Any, inputs: Any, how: Mapping[str, Any]) -> None:
+    """Raises InputError for what contradicts itself, or needs what is not given."""
+    asked = question.flat
+    for one, other in _EXCLUSIVE:
+        if asked[one] and asked[other]:
+            raise InputError(
+                f"{_flag(one)} and {_flag(other)} contradict each other", "leave one out"
+            )
+    given = asked["macs"] is not None or asked["pass_macs"] is not None
+    if target is None and not given and asked["params"] is None:
+        raise InputError(
+            "there is nothing to count", "give a model, or --macs such as 4.112G, or --params"
+        )
+    if target is None and (inputs or how.get("inputs_file") or how.get("arguments")):
+        raise InputError("inputs and arguments without a model", "give the model too")
+    if asked["tools"] and not asked["compare"]:
+        raise InputError("--tool runs nothing without --compare", "add --compare, or --as ID")
+    if asked["device"] and not (asked["precision"] or asked["mix"]):
+        raise InputError("a device has a peak for each precision", "add such as --precision fp16")
+    if asked["pass_macs"] is not None and asked["batch"] is None:
+        raise InputError("--pass-macs are those of a batch", "add --batch B")
+    _refuse_training(asked)
+    _refuse_without_graph(asked, target is None or given)
+
+
+def _refuse_training(asked: Mapping[str, Any]) -> None:
+    if asked["train"]:
+        return
+    for name in _OF_TRAINING:
+        if asked[name]:
+            raise InputError(f"{_flag(name)} is about training", "add --train")
+    if asked["recompute"] != "none" or asked["backward"] != "flat" or asked["accumulate"] != 1:
+        raise InputError(
+            "--recompute, --backward and --accumulate are about training", "add --train"
+        )
+
+
+def _refuse_without_graph(asked: Mapping[str, Any], given: bool) -> None:
+    """What tells nodes apart needs the nodes of the native count."""
+    whose = "--as" if asked["as_"] else "--compare" if asked["compare"] else ""
+    if not given and not whose:
+        return
+    of = f"the MACs of {whose}" if whose else "MACs that are given"
+    for name in _OF_A_GRAPH:
+        if asked[name]:
+            raise InputError(
+                f"{_flag(name)} tells nodes apart, which {of} do not",
+                "give the model, and leave out --macs, --as and --compare",
+            )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.strip('_').replace('_', '-')}"
