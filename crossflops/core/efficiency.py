@@ -78,7 +78,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes that a pass must move, of which model they are, and how well memory was used.
 
-    `mbu` is bytes / (seconds x bandwidth), of one device. `seconds` is the time of the pass.
+    `mbu` is bytes / (seconds x bandwidth), of one device. `seconds` is the time of the pass,
+    `bound_seconds` the least that it can take: the longer of its work at the peak and its bytes
+    at the bandwidth. `intensity` is in FLOP/byte, and `intensity_limit` what no batch exceeds.
     """
 
     model: str
@@ -87,6 +89,12 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth: float | None = None
     seconds: float | None = None
     mbu: float | None = None
+    flops: int
+    intensity: float | None = None
+    intensity_limit: float | None = None
+    ridge: float | None = None
+    bound: str | None = None
+    bound_seconds: float | None = None
 
 
 class Efficiency(msgspec.Struct, frozen=True, kw_only=True):

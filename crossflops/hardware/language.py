@@ -23,7 +23,7 @@ from fractions import Fraction
 
 from crossflops.errors import InputError
 from crossflops.hardware.numerators import Numerator, quantity
-from crossflops.hardware.pieces import Piece
+from crossflops.hardware.pieces import FLAT, Piece
 from crossflops.hardware.question import Language
 from crossflops.hardware.scores import Scores
 from crossflops.hardware.transfer import Transfer
@@ -37,7 +37,7 @@ def by_sizes(asked: Language) -> Numerator:
     assert asked.params is not None
     params = quantity(asked.params)
     width = _width(asked)
-    parts = [Piece(macs=Fraction(params), names=("weights",))]
+    parts = [Piece(macs=Fraction(params), names=("weights",), passes=FLAT)]
     if width is None:
         note = "attention's score and value products are left out: add --layers, --hidden, --seq"
         return _numerator(PRODUCTS, params, parts, (note,))
@@ -48,7 +48,8 @@ def by_sizes(asked: Language) -> Numerator:
     queries = 1 if asked.context else length
     square = Scores(queries=queries, keys=length, causal="declared")
     macs = 2 * layers * across * length
-    parts.append(Piece(macs=Fraction(macs), names=("attention",), scores=square))
+    product = Piece(macs=Fraction(macs), names=("attention",), scores=square, passes=FLAT)
+    parts.append(product)
     note = f"2 x {layers} layers x {across} x {length} MACs of attention a token"
     return _numerator(WITH_ATTENTION, params + macs, parts, (note,))
 

@@ -130,25 +130,48 @@ def short_step(run: Run, against: Peaks | None) -> tuple[str, ...]:
     return optimizer_step(seconds, run.params // run.world.devices, against.bandwidth)
 
 
-def moved(run: Run, against: Peaks | None) -> Moved | UnsetType:
-    """The bytes that a pass has to move on one device, and the use of its bandwidth."""
+def moved(split: Sequence[Term], run: Run, against: Peaks | None) -> Moved | UnsetType:
+    """The bytes that a pass has to move on one device, and the use of its bandwidth.
+
+    intensity = FLOPs / bytes; with a growing batch it nears FLOPs / bytes of one example alone.
+    The pass is bound by memory left of the ridge, which is peak / bandwidth.
+    """
     transfer, pace = run.transfer, run.pace
     if transfer is None or run.question.training.train:
         return UNSET
     batch = run.question.speed.batch or 1
     total = (transfer.weights + transfer.each * batch) // run.world.split
+    of_unit = share(split, against)
+    flops = of_unit.work * Fraction(batch * run.units, run.world.split)
     bandwidth = against.bandwidth if against else None
     seconds = None
     if pace is not None:
         seconds = pace.seconds or batch * run.units * run.world.dp / pace.per_second
-    known = bandwidth and seconds
-    return Moved(
+    mbu = total / (seconds * bandwidth) if seconds and bandwidth else None
+    one = Moved(
         model=transfer.model,
         bytes=total,
         weight_bytes=transfer.weights // run.world.split,
+        flops=round(flops),
         bandwidth=bandwidth,
         seconds=seconds,
-        mbu=total / (seconds * bandwidth) if known and seconds and bandwidth else None,
+        mbu=mbu,
+        intensity=float(flops / total) if total else None,
+        intensity_limit=float(of_unit.work * run.units / transfer.each) if transfer.each else None,
+    )
+    return _bound(one, of_unit.peak)
+
+
+def _bound(one: Moved, peak: float | None) -> Moved:
+    """The same beneath the roofline, where peak and bandwidth are known."""
+    if peak is None or one.bandwidth is None or one.intensity is None:
+        return one
+    computing, moving = one.flops / peak, one.bytes / one.bandwidth
+    return replace(
+        one,
+        ridge=peak / one.bandwidth,
+        bound="compute" if computing >= moving else "memory",
+        bound_seconds=max(computing, moving),
     )
 
 

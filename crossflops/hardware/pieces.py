@@ -10,6 +10,8 @@ from crossflops.core.ledger import Ledger
 from crossflops.hardware.backward import Gradients
 from crossflops.hardware.scores import Scores, scores
 
+FLAT = Fraction(3)  # passes of training where nothing tells nodes apart
+
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """MACs of one example that are treated alike.

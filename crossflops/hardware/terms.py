@@ -17,10 +17,9 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.hardware.backward import matches
-from crossflops.hardware.pieces import Piece
+from crossflops.hardware.pieces import FLAT, Piece
 from crossflops.hardware.question import Causality, Precisions, Training
 
-FLAT = Fraction(3)
 _PRECISIONS = {  # as an element type is called in a graph -> as a peak is called
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
     "float8e4m3fn": "fp8", "float8e4m3fnuz": "fp8", "float8e5m2": "fp8", "float8e5m2fnuz": "fp8",

@@ -18,7 +18,7 @@ _EXCLUSIVE = (  # fields, the second of which makes the first pointless
 _OF_TRAINING = (
     "train_multiplier", "frozen", "trainable", "flash", "bwd_ms", "step_ms",
 )  # fmt: skip
-_OF_A_GRAPH = ("frozen", "trainable", "precision_of")
+_OF_A_GRAPH = ("frozen", "trainable", "precision_of", "backward")
 
 
 def refuse(question: Question, target: Any, inputs: Any, how: Mapping[str, Any]) -> None:
@@ -29,6 +29,11 @@ def refuse(question: Question, target: Any, inputs: Any, how: Mapping[str, Any])
             raise InputError(
                 f"{_flag(one)} and {_flag(other)} contradict each other", "leave one out"
             )
+    if asked["device"] and any("=" not in one for one in asked["peak_tflops"]):
+        raise InputError(
+            "--device and --peak-tflops contradict each other",
+            "leave one out, or say for which precision: --peak-tflops bf16=X",
+        )
     given = asked["macs"] is not None or asked["pass_macs"] is not None
     if target is None and not given and asked["params"] is None:
         raise InputError(
@@ -65,7 +70,7 @@ def _refuse_without_graph(asked: Mapping[str, Any], given: bool) -> None:
         return
     of = f"the MACs of {whose}" if whose else "MACs that are given"
     for name in _OF_A_GRAPH:
-        if asked[name]:
+        if asked[name] and asked[name] != "flat":
             raise InputError(
                 f"{_flag(name)} tells nodes apart, which {of} do not",
                 "give the model, and leave out --macs, --as and --compare",

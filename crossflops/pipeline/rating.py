@@ -58,7 +58,7 @@ def rated(
 def precisions(question: Question) -> tuple[str, ...]:
     """The precisions that a peak is needed for, as far as they are known before the count."""
     asked = question.precisions
-    base = tuple(terms.shares(asked.mix)) or (asked.precision,)
+    base = tuple(terms.shares(asked.mix)) if asked.mix else (asked.precision,)
     named = [one for one in base if one != terms.GRAPH]
     return tuple(dict.fromkeys((*named, *terms.kinds(asked).values())))
 
@@ -104,7 +104,7 @@ def _efficiency(
         attention=parts.attention(found, pieces, run, against),
         world=parts.world(found, run),
         step=parts.step(split, run, against),
-        moved=parts.moved(run, against),
+        moved=parts.moved(split, run, against),
         others=parts.others(found, split, against),
         assumptions=(*found.assumptions, *parts.said(run)),
         warnings=(*found.warnings, *parts.short_step(run, against)),

@@ -1,13 +1,23 @@
 """The page of `efficiency`: what a speed asks of a device, from which count and against what."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+
+from msgspec import UNSET
 
 from crossflops.core.efficiency import Efficiency, EfficiencyReport
 from crossflops.render.comparison import comparison
+from crossflops.render.efficiency_parts import (
+    Cell,
+    Line,
+    before,
+    behind,
+    more,
+    percent,
+    speed,
+    tables,
+)
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.quantity import exact, short
-
-Cell = Callable[[Efficiency], str]
 
 
 def efficiency_page(noun: EfficiencyReport) -> Page:
@@ -19,6 +29,7 @@ def efficiency_page(noun: EfficiencyReport) -> Page:
     blocks: list[Block] = [*_opening(noun), _common(rows)]
     if len(rows) > 1:
         blocks.append(_varying(rows))
+    blocks += tables(rows)
     blocks += [Text(text, " ! ", "warn") for text in _unique(row.warnings for row in rows)]
     blocks.append(Heading("Assumed"))
     blocks += [Text(text, " - ") for text in _unique(row.assumptions for row in rows)]
@@ -28,30 +39,36 @@ def efficiency_page(noun: EfficiencyReport) -> Page:
 def _opening(noun: EfficiencyReport) -> list[Block]:
     first, report = noun.efficiency[0], noun.report
     kind = "inference" if first.multiplier == 1 else "training"
-    speed = f"{_number(first.examples_per_second)} examples/s"
-    run = (kind, first.precision, speed) if first.precision else (kind, speed)
+    run = [kind, first.precision, speed(first) if first.rate is not None else ""]
+    run = [one for one in run if one]
     if report is not None and report.profiles:
         return [*comparison(report).blocks, Heading(f"Required rate: {', '.join(run)}")]
-    return [Title(("MACs as given" if report is None else report.model.name, *run))]
+    named = "MACs as given" if first.unit == "example" else "by its sizes"
+    return [Title((named if report is None else report.model.name, *run))]
 
 
 def _common(rows: tuple[Efficiency, ...]) -> Table:
     """What all rows agree on, with where it is from."""
-    lines: list[tuple[str, Cell, Cell]] = [
-        ("model", _macs, _origin),
-        ("rule", _rule, lambda row: ""),
-        ("work", _work, lambda row: "for one example"),
-        ("required", _rate, lambda row: f"at {_number(row.examples_per_second)} examples/s"),
+    first = rows[0]
+    lines: list[Line] = [
+        Line("model", _macs, _origin),
+        Line("rule", _rule, lambda row: ""),
+        Line("work", _work, lambda row: f"for one {row.unit}"),
+        *before(first),
     ]
-    if rows[0].peak is not None:
-        lines.append(("peak", _peak, _against))
-        lines += [("share", _share, lambda row: "required / peak")] if len(rows) == 1 else []
+    if first.rate is not None:
+        lines.append(Line("required", _rate, _at))
+    if first.peak is not None:
+        lines.append(Line("peak", _peak, _against))
+    if first.ratio is not None and len(rows) == 1:
+        lines.append(Line("share", _share, lambda row: "required / peak"))
+    lines += behind(first, alone=len(rows) == 1)
     return Table(
         columns=(Column(head=""), Column(head="value"), Column(head="from", flows=True)),
         rows=tuple(
-            Row((label, value(rows[0]), source(rows[0])))
-            for label, value, source in lines
-            if _same(rows, value) and _same(rows, source)
+            Row((line.label, line.value(first), line.source(first)))
+            for line in lines
+            if _same(rows, line.value) and _same(rows, line.source)
         ),
         bare=True,
     )
@@ -69,6 +86,7 @@ def _varying(rows: tuple[Efficiency, ...]) -> Table:
     shown = [(column, cell) for column, cell in columns if not _same(rows, cell)]
     if any(row.ratio is not None for row in rows):
         shown.append((Column(head="share", right=True), _share))
+    shown += [(Column(head=head, right=True), cell) for head, cell in more(rows)]
     return Table(
         columns=tuple(column for column, _ in shown),
         rows=tuple(
@@ -83,11 +101,11 @@ def _macs(row: Efficiency) -> str:
 
 
 def _origin(row: Efficiency) -> str:
-    return f"{row.numerator}, for one example"
+    return f"{row.numerator}, for one {row.unit}"
 
 
 def _rule(row: Efficiency) -> str:
-    return f"2 FLOPs per MAC x {row.multiplier}"
+    return f"2 FLOPs per MAC x {row.multiplier:.4g}"
 
 
 def _work(row: Efficiency) -> str:
@@ -95,7 +113,12 @@ def _work(row: Efficiency) -> str:
 
 
 def _rate(row: Efficiency) -> str:
-    return short(row.rate, "FLOP/s")
+    return "-" if row.rate is None else short(row.rate, "FLOP/s")
+
+
+def _at(row: Efficiency) -> str:
+    each = "" if row.world is UNSET else " on each device"
+    return f"at {speed(row)}{each}"
 
 
 def _peak(row: Efficiency) -> str:
@@ -103,19 +126,12 @@ def _peak(row: Efficiency) -> str:
 
 
 def _against(row: Efficiency) -> str:
-    return f"{row.device}, dense {row.precision}" if row.device else "given"
+    mean = "harmonic mean of " if row.precisions is not UNSET else ""
+    return f"{row.device}, dense {mean}{row.precision}" if row.device else f"{mean}given"
 
 
 def _share(row: Efficiency) -> str:
-    """The ratio in percent: one decimal, below one percent two significant digits."""
-    if row.ratio is None:
-        return "-"
-    percent = 100 * row.ratio
-    return f"{percent:.1f} %" if percent >= 1 else f"{percent:.2g} %"
-
-
-def _number(value: float) -> str:
-    return exact(int(value)) if value.is_integer() else f"{value:,}".replace(",", " ")
+    return percent(row.ratio)
 
 
 def _same(rows: tuple[Efficiency, ...], cell: Cell) -> bool:

@@ -1,0 +1,271 @@
+"""Lines, columns and tables of the parts of an efficiency, where they are there."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+from msgspec import UNSET
+
+from crossflops.core.efficiency import Attention, Efficiency, Moved, Step, World
+from crossflops.render.page import Block, Column, Heading, Row, Table
+from crossflops.render.quantity import exact, short
+
+Cell: TypeAlias = Callable[[Efficiency], str]
+_WIDEST = 11  # digits of a speed that nobody computed
+
+
+class Line(NamedTuple):
+    """A value with what it is and where it is from."""
+
+    label: str
+    value: Cell
+    source: Cell
+
+
+def before(first: Efficiency) -> list[Line]:
+    """What belongs to the work."""
+    lines = []
+    if first.executed is not UNSET:
+        lines.append(
+            Line("executed", _executed, lambda row: f"for one {row.unit}, with what is done again")
+        )
+    if first.attention is not UNSET:
+        lines.append(Line("attention", _attention, _attention_source))
+    return lines
+
+
+def behind(first: Efficiency, alone: bool) -> list[Line]:
+    """What belongs to the share: that of executed work, other peaks, the world, the bytes.
+
+    With several rows shares stand in their table (`more`).
+    """
+    lines = []
+    if alone and isinstance(first.hfu, float):
+        lines.append(Line("HFU", _hfu, lambda row: "executed / peak"))
+    if alone and first.others is not UNSET:
+        lines.append(Line("second peak", _other, _other_source))
+    if first.world is not UNSET:
+        lines.append(Line("world", _devices, _layout))
+        if first.rate is not None:
+            lines.append(Line("all devices", _all, _all_source))
+    if first.moved is not UNSET:
+        lines += _moved_lines(alone)
+    return lines
+
+
+def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
+    """Columns that stand beside the share, in a table of several rows."""
+    rows = tuple(rows)
+    columns: list[tuple[str, Cell]] = []
+    if any(isinstance(row.hfu, float) for row in rows):
+        columns.append(("HFU", _hfu))
+    if any(row.others is not UNSET for row in rows):
+        columns.append(("of measured", _other_share))
+    if any(one.mbu is not None for one in map(_moved, rows) if one):
+        columns.append(("MBU", _mbu))
+    return columns
+
+
+def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
+    """The parts of a step, and the precisions of the work, each with its peak."""
+    blocks: list[Block] = []
+    for row in rows:
+        name = f" on {row.device}" if len(rows) > 1 and row.device else ""
+        if isinstance(row.step, Step):
+            blocks += [Heading(f"Step{name}"), *_step(row.step)]
+        if row.precisions is not UNSET:
+            blocks += [Heading(f"Work by precision{name}"), _precisions(row)]
+    return blocks
+
+
+def percent(ratio: float | None) -> str:
+    """The ratio in percent: one decimal, below one percent two significant digits."""
+    if ratio is None:
+        return "-"
+    value = 100 * ratio
+    return f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"
+
+
+def speed(row: Efficiency) -> str:
+    """How fast one device is, in units and, where these are examples of tokens, in tokens."""
+    if row.examples_per_second is None:
+        return ""
+    tokens = row.tokens_per_second
+    also = f" ({number(tokens)} tokens/s)" if isinstance(tokens, float) else ""
+    return f"{number(row.examples_per_second)} {row.unit}s/s{also}"
+
+
+def number(value: float) -> str:
+    """A measured value: as it was given, or in six digits where it was computed."""
+    if float(value).is_integer():
+        return exact(int(value))
+    kept = value if len(repr(value)) <= _WIDEST else float(f"{value:.6g}")
+    return f"{kept:,}".replace(",", " ")
+
+
+def _executed(row: Efficiency) -> str:
+    return short(row.executed, "FLOPs") if isinstance(row.executed, int) else "-"
+
+
+def _hfu(row: Efficiency) -> str:
+    return percent(row.hfu) if isinstance(row.hfu, float) else "-"
+
+
+def _attention(row: Efficiency) -> str:
+    one = row.attention
+    if not isinstance(one, Attention):
+        return "-"
+    return short(one.full_macs if one.counted == "full" else one.half_macs, "MACs")
+
+
+def _attention_source(row: Efficiency) -> str:
+    one = row.attention
+    if not isinstance(one, Attention):
+        return ""
+    said = "score and value products, "
+    if one.full_macs == one.half_macs:
+        return said + "none of it behind a causal mask"
+    said += "the full square" if one.counted == "full" else "what a causal mask leaves"
+    if one.full_ratio is None:
+        return f"{said}; full {short(one.full_macs)}, causal {short(one.half_macs)}"
+    return f"{said}; share full {percent(one.full_ratio)}, causal {percent(one.half_ratio)}"
+
+
+def _other(row: Efficiency) -> str:
+    return "-" if not row.others else short(row.others[0].peak, "FLOP/s")
+
+
+def _other_share(row: Efficiency) -> str:
+    return percent(row.others[0].ratio) if row.others else "-"
+
+
+def _other_source(row: Efficiency) -> str:
+    if not row.others:
+        return ""
+    one = row.others[0]
+    return f"{one.name}: {percent(one.ratio)} of it; {one.source}"
+
+
+def _devices(row: Efficiency) -> str:
+    return f"{exact(row.world.devices)} devices" if isinstance(row.world, World) else "-"
+
+
+def _layout(row: Efficiency) -> str:
+    one = row.world
+    if not isinstance(one, World):
+        return ""
+    said = (
+        f"data {one.data_parallel} x tensor {one.tensor_parallel} x "
+        f"pipeline {one.pipeline_parallel} parallel"
+    )
+    if isinstance(one.bubble, float):
+        said += f"; the pipeline waits {percent(one.bubble)} of a step"
+    return said
+
+
+def _all(row: Efficiency) -> str:
+    one = row.world
+    return short(one.rate, "FLOP/s") if isinstance(one, World) and one.rate is not None else "-"
+
+
+def _all_source(row: Efficiency) -> str:
+    one = row.world
+    if not isinstance(one, World) or one.examples_per_second is None:
+        return ""
+    return f"at {number(one.examples_per_second)} {row.unit}s/s"
+
+
+def _moved(row: Efficiency) -> Moved | None:
+    return row.moved if isinstance(row.moved, Moved) else None
+
+
+def _moved_lines(alone: bool) -> list[Line]:
+    lines = [
+        Line("bytes", _bytes, lambda row: f"a pass: {_of(row).model}"),
+        Line("intensity", _intensity, _limit),
+    ]
+    bound = Line("bound", _bound, _bound_source)
+    mbu = Line("MBU", _mbu, lambda row: "bytes / (time x bandwidth)")
+    return [*lines, bound, mbu] if alone else [*lines, bound]
+
+
+def _of(row: Efficiency) -> Moved:
+    assert isinstance(row.moved, Moved)
+    return row.moved
+
+
+def _bytes(row: Efficiency) -> str:
+    return short(_of(row).bytes, "B")
+
+
+def _intensity(row: Efficiency) -> str:
+    found = _of(row).intensity
+    return "-" if found is None else f"{found:.3g} FLOP/byte"
+
+
+def _limit(row: Efficiency) -> str:
+    one = _of(row)
+    said = f"{short(one.flops, 'FLOPs')} a pass"
+    if one.intensity_limit is not None:
+        said += f"; below {one.intensity_limit:.3g} for any batch"
+    return said
+
+
+def _bound(row: Efficiency) -> str:
+    one = _of(row)
+    return "-" if one.bound is None else f"{one.bound}, {1e3 * (one.bound_seconds or 0):.4g} ms"
+
+
+def _bound_source(row: Efficiency) -> str:
+    one = _of(row)
+    if one.ridge is None or one.bandwidth is None:
+        return "needs a peak and a bandwidth"
+    return f"ridge {one.ridge:.4g} FLOP/byte at {one.bandwidth / 1e9:g} GB/s"
+
+
+def _mbu(row: Efficiency) -> str:
+    one = _moved(row)
+    return percent(one.mbu) if one else "-"
+
+
+def _step(step: Step) -> list[Block]:
+    rows = [
+        Row(
+            (
+                one.name,
+                f"{1e3 * one.seconds:.5g} ms",
+                short(one.flops, "FLOPs"),
+                short(one.rate, "FLOP/s"),
+                percent(one.ratio),
+            )
+        )
+        for one in step.phases
+    ]
+    whole = (
+        "step",
+        f"{1e3 * step.seconds:.5g} ms",
+        f"{short(step.macs, 'MACs')} fwd",
+        f"{number(step.examples_per_second)} examples/s",
+        f"batch {step.batch}",
+    )
+    right = [Column(head=head, right=True) for head in ("latency", "work", "rate", "share")]
+    return [Table(columns=(Column(head="one device"), *right), rows=(*rows, Row(whole)))]
+
+
+def _precisions(row: Efficiency) -> Table:
+    parts = row.precisions or ()
+    total = sum(one.flops for one in parts)
+    right = [Column(head=head, right=True) for head in ("work", "of it", "peak")]
+    return Table(
+        columns=(Column(head="precision"), *right),
+        rows=tuple(
+            Row(
+                (
+                    one.precision,
+                    short(one.flops, "FLOPs"),
+                    percent(one.flops / total if total else None),
+                    "-" if one.peak is None else short(one.peak, "FLOP/s"),
+                )
+            )
+            for one in parts
+        ),
+    )
