@@ -6,9 +6,9 @@ from fractions import Fraction
 from crossflops.core.device import Device
 from crossflops.hardware.catalogue import clock_of, derived, deviation
 from crossflops.hardware.denominators import Peaks
-from crossflops.hardware.pieces import Piece
+from crossflops.hardware.pieces import FLAT, Piece
 from crossflops.hardware.question import Training
-from crossflops.hardware.terms import FLAT, Term, passes
+from crossflops.hardware.terms import Term, passes
 
 TOLERATED = 0.02  # by how much a sheet may differ from its own arithmetic, as sheets round
 REASONS = (

@@ -71,7 +71,7 @@ def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
     for row in rows:
         name = f" on {row.device}" if len(rows) > 1 and row.device else ""
         if isinstance(row.step, Step):
-            blocks += [Heading(f"Step{name}"), *_step(row.step)]
+            blocks += [Heading(_summary(row.step) + name), _step(row.step)]
         if row.precisions is not UNSET:
             blocks += [Heading(f"Work by precision{name}"), _precisions(row)]
     return blocks
@@ -227,7 +227,12 @@ def _mbu(row: Efficiency) -> str:
     return percent(one.mbu) if one else "-"
 
 
-def _step(step: Step) -> list[Block]:
+def _summary(step: Step) -> str:
+    params = "" if step.params is None else f", {short(step.params)} parameters"
+    return f"One device: batch {step.batch}, {short(step.macs, 'MACs')} forward{params}"
+
+
+def _step(step: Step) -> Table:
     rows = [
         Row(
             (
@@ -240,15 +245,10 @@ def _step(step: Step) -> list[Block]:
         )
         for one in step.phases
     ]
-    whole = (
-        "step",
-        f"{1e3 * step.seconds:.5g} ms",
-        f"{short(step.macs, 'MACs')} fwd",
-        f"{number(step.examples_per_second)} examples/s",
-        f"batch {step.batch}",
-    )
+    speed = f"{number(step.examples_per_second)} examples/s"
+    whole = ("whole step", f"{1e3 * step.seconds:.5g} ms", "", speed, "")
     right = [Column(head=head, right=True) for head in ("latency", "work", "rate", "share")]
-    return [Table(columns=(Column(head="one device"), *right), rows=(*rows, Row(whole)))]
+    return Table(columns=(Column(head=""), *right), rows=(*rows, Row(whole)))
 
 
 def _precisions(row: Efficiency) -> Table:
