@@ -13,8 +13,7 @@ from crossflops.adapters.failures import failure
 from crossflops.adapters.pytorch import is_module
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.trace import Setting
-from crossflops.normalize.jax.kinds import is_model as is_jax
-from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
+from crossflops.normalize.frameworks import framework_of
 
 
 def observe(
@@ -66,7 +65,7 @@ def _copied(
     Tensors that were computed from others (weight_norm and pruning keep such in their modules)
     Python cannot copy, so the export's own way of copying is taken.
     """
-    if is_tensorflow(model) or is_jax(model):
+    if framework_of(model) is not None:
         return model, args, kwargs  # its tools read the graph of a model, and leave it alone
     if not is_module(model):
         return copy.deepcopy((model, args, kwargs))

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
+
+Exactness: TypeAlias = Literal["exact", "bound", "estimate"]
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +26,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost
     formula: str
     precision: str
-    exactness: Literal["exact", "bound", "estimate"] = "exact"
+    exactness: Exactness = "exact"
     times: int = 1
 
 

@@ -10,6 +10,7 @@ from crossflops.core.contrast import Contrast, contrast
 from crossflops.core.focus import focus
 from crossflops.core.folded import Folded
 from crossflops.core.formulas import Formulas
+from crossflops.core.ledger import Exactness
 from crossflops.core.memory import Memory
 from crossflops.core.observation import Run
 from crossflops.core.profile import Amount, Failure, Profile
@@ -41,6 +42,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """The whole model. `constant_macs` are the part of `macs` that depends on no input.
 
     `active_params` are the most of `params` that one call can use; unset where that is all.
+    `exactness` says of "macs" and of "flops" how far they can be trusted: "bound" where some of
+    them depend on data and are counted in full, "estimate" where some algorithm is not fixed.
     """
 
     macs: int
@@ -55,6 +58,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     bytes_written: int
     constant_macs: int
     active_params: int | UnsetType = UNSET
+    exactness: dict[str, Exactness] | UnsetType = UNSET
 
 
 class UncountedRow(msgspec.Struct, frozen=True):

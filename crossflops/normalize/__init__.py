@@ -1,6 +1,5 @@
 """A target -> a model with inputs -> its graph, and the trace of what was called."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,13 +9,12 @@ from crossflops.core.graph import Graph
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting, Trace
 from crossflops.errors import InputError, MissingExtraError, NormalizeError
+from crossflops.normalize import frameworks, onnx_file
 from crossflops.normalize import inputs as _inputs
-from crossflops.normalize import onnx_file
 from crossflops.normalize.dtypes import mixed
-from crossflops.normalize.jax.kinds import is_model as is_jax
+from crossflops.normalize.frameworks import framework_of, is_pytorch
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.targets import build, refuse_url
-from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -61,8 +59,8 @@ def load(
         raise InputError(what, "give --input for other targets")
     model, own = build(target, arguments, allow_pickle)
     _require(model)
-    if not _is_pytorch(model):
-        return _of_shapes(model, specs, inputs_file, own)
+    if (name := framework_of(model)) is not None:
+        return Source(model, *frameworks.arguments_for(name, specs, inputs_file, own))
     if inputs_file is not None:
         given = _inputs.from_file(inputs_file)
     elif specs or own is None:
@@ -70,18 +68,6 @@ def load(
     else:
         given = _inputs.arguments(own)
     return _source(model, *given, owned=True)
-
-
-def _of_shapes(
-    model: Any, specs: Sequence[TensorSpec], inputs_file: str | None, own: Any
-) -> Source:
-    """A model of TensorFlow or JAX, which is traced on the shapes of its inputs alone."""
-    inputs = _room(model)
-    if inputs_file is not None:
-        return Source(model, *inputs.from_file(inputs_file))
-    if specs or own is None:
-        return Source(model, *inputs.make(specs))
-    return Source(model, *inputs.given(own))
 
 
 def is_file(target: str) -> bool:
@@ -92,25 +78,16 @@ def is_file(target: str) -> bool:
 def from_object(model: Any, inputs: Any) -> Source:
     """A model object with inputs as Python callers give them."""
     _require(model)
-    if not _is_pytorch(model):
-        return _of_shapes(model, (), None, inputs)
+    if (name := framework_of(model)) is not None:
+        return Source(model, *frameworks.arguments_for(name, (), None, inputs))
     return _source(model, *_inputs.arguments(inputs), owned=False)
 
 
 def make(model: Any, specs: Sequence[TensorSpec]) -> Any:
     """Inputs of these specs, as `from_object` takes them, in the framework of the model."""
-    return _inputs.make(model, specs) if _is_pytorch(model) else _room(model).make(specs)
-
-
-def _room(model: Any) -> Any:
-    """How inputs are made for a model that is traced on shapes alone."""
-    if is_tensorflow(model):
-        from crossflops.normalize.tensorflow import inputs as of_tensorflow
-
-        return of_tensorflow
-    from crossflops.normalize.jax import inputs as of_jax
-
-    return of_jax
+    if (name := framework_of(model)) is not None:
+        return frameworks.make(name, specs)
+    return _inputs.make(model, specs)
 
 
 def _source(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owned: bool) -> Source:
@@ -125,8 +102,7 @@ def normalize(
 ) -> tuple[Graph, Trace]:
     """The graph of a model and the trace of its calls.
 
-    See `pytorch.program`, `tensorflow.program`, `jax.program` and, for a file,
-    `onnx_file.normalize`.
+    See `pytorch.program`, that of the other frameworks and, for a file, `onnx_file.normalize`.
     """
     return program(source, setting, observed)[1:]
 
@@ -136,18 +112,16 @@ def program(
 ) -> tuple[Any, Graph, Trace]:
     """As `normalize`, and before it the ONNX model (of onnx_ir) of the graph.
 
-    None of a file; of a model of TensorFlow or JAX the bytes of the model.
+    None of a file; of a model of another framework than PyTorch the bytes of the model.
     """
     if isinstance(source.model, OnnxFile):
         return None, *onnx_file.normalize(source.model, setting)
-    if is_tensorflow(source.model):
-        from crossflops.normalize import tensorflow
-
-        return tensorflow.program(source.model, source.args, source.kwargs, setting)
-    if not _is_pytorch(source.model):
-        from crossflops.normalize import jax
-
-        return jax.program(source.model, source.args, source.kwargs, setting)
+    if (name := framework_of(source.model)) is not None:
+        own = frameworks.package(name)
+        found: tuple[bytes, Graph, Trace] = own.program(
+            source.model, source.args, source.kwargs, setting
+        )
+        return found
     from crossflops.normalize import pytorch
     from crossflops.normalize.pytorch.model import try_out
 
@@ -160,7 +134,7 @@ def program(
 
 def _require(model: Any) -> None:
     """The framework is found from the object, without importing what is not there yet."""
-    if _is_pytorch(model):
+    if is_pytorch(model):
         for extra in ("onnx", "onnxscript"):
             try:
                 __import__(extra)
@@ -170,25 +144,13 @@ def _require(model: Any) -> None:
                     "pip install 'crossflops[torch]'",
                 ) from error
         return
-    if is_tensorflow(model):
-        from crossflops.normalize.tensorflow.model import require
-
-        require()
-        return
-    if is_jax(model):
-        from crossflops.normalize.jax.model import require as require_jax
-
-        require_jax()
+    if (name := framework_of(model)) is not None:
+        frameworks.package(name).require(model)
         return
     raise NormalizeError(
         f"the model is of the type {_kind(model)}, which cannot be read",
-        "give a model of PyTorch, Keras, TensorFlow or JAX, or a callable that returns one",
+        f"give a model of {frameworks.NAMES}, or a callable that returns one",
     )
-
-
-def _is_pytorch(model: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
 
 
 def _kind(value: Any) -> str:

@@ -15,7 +15,7 @@ _HINT = "write --input 1x3x224x224, or --input input_ids=1x128:int64"
 _TEXT = re.compile(r"(?:(?P<name>[^=:]+)=)?(?P<shape>scalar|\d+(?:x\d+)*)(?::(?P<dtype>\w+))?")
 _DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
-    "bool", "complex64", "complex128",
+    "bool", "complex64", "complex128", "string",
 )  # fmt: skip
 
 
@@ -64,7 +64,9 @@ def _tensor(spec: TensorSpec, generator: Any) -> Any:
     """A tensor of this spec, without data where there is no generator."""
     import torch
 
-    dtype = getattr(torch, spec.dtype)
+    dtype = getattr(torch, spec.dtype, None)
+    if dtype is None:
+        raise InputError(f"PyTorch has no tensors of the type {spec.dtype}", _HINT)
     size = math.prod(spec.shape or ()) * dtype.itemsize
     if size > _largest():
         raise InputError(

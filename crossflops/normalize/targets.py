@@ -12,15 +12,23 @@ from typing import Any
 
 from crossflops.errors import CrossflopsError, MissingExtraError, TargetError
 from crossflops.normalize import pickled, python_file
+from crossflops.normalize.frameworks import framework_of
 from crossflops.normalize.jax import kinds as jax_kinds
-from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
 from crossflops.normalize.tensorflow.kinds import is_path
 from crossflops.normalize.torchvision import mended
 
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
 # Packages that come with an extra of crossflops.
-_EXTRAS = {"torch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow", "jax": "jax"}
-_EXTRAS |= {"flax": "jax", "jaxlib": "jax"}
+_EXTRAS = {
+    "torch": "torch",
+    "tensorflow": "tensorflow",
+    "keras": "tensorflow",
+    "jax": "jax",
+    "sklearn": "sklearn",
+    "flax": "jax",
+    "jaxlib": "jax",
+    "skl2onnx": "sklearn",
+}
 _NAMED = 5  # callables of a file that a hint names
 
 
@@ -122,7 +130,9 @@ def _is_model(found: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(found, torch.nn.Module):
         return True
-    return is_tensorflow(found) or jax_kinds.is_module(found)
+    name = framework_of(found)
+    # anything callable may be a function of JAX
+    return jax_kinds.is_module(found) if name == "jax" else name is not None
 
 
 def _is_jax(found: Any, arguments: Mapping[str, object]) -> bool:

@@ -59,13 +59,19 @@ def answered(
     return msgspec.structs.replace(report, consensus=found(report))
 
 
+# a module that is loaded, and the distribution that tells of it
+_FRAMEWORKS = (
+    *(("torch", "torch"), ("tensorflow", "tensorflow"), ("keras", "keras")),
+    *(("jax", "jax"), ("flax", "flax")),
+    *(("skl2onnx", "scikit-learn"), ("skl2onnx", "skl2onnx")),
+)
+
+
 def made_with(is_file: bool) -> dict[str, str]:
     """The versions of crossflops and, of a model that is no file, of the framework."""
     names = ["crossflops"]
     if not is_file:
-        names += [
-            name for name in ("torch", "tensorflow", "keras", "jax", "flax") if name in sys.modules
-        ]
+        names += [name for module, name in _FRAMEWORKS if module in sys.modules]
     found = {}
     for name in names:
         with contextlib.suppress(PackageNotFoundError):

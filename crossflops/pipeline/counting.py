@@ -18,7 +18,12 @@ from crossflops.footprint import footprint
 from crossflops.normalize import Source, program
 from crossflops.reconcile import fold_nodes, predict
 
-_NAMES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
+_NAMES = {
+    "torch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "jax": "JAX",
+    "sklearn": "scikit-learn",
+}
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -57,7 +62,8 @@ def folded(convention: Convention, counted: Counted, asked: Setting) -> Folded:
     """The count as the convention folds it. Raises InputError where no call was recorded."""
     if convention.sees == "node":
         return _folded_nodes(convention, counted)
-    if counted.trace.calls and convention.framework != counted.trace.framework:
+    recorded = counted.trace.calls or counted.trace.framework == "sklearn"
+    if recorded and convention.framework != counted.trace.framework:
         raise InputError(
             f"{convention.tool} counts models of {_NAMES[convention.framework]}, and this is one"
             f" of {_NAMES[counted.trace.framework]}",

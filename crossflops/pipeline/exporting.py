@@ -1,5 +1,6 @@
 """The verb `export`: a model normalized and counted -> a file that is no report."""
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -11,7 +12,7 @@ from crossflops.core.ledger import Counted, Uncounted
 from crossflops.core.trace import Setting
 from crossflops.count import count
 from crossflops.errors import InputError
-from crossflops.normalize import Source, normalize
+from crossflops.normalize import Source, normalize, program
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.request import asked_for
 
@@ -105,13 +106,15 @@ def _export_model(
     from crossflops.export import node_data, notes_of_graph, save_program
     from crossflops.export.files import write
     from crossflops.normalize import normalize, pytorch
-    from crossflops.normalize.jax.kinds import is_model as is_jax
-    from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
+    from crossflops.normalize.frameworks import framework_of
 
-    if is_tensorflow(source.model) or is_jax(source.model):
+    framework = framework_of(source.model)
+    if framework == "sklearn":
+        return _export_converted(source, setting, to, path, annotate, unit)
+    if framework is not None:
         if to == "onnx":
             name, way = ("TensorFlow", "python -m tf2onnx.convert")
-            if not is_tensorflow(source.model):
+            if framework == "jax":
                 name, way = ("JAX", "jax2onnx.to_onnx")
             raise InputError(
                 f"a {name} model is converted without its weights",
@@ -128,6 +131,22 @@ def _export_model(
         return save_program(model, path, notes if annotate else {})
     write(path, node_data(notes.values(), unit))
     return [path]
+
+
+def _export_converted(
+    source: Source,
+    setting: Setting,
+    to: Format,
+    path: Path,
+    annotate: bool,
+    unit: Literal["macs", "flops"],
+) -> list[Path]:
+    """By way of the file that the converter makes, which has all its numbers."""
+    with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:
+        file = Path(scratch, "model.onnx")
+        file.write_bytes(program(source, setting)[0])
+        converted = Source(OnnxFile(path=str(file)), (), {})
+        return _export_file(converted, setting, to, path, annotate, unit)
 
 
 def _require_weights(model: Any) -> None:

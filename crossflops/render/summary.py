@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from crossflops.core.folded import Folded
 from crossflops.core.memory import Memory
@@ -16,6 +16,8 @@ from crossflops.render.title import title
 Unit: TypeAlias = Literal["macs", "flops"]
 NAMED = 12  # uncounted nodes that are named before the rest is only numbered
 
+_MACS = "multiply-accumulates of contractions"
+_FLOPS = "2 x MACs and one for each of the others"
 _KINDS = ("adds", "muls", "divs", "compares", "specials")
 
 
@@ -25,7 +27,8 @@ def summary(report: Report, unit: Unit = "macs") -> Page:
     if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
         blocks += [*formulas(report), _totals(report)]
     blocks.append(Heading("Operators"))
-    blocks += [_operators(report, unit), *_branches(report), *uncounted(report)]
+    blocks += [_operators(report, unit), *_branches(report), *_in_doubt(report)]
+    blocks += uncounted(report)
     if report.folds:
         blocks += [Heading("By other conventions"), *_folded(report)]
     blocks += [_modules(report)] if report.modules else []
@@ -64,7 +67,7 @@ def _branches(report: Report) -> list[Block]:
 def _totals(report: Report) -> Table:
     totals = report.totals
     rows: list[tuple[str, int | Fraction, str]] = [
-        ("MACs", totals.macs, "multiply-accumulates of contractions")
+        ("MACs", totals.macs, _doubt(report, "macs") + _MACS)
     ]
     if totals.constant_macs:
         rows.append(("", totals.constant_macs, "of these depend on no input"))
@@ -72,7 +75,7 @@ def _totals(report: Report) -> Table:
         rows += [("", macs, f"of these in {name}") for name, macs in _by_size(report)]
     rows += [(kind, getattr(totals, kind), "") for kind in _KINDS]
     rows += [
-        ("FLOPs", totals.flops, "2 x MACs and one for each of the others"),
+        ("FLOPs", totals.flops, _doubt(report, "flops") + _FLOPS),
         ("bytes read", totals.bytes_read, "every operator by itself, nothing fused"),
         ("bytes written", totals.bytes_written, ""),
         *_memory(report),
@@ -91,6 +94,34 @@ def _totals(report: Report) -> Table:
         rows=tuple(Row((name, _figure(count), note)) for name, count, note in rows),
         bare=True,
     )
+
+
+def _doubt(report: Report, unit: Unit) -> str:
+    """What stands before a total that is not exact."""
+    found = report.totals.exactness
+    grade = "exact" if isinstance(found, UnsetType) else found.get(unit, "exact")
+    return {"bound": "at most: ", "estimate": "about: "}.get(grade, "")
+
+
+def _in_doubt(report: Report) -> list[Block]:
+    """The nodes whose work depends on data, or is not fixed, each with what is counted of it."""
+    found = [one for one in report.nodes if one.exactness != "exact" and one.flops]
+    if not found:
+        return []
+    words = {"bound": "at most", "estimate": "about"}
+    columns = (
+        *(Column(head="node", flows=True), Column(head="operator"), Column(head="")),
+        *(Column(head="MACs", right=True), Column(head="FLOPs", right=True)),
+    )
+    rows = tuple(
+        Row((one.node, one.op, words.get(one.exactness, ""), exact(one.macs), exact(one.flops)))
+        for one in found[:NAMED]
+    )
+    blocks: list[Block] = [Heading("Bounds and estimates"), Table(columns=columns, rows=rows)]
+    rest = len(found) - NAMED
+    if rest > 0:
+        blocks.append(Text(f"and {number(rest, 'node')} more, all named in the JSON report", " "))
+    return blocks
 
 
 def _figure(count: int | Fraction) -> str:

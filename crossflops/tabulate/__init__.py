@@ -1,13 +1,14 @@
 """A ledger -> the tables of a report: by operator, by module, by node."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 from msgspec import UNSET, UnsetType
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.folded import Folded
 from crossflops.core.graph import Graph
-from crossflops.core.ledger import Ledger
+from crossflops.core.ledger import Exactness, Ledger
 from crossflops.core.memory import Memory
 from crossflops.core.report import (
     BranchRow,
@@ -74,7 +75,19 @@ def _totals(graph: Graph, ledger: Ledger) -> Totals:
         bytes_written=cost.bytes_written,
         constant_macs=constant,
         active_params=_active(graph, ledger),
+        exactness={
+            "macs": _weakest(one.exactness for one in ledger.counted if one.cost.macs),
+            "flops": _weakest(one.exactness for one in ledger.counted if one.cost.flops),
+        },
     )
+
+
+def _weakest(found: Iterable[Exactness]) -> Exactness:
+    grades = set(found)
+    for word in ("estimate", "bound"):
+        if word in grades:
+            return word
+    return "exact"
 
 
 def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:

@@ -15,7 +15,7 @@ def test_what_is_no_model_is_refused():
     with pytest.raises(NormalizeError) as caught:
         from_object(object(), ())
     assert caught.value.message == "the model is of the type object, which cannot be read"
-    assert "a model of PyTorch, Keras or TensorFlow" in caught.value.hint
+    assert "a model of PyTorch, Keras, TensorFlow" in caught.value.hint
 
 
 def test_a_callable_that_gives_no_model_is_refused():

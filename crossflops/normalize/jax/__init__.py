@@ -14,3 +14,10 @@ def program(
     from crossflops.normalize.jax import whole
 
     return whole.program(model, args, kwargs, setting)
+
+
+def require(model: Any) -> None:
+    """See `model.require`."""
+    from crossflops.normalize.jax.model import require
+
+    require()

@@ -14,3 +14,10 @@ def program(
     from crossflops.normalize.tensorflow import whole
 
     return whole.program(model, args, kwargs, setting)
+
+
+def require(model: Any) -> None:
+    """See `model.require`."""
+    from crossflops.normalize.tensorflow.model import require
+
+    require()

@@ -1,4 +1,4 @@
-"""Shapes of onnxruntime's operators, which ONNX's own inference does not know.
+"""Shapes of operators that ONNX's own inference does not know: onnxruntime's, and of ai.onnx.ml.
 
 While it infers, nodes of ai.onnx with the same shapes stand in for them, so that one run goes
 through the whole graph, bodies and small values included. A stand-in says nothing of what the
@@ -13,11 +13,11 @@ from crossflops.normalize.onnx_file.inference import infer as infer_onnx
 from crossflops.normalize.onnx_file.stand_ins.draft import Draft, Types
 from crossflops.normalize.onnx_file.stand_ins.modifiers import learn
 from crossflops.normalize.onnx_file.stand_ins.table import stand_in
-from crossflops.normalize.onnx_file.types import of_graph
+from crossflops.normalize.onnx_file.types import is_tensor, of_graph, shape_of, unset
 
 _RUNS = 12
 _KEY = "crossflops.stand_in"
-_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc")
+_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc", "ai.onnx.ml")
 _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
 _ADDED = ("SimplifiedLayerNormalization", "LayerNormalization")
 
@@ -32,19 +32,17 @@ def infer(model: Any, strict: bool = True) -> Any:
         return infer_onnx(model, strict)
     opset = {one.domain: one.version for one in model.opset_import}
     version = opset.get("", opset.get("ai.onnx", 1))
-    drafts: list[bytes] = []
+    drafts: list[bytes] | None = None
     for _ in range(_RUNS):
         exchange = _Exchange(version)
         exchange.plan(model.graph, {})
-        if drafts and exchange.drafts == drafts:
+        if exchange.drafts == drafts:
             break
         exchange.put_in()
         inferred = infer_onnx(model, strict)
         exchange.take_out(model.graph, inferred=False)
         exchange.take_out(inferred.graph, inferred=True)
         model, drafts = inferred, exchange.drafts
-        if not drafts:
-            break
     return model
 
 
@@ -92,6 +90,7 @@ class _Exchange:
             self._made.update(draft.made)
             found += draft.nodes
         if changed:
+            _forget_parts(graph, {name for one in found for name in one.output if name})
             self._plans.append((graph, found))
 
     def put_in(self) -> None:
@@ -135,6 +134,14 @@ class _Exchange:
             kept = [_copy(one) for one in graph.value_info if one.name not in self._made]
             del graph.value_info[:]
             graph.value_info.extend(kept)
+
+
+def _forget_parts(graph: Any, names: set[str]) -> None:
+    """Forget shapes of which only some sizes are known: inference keeps such as they are."""
+    for value in (*graph.value_info, *graph.output):
+        known = value.name in names and is_tensor(value.type)
+        if known and value.type.tensor_type.HasField("shape") and shape_of(value.type) is None:
+            unset(value.type)
 
 
 def _copy(proto: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from crossflops.normalize.onnx_file.types import Shape, Type
 
 Types: TypeAlias = Mapping[str, Type]
-FLOAT, UINT8, INT8, INT32, INT64, BOOL = 1, 2, 3, 6, 7, 9
+FLOAT, UINT8, INT8, INT32, INT64, STRING, BOOL = 1, 2, 3, 6, 7, 8, 9
 _INT, _STRING, _TENSOR, _INTS = 2, 3, 4, 7
 
 
@@ -50,6 +50,11 @@ class Draft:
     def integers(self, name: str) -> tuple[int, ...]:
         """An attribute that is a list of integers, () when it is missing."""
         return tuple(self._attributes[name].ints) if name in self._attributes else ()
+
+    def length(self, name: str) -> int:
+        """How many numbers or texts are in an attribute that is a list, 0 when it is missing."""
+        one = self._attributes.get(name)
+        return 0 if one is None else len(one.ints) + len(one.floats) + len(one.strings)
 
     def put(self, op: str, inputs: Sequence[str], output: str = "", **attrs: Any) -> str:
         """One node more; the name of its result, a new one when none is given."""

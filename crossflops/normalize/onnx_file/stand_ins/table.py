@@ -4,7 +4,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from crossflops.normalize.onnx_file.stand_ins import attention, layout, modifiers, others, products
+from crossflops.normalize.onnx_file.stand_ins import (
+    attention,
+    layout,
+    ml,
+    modifiers,
+    others,
+    products,
+)
 from crossflops.normalize.onnx_file.stand_ins.draft import BOOL, INT32, Draft
 
 Writer: TypeAlias = Callable[[Draft], None]
@@ -173,7 +180,10 @@ _WRITERS: Mapping[str, Writer] = MappingProxyType(
 def stand_in(draft: Draft) -> None:
     """Write the nodes that stand in for the draft's own; none when too little is known."""
     name = draft.node.op_type
-    if name in _SAME:
+    if draft.node.domain == "ai.onnx.ml":
+        if name in ml.WRITERS:
+            ml.WRITERS[name](draft)
+    elif name in _SAME:
         _same(draft, _SAME[name])
     elif name in _BROADCAST:
         left, right = _BROADCAST[name]

@@ -1,0 +1,63 @@
+"""Frameworks beside PyTorch, each in a folder of its own, and which of them made a model.
+
+Such a folder has `kinds.is_model`, which imports no framework; `inputs.make`, `.from_file` and
+`.given` (arguments from specs, from an .npz file, from what Python callers give); `require`, which
+raises MissingExtraError; and `program`. All but the first are imported when such a model is there.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.normalize.jax.kinds import is_model as is_jax
+from crossflops.normalize.sklearn.kinds import is_model as is_sklearn
+from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
+
+Given: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+NAMES = "PyTorch, Keras, TensorFlow, JAX or scikit-learn"
+_KINDS: Mapping[str, Callable[[object], bool]] = {
+    "tensorflow": is_tensorflow,
+    "sklearn": is_sklearn,
+    "jax": is_jax,  # last: where JAX is loaded, anything callable may be a function of it
+}
+
+
+def is_pytorch(model: object) -> bool:
+    """Whether this is a torch.nn.Module; asks only what has been imported already."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def framework_of(model: object) -> str | None:
+    """The name of the folder, None for a model of PyTorch and for what is no model."""
+    if is_pytorch(model):
+        return None
+    return next((name for name, is_model in _KINDS.items() if is_model(model)), None)
+
+
+def package(name: str) -> ModuleType:
+    """The folder of a framework."""
+    return importlib.import_module(f"crossflops.normalize.{name}")
+
+
+def arguments_for(
+    name: str, specs: Sequence[TensorSpec], inputs_file: str | None, own: Any
+) -> Given:
+    """Inputs from a file, from specs, or those that came with the model. Raises InputError."""
+    inputs = importlib.import_module(f"crossflops.normalize.{name}.inputs")
+    found: Given
+    if inputs_file is not None:
+        found = inputs.from_file(inputs_file)
+    elif specs or own is None:
+        found = inputs.make(specs)
+    else:
+        found = inputs.given(own)
+    return found
+
+
+def make(name: str, specs: Sequence[TensorSpec]) -> Any:
+    """Inputs of these specs, as Python callers would give them."""
+    return importlib.import_module(f"crossflops.normalize.{name}.inputs").make(specs)

@@ -1,0 +1,23 @@
+"""A fitted estimator of scikit-learn -> an ONNX graph, and its steps as modules."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from crossflops.core.graph import Graph
+from crossflops.core.trace import Setting, Trace
+
+
+def require(model: Any) -> None:
+    """See `fitted.require`."""
+    from crossflops.normalize.sklearn import fitted
+
+    fitted.require(model)
+
+
+def program(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> tuple[bytes, Graph, Trace]:
+    """See `whole.program`, which is imported when it is needed."""
+    from crossflops.normalize.sklearn import whole
+
+    return whole.program(model, args, kwargs, setting)

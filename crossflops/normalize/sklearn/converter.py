@@ -1,0 +1,152 @@
+"""A fitted estimator -> ONNX by skl2onnx, and which estimator every node came from."""
+
+import contextlib
+import textwrap
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.errors import InputError, NormalizeError
+
+_ML, _OLDER_ML = "ai.onnx.ml", 3  # some converters know no newer one
+_LONGEST = 160  # letters of what skl2onnx says, which may print whole trees
+# what of skl2onnx takes which type
+_TYPES = {
+    "float32": "FloatTensorType",
+    "float64": "DoubleTensorType",
+    "bool": "BooleanTensorType",
+    "int64": "Int64TensorType",
+    "int32": "Int32TensorType",
+    "string": "StringTensorType",
+    "float16": "Float16TensorType",
+    "int8": "Int8TensorType",
+    "int16": "Int16TensorType",
+    "uint8": "UInt8TensorType",
+}
+
+
+class Converted(msgspec.Struct, frozen=True):
+    """The bytes of an ONNX model, and the id of the estimator behind each node, by node name."""
+
+    data: bytes
+    makers: dict[str, int]
+
+
+def to_onnx(
+    model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec], parts: list[Any]
+) -> Converted:
+    """Convert with plain probabilities (no ZipMap). `parts` are all estimators in the model.
+
+    Raises InputError for a type that skl2onnx does not take, NormalizeError where it fails.
+    """
+    types = [(name, _type(one)) for name, one in _named(args, kwargs).items()]
+    options = {id(one): {"zipmap": False} for one in parts if _takes_zipmap(one)}
+    try:
+        return _converted(model, types, options, None)
+    except Exception as error:  # converters fail in as many ways as there are estimators
+        why = textwrap.shorten(f"{type(error).__name__}: {error}", _LONGEST, placeholder=" ...")
+        if _ML in str(error):
+            with contextlib.suppress(Exception):
+                return _converted(model, types, options, {"": _newest(), _ML: _OLDER_ML})
+        raise NormalizeError(
+            f"skl2onnx cannot convert {type(model).__name__}: {why}",
+            "skl2onnx.supported_converters() names what it converts; leave such a step out",
+        ) from error
+
+
+def _converted(
+    model: Any, types: list[Any], options: dict[int, Any], opset: dict[str, int] | None
+) -> Converted:
+    import skl2onnx
+
+    made: dict[str, int] = {}
+    with warnings.catch_warnings(), _recorded(made):
+        warnings.simplefilter("ignore")
+        found = skl2onnx.convert_sklearn(
+            model,
+            name=type(model).__name__,
+            initial_types=types,
+            options=options,
+            target_opset=opset,
+        )
+    return Converted(found.SerializeToString(), made)
+
+
+def _newest() -> int:
+    from skl2onnx import get_latest_tested_opset_version
+
+    return int(get_latest_tested_opset_version())
+
+
+def _named(
+    args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
+) -> dict[str, TensorSpec]:
+    """The inputs by name; those by place are X, X1 ..."""
+    return {**{f"X{place or ''}": one for place, one in enumerate(args)}, **kwargs}
+
+
+def _type(spec: TensorSpec) -> Any:
+    from skl2onnx.common import data_types
+
+    name = _TYPES.get(spec.dtype)
+    if name is None or not hasattr(data_types, name):
+        raise InputError(
+            f"skl2onnx takes no input of the type {spec.dtype}",
+            f"types: {', '.join(_TYPES)}",
+        )
+    return getattr(data_types, name)(list(spec.shape or ()))
+
+
+def _takes_zipmap(estimator: Any) -> bool:
+    """Whether it would give its probabilities as a list of maps, unless told otherwise."""
+    from skl2onnx._supported_operators import sklearn_operator_name_map
+    from skl2onnx.common._registration import get_converter
+
+    alias = sklearn_operator_name_map.get(type(estimator))
+    try:
+        return alias is not None and "zipmap" in (get_converter(alias).get_allowed_options() or ())
+    except ValueError:  # there is none
+        return False
+
+
+@contextmanager
+def _recorded(made: dict[str, int]) -> Iterator[None]:
+    """Write the id of the estimator behind every node into `made` while this is open.
+
+    skl2onnx/common/_topology.py: `Topology.call_converter` runs the converter of one operator,
+    which adds nodes to a container and may declare operators for what is inside (a helper has no
+    estimator of its own: it works for the one that declared it).
+    """
+    from skl2onnx.common._topology import Scope, Topology
+
+    convert, declare = Topology.call_converter, Scope.declare_local_operator
+    owners: dict[int, int] = {}
+    running: list[int | None] = []
+
+    def converted(self: Any, operator: Any, container: Any, **options: Any) -> None:
+        own = operator.raw_operator
+        owner = owners.get(id(operator), id(own) if own is not None else None)
+        before = len(container.nodes)
+        running.append(owner)
+        try:
+            convert(self, operator, container, **options)
+        finally:
+            running.pop()
+        if owner is not None:
+            made.update((node.name, owner) for node in container.nodes[before:])
+
+    def declared(self: Any, type: str, raw_model: Any = None) -> Any:
+        operator = declare(self, type, raw_model)
+        if running and running[-1] is not None and raw_model is None:
+            owners[id(operator)] = running[-1]
+        return operator
+
+    Topology.call_converter, Scope.declare_local_operator = converted, declared
+    try:
+        yield
+    finally:
+        Topology.call_converter, Scope.declare_local_operator = convert, declare

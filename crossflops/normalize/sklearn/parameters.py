@@ -1,0 +1,74 @@
+"""The parameters of an estimator: the floats that fitting stored, and that prediction reads.
+
+Coefficients and intercepts, means and scales, components, support vectors, the examples that
+neighbours keep, the thresholds and leaf values of trees. Labels, indices of features, how a tree
+branches, and figures about the training are none.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from crossflops.core.trace import Parameter
+
+# Fitted floats that tell of the training, or of which another attribute was made.
+_NAMES = """
+    explained_variance_ explained_variance_ratio_ singular_values_ singular_ noise_variance_
+    feature_importances_ loss_curve_ validation_scores_ train_score_ scores_ score_ pvalues_
+    estimator_errors_ oob_score_ oob_scores_ oob_improvement_ oob_prediction_
+    oob_decision_function_ ranking_ inertia_ variances_ cv_results_ cv_values_ mse_path_
+    data_min_ data_max_ data_range_ max_abs_ X_offset_ X_scale_
+    class_count_ class_weight_ feature_count_ feature_all_ category_count_
+    C_ Cs_ l1_ratio_ l1_ratios_ alphas_ cv_alphas_ lambda_ lambdas_path_ sigma_ dual_gap_
+    coef_path_ coefs_paths_ criterion_ errors_ error_
+    covariances_ precisions_ covariance_ weight_concentration_ mean_precision_
+    mean_precision_prior_ mean_prior_ degrees_of_freedom_ covariance_prior_ lower_bounds_
+    x_weights_ y_weights_ x_loadings_ y_loadings_ x_rotations_ y_rotations_ x_scores_ y_scores_
+    classes_ categories_ y_train_ L_ outlier_label_ negative_outlier_factor_
+"""
+_FIGURES = frozenset(_NAMES.split())
+# Of some classes only: `StandardScaler.transform` divides by scale_, `GaussianNB` reads var_.
+_FIGURES_OF = {
+    "StandardScaler": {"var_"},
+    "LinearDiscriminantAnalysis": {"means_", "priors_", "xbar_", "scalings_"},
+}
+_PRIVATE = ("_fit_X", "_y", "_probA", "_probB", "_x_mean", "_y_mean", "_x_std")
+_SCALARS = ("intercept_", "offset_", "a_", "b_", "global_")
+
+
+def of_estimator(estimator: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+    """The parameters that an estimator holds itself, not those of estimators in it.
+
+    `number` gives the same number for the same array.
+    """
+    left_out = _FIGURES | _FIGURES_OF.get(type(estimator).__name__, set())
+    for name, value in vars(estimator).items():
+        public = name.endswith("_") and not name.startswith("_") and name not in left_out
+        if public or name in _PRIVATE:
+            yield from _floats(name, value, number)
+    tree = getattr(estimator, "tree_", None)
+    if hasattr(tree, "children_left"):
+        yield from _of_tree(tree, number)
+
+
+def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+    """The arrays of floats in an attribute: itself, or in a list or an array of objects."""
+    data = value.data if hasattr(value, "tocsr") else value  # of a sparse matrix what is stored
+    kind = getattr(getattr(data, "dtype", None), "kind", "")
+    if kind in ("f", "c") and (data.ndim or name in _SCALARS):
+        yield Parameter(name, tuple(data.shape), number(value), data.dtype.name)
+    elif isinstance(value, float) and name in _SCALARS and value:
+        yield Parameter(name, (), number(value), "float64")
+    elif isinstance(value, list | tuple) or kind == "O":
+        for place, one in enumerate(value if kind != "O" else value.ravel()):
+            if hasattr(one, "dtype"):
+                yield from _floats(f"{name}.{place}", one, number)
+
+
+def _of_tree(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+    """A threshold for each inner node, the values of each leaf."""
+    inner = tree.children_left != tree.children_right
+    leaves = int((~inner).sum())
+    threshold, value = tree.threshold, tree.value
+    yield Parameter("tree_.threshold", (int(inner.sum()),), number(tree), threshold.dtype.name)
+    shape = (leaves, *value.shape[1:])
+    yield Parameter("tree_.value", shape, number((tree, "value")), value.dtype.name)
