@@ -1,0 +1,138 @@
+"""A model of ONNX made ready for onnxruntime: sizes bound, functions inlined, nodes named."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.errors import InputError, MissingExtraError, NormalizeError
+from crossflops.load.order import bodies
+from crossflops.load.payload import ELEMENT_TYPES
+from crossflops.load.protobuf import parse
+from crossflops.load.validation import validate
+from crossflops.normalize.onnx_file import binding, functions
+
+FOLDER = "session.model_external_initializers_file_folder_path"
+_SAVED = "session.optimized_model_external_initializers_"
+_NEWEST = "ALLOW_RELEASED_ONNX_OPSET_ONLY"  # operator sets newer than the runtime are tried
+_FORMAT = 10  # what later formats add (devices, notes) is no matter of a run, but is refused
+INSTALL = "pip install 'crossflops[runtime]'"
+PROVIDERS = ["CPUExecutionProvider"]
+
+
+def runtime() -> Any:
+    """The module onnxruntime. Raises MissingExtraError."""
+    os.environ[_NEWEST] = "0"
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError("onnxruntime is not installed", INSTALL) from error
+    return onnxruntime
+
+
+def prepared(
+    path: str, dims: Mapping[str, int], specs: Sequence[TensorSpec], feeds: Mapping[str, Any]
+) -> Any:
+    """The model of a file with its weights, all sizes of inputs bound, and functions inlined.
+
+    Inlined as they are for the count, so that values and nodes have the same names there and
+    here. Raises TargetError, InputError.
+    """
+    model = parse(Path(path).read_bytes())
+    validate(model)
+    given = [TensorSpec(name, "", array.shape) for name, array in feeds.items()]
+    binding.bind(model.graph, dims, (*specs, *given), path)
+    if specs or given:
+        _forget_shapes(model.graph)
+    local = functions.local(model)
+    if functions.expanded_size(model, local) <= functions.LIMIT:
+        functions.inline(model, local)
+    model.ir_version = min(model.ir_version, _FORMAT)
+    return model
+
+
+def _forget_shapes(graph: Any) -> None:
+    """Shapes that were noted for other sizes of the inputs; the runtime infers them again."""
+    del graph.value_info[:]
+    for value in graph.output:
+        if value.type.WhichOneof("value") == "tensor_type":
+            for dim in value.type.tensor_type.shape.dim:
+                dim.ClearField("dim_value")
+
+
+def name_apart(graph: Any, taken: set[str] | None = None) -> None:
+    """Give a name of its own to every node that has none, or another's, in subgraphs too."""
+    taken = set() if taken is None else taken
+    for number, node in enumerate(graph.node):
+        base = name = node.name or f"{node.op_type}_{number}"
+        again = 1
+        while name in taken:
+            again += 1
+            name = f"{base}#{again}"
+        node.name = name
+        taken.add(name)
+        for body in bodies(node):
+            name_apart(body, taken)
+
+
+def serialized(model: Any) -> bytes:
+    """The bytes of a model. Raises NormalizeError beyond protobuf's 2 GiB."""
+    try:
+        return bytes(model.SerializeToString())
+    except ValueError as error:
+        what = "the model is too large to be run from memory"
+        raise NormalizeError(what, "store its weights as external data") from error
+
+
+def options(module: Any, folder: str, threads: int, optimization: str) -> Any:
+    """Options of a session. `folder` is where external data lies; `optimization` all or off."""
+    found = module.SessionOptions()
+    levels = module.GraphOptimizationLevel
+    found.graph_optimization_level = (
+        levels.ORT_DISABLE_ALL if optimization == "off" else levels.ORT_ENABLE_ALL
+    )
+    found.log_severity_level = 4
+    found.intra_op_num_threads = threads
+    found.inter_op_num_threads = 1
+    found.add_session_config_entry(FOLDER, folder)
+    return found
+
+
+def save_optimized(found: Any, path: Path) -> None:
+    """Let a session write the graph that it runs, with its weights in a file beside it."""
+    found.optimized_model_filepath = str(path)
+    found.add_session_config_entry(f"{_SAVED}file_name", f"{path.name}.data")
+    found.add_session_config_entry(f"{_SAVED}min_size_in_bytes", "64")
+
+
+def from_file(path: str) -> dict[str, Any]:
+    """The arrays of an .npz file. Raises InputError."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays.items())
+    except (OSError, ValueError, TypeError, EOFError) as error:
+        raise InputError(f"cannot read the inputs in {path}: {error}", "numpy.savez") from error
+
+
+def feed(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A value for every input: the one that is given, else random floats, else zeros."""
+    return {one.name: _made(one, given) for one in binding.model_inputs(model.graph)}
+
+
+def _made(value: Any, given: Mapping[str, Any]) -> Any:
+    import numpy as np
+
+    if value.name in given:
+        return given[value.name]
+    kind = value.type.tensor_type
+    dtype = ELEMENT_TYPES.get(kind.elem_type, "")
+    if value.type.WhichOneof("value") != "tensor_type" or not hasattr(np, dtype or "?"):
+        what = f"no input {value.name!r} of type {dtype or 'sequence or optional'} can be made up"
+        raise InputError(what, f"give it a tensor: --inputs FILE.npz with {value.name!r}")
+    shape = tuple(dim.dim_value for dim in kind.shape.dim)
+    if dtype.startswith("float"):
+        return np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    return np.zeros(shape, dtype=dtype)
