@@ -6,7 +6,7 @@ from math import ceil
 import msgspec
 
 
-class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+class Measurement(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="measured"):
     """Runs of one model at one batch size, after warm-up.
 
     `seconds` are those of each run, in order; `p50`, `p90` and `p99` are percentiles of them by
@@ -31,8 +31,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.seconds)
 
 
-class Unfit(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch that could not be run: `stage` is "memory", "time", "crash" or "refused"."""
+class Unfit(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="unfit"):
+    """A batch that could not be run: `stage` is "memory", "time", "run" or "crash"."""
 
     batch: int
     stage: str

@@ -1,0 +1,106 @@
+"""`python -m crossflops.measure.bencher ORDER ANSWER`: runs and times one model at one batch.
+
+A process of its own, so that running out of memory ends it and nobody else.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.adapters.failures import described, shortened, speaks_of_memory
+from crossflops.adapters.limits import limit_memory
+from crossflops.core.measurement import Measurement, Unfit
+from crossflops.core.observation import Seen
+from crossflops.errors import CrossflopsError
+from crossflops.measure import session
+from crossflops.measure.order import Answer, FileOrder, Order, Ran, Refusal
+from crossflops.measure.timing import Limits, timed
+
+PROFILED = Limits(warmup=3, runs=10, fewest=3, seconds=5.0)
+_SAID = 300
+
+
+def main() -> None:
+    """Answer the one order."""
+    source, target = map(Path, sys.argv[1:3])
+    order = msgspec.json.decode(source.read_bytes(), type=Order)
+    limit_memory(order.memory)
+    target.write_bytes(msgspec.json.encode(answered(order)))
+
+
+def answered(order: Order) -> Answer:
+    """The run, or why there is none."""
+    try:
+        return run_file(order)
+    except CrossflopsError as error:
+        return Refusal(error.message, error.hint)
+    except MemoryError as error:
+        return Unfit(batch=order.batch, stage="memory", message=described(error))
+    except Exception as error:  # whatever the runtime raises is its word on the model
+        what = described(error)
+        stage = "memory" if speaks_of_memory(what) else "run"
+        return Unfit(batch=order.batch, stage=stage, message=shortened(what, _SAID))
+
+
+def run_file(order: FileOrder) -> Ran:
+    """Run an ONNX file in onnxruntime: first timed, then, if it is asked for, profiled."""
+    module = session.runtime()
+    given = session.from_file(order.inputs_file) if order.inputs_file else {}
+    model = session.prepared(order.path, order.dims, order.specs, given)
+    session.name_apart(model.graph)
+    feeds = session.feed(model, given)
+    data = session.serialized(model)
+    del model
+    how = f"InferenceSession.run, {order.threads} thread{'s' if order.threads > 1 else ''}, CPU"
+    found = Ran(
+        runtime=f"onnxruntime {module.__version__}",
+        device="cpu",
+        inputs={name: Seen(str(value.dtype), value.shape) for name, value in feeds.items()},
+        measurement=_timed(module, order, data, feeds, how),
+    )
+    if not order.profiled:
+        return found
+    return _profiled(module, order, data, feeds, found)
+
+
+def _timed(
+    module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], how: str
+) -> Measurement:
+    ready = module.InferenceSession(data, _options(module, order), providers=session.PROVIDERS)
+
+    def once() -> None:
+        ready.run(None, feeds)
+
+    return timed(once, order.batch, time.perf_counter, order.limits, how)
+
+
+def _profiled(
+    module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], found: Ran
+) -> Ran:
+    """Once more under the profiler, which takes time itself."""
+    options = _options(module, order)
+    graph = Path(order.folder, "optimized.onnx")
+    session.save_optimized(options, graph)
+    options.enable_profiling = True
+    options.profile_file_prefix = str(Path(order.folder, "profile"))
+    ready = module.InferenceSession(data, options, providers=session.PROVIDERS)
+
+    def once() -> None:
+        ready.run(None, feeds)
+
+    runs = timed(once, order.batch, time.perf_counter, PROFILED)
+    return msgspec.structs.replace(
+        found, profile=ready.end_profiling(), graph=str(graph), dropped=runs.warmup
+    )
+
+
+def _options(module: Any, order: FileOrder) -> Any:
+    folder = str(Path(order.path).resolve().parent)
+    return session.options(module, folder, order.threads, order.optimization)
+
+
+if __name__ == "__main__":
+    main()

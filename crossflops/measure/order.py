@@ -1,0 +1,58 @@
+"""What a measuring worker is asked, and what it answers."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from crossflops.core.measurement import Measurement, Unfit
+from crossflops.core.observation import Seen
+from crossflops.core.tensor import TensorSpec
+from crossflops.measure.timing import USUAL, Limits
+
+
+class FileOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Run an ONNX file in onnxruntime.
+
+    `profiled` asks for runs with the runtime's profiler after those that are timed; the profile
+    and the graph that ran are left in `folder`. `memory` bounds the worker, in bytes.
+    """
+
+    path: str
+    dims: dict[str, int] = {}
+    specs: tuple[TensorSpec, ...] = ()
+    inputs_file: str | None = None
+    batch: int
+    optimization: str = "all"
+    threads: int
+    limits: Limits = USUAL
+    profiled: bool = False
+    memory: int | None = None
+    folder: str
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ran"):
+    """A model that ran: in what, on which inputs, how fast.
+
+    `profile` is the file that the runtime's profiler wrote, `graph` that of the graph which ran,
+    of whose runs
+    the first `dropped` do not count.
+    """
+
+    runtime: str
+    device: str
+    inputs: dict[str, Seen]
+    measurement: Measurement
+    profile: str | None = None
+    graph: str | None = None
+    dropped: int = 0
+
+
+class Refusal(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
+    """The request is wrong, whatever the batch."""
+
+    message: str
+    hint: str
+
+
+Order: TypeAlias = FileOrder
+Answer: TypeAlias = Ran | Unfit | Refusal
