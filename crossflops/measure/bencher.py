@@ -16,6 +16,7 @@ from crossflops.core.measurement import Measurement, Unfit
 from crossflops.core.observation import Seen
 from crossflops.errors import CrossflopsError
 from crossflops.measure import session
+from crossflops.measure.allocation import allocate
 from crossflops.measure.order import Answer, FileOrder, Order, Ran, Refusal
 from crossflops.measure.timing import Limits, timed
 
@@ -51,6 +52,8 @@ def run_file(order: FileOrder) -> Ran:
     given = session.from_file(order.inputs_file) if order.inputs_file else {}
     model = session.prepared(order.path, order.dims, order.specs, given)
     session.name_apart(model.graph)
+    if order.allocated:
+        allocate(model)
     feeds = session.feed(model, given)
     data = session.serialized(model)
     del model

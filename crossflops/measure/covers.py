@@ -81,13 +81,13 @@ class _Work:
         self._origin = Origin(nodes)
         self._level = level
         self._names: Mapping[str, str] = aliases(self._origin, level)
-        self._open = {node.key: node for node in nodes}
+        self._open = {id(node): node for node in nodes}  # two nodes may bear one name
         self._folded: list[Node] = []
         made = set(self._names.values())
         self._merged = [
-            self._open.pop(key)
-            for key in self._origin.twins
-            if not any(spec and spec.name in made for spec in self._open[key].outputs)
+            self._open.pop(id(node))
+            for node in self._origin.twins
+            if not any(spec and spec.name in made for spec in node.outputs)
         ]
         for name in level.stored:
             self._folded += self._claim(name, None)
@@ -126,7 +126,7 @@ class _Work:
         todo = [name]
         while todo:
             node = self._origin.maker.get(todo.pop())
-            if node is None or self._open.pop(node.key, None) is None:
+            if node is None or self._open.pop(id(node), None) is None:
                 continue
             if node.constant and not constant and kernel is not None:
                 self._folded.append(node)

@@ -13,14 +13,16 @@ from crossflops.measure.timing import USUAL, Limits
 class FileOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Run an ONNX file in onnxruntime.
 
-    `profiled` asks for runs with the runtime's profiler after those that are timed; the profile
-    and the graph that ran are left in `folder`. `memory` bounds the worker, in bytes.
+    Weights without values get random ones if they are to be `allocated`. `profiled` asks for runs
+    with the runtime's profiler after those that are timed; the profile and the graph that ran are
+    left in `folder`. `memory` bounds the worker, in bytes.
     """
 
     path: str
     dims: dict[str, int] = {}
     specs: tuple[TensorSpec, ...] = ()
     inputs_file: str | None = None
+    allocated: bool = False
     batch: int
     optimization: str = "all"
     threads: int

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 
 from crossflops.core.graph import Node
 
@@ -44,19 +43,19 @@ class Origin:
         made_by = self.maker.get(on)
         return name == on or any(node is made_by for node in self.behind(name))
 
-    @cached_property
-    def twins(self) -> dict[str, str]:
-        """Keys of nodes that do what an earlier one does, on the same values: that one's key."""
+    @property
+    def twins(self) -> list[Node]:
+        """The nodes that do what an earlier one does, on the same values."""
         same: dict[str, str] = {}
         first: dict[object, Node] = {}
-        found = {}
+        found = []
         for node in self.nodes:
             given = tuple(same.get(one.name, one.name) if one else "" for one in node.inputs)
             what = (node.op, given, repr(sorted(node.attrs.items())), len(node.outputs))
             earlier = first.setdefault(what, node)
             if earlier is node or node.bodies or not given or node.op.type.startswith("Random"):
                 continue
-            found[node.key] = earlier.key
+            found.append(node)
             for mine, theirs in zip(node.outputs, earlier.outputs, strict=True):
                 if mine and theirs:
                     same[mine.name] = same.get(theirs.name, theirs.name)

@@ -1,0 +1,122 @@
+"""`crossflops bench`."""
+
+import re
+from typing import Any
+
+import click
+
+from crossflops.cli.options import model_options, output_options, request
+from crossflops.cli.output import deliver
+from crossflops.cli.progress import progress
+from crossflops.core.bench import Peak
+from crossflops.errors import InputError
+from crossflops.render.bench import TOP, Benched
+
+A_CHECK_FAILED = 1
+_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+@click.command("bench")
+@model_options
+@click.option(
+    "--batch",
+    "batches",
+    metavar="N,N,...|auto",
+    help="Batch sizes to try; auto doubles and bisects to the fastest, and with --memory-limit to "
+    "the largest that fits. Default: that of the inputs.",
+)
+@click.option(
+    "--batch-dim", metavar="NAME", help="The dimension of an ONNX file that is the batch."
+)
+@click.option(
+    "--max-latency-ms",
+    type=_POSITIVE,
+    metavar="X",
+    help="Choose a batch whose p99 is within X ms.",
+)
+@click.option(
+    "--memory-limit", metavar="SIZE", help="Address space of a worker, such as 4G. Default: all."
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Threads of an operator. Default: OMP_NUM_THREADS, else the CPUs of this process.",
+)
+@click.option(
+    "--optimization",
+    type=click.Choice(["all", "off"]),
+    default="all",
+    show_default=True,
+    help="Whether onnxruntime may fuse nodes.",
+)
+@click.option("--seconds", type=_POSITIVE, default=5.0, show_default=True, metavar="X",
+              help="Time for warm-up, and again for timing, of each batch.")  # fmt: skip
+@click.option("--timeout", type=_POSITIVE, default=300.0, show_default=True, metavar="X",
+              help="Seconds after which a worker is stopped.")  # fmt: skip
+@click.option(
+    "--peak-tflops", type=_POSITIVE, metavar="X", help="The FP32 peak of this machine in TFLOP/s."
+)
+@click.option(
+    "--top", type=click.IntRange(1), default=TOP, show_default=True, metavar="N",
+    help="How many kernels to show.",
+)  # fmt: skip
+@output_options
+def command(as_json: bool, file: Any, **fields: Any) -> int:
+    """Run a model, and say how fast it is and where its time goes.
+
+    It runs in onnxruntime (an ONNX file as it is, any other TARGET as its normalized graph), in a
+    worker process: warm-up until the median of five runs stands still, then runs that count. The
+    time of every kernel is joined to the nodes that it stands for, and to their MACs. Exit status
+    1 says that some kernel was faster than the peak, which no sound measurement is.
+    """
+    asked = request(fields)
+    top = fields.pop("top")
+    from crossflops.pipeline.benching import bench
+
+    with progress(f"running {asked.target}") as tell:
+        found = bench(asked.target, **asked.keywords, **_keywords(fields), on_progress=tell)
+    deliver(Benched(found, top), as_json=as_json, file=file)
+    return A_CHECK_FAILED if found.errors else 0
+
+
+def _keywords(fields: dict[str, Any]) -> dict[str, Any]:
+    """What the options come to, as the pipeline takes it."""
+    from crossflops.measure.timing import Limits
+    from crossflops.pipeline.benching import Conditions, cpus
+
+    latency, peak = fields["max_latency_ms"], fields["peak_tflops"]
+    return {
+        "batches": _batches(fields["batches"]),
+        "batch_dim": fields["batch_dim"],
+        "max_latency": None if latency is None else latency / 1e3,
+        "peak": None
+        if peak is None
+        else Peak(rate=peak * 1e12, precision="float32", source="given"),
+        "conditions": Conditions(
+            optimization=fields["optimization"],
+            threads=fields["threads"] or cpus(),
+            limits=Limits(seconds=fields["seconds"]),
+            memory=_size(fields["memory_limit"]),
+            timeout=fields["timeout"],
+        ),
+    }
+
+
+def _batches(text: str | None) -> tuple[int, ...] | str:
+    if text is None or text == "auto":
+        return text or ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 0 < int(part) < 1 << 31 for part in parts):
+        raise InputError(f"--batch {text!r} is no list of sizes", "write --batch 1,2,4,8 or auto")
+    return tuple(map(int, parts))
+
+
+def _size(text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if not found or not float(found[1]):
+        raise InputError(f"--memory-limit {text!r} is no size", "write for example 4G or 512M")
+    return int(float(found[1]) * _SIZES[found[2]])

@@ -1,0 +1,136 @@
+"""A model that was run: how fast at which batch, and what each kernel took and did."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from crossflops.core.measurement import Measurement, Unfit
+from crossflops.core.report import SCHEMA, ModelInfo
+
+
+class Peak(msgspec.Struct, frozen=True, kw_only=True):
+    """What the machine can do: FLOP/s in one precision, bytes/s, and where both are from."""
+
+    rate: float
+    precision: str
+    bandwidth: float | None = None
+    source: str
+
+
+class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel that ran, or several that cannot be told apart, with the nodes it stands for.
+
+    `seconds` are those of one run of the model, kernels inside it left out; `calls` how often it
+    ran in one. `nodes` are keys of the count, none for a kernel that the runtime put in; `does`
+    are their operators. `rate` is 2 x `macs` / `seconds` in FLOP/s, `share` its part of the peak;
+    None where there are no MACs, or no peak of that `precision`.
+    """
+
+    kernel: str
+    op: str
+    seconds: float
+    calls: float
+    nodes: tuple[str, ...]
+    does: str
+    macs: int
+    flops: int
+    bytes: int
+    precision: str = ""
+    rate: float | None = None
+    share: float | None = None
+
+
+class Aside(msgspec.Struct, frozen=True, kw_only=True):
+    """Counted nodes that no kernel stands for, and why: their work is in the sum all the same."""
+
+    why: str
+    nodes: tuple[str, ...]
+    macs: int
+    flops: int
+
+
+class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """The time of one run, split.
+
+    Means over the `runs` runs nearest to the median one. `run_seconds` are those of the whole
+    run, which are those of all kernels and `outside_seconds`. Of the kernels, `named_seconds`
+    are of those that stand for counted nodes, `added_seconds` of those that the runtime put in.
+    """
+
+    source: str
+    runs: int
+    run_seconds: float
+    outside_seconds: float
+    named_seconds: float
+    added_seconds: float
+    kernels: tuple[KernelRow, ...]
+    aside: tuple[Aside, ...] = ()
+
+    @property
+    def macs(self) -> int:
+        """The MACs of all rows, with those that no kernel stands for."""
+        return _macs(self.kernels) + _macs(self.aside)
+
+    def largest(self, top: int) -> tuple[KernelRow, ...]:
+        """The kernels that take the most time."""
+        return tuple(sorted(self.kernels, key=lambda row: -row.seconds)[:top])
+
+    def slowest(self, top: int) -> tuple[KernelRow, ...]:
+        """The worst offenders: those that lose the most time against the peak."""
+        able = [row for row in self.kernels if row.share is not None]
+        return tuple(sorted(able, key=lambda row: -row.seconds * (1 - (row.share or 0)))[:top])
+
+
+def _macs(rows: Iterable[KernelRow | Aside]) -> int:
+    return sum(row.macs for row in rows)
+
+
+class Bench(msgspec.Struct, frozen=True, kw_only=True):
+    """What `bench` found.
+
+    `macs` and `flops` are the native count of one run at `batch`, which is the batch that was
+    chosen by `goal` or asked for. `curve` has every batch that was tried. `errors` are what
+    cannot be true of a sound measurement, `warnings` what should be known about it.
+    """
+
+    schema: str = SCHEMA
+    model: ModelInfo
+    batch: int
+    macs: int
+    flops: int
+    runtime: str
+    device: str
+    threads: int
+    optimization: str = ""
+    goal: str = ""
+    curve: tuple[Measurement | Unfit, ...]
+    largest: int | None = None
+    peak: Peak | None = None
+    profile: KernelProfile | None = None
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """The one at the batch that was chosen."""
+        return next(
+            (m for m in self.curve if isinstance(m, Measurement) and m.batch == self.batch), None
+        )
+
+    def rate(self, one: Measurement) -> float:
+        """FLOP/s of a measurement: 2 x MACs of an example x examples per second."""
+        return 2 * self.macs / self.batch * one.examples_per_second
+
+    def share(self, one: Measurement) -> float | None:
+        """Its part of the peak."""
+        return None if self.peak is None else self.rate(one) / self.peak.rate
+
+    def to_json(self) -> str:
+        """Indented JSON, counts as exact integers."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Bench":
+        """What `to_json` wrote. Raises msgspec.ValidationError on anything else."""
+        return msgspec.json.decode(text, type=cls)
