@@ -1,7 +1,7 @@
 """`crossflops render`."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -9,10 +9,15 @@ import msgspec
 from crossflops.cli.options import output_options, unit_option, view_options, viewed
 from crossflops.cli.output import deliver
 from crossflops.cli.questions import NO_ANSWER, question_options, questions, unanswered
+from crossflops.core.bench import Bench
 from crossflops.core.report import SCHEMA, Report
 from crossflops.errors import CrossflopsError
+from crossflops.render.bench import TOP, Benched
 from crossflops.render.layout import Noun
 from crossflops.render.places import Compared
+
+_HINT = "give a file that `crossflops count`, `compare` or `bench` wrote with -o FILE.json"
+Found = TypeVar("Found", Report, Bench)
 
 
 @click.command("render")
@@ -26,7 +31,10 @@ def command(file_: Path, **fields: Any) -> int:
     from crossflops.pipeline.asked import answered
 
     wanted = questions(fields)
-    report = answered(_read(file_), **wanted)
+    data = _bytes(file_)
+    if is_bench(data):
+        return _bench(_decoded(file_, data, Bench), fields)
+    report = answered(_decoded(file_, data, Report), **wanted)
     deliver(_seen(report, fields), **fields)
     return NO_ANSWER if unanswered(report, wanted["between"]) else 0
 
@@ -41,14 +49,34 @@ def _seen(report: Report, fields: dict[str, Any]) -> Noun:
     return viewed(report, fields, fields["unit"])
 
 
-def _read(path: Path) -> Report:
-    hint = "give a file that `crossflops count` or `compare` wrote with -o FILE.json"
+def is_bench(data: bytes) -> bool:
+    """Whether a file is what `bench` wrote, which alone has a curve."""
     try:
-        report = Report.from_json(path.read_bytes())
+        found = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return isinstance(found, dict) and "curve" in found
+
+
+def _bench(found: Bench, fields: dict[str, Any]) -> int:
+    """`--top` kernels of a bench."""
+    shown = Benched(found, fields["top"] or TOP)
+    deliver(shown, as_json=fields["as_json"], file=fields["file"])
+    return 0
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except OSError as error:
-        raise CrossflopsError(f"cannot read {path}: {error.strerror}", hint) from error
+        raise CrossflopsError(f"cannot read {path}: {error.strerror}", _HINT) from error
+
+
+def _decoded(path: Path, data: bytes, kind: type[Found]) -> Found:
+    try:
+        found = kind.from_json(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CrossflopsError(f"{path} is no report: {error}", hint) from error
-    if report.schema != SCHEMA:
-        raise CrossflopsError(f"{path} has the schema {report.schema!r}", f"this one is {SCHEMA}")
-    return report
+        raise CrossflopsError(f"{path} is no report: {error}", _HINT) from error
+    if found.schema != SCHEMA:
+        raise CrossflopsError(f"{path} has the schema {found.schema!r}", f"this one is {SCHEMA}")
+    return found

@@ -75,10 +75,11 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
         """The kernels that take the most time."""
         return tuple(sorted(self.kernels, key=lambda row: -row.seconds)[:top])
 
-    def slowest(self, top: int) -> tuple[KernelRow, ...]:
-        """The worst offenders: those that lose the most time against the peak."""
-        able = [row for row in self.kernels if row.share is not None]
-        return tuple(sorted(able, key=lambda row: -row.seconds * (1 - (row.share or 0)))[:top])
+    def slowest(self, top: int, least: float = 0.01) -> tuple[KernelRow, ...]:
+        """The worst offenders: the lowest rates of kernels with `least` of the time or more."""
+        floor = least * self.run_seconds
+        able = [row for row in self.kernels if row.rate is not None and row.seconds >= floor]
+        return tuple(sorted(able, key=lambda row: row.rate or 0.0)[:top])
 
 
 def _macs(rows: Iterable[KernelRow | Aside]) -> int:
@@ -127,8 +128,14 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.peak is None else self.rate(one) / self.peak.rate
 
     def to_json(self) -> str:
-        """Indented JSON, counts as exact integers."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
+        """Indented JSON, counts as exact integers; what can be derived is written as well."""
+        plain = msgspec.to_builtins(self)
+        for row, one in zip(plain["curve"], self.curve, strict=True):
+            if isinstance(one, Measurement):
+                row |= {"runs": one.runs, "rate": self.rate(one), "share": self.share(one)}
+        if self.profile is not None:
+            plain["profile"]["macs"] = self.profile.macs
+        return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Bench":

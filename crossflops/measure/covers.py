@@ -89,7 +89,7 @@ class _Work:
             for node in self._origin.twins
             if not any(spec and spec.name in made for spec in node.outputs)
         ]
-        for name in level.stored:
+        for name in sorted(level.stored):
             self._folded += self._claim(name, None)
 
     def groups(self) -> Iterator[tuple[list[Executed], list[Node]]]:

@@ -6,7 +6,7 @@ import msgspec
 
 from crossflops.core.ledger import Counted as CountedNode
 from crossflops.core.tensor import TensorSpec
-from crossflops.errors import InputError
+from crossflops.errors import InputError, NormalizeError
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.request import Request
 from crossflops.pipeline.batching import batch_of
@@ -66,11 +66,8 @@ def _file(request: Request, file: OnnxFile, inputs_file: str | None, folder: str
     source = request.source()
     own = None if inputs_file else counted(source, request.setting, ())
     if own is None or _depends_on_data(own):
-        from crossflops.pipeline.running import seen
-
-        settled, run = seen(request, inputs_file)
-        own = counted(settled.source(), request.setting, ())
-        notes = (f"sizes, iterations and branches are those of a run on {run.inputs}",)
+        own, note = _as_it_runs(request, inputs_file, own)
+        notes = (note,)
     return Runnable(
         path=file.path,
         dims=dict(file.dims),
@@ -80,6 +77,22 @@ def _file(request: Request, file: OnnxFile, inputs_file: str | None, folder: str
         folder=folder,
         notes=notes,
     )
+
+
+def _as_it_runs(
+    request: Request, inputs_file: str | None, otherwise: Counted | None
+) -> tuple[Counted, str]:
+    """The count with what one run shows, else, where nothing can be seen, the count there is."""
+    from crossflops.pipeline.running import seen
+
+    try:
+        settled, run = seen(request, inputs_file)
+    except NormalizeError as error:
+        if otherwise is None:
+            raise
+        return otherwise, f"what depends on data is not known: {error.message}"
+    own = counted(settled.source(), request.setting, ())
+    return own, f"sizes, iterations and branches are those of a run on {run.inputs}"
 
 
 def _depends_on_data(own: Counted) -> bool:

@@ -8,9 +8,10 @@ import msgspec
 from crossflops.core.bench import Bench, KernelProfile, KernelRow
 from crossflops.core.measurement import Measurement, Unfit
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
-from crossflops.render.quantity import number, shape, short
+from crossflops.render.quantity import exact, number, shape, short
 
 TOP = 10
+WORST = 5
 _MUTE = 0.01  # operators that take less of the time share a line
 
 
@@ -113,15 +114,15 @@ def _unfit(noun: Bench, one: Unfit) -> Row:
 def _profile(noun: Bench, found: KernelProfile, top: int) -> list[Block]:
     whole = found.run_seconds
     nodes = sum(len(row.nodes) for row in found.kernels)
-    joined = "exactly the count" if found.macs == noun.macs else f"NOT the {noun.macs} counted"
+    exactly = "exactly the count" if found.macs == noun.macs else f"NOT the count, {noun.macs}"
     told = (
-        f"{percent(found.named_seconds, whole)} in kernels that stand for {number(nodes, 'node')}, "
-        f"{percent(found.added_seconds, whole)} in kernels that the runtime put in, "
-        f"{percent(found.outside_seconds, whole)} outside of kernels; the MACs of all rows are "
-        f"{found.macs}, {joined}"
+        f"{percent(found.named_seconds, whole)} in kernels that stand for {number(nodes, 'node')}",
+        f"{percent(found.added_seconds, whole)} in kernels that the runtime put in",
+        f"{percent(found.outside_seconds, whole)} outside of kernels",
+        f"all rows together have {exact(found.macs)} MACs, {exactly}",
     )
     heading = f"One run: {duration(whole)}, mean of {found.runs} under the profiler"
-    blocks: list[Block] = [Heading(heading), Text(told, " "), _by_op(found)]
+    blocks: list[Block] = [Heading(heading), *(Text(one, " - ") for one in told), _by_op(found)]
     blocks += [Heading("Kernels that take the most time"), _table(found, found.largest(top))]
     if worst := found.slowest(top):
         blocks += [

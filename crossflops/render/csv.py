@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 
+from crossflops.core.bench import Bench
 from crossflops.core.efficiency import EfficiencyReport
+from crossflops.core.measurement import Measurement
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.report import Report
 from crossflops.errors import UnknownNameError
+from crossflops.render.bench import Benched
 from crossflops.render.inventory import Inventory
 from crossflops.render.layout import Noun
 from crossflops.render.places import Compared
@@ -41,6 +44,8 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
             nodes = all(one.sees == "node" for one in noun.folds)
             view = noun.view("op" if nodes else "module", unit=unit)
             return _written(view.columns, view.rows)
+        case Benched(bench=bench):
+            return _structs(bench.profile.kernels if bench.profile else _measured(bench))
         case EfficiencyReport():
             return _structs(noun.efficiency)
         case Inventory():
@@ -57,6 +62,10 @@ def _tool(report: Report, one: Profile | Failure) -> tuple[Any, ...]:
     found = report.reconciliation(one.tool)
     figures = (one.total, found.ours, found.delta, found.residual)
     return (one.tool, one.version, one.printed_as, *figures, "")
+
+
+def _measured(bench: Bench) -> tuple[Measurement, ...]:
+    return tuple(one for one in bench.curve if isinstance(one, Measurement))
 
 
 def _structs(rows: Sequence[msgspec.Struct]) -> str:

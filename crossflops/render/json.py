@@ -4,6 +4,7 @@ import msgspec
 
 from crossflops.core.efficiency import EfficiencyReport
 from crossflops.core.report import Report
+from crossflops.render.bench import Benched
 from crossflops.render.layout import Noun
 from crossflops.render.places import Compared
 from crossflops.render.summary import Unit
@@ -17,6 +18,8 @@ def json(noun: Noun, unit: Unit = "macs") -> str:
     """
     if isinstance(noun, Compared):
         return noun.report.to_json()
+    if isinstance(noun, Benched):
+        return noun.bench.to_json()
     if isinstance(noun, Report | Viewed | EfficiencyReport):
         return noun.to_json()
     return msgspec.json.format(msgspec.json.encode(noun), indent=2).decode() + "\n"

@@ -7,6 +7,7 @@ from msgspec import UNSET
 from crossflops.core.convention import Cause, Convention
 from crossflops.core.efficiency import EfficiencyReport
 from crossflops.core.report import Report
+from crossflops.render.bench import Benched, bench_page
 from crossflops.render.cause import cause_page
 from crossflops.render.comparison import comparison
 from crossflops.render.convention import convention_page
@@ -18,7 +19,16 @@ from crossflops.render.summary import Unit, summary
 from crossflops.render.view import Viewed, view_page
 
 Noun: TypeAlias = (
-    Report | Viewed | Compared | Cause | Convention | Inventory | Health | EfficiencyReport | Page
+    Report
+    | Viewed
+    | Compared
+    | Cause
+    | Convention
+    | Inventory
+    | Health
+    | EfficiencyReport
+    | Benched
+    | Page
 )
 
 
@@ -35,6 +45,8 @@ def layout(noun: Noun, unit: Unit = "macs") -> Page:
             return inventory(noun)
         case Health():
             return health(noun)
+        case Benched():
+            return bench_page(noun.bench, noun.top)
         case EfficiencyReport():
             return efficiency_page(noun)
         case Viewed():
