@@ -10,7 +10,7 @@ VERBS = {
     "compare": "Run other counters on a model, and explain every difference.",
     "explain": "Say what a cause is, or everything that a tool does.",
     "efficiency": "Set a count against a device's peak.",
-    "bench": "Run a model: how fast it is, at which batch, and where its time goes.",
+    "bench": "Run a model, and say how fast it is and where its time goes.",
     "tools": "List the tools that are known, and which of them are installed.",
     "export": "Write the normalized model, or its counts for a viewer, to a file.",
     "render": "Show a report again that was written to a file, in any format.",
