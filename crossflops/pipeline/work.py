@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from crossflops import conventions
 from crossflops.core.report import Report
+from crossflops.core.trace import Setting
 from crossflops.errors import InputError
 from crossflops.hardware import language
 from crossflops.hardware.numerators import Numerator, by_tool, folded, given, native, quantity
@@ -15,6 +17,7 @@ from crossflops.hardware.pieces import pieces, whole
 from crossflops.hardware.question import Question
 from crossflops.hardware.transfer import Transfer, of_graph
 from crossflops.pipeline.counting import Counted
+from crossflops.reconcile import predict, reconcile
 
 Progress = Callable[[str], None]
 
@@ -59,8 +62,25 @@ def studied(
 
         report, counted = counting.native_count(target, inputs, as_=work.as_, **how)
         numerators = (folded(report) if work.as_ else native(report),)
+        if work.as_:
+            report = _explained(report, counted, how.get("setting", Setting()))
         found = Studied(numerators=numerators, report=report, counted=counted)
     return _by_example(question, found, report, params)
+
+
+def _explained(report: Report, counted: Counted, setting: Setting) -> Report:
+    """The report with every reason why the convention differs from the native count.
+
+    Left out of nodes, and where the convention is about another mode than was counted.
+    """
+    if report.as_ is None or report.as_.sees == "node" or not counted.trace.calls:
+        return report
+    convention = conventions.find(report.as_.tool, report.as_.edition)
+    if convention.setting(setting).training != setting.training:
+        return report
+    prediction = predict(convention, counted.trace, setting, counted.ledger)
+    found = reconcile(prediction, counted.trace, counted.ledger)
+    return replace(report, reconciliations=(found,))
 
 
 def _without_model(question: Question, params: int | None) -> Studied:

@@ -10,18 +10,18 @@ from crossflops.core.consensus import Consensus
 from crossflops.core.contrast import Contrast
 from crossflops.core.convention import Convention
 from crossflops.core.profile import Amount, Failure, Profile
-from crossflops.core.reconciliation import Explanation, PathRow, Reconciliation
+from crossflops.core.reconciliation import PathRow, Reconciliation
 from crossflops.core.report import ModuleRow, Report
 from crossflops.core.trace import Setting
 from crossflops.errors import UnknownNameError
 from crossflops.render.consensus import consensus_blocks
 from crossflops.render.contrast import contrast_blocks
 from crossflops.render.kernels import changed_by_hooks, ran
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Tone
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text
 from crossflops.render.parameters import parameters
 from crossflops.render.places import TOP, disagreement
-from crossflops.render.quantity import change, covered, exact, number, short, signed
-from crossflops.render.reasons import named, title
+from crossflops.render.quantity import change, covered, exact, number, short
+from crossflops.render.reasons import explanations
 from crossflops.render.summary import Unit, uncounted
 from crossflops.render.title import title as model_title
 
@@ -175,36 +175,11 @@ def _account(report: Report, profile: Profile) -> list[Block]:
     rest = f" {sign} {exact(abs(found.delta))}" if found.delta else ""
     blocks: list[Block] = [
         Heading(f"{profile.tool} = native{rest}"),
-        _explanations(found),
+        explanations(found),
     ]
     blocks += [Text(text, "   ", "bad") for text in _places(found)]
     blocks += [Text(text, "   ", "dim") for text in _remarks(report, profile)]
     return blocks
-
-
-def _explanations(found: Reconciliation) -> Table:
-    tone: Tone = "bad" if found.residual else "good"
-    rows = [_explanation(one) for one in found.explanations]
-    rows.append(Row(("residual", signed(found.residual), "", "", "", ""), tone))
-    return Table(
-        columns=(
-            Column(head="cause"),
-            Column(head="amount", right=True),
-            Column(head="from"),
-            Column(head="what", flows=True),
-            Column(head="where", flows=True, detail=True),
-            Column(head="source", flows=True, detail=True),
-        ),
-        rows=tuple(rows),
-        bare=True,
-    )
-
-
-def _explanation(one: Explanation) -> Row:
-    calls = number(len(one.calls), "call") if one.calls else ""
-    return Row(
-        (one.cause, signed(one.amount), calls, title(one.cause), named(one.calls), one.reference)
-    )
 
 
 def _places(found: Reconciliation) -> list[str]:

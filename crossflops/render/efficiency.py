@@ -18,6 +18,7 @@ from crossflops.render.efficiency_parts import (
 )
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.quantity import exact, short
+from crossflops.render.reasons import explanations
 
 
 def efficiency_page(noun: EfficiencyReport) -> Page:
@@ -30,6 +31,7 @@ def efficiency_page(noun: EfficiencyReport) -> Page:
     if len(rows) > 1:
         blocks.append(_varying(rows))
     blocks += tables(rows)
+    blocks += _explained(noun)
     blocks += [Text(text, " ! ", "warn") for text in _unique(row.warnings for row in rows)]
     blocks.append(Heading("Assumed"))
     blocks += [Text(text, " - ") for text in _unique(row.assumptions for row in rows)]
@@ -45,6 +47,26 @@ def _opening(noun: EfficiencyReport) -> list[Block]:
         return [*comparison(report).blocks, Heading(f"Required rate: {', '.join(run)}")]
     named = "MACs as given" if first.unit == "example" else "by its sizes"
     return [Title((named if report is None else report.model.name, *run))]
+
+
+def _explained(noun: EfficiencyReport) -> list[Block]:
+    """Why the MACs of a convention are not the native ones, and what these come to."""
+    report, first = noun.report, noun.efficiency[0]
+    if report is None or report.profiles or not report.reconciliations or report.as_ is None:
+        return []
+    (found,) = report.reconciliations
+    sign = "-" if found.delta < 0 else "+"
+    rest = f" {sign} {exact(abs(found.delta))}" if found.delta else ""
+    unit = "" if found.unit in (1, UNSET) else f", {found.unit} per MAC"
+    said = f"native: {exact(found.ours)} MACs a pass"
+    if first.ratio is not None and first.rate is not None and found.theirs:
+        times = found.ours * (found.unit or 1) / found.theirs
+        said += f", {short(first.rate * times, 'FLOP/s')}, share {percent(first.ratio * times)}"
+    return [
+        Heading(f"{first.numerator} = native{rest}{unit}"),
+        explanations(found),
+        Text(said, " "),
+    ]
 
 
 def _common(rows: tuple[Efficiency, ...]) -> Table:
