@@ -50,7 +50,7 @@ class NodeBound(msgspec.Struct, frozen=True, kw_only=True):
 
     `work` is 2 x MACs x passes, in FLOPs; `operations` count every kind, and are shown, not
     timed. `intensity` = work / bytes (of operations where there are no MACs), in FLOP/byte.
-    `seconds` = max(work / peak, bytes / bandwidth), `measured` what a run took.
+    `seconds` = max(work / peak, bytes / bandwidth).
     """
 
     node: str
@@ -66,7 +66,6 @@ class NodeBound(msgspec.Struct, frozen=True, kw_only=True):
     intensity: float | None
     bound: Side
     seconds: float
-    measured: float | None = None
 
 
 class KindBound(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +78,24 @@ class KindBound(msgspec.Struct, frozen=True, kw_only=True):
     cache: int
     seconds: float
     bound: Side
-    measured: float | None = None
+
+
+class KernelBound(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel that ran, against what its nodes need: their work, bytes and shortest time.
+
+    `measured` is the time in one run of `work`, `rate` = work / measured in FLOP/s, and
+    `efficiency` = seconds / measured.
+    """
+
+    kernel: str
+    nodes: tuple[str, ...]
+    work: int
+    bytes: int
+    intensity: float | None
+    seconds: float
+    measured: float
+    rate: float
+    efficiency: float
 
 
 class StepBound(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,11 +148,13 @@ class Achieved(msgspec.Struct, frozen=True, kw_only=True):
 class Roofline(msgspec.Struct, frozen=True, kw_only=True):
     """A model under the roofline of a device.
 
-    `intensity_limit` is the intensity that no batch exceeds (None: it grows without limit),
-    `compute_from` the batch from which the whole is compute-bound (None: never, or unknown).
+    `peaks` are all those of the device, in FLOP/s by precision. `intensity_limit` is the
+    intensity that no batch exceeds (None: it grows without limit), `compute_from` the batch from
+    which the whole is compute-bound (None: never, or unknown). `kernels` are there after a run.
     """
 
     device: str
+    peaks: dict[str, float]
     byte_model: str
     formula: str
     training: bool
@@ -145,6 +163,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
     compute_from: float | None
     kinds: tuple[KindBound, ...] = ()
     nodes: tuple[NodeBound, ...] = ()
+    kernels: tuple[KernelBound, ...] = ()
     what_if: tuple[StepBound, ...] = ()
     achieved: Achieved | None = None
     assumptions: tuple[str, ...] = ()

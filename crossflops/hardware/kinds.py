@@ -41,7 +41,6 @@ def kind_bounds(nodes: Iterable[NodeBound]) -> tuple[KindBound, ...]:
 
 
 def _together(name: str, rows: list[NodeBound]) -> KindBound:
-    times = [row.measured for row in rows if row.measured is not None]
     return KindBound(
         kind=name,
         nodes=len(rows),
@@ -50,7 +49,6 @@ def _together(name: str, rows: list[NodeBound]) -> KindBound:
         cache=sum(row.cache for row in rows),
         seconds=sum(row.seconds for row in rows),
         bound=_mostly(rows),
-        measured=sum(times) if times else None,
     )
 
 

@@ -43,7 +43,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     ceiling: Ceiling
     examples: float
     scale: Fraction = Fraction(1)
-    passes: int = 1
+    passes: Fraction = Fraction(1)
     precision: str = ""
     nodewise: bool = True
 
@@ -61,7 +61,7 @@ def _node(load: Load, run: Scenario) -> NodeBound:
     work = round(FLOPS_PER_MAC * load.macs * times)
     operations = round(load.operations * times)
     cache = round(load.cache * times)
-    moved = load.weights * run.passes + round((load.cache + load.activations) * times)
+    moved = round(load.weights * run.passes) + round((load.cache + load.activations) * times)
     precision = run_precision(load.precision, run.precision)
     peak = peak_of(run.ceiling, precision) if work else None
     computing, moving = (work / peak if peak else 0.0), moved / run.ceiling.bandwidth
@@ -119,7 +119,7 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
         examples=run.examples,
         work=work,
         bytes=moved,
-        weights=sum(load.weights for load in loads) * run.passes,
+        weights=round(sum(load.weights for load in loads) * run.passes),
         cache=sum(one.cache for one in nodes),
         peak=top,
         bandwidth=bandwidth,
@@ -149,11 +149,11 @@ def energy(tdp: float | None, seconds: float, examples: float) -> float | None:
     return None if tdp is None else tdp * seconds / examples
 
 
-def intensity_limit(loads: Iterable[Load], passes: int) -> float | None:
+def intensity_limit(loads: Iterable[Load]) -> float | None:
     """W / M, which the intensity of no batch exceeds; None where it grows without limit."""
     every = tuple(loads)
-    grows = sum(load.cache + load.activations for load in every) * passes
-    work = FLOPS_PER_MAC * sum(load.macs for load in every) * passes
+    grows = sum(load.cache + load.activations for load in every)
+    work = FLOPS_PER_MAC * sum(load.macs for load in every)
     return work / grows if grows else None
 
 

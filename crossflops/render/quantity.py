@@ -49,6 +49,19 @@ def short(amount: Amount | Fraction, unit: str = "") -> str:
     return f"{value.scaleb(-3 * step):f} {_PREFIXES[step]}{unit}".rstrip()
 
 
+def duration(seconds: float) -> str:
+    """A time in four significant digits, with the unit that leaves one before the point.
+
+    >>> duration(0.005122), duration(0.0001), duration(75.0), duration(0.0)
+    ('5.122 ms', '100 µs', '75 s', '0 s')
+    """
+    for unit, power in (("s", 0), ("ms", 3), ("µs", 6)):
+        value = seconds * 10**power
+        if not seconds or f"{value:.3e}"[-3] == "+":
+            return f"{value:.4g} {unit}"
+    return f"{seconds * 1e9:.4g} ns"
+
+
 def share(part: Amount, whole: Amount) -> str:
     """A part of a whole, in percent with one decimal; "-" of nothing.
 

@@ -1,5 +1,7 @@
 """The roofline from given numbers: published cases, and arithmetic by hand."""
 
+from fractions import Fraction
+
 import msgspec
 import pytest
 
@@ -57,7 +59,7 @@ def test_llama_decode_on_h100():
     assert step.whole_seconds == pytest.approx(step.seconds)
     assert step.bound == "memory"
     assert step.ridge == pytest.approx(295, rel=0.002)
-    assert intensity_limit(decode(), 1) == pytest.approx(59.9, **near)
+    assert intensity_limit(decode()) == pytest.approx(59.9, **near)
     assert compute_from(decode(), run(), step.ridge) is None
     assert step.examples / step.seconds == pytest.approx(1562, **near)
     assert step.joules == pytest.approx(700 * 5.121e-3 / 8, **near)
@@ -66,7 +68,7 @@ def test_llama_decode_on_h100():
 @pytest.mark.parametrize(
     ("loads", "fields", "milliseconds", "intensity"),
     [
-        (decode(), {"scale": 8, "examples": 64}, 9.61, 32),
+        (decode(), {"scale": Fraction(8), "examples": 64}, 9.61, 32),
         (decode(weight_bytes=1), {}, 2.88, None),
         (decode(weight_bytes=1, cache_bytes=1), {}, 2.56, None),
         (decode(), {"ceiling": msgspec.structs.replace(H100, bandwidth=4.8e12)}, 3.57, None),
@@ -148,9 +150,12 @@ def test_precisions_are_weighed_harmonically():
 def test_training_moves_and_computes_three_times_as_much():
     """k passes: 3 x 2 x 10 FLOPs, 3 x (4 + 2) bytes; twice the batch doubles all but weights."""
     machine = Ceiling(name="m", peaks={"": 1.0}, bandwidth=1.0)
-    one = step_bound([load(10, weights=4, activations=2)], run(machine, "", passes=3))
+    one = step_bound([load(10, weights=4, activations=2)], run(machine, "", passes=Fraction(3)))
     assert (one.work, one.bytes, one.weights) == (60, 18, 12)
-    two = step_bound([load(10, weights=4, activations=2)], run(machine, "", passes=3, scale=2))
+    two = step_bound(
+        [load(10, weights=4, activations=2)],
+        run(machine, "", passes=Fraction(3), scale=Fraction(2)),
+    )
     assert (two.work, two.bytes) == (120, 24)
 
 
@@ -160,13 +165,15 @@ def test_the_batch_from_which_compute_is_the_limit():
     loads = [load(10, weights=100, activations=2)]
     step = step_bound(loads, run(machine, "", examples=1))
     assert compute_from(loads, run(machine, "", examples=1), step.ridge) == 34
-    sides = [step_bound(loads, run(machine, "", examples=n, scale=n)).bound for n in (33, 34)]
+    sides = [
+        step_bound(loads, run(machine, "", examples=n, scale=Fraction(n))).bound for n in (33, 34)
+    ]
     assert sides == ["memory", "compute"]
 
 
 def test_only_weights_grow_no_limit():
     """With nothing that grows with the batch, intensity has no limit."""
-    assert intensity_limit([load(10, weights=100)], 1) is None
+    assert intensity_limit([load(10, weights=100)]) is None
 
 
 def test_a_peak_that_is_not_there_is_refused():
