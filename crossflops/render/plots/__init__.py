@@ -1,0 +1,48 @@
+"""Pictures: one noun in, the bytes of an SVG or a PNG out. They need matplotlib, `[plots]`.
+
+Colours are those of Okabe and Ito, which people tell apart who see colours differently; markers
+and line styles say the same without colour. The same noun gives the same bytes.
+"""
+
+from collections.abc import Sequence
+
+from crossflops.core.measurement import Measurement, Unfit
+from crossflops.core.roofline import Roofline
+from crossflops.errors import UnknownNameError
+
+SUFFIXES = (".svg", ".png")
+
+
+def checked(suffix: str) -> str:
+    """The suffix of a picture. Raises UnknownNameError for any other."""
+    if suffix.lower() not in SUFFIXES:
+        found = f"the suffix {suffix!r}" if suffix else "no suffix"
+        raise UnknownNameError(
+            f"{found} names no format of a picture", f"formats are {' and '.join(SUFFIXES)}"
+        )
+    return suffix.lower()
+
+
+def roofline_plot(roof: Roofline, title: str, suffix: str) -> bytes:
+    """A roofline: log-log, the ceilings of every precision, the nodes and the whole as points.
+
+    Raises MissingExtraError without matplotlib.
+    """
+    from crossflops.render.plots.roofline import draw
+    from crossflops.render.plots.style import drawn
+
+    return drawn(lambda figure: draw(figure, roof, title), checked(suffix))
+
+
+def batch_plot(
+    curve: Sequence[Measurement | Unfit], title: str, suffix: str, chosen: int | None = None
+) -> bytes:
+    """Throughput and latency over the batch, with the batches that did not fit.
+
+    `chosen` is the batch to mark, the fastest one unless said. Raises MissingExtraError without
+    matplotlib.
+    """
+    from crossflops.render.plots.batch import draw
+    from crossflops.render.plots.style import drawn
+
+    return drawn(lambda figure: draw(figure, curve, title, chosen), checked(suffix))

@@ -1,0 +1,227 @@
+"""The picture of a roofline."""
+
+from collections.abc import Iterable, Iterator
+from math import atan2, degrees
+from typing import TYPE_CHECKING, TypeAlias
+
+from crossflops.core.roofline import NodeBound, Roofline
+from crossflops.render.plots.style import COLOURS, GREY, INK, MARKERS, PALE, headed
+from crossflops.render.quantity import short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Point: TypeAlias = tuple[float, float, float]  # intensity, FLOP/s, share of the work
+Span: TypeAlias = tuple[float, float]
+
+_DASHES = ("--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+_ALIKE = 0.02  # nodes of one operator as close as that in intensity are one point
+_LARGEST = 900.0  # area of a point with all of the work, in square points
+_SMALLEST = 16.0
+
+
+def draw(figure: "Figure", roof: Roofline, title: str) -> None:
+    """Ceilings, the ridge between the regions, the nodes, the whole, and what was measured."""
+    axes = figure.add_subplot()
+    x, y = _spans(roof)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(*x)
+    axes.set_ylim(*y)
+    axes.set_xlabel("intensity (FLOP / byte)")
+    axes.set_ylabel("FLOP/s")
+    axes.yaxis.set_major_formatter(lambda value, _: _tick(value))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.grid(visible=True, which="major", color=PALE, linewidth=0.6, zorder=0)
+    _regions(axes, roof, x, y)
+    _ceilings(axes, roof, x)
+    _points(axes, roof)
+    _whole(axes, roof)
+    _slope(axes, roof, x)
+    step = roof.step
+    beneath = f"{roof.device}, {short(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
+    headed(axes, title, f"{beneath}; a step of {step.examples:g}")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(
+            loc="upper left", bbox_to_anchor=(0.0, 0.99), fontsize=7.5, handletextpad=0.4,
+            title="share of work, of the shortest time", title_fontsize=7.5, alignment="left",
+        )  # fmt: skip
+
+
+def _tick(value: float) -> str:
+    """A power of ten with its prefix.
+
+    >>> _tick(1e12), _tick(100e9)
+    ('1 T', '100 G')
+    """
+    number, _, prefix = short(value).partition(" ")
+    return f"{float(number):g} {prefix}".rstrip()
+
+
+def _spans(roof: Roofline) -> tuple[Span, Span]:
+    """Both axes, with room for every point and for the ridges of all ceilings."""
+    step = roof.step
+    tops = list(_tops(roof).values())
+    points = [*(one for rows in _by_operator(roof).values() for one in _merged(rows, roof))]
+    xs = [point[0] for point in points] + [one.intensity for one in roof.kernels if one.intensity]
+    xs += [step.intensity or step.ridge, step.ridge]
+    ys = [point[1] for point in points] + [one.rate for one in roof.kernels if one.rate]
+    ys += [step.attainable or step.peak]
+    if roof.achieved is not None and step.work:
+        ys.append(step.work / roof.achieved.seconds)
+    left, right = min(xs) / 4, max(*xs, max(tops) / step.bandwidth) * 25
+    return (left, right), (min(ys) / 6, max(tops) * 5)
+
+
+def _regions(axes: "Axes", roof: Roofline, x: Span, y: Span) -> None:
+    """Left of the ridge memory is the limit; the side is shaded, and both are named."""
+    ridge = roof.step.ridge
+    axes.axvspan(x[0], ridge, color="#f4f4f4", zorder=0, linewidth=0)
+    axes.axvline(ridge, color=GREY, linestyle=(0, (1, 2)), linewidth=1, zorder=1)
+    foot = y[0] * (y[1] / y[0]) ** 0.02
+    axes.text(ridge, foot, f" ridge {ridge:.4g}", fontsize=8, color=INK, va="bottom")
+    low = y[0] * (y[1] / y[0]) ** 0.075
+    axes.text(ridge, low, "memory-bound ", fontsize=8, color=GREY, ha="right", va="bottom")
+    axes.text(ridge, low, " compute-bound", fontsize=8, color=GREY, va="bottom")
+
+
+def _tops(roof: Roofline) -> dict[str, float]:
+    """The ceilings to draw: those of the run, and the other formats that matrix units take."""
+    used = {one.precision: one.peak for one in roof.nodes if one.peak}
+    found: dict[float, list[str]] = {}
+    for name, peak in {**roof.peaks, **used}.items():
+        if "_" not in name or name in used:
+            found.setdefault(peak, []).append(name or "given")
+    found.setdefault(roof.step.peak, [])
+    return {", ".join(names) or "effective peak": peak for peak, names in found.items()}
+
+
+def _ceilings(axes: "Axes", roof: Roofline, x: Span) -> None:
+    """The slope of the bandwidth, and a flat line for each precision, named at its right end."""
+    bandwidth, peak = roof.step.bandwidth, roof.step.peak
+    highest = max(_tops(roof).values())
+    axes.plot(
+        [x[0], highest / bandwidth],
+        [x[0] * bandwidth, highest],
+        color=INK,
+        linewidth=1.2,
+        zorder=2,
+    )
+    others = 0
+    for name, top in sorted(_tops(roof).items(), key=lambda one: -one[1]):
+        own = top == peak
+        dashes = "-" if own else _DASHES[others % len(_DASHES)]
+        others += not own
+        start = top / bandwidth
+        axes.plot(
+            [start, x[1]], [top, top], color=INK if own else GREY, linestyle=dashes,
+            linewidth=2 if own else 1, zorder=2,
+        )  # fmt: skip
+        axes.text(
+            x[1], top, f"{name}  {short(top, 'FLOP/s')} ", fontsize=7.5, ha="right", va="bottom",
+            color=INK if own else GREY, fontweight="bold" if own else "normal",
+        )  # fmt: skip
+
+
+def _slope(axes: "Axes", roof: Roofline, x: Span) -> None:
+    """The bandwidth, written along its line."""
+    bandwidth = roof.step.bandwidth
+    start = x[0] * 1.15
+    ends = axes.transData.transform(
+        [(start, start * bandwidth), (10 * start, 10 * start * bandwidth)]
+    )
+    angle = degrees(atan2(ends[1][1] - ends[0][1], ends[1][0] - ends[0][0]))
+    axes.text(
+        start, start * bandwidth * 1.25, short(bandwidth, "B/s"), fontsize=8, color=INK,
+        rotation=angle, rotation_mode="anchor", va="bottom",
+    )  # fmt: skip
+
+
+def _by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
+    """The nodes that have a place in the picture, by operator; most of the time first."""
+    found: dict[str, list[NodeBound]] = {}
+    for one in roof.nodes:
+        if one.intensity:
+            found.setdefault(one.op, []).append(one)
+    order = sorted(found.items(), key=lambda pair: (-sum(one.seconds for one in pair[1]), pair[0]))
+    named = dict(order[: len(COLOURS)])
+    rest = [one for _, rows in order[len(COLOURS) :] for one in rows]
+    return named | ({"other operators": rest} if rest else {})
+
+
+def _merged(rows: Iterable[NodeBound], roof: Roofline) -> Iterator[Point]:
+    """Points of nodes that lie on each other, as one."""
+    group: list[NodeBound] = []
+    for one in sorted(rows, key=lambda row: (row.peak or 0, row.intensity or 0)):
+        first = group[0] if group else one
+        near = (one.intensity or 0) <= (first.intensity or 0) * (1 + _ALIKE)
+        if group and not (near and one.peak == first.peak):
+            yield _point(group, roof)
+            group = []
+        group.append(one)
+    if group:
+        yield _point(group, roof)
+
+
+def _point(group: list[NodeBound], roof: Roofline) -> Point:
+    """Nodes under the roof: at most what the bandwidth, and their own peak, allow."""
+    work, moved = sum(one.work or one.operations for one in group), sum(one.bytes for one in group)
+    reached = min(group[0].peak or roof.step.peak, work / moved * roof.step.bandwidth)
+    share = sum(one.work for one in group) / roof.step.work if roof.step.work else 0.0
+    return work / moved, reached, share
+
+
+def _points(axes: "Axes", roof: Roofline) -> None:
+    """Nodes on the roof, as large as their work; hollow where there are no MACs to time."""
+    styles = (*zip(COLOURS, MARKERS, strict=True), (GREY, "X"))
+    for (op, rows), (colour, marker) in zip(_by_operator(roof).items(), styles, strict=False):
+        points = list(_merged(rows, roof))
+        hollow = not any(one.work for one in rows)
+        axes.scatter(
+            [point[0] for point in points],
+            [point[1] for point in points],
+            s=[max(_SMALLEST, _LARGEST * point[2]) for point in points],
+            marker=marker,
+            facecolors="none" if hollow else colour,
+            edgecolors=colour if hollow else "white",
+            linewidths=1.2 if hollow else 0.6,
+            alpha=0.9,
+            zorder=4,
+        )
+        axes.scatter(
+            [], [], s=28, marker=marker, facecolors="none" if hollow else colour,
+            edgecolors=colour, label=_label(op, rows, roof),
+        )  # fmt: skip
+    able = [(one.intensity, one.rate) for one in roof.kernels if one.intensity and one.rate]
+    if able:
+        axes.scatter(
+            [one[0] for one in able], [one[1] for one in able], s=14, marker="+",
+            color=INK, linewidths=0.9, zorder=5, label=f"measured kernels ({len(able)})",
+        )  # fmt: skip
+
+
+def _label(op: str, rows: list[NodeBound], roof: Roofline) -> str:
+    work = sum(one.work for one in rows) / roof.step.work if roof.step.work else 0.0
+    time = sum(one.seconds for one in rows) / roof.step.shortest
+    return f"{op} ({len(rows)})  {100 * work:.0f} %, {100 * time:.0f} %"
+
+
+def _whole(axes: "Axes", roof: Roofline) -> None:
+    """The model as a whole, and where a measured step is beneath it."""
+    step, took = roof.step, roof.achieved
+    if not step.intensity:
+        return
+    axes.plot(
+        step.intensity, step.attainable, marker="*", markersize=14, color=INK,
+        markeredgecolor="white", linestyle="none", zorder=7,
+        label=f"whole model, at most {short(step.attainable, 'FLOP/s')}",
+    )  # fmt: skip
+    if took is not None:
+        rate = step.work / took.seconds
+        axes.plot([step.intensity] * 2, [rate, step.attainable], color=INK, linewidth=1, zorder=6)
+        axes.plot(
+            step.intensity, rate, marker="d", markersize=9, color="white", markeredgecolor=INK,
+            markeredgewidth=1.5, linestyle="none", zorder=6,
+            label=f"measured, {short(rate, 'FLOP/s')}: {took.whole_efficiency:.1%} of that",
+        )  # fmt: skip
