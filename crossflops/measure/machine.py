@@ -1,0 +1,171 @@
+"""What this machine can do at most: measured, kept, and set beside what its system says.
+
+`measured()` is the denominator that others ask for. It is kept in a file of the user's cache and
+taken from there as long as the processor, its flags and the CPUs of this process are the same.
+"""
+
+import contextlib
+import hashlib
+import os
+import platform
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from crossflops.core.machine import Cpu, MachinePeak
+from crossflops.errors import CrossflopsError
+from crossflops.measure.claims import contradictions
+from crossflops.measure.cpu import NoCpuError, cpu
+from crossflops.measure.native import Loop, NoLoopError, Program, compiled, compiler
+from crossflops.measure.product import product_rate, sum_bandwidth
+
+_FILE = "machine-peak.json"
+_EDITION = "1"  # of the loops: another one measures again
+_ARRAY = 64 << 20  # bytes of each array of the triad, or four times the last cache
+_SECONDS = 0.4  # of a loop
+
+
+def measured(*, again: bool = False) -> MachinePeak:
+    """The measured peak of this machine: as it was kept, or measured now (about two seconds).
+
+    `again` measures in any case. Raises CrossflopsError where nothing can be measured.
+    """
+    kept = None if again else stored()
+    return kept or store(measure())
+
+
+def stored() -> MachinePeak | None:
+    """What was measured before on this very machine, for CPUs as many as these. Or None."""
+    try:
+        found = msgspec.json.decode(_file().read_bytes(), type=MachinePeak)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.fingerprint == fingerprint() else None
+
+
+def store(peak: MachinePeak) -> MachinePeak:
+    """Keep it for the next time; where no file can be written, it is only returned."""
+    file = _file()
+    draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(peak), indent=2))
+        draft.replace(file)
+    return peak
+
+
+def measure() -> MachinePeak:
+    """Measure now: by compiled loops, or, where nothing can be compiled, by numpy."""
+    claimed = claim()
+    threads = threads_of(claimed)
+    try:
+        with compiled() as program:
+            found = _by_loops(program, threads, claimed)
+    except NoLoopError as error:
+        found = _by_numpy(threads, str(error.message), claimed)
+    return replace(found, contradictions=contradictions(found, claimed))
+
+
+def claim() -> Cpu | None:
+    """What the system says of its processor; None where it says nothing."""
+    try:
+        return cpu()
+    except NoCpuError:
+        return None
+
+
+def threads_of(claimed: Cpu | None) -> int:
+    """As many threads as there are logical CPUs for this process."""
+    return claimed.logical if claimed else os.cpu_count() or 1
+
+
+def fingerprint() -> str:
+    """What the measured peak depends on: the processor, its CPUs, the compiler, these loops."""
+    claimed = claim()
+    facts = (
+        _EDITION,
+        platform.node(),
+        platform.machine(),
+        str(compiler()),
+        "" if claimed is None else msgspec.json.encode(claimed.flops_per_clock).decode(),
+        "" if claimed is None else f"{claimed.model} {claimed.logical} {claimed.quota}",
+    )
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+
+
+def _by_loops(program: Program, threads: int, claimed: Cpu | None) -> MachinePeak:
+    clock = program.run("clock", _SECONDS / 2).rate
+    one = program.run("fma32", _SECONDS)
+    all_ = one if threads == 1 else program.run("fma32", _SECONDS, threads)
+    double = program.run("fma64", _SECONDS, threads)
+    triad = program.run("triad", _SECONDS, threads, _array_bytes())
+    lanes = f"{one.width}-bit {'FMA' if one.fused else 'multiply and add'}"
+    return MachinePeak(
+        cpu=_name(claimed),
+        threads=threads,
+        peaks={"fp32": _rate(all_, claimed), "fp64": _rate(double, claimed)},
+        one_thread=one.rate,
+        sustained=all_.sustained,
+        bandwidth=triad.rate,
+        clock=clock,
+        width=one.width,
+        is_peak=True,
+        how=f"{lanes} loop in registers, and a triad of three streams; {program.command}",
+        fingerprint=fingerprint(),
+    )
+
+
+def _rate(loop: Loop, claimed: Cpu | None) -> float:
+    """The best round; under a quota the mean, as a round is too short to feel it."""
+    return loop.rate if claimed is None or claimed.quota is None else loop.sustained
+
+
+def _by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePeak:
+    rates = {"fp32": "float32", "fp64": "float64"}
+    return MachinePeak(
+        cpu=_name(claimed),
+        threads=threads,
+        peaks={name: product_rate(dtype, _SECONDS) for name, dtype in rates.items()},
+        one_thread=None,
+        sustained=None,
+        bandwidth=sum_bandwidth(_ARRAY, _SECONDS),
+        clock=None,
+        width=None,
+        is_peak=False,
+        how=f"numpy's matrix product, a lower bound and no peak, since {why}; "
+        "a sum of three streams on one thread",
+        fingerprint=fingerprint(),
+    )
+
+
+def _name(claimed: Cpu | None) -> str:
+    return claimed.model if claimed else platform.processor() or platform.machine()
+
+
+def _array_bytes() -> int:
+    """Four times the last cache, and no more than a sixteenth of the memory."""
+    cache, memory = _system("SC_LEVEL3_CACHE_SIZE"), _pages()
+    wanted = max(_ARRAY, 4 * cache)
+    return min(wanted, max(1 << 20, memory // 16)) if memory else wanted
+
+
+def _pages() -> int:
+    return _system("SC_PHYS_PAGES") * _system("SC_PAGE_SIZE")
+
+
+def _system(name: str) -> int:
+    """A number that the system knows by sysconf; 0 where it does not."""
+    try:
+        return max(0, os.sysconf(name))
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def _file() -> Path:
+    """In $XDG_CACHE_HOME, or ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return Path(base).expanduser() / "crossflops" / _FILE
+    except RuntimeError as error:
+        raise CrossflopsError("there is no home folder", "set XDG_CACHE_HOME") from error

@@ -1,0 +1,202 @@
+/* What one machine can do at most, by loops that do nothing else. Compiled on the spot.
+
+   peak fma32|fma64 THREADS SECONDS      independent chains r = r * a + b in vector registers
+   peak clock SECONDS                    one chain of additions, each a clock long
+   peak triad THREADS SECONDS BYTES      a[i] = b[i] + s * c[i] over three arrays of BYTES each
+
+   It prints one line of JSON: the work of a round (FLOPs, additions, bytes), the seconds of the
+   best round and of all rounds, and how many there were. A round is from the first thread that
+   begins to the last that ends. With a = b = 1 a chain counts its own steps, which is exact in a
+   float up to 2^24, and the sum over all chains is checked: no step can be left out. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#ifdef __linux__
+#include <sched.h>
+#endif
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#if defined(__AVX512F__)
+#define WIDTH 64 /* bytes of a register */
+#elif defined(__AVX__)
+#define WIDTH 32
+#else
+#define WIDTH 16
+#endif
+#if defined(__AVX512F__) || defined(__aarch64__) /* 32 registers */
+#define CHAINS 24
+#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) \
+    X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
+#else
+#define CHAINS 12
+#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#endif
+#if defined(__FMA__) || defined(__aarch64__)
+#define FUSED 1
+#else
+#define FUSED 0
+#endif
+#define STEPS (1L << 17) /* about a millisecond: short enough to fall between two disturbances */
+#define WAKING 2e-4 /* seconds */
+#define LANES(T) (WIDTH / (long)sizeof(T))
+
+static volatile int one = 1; /* so that the compiler does not know what it multiplies by */
+static volatile long begins[24] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
+                                   12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23};
+
+#define BEGIN(k) v r##k = zero; for (long i = 0; i < lanes; i++) r##k[i] = begins[k];
+#define STEP(k) r##k = r##k * a + b;
+#define ADD(k) for (long i = 0; i < lanes; i++) sum += (double)r##k[i];
+#define KERNEL(NAME, T)                                                              \
+    typedef T v_##NAME __attribute__((vector_size(WIDTH)));                          \
+    static int NAME(void) {                                                          \
+        typedef v_##NAME v;                                                          \
+        const long lanes = LANES(T);                                                 \
+        v zero = {0}, a = zero + (T)one, b = zero + (T)one;                          \
+        EACH(BEGIN)                                                                  \
+        for (long i = 0; i < STEPS; i++) { EACH(STEP) }                              \
+        double sum = 0;                                                              \
+        EACH(ADD)                                                                    \
+        return sum == (double)lanes * (CHAINS * (CHAINS - 1) / 2.0 + CHAINS * (double)STEPS); \
+    }
+KERNEL(fma32, float)
+KERNEL(fma64, double)
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+#define PLUS x += k; __asm__ volatile("" : "+r"(x), "+r"(k)); /* k is unknown: nothing folds */
+#define PLUS8 PLUS PLUS PLUS PLUS PLUS PLUS PLUS PLUS
+static int chain(void) {
+    long x = 0, k = one;
+    for (long i = 0; i < STEPS / 16; i++) {
+        PLUS8 PLUS8 PLUS8 PLUS8 PLUS8 PLUS8 PLUS8 PLUS8
+    }
+    return x == STEPS * 4;
+}
+
+enum kind { FMA32, FMA64, TRIAD, CLOCK };
+static enum kind kind;
+static int threads = 1, stop, failed;
+static int arrived; /* at the barrier */
+static long generation;
+static long elements; /* doubles in the part of one thread */
+static double limit, start, *first, *last;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
+
+static void together(void) {
+    pthread_mutex_lock(&lock);
+    long mine = generation;
+    if (++arrived == threads) {
+        arrived = 0;
+        generation++;
+        pthread_cond_broadcast(&released);
+    }
+    while (generation == mine) pthread_cond_wait(&released, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static void pin(long id) { /* the id-th of the CPUs that are allowed */
+#ifdef __linux__
+    cpu_set_t allowed, own;
+    if (threads < 2 || sched_getaffinity(0, sizeof allowed, &allowed)) return;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed) && id-- == 0) {
+            CPU_ZERO(&own);
+            CPU_SET(cpu, &own);
+            sched_setaffinity(0, sizeof own, &own);
+            return;
+        }
+#else
+    (void)id;
+#endif
+}
+
+static double *array(double value) {
+    double *found = malloc((size_t)elements * sizeof *found);
+    if (!found) exit(3);
+    for (long i = 0; i < elements; i++) found[i] = value;
+    return found;
+}
+
+static int triad(double *restrict a, const double *restrict b, const double *restrict c) {
+    double s = 2 + one;
+    for (long i = 0; i < elements; i++) a[i] = b[i] + s * c[i];
+    return a[0] == 7 && a[elements / 2] == 7 && a[elements - 1] == 7;
+}
+
+static double best = 1e30, total;
+static long rounds;
+
+static void score(double begun) { /* by one thread, while the others wait */
+    double from = first[0], to = last[0];
+    for (int i = 1; i < threads; i++) {
+        if (first[i] < from) from = first[i];
+        if (last[i] > to) to = last[i];
+    }
+    if (to - from < best) best = to - from;
+    total += to - from;
+    rounds++;
+    stop = rounds >= 3 && now() - begun > limit;
+    start = now() + WAKING;
+}
+
+static void *work(void *argument) {
+    long id = (long)argument;
+    pin(id);
+    double *a = 0, *b = 0, *c = 0;
+    if (kind == TRIAD) a = array(0), b = array(1), c = array(2);
+    double begun = now();
+    while (1) {
+        together();
+        if (stop) break;
+        while (threads > 1 && now() < start) {} /* all of them at once, once all are awake */
+        first[id] = now();
+        int right = kind == FMA32   ? fma32()
+                    : kind == FMA64 ? fma64()
+                    : kind == CLOCK ? chain()
+                                    : triad(a, b, c);
+        last[id] = now();
+        if (!right) __atomic_store_n(&failed, 1, __ATOMIC_RELAXED);
+        together();
+        if (id == 0) score(begun);
+    }
+    return 0;
+}
+
+static double amount(void) { /* of work in a round */
+    if (kind == TRIAD) return 3.0 * sizeof(double) * (double)elements * threads;
+    if (kind == CLOCK) return 4.0 * STEPS;
+    long lanes = kind == FMA32 ? LANES(float) : LANES(double);
+    return 2.0 * CHAINS * (double)lanes * STEPS * threads;
+}
+
+int main(int count, char **arguments) {
+    const char *names[] = {"fma32", "fma64", "triad", "clock"};
+    if (count < 3) return 2;
+    for (kind = FMA32; kind <= CLOCK && strcmp(arguments[1], names[kind]); kind++) {}
+    if (kind > CLOCK || (kind != CLOCK && count < 4) || (kind == TRIAD && count < 5)) return 2;
+    if (kind != CLOCK) threads = atoi(arguments[2]);
+    limit = atof(arguments[kind == CLOCK ? 2 : 3]);
+    if (threads < 1 || threads > 4096) return 2;
+    if (kind == TRIAD) elements = atol(arguments[4]) / (long)sizeof(double) / threads;
+    if (kind == TRIAD && elements < 1) return 2;
+    first = calloc((size_t)threads, sizeof *first), last = calloc((size_t)threads, sizeof *last);
+    pthread_t *found = calloc((size_t)threads, sizeof *found);
+    if (!first || !last || !found) return 3;
+    for (long i = 0; i < threads; i++)
+        if (pthread_create(&found[i], 0, work, (void *)i)) return 3;
+    for (long i = 0; i < threads; i++) pthread_join(found[i], 0);
+    if (failed) return 4;
+    printf("{\"work\": %.17g, \"best\": %.9g, \"total\": %.9g, \"rounds\": %ld, "
+           "\"width\": %d, \"fused\": %s}\n",
+           amount(), best, total, rounds, 8 * WIDTH, FUSED ? "true" : "false");
+    return 0;
+}
