@@ -1,0 +1,95 @@
+"""Score and value products are found in a graph, and what a causal mask leaves of them."""
+
+from fractions import Fraction
+
+import pytest
+
+from crossflops.hardware.scores import Scores, scores
+from tests.onnx_files import graph_of, parsed, saved, with_weights
+
+PLAIN = """
+g (float[2,4,6,8] q, float[2,4,8,6] k, float[2,4,6,8] v, float[8,8] w) => (float[2,4,6,8] y) {
+  qk = MatMul(q, k) a = Softmax <axis = -1> (qk) c = MatMul(a, v) y = MatMul(c, w)
+}
+"""
+MASKED = """
+g (float[2,4,6,8] q, float[2,4,8,6] k, float[2,4,6,8] v, float[6,6] m) => (float[2,4,6,8] y) {
+  qk = MatMul(q, k) t = Mul(qk, qk) s = Add(t, m) a = Softmax <axis = -1> (s)
+  d = Identity(a) y = MatMul(d, v)
+}
+"""
+CLASSIFIER = """
+g (float[2,6,8] x, float[8,8] w) => (float[2,6,8] y) { h = MatMul(x, w) y = Softmax <axis = -1> (h) }
+"""
+FUSED = """
+g (float[2,4,6,8] q, float[2,4,6,8] k, float[2,4,6,8] v, float[2,4,3,8] pk, float[2,4,3,8] pv)
+  => (float[2,4,6,8] y)
+{ y = Attention <is_causal = %d> (q, k, v%s) }
+"""
+
+
+def found(tmp_path, model):
+    """The scores, by the operator of their node."""
+    graph = graph_of(saved(tmp_path, model))
+    ops = {node.key: node.op.type for node in graph.nodes}
+    return [(ops[key], one) for key, one in scores(graph).items()]
+
+
+def test_two_products_around_a_softmax(tmp_path):
+    """Both are found, and the projection behind them, which has a weight, is not."""
+    square = Scores(queries=6, keys=6, causal="no")
+    assert found(tmp_path, with_weights(PLAIN, "w")) == [("MatMul", square), ("MatMul", square)]
+
+
+def test_a_mask_may_be_causal(tmp_path):
+    """Through scaling and a mask; what the mask holds nobody reads."""
+    square = Scores(queries=6, keys=6, causal="masked")
+    assert found(tmp_path, parsed(MASKED)) == [("MatMul", square), ("MatMul", square)]
+
+
+def test_a_classifier_is_no_attention(tmp_path):
+    """A softmax behind a product with a weight has no score products."""
+    assert found(tmp_path, with_weights(CLASSIFIER, "w")) == []
+
+
+@pytest.mark.parametrize(
+    ("causal", "more", "expected"),
+    [
+        (0, "", Scores(queries=6, keys=6, causal="no")),
+        (1, "", Scores(queries=6, keys=6, causal="declared")),
+        (1, ", , pk, pv", Scores(queries=6, keys=9, causal="declared")),
+    ],
+)
+def test_attention_of_one_node(tmp_path, causal, more, expected):
+    """Its attributes tell; keys of the past are keys."""
+    model = parsed(FUSED % (causal, more), opset=23)
+    assert found(tmp_path, model) == [("Attention", expected)]
+
+
+@pytest.mark.parametrize(
+    ("one", "half"),
+    [
+        (Scores(queries=8, keys=8, causal="declared"), Fraction(1, 2)),
+        (Scores(queries=8, keys=8, causal="masked"), Fraction(1, 2)),
+        (Scores(queries=8, keys=8, causal="no"), Fraction(1)),
+        (Scores(queries=1, keys=8, causal="declared"), Fraction(15, 16)),
+        (Scores(queries=2, keys=8, causal="masked"), Fraction(1)),  # across, for all that is known
+        (Scores(queries=8, keys=8, causal="declared", window=2), Fraction(1, 4)),
+    ],
+)
+def test_what_a_mask_leaves(one, half):
+    """Half of a square, of which the diagonal is half; all but a corner of a few new rows."""
+    assert one.left(half=True) == half
+    assert one.left(half=False) == (Fraction(1, 4) if one.window else 1)
+    assert one.left(half=True, window=4) == Fraction(4, one.keys)
+
+
+def test_half_of_a_square_by_counting():
+    """Below the diagonal of n x n there are n (n - 1) / 2, and n on it, each of them half."""
+    for size in (1, 2, 5, 8):
+        kept = sum(
+            Fraction(1 if key < query else 0) for query in range(size) for key in range(size)
+        )
+        kept += Fraction(size, 2)
+        one = Scores(queries=size, keys=size, causal="declared")
+        assert one.left(half=True) == kept / size**2

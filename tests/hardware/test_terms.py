@@ -1,0 +1,140 @@
+"""Passes, recomputation and precisions of the pieces of a count, by hand."""
+
+from fractions import Fraction
+
+import pytest
+
+from crossflops.errors import InputError, UnknownNameError
+from crossflops.hardware.catalogue import find
+from crossflops.hardware.denominators import Peaks
+from crossflops.hardware.pieces import Piece
+from crossflops.hardware.question import Causality, Precisions, Training
+from crossflops.hardware.rates import share
+from crossflops.hardware.scores import Scores
+from crossflops.hardware.terms import shares, terms
+
+SQUARE = Scores(queries=8, keys=8, causal="declared")
+CONV = Piece(macs=Fraction(100), names=("Conv", "c", "stem"), stored="float32", passes=Fraction(2))
+LINEAR = Piece(
+    macs=Fraction(50), names=("MatMul", "m", "h"), stored="bfloat16", passes=Fraction(3)
+)
+PRODUCT = Piece(
+    macs=Fraction(20), names=("MatMul", "p", "a"), stored="bfloat16", passes=Fraction(3),
+    scores=SQUARE,
+)  # fmt: skip
+ALL = (CONV, LINEAR, PRODUCT)
+
+
+def sums(training=Training(), causality=Causality(), precisions=Precisions(precision="fp16")):
+    """The model's FLOPs and those executed."""
+    parts = terms(ALL, training, causality, precisions)
+    return sum(one.flops for one in parts), sum(one.executed_flops for one in parts)
+
+
+@pytest.mark.parametrize(
+    ("training", "model", "executed"),
+    [
+        ({"train": False}, 340, 340),
+        ({}, 1020, 1020),
+        ({"recompute": "full"}, 1020, 1360),
+        ({"recompute": "0.25"}, 1020, 1105),
+        ({"recompute": "selective=0.25"}, 1020, 1105),
+        ({"recompute": "attention"}, 1020, 1060),
+        ({"flash": True}, 1020, 1040),
+        ({"backward": "graph"}, 820, 820),
+        ({"backward": "graph", "recompute": "full"}, 820, 1160),
+        ({"train_multiplier": "2.5"}, 850, 850),
+        ({"train_multiplier": "2.5", "recompute": "full"}, 850, 1190),
+    ],
+)
+def test_passes(training, model, executed):
+    """2 x 170 MACs: three times, four with all of it done again, or as each node needs it."""
+    assert sums(Training(**({"train": True} | training))) == (model, executed)
+
+
+def test_what_has_no_backward_pass_is_not_done_again():
+    """Below the lowest trained weight the forward pass runs once."""
+    frozen = Piece(macs=Fraction(10), passes=Fraction(1))
+    asked = Training(train=True, frozen=("x",), recompute="full")
+    (found,) = terms((frozen,), asked, Causality(), Precisions())
+    assert (found.passes, found.executed) == (1, 1)
+
+
+@pytest.mark.parametrize("recompute", ["-1", "2", "some", "selective=", "1/0"])
+def test_what_is_no_part_is_refused(recompute):
+    """A part of the forward pass is between none and all of it."""
+    with pytest.raises(InputError, match="no part of the forward pass"):
+        sums(Training(train=True, recompute=recompute))
+
+
+def test_attention_by_its_mask():
+    """A causal mask takes half of the 20 MACs, a window of two of eight keys three quarters."""
+    assert sums(causality=Causality(causal="half"))[0] == 2 * 160
+    assert sums(causality=Causality(window=2))[0] == 2 * 155
+    assert sums()[0] == 2 * 170
+
+
+def by_precision(**asked):
+    """FLOPs by precision."""
+    parts = terms(ALL, Training(), Causality(), Precisions(**asked))
+    found: dict[str, Fraction] = {}
+    for one in parts:
+        found[one.precision] = found.get(one.precision, Fraction(0)) + one.flops
+    return found
+
+
+def test_precisions_by_pattern():
+    """By operator, node or module; the last pattern that matches counts."""
+    assert by_precision(precision="fp32", precision_of=("Conv=TF32",)) == {
+        "tf32": 200, "fp32": 140,
+    }  # fmt: skip
+    assert by_precision(precision="bf16", precision_of=("MatMul=fp8", "a=bf16")) == {
+        "bf16": 240, "fp8": 100,
+    }  # fmt: skip
+
+
+def test_precisions_as_they_are_stored():
+    """By the element types of the graph; mixed operands have no one peak."""
+    assert by_precision(precision="graph") == {"fp32": 200, "bf16": 140}
+    packed = Piece(macs=Fraction(1), stored="float32xint4")
+    with pytest.raises(InputError, match="float32xint4"):
+        terms((packed,), Training(), Causality(), Precisions(precision="graph"))
+
+
+def test_shares_of_the_work():
+    """Every piece is split alike."""
+    assert by_precision(mix=("bf16=0.5", "fp8=0.5")) == {"bf16": 170, "fp8": 170}
+    assert shares(("bf16=1/3", "fp8=2/3")) == {"bf16": Fraction(1, 3), "fp8": Fraction(2, 3)}
+
+
+@pytest.mark.parametrize("mix", [("bf16",), ("bf16=x",), ("bf16=0.5",), ("bf16=2",), ("=1",)])
+def test_shares_that_are_none_are_refused(mix):
+    """They add up to one."""
+    with pytest.raises(InputError):
+        shares(mix)
+
+
+@pytest.mark.parametrize("text", ["Conv", "=fp8", "Conv="])
+def test_patterns_without_a_precision_are_refused(text):
+    """PATTERN=P, both of them."""
+    with pytest.raises(InputError, match="PATTERN=P"):
+        by_precision(precision_of=(text,))
+
+
+def test_a_pattern_that_matches_nothing_is_refused():
+    """Nothing is changed silently."""
+    with pytest.raises(InputError, match="'Gemm' matches no node"):
+        by_precision(precision="fp16", precision_of=("Gemm=fp8",))
+
+
+def test_the_ideal_time_of_two_precisions():
+    """200 FLOPs at 156 and 140 at 19.5 TFLOP/s of an A100: the times add up, not the peaks."""
+    asked = Precisions(precision="fp32", precision_of=("Conv=tf32",))
+    parts = terms(ALL, Training(), Causality(), asked)
+    found = share(parts, Peaks(device=find("a100-sxm4-40gb")))
+    seconds = 200 / 156e12 + 140 / 19.5e12
+    assert found.ideal == pytest.approx(seconds)
+    assert found.peak == pytest.approx(340 / seconds)
+    with pytest.raises(UnknownNameError, match="fp8"):
+        share(terms(ALL, Training(), Causality(), Precisions(precision="fp8")),
+              Peaks(device=find("a100-sxm4-40gb")))  # fmt: skip
