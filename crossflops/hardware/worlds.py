@@ -48,8 +48,11 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 def layout(asked: Parallel) -> Layout:
     """Raises InputError where the parts do not multiply to the devices."""
     split = asked.tp * asked.pp
-    devices = asked.devices or (asked.dp or 1) * split
-    dp = asked.dp or devices // split
+    devices, dp = asked.devices, asked.dp
+    if devices is None:
+        devices = split * (1 if dp is None else dp)
+    if dp is None:
+        dp = devices // max(split, 1)
     if min(devices, dp, asked.tp, asked.pp) < 1 or dp * split != devices:
         raise InputError(
             f"--dp {dp} x --tp {asked.tp} x --pp {asked.pp} is not --devices {devices}",

@@ -23,11 +23,12 @@ PRODUCT = Piece(
     scores=SQUARE,
 )  # fmt: skip
 ALL = (CONV, LINEAR, PRODUCT)
+INFERENCE, FULL, FP16 = Training(), Causality(), Precisions(precision="fp16")
 
 
-def sums(training=Training(), causality=Causality(), precisions=Precisions(precision="fp16")):
+def sums(training=INFERENCE, causality=FULL):
     """The model's FLOPs and those executed."""
-    parts = terms(ALL, training, causality, precisions)
+    parts = terms(ALL, training, causality, FP16)
     return sum(one.flops for one in parts), sum(one.executed_flops for one in parts)
 
 
