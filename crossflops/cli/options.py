@@ -210,6 +210,17 @@ def _argument(text: str) -> tuple[str, object]:
         raise InputError(f"the value of --arg {text!r} is not JSON", hint) from None
 
 
+def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The file of a picture, refused before the work begins if it cannot be made."""
+    if value is not None:
+        from crossflops.render.plots import checked, installed
+
+        checked(Path(value).suffix)
+        _able(Path(value))
+        installed()
+    return value
+
+
 def _destination(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
     """The file, refused before the work begins if it cannot be written."""
     if value is None:
@@ -222,8 +233,13 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
         raise UnknownNameError(
             f"{value} has {found}, which names no format", f"formats are {', '.join(FORMATS)}"
         )
+    return _able(path)
+
+
+def _able(path: Path) -> Path:
+    """The path, where there is a folder for it."""
     if not path.parent.is_dir():
         raise CrossflopsError(f"there is no folder {path.parent}", f"mkdir -p {path.parent}")
     if path.is_dir():
-        raise CrossflopsError(f"{value} is a folder", f"give a file in it: {path / 'report.md'}")
+        raise CrossflopsError(f"{path} is a folder", f"give a file in it, such as {path / 'name'}")
     return path

@@ -77,10 +77,17 @@ def _spelled(text: str) -> str:
     return text
 
 
-def _write(file: Path, text: str) -> None:
+def keep(file: Path, data: bytes) -> None:
+    """Write a picture. Raises CrossflopsError when the file cannot be written."""
+    _write(file, data)
+    click.echo(f"wrote {file}", err=True)
+
+
+def _write(file: Path, content: str | bytes) -> None:
+    data = content.encode() if isinstance(content, str) else content
     draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        draft.write_text(text, encoding="utf-8", newline="\n")
+        draft.write_bytes(data)
         draft.replace(file)
     except OSError as error:
         reason = error.strerror or str(error)

@@ -4,6 +4,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.core.report import SCHEMA, Report
+from crossflops.core.roofline import Roofline
 
 
 class PrecisionShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +133,7 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     world: World | UnsetType = UNSET
     step: Step | UnsetType = UNSET
     moved: Moved | UnsetType = UNSET
+    roofline: Roofline | UnsetType = UNSET
 
 
 class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,3 +160,8 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
     def from_json(cls, text: str | bytes) -> "EfficiencyReport":
         """What `to_json` wrote. Raises msgspec.ValidationError on anything else."""
         return msgspec.json.decode(text, type=cls)
+
+
+def rooflines(report: EfficiencyReport) -> tuple[Roofline, ...]:
+    """The rooflines of a report, one for each numerator and device, where they were asked for."""
+    return tuple(one.roofline for one in report.efficiency if isinstance(one.roofline, Roofline))

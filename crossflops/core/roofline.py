@@ -109,7 +109,7 @@ class StepBound(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     label: str
-    examples: float
+    examples: int
     work: int
     bytes: int
     weights: int
@@ -160,7 +160,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
     training: bool
     step: StepBound
     intensity_limit: float | None
-    compute_from: float | None
+    compute_from: int | None
     kinds: tuple[KindBound, ...] = ()
     nodes: tuple[NodeBound, ...] = ()
     kernels: tuple[KernelBound, ...] = ()

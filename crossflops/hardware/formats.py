@@ -90,8 +90,10 @@ def run_precision(counted: str, asked: str) -> str:
 
     `counted` is that of the count ("float32", "float32xint4": data first), `asked` that of the
     run. Floats run as asked; a node whose data are integers runs in these, and one whose weights
-    alone are narrow computes in the precision of its data.
+    alone are narrow computes in the precision of its data. A name of the catalogue is kept.
     """
+    if counted in BITS:
+        return counted
     data = counted.partition("x")[0]
     if asked and (not data or data in _RESTATED):
         return asked

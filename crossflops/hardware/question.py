@@ -109,6 +109,28 @@ class Parallel(msgspec.Struct, frozen=True, kw_only=True):
     pp: int = 1
 
 
+class Roof(msgspec.Struct, frozen=True, kw_only=True):
+    """The roofline: under which byte model, or with which bytes of one example, as text.
+
+    `what_if` are alternatives such as batch=64, `bench` is a file that `bench` wrote, and `plot`
+    the file of a picture. Any of these asks for it, as `roofline` does alone.
+    """
+
+    roofline: bool = False
+    bytes_: str | None = None
+    bytes_per_example: str | None = None
+    what_if: tuple[str, ...] = ()
+    bench: str | None = None
+    plot: str | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether a roofline is asked for, one way or another."""
+        return self.roofline or any(
+            (self.bytes_, self.bytes_per_example, self.what_if, self.bench, self.plot)
+        )
+
+
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """Which work, at which speed, against which peak."""
 
@@ -120,6 +142,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     against: Against = Against()
     language: Language = Language()
     parallel: Parallel = Parallel()
+    roof: Roof = Roof()
 
     @classmethod
     def of(cls, **fields: Any) -> "Question":
@@ -142,8 +165,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return {name: getattr(one, name) for one in groups for name in names(type(one))}
 
 
-_REPEATED = frozenset(("tools", "frozen", "trainable", "precision_of", "mix", "peak_tflops"))
-_TEXTS = frozenset(("macs", "pass_macs", "params", "train_multiplier"))
+_REPEATED = frozenset(
+    ("tools", "frozen", "trainable", "precision_of", "mix", "peak_tflops", "what_if")
+)
+_TEXTS = frozenset(("macs", "pass_macs", "params", "train_multiplier", "bytes_per_example"))
 
 
 def _tidy(name: str, value: Any) -> Any:

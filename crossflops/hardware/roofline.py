@@ -41,7 +41,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str
     ceiling: Ceiling
-    examples: float
+    examples: int
     scale: Fraction = Fraction(1)
     passes: Fraction = Fraction(1)
     precision: str = ""
@@ -144,7 +144,7 @@ def _effective(nodes: Sequence[NodeBound], run: Scenario) -> float:
     return run.ceiling.peaks.get(run.precision) or max(run.ceiling.peaks.values())
 
 
-def energy(tdp: float | None, seconds: float, examples: float) -> float | None:
+def energy(tdp: float | None, seconds: float, examples: int) -> float | None:
     """Joules for an example at the whole TDP: tdp x t / examples. A bound for such a time."""
     return None if tdp is None else tdp * seconds / examples
 

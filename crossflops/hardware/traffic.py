@@ -38,7 +38,7 @@ FORMULAS: Mapping[str, str] = {
     "unfused": "every node reads its inputs and writes its outputs",
     "weights-once": "each weight once a step, caches read and appended to; nothing else",
     "fused-ideal": "weights once, caches, inputs and outputs of the model; nothing in between",
-    "given": "the bytes are given, not counted",
+    "given": "as told, not counted",
 }
 
 

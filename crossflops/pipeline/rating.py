@@ -5,9 +5,12 @@ from itertools import product
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from crossflops.core.bench import Bench
 from crossflops.core.efficiency import Efficiency, EfficiencyReport
+from crossflops.core.roofline import Roofline
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware import parts, terms
 from crossflops.hardware.denominators import Peaks, denominators
@@ -15,6 +18,7 @@ from crossflops.hardware.numerators import Numerator
 from crossflops.hardware.question import Question
 from crossflops.hardware.rates import of_terms
 from crossflops.hardware.worlds import Layout, layout, pace
+from crossflops.pipeline import roofs
 from crossflops.pipeline.contradictions import refuse
 from crossflops.pipeline.work import Progress, Studied, studied
 
@@ -41,12 +45,14 @@ def rated(
     (with the required rate) and InputError for what contradicts itself.
     """
     refuse(question, target, inputs, how)
+    roofs.refuse(question, target)
+    question, bench = roofs.with_bench(question)
     world = layout(question.parallel)
     found = denominators(question.against, precisions(question))
     work = studied(question, target, inputs, how, on_progress, only_count=found.unknown)
     run = _run(question, work, world)
     rows = tuple(
-        _efficiency(run, work, one, against)
+        _efficiency(run, work, one, against, bench)
         for one, against in product(work.numerators, found.against)
     )
     if found.trouble is not None and found.unknown:
@@ -67,7 +73,7 @@ def _run(question: Question, work: Studied, world: Layout) -> parts.Run:
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     found = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
-    if found is None and work.transfer is None:
+    if found is None and work.transfer is None and not question.roof.asked:
         raise InputError(
             "no speed was given",
             "add --examples-per-second R, --tokens-per-second R or --latency-ms T, as measured",
@@ -84,7 +90,11 @@ def _run(question: Question, work: Studied, world: Layout) -> parts.Run:
 
 
 def _efficiency(
-    run: parts.Run, work: Studied, numerator: Numerator, against: Peaks | None
+    run: parts.Run,
+    work: Studied,
+    numerator: Numerator,
+    against: Peaks | None,
+    bench: Bench | None,
 ) -> Efficiency:
     """The rate and its share. Parts that are asked for are put in here, one after the other."""
     question = run.question
@@ -98,16 +108,33 @@ def _efficiency(
         against=against,
         world=run.world,
     )
+    roof = roofs.roof(found, run, work, numerator, against, bench)
+    if isinstance(roof, Roofline):
+        found = under(found, roof)
     return replace(
         found,
         tokens_per_second=parts.tokens(found, run),
         attention=parts.attention(found, pieces, run, against),
         world=parts.world(found, run),
         step=parts.step(split, run, against),
-        moved=parts.moved(split, run, against),
+        # one byte model at a time: with a roofline the one that it names
+        moved=parts.moved(split, run, against) if roof is UNSET else UNSET,
+        roofline=roof,
         others=parts.others(found, split, against),
         assumptions=(*found.assumptions, *parts.said(run)),
         warnings=(*found.warnings, *parts.short_step(run, against)),
+    )
+
+
+def under(found: Efficiency, roof: Roofline) -> Efficiency:
+    """The same with what the roofline of the whole says, and what that assumes."""
+    return replace(
+        found,
+        intensity=roof.step.intensity,
+        ridge=roof.step.ridge,
+        bound=roof.step.bound,
+        assumptions=(*found.assumptions, *roof.assumptions),
+        warnings=(*found.warnings, *roof.warnings),
     )
 
 

@@ -1,14 +1,25 @@
 """The roofline of a model that was counted, or of numbers that are given."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 
 import msgspec
 
-from crossflops.core.roofline import ByteModel, Ceiling, Load, Roofline, StepBound
+from crossflops.core.bench import KernelRow
+from crossflops.core.roofline import (
+    ByteModel,
+    Ceiling,
+    KernelBound,
+    Load,
+    NodeBound,
+    Roofline,
+    StepBound,
+)
 from crossflops.count import count_whole
+from crossflops.hardware.backward import matches
 from crossflops.hardware.formats import Formats
+from crossflops.hardware.fusion import kernel_bounds
 from crossflops.hardware.kinds import kind_bounds
 from crossflops.hardware.roofline import (
     Scenario,
@@ -28,7 +39,9 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
     `batch` are the examples of a step and `counted` those of the pass that was counted. `passes`
     are k. `macs` and `moved` (bytes) are of one example where they are given in place of a
-    graph, the bytes for all passes. `seconds` is what a step took.
+    graph, the bytes for all passes; `weights` are bytes of a step, whatever its batch. `seconds`
+    is what a step took, `kernels` what ran in it. `precision_of` are precisions by patterns of
+    operators, nodes and modules, over that of the run.
     """
 
     ceiling: Ceiling
@@ -39,8 +52,11 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
     passes: Fraction = Fraction(1)
     macs: int | None = None
     moved: int | None = None
+    weights: int = 0
     what_if: tuple[str, ...] = ()
     seconds: float | None = None
+    kernels: tuple[KernelRow, ...] = ()
+    precision_of: Mapping[str, str] = {}
 
     @property
     def given(self) -> bool:
@@ -53,11 +69,12 @@ def roofline(asked: Roofing, model: Counted | None) -> Roofline:
 
     Raises UnknownNameError for a precision that the device does not have.
     """
-    loads_of = _given(asked) if asked.given else _counted(model)
+    loads_of = _given(asked) if asked.given else _counted(model, asked)
     base = _base(asked)
     own = loads_of(base.model, base.formats)
     step = step_bound(own, base.run)
     nodes = () if asked.given else node_bounds(own, base.run)
+    knows = not asked.given or bool(asked.weights)  # what grows with the batch, and what does not
     took = None if asked.seconds is None else achieved(step, asked.seconds, asked.ceiling.tdp)
     return Roofline(
         device=asked.ceiling.name,
@@ -66,10 +83,11 @@ def roofline(asked: Roofing, model: Counted | None) -> Roofline:
         formula=FORMULAS["given" if asked.given else asked.model],
         training=asked.passes != 1,
         step=step,
-        intensity_limit=None if asked.given else intensity_limit(own),
-        compute_from=None if asked.given else compute_from(own, base.run, step.ridge),
+        intensity_limit=intensity_limit(own) if knows else None,
+        compute_from=compute_from(own, base.run, step.ridge) if knows else None,
         kinds=kind_bounds(nodes),
         nodes=nodes,
+        kernels=_kernels(asked, model, base, nodes),
         what_if=alternatives(asked.what_if, base, loads_of, given=asked.given),
         achieved=took,
         assumptions=_assumptions(asked, model, step),
@@ -101,14 +119,14 @@ def _given(asked: Roofing) -> Loads:
         precision="",
         macs=macs,
         operations=2 * macs,
-        weights=0,
+        weights=asked.weights,
         cache=0,
         activations=asked.moved or 0,
     )
     return lambda model, formats: (whole,)
 
 
-def _counted(model: Counted | None) -> Loads:
+def _counted(model: Counted | None, asked: Roofing) -> Loads:
     if model is None:
         raise ValueError("neither a graph nor bytes are given")
     graph, ledger = model.graph, model.ledger
@@ -116,9 +134,26 @@ def _counted(model: Counted | None) -> Loads:
     @cache
     def found(byte_model: ByteModel, formats: Formats) -> Sequence[Load]:
         counts = ledger if byte_model == "unfused" else count_whole(graph)
-        return loads(graph, counts, byte_model, formats)
+        rows = loads(graph, counts, byte_model, formats)
+        return tuple(_precisely(row, asked.precision_of) for row in rows)
 
     return found
+
+
+def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
+    """The node in the precision of the last pattern that it matches."""
+    names = (load.op, load.node, load.path)
+    kept = [p for pattern, p in patterns.items() if any(matches(name, pattern) for name in names)]
+    return msgspec.structs.replace(load, precision=kept[-1]) if kept else load
+
+
+def _kernels(
+    asked: Roofing, model: Counted | None, base: Asked, nodes: Sequence[NodeBound]
+) -> tuple[KernelBound, ...]:
+    if model is None or not asked.kernels:
+        return ()
+    graph, ledger = model.graph, model.ledger
+    return kernel_bounds(graph, ledger, nodes, asked.kernels, base.run, base.formats)
 
 
 def _assumptions(asked: Roofing, model: Counted | None, step: StepBound) -> tuple[str, ...]:
@@ -139,8 +174,8 @@ def _assumptions(asked: Roofing, model: Counted | None, step: StepBound) -> tupl
         said += _folded(model)
     if step.joules is not None:
         said.append(
-            f"energy is {asked.ceiling.tdp:g} W, the whole TDP, for the shortest time: no step of "
-            "that time draws more"
+            f"energy is that of {asked.ceiling.name} at its whole TDP, {asked.ceiling.tdp:g} W: "
+            "no step of such a time takes more"
         )
     return tuple(said)
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from crossflops.core.bench import Bench
-from crossflops.core.efficiency import EfficiencyReport
+from crossflops.core.efficiency import EfficiencyReport, rooflines
 from crossflops.core.measurement import Measurement
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.report import Report
@@ -47,7 +47,8 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
         case Benched(bench=bench):
             return _structs(bench.profile.kernels if bench.profile else _measured(bench))
         case EfficiencyReport():
-            return _structs(noun.efficiency)
+            bounds = [node for roof in rooflines(noun) for node in roof.nodes]
+            return _structs(bounds) if bounds else _structs(noun.efficiency)
         case Inventory():
             return _structs(noun.tools)
     raise UnknownNameError(

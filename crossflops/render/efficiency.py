@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import UNSET
 
-from crossflops.core.efficiency import Efficiency, EfficiencyReport
+from crossflops.core.efficiency import Efficiency, EfficiencyReport, rooflines
 from crossflops.render.comparison import comparison
 from crossflops.render.efficiency_parts import (
     Cell,
@@ -19,6 +19,7 @@ from crossflops.render.efficiency_parts import (
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.quantity import exact, short
 from crossflops.render.reasons import explanations
+from crossflops.render.roofline import roofline_blocks
 
 
 def efficiency_page(noun: EfficiencyReport) -> Page:
@@ -32,6 +33,7 @@ def efficiency_page(noun: EfficiencyReport) -> Page:
         blocks.append(_varying(rows))
     blocks += tables(rows)
     blocks += _explained(noun)
+    blocks += roofline_blocks(rooflines(noun))
     blocks += [Text(text, " ! ", "warn") for text in _unique(row.warnings for row in rows)]
     blocks.append(Heading("Assumed"))
     blocks += [Text(text, " - ") for text in _unique(row.assumptions for row in rows)]

@@ -1,32 +1,65 @@
 """The blocks of a roofline: what a step asks for, what the device allows, and where it is lost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from crossflops.core.roofline import KindBound, NodeBound, Roofline, StepBound
+from crossflops.render.efficiency_parts import percent
 from crossflops.render.page import Block, Column, Heading, Row, Table, Text
 from crossflops.render.quantity import duration, exact, number, share, short
 
 KINDS = 12  # rows of the table of kinds; the rest in one more
+LEAST = 0.0005  # kinds of a smaller share of the time are not worth a row of their own
 _MARK = " <- cache"  # a kind that reads a cache
 _VALUES = (Column(head=""), Column(head="value"), Column(head="from", flows=True))
 
 
-def roofline_blocks(roof: Roofline) -> tuple[Block, ...]:
-    """Everything of a roofline, from the whole to single nodes. The nodes are for files."""
+def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
+    """Everything of a roofline; of several, one line for each."""
+    if not roofs:
+        return ()
+    first = roofs[0]
+    if len(roofs) > 1:
+        return (_heading(first, "Rooflines"), _devices(roofs))
     blocks: list[Block] = [
-        Heading(f"Roofline of {roof.device}, bytes {roof.byte_model}: {roof.formula}"),
-        Table(columns=_VALUES, rows=tuple(_lines(roof)), bare=True),
-        Text(verdict(roof), tone="warn" if roof.step.bound == "memory" else ""),
+        _heading(first, f"Roofline of {first.device}"),
+        Table(columns=_VALUES, rows=tuple(_lines(first)), bare=True),
+        Text(verdict(first), " ", "warn" if first.step.bound == "memory" else ""),
     ]
-    if roof.what_if:
-        blocks.append(_alternatives(roof))
-    if roof.kinds:
-        blocks.append(_kinds(roof))
-    if roof.kernels:
-        blocks.append(_kernels(roof))
-    if roof.nodes:
-        blocks.append(_nodes(roof))
+    if first.what_if:
+        blocks.append(_alternatives(first))
+    if first.kinds:
+        blocks.append(_kinds(first))
+    if first.kernels:
+        blocks.append(_kernels(first))
+    if first.nodes:
+        blocks.append(_nodes(first))
     return tuple(blocks)
+
+
+def _heading(roof: Roofline, what: str) -> Heading:
+    return Heading(f"{what}, bytes {roof.byte_model}: {roof.formula}")
+
+
+def _devices(roofs: Sequence[Roofline]) -> Table:
+    """The step on each device."""
+    heads = ("device", "intensity", "ridge", "attainable", "examples/s", "reached", "bound")
+    return Table(
+        columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
+        rows=tuple(
+            Row(
+                (
+                    one.device,
+                    _number(one.step.intensity),
+                    _number(one.step.ridge),
+                    short(one.step.attainable, "FLOP/s"),
+                    _pace(one.step.examples / one.step.shortest),
+                    percent(one.achieved.roofline_efficiency) if one.achieved else "-",
+                    one.step.bound,
+                )
+            )
+            for one in roofs
+        ),
+    )
 
 
 def verdict(roof: Roofline) -> str:
@@ -45,32 +78,33 @@ def verdict(roof: Roofline) -> str:
 
 def _any_batch(roof: Roofline) -> str:
     limit, batch = roof.intensity_limit, roof.compute_from
-    if roof.byte_model == "given":
+    if limit is None and batch is None:
         return ""
     if batch is not None:
-        return f". Compute-bound from a batch of {exact(int(batch))} on"
-    if limit is not None:
+        return f". Compute-bound from a batch of {exact(batch)} on"
+    if limit is not None and limit < roof.step.ridge:
         return f". No batch is compute-bound: whatever it is, intensity is below {limit:.3g}"
     return ""
 
 
 def _lines(roof: Roofline) -> Iterator[Row]:
     step, took = roof.step, roof.achieved
-    examples = number(int(step.examples), "example")
+    examples = number(step.examples, "example")
     yield Row(("work", short(step.work, "FLOPs"), f"a step of {examples}"))
     yield Row(("bytes", short(step.bytes, "B"), _parts(step)))
     yield Row(("intensity", intensity(step.intensity), "work / bytes"))
     yield Row(("ridge", intensity(step.ridge), _ridge(step)))
     part = share(step.attainable, step.peak)
     yield Row(("attainable", short(step.attainable, "FLOP/s"), f"{part} of the peak"))
-    rate = f"{step.examples / step.shortest:,.4g}".replace(",", " ")
+    rate = _pace(step.examples / step.shortest)
     yield Row(("shortest", duration(step.shortest), f"{rate} examples/s{_both(step)}"))
     if took is not None:
-        measured = f"{step.examples / took.seconds:,.4g}".replace(",", " ")
+        measured = _pace(step.examples / took.seconds)
         yield Row(("measured", duration(took.seconds), f"{measured} examples/s"))
-        yield Row(("of the roofline", _percent(took.roofline_efficiency), _efficiency(roof)))
+        yield Row(("of the roofline", percent(took.roofline_efficiency), _efficiency(roof)))
     if step.joules is not None:
-        yield Row(("energy", f"{step.joules:.3g} J", "an example, at the whole TDP, at most"))
+        of = f"; {took.joules:.3g} J in the measured time" if took and took.joules else ""
+        yield Row(("energy", f"{step.joules:.3g} J", f"an example, at the whole TDP{of}, at most"))
 
 
 def _parts(step: StepBound) -> str:
@@ -99,9 +133,9 @@ def _efficiency(roof: Roofline) -> str:
         return ""
     achieved = short(step.work / took.seconds, "FLOP/s")
     moved = short(step.bytes / took.seconds, "B/s")
-    memory = f"MBU {_percent(took.mbu)} ({moved})"
-    compute = f"MFU {_percent(took.mfu)} ({achieved})"
-    whole = "" if step.seconds is None else f"; as a whole {_percent(took.whole_efficiency)}"
+    memory = f"MBU {percent(took.mbu)} ({moved})"
+    compute = f"MFU {percent(took.mfu)} ({achieved})"
+    whole = "" if step.seconds is None else f"; as a whole {percent(took.whole_efficiency)}"
     order = (compute, memory) if step.bound == "compute" else (memory, compute)
     return f"shortest / measured{whole}; {', '.join(order)}"
 
@@ -115,7 +149,7 @@ def _alternatives(roof: Roofline) -> Table:
                 (
                     one.label,
                     duration(one.shortest),
-                    f"{one.examples / one.shortest:,.4g}".replace(",", " "),
+                    _pace(one.examples / one.shortest),
                     short(one.bytes, "B"),
                     _number(one.intensity),
                     _number(one.ridge),
@@ -130,7 +164,8 @@ def _alternatives(roof: Roofline) -> Table:
 def _kinds(roof: Roofline) -> Table:
     heads = ("nodes", "n", "FLOP %", "bytes %", "time %", "intensity", "bound")
     timed = tuple(one for one in roof.kinds if one.seconds)
-    first, rest = timed[:KINDS], timed[KINDS:]
+    first = tuple(one for one in timed[:KINDS] if one.seconds >= LEAST * roof.step.shortest)
+    rest = timed[len(first) :]
     rows = [_kind(roof, one.kind, (one,)) for one in first]
     if rest:
         rows.append(_kind(roof, f"{number(len(rest), 'kind')} more", rest))
@@ -173,7 +208,7 @@ def _kernels(roof: Roofline) -> Table:
                     short(one.rate, "FLOP/s") if one.work else "-",
                     duration(one.measured),
                     duration(one.seconds),
-                    _percent(one.efficiency),
+                    percent(one.efficiency),
                 ),
                 "bad" if one.efficiency > 1 else "",
             )
@@ -196,6 +231,11 @@ def _node(one: NodeBound) -> Row:
     return Row((one.node, one.op, one.precision, *figures, one.bound))
 
 
+def _pace(value: float) -> str:
+    """Examples a second, in four digits."""
+    return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.4g}"
+
+
 def intensity(value: float | None) -> str:
     """FLOP/B in four digits."""
     return "-" if value is None else f"{_number(value)} FLOP/B"
@@ -203,10 +243,6 @@ def intensity(value: float | None) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}" if value < 10_000 else short(value)
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.1f} %" if part >= 0.1 else f"{100 * part:.2g} %"
 
 
 def _share(part: float, whole: float) -> str:

@@ -5,10 +5,11 @@ and line styles say the same without colour. The same noun gives the same bytes.
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from crossflops.core.measurement import Measurement, Unfit
 from crossflops.core.roofline import Roofline
-from crossflops.errors import UnknownNameError
+from crossflops.errors import MissingExtraError, UnknownNameError
 
 SUFFIXES = (".svg", ".png")
 
@@ -21,6 +22,19 @@ def checked(suffix: str) -> str:
             f"{found} names no format of a picture", f"formats are {' and '.join(SUFFIXES)}"
         )
     return suffix.lower()
+
+
+def installed() -> None:
+    """Raises MissingExtraError without matplotlib, which is looked for and not imported."""
+    if find_spec("matplotlib") is None:
+        raise missing()
+
+
+def missing() -> MissingExtraError:
+    """The error that names the extra."""
+    return MissingExtraError(
+        "pictures need matplotlib, which is not installed", "pip install 'crossflops[plots]'"
+    )
 
 
 def roofline_plot(roof: Roofline, title: str, suffix: str) -> bytes:

@@ -41,7 +41,7 @@ def draw(figure: "Figure", roof: Roofline, title: str) -> None:
     _slope(axes, roof, x)
     step = roof.step
     beneath = f"{roof.device}, {short(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
-    headed(axes, title, f"{beneath}; a step of {step.examples:g}")
+    headed(axes, title, f"{beneath}; a step of {step.examples}")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(
             loc="upper left", bbox_to_anchor=(0.0, 0.99), fontsize=7.5, handletextpad=0.4,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from crossflops.errors import MissingExtraError
+from crossflops.render.plots import missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,9 +43,7 @@ def drawn(draw: "Callable[[Figure], None]", suffix: str) -> bytes:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtraError(
-            "pictures need matplotlib, which is not installed", "pip install 'crossflops[plots]'"
-        ) from error
+        raise missing() from error
     out = BytesIO()
     with rc_context(_RC):
         figure = Figure(figsize=_SIZE)

@@ -1,0 +1,205 @@
+"""`crossflops efficiency --roofline`: published verdicts from their inputs, formats, refusals."""
+
+import csv
+import json
+from io import StringIO
+
+import msgspec
+import pytest
+
+from crossflops.core.efficiency import EfficiencyReport
+from tests.decoders import LLAMA_8B, Decoder, decoder
+from tests.onnx_files import saved
+
+RESNET = ("--macs", "4.112G", "--train", "--bytes-per-example")
+FP16 = (*RESNET, "459M", "--examples-per-second", "1325", "--precision", "fp16")
+FP32 = (*RESNET, "918M", "--examples-per-second", "303.1", "--precision", "fp32")
+H100 = ("--device", "NVIDIA H100 80GB HBM3", "--precision", "bf16")
+DECODE = ("--batch", "8", "--latency-ms", "7.05", "--bytes", "weights-once", *H100)
+
+
+@pytest.fixture
+def efficiency(line):
+    """The verb on one line: exit status, stdout with blanks run together, stderr."""
+
+    def run(*arguments):
+        status, out, err = line("efficiency", *arguments)
+        return status, [" ".join(one.split()) for one in out.splitlines()], err
+
+    return run
+
+
+@pytest.fixture
+def values(line):
+    """The one roofline of an answer, as JSON has it."""
+
+    def run(*arguments):
+        status, out, err = line("efficiency", *arguments, "--json")
+        assert status in (0, 1), err
+        return json.loads(out)["efficiency"][0]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    """One step of Llama 3.1 8B: eight sequences, the 2048th token."""
+    model = decoder(msgspec.structs.replace(LLAMA_8B, whole=True))
+    return saved(tmp_path_factory.mktemp("llama"), model)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A decoder that is quick to count."""
+    return saved(tmp_path_factory.mktemp("small"), decoder(Decoder()))
+
+
+def test_training_on_an_ambiguous_device(efficiency):
+    """FP16 is memory-bound on each V100: 53.75 FLOP/B, 48.4 TFLOP/s, 1961 images/s, 68 %."""
+    status, out, err = efficiency(*FP16, "--device", "V100")
+    assert status == 2
+    assert "v100-pcie 53.75 124.4 48.38 TFLOP/s 1 961 67.6 % memory" in out
+    assert "v100-sxm2 53.75 138.9 48.38 TFLOP/s 1 961 67.6 % memory" in out
+    assert "error: 'V100' names" in err
+
+
+def test_the_same_training_in_fp32(efficiency):
+    """FP32 is compute-bound: 27 FLOP/B is right of 15.6, and 53.4 % of the peak is the share."""
+    status, out, _ = efficiency(*FP32, "--device", "v100-pcie")
+    assert status == 0
+    assert any(one.startswith("COMPUTE-BOUND: 26.88 FLOP/B is 1.73 x right") for one in out)
+    assert any(one.startswith("of the roofline 53.4 % shortest / measured; MFU 53.4 %")
+               for one in out)  # fmt: skip
+
+
+def test_decoding_from_its_graph(efficiency, llama):
+    """17.16 GB, 128.7 GFLOPs, 7.5 FLOP/B, 5.12 ms, 1562 a second, MBU 72.6 %; then the table."""
+    what_if = ("batch=64", "weights=fp8", "weights=fp8,cache=fp8", "device=NVIDIA H200")
+    status, out, err = efficiency(
+        llama, *DECODE, *(x for one in what_if for x in ("--what-if", one))
+    )
+    assert (status, err) == (0, "")
+    for said in (
+        "work 128.7 GFLOPs a step of 8 examples",
+        "bytes 17.16 GB weights 15.01 GB, cache 2.147 GB",
+        "intensity 7.499 FLOP/B work / bytes",
+        "attainable 25.12 TFLOP/s 2.5 % of the peak",
+        "batch=64 9.609 ms 6 660 32.19 GB 31.98 295.3 memory",
+        "weights=fp8 2.881 ms 2 776 9.652 GB 13.33 295.3 memory",
+        "weights=fp8,cache=fp8 2.561 ms 3 124 8.579 GB 15 295.3 memory",
+        "device=NVIDIA H200 3.574 ms 2 238 17.16 GB 7.499 206.1 memory",
+        "MatMul (mlp) 96 70.1 65.7 65.7 8 memory",
+        "MatMul (self_attn) 128 16.7 15.6 15.6 8 memory",
+        "MatMul (lm_head) 1 6.5 6.1 6.1 8 memory",
+        "Attention (self_attn) 32 6.7 12.5 12.5 4 memory <- cache",
+    ):
+        assert said in out, said
+    text = " ".join(out)
+    assert "MEMORY-BOUND: 7.499 FLOP/B is 39.4 x left of the ridge. No batch" in text
+    assert "intensity is below 59.9" in text
+    assert "shortest 5.122 ms 1 562 examples/s" in text
+    assert "of the roofline 72.6 %" in text
+    assert "MBU 72.6 % (2.434 TB/s), MFU 1.8 % (18.25 TFLOP/s)" in text
+
+
+def test_a_decoder_by_its_sizes(values):
+    """The closed form of the same step, without a graph."""
+    sizes = (
+        *("--params", "7504658432", "--layers", "32", "--hidden", "4096", "--heads", "32"),
+        *("--head-dim", "128", "--kv-heads", "8", "--context", "2048"),
+    )
+    found = values(*sizes, "--batch", "8", "--roofline", "--what-if", "batch=64", *H100)[
+        "roofline"
+    ]
+    step = found["step"]
+    assert step["bytes"] == pytest.approx(17.16e9, rel=0.002)
+    assert step["work"] == pytest.approx(128.7e9, rel=0.002)
+    assert step["whole_seconds"] == pytest.approx(5.121e-3, rel=0.002)
+    assert found["intensity_limit"] == pytest.approx(59.9, rel=0.002)
+    assert found["what_if"][0]["whole_seconds"] == pytest.approx(9.61e-3, rel=0.002)
+
+
+def test_a_processor_of_given_peaks(values):
+    """276 GFLOP/s over 42.4 GB/s, ResNet-50 at batch 1: right of the ridge of 6.5."""
+    given = ("--macs", "4087136256", "--bytes-per-example", "326M", "--roofline")
+    found = values(*given, "--peak-tflops", "0.276", "--bandwidth", "42.4", "--latency-ms", "65.6")
+    step = found["roofline"]["step"]
+    assert step["ridge"] == pytest.approx(6.5, rel=0.005)
+    assert (step["bound"], step["attainable"]) == ("compute", 0.276e12)
+    assert found["roofline"]["achieved"]["mfu"] == pytest.approx(0.45, abs=0.005)
+    assert (found["bound"], found["ridge"]) == ("compute", step["ridge"])
+
+
+def test_without_a_speed_there_is_the_bound_alone(efficiency, small):
+    """A roofline needs no measurement."""
+    status, out, _ = efficiency(small, "--roofline", *H100)
+    assert status == 0
+    assert not any(one.startswith(("measured", "required")) for one in out)
+    assert any(one.startswith("shortest") for one in out)
+
+
+def test_faster_than_the_bound_is_said(efficiency, small):
+    """A run that moved less than the byte model says so: fused, or another device."""
+    status, out, _ = efficiency(small, "--latency-ms", "0.00001", "--bytes", "unfused", *H100)
+    assert status == 0
+    assert "times as fast as its roofline" in " ".join(out)
+
+
+def test_precisions_of_nodes(values, small):
+    """Products at the FP8 peak, attention at the one of BF16."""
+    found = values(small, "--roofline", *H100, "--precision-of", "*_proj*=fp8")["roofline"]
+    used = {(one["precision"], one["peak"]) for one in found["nodes"] if one["work"]}
+    assert used == {("fp8", 1978.9e12), ("bf16", 989.4e12)}
+
+
+def test_formats(line, small, tmp_path):
+    """CSV has a row for each node, Markdown the nodes too, and JSON reads back to the same."""
+    rows = tmp_path / "nodes.csv"
+    assert line("efficiency", small, "--roofline", *H100, "-o", str(rows))[0] == 0
+    read = list(csv.DictReader(StringIO(rows.read_text())))
+    assert {"node", "op", "work", "bytes", "seconds", "bound"} <= read[0].keys()
+    page = tmp_path / "page.md"
+    assert line("efficiency", small, "--roofline", *H100, "-o", str(page))[0] == 0
+    assert read[0]["node"] in page.read_text().replace("\\", "")
+    report = tmp_path / "report.json"
+    assert line("efficiency", small, "--roofline", *H100, "-o", str(report))[0] == 0
+    text = report.read_text()
+    assert EfficiencyReport.from_json(text).to_json() == text
+    nodes = json.loads(text)["efficiency"][0]["roofline"]["nodes"]
+    assert len(nodes) == len(read)
+    assert sum(one["bytes"] for one in nodes) == sum(int(one["bytes"]) for one in read)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--macs", "1G", "--roofline"), "a roofline has a peak and a bandwidth"),
+        (("--macs", "1G", "--roofline", *H100), "nobody knows the bytes of MACs"),
+        (("--macs", "1G", "--bytes-per-example", "x", *H100), "is no count"),
+        ((*FP16, "--device", "v100-pcie", "--bytes", "unfused"), "contradict"),
+        ((*FP16, "--device", "v100-pcie", "--what-if", "precision=fp8"), "the bytes are given"),
+        ((*FP16, "--device", "v100-pcie", "--what-if", "nonsense"), "is not KEY=VALUE"),
+        ((*FP16, "--device", "v100-pcie", "--tp", "2"), "that of one device"),
+        ((*FP16, "--device", "v100-pcie", "--plot", "a.pdf"), "format"),
+        ((*FP16, "--device", "v100-pcie", "--plot", "nowhere/a.svg"), "there is no folder"),
+        (("--macs", "1G", "--bytes-per-example", "1M", "--peak-tflops", "1", "--bandwidth", "1",
+          "--bench", "absent.json"), "cannot be read"),
+    ],
+)  # fmt: skip
+def test_refused(line, arguments, said):
+    """Two lines on stderr, and nothing on stdout."""
+    status, out, err = line("efficiency", *arguments)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert err.startswith("error: ")
+    assert len(err.splitlines()) == 2
+
+
+def test_a_picture(line, small, tmp_path):
+    """Beside the text, as the suffix says."""
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "roof.svg"
+    status, out, err = line("efficiency", small, "--plot", str(file), *H100)
+    assert (status, err) == (0, f"wrote {file}\n")
+    assert "Roofline of h100-sxm" in out
+    assert b"<svg" in file.read_bytes()
