@@ -5,33 +5,75 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import msgspec
 
 from crossflops.errors import NormalizeError
+from crossflops.normalize.jax.equations import Equation, Recorder, named
 from crossflops.normalize.jax.model import Pure, apart
+from crossflops.normalize.jax.tidied import tidy
 
 OPSET = 23  # the newest that jax2onnx 0.17 takes for granted
+# What of jax2onnx's optimizers merges or replaces what computes.
+_LEFT_OUT = (
+    *("common_subexpression_elimination", "fold_conv_transpose_constant_bias"),
+    *("rewrite_mul_sigmoid_as_swish", "rewrite_mul_rsqrt_as_div"),
+)
+_LARGEST = 1 << 30  # bytes of weights that are written out; protobuf holds 2 GiB
 
 
-def to_onnx(pure: Pure) -> bytes:
-    """The bytes of an ONNX model of the function. Raises NormalizeError where jax2onnx fails."""
+class Converted(msgspec.Struct, frozen=True):
+    """The bytes of an ONNX model, the equations that it was made of, and these by node name."""
+
+    data: bytes
+    equations: tuple[Equation, ...]
+    origins: dict[str, int]
+
+
+def to_onnx(pure: Pure) -> Converted:
+    """An ONNX model of the function. Raises NormalizeError where jax2onnx fails."""
+    import onnx_ir as ir
+
     jax2onnx = importlib.import_module("jax2onnx")
+    recorder = Recorder()
     try:
         with apart(), _quiet():
             _register()
-            model = jax2onnx.to_onnx(
-                pure.function,
-                list(pure.specs),
-                model_name="crossflops",
-                opset=OPSET,
-            )
+            with recorder.recording(), _keeping():
+                model = jax2onnx.to_onnx(
+                    pure.function,
+                    list(pure.specs),
+                    model_name="crossflops",
+                    opset=OPSET,
+                    return_mode="ir",
+                )
+            tidy(model)
+            origins = named(model)
+            _shed(model)
+            data = ir.to_proto(model).SerializeToString()
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())
         raise NormalizeError(
             f"jax2onnx cannot convert the model: {type(error).__name__}: {text[:300]}",
             "write that part in other operations of JAX",
         ) from error
-    data: bytes = model.SerializeToString()
-    return data
+    return Converted(data, tuple(recorder.equations), origins)
+
+
+def _shed(model: Any) -> None:
+    """Leave the weights out where they are too large: their shapes stay."""
+    import onnx_ir as ir
+
+    weights = [one for one in model.graph.initializers.values() if one.const_value is not None]
+    if sum(one.const_value.nbytes for one in weights) <= _LARGEST:
+        return
+    for one in weights:
+        held = one.const_value
+        if held.nbytes > 1024:
+            one.const_value = ir.ExternalTensor(
+                "weights", 0, held.nbytes, held.dtype, shape=held.shape, name=one.name
+            )
 
 
 def _register() -> None:
@@ -48,6 +90,18 @@ def _register() -> None:
     finally:
         for name in hidden:
             del sys.modules[name]
+
+
+@contextmanager
+def _keeping() -> Iterator[None]:
+    """Let jax2onnx remove movements and what is dead, and leave all that computes."""
+    module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
+    before = module._OPTIMIZER_PASSES
+    module._OPTIMIZER_PASSES = tuple(one for one in before if one.name not in _LEFT_OUT)
+    try:
+        yield
+    finally:
+        module._OPTIMIZER_PASSES = before
 
 
 @contextmanager

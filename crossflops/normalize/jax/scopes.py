@@ -11,21 +11,42 @@ _MARKED = re.compile(rf"{MARK}([^/()]*)")
 _PATH = "_crossflops_path"
 
 
+def paths_of(stack: str) -> list[str]:
+    """The paths of all modules in a name stack, outermost first."""
+    return _MARKED.findall(stack)
+
+
 def path_of(stack: str) -> str | None:
     """The path of the innermost module in a name stack, None where there is none.
 
     "jit(f)/nnx:/vmap(nnx:layers.0)/dot_general" is in "layers.0".
     """
-    found = _MARKED.findall(stack)
+    found = paths_of(stack)
     return found[-1] if found else None
 
 
-def modules(model: Any) -> Iterator[tuple[str, Any]]:
-    """Every module of a Flax NNX model once, by its first path; the model itself is ""."""
+def modules(model: Any) -> list[tuple[str, Any]]:
+    """Every module of a Flax NNX model once, by its first path, in the order of attributes.
+
+    The model itself comes first, as "".
+    """
     from flax import nnx
 
-    found = [(".".join(map(str, path)), one) for path, one in nnx.iter_modules(model)]
-    yield from sorted(found, key=lambda item: item[0] != "")
+    found = {tuple(map(str, path)): one for path, one in nnx.iter_modules(model)}
+
+    def order(path: tuple[str, ...]) -> list[tuple[int, str]]:
+        holders = (found.get(path[:end]) for end in range(len(path)))
+        return [_place(part, one) for part, one in zip(path, holders, strict=True)]
+
+    return [(".".join(path), found[path]) for path in sorted(found, key=order)]
+
+
+def _place(name: str, holder: Any) -> tuple[int, str]:
+    """Where an attribute or an item stands among others."""
+    if name.isdigit():
+        return int(name), ""
+    names = list(vars(holder)) if holder is not None else []
+    return (names.index(name) if name in names else len(names)), name
 
 
 def marked(model: Any) -> set[type]:

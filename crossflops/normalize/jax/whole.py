@@ -1,4 +1,4 @@
-"""A JAX function or a Flax module -> an ONNX graph, and the modules that it is made of."""
+"""A JAX function or a Flax module -> an ONNX graph, and the trace of its equations."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +9,7 @@ from crossflops.core.graph import Graph
 from crossflops.core.trace import Module, Setting, Trace
 from crossflops.normalize import onnx_file
 from crossflops.normalize.digest import digest
+from crossflops.normalize.jax.calls import linked
 from crossflops.normalize.jax.converter import to_onnx
 from crossflops.normalize.jax.layers import rows
 from crossflops.normalize.jax.model import Pure, pure
@@ -26,18 +27,19 @@ class Seen(msgspec.Struct, frozen=True):
 def program(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> tuple[bytes, Graph, Trace]:
-    """The graph of a model on inputs of these shapes (jax.ShapeDtypeStruct), and its modules.
+    """The graph of a model on inputs of these shapes (jax.ShapeDtypeStruct), and its equations.
 
     Before them the bytes of the ONNX model that the graph was read from. Raises InputError where
     the model does not take these inputs, NormalizeError where it cannot be converted.
     """
     seen = record(model, args, kwargs, setting)
-    data = to_onnx(seen.pure)
-    graph, _ = onnx_file.of_bytes(data, seen.name, setting)
+    converted = to_onnx(seen.pure)
+    graph, _ = onnx_file.of_bytes(converted.data, seen.name, setting)
+    graph, calls = linked(graph, converted, seen.modules)
     graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen.modules))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
-    trace = Trace(calls=(), modules=seen.modules, setting=setting, framework="jax")
-    return data, graph, trace
+    trace = Trace(calls=calls, modules=seen.modules, setting=setting, framework="jax")
+    return converted.data, graph, trace
 
 
 def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting) -> Seen:

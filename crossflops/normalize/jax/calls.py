@@ -1,0 +1,161 @@
+"""The equations of a JAX program as calls, and the nodes that were made for each."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+from crossflops.core.graph import Graph, Node
+from crossflops.core.trace import Call, Module
+from crossflops.normalize.jax.converter import Converted
+from crossflops.normalize.jax.equations import Equation
+from crossflops.normalize.jax.scopes import paths_of
+
+MADE = "jax2onnx."  # before the type of a node that only the converter put in
+ROOT = "(model)"
+# They only hold other equations: what is in them is called, not they.
+_HOLDERS = (
+    *("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_lin"),
+    *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "xla_call"),
+)
+# They move values. Beside a node that computes, for the same equation, the converter needs them.
+_MOVERS = (
+    *("Transpose", "Reshape", "Cast", "CastLike", "Squeeze", "Unsqueeze", "Identity", "Expand"),
+    *("Shape", "Concat", "Slice", "Constant", "ConstantOfShape"),
+)
+
+
+class Linked(NamedTuple):
+    """A graph whose nodes know their calls and modules, and the calls with their nodes."""
+
+    graph: Graph
+    calls: tuple[Call, ...]
+
+
+def linked(graph: Graph, converted: Converted, rows: tuple[Module, ...]) -> Linked:
+    """Every node is linked to the equation that it was made for, in the module around that.
+
+    A node that only the converter put in (a layout transposition, say) gets a call of its own,
+    whose target says so.
+    """
+    ids = {path: row.id for row in rows for path in row.names}
+    chains = [_chain(one, ids) for one in converted.equations]
+    keys = _keys(converted.equations, chains)
+    computing = _computing(graph.nodes, converted)
+    nodes: dict[str, list[str]] = {}
+    made: dict[str, Call] = {}
+
+    def placed(node: Node, around: int | None) -> Node:
+        number = converted.origins.get(node.key.partition("@")[0], around)
+        path = chains[number][-1] if number is not None else ""
+        key = keys[number] if number is not None else ""
+        if node.op.type in _MOVERS and (number is None or number in computing):
+            key = f"{node.key} ({MADE})"
+            made[key] = _made(key, node, ids[path], _parent(path))
+        nodes.setdefault(key, []).append(node.key)
+        bodies = tuple(
+            msgspec.structs.replace(body, nodes=tuple(placed(one, number) for one in body.nodes))
+            for body in node.bodies
+        )
+        return msgspec.structs.replace(node, call=key, path=path, bodies=bodies)
+
+    graph = msgspec.structs.replace(graph, nodes=tuple(placed(one, None) for one in graph.nodes))
+    found = [
+        _operator(key, one, chain, ids, nodes.get(key, ()))
+        for key, one, chain in zip(keys, converted.equations, chains, strict=True)
+        if one.primitive not in _HOLDERS or key in nodes
+    ]
+    own = (_with(call, nodes[call.key]) for call in made.values())
+    return Linked(graph, (*_modules(chains, rows, ids), *found, *own))
+
+
+def _chain(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
+    """The paths of the modules around an equation, the root first."""
+    inner = [path for path in paths_of(equation.stack) if path and path in ids]
+    return ("", *inner)
+
+
+def _keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ...]]) -> list[str]:
+    """A key for every equation: "layers.0/dot_general", the next one "layers.0/dot_general_2"."""
+    times: Counter[str] = Counter()
+    found = []
+    for one, chain in zip(equations, chains, strict=True):
+        name = f"{chain[-1]}/{one.primitive}" if chain[-1] else one.primitive
+        times[name] += 1
+        found.append(name if times[name] == 1 else f"{name}_{times[name]}")
+    return found
+
+
+def _computing(nodes: Iterable[Node], converted: Converted) -> set[int]:
+    """The equations for which at least one node does more than to move values."""
+    return {
+        converted.origins[name]
+        for node in _everywhere(nodes)
+        if node.op.type not in _MOVERS
+        and (name := node.key.partition("@")[0]) in converted.origins
+    }
+
+
+def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        for body in node.bodies:
+            yield from _everywhere(body.nodes)
+
+
+def _modules(
+    chains: Iterable[tuple[str, ...]], rows: tuple[Module, ...], ids: dict[str, int]
+) -> Iterator[Call]:
+    """One call for every module that ran, in that in which it ran first."""
+    around: dict[str, str | None] = {"": None}
+    for chain in chains:
+        for outer, inner in pairwise(chain):
+            if inner != outer:
+                around.setdefault(inner, _parent(outer))
+    for path, parent in around.items():
+        yield Call(
+            key=_parent(path),
+            parent=parent,
+            storey="module",
+            target=rows[ids[path]].bases[0],
+            module=ids[path],
+            via="call",
+        )
+
+
+def _parent(path: str) -> str:
+    return path or ROOT
+
+
+def _operator(
+    key: str, one: Equation, chain: tuple[str, ...], ids: dict[str, int], nodes: Iterable[str]
+) -> Call:
+    return Call(
+        key=key,
+        parent=_parent(chain[-1]),
+        storey="operator",
+        target=one.primitive,
+        module=ids[chain[-1]],
+        settings={**one.settings, "stack": one.stack},
+        inputs=one.inputs,
+        outputs=one.outputs,
+        nodes=tuple(nodes),
+    )
+
+
+def _made(key: str, node: Node, module: int, parent: str) -> Call:
+    """A call that only the converter made."""
+    return Call(
+        key=key,
+        parent=parent,
+        storey="operator",
+        target=f"{MADE}{node.op.type}",
+        module=module,
+        outputs=tuple(spec for spec in node.outputs if spec is not None),
+    )
+
+
+def _with(call: Call, nodes: Iterable[str]) -> Call:
+    return msgspec.structs.replace(call, nodes=tuple(nodes))
