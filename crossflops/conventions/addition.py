@@ -9,7 +9,7 @@ import msgspec
 from crossflops.conventions.formulas import offered
 from crossflops.core.convention import Clause
 from crossflops.core.profile import Amount
-from crossflops.core.trace import Trace
+from crossflops.core.trace import Call, Trace
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -17,6 +17,7 @@ class Share(msgspec.Struct, frozen=True):
 
     clause: Clause
     amount: Amount
+    call: Call
     divisor: int = 1
 
 

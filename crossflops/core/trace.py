@@ -8,8 +8,11 @@ import msgspec
 
 from crossflops.core.tensor import TensorSpec
 
-Storey: TypeAlias = Literal["module", "function", "operator", "jit", "event", "dispatch", "node"]
-OBSERVED: frozenset[str] = frozenset({"jit", "event", "dispatch"})  # storeys of a real run
+Storey: TypeAlias = Literal[
+    "module", "function", "operator", "jit", "event", "dispatch", "compiled", "node"
+]
+# storeys of a real run, or of a real compilation
+OBSERVED: frozenset[str] = frozenset({"jit", "event", "dispatch", "compiled"})
 Scalar: TypeAlias = bool | int | float | str | list[Any] | None
 
 
@@ -38,7 +41,8 @@ class View(Setting, frozen=True, kw_only=True):
 
     "operator": which calls collapse into fused kernels. "jit": the graph that torch.jit traces.
     "event": the operators that PyTorch reports as they begin, with those that they call.
-    "dispatch": the operators that multiply, as a dispatch mode sees them.
+    "dispatch": the operators that multiply, as a dispatch mode sees them. "compiled": the
+    instructions that XLA makes of the model.
     """
 
     storey: Storey = "operator"
@@ -114,7 +118,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     A call on the storeys in `OBSERVED` belongs to a real run: `setting` is the id of its setting,
     and `of` names the operator calls whose work it does, or does a part of. Its target is spelled
-    as PyTorch does there (`aten::linear`), its tensors are named by place.
+    as PyTorch does there (`aten::linear`), or XLA, its tensors are named by place.
     `lists` names the settings of a function that are lists, where a tool may want tuples.
     """
 

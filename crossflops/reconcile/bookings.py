@@ -7,6 +7,7 @@ import msgspec
 from crossflops.conventions.addition import Share, exact_sum, sums
 from crossflops.core.convention import Clause, Convention
 from crossflops.core.profile import Amount
+from crossflops.core.trace import Call
 from crossflops.errors import CrossflopsError
 
 
@@ -23,11 +24,16 @@ class Booking(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     clause: Clause
-    call: str
+    about: Call
     path: str
     amount: Amount
     times: int = 1
     again: bool = False
+
+    @property
+    def call(self) -> str:
+        """The key of the call."""
+        return self.about.key
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,5 +82,6 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         return Share(
             booking.clause,
             booking.amount * booking.times * unit,
+            booking.about,
             self.divisors[booking.clause.batch] if booking.clause.batch else 1,
         )

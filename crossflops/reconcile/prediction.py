@@ -187,7 +187,7 @@ class _Walk:
         self.bookings.append(
             Booking(
                 clause=clause,
-                call=call.key,
+                about=call,
                 path="" if clause.in_total_only else self._owner(call).path,
                 amount=clause.factor * self._amount(clause, call),
                 times=self._times(clause, call),

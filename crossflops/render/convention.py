@@ -22,6 +22,7 @@ _ABOUT = {one: f"{one}s called" for one in ("module", "function", "operator")} |
     "jit": "nodes traced by torch.jit",
     "event": "operators as they begin",
     "dispatch": "operators dispatched",
+    "compiled": "instructions compiled",
 }
 _UNCHECKED = {True: "no tool", False: "checked on no version"}
 

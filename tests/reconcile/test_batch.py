@@ -134,6 +134,7 @@ def test_several_inputs_have_no_batch():
 )
 def test_exact_sums(amounts, expected):
     """Integers stay integers, whatever their size; only what is no integer becomes a float."""
-    found = exact_sum([Share(LAYER, amount, divisor) for amount, divisor in amounts])
+    call = model().calls[0]
+    found = exact_sum([Share(LAYER, amount, call, divisor) for amount, divisor in amounts])
     assert type(found) is type(expected)
     assert found == pytest.approx(expected)
