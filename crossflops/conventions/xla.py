@@ -68,7 +68,7 @@ def _clause(
     return Clause(
         id=f"xla-lowered.{name}",
         cause=cause,
-        storey="operator",
+        storey="lowered",
         match=Match(targets=targets, settings=settings),
         kind=kind,
         formula=formula,
@@ -186,6 +186,6 @@ def _convention(tool: str, **fields: object) -> Convention:
 
 
 CONVENTIONS = (
-    _convention("xla-lowered", sees="operator", clauses=LOWERED),
+    _convention("xla-lowered", sees="lowered", clauses=LOWERED),
     _convention("xla-compiled", sees="compiled", clauses=tuple(_compiled())),
 )

@@ -9,10 +9,10 @@ import msgspec
 from crossflops.core.tensor import TensorSpec
 
 Storey: TypeAlias = Literal[
-    "module", "function", "operator", "jit", "event", "dispatch", "compiled", "node"
+    "module", "function", "operator", "jit", "event", "dispatch", "lowered", "compiled", "node"
 ]
 # storeys of a real run, or of a real compilation
-OBSERVED: frozenset[str] = frozenset({"jit", "event", "dispatch", "compiled"})
+OBSERVED: frozenset[str] = frozenset({"jit", "event", "dispatch", "lowered", "compiled"})
 Scalar: TypeAlias = bool | int | float | str | list[Any] | None
 
 
@@ -41,8 +41,8 @@ class View(Setting, frozen=True, kw_only=True):
 
     "operator": which calls collapse into fused kernels. "jit": the graph that torch.jit traces.
     "event": the operators that PyTorch reports as they begin, with those that they call.
-    "dispatch": the operators that multiply, as a dispatch mode sees them. "compiled": the
-    instructions that XLA makes of the model.
+    "dispatch": the operators that multiply, as a dispatch mode sees them. "lowered": the
+    instructions that JAX gives to XLA, "compiled": those that XLA makes of them.
     """
 
     storey: Storey = "operator"

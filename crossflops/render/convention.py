@@ -22,7 +22,8 @@ _ABOUT = {one: f"{one}s called" for one in ("module", "function", "operator")} |
     "jit": "nodes traced by torch.jit",
     "event": "operators as they begin",
     "dispatch": "operators dispatched",
-    "compiled": "instructions compiled",
+    "lowered": "instructions given to XLA",
+    "compiled": "instructions compiled by XLA",
 }
 _UNCHECKED = {True: "no tool", False: "checked on no version"}
 

@@ -10,30 +10,37 @@ import msgspec
 from crossflops.conventions.formulas.xla import REDUCERS, flops
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Call, Scalar, Storey
+from crossflops.normalize.xla.facts import bias_of, numbers, pooled
 from crossflops.normalize.xla.program import Computation, Instruction, Program
 
-Owner = Callable[[str], tuple[str | None, int]]
+# What encloses an instruction, told by its name stack: the key of the call around it, the id of
+# the module, and facts that rules ask for.
+Owner = Callable[[str], tuple[str | None, int, dict[str, Scalar]]]
 # They hold or hand on what others made, and nothing is ever counted for them.
 _SILENT = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all")
-# What stands for the instructions in the computations that it calls.
+# What stands for the instructions in the computation that it calls.
 _INLINED = ("call", "fusion", "async-start")
-_HANDED_ON = ("reshape", "broadcast", "transpose", "bitcast", "convert", "copy")
-_GIVEN = ("parameter", "constant", "get-tuple-element")
-_CONTRACTIONS = {"convolution": "convolution", "dot": "product"}
-_WHOLE = ("int", "uint", "bool")
 
 
-class _Site(msgspec.Struct, frozen=True):
-    """Where in a program an instruction is: in which calls, under which names, in a loop."""
+class Site(msgspec.Struct, frozen=True):
+    """Where in a program an instruction is: in which functions, under which names, in a loop.
+
+    `place` orders the instructions of a program as it was written.
+    """
 
     nest: tuple[str, ...] = ()
     names: str = ""
     looped: bool = False
+    place: tuple[int, ...] = ()
 
-    def inside(self, at: Instruction, *steps: str, looped: bool = False) -> "_Site":
-        """Within the computations that an instruction calls."""
-        names = self.named(at.op_name) if at.opcode == "call" else self.names
-        return _Site((*self.nest, at.name, *steps), names, self.looped or looped)
+    def inside(self, at: Instruction, number: int = 0, step: str = "") -> "Site":
+        """Within a computation that an instruction calls, the body of a loop at a `step`."""
+        return Site(
+            nest=(*self.nest, at.name, step) if step else (*self.nest, at.name),
+            names=self.named(at.op_name) if at.opcode == "call" else self.names,
+            looped=self.looped or at.opcode == "while",
+            place=(*self.place, at.id, number),
+        )
 
     def named(self, op_name: str) -> str:
         """The whole name stack: names in a function are those of its call, and its own."""
@@ -42,68 +49,78 @@ class _Site(msgspec.Struct, frozen=True):
         return f"{self.names}/{op_name}"
 
 
-def calls(program: Program, storey: Storey, owner: Owner) -> tuple[Call, ...]:
+def calls(program: Program, storey: Storey, setting: str, owner: Owner) -> tuple[Call, ...]:
     """Every instruction that runs, functions inlined, each in the body of a loop once.
 
-    `owner` gives the key of the call of a module and the id of that module for a name stack. Of a
-    condition the branches that are not the most expensive one are there with `chosen` false.
+    Before them one call for the program as a whole. Of a condition, the branches that are not
+    the most expensive one are there with `chosen` false. `place` among the settings orders
+    instructions as the program was written.
     """
-    walk = _Walk(program, storey, owner)
-    return tuple(walk.of(program.computations[program.entry], _Site()))
+    walk = _Walk(program, storey, setting, owner)
+    entry = program.computations[program.entry]
+    whole = Call(
+        key=f"{storey}:", parent=None, storey=storey, target="program", module=0, setting=setting
+    )
+    return (whole, *walk.of(entry, Site()))
 
 
 class _Walk:
     """One walk over a program; holds what all its instructions share."""
 
-    def __init__(self, program: Program, storey: Storey, owner: Owner) -> None:
+    def __init__(self, program: Program, storey: Storey, setting: str, owner: Owner) -> None:
         self._program = program
         self._storey = storey
+        self._setting = setting
         self._owner = owner
 
-    def of(self, computation: Computation, site: _Site) -> Iterator[Call]:
+    def of(self, computation: Computation, site: Site) -> Iterator[Call]:
         for one in in_order(computation):
             if one.opcode in _INLINED:
                 yield from self._inner(one, 0, site.inside(one))
             elif one.opcode == "while":
-                yield from self._inner(one, 0, site.inside(one, "body", looped=True))
-                yield from self._inner(one, 1, site.inside(one, "condition", looped=True))
+                yield from self._inner(one, 0, site.inside(one, 0, "body"))
+                yield from self._inner(one, 1, site.inside(one, 1, "condition"))
             elif one.opcode == "conditional":
-                yield from self._branches(one, site.inside(one))
+                yield from self._branches(one, site)
             elif one.opcode not in _SILENT:
                 yield self._call(one, site)
 
-    def _inner(self, one: Instruction, place: int, site: _Site) -> Iterator[Call]:
-        yield from self.of(self._program.computations[one.called[place]], site)
+    def _inner(self, one: Instruction, number: int, site: Site) -> Iterator[Call]:
+        yield from self.of(self._program.computations[one.called[number]], site)
 
-    def _branches(self, one: Instruction, site: _Site) -> Iterator[Call]:
-        found = [list(self._inner(one, place, site)) for place in range(len(one.called))]
+    def _branches(self, one: Instruction, site: Site) -> Iterator[Call]:
+        numbers = range(len(one.called))
+        found = [list(self._inner(one, n, site.inside(one, n))) for n in numbers]
         costs = [sum(map(flops, branch)) for branch in found]
         dearest = costs.index(max(costs))
-        for place, branch in enumerate(found):
-            if place == dearest:
-                yield from branch
-            else:
-                yield from map(_unchosen, branch)
+        for number in numbers:
+            for call in found[number]:
+                yield call if number == dearest else _unchosen(call)
 
-    def _call(self, one: Instruction, site: _Site) -> Call:
+    def _call(self, one: Instruction, site: Site) -> Call:
         names = site.named(one.op_name)
-        parent, module = self._owner(names)
+        parent, module, facts = self._owner(names)
         operands = [self._program.by_id[key] for key in one.operands]
+        applied = self._applied(one)
         return Call(
             key=f"{self._storey}:{'/'.join((*site.nest, one.name))}",
             parent=parent,
             storey=self._storey,
             target=one.opcode,
             module=module,
+            setting=self._setting,
             settings={
                 **one.settings,
-                **self._applied(one),
+                **applied,
+                **facts,
                 "nest": list(site.nest),
+                "place": [*site.place, one.id],
                 "names": names,
                 "chosen": True,
                 "in_loop": site.looped,
-                "numbers": _numbers(one, operands),
-                "after": self._after(operands) if one.opcode == "add" else "",
+                "numbers": numbers(one, operands),
+                "after": bias_of(operands, self._program) if one.opcode == "add" else "",
+                "pooled": pooled(one, applied),
             },
             inputs=tuple(_operands(operands)),
             outputs=one.results,
@@ -119,24 +136,8 @@ class _Walk:
         return {}
 
     def _opcodes(self, computation: int) -> list[str]:
-        inner = self.of(self._program.computations[computation], _Site())
+        inner = self.of(self._program.computations[computation], Site())
         return [one.target for one in inner]
-
-    def _after(self, operands: list[Instruction]) -> str:
-        """What made the sum's one term, where the other is a weight that is spread out."""
-        for one, other in (operands, operands[::-1]):
-            made, given = self._origin(one), self._origin(other)
-            if made[0] in _CONTRACTIONS and given[0] in _GIVEN and "broadcast" in given:
-                return _CONTRACTIONS[made[0]]
-        return ""
-
-    def _origin(self, one: Instruction) -> tuple[str, ...]:
-        """The opcode that made a value, and before it those that handed it on."""
-        passed: list[str] = []
-        while one.opcode in _HANDED_ON:
-            passed.append(one.opcode)
-            one = self._program.by_id[one.operands[0]]
-        return (one.opcode, *passed)
 
 
 def _unchosen(call: Call) -> Call:
@@ -147,15 +148,6 @@ def _operands(operands: list[Instruction]) -> Iterator[TensorSpec]:
     arrays = (result for one in operands for result in one.results)
     for number, one in enumerate(arrays):
         yield TensorSpec(f"operand_{number}", one.dtype, one.shape)
-
-
-def _numbers(one: Instruction, operands: list[Instruction]) -> str:
-    """Whether it computes with "whole" numbers (truth values too) or with "real" ones."""
-    result = one.results[0].dtype if one.results else ""
-    seen = result
-    if result == "bool" and operands and operands[0].results:
-        seen = operands[0].results[0].dtype
-    return "whole" if seen.startswith(_WHOLE) else "real"
 
 
 def in_order(computation: Computation) -> Iterator[Instruction]:
