@@ -17,11 +17,16 @@ class Pure(msgspec.Struct, frozen=True):
 
     `function(*specs)` may be traced (jax.make_jaxpr, jax.jit(...).lower, jax.eval_shape). What is
     below a module's call stands in its name stack as `scopes.MARK` and the path of the module.
+
+    `weighted(weights, *specs)` is the same with the arrays that a module holds as an argument,
+    of which `weights` are the shapes and types; those of a plain function are none.
     """
 
     function: Callable[..., Any]
     specs: tuple[Any, ...]
     names: tuple[str, ...]
+    weighted: Callable[..., Any]
+    weights: Any = ()
 
 
 def require() -> None:
@@ -43,30 +48,38 @@ def pure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training:
 
     leaves, tree = jax.tree.flatten((args, dict(kwargs)))
     places = [n for n, one in enumerate(leaves) if isinstance(one, jax.ShapeDtypeStruct)]
-    call = _module(model, training) if is_module(model) else _function(model, training)
+    call, held = _module(model, training) if is_module(model) else _function(model, training)
 
-    def function(*arrays: Any) -> Any:
+    def weighted(weights: Any, *arrays: Any) -> Any:
         given = list(leaves)
         for place, array in zip(places, arrays, strict=True):
             given[place] = array
         positional, named = jax.tree.unflatten(tree, given)
-        return call(*positional, **named)
+        return call(weights, *positional, **named)
 
-    found = Pure(function, tuple(leaves[n] for n in places), _names(args, kwargs, places))
+    found = Pure(
+        function=functools.partial(weighted, _light(held)),
+        specs=tuple(leaves[n] for n in places),
+        names=_names(args, kwargs, places),
+        weighted=weighted,
+        weights=jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), held),
+    )
     _try_out(found)
     return found
 
 
-def _module(model: Any, training: bool) -> Callable[..., Any]:
-    """Calls a copy of the module, made anew for every trace: the caller's stays as it is."""
+def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
+    """Calls a copy of the module, made anew for every trace: the caller's stays as it is.
+
+    Beside it the arrays that the module holds, which are the first argument of the call.
+    """
     from flax import nnx
 
     from crossflops.normalize.jax.scopes import entered, marked
 
-    definition, state = nnx.split(model)
-    state = _light(state)
+    definition, held = nnx.split(model)
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(state: Any, *args: Any, **kwargs: Any) -> Any:
         own = nnx.merge(definition, state)
         if training:
             own.train()
@@ -75,13 +88,13 @@ def _module(model: Any, training: bool) -> Callable[..., Any]:
         with entered(marked(own)):
             return own(*args, **kwargs)
 
-    return call
+    return call, held
 
 
-def _function(model: Any, training: bool) -> Callable[..., Any]:
+def _function(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
     if training:
         raise InputError("--train-mode is for modules", "leave it out")
-    return lambda *args, **kwargs: model(*args, **kwargs)
+    return (lambda _, *args, **kwargs: model(*args, **kwargs)), ()
 
 
 def _light(state: Any) -> Any:

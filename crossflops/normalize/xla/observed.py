@@ -8,8 +8,8 @@ import msgspec
 
 from crossflops.core.trace import Call, Module, View
 from crossflops.errors import NormalizeError
-from crossflops.normalize.jax.model import Pure, fresh
-from crossflops.normalize.xla.calls import Owner, calls
+from crossflops.normalize.jax.model import Pure, apart
+from crossflops.normalize.xla.calls import calls
 from crossflops.normalize.xla.changes import compared
 from crossflops.normalize.xla.owners import owner
 from crossflops.normalize.xla.program import Program, read
@@ -23,7 +23,7 @@ def lower(pure: Pure) -> Any:
     import jax
 
     try:
-        with fresh():
+        with apart():
             return jax.jit(pure.weighted).lower(pure.weights, *pure.specs)
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())
