@@ -116,4 +116,14 @@ CAUSES = (
         recognise="The graph has SpaceToBatchND before the convolution, and the sizes of the "
         "image are no multiples of the rate.",
     ),
+    Cause(
+        id="conv.padding-valid-taps",
+        title="taps on padding and in holes, left out",
+        page="The tool counts a multiplication only where the filter meets an element of the "
+        "image: taps that fall on padding are left out, and in a transposed convolution those "
+        "that fall in the holes between elements. The native count has every tap, as a kernel "
+        "that runs over a padded image does.",
+        recognise="Without padding the counts agree. With padding the border of the image makes "
+        "the difference, the larger the smaller the image is.",
+    ),
 )

@@ -50,4 +50,11 @@ CAUSES = (
             amount=24,
         ),
     ),
+    Cause(
+        id="elementwise.type-conversion",
+        title="conversions of types",
+        page="Every element that is converted from one type to another counts one. The native "
+        "count sees no arithmetic in it.",
+        recognise="The amount grows when the model is run in bfloat16 or in integers.",
+    ),
 )

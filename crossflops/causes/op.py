@@ -62,4 +62,19 @@ CAUSES = (
             amount=8192,
         ),
     ),
+    Cause(
+        id="op.estimated",
+        title="sorts and decompositions by an estimate",
+        page="A sort counts n log2 n of all its elements, a Fourier transform 8 n log2 of its "
+        "length, a Cholesky decomposition a third of n^3: estimates, whatever the program does.",
+        recognise="The amount is no multiple of the elements of any tensor in the model alone.",
+    ),
+    Cause(
+        id="op.library-call",
+        title="calls of a library, counted -1",
+        page="What a call of a library costs is not known to XLA's analysis. It counts -1 for it, "
+        "which is added to the sum like any other count.",
+        recognise="The total of a function that does nothing but call a library is -1.",
+        references=("jax-ml/jax#20184",),
+    ),
 )

@@ -1,13 +1,13 @@
-"""XLA's cost analysis of a program of JAX: of the one that is lowered, and of the compiled one.
+"""XLA's cost analysis of a program of JAX: of the one that it is given, and of the compiled one.
 
-`jax.jit(f).lower(*args).cost_analysis()["flops"]`, and the same after `.compile()`. HloCostAnalysis
-visits every instruction once, also in the body of a loop, and adds up in single precision. Products
-count 2 per MAC, and a convolution only where its filter meets an element of the image. Functions
-such as exp are a property of their own, "transcendentals", and no flops.
+`jax.jit(f).lower(*args).cost_analysis()["flops"]`, and the same after `.compile()`. The analysis
+visits every instruction once, also in the body of a loop, and adds up in single precision.
+Products count 2 per MAC, a convolution only where its filter meets an element of the image.
+Functions such as exp are a property of their own, "transcendentals", and no flops.
 Source: xla/service/hlo_cost_analysis.cc.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Literal
 
@@ -25,7 +25,8 @@ _ARITHMETIC = ("add", "subtract", "multiply", "divide")
 _NATIVE = tuple(
     one for one in ELEMENTWISE if one not in {*_CONVERSIONS, *_ARITHMETIC}
 )  # fmt: skip
-_REDUCTIONS = ("reduce", "reduce-window", "select-and-scatter", "scatter", "map")
+_INDEXED = ("scatter", "map", "select-and-scatter")
+_REDUCTIONS = ("reduce", "reduce-window", *_INDEXED)
 _ESTIMATES = ("sort", "fft", "cholesky", "triangular-solve", "all-reduce", "all-reduce-start")
 # The layer around an instruction, the function of jax.nn that it is in, what it adds a bias to.
 _LAYERS = {
@@ -59,20 +60,23 @@ def _clause(
     kind: Literal["core", "part"],
     name: str,
     cause: str,
-    reference: str,
+    handler: str,
     targets: tuple[str, ...],
+    settings: Mapping[str, Scalar],
     formula: str | None = "xla.flops",
-    **settings: Scalar,
 ) -> Clause:
-    """A clause about the instructions of the lowered program with these settings."""
+    """A clause about instructions of the program that XLA is given.
+
+    `handler` is the function of the analysis that counts them.
+    """
     return Clause(
         id=f"xla-lowered.{name}",
         cause=cause,
         storey="lowered",
-        match=Match(targets=targets, settings=settings),
+        match=Match(targets=targets, settings=dict(settings)),
         kind=kind,
         formula=formula,
-        reference=f"{_SOURCE}: {reference}",
+        reference=f"{_SOURCE}: {handler}",
     )
 
 
@@ -80,57 +84,52 @@ _core = partial(_clause, "core")
 
 
 def _contractions() -> Iterator[Clause]:
-    for one, function in _CONTRACTIONS.items():
-        yield _core(
-            f"{one}.branch", "control.branch", "HandleConditional", (one,), None, chosen=False
-        )
-        formula = f"xla.{one}"
-        yield _core(
-            f"{one}.alone", "graph.export-decomposition", function, (one,), formula, linked=False
-        )
-        yield _core(
-            f"{one}.in-loop", "control.loop-body-once", "HandleWhile", (one,), formula, in_loop=True
-        )
-    yield _core("dot", "graph.export-decomposition", "GetDotFlops", ("dot",), "xla.dot")
-    yield _core(
-        "convolution", "conv.padding-valid-taps", "GetConvolutionFlops", ("convolution",),
-        "xla.convolution",
-    )  # fmt: skip
+    causes = {"dot": "graph.export-decomposition", "convolution": "conv.padding-valid-taps"}
+    for one, cause in causes.items():
+        handler, formula = _CONTRACTIONS[one], f"xla.{one}"
+        branch, targets = {"chosen": False}, (one,)
+        yield _core(f"{one}.branch", "control.branch", "HandleConditional", targets, branch, None)
+        for kind, why, settings in (
+            (".alone", "graph.export-decomposition", {"alone": True}),
+            (".in-loop", "control.loop-body-once", {"in_loop": True}),
+            ("", cause, {}),
+        ):
+            yield _core(f"{one}{kind}", why, handler, targets, settings, formula)
 
 
 def _parts() -> Iterator[Clause]:
     """What is no contraction: of the first kind in this order that it is of."""
-    part = partial(_clause, "part", chosen=True)
-    elementwise, plain = "HandleElementwiseOp", {"layer": "", "function": "", "backward": False}
+
+    def part(
+        name: str, cause: str, handler: str, targets: tuple[str, ...], **settings: Scalar
+    ) -> Clause:
+        return _clause("part", name, cause, handler, targets, {"chosen": True, **settings})
+
+    one, forward = "HandleElementwiseOp", {"backward": False}
     for cause, layer in _LAYERS.items():
-        yield part(cause, cause, elementwise, _WORK, backward=False, layer=layer)
+        yield part(cause, cause, one, _WORK, **forward, layer=layer)
     for cause, function in _FUNCTIONS.items():
-        settings = {"layer": "", "backward": False, "function": function}
-        yield part(cause, cause, elementwise, _WORK, **settings)
-    yield part("backward", "scope.backward", elementwise, _WORK, backward=True)
+        yield part(cause, cause, one, _WORK, **forward, layer="", function=function)
+    yield part("backward", "scope.backward", one, _WORK, backward=True)
+    plain: dict[str, Scalar] = {**forward, "layer": "", "function": ""}
     for cause, after in _BIASES.items():
-        yield part(cause, cause, elementwise, ("add",), **plain, after=after)
-    real = {**plain, "after": "", "numbers": "real"}
-    yield part(
-        "arithmetic", "elementwise.add-function", elementwise, _ARITHMETIC, **real
-    )  # fmt: skip
-    yield part("native", "elementwise.native", elementwise, _NATIVE, **real)
-    yield part(
-        "whole", "graph.shape-arithmetic-counted", elementwise, (*_ARITHMETIC, *_NATIVE),
-        **{**real, "numbers": "whole"},
-    )  # fmt: skip
-    yield part(
-        "conversion", "elementwise.type-conversion", "HandleConvert", _CONVERSIONS, **plain
-    )
-    yield part("reduce", "reduce.mean", "HandleReduce", ("reduce",), **plain)
+        yield part(cause, cause, one, ("add",), **plain, after=after)
+    for name, cause, targets, kind in (
+        ("arithmetic", "elementwise.add-function", _ARITHMETIC, "real"),
+        ("native", "elementwise.native", _NATIVE, "real"),
+        ("whole", "graph.shape-arithmetic-counted", (*_ARITHMETIC, *_NATIVE), "whole"),
+    ):
+        yield part(name, cause, one, targets, **plain, after="", numbers=kind)
+    for name, cause, handler, targets in (
+        ("conversion", "elementwise.type-conversion", "HandleConvert", _CONVERSIONS),
+        ("reduce", "reduce.mean", "HandleReduce", ("reduce",)),
+        ("indexed", "elementwise.native", "HandleScatter", _INDEXED),
+        ("estimates", "op.estimated", "HandleSort, HandleFft ...", _ESTIMATES),
+    ):
+        yield part(name, cause, handler, targets, **plain)
     for cause, pooled in (("pool.max", "max"), ("pool.avg", "sum"), ("reduce.mean", "")):
         name = f"window-{pooled or 'other'}"
         yield part(name, cause, "HandleReduceWindow", ("reduce-window",), **plain, pooled=pooled)
-    yield part(
-        "indexed", "elementwise.native", "HandleScatter", ("scatter", "map", "select-and-scatter"),
-        **plain,
-    )  # fmt: skip
-    yield part("estimates", "op.estimated", "HandleSort, HandleFft ...", _ESTIMATES, **plain)
     yield part("library", "op.library-call", "HandleCustomCall", ("custom-call",))
 
 

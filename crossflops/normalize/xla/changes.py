@@ -12,7 +12,7 @@ from crossflops.core.trace import Call
 Key: TypeAlias = tuple[object, ...]
 Pairs: TypeAlias = dict[str, Call]  # the lowered instruction by the key of the compiled one
 # What is known of an instruction from the lowered program, where more of it can be told.
-_FACTS = ("layer", "function", "backward", "numbers", "after", "pooled", "in_loop", "linked")
+_FACTS = ("layer", "function", "backward", "numbers", "after", "pooled", "in_loop", "alone")
 
 
 def compared(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Call]:

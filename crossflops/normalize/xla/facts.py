@@ -10,7 +10,7 @@ _HANDED_ON = ("reshape", "broadcast", "transpose", "bitcast", "convert", "copy")
 _GIVEN = ("parameter", "constant", "get-tuple-element")
 _CONTRACTIONS = {"convolution": "convolution", "dot": "product"}
 _WHOLE = ("int", "uint", "bool")
-_REDUCERS = {("maximum",): "max", ("add",): "sum"}
+_REDUCERS: dict[tuple[str, ...], str] = {("maximum",): "max", ("add",): "sum"}
 
 
 def bias_of(operands: Sequence[Instruction], program: Program) -> str:

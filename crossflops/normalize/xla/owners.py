@@ -9,10 +9,7 @@ from crossflops.normalize.xla.calls import Owner
 
 _CELLS = ("LSTMCell", "OptimizedLSTMCell", "SimpleCell", "GRUCell")
 _LAYERS = {
-    **{
-        one: one
-        for one in ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")
-    },
+    **{one: one for one in ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")},
     **dict.fromkeys(_CELLS, "RNN cell"),
 }
 # Functions of jax.nn and jax.numpy, which stand in name stacks as "jit(NAME)".

@@ -1,0 +1,1 @@
+"""The HLO programs of XLA: read, and told as calls."""

@@ -1,0 +1,1 @@
+"""Probes and the conformance kit for tools that count programs of JAX."""

@@ -1,0 +1,152 @@
+"""Functions of JAX, each a kind of instruction or of control flow."""
+
+from typing import Any
+
+from crossflops.testing.jax.probe import Probe, function
+
+_IMAGE, _SQUARE, _WEIGHTS = "1x16x16x8", "4x16", "16x16"
+
+
+def _conv(**options: Any) -> Any:
+    """A convolution of channels last, as JAX writes it."""
+
+    def body(jax: Any, x: Any, w: Any) -> Any:
+        window = {"window_strides": (1, 1), "padding": "SAME"} | options
+        layout = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, w, dimension_numbers=layout, **window)
+
+    return function(body)
+
+
+def _pool(kind: str, size: int, stride: int, padding: str) -> Any:
+    def body(jax: Any, x: Any) -> Any:
+        reducer = getattr(jax.lax, kind)
+        start = -jax.numpy.inf if kind == "max" else 0.0
+        return jax.lax.reduce_window(
+            x, start, reducer, (1, size, size, 1), (1, stride, stride, 1), padding
+        )
+
+    return function(body)
+
+
+def _scan(steps: int) -> Any:
+    def body(jax: Any, x: Any, w: Any) -> Any:
+        return jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=steps)[0]
+
+    return function(body)
+
+
+def _in_loop(jax: Any, x: Any, w: Any) -> Any:
+    layout = ("NHWC", "HWIO", "NHWC")
+
+    def step(_: Any, y: Any) -> Any:
+        return jax.lax.conv_general_dilated(y, w, (1, 1), "SAME", dimension_numbers=layout)
+
+    return jax.lax.fori_loop(0, 3, step, x)
+
+
+def _gradients(jax: Any, x: Any, w: Any) -> Any:
+    def loss(x: Any, w: Any) -> Any:
+        layout = ("NHWC", "HWIO", "NHWC")
+        y = jax.lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=layout)
+        y = jax.nn.relu(y)
+        window = (1, 2, 2, 1)
+        return jax.lax.reduce_window(y, -jax.numpy.inf, jax.lax.max, window, window, "VALID").sum()
+
+    return jax.grad(loss, (0, 1))(x, w)
+
+
+def _nested(jax: Any, x: Any, w: Any) -> Any:
+    """A condition in a loop, with a loop in one of its branches."""
+
+    def step(number: Any, y: Any) -> Any:
+        def deep(z: Any) -> Any:
+            return jax.lax.scan(lambda c, _: (c @ w, None), z, None, length=3)[0]
+
+        return jax.lax.cond(y.sum() > number, deep, lambda z: z, y)
+
+    return jax.lax.fori_loop(0, 5, step, x)
+
+
+def _branches(jax: Any, number: Any, x: Any, w: Any) -> Any:
+    choices = [lambda x: x @ w, lambda x: x + 1, lambda x: (x @ w) @ w]
+    return jax.lax.switch(number, choices, x)
+
+
+def _branches_of_images(jax: Any, x: Any, w: Any) -> Any:
+    layout = ("NHWC", "HWIO", "NHWC")
+
+    def conv(stride: int) -> Any:
+        return lambda x: jax.lax.conv_general_dilated(
+            x, w, (stride, stride), "SAME", dimension_numbers=layout
+        ).sum()
+
+    return jax.lax.cond(x.sum() > 0, conv(1), conv(2), x)
+
+
+def _rounded(jax: Any, x: Any, w: Any) -> Any:
+    """A loop of large products: sums within the body, and of the body, are rounded."""
+
+    def step(c: Any, _: Any) -> Any:
+        y = jax.nn.gelu(c @ w) + jax.numpy.tanh(c)
+        return jax.nn.silu(y @ w.T @ w) + y.sum(), None
+
+    return jax.lax.scan(step, x, None, length=4)[0] @ w
+
+
+CONVOLUTIONS = (
+    # 16 x 3 - 2 of 16 x 3 taps along each side meet the image
+    Probe("conv", _conv(), (_IMAGE, "3x3x8x4"), 2 * 46 * 46 * 32),
+    Probe("conv_valid", _conv(padding="VALID"), (_IMAGE, "3x3x8x4"), 2 * 42 * 42 * 32),
+    Probe("conv_groups", _conv(feature_group_count=4), (_IMAGE, "3x3x2x12"), 2 * 46 * 46 * 24),
+    Probe("conv_depthwise", _conv(feature_group_count=8), (_IMAGE, "3x3x1x8"), 2 * 46 * 46 * 8),
+    Probe("conv_strided", _conv(window_strides=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 23 * 23 * 32),
+    # two rows and columns of padding on either side
+    Probe("conv_dilated", _conv(rhs_dilation=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 44 * 44 * 32),
+    Probe("conv_holes", _conv(lhs_dilation=(3, 2), window_strides=(2, 2), rhs_dilation=(2, 1),
+                              padding=[(5, 2), (4, 1)]), (_IMAGE, "4x5x8x4")),
+    Probe("conv_cropped", _conv(padding=[(-2, -1), (-1, 3)]), (_IMAGE, "3x3x8x4")),
+    Probe("conv_batch_groups", _conv(batch_group_count=2), ("4x8x8x8", "3x3x8x4"),
+          2 * 22 * 22 * 2 * 8 * 4),
+    Probe("conv_complex", _conv(), ("1x8x8x2:complex64", "3x3x2x4:complex64")),
+    Probe("conv_bfloat16", _conv(), ("1x8x8x2:bfloat16", "3x3x2x4:bfloat16"), 2 * 22 * 22 * 8),
+    Probe("conv_bias", function(lambda jax, x, w, b: jax.lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + b),
+          (_IMAGE, "3x3x8x4", "4"), 2 * 46 * 46 * 32 + 1024),
+    Probe("conv_transposed", function(lambda jax, x, w: jax.lax.conv_transpose(
+        x, w, (2, 2), "SAME")), (_IMAGE, "3x3x8x4"), 2 * 47 * 47 * 32),
+    Probe("conv_in_loop", function(_in_loop), (_IMAGE, "3x3x8x8")),
+    Probe("conv_in_branches", function(_branches_of_images), (_IMAGE, "3x3x8x8")),
+    Probe("gradients", function(_gradients), (_IMAGE, "3x3x8x4")),
+    Probe("max_pool", _pool("max", 2, 2, "VALID"), (_IMAGE,), 3 * 64 * 8),
+    Probe("max_pool_padded", _pool("max", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
+    Probe("average_pool", _pool("add", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
+    Probe("resized", function(lambda jax, x: jax.image.resize(x, (1, 32, 32, 8), "bilinear")),
+          (_IMAGE,)),
+)  # fmt: skip
+PRODUCTS = (
+    Probe("product", function(lambda jax, x, y: x @ y), (_SQUARE, _WEIGHTS), 2 * 4 * 16 * 16),
+    Probe("product_bias", function(lambda jax, x, y, b: x @ y + b), (_SQUARE, _WEIGHTS, "16"),
+          2048 + 64),
+    Probe("product_bfloat16", function(lambda jax, x, y: x @ y),
+          ("4x8:bfloat16", "8x16:bfloat16"), 2 * 4 * 8 * 16),
+    Probe("product_int8", function(lambda jax, x, y: jax.lax.dot(
+        x, y, preferred_element_type=jax.numpy.int32)), ("4x8:int8", "8x16:int8"), 1024),
+    Probe("product_large", function(lambda jax, x, y: x @ y), ("4097x4099", "4099x4111"),
+          138_077_011_968),
+    Probe("einsum", function(lambda jax, x, y: jax.numpy.einsum("bij,jkl->bikl", x, y)),
+          ("3x4x8", "8x5x6"), 2 * 3 * 4 * 5 * 6 * 8),
+    Probe("mapped", function(lambda jax, x, y: jax.vmap(lambda a, b: a @ b)(x, y)),
+          ("3x4x8", "3x8x2"), 2 * 3 * 4 * 8 * 2),
+    Probe("attention", function(lambda jax, q, k, v: jax.nn.dot_product_attention(
+        q, k, v, is_causal=True)), ("2x10x4x8",) * 3),
+    # the product, and 2 for the counter: its step and its comparison
+    Probe("scan", _scan(3), (_SQUARE, _WEIGHTS), 2048 + 2),
+    Probe("scan_longer", _scan(20), (_SQUARE, _WEIGHTS), 2048 + 2),
+    Probe("branches", function(_branches), ("1:int32", _SQUARE, _WEIGHTS)),
+    Probe("condition", function(lambda jax, x, w: jax.lax.cond(
+        x.sum() > 0, lambda x: x @ w, lambda x: x + 1, x)), (_SQUARE, _WEIGHTS), 2048 + 63 + 2),
+    Probe("loops", function(_nested), (_SQUARE, _WEIGHTS)),
+    Probe("loop_rounded", function(_rounded), ("4097x1111", "1111x1111")),
+)  # fmt: skip
+PROBES = (*CONVOLUTIONS, *PRODUCTS)

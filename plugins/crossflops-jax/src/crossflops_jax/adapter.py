@@ -1,0 +1,84 @@
+"""Runs XLA's cost analysis (jax/_src/stages.py: Lowered, Compiled)."""
+
+import importlib
+import importlib.util
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, ClassVar
+
+from crossflops.adapters.amounts import exact
+from crossflops.core.profile import Profile
+from crossflops.core.trace import Setting
+from crossflops.errors import InputError, MissingExtraError
+from crossflops.normalize.jax.kinds import is_model
+
+_FLOPS = "flops"
+
+
+class LoweredProgram:
+    """Asks for the cost of the program that JAX gives to XLA."""
+
+    name: ClassVar[str] = "xla-lowered"
+    convention: ClassVar[str] = "xla-lowered"
+    distribution = "jax"
+
+    def version(self) -> str:
+        """The version of the installed JAX, which a jaxlib of its own time belongs to."""
+        try:
+            return version("jax")
+        except PackageNotFoundError as error:
+            raise MissingExtraError("JAX is not installed", "pip install jax") from error
+
+    def load(self) -> None:
+        """Import JAX and, where it is there, Flax."""
+        self.version()
+        importlib.import_module("jax")
+        if importlib.util.find_spec("flax"):
+            importlib.import_module("flax.nnx")
+
+    def accepts(self, model: object) -> bool:
+        """Modules of Flax NNX and functions of JAX."""
+        return is_model(model)
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """The flops of the whole program: XLA tells no parts of it.
+
+        Nothing is run, and the model stays as it is. Gradients on or off are the same to it.
+        """
+        if setting.device != "cpu":
+            raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
+        whole = importlib.import_module("crossflops.normalize.jax.whole")
+        programs = importlib.import_module("crossflops.normalize.xla.observed")
+        seen = whole.record(model, args, kwargs, setting)
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=setting,
+            total=exact(self._asked(programs.lower(seen.pure)).get(_FLOPS, 0)),
+            printed_as=_FLOPS,
+        )
+
+    def _asked(self, lowered: Any) -> dict[str, float]:
+        return _properties(lowered.cost_analysis())
+
+
+class CompiledProgram(LoweredProgram):
+    """Asks for the cost of the program that XLA makes of it, for this processor."""
+
+    name: ClassVar[str] = "xla-compiled"
+    convention: ClassVar[str] = "xla-compiled"
+
+    def _asked(self, lowered: Any) -> dict[str, float]:
+        return _properties(lowered.compile().cost_analysis())
+
+
+def _properties(answer: Any) -> dict[str, float]:
+    """The properties of the program; "flops" is not among them where nothing counts.
+
+    Older versions give a list with one dictionary. Raises ValueError where there is no answer.
+    """
+    found = answer[0] if isinstance(answer, list) and answer else answer
+    if not isinstance(found, dict):
+        raise ValueError("XLA tells no cost on this platform")
+    return found
