@@ -119,7 +119,7 @@ def program(
     if (name := framework_of(source.model)) is not None:
         own = frameworks.package(name)
         found: tuple[bytes, Graph, Trace] = own.program(
-            source.model, source.args, source.kwargs, setting
+            source.model, source.args, source.kwargs, setting, observed
         )
         return found
     from crossflops.normalize import pytorch

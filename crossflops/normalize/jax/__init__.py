@@ -1,6 +1,6 @@
 """A JAX function or a Flax module -> an ONNX graph, and what the model is made of."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crossflops.core.graph import Graph
@@ -8,12 +8,16 @@ from crossflops.core.trace import Setting, Trace
 
 
 def program(
-    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    observed: Sequence[Setting] = (),
 ) -> tuple[bytes, Graph, Trace]:
     """See `whole.program`, which is imported when it is needed."""
     from crossflops.normalize.jax import whole
 
-    return whole.program(model, args, kwargs, setting)
+    return whole.program(model, args, kwargs, setting, observed)
 
 
 def require(model: Any) -> None:

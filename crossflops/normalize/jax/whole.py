@@ -1,6 +1,6 @@
 """A JAX function or a Flax module -> an ONNX graph, and the trace of its equations."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from crossflops.normalize.jax.calls import linked
 from crossflops.normalize.jax.converter import to_onnx
 from crossflops.normalize.jax.layers import rows
 from crossflops.normalize.jax.model import Pure, pure
+from crossflops.normalize.xla.observed import programs
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -25,12 +26,17 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def program(
-    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    observed: Sequence[Setting] = (),
 ) -> tuple[bytes, Graph, Trace]:
     """The graph of a model on inputs of these shapes (jax.ShapeDtypeStruct), and its equations.
 
-    Before them the bytes of the ONNX model that the graph was read from. Raises InputError where
-    the model does not take these inputs, NormalizeError where it cannot be converted.
+    Before them the bytes of the ONNX model that the graph was read from. `observed` are the
+    programs of XLA that are wanted beside the equations. Raises InputError where the model does
+    not take these inputs, NormalizeError where it cannot be converted.
     """
     seen = record(model, args, kwargs, setting)
     converted = to_onnx(seen.pure)
@@ -39,7 +45,8 @@ def program(
     graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen.modules))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
     trace = Trace(calls=calls, modules=seen.modules, setting=setting, framework="jax")
-    return converted.data, graph, trace
+    instructions = tuple(programs(seen.pure, trace, graph, observed))
+    return converted.data, graph, msgspec.structs.replace(trace, observed=instructions)
 
 
 def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting) -> Seen:

@@ -1,6 +1,6 @@
 """A fitted estimator of scikit-learn -> an ONNX graph, and its steps as modules."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crossflops.core.graph import Graph
@@ -15,9 +15,13 @@ def require(model: Any) -> None:
 
 
 def program(
-    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    observed: Sequence[Setting] = (),
 ) -> tuple[bytes, Graph, Trace]:
-    """See `whole.program`, which is imported when it is needed."""
+    """See `whole.program`, which is imported when it is needed. Nothing is to be observed."""
     from crossflops.normalize.sklearn import whole
 
     return whole.program(model, args, kwargs, setting)

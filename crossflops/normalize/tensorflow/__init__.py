@@ -1,6 +1,6 @@
 """A TensorFlow or Keras model -> an ONNX graph and the trace of the operations in its graph."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crossflops.core.graph import Graph
@@ -8,9 +8,13 @@ from crossflops.core.trace import Setting, Trace
 
 
 def program(
-    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    observed: Sequence[Setting] = (),
 ) -> tuple[bytes, Graph, Trace]:
-    """See `whole.program`, which is imported when it is needed."""
+    """See `whole.program`, which is imported when it is needed. Nothing is to be observed."""
     from crossflops.normalize.tensorflow import whole
 
     return whole.program(model, args, kwargs, setting)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from crossflops.core.graph import Graph
-from crossflops.core.trace import Call, Trace, View
+from crossflops.core.trace import Call, Setting, Trace, View
 from crossflops.errors import NormalizeError
 from crossflops.normalize.jax.model import Pure, apart
 from crossflops.normalize.xla.calls import calls
@@ -31,16 +31,16 @@ def lower(pure: Pure) -> Any:
         ) from error
 
 
-def observed(
-    pure: Pure, trace: Trace, graph: Graph | None, views: Iterable[View]
+def programs(
+    pure: Pure, trace: Trace, graph: Graph | None, observed: Iterable[Setting]
 ) -> Iterator[Call]:
-    """The instructions of the programs that these views ask for.
+    """The instructions of the programs that these settings ask for.
 
     Each product and convolution names the operator calls in `trace` whose work it does; without
     the graph nothing tells which that are. Raises NormalizeError where the model cannot be
     lowered or compiled.
     """
-    asked = [view for view in views if view.storey in STOREYS]
+    asked = [one for one in observed if isinstance(one, View) and one.storey in STOREYS]
     if not asked:
         return
     lowering, place = lower(pure), owner(trace.modules, trace.calls)
