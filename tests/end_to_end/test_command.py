@@ -85,7 +85,8 @@ def test_a_comparison_goes_to_files(crossflops, three_tools, tmp_path):
     assert done.status == 0, done.err
     found = json.loads(done.out)
     assert set(found) >= {"setting", "profiles", "reconciliations"}
-    assert {one["tool"] for one in found["profiles"]} == {"thop", "fvcore", "torch-flop-counter"}
+    tools = {one["tool"] for one in found["profiles"]}
+    assert tools >= {"thop", "fvcore", "torch-flop-counter"}
     for one in found["profiles"]:
         assert set(one) >= {"tool", "version", "verified", "printed_as", "total", "entries"}
     for one in found["reconciliations"]:

@@ -17,7 +17,7 @@ def compared(crossflops, three_tools):
         assert done.status == 0, done.err
         found = json.loads(done.out)
         by_tool = {one["tool"]: one for one in found["reconciliations"]}
-        assert set(by_tool) == {"fvcore", "thop", "torch-flop-counter"}
+        assert set(by_tool) >= {"fvcore", "thop", "torch-flop-counter"}
         for one in by_tool.values():
             assert one["residual"] == 0
             assert one["theirs"] == one["predicted"] == one["ours"] + one["delta"]
