@@ -103,8 +103,11 @@ def _class(module: "nn.Module") -> type:
 
 def _kept(module: "nn.Module", name: str) -> int | None:
     """The ones in the mask of a pruned parameter, `weight_mask` for `weight_orig`."""
-    mask = module._buffers.get(name.removesuffix("_orig") + "_mask")
-    if not name.endswith("_orig") or mask is None or mask.is_meta:
+    if not name.endswith("_orig"):
+        return None
+    # not by `_buffers`: of a scripted module that is no dict
+    mask = dict(module.named_buffers(recurse=False)).get(name.removesuffix("_orig") + "_mask")
+    if mask is None or mask.is_meta:
         return None
     return int(mask.sum())
 
