@@ -20,7 +20,7 @@ VIEWS = sorted(
     {view for one in CONVENTIONS for asked in SETTINGS if (view := one.view(asked))},
     key=lambda view: (view.id, view.storey),
 )
-# Beside torchstat, which takes images alone: where the tool itself raises, by convention and model.
+# Where the tool itself raises, by convention and model; torchstat takes images alone.
 RAISES = {
     ("deepspeed", "string padding"),
     ("deepspeed", "upsampled"),

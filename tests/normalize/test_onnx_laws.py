@@ -101,11 +101,15 @@ def test_batch_k_gives_k_times_the_macs(tmp_path):
 
 
 def test_compare_says_why_no_tool_ran(model, tmp_path):
-    """Tools need the model in its framework: each is a failure that says so, with our count."""
+    """Its LSTM is not rebuilt for PyTorch's tools: a failure of each, beside our count."""
     path = saved(tmp_path, model)
     report = compare(path)
     assert report.macs == count(path).macs
-    assert all(isinstance(one, Failure) and one.stage == "accept" for one in report.profiles)
+    for one in report.profiles:
+        if not one.tool.startswith("onnx"):  # these two count files
+            assert isinstance(one, Failure)
+            assert one.stage in ("accept", "build")  # whether or not onnx2torch is here
+            assert one.hint
 
 
 def test_a_file_has_no_calls_to_count_as_a_tool(model, tmp_path):

@@ -1,11 +1,42 @@
 """torchprofile's convention predicts torchprofile."""
 
+import pytest
+import torch
 from crossflops_torchprofile import Torchprofile
+from torch import nn
 
-from crossflops.testing.conformance import Conformance
+from crossflops.core.profile import Failure
+from crossflops.core.trace import Setting
+from crossflops.reconcile import PredictionError, predict
+from crossflops.testing.conformance import Conformance, run_here
+
+
+class ByKeyword(nn.Module):
+    """Its input cannot go by position."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, *, rows):
+        return self.layer(rows)
 
 
 class TestConformance(Conformance):
-    """The whole kit."""
+    """The whole kit, and a model that it cannot trace.
+
+    That one is no probe: other tools fail on it in ways of their own.
+    """
 
     adapter = Torchprofile()
+    held_apart = frozenset({"torchprofile.not-traced"})
+
+    def test_what_is_not_traced_is_predicted_to_fail(self):
+        """It passes inputs by position, and the convention says beforehand that it raises."""
+        model, rows = ByKeyword(), {"rows": torch.zeros(2, 8)}
+        seen = self.observe(model, (), rows, Setting())
+        with pytest.raises(PredictionError, match="by keyword only"):
+            predict(self.convention, seen.trace, Setting(), seen.ledger)
+        answer = run_here(self.adapter, model, (), rows, Setting())
+        assert isinstance(answer, Failure)
+        assert "by keyword only" in answer.message

@@ -1,0 +1,111 @@
+"""A tool that leaves hooks, buffers, a mode or patched functions behind reaches nobody else."""
+
+import os
+import types
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import torch
+from torch import nn
+
+import crossflops
+from crossflops.adapters.discovery import installed, ready
+from crossflops.core.profile import Profile
+
+ELSEWHERE = {"tensorflow", "ultralytics-thop", "xla-lowered", "xla-compiled"}
+TOOLS = sorted(set(installed()) - ELSEWHERE)
+WITNESS = "torch-flop-counter"
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(
+        WITNESS not in TOOLS and "CROSSFLOPS_EVERY_TOOL" not in os.environ,
+        reason="crossflops-torch is not installed",
+    ),
+]
+IMAGE = (1, 3, 8, 8)
+
+
+def seen(module, args, result):
+    """The caller's own hook."""
+
+
+def model():
+    """Batch norm with its buffers, modes of its own, the caller's hook, a part used twice."""
+    shared = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+    found = nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), shared, nn.ReLU(), shared,
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.5), nn.Linear(4, 2),
+    )  # fmt: skip
+    found[1].eval()
+    found[8].register_forward_hook(seen)
+    return found
+
+
+def state(found):
+    """All that a caller can see of a model."""
+    return [
+        (
+            name,
+            type(module),
+            module.training,
+            sorted(vars(module)),
+            list(module._forward_hooks.values()),
+            list(module._forward_pre_hooks.values()),
+            [
+                (key, id(value), value.tolist())
+                for key, value in (*module._parameters.items(), *module._buffers.items())
+                if value is not None
+            ],
+        )
+        for name, module in found.named_modules()
+    ]
+
+
+def functions():
+    """What tools patch."""
+    owners = (torch, torch.Tensor, nn.functional, nn.Module, nn.Conv2d, nn.Linear)
+    return {
+        (owner, name): id(value)
+        for owner in owners
+        for name, value in vars(owner).items()
+        if not isinstance(value, types.ModuleType)
+    }
+
+
+@pytest.fixture(scope="module")
+def here():
+    """The tools that can run here: all, in the environment that is to have them all."""
+    found, failures = ready(TOOLS)
+    assert not failures or "CROSSFLOPS_EVERY_TOOL" not in os.environ, failures
+    return list(found)
+
+
+def test_nobody_notices_that_every_tool_ran(here):
+    """Neither the caller's model, nor PyTorch, nor a tool beside the others: each prints its own.
+
+    What each prints was predicted before any of them began.
+    """
+    torch.fx.traceback  # noqa: B018 - imported on first use, so before the functions are listed
+    found, image = model(), torch.zeros(IMAGE)
+    crossflops.count(found, image)
+    before, patched = state(found), functions()
+    report = crossflops.compare(found, image, tools=here)
+    assert {one.tool: one.residual for one in report.reconciliations} == dict.fromkeys(here, 0)
+    assert state(found) == before
+    assert functions().items() >= patched.items()
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_tool_in_this_process_has_a_copy(tool, here):
+    """Without a worker it may leave PyTorch changed, and never the caller's model."""
+    if tool not in here:
+        pytest.skip(f"{tool} is not installed")
+    found, image = model(), torch.zeros(IMAGE)
+    before = state(found)
+    report = crossflops.compare(found, image, tools=[tool], isolate=False)
+    (profile,) = report.profiles
+    assert isinstance(profile, Profile)
+    assert profile.total > 0
+    assert state(found) == before
