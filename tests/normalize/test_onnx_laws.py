@@ -108,7 +108,6 @@ def test_compare_says_why_no_tool_ran(model, tmp_path):
     for one in report.profiles:
         if not one.tool.startswith("onnx"):  # these two count files
             assert isinstance(one, Failure)
-            assert one.stage in ("accept", "build")  # whether or not onnx2torch is here
             assert one.hint
 
 
