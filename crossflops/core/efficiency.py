@@ -105,7 +105,7 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     that `examples_per_second` need on one device, `ratio` = rate / peak: in training the MFU.
     `executed` is the work with what is computed again, `hfu` its share. The numerator is named
     in `numerator` ("native MACs", "thop", "given"). Of several precisions `peak` is the harmonic
-    mean by work, and `precisions` has the parts.
+    mean by work, and `precisions` has the parts. `line` is that of a table of runs.
     """
 
     numerator: str
@@ -124,6 +124,8 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     unit: str = "example"
+    batch: int | UnsetType = UNSET
+    line: int | UnsetType = UNSET
     tokens_per_second: float | UnsetType = UNSET
     executed: int | UnsetType = UNSET
     hfu: float | UnsetType | None = UNSET

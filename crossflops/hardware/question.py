@@ -30,7 +30,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     Rates are those of all devices together, unless `per_device`. `latency_ms` is a forward pass,
     in training a whole step; `fwd_ms` and `bwd_ms` are of one micro-batch, `step_ms` is the
     optimizer's. `batch` is the examples of one (micro-)batch on one data-parallel replica,
-    `tokens` those of one example.
+    `tokens` those of one example. `runs` is a table of such runs (`crossflops.hardware.runs`).
     """
 
     examples_per_second: float | None = None
@@ -42,6 +42,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     batch: int | None = None
     tokens: int | None = None
     per_device: bool = False
+    runs: str | None = None
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from crossflops.pipeline.native import native_count
 from crossflops.pipeline.rating import rated
 from crossflops.pipeline.study import Progress
 from crossflops.pipeline.study import report as compared
+from crossflops.pipeline.tables import rated_runs
 
 __all__ = ["compare", "count", "efficiency", "export"]
 
@@ -73,7 +74,9 @@ def efficiency(
     given (`macs="4.112G"`). Raises AmbiguousDeviceError, whose `candidates` are the devices that
     are meant, for a name that several bear.
     """
-    found = rated(Question.of(**asked), target, inputs, how=how)
+    question = Question.of(**asked)
+    rate = rated if question.speed.runs is None else rated_runs
+    found = rate(question, target, inputs, how=how)
     if found.trouble is not None:
         raise found.trouble
     return found.noun

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from crossflops.core.bench import Bench
 from crossflops.core.efficiency import Efficiency, EfficiencyReport
 from crossflops.core.roofline import Roofline
-from crossflops.errors import InputError, UnknownNameError
+from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware import parts, terms
 from crossflops.hardware.denominators import Peaks, denominators
 from crossflops.hardware.numerators import Numerator
@@ -27,7 +27,7 @@ class Rated(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, with the error that it ends with, and what was left out of it."""
 
     noun: EfficiencyReport
-    trouble: UnknownNameError | None = None
+    trouble: CrossflopsError | None = None
     left_out: tuple[str, ...] = ()
 
 
@@ -38,10 +38,12 @@ def rated(
     *,
     how: Mapping[str, Any] = {},
     on_progress: Progress | None = None,
+    memory: dict[bool, Studied] | None = None,
 ) -> Rated:
     """Set the work of a model, or one that is given, against the peaks that are asked for.
 
-    `how` are the options of `crossflops.count`. Raises UnknownNameError for an unknown device
+    `how` are the options of `crossflops.count`; `memory` is kept between questions about one
+    model. Raises UnknownNameError for an unknown device
     (with the required rate) and InputError for what contradicts itself.
     """
     refuse(question, target, inputs, how)
@@ -49,7 +51,10 @@ def rated(
     question, bench = roofs.with_bench(question)
     world = layout(question.parallel)
     found = denominators(question.against, precisions(question))
-    work = studied(question, target, inputs, how, on_progress, only_count=found.unknown)
+    kept = {} if memory is None else memory
+    work = studied(
+        question, target, inputs, how, on_progress, only_count=found.unknown, memory=kept
+    )
     run = _run(question, work, world)
     rows = tuple(
         _efficiency(run, work, one, against, bench)
@@ -113,6 +118,7 @@ def _efficiency(
         found = under(found, roof)
     return replace(
         found,
+        batch=UNSET if question.speed.batch is None else question.speed.batch,
         tokens_per_second=parts.tokens(found, run),
         attention=parts.attention(found, pieces, run, against),
         world=parts.world(found, run),

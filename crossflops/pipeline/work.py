@@ -45,27 +45,43 @@ def studied(
     on_progress: Progress | None,
     *,
     only_count: bool = False,
+    memory: dict[bool, Studied],
 ) -> Studied:
-    """The numerators of a question. With `only_count` no tool runs."""
+    """The numerators of a question. With `only_count` no tool runs.
+
+    `memory` keeps what a model came to, for questions that differ only in what was measured.
+    """
     params = None if question.language.params is None else quantity(question.language.params)
     if target is None:
         return _without_model(question, params)
+    if only_count not in memory:
+        memory[only_count] = _of_model(question, target, inputs, how, on_progress, only_count)
+    return _by_example(question, memory[only_count], params)
+
+
+def _of_model(
+    question: Question,
+    target: Any,
+    inputs: Any,
+    how: Mapping[str, Any],
+    on_progress: Progress | None,
+    only_count: bool,
+) -> Studied:
+    """What the model comes to, by itself or by tools, for the pass that its inputs say."""
     work = question.work
     if work.compare and not only_count:
         from crossflops import pipeline
 
         tools = work.tools or None
         report = pipeline.compare(target, inputs, tools=tools, on_progress=on_progress, **how)
-        found = Studied(numerators=by_tool(report), report=report)
-    else:
-        from crossflops.pipeline import native as counting
+        return Studied(numerators=by_tool(report), report=report)
+    from crossflops.pipeline import native as counting
 
-        report, counted = counting.native_count(target, inputs, as_=work.as_, **how)
-        numerators = (folded(report) if work.as_ else native(report),)
-        if work.as_:
-            report = _explained(report, counted, how.get("setting", Setting()))
-        found = Studied(numerators=numerators, report=report, counted=counted)
-    return _by_example(question, found, report, params)
+    report, counted = counting.native_count(target, inputs, as_=work.as_, **how)
+    numerators = (folded(report) if work.as_ else native(report),)
+    if work.as_:
+        report = _explained(report, counted, how.get("setting", Setting()))
+    return Studied(numerators=numerators, report=report, counted=counted)
 
 
 def _explained(report: Report, counted: Counted, setting: Setting) -> Report:
@@ -107,8 +123,10 @@ def _given(question: Question, report: Report | None) -> Numerator:
     return replace(found, pieces=whole(each), notes=(note, *found.notes))
 
 
-def _by_example(question: Question, found: Studied, report: Report, params: int | None) -> Studied:
+def _by_example(question: Question, found: Studied, params: int | None) -> Studied:
     """The same for one example, where the pass that was counted had a batch of them."""
+    report = found.report
+    assert report is not None
     examples = _examples(question, report)
     found = replace(
         found,

@@ -70,14 +70,23 @@ def _measured(bench: Bench) -> tuple[Measurement, ...]:
 
 
 def _structs(rows: Sequence[msgspec.Struct]) -> str:
-    """Values of one class, a column for each field; what is a list stands in one cell."""
+    """Values of one class, a column for each field that some row has.
+
+    What is a list stands in one cell, what has parts as JSON.
+    """
     plain = [msgspec.to_builtins(row) for row in rows]
-    heads = list(plain[0]) if plain else []
-    return _written(heads, ([_joined(row[head]) for head in heads] for row in plain))
+    heads = list(dict.fromkeys(head for row in plain for head in row))
+    return _written(heads, ([_joined(row.get(head)) for head in heads] for row in plain))
 
 
 def _joined(value: Any) -> Any:
+    if isinstance(value, dict) or (isinstance(value, list) and any(map(_parted, value))):
+        return msgspec.json.encode(value).decode()
     return "; ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def _parted(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def _written(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -12,6 +12,7 @@ from crossflops.render.efficiency_parts import (
     before,
     behind,
     more,
+    number,
     percent,
     speed,
     tables,
@@ -29,7 +30,7 @@ def efficiency_page(noun: EfficiencyReport) -> Page:
     """
     rows = noun.efficiency
     blocks: list[Block] = [*_opening(noun), _common(rows)]
-    if len(rows) > 1:
+    if len(rows) > 1 or rows[0].line is not UNSET:
         blocks.append(_varying(rows))
     blocks += tables(rows)
     blocks += _explained(noun)
@@ -43,8 +44,7 @@ def efficiency_page(noun: EfficiencyReport) -> Page:
 def _opening(noun: EfficiencyReport) -> list[Block]:
     first, report = noun.efficiency[0], noun.report
     kind = "inference" if first.multiplier == 1 else "training"
-    run = [kind, first.precision, speed(first) if first.rate is not None else ""]
-    run = [one for one in run if one]
+    run = [one for one in (kind, *_shared(noun.efficiency)) if one]
     if report is not None and report.profiles:
         return [*comparison(report).blocks, Heading(f"Required rate: {', '.join(run)}")]
     named = "MACs as given" if first.unit == "example" else "by its sizes"
@@ -69,6 +69,14 @@ def _explained(noun: EfficiencyReport) -> list[Block]:
         explanations(found),
         Text(said, " "),
     ]
+
+
+def _shared(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
+    """The precision and the speed, or how many runs of a table there are."""
+    if rows[0].line is not UNSET:
+        runs = len({row.line for row in rows})
+        return (f"{runs} {'run' if runs == 1 else 'runs'}",)
+    return rows[0].precision, speed(rows[0]) if rows[0].rate is not None else ""
 
 
 def _common(rows: tuple[Efficiency, ...]) -> Table:
@@ -100,14 +108,19 @@ def _common(rows: tuple[Efficiency, ...]) -> Table:
 
 def _varying(rows: tuple[Efficiency, ...]) -> Table:
     """What differs between the rows, and the share in any case."""
-    columns: list[tuple[Column, Cell]] = [
-        (Column(head="by"), lambda row: row.numerator),
-        (Column(head="MACs", right=True), lambda row: exact(row.macs)),
-        (Column(head="required", right=True), _rate),
-        (Column(head="device"), lambda row: row.device or "-"),
-        (Column(head="peak", right=True), _peak),
+    table = rows[0].line is not UNSET  # whose columns are all shown
+    columns: list[tuple[Column, Cell, bool]] = [
+        (Column(head="line", right=True, spare=9), lambda row: str(row.line or ""), table),
+        (Column(head="by"), lambda row: row.numerator, False),
+        (Column(head="MACs", right=True), lambda row: exact(row.macs), False),
+        (Column(head="device"), lambda row: row.device or "-", table),
+        (Column(head="precision"), lambda row: row.precision or "-", table),
+        (Column(head="batch", right=True), lambda row: exact(row.batch or 0), table),
+        (Column(head=f"{rows[0].unit}s/s", right=True), _speed, table),
+        (Column(head="required", right=True), _rate, table),
+        (Column(head="peak", right=True), _peak, table),
     ]
-    shown = [(column, cell) for column, cell in columns if not _same(rows, cell)]
+    shown = [(column, cell) for column, cell, always in columns if always or not _same(rows, cell)]
     if any(row.ratio is not None for row in rows):
         shown.append((Column(head="share", right=True), _share))
     shown += [(Column(head=head, right=True), cell) for head, cell in more(rows)]
@@ -138,6 +151,10 @@ def _work(row: Efficiency) -> str:
 
 def _rate(row: Efficiency) -> str:
     return "-" if row.rate is None else short(row.rate, "FLOP/s")
+
+
+def _speed(row: Efficiency) -> str:
+    return "-" if row.examples_per_second is None else number(row.examples_per_second)
 
 
 def _at(row: Efficiency) -> str:

@@ -60,6 +60,7 @@ def command(as_json: bool, file: Any, **fields: Any) -> int:
     transformer. Exit status 1 says that the rate is above the peak, which no sound measurement is.
     """
     from crossflops.pipeline.rating import rated
+    from crossflops.pipeline.tables import rated_runs
 
     asked = request(fields)
     question = Question.of(**fields)
@@ -67,7 +68,8 @@ def command(as_json: bool, file: Any, **fields: Any) -> int:
     keywords = asked.keywords
     inputs = keywords.pop("inputs")
     with progress(f"{doing} {asked.target or 'by a rule'}") as on_progress:
-        found = rated(question, asked.target, inputs, how=keywords, on_progress=on_progress)
+        rate = rated if question.speed.runs is None else rated_runs
+        found = rate(question, asked.target, inputs, how=keywords, on_progress=on_progress)
     for said in found.left_out:
         click.echo(said, err=True)
     deliver(found.noun, as_json=as_json, file=file)

@@ -35,6 +35,11 @@ def options(function: Function) -> Function:
             "--tokens", type=click.IntRange(1), metavar="N", help="Tokens of one example."
         ),
         click.option(
+            "--runs",
+            metavar="FILE.csv",
+            help="A table of runs: columns device, precision, batch, rate, or as the flags say.",
+        ),
+        click.option(
             "--per-device", is_flag=True, help="The rate is that of one of several devices."
         ),
     )
