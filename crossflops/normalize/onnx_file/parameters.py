@@ -81,20 +81,52 @@ def _sum(sizes: Iterable[Size]) -> Size:
 
 def _weights(nodes: list[Node], functions: dict[int, dict[str, Size]]) -> dict[str, Size]:
     """The stored tensors that are weights, with their sizes. `functions`: those read so far."""
-    makers = {spec.name: node for node in nodes if node.constant for spec in node.outputs if spec}
+    makers = _makers(nodes)
     found: dict[str, Size] = {}
     seen: set[str] = set()
     for node in nodes:
-        if node.constant:
-            continue
-        if node.choice == "function":
-            found |= _of_call(node, makers, seen, functions)
-            continue
-        for place in WEIGHTS.get(node.op.type, ()):
-            spec = node.inputs[place] if place < len(node.inputs) else None
-            if spec is not None and _may_be(node, spec):
-                packed = packed_weights.packed(node, place)
-                found |= _roots(spec, makers, seen, packed, node.op.type in _INTEGER)
+        found |= _own(node, makers, seen, functions)
+    return found
+
+
+def held(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
+    """Elements of every stored weight by its name, under the key of the first node that uses it.
+
+    What is used within a body stands under the node that has the body.
+    """
+    tops = list(nodes)
+    makers, seen = _makers(list(everywhere(tops))), set[str]()
+    functions: dict[int, dict[str, Size]] = {}
+    found: dict[str, dict[str, int]] = {}
+    for top in tops:
+        for node in everywhere([top]):
+            for name, size in _own(node, makers, seen, functions).items():
+                found.setdefault(top.key, {})[name] = size.numel
+    return found
+
+
+def _makers(nodes: Iterable[Node]) -> dict[str, Node]:
+    """The constant nodes by what they make."""
+    return {spec.name: node for node in nodes if node.constant for spec in node.outputs if spec}
+
+
+def _own(
+    node: Node,
+    makers: Mapping[str, Node],
+    seen: set[str],
+    functions: dict[int, dict[str, Size]],
+) -> dict[str, Size]:
+    """The weights that a node is the first to use."""
+    found: dict[str, Size] = {}
+    if node.constant:
+        return found
+    if node.choice == "function":
+        return _of_call(node, makers, seen, functions)
+    for place in WEIGHTS.get(node.op.type, ()):
+        spec = node.inputs[place] if place < len(node.inputs) else None
+        if spec is not None and _may_be(node, spec):
+            packed = packed_weights.packed(node, place)
+            found |= _roots(spec, makers, seen, packed, node.op.type in _INTEGER)
     return found
 
 

@@ -1,0 +1,6 @@
+"""Two models, layer by layer: where one is another model than the other, and by how much."""
+
+from crossflops.reconcile.models.alignment import align
+from crossflops.reconcile.models.reading import Layers, layers
+
+__all__ = ["Layers", "align", "layers"]

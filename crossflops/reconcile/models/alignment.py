@@ -1,0 +1,183 @@
+"""Two counted models, layer by layer: what differs, under which cause, and by how much."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from crossflops.core.alignment import Alignment, CauseRow, LayerPair, Place, Shift, Work
+from crossflops.reconcile.models.contractions import WEIGHTED, Contraction
+from crossflops.reconcile.models.operations import beside, told_by_norm
+from crossflops.reconcile.models.pairing import Group, paired
+from crossflops.reconcile.models.reading import FIRST, Layers, Operation
+from crossflops.reconcile.models.steps import BATCH, PLACES, Inputs, shifts
+
+MISSING, WRITTEN, UNUSED = "model.layer-missing", "model.representation", "model.parameters-unused"
+BEFORE, NOBODY = "before the first layer", "in no layer"
+
+
+def align(first: Layers, second: Layers) -> Alignment:
+    """Every layer of both models, with causes that add up to the differences by construction."""
+    groups = (Group((FIRST,), (FIRST,)), *paired(first.contractions, second.contractions))
+    inputs = _inputs(first, second)
+    own = [list(_group_shifts(group, first, second, inputs)) for group in groups]
+    found = beside(first, second, groups, own)
+    rows = [
+        LayerPair(
+            first=mine[0],
+            second=theirs[0],
+            first_work=mine[1],
+            second_work=theirs[1],
+            shifts=_joined(told_by_norm(own[number], found.shifts[number])),
+        )
+        for number, group in enumerate(groups)
+        for mine, theirs in [
+            (
+                _place(group.first, first, found.first[number]),
+                _place(group.second, second, found.second[number]),
+            )
+        ]
+    ]
+    rows += _unused(first, second)
+    layers = tuple(row for row in rows if row.first or row.second)
+    return Alignment(
+        first_work=Work(macs=first.macs, flops=first.flops, params=first.params),
+        second_work=Work(macs=second.macs, flops=second.flops, params=second.params),
+        causes=_causes(layers),
+        layers=layers,
+        uncounted=(first.uncounted, second.uncounted),
+    )
+
+
+def _inputs(first: Layers, second: Layers) -> Inputs:
+    return Inputs(*(one.inputs[0] if one.inputs else () for one in (first, second)))
+
+
+def _group_shifts(group: Group, first: Layers, second: Layers, inputs: Inputs) -> Iterator[Shift]:
+    """What differs in the contractions of a group."""
+    if group.first == (FIRST,):
+        return
+    mine = [first.contractions[place] for place in group.first]
+    theirs = [second.contractions[place] for place in group.second]
+    if len(mine) == len(theirs) == 1:
+        yield from shifts(mine[0], theirs[0], inputs)
+        if not _alike(mine[0], theirs[0]):
+            yield Shift(cause=WRITTEN, note=f"{mine[0].op} -> {theirs[0].op}")
+        return
+    before, after = _total(mine), _total(theirs)
+    more = after - before
+    if mine and theirs:
+        grown = BATCH if mine[0].batch != theirs[0].batch else PLACES
+        if more.macs:
+            yield Shift(cause=grown, macs=more.macs, flops=2 * more.macs)
+        yield Shift(
+            cause=WRITTEN,
+            flops=more.flops - 2 * more.macs,
+            params=more.params,
+            note=f"{len(mine)} {mine[0].op} -> {len(theirs)} {theirs[0].op}",
+        )
+        return
+    note = "only in the second" if theirs else "only in the first"
+    yield Shift(cause=MISSING, macs=more.macs, flops=more.flops, params=more.params, note=note)
+
+
+def _alike(first: Contraction, second: Contraction) -> bool:
+    """Whether both are written down as the same kind of operator: a convolution, a product."""
+    families = ({"MatMul", "Gemm"}, {"Conv"})
+    names = {first.op.rpartition(".")[2], second.op.rpartition(".")[2]}
+    return len(names) == 1 or any(names <= family for family in families)
+
+
+def _total(ones: Iterable[Contraction | Operation]) -> Work:
+    found = Work()
+    for one in ones:
+        macs = one.macs if isinstance(one, Contraction) else 0
+        found = found + Work(macs=macs, flops=one.flops, params=one.params)
+    return found
+
+
+def _place(
+    places: tuple[int, ...], side: Layers, beside: Sequence[Operation]
+) -> tuple[Place | None, Work]:
+    """A layer of one model, and what it comes to with the operations that belong to it."""
+    if places == (FIRST,):
+        what = Place(nodes=tuple(one.node for one in beside), path="", what=BEFORE)
+        return (what if beside else None), _total(beside)
+    ones = [side.contractions[place] for place in places]
+    if not ones:
+        return None, _total(beside)
+    what = Place(
+        nodes=tuple(dict.fromkeys(one.node for one in ones)),
+        path=ones[0].path,
+        what=_what(ones),
+    )
+    return what, _total([*ones, *beside])
+
+
+def _what(ones: list[Contraction]) -> str:
+    """A contraction in words: "Conv 3x3 64 -> 128 /2, 28x28"."""
+    one, more = ones[0], f" and {len(ones) - 1} more" if len(ones) > 1 else ""
+    if one.kind != WEIGHTED:
+        return f"{one.op}{more}"
+    text = [one.op]
+    if one.window:
+        text.append("x".join(map(str, one.window.kernel)))
+    text.append(f"{one.inner * one.groups} -> {one.outer}{more}")
+    if one.groups > 1:
+        text.append(f"in {one.groups} groups")
+    if one.window and set(one.window.strides) != {1}:
+        text.append(f"/{'x'.join(map(str, dict.fromkeys(one.window.strides)))}")
+    where = "x".join(map(str, one.window.after)) if one.window else str(one.places)
+    return f"{' '.join(text)}, {where}"
+
+
+def _joined(found: Iterable[Shift]) -> tuple[Shift, ...]:
+    """The shifts of each cause in one; none where nothing is added and nothing is said."""
+    by_cause: dict[str, list[Shift]] = {}
+    for one in found:
+        by_cause.setdefault(one.cause, []).append(one)
+    joined = (
+        Shift(
+            cause=cause,
+            macs=sum(one.macs for one in ones),
+            flops=sum(one.flops for one in ones),
+            params=sum(one.params for one in ones),
+            note="; ".join(dict.fromkeys(one.note for one in ones if one.note)),
+        )
+        for cause, ones in by_cause.items()
+    )
+    return tuple(one for one in joined if one.macs or one.flops or one.params or one.note)
+
+
+def _unused(first: Layers, second: Layers) -> Iterator[LayerPair]:
+    """Parameters that belong to a model, and to no node of its graph."""
+    if first.rest or second.rest:
+        nobody = Place(nodes=(), path="", what=NOBODY)
+        more = second.rest - first.rest
+        yield LayerPair(
+            first=nobody,
+            second=nobody,
+            first_work=Work(params=first.rest),
+            second_work=Work(params=second.rest),
+            shifts=(Shift(cause=UNUSED, params=more),) if more else (),
+        )
+
+
+def _causes(rows: Iterable[LayerPair]) -> tuple[CauseRow, ...]:
+    """The largest in MACs first, then in FLOPs, then in parameters."""
+    found: dict[str, list[Shift]] = {}
+    for row in rows:
+        for one in row.shifts:
+            found.setdefault(one.cause, []).append(one)
+    causes = (
+        CauseRow(
+            cause=cause,
+            macs=sum(one.macs for one in ones),
+            flops=sum(one.flops for one in ones),
+            params=sum(one.params for one in ones),
+            layers=len(ones),
+        )
+        for cause, ones in found.items()
+    )
+    return tuple(
+        sorted(
+            causes, key=lambda one: (-abs(one.macs), -abs(one.flops), -abs(one.params), one.cause)
+        )
+    )

@@ -1,0 +1,214 @@
+"""From one contraction to the one that stands for it, fact by fact, each step under its cause."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import msgspec
+from msgspec.structs import replace
+
+from crossflops.core.alignment import Shift
+from crossflops.reconcile.models.contractions import WEIGHTED, Contraction, Window
+
+BATCH, INPUT = "model.batch", "model.input-size"
+STRIDE, PADDING, PLACES = "model.stride", "model.padding", "model.positions"
+KERNEL, DILATION = "model.kernel", "model.dilation"
+WIDTH, GROUPS, BIAS = "model.width", "model.groups", "model.bias"
+SHARING, ELSE = "model.weight-sharing", "model.elementwise"
+_FACTOR = Fraction(3, 2)  # sizes that differ by this or more differ by strides, not by padding
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    """The first shapes that both models are given."""
+
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+
+    @property
+    def ratio(self) -> Fraction:
+        """How much longer an axis of the second is, where all that differ agree on it; else 1.
+
+        Axes of equal sizes are taken away first, so that the order of the axes does not matter.
+        The batch is not among them.
+        """
+        mine, theirs = sorted(self.first[1:]), sorted(self.second[1:])
+        if len(mine) != len(theirs):
+            return Fraction(1)
+        for size in [*mine]:
+            if size in theirs:
+                mine.remove(size)
+                theirs.remove(size)
+        found = {Fraction(b, a) for a, b in zip(mine, theirs, strict=True) if a and b}
+        return found.pop() if len(found) == 1 else Fraction(1)
+
+
+def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[Shift]:
+    """The causes on the way from one to the other, in a fixed order; they add up.
+
+    Batch, sizes, window, groups, channels, bias: each is changed to what the second has, and the
+    difference that this makes is booked. A cause may come twice, and may have no amount.
+    """
+    now = first
+    for cause, then, note in _states(first, second, inputs):
+        yield Shift(
+            cause=cause,
+            macs=_macs(then) - _macs(now),
+            flops=_flops(then) - _flops(now),
+            params=_params(then) - _params(now),
+            note=note,
+        )
+        now = then
+    left = Shift(
+        cause=SHARING if bool(first.weights) != bool(second.weights) else ELSE,
+        flops=second.flops - first.flops - _flops(now) + _flops(first),
+        params=second.params - first.params - _params(now) + _params(first),
+    )
+    if left.flops or left.params:
+        yield left
+
+
+def _macs(one: Contraction) -> int:
+    return one.batch * one.places * one.taps * one.inner * one.outer
+
+
+def _flops(one: Contraction) -> int:
+    """With an addition of the bias for each output, as where `adds` says so."""
+    biased = one.batch * one.places * one.outer if one.bias else 0
+    return 2 * _macs(one) + biased
+
+
+def _params(one: Contraction) -> int:
+    own = one.taps * one.inner * one.outer if one.kind == WEIGHTED and one.weights else 0
+    return own + (one.outer if one.bias_params else 0)
+
+
+def _states(
+    first: Contraction, second: Contraction, inputs: Inputs
+) -> Iterator[tuple[str, Contraction, str]]:
+    now = first
+    if now.batch != second.batch:
+        note = f"batch {now.batch} -> {second.batch}"
+        now = replace(now, batch=second.batch)
+        yield BATCH, now, note
+    for cause, places, note in _places(now, second, inputs):
+        now = replace(now, places=places)
+        yield cause, now, note
+    if now.taps * now.inner == second.taps * second.inner and now.groups == second.groups:
+        now = replace(
+            now, taps=second.taps, inner=second.inner
+        )  # the same sums, otherwise laid out
+    for cause, then, note in _channels(now, second, _lengthened(first, second)):
+        now = then
+        yield cause, now, note
+    if bool(now.bias) != bool(second.bias):
+        note = "no bias -> bias" if second.bias else "bias -> no bias"
+        now = replace(now, bias=second.bias, bias_params=second.bias_params)
+        yield BIAS, now, note
+
+
+def _lengthened(first: Contraction, second: Contraction) -> Fraction:
+    """How many more places there are."""
+    return Fraction(second.places, first.places) if first.places else Fraction(1)
+
+
+def _channels(
+    now: Contraction, then: Contraction, longer: Fraction
+) -> Iterator[tuple[str, Contraction, str]]:
+    """The window, the groups, and the channels on both sides."""
+    if now.taps != then.taps:
+        note = f"kernel {_sizes(now)} -> {_sizes(then)}"
+        now = replace(now, taps=then.taps)
+        yield KERNEL, now, note
+    depthwise = all(one.inner == 1 and one.groups == one.outer for one in (now, then))
+    if depthwise:
+        now = replace(now, groups=then.groups)  # as many as there are channels
+    elif now.groups != then.groups:
+        note = f"groups {now.groups} -> {then.groups}"
+        channels = now.inner * now.groups
+        inner = channels // then.groups if channels % then.groups == 0 else then.inner
+        now = replace(now, inner=inner, groups=then.groups)
+        yield GROUPS, now, note
+    for fact, word in (("inner", "in"), ("outer", "out")):
+        mine, theirs = getattr(now, fact), getattr(then, fact)
+        if mine == theirs:
+            continue
+        scores = now.kind != WEIGHTED
+        cause = PLACES if scores and Fraction(theirs, mine) == longer else WIDTH
+        times = now.groups if fact == "inner" else 1
+        now = replace(now, **{fact: theirs})
+        yield cause, now, f"{word} {mine * times} -> {theirs * times}"
+
+
+def _sizes(one: Contraction) -> str:
+    return "x".join(map(str, one.window.kernel)) if one.window else str(one.taps)
+
+
+def _places(now: Contraction, then: Contraction, inputs: Inputs) -> Iterator[tuple[str, int, str]]:
+    """Numbers of places from one to the other, and what is behind each change."""
+    mine, theirs = now.window, then.window
+    if mine and theirs and len(mine.kernel) == len(theirs.kernel):
+        same = _product(mine.after), _product(theirs.after)
+        if now.places == same[0] and then.places == same[1]:
+            yield from _window(mine, theirs, inputs)
+            return
+    if now.places == then.places:
+        return
+    note = f"{now.places} -> {then.places} positions"
+    grown = _lengthened(now, then)
+    powers = {inputs.ratio**power for power in (1, 2, 3)} - {Fraction(1)}
+    yield INPUT if grown in powers else PLACES, then.places, note
+
+
+def _window(mine: Window, theirs: Window, inputs: Inputs) -> Iterator[tuple[str, int, str]]:
+    """As `_places`, by the sizes before and behind a window.
+
+    The size before it is scaled with the input of the model, then set to the other's: a factor
+    comes of a stride that stands elsewhere, some pixels of padding.
+    """
+    before = tuple(round(size * inputs.ratio) for size in mine.before)
+    strided = any(
+        max(Fraction(a, b), Fraction(b, a)) >= _FACTOR
+        for a, b in zip(before, theirs.before, strict=True)
+        if a and b
+    )
+    if inputs.ratio != 1:
+        yield (
+            INPUT,
+            _after(mine, before, mine.strides),
+            f"input {_by(mine.before)} -> {_by(before)}",
+        )
+    if before != theirs.before:
+        note = f"input {_by(before)} -> {_by(theirs.before)}"
+        cause = STRIDE if strided else PADDING
+        yield cause, _after(mine, theirs.before, mine.strides), note if strided else ""
+    if mine.strides != theirs.strides:
+        note = f"stride {_by(mine.strides)} -> {_by(theirs.strides)}"
+        yield STRIDE, _after(mine, theirs.before, theirs.strides), note
+    if mine.dilations != theirs.dilations:
+        note = f"dilation {_by(mine.dilations)} -> {_by(theirs.dilations)}"
+        yield DILATION, _product(theirs.after), note
+    resized = _after(mine, theirs.before, theirs.strides) != _product(theirs.after)
+    told = _padded(mine) != _padded(theirs) and inputs.ratio == 1 and not strided
+    if resized or (told and mine.kernel == theirs.kernel):
+        note = f"padded to {_by(_padded(mine))} -> {_by(_padded(theirs))}" if told else ""
+        yield PADDING if mine.kernel == theirs.kernel else KERNEL, _product(theirs.after), note
+
+
+def _after(one: Window, before: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Places of the result: (size + pads - d (k - 1) - 1) / stride + 1 by axis, rounded down."""
+    axes = zip(before, one.pads, one.dilations, one.kernel, strides, strict=True)
+    return _product(tuple(max((i + p - d * (k - 1) - 1) // s + 1, 0) for i, p, d, k, s in axes))
+
+
+def _padded(one: Window) -> tuple[int, ...]:
+    return tuple(size + pad for size, pad in zip(one.before, one.pads, strict=True))
+
+
+def _product(sizes: tuple[int, ...]) -> int:
+    found = 1
+    for size in sizes:
+        found *= size
+    return found
+
+
+def _by(sizes: tuple[int, ...]) -> str:
+    return str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes))
