@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from crossflops.reconcile.models.contractions import Contraction
+from crossflops.reconcile.models.contractions import WEIGHTED, Contraction
 from crossflops.reconcile.models.sequence import aligned
 from crossflops.reconcile.models.similarity import contraction_scores
 
@@ -123,33 +123,39 @@ def _runs(
     """A contraction, and a run on the other side with as many MACs and as many weights."""
     start = 0
     for i in mine:
-        wanted = ones[i].macs // ones[i].batch, _size(ones[i])
         for begin in range(start, min(len(theirs), start + _FARTHEST)):
-            run = _run(wanted, others, theirs[begin : begin + _MOST])
+            run = _run(ones[i], others, theirs[begin : begin + _MOST])
             if len(run) > 1:
                 yield i, run
                 start = begin + len(run)
                 break
 
 
-def _size(one: Contraction) -> int:
-    return one.stored or one.weights
+def _run(one: Contraction, others: Sequence[Contraction], theirs: list[int]) -> tuple[int, ...]:
+    """The shortest run from the first of these that comes to one contraction, if one does.
 
-
-def _run(
-    wanted: tuple[int, int], others: Sequence[Contraction], theirs: list[int]
-) -> tuple[int, ...]:
-    """The shortest run from the first of these that comes to this for each example.
-
-    It is empty where none does. Weights that are used again, as by steps of a loop, count once.
+    It does as many MACs for each example with as many weights, of which those that are used
+    again, as by steps of a loop, count once. Where layers stand for a layer, or products for a
+    product, each has to be a part of it: sums of powers of two are equal by chance all too often.
     """
-    macs = size = fresh = 0
+    wanted, size = one.macs // one.batch, one.stored or one.weights
+    macs = stored = fresh = 0
     for length, j in enumerate(theirs, 1):
-        macs += others[j].macs // others[j].batch
-        size += _size(others[j])
-        fresh += others[j].weights
-        if macs == wanted[0] and wanted[1] in (size, fresh):
+        part = others[j]
+        if part.kind == one.kind and not _is_part(part, one):
+            return ()
+        macs += part.macs // part.batch
+        stored += part.stored or part.weights
+        fresh += part.weights
+        if macs == wanted and size in (stored, fresh):
             return tuple(theirs[:length])
-        if macs > wanted[0]:
-            break
+        if macs > wanted:
+            return ()
     return ()
+
+
+def _is_part(part: Contraction, one: Contraction) -> bool:
+    """Whether it gives some of the outputs of the other, or some of its rows."""
+    if part.kind == WEIGHTED:
+        return (part.taps, part.inner, part.places) == (one.taps, one.inner, one.places)
+    return (part.inner, part.outer) == (one.inner, one.outer)

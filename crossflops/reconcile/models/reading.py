@@ -56,10 +56,12 @@ def layers(graph: Graph, trace: Trace, ledger: Ledger) -> Layers:
     """Read a counted model. What the contractions and operations hold adds up to its totals."""
     reader = _Reader(graph, holdings(graph, trace))
     for one in ledger.counts:
-        known = isinstance(one, Counted)
-        reader.read(one if known else Counted(node=one.node, cost=ZERO, formula="", precision=""))
+        if isinstance(one, Counted):
+            reader.read(one)
+        else:  # it may hold parameters all the same
+            reader.read(Counted(node=one.node, cost=ZERO, formula="", precision=""))
     found, beside = reader.finished()
-    held = sum(one.params for one in (*found, *beside))
+    held = sum(one.params for one in found) + sum(one.params for one in beside)
     return Layers(
         contractions=found,
         operations=beside,
