@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from crossflops.adapters.installation import to_install
+from crossflops.cli.against import against, against_options
 from crossflops.cli.interpreters import python_option
 from crossflops.cli.options import (
     model_options,
@@ -22,6 +23,7 @@ from crossflops.cli.questions import (
     top_option,
     unanswered,
 )
+from crossflops.core.against import Against
 from crossflops.core.profile import Failure
 from crossflops.core.report import Report
 from crossflops.render.places import Compared
@@ -31,6 +33,7 @@ DOCTOR = "see `crossflops doctor`"
 
 @click.command("compare")
 @model_options
+@against_options
 @click.option(
     "--tool",
     "tools",
@@ -74,7 +77,7 @@ def command(
     **fields: Any,
 ) -> int:
     """Run other counters on a model, and explain every difference."""
-    asked, wanted = request(fields), questions(fields)
+    asked, wanted = request(fields), {**questions(fields), **against(fields)}
     from crossflops import pipeline
 
     with progress(f"comparing {asked.target}") as on_progress:
@@ -96,16 +99,23 @@ def command(
 
 
 def _status(report: Report, strict: bool) -> int:
-    profiles = report.profiles or ()
+    other = report.against if isinstance(report.against, Against) else None
+    profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
     if not profiles:
         click.echo(f"no tool is installed; to install some: {to_install() or DOCTOR}", err=True)
     elif all(isinstance(one, Failure) for one in profiles):
         click.echo("every tool failed", err=True)
         return NO_ANSWER
-    left = {tool: residual for tool, residual in report.residuals.items() if residual}
-    if strict and (left or report.uncounted):
-        what = [f"{tool} leaves a residual of {residual}" for tool, residual in left.items()]
-        what += [f"{len(report.uncounted)} nodes are not counted"] if report.uncounted else []
+    left = [(tool, residual) for tool, residual in report.residuals.items() if residual]
+    left += (
+        [(one.tool, one.residual) for one in other.reconciliations if one.residual]
+        if other
+        else []
+    )
+    missing = len(report.uncounted) + (other.alignment.uncounted[1] if other else 0)
+    if strict and (left or missing):
+        what = [f"{tool} leaves a residual of {residual}" for tool, residual in left]
+        what += [f"{missing} nodes are not counted"] if missing else []
         click.echo(f"strict: {'; '.join(what)}", err=True)
         return 1
     return 0

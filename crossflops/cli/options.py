@@ -42,7 +42,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 def model_options(function: Function, required: bool = True) -> Function:
     """TARGET and everything that says how to build and run it, for `request` to take."""
-    return _stacked(
+    return stacked(
         function,
         click.argument("target", required=required),
         click.option(
@@ -96,18 +96,18 @@ def request(fields: dict[str, Any]) -> Request:
         target=fields.pop("target"),
         inputs=tuple(fields.pop("inputs")),
         inputs_file=fields.pop("inputs_file"),
-        arguments=dict(map(_argument, fields.pop("arguments"))),
+        arguments=dict(map(argument, fields.pop("arguments"))),
         setting=Setting(grad=not fields.pop("no_grad"), training=fields.pop("train_mode")),
         allow_pickle=fields.pop("allow_pickle"),
-        dims=dict(_number("--dim", text) for text in fields.pop("dims")),
-        trips=dict(_number("--trips", text) for text in fields.pop("trips")),
-        branches=dict(map(_branch, fields.pop("branches"))),
+        dims=dict(numbered("--dim", text) for text in fields.pop("dims")),
+        trips=dict(numbered("--trips", text) for text in fields.pop("trips")),
+        branches=dict(map(branch, fields.pop("branches"))),
     )
 
 
 def output_options(function: Function) -> Function:
     """`--json` and `-o`, as keywords `as_json` and `file`."""
-    return _stacked(
+    return stacked(
         function,
         click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else."),
         click.option(
@@ -123,7 +123,7 @@ def output_options(function: Function) -> Function:
 
 def view_options(function: Function) -> Function:
     """`--by`, `--top` and `--depth`, for `viewed` to take."""
-    return _stacked(
+    return stacked(
         function,
         click.option(
             "--by",
@@ -158,7 +158,7 @@ def viewed(report: "Report", fields: dict[str, Any], unit: str) -> "Report | Vie
 
 def unit_option(function: Function) -> Function:
     """`--unit`, as keyword `unit`."""
-    return _stacked(
+    return stacked(
         function,
         click.option(
             "--unit",
@@ -173,23 +173,26 @@ def unit_option(function: Function) -> Function:
 def strict_option(function: Function) -> Function:
     """`--strict`, as keyword `strict`."""
     what = "Exit with 1 when a node is uncounted or a residual is left."
-    return _stacked(function, click.option("--strict", is_flag=True, help=what))
+    return stacked(function, click.option("--strict", is_flag=True, help=what))
 
 
-def _stacked(function: Function, *decorators: Callable[[Function], Function]) -> Function:
+def stacked(function: Function, *decorators: Callable[[Function], Function]) -> Function:
+    """The function under these decorators, the first of them outermost."""
     for decorator in reversed(decorators):
         function = decorator(function)
     return function
 
 
-def _number(option: str, text: str) -> tuple[str, int]:
+def numbered(option: str, text: str) -> tuple[str, int]:
+    """NAME=N as a pair. Raises InputError."""
     name, equals, value = text.rpartition("=")
     if not equals or not name or not (value.isascii() and value.isdigit()) or len(value) > 19:
         raise InputError(f"{option} {text!r} is not NAME=N", f"write for example {option} batch=8")
     return name, int(value)
 
 
-def _branch(text: str) -> tuple[str, str]:
+def branch(text: str) -> tuple[str, str]:
+    """NODE=then|else|sum as a pair. Raises InputError."""
     name, _, value = text.rpartition("=")
     if not name or value not in ("then", "else", "sum"):
         raise InputError(
@@ -198,7 +201,8 @@ def _branch(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _argument(text: str) -> tuple[str, object]:
+def argument(text: str) -> tuple[str, object]:
+    """KEY=JSON as a pair, the value read. Raises InputError."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise InputError(f"--arg {text!r} is not KEY=JSON", "write for example --arg weights=null")

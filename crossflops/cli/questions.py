@@ -1,11 +1,12 @@
 """What may be asked of a comparison, now or of the file that one was written to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
-from crossflops.core.profile import Failure
+from crossflops.core.against import Against
+from crossflops.core.profile import Failure, Profile
 from crossflops.core.report import Report
 from crossflops.render.places import TOP
 
@@ -51,10 +52,15 @@ def questions(fields: dict[str, Any]) -> dict[str, Any]:
 
 def unanswered(report: Report, between: tuple[str, str] | None) -> bool:
     """Whether two tools could not be set against each other, since one failed; says so."""
+    profiles = report.profiles or ()
+    sides: list[tuple[Sequence[Profile | Failure], Sequence[str]]] = [(profiles, between or ())]
+    if between and isinstance(report.against, Against):
+        sides = [(profiles, between[:1]), (report.against.profiles, between[1:])]
     failed = [
         one
-        for one in report.profiles or ()
-        if isinstance(one, Failure) and one.tool in (between or ())
+        for found, tools in sides
+        for one in found
+        if isinstance(one, Failure) and one.tool in tools
     ]
     for one in failed:
         click.echo(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from crossflops.core.profile import Amount
 from crossflops.core.reconciliation import Explanation, Reconciliation
@@ -28,6 +29,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     """From one tool's total to another's; what both have in the same amount is left out.
 
+    Where the totals are those of two models, `model` is what the second model has more of MACs,
+    at `unit` for each, and the differences are those of counting.
+
     Work that is seen by one of them only is given at `unit` per multiply-accumulate, the smaller
     of what the two count for one. So the unit is a difference only where theirs are not the same.
     """
@@ -38,6 +42,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     second_total: Amount
     unit: int
     differences: tuple[Difference, ...]
+    model: int | UnsetType = UNSET
 
     @property
     def delta(self) -> Amount:
@@ -47,11 +52,14 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def residual(self) -> Amount:
         """What no cause covers: what the second tool leaves unexplained more than the first."""
-        return self.delta - sum(one.amount for one in self.differences)
+        return self.delta - (self.model or 0) - sum(one.amount for one in self.differences)
 
 
-def contrast(first: Reconciliation, second: Reconciliation) -> Contrast:
-    """Set two tools' accounts of one model against each other, the largest difference first."""
+def contrast(first: Reconciliation, second: Reconciliation, models: bool = False) -> Contrast:
+    """Set two tools' accounts against each other, the largest difference first.
+
+    They are of one model, or with `models` of two: then what differs in these is apart.
+    """
     unit = _unit(first, second)
     one, other = _amounts(first, unit), _amounts(second, unit)
     calls, more = _calls(first.explanations), _calls(second.explanations)
@@ -74,6 +82,7 @@ def contrast(first: Reconciliation, second: Reconciliation) -> Contrast:
         differences=tuple(
             sorted((row for row in found if row.amount), key=lambda row: -abs(row.amount))
         ),
+        model=unit * (second.ours - first.ours) if models else UNSET,
     )
 
 

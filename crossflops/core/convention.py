@@ -11,13 +11,16 @@ class Example(msgspec.Struct, frozen=True):
     """A model that shows a cause: a few lines that define `model` and `inputs`.
 
     With the convention of `tool` ("TOOL" or "TOOL@EDITION") the cause is booked with `amount`,
-    under `options` of the command line.
+    under `options` of the command line. Of a cause between two models `tool` is "", the lines
+    define `other` too, and `other_inputs` where these differ, and `unit` says of what the amount
+    is: "MACs", "FLOPs" or "parameters".
     """
 
     code: str
     tool: str
     amount: int
     options: tuple[str, ...] = ()
+    unit: str = ""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):

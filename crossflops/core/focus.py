@@ -46,6 +46,7 @@ def focus(report: "Report", path: str) -> "Report":
     }
     return replace(
         report,
+        against=UNSET,  # the other model has no such module
         module=module,
         modules=tuple(one for one in report.modules if beneath(one.path, path)),
         nodes=nodes,

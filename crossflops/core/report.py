@@ -5,60 +5,24 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from crossflops.core.against import Against
 from crossflops.core.consensus import Consensus
 from crossflops.core.contrast import Contrast, contrast
+from crossflops.core.derived import derive, derive_against, derive_contrast
 from crossflops.core.focus import focus
 from crossflops.core.folded import Folded
 from crossflops.core.formulas import Formulas
-from crossflops.core.ledger import Exactness
 from crossflops.core.memory import Memory
 from crossflops.core.observation import Run
 from crossflops.core.profile import Amount, Failure, Profile
-from crossflops.core.reconciliation import ParamsReconciliation, Reconciliation
+from crossflops.core.reconciliation import Reconciliation
+from crossflops.core.totals import InputInfo as InputInfo
+from crossflops.core.totals import ModelInfo as ModelInfo
+from crossflops.core.totals import Totals as Totals
 from crossflops.core.trace import Setting
 from crossflops.core.view import By, View, view
 
 SCHEMA = "crossflops/1"
-
-
-class InputInfo(msgspec.Struct, frozen=True):
-    """An input of the model."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-
-class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model was counted. `digest` identifies the structure, not the weights."""
-
-    name: str
-    digest: str
-    inputs: tuple[InputInfo, ...]
-    opset: dict[str, int]
-
-
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole model. `constant_macs` are the part of `macs` that depends on no input.
-
-    `active_params` are the most of `params` that one call can use; unset where that is all.
-    `exactness` says of "macs" and of "flops" how far they can be trusted: "bound" where some of
-    them depend on data and are counted in full, "estimate" where some algorithm is not fixed.
-    """
-
-    macs: int
-    flops: int
-    params: int
-    adds: int
-    muls: int
-    divs: int
-    compares: int
-    specials: int
-    bytes_read: int
-    bytes_written: int
-    constant_macs: int
-    active_params: int | UnsetType = UNSET
-    exactness: dict[str, Exactness] | UnsetType = UNSET
 
 
 class UncountedRow(msgspec.Struct, frozen=True):
@@ -146,6 +110,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     module: ModuleRow | UnsetType = UNSET
     consensus: Consensus | UnsetType = UNSET
     made_with: dict[str, str] | UnsetType = UNSET
+    against: Against | UnsetType = UNSET
 
     @property
     def macs(self) -> int:
@@ -206,19 +171,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def to_dict(self) -> dict[str, Any]:
         """The contract `crossflops/1` as plain values."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        for row, one in zip(
-            plain.get("reconciliations", ()), self.reconciliations or (), strict=True
-        ):
-            row["delta"] = one.delta
-            row["residual"] = one.residual
-            if isinstance(one.params, ParamsReconciliation):
-                row["params"] |= {"delta": one.params.delta, "residual": one.params.residual}
+        derive(plain.get("reconciliations", ()), self.reconciliations or ())
         if isinstance(self.between, Contrast):
-            plain["between"] |= {"delta": self.between.delta, "residual": self.between.residual}
-            for row, each in zip(
-                plain["between"]["differences"], self.between.differences, strict=True
-            ):
-                row["amount"] = each.amount
+            derive_contrast(plain["between"], self.between)
+        if isinstance(self.against, Against):
+            derive_against(plain["against"], self.against)
         return plain
 
     def to_json(self) -> str:

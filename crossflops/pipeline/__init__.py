@@ -1,7 +1,7 @@
 """The verbs, in order: load, normalize, count, predict, ask the tools, reconcile, report."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -9,15 +9,19 @@ from crossflops.core.efficiency import EfficiencyReport
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.hardware.question import Question
-from crossflops.normalize.request import asked_for
+from crossflops.normalize.request import Request, asked_for
 from crossflops.normalize.targets import imports_restored
-from crossflops.pipeline.asked import answered, chosen, made_with
+from crossflops.pipeline.asked import answered, made_with, of_models
+from crossflops.pipeline.counting import Counted
 from crossflops.pipeline.exporting import export
 from crossflops.pipeline.native import native_count
 from crossflops.pipeline.rating import rated
 from crossflops.pipeline.study import Progress
 from crossflops.pipeline.study import report as compared
 from crossflops.pipeline.tables import rated_runs
+
+if TYPE_CHECKING:
+    from crossflops.pipeline.asking import Asking
 
 __all__ = ["compare", "count", "efficiency", "export"]
 
@@ -103,6 +107,8 @@ def compare(
     between: tuple[str, str] | None = None,
     module: str | None = None,
     consensus: bool = False,
+    against: Any = None,
+    against_options: Mapping[str, Any] | None = None,
     on_progress: Progress | None = None,
 ) -> Report:
     """Count a model, let tools count it, and account for every difference.
@@ -120,6 +126,11 @@ def compare(
 
     Tools that count an ONNX file get the normalized model, the target where that is a file, or the
     file `onnx`.
+
+    With `against`, a second model or target, both are counted, and the report says layer by layer
+    how the second is another model, and apart from that what each tool counts otherwise. What
+    `against_options` (keywords of this function, from `inputs` to `branches`) does not say is
+    taken from the first; `between` then names a tool for each model.
     """
     from crossflops.adapters import interpreters
     from crossflops.adapters.choice import choose
@@ -136,17 +147,49 @@ def compare(
         trips=trips,
         branches=branches,
     )
+    options = dict(against_options or {})
+    two = None if against is None else _second(against, options, request, module, consensus, onnx)
+    wanted, where = of_models(tools, between, two is not None), interpreters.chosen(python)
     asking = Asking(
         request=request,
-        choice=choose(chosen(tools, between), interpreters.chosen(python)),
+        choice=choose(wanted[0], where),
         tell=on_progress or (lambda _: None),
         onnx=onnx,
         timeout=timeout,
         memory=memory,
         isolate=isolate,
     )
+    native, report = _asked(asking)
+    if two is None:
+        return answered(report, between=between, module=module, consensus=consensus)
+    from crossflops.pipeline.against import against as set_against
+
+    choice = asking.choice if wanted[0] == wanted[1] else choose(wanted[1], where)
+    other, found = _asked(msgspec.structs.replace(asking, request=two, choice=choice))
+    return set_against(report, found, (native, other), between)
+
+
+def _second(
+    target: Any,
+    options: Mapping[str, Any],
+    first: Request,
+    module: str | None,
+    consensus: bool,
+    onnx: str | None,
+) -> Request:
+    """The request for the model to compare with, refused before any tool runs."""
+    from crossflops.normalize.second import second
+    from crossflops.pipeline.against import refuse
+
+    refuse(module, consensus, onnx)
+    return second(target, options, first)
+
+
+def _asked(asking: "Asking") -> tuple[Counted, Report]:
+    """The native count in the setting that was asked for, and the report with all answers."""
+    request = asking.request
     own, answers = asking.answers()
     report = msgspec.structs.replace(
         compared(own, request.setting, answers), made_with=made_with(request.is_file)
     )
-    return answered(report, between=between, module=module, consensus=consensus)
+    return own.counted[request.setting.training], report

@@ -7,6 +7,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
+from crossflops.core.against import Against
+from crossflops.core.profile import Failure, Profile
 from crossflops.core.report import Report
 from crossflops.errors import InputError, UnknownNameError
 
@@ -26,6 +28,18 @@ def chosen(
     return tuple(dict.fromkeys((*more, *between)))
 
 
+def of_models(
+    tools: Sequence[str] | None, between: tuple[str, str] | None, two: bool
+) -> tuple[tuple[str, ...] | str | None, tuple[str, ...] | str | None]:
+    """The tools to run on the first model and on the second; of `between`, with `two`, one each."""
+    if between is None or not two:
+        found = chosen(tools, between)
+        return found, found
+    more = [tools] if isinstance(tools, str) else tools or ()
+    first, second = (tuple(dict.fromkeys((*more, tool))) for tool in between)
+    return first, second
+
+
 def contrasted(report: Report, between: tuple[str, str] | None) -> Report:
     """The report with the difference between two tools, where both answered.
 
@@ -33,14 +47,25 @@ def contrasted(report: Report, between: tuple[str, str] | None) -> Report:
     """
     if between is None:
         return report
-    tried = {one.tool for one in report.profiles or ()}
-    for tool in between:
-        if tool not in tried:
-            there = ", ".join(sorted(tried)) or "none"
-            raise UnknownNameError(f"{tool} is not in this report", f"tools in it: {there}")
+    if isinstance(report.against, Against):
+        from crossflops.pipeline.against import contrasted as across
+
+        _known(report.profiles or (), between[:1])
+        _known(report.against.profiles, between[1:])
+        return across(report, between)
+    _known(report.profiles or (), between)
     if not report.residuals.keys() >= set(between):
         return report
     return msgspec.structs.replace(report, between=report.contrast(*between))
+
+
+def _known(profiles: Sequence[Profile | Failure], tools: Sequence[str]) -> None:
+    """Whether these tools were asked."""
+    tried = {one.tool for one in profiles}
+    for tool in tools:
+        if tool not in tried:
+            there = ", ".join(sorted(tried)) or "none"
+            raise UnknownNameError(f"{tool} is not in this report", f"tools in it: {there}")
 
 
 def answered(

@@ -31,6 +31,9 @@ def cause_blocks(cause: Cause) -> tuple[Block, ...]:
 
 def _example(id: str, example: Example) -> tuple[Block, ...]:
     options = "".join(f" and {option}" for option in example.options)
+    if example.unit:
+        told = f"from model to other, {id} is {signed(example.amount)} {example.unit} here"
+        return (Heading("Two models that show it"), Code(example.code), Text(told, " ", "dim"))
     told = f"with {example.tool}{options}, {id} is {signed(example.amount)} here"
     return (Heading("A model that shows it"), Code(example.code), Text(told, " ", "dim"))
 

@@ -49,7 +49,7 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
             blocks += _account(report, profile)
         blocks += disagreement(report, top)
         blocks += parameters(report)
-    blocks += _failed(failures)
+    blocks += failed(failures)
     if not report.profiles:
         blocks.append(Text("No tool was run: `crossflops doctor` says how to install some.", " "))
     return Page((*blocks, *uncounted(report)))
@@ -215,7 +215,8 @@ def _as_expected(report: Report, profile: Profile) -> bool:
     return replace(expected, hooked=False) == replace(profile.setting, hooked=False)
 
 
-def _failed(failures: tuple[Failure, ...]) -> list[Block]:
+def failed(failures: tuple[Failure, ...]) -> list[Block]:
+    """The tools without an answer, and why."""
     if not failures:
         return []
     texts = [

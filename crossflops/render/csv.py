@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from crossflops.core.against import Against
 from crossflops.core.bench import Bench
 from crossflops.core.efficiency import EfficiencyReport, rooflines
 from crossflops.core.measurement import Measurement
@@ -15,6 +16,7 @@ from crossflops.core.report import Report
 from crossflops.errors import UnknownNameError
 from crossflops.render.bench import Benched
 from crossflops.render.inventory import Inventory
+from crossflops.render.layers import COLUMNS, layer_lines
 from crossflops.render.layout import Noun
 from crossflops.render.places import Compared
 from crossflops.render.summary import Unit
@@ -26,7 +28,7 @@ _COMPARISON = (
 
 
 def csv(noun: Noun, unit: Unit = "macs") -> str:
-    """The table of a view; of a report its operators, of a comparison its tools.
+    """The table of a view; of a report its operators, of a comparison its tools, of two models their layers.
 
     With a convention that looks at calls, a report gives its modules.
 
@@ -38,6 +40,8 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
             return _written(view.columns, view.rows)
         case Compared(report=report):
             return csv(report, unit)
+        case Report(against=Against(alignment=aligned)):
+            return _written(COLUMNS, layer_lines(aligned))
         case Report(profiles=tuple(profiles)):
             return _written(_COMPARISON, (_tool(noun, one) for one in profiles))
         case Report():

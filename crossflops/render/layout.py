@@ -7,9 +7,9 @@ from msgspec import UNSET
 from crossflops.core.convention import Cause, Convention
 from crossflops.core.efficiency import EfficiencyReport
 from crossflops.core.report import Report
+from crossflops.render.against import compared_page
 from crossflops.render.bench import Benched, bench_page
 from crossflops.render.cause import cause_page
-from crossflops.render.comparison import comparison
 from crossflops.render.convention import convention_page
 from crossflops.render.efficiency import efficiency_page
 from crossflops.render.inventory import Health, Inventory, health, inventory
@@ -52,6 +52,6 @@ def layout(noun: Noun, unit: Unit = "macs") -> Page:
         case Viewed():
             return view_page(noun)
         case Compared():
-            return comparison(noun.report, unit, noun.top)
+            return compared_page(noun.report, unit, noun.top)
         case Report():
-            return summary(noun, unit) if noun.profiles is UNSET else comparison(noun, unit)
+            return summary(noun, unit) if noun.profiles is UNSET else compared_page(noun, unit)

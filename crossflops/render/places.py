@@ -68,7 +68,7 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
     rows = tuple(
         Row(
             (
-                _named(paths),
+                starred(paths),
                 exact(len(paths)),
                 short(found.native[paths[0]]),
                 *(_written(own.get(paths[0], Fraction(0))) for own in columns),
@@ -98,15 +98,16 @@ def _groups(found: Places) -> list[list[str]]:
     kinds: dict[tuple[object, ...], list[str]] = {}
     for path in (path for path in found.native if spread[path]):
         values = (found.native[path], *(own.get(path) for own in found.tools.values()))
-        kinds.setdefault((_pattern(path), *values), []).append(path)
+        kinds.setdefault((pattern(path), *values), []).append(path)
     return sorted(kinds.values(), key=lambda paths: -spread[paths[0]] * len(paths))
 
 
-def _pattern(path: str) -> str:
+def pattern(path: str) -> str:
+    """The path with a star for every number."""
     return sub(r"\d+", "*", path)
 
 
-def _named(paths: list[str]) -> str:
+def starred(paths: list[str]) -> str:
     """The path, with a star for each number that is not the same in all of them."""
     parts = zip(*(split(r"(\d+)", path) for path in paths), strict=True)
     return "".join(found[0] if len(set(found)) == 1 else "*" for found in parts) or MODEL

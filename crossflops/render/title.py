@@ -15,7 +15,7 @@ def title(report: Report) -> Title:
     parts = [
         report.model.name,
         short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
-        *_inputs(report.model.inputs),
+        *inputs(report.model.inputs),
         *_setting(report.setting),
         *([f"sizes from a run of {run.runtime}"] if isinstance(run, Run) else []),
         short(totals.macs, "MACs"),
@@ -30,7 +30,7 @@ def _module_title(module: ModuleRow, report: Report) -> Title:
             f"{module.path or '(the model)'} of {report.model.name}",
             module.class_,
             f"{short(module.params)} parameter{'' if module.params == 1 else 's'}",
-            *_inputs(report.model.inputs),
+            *inputs(report.model.inputs),
             *_setting(report.setting),
             short(module.macs, "MACs"),
             f"{short(module.flops, 'FLOPs')} (native, {exactness(report)})",
@@ -47,10 +47,11 @@ def exactness(report: Report) -> str:
     return {"bound": "an upper bound", "estimate": "an estimate"}.get(weakest, weakest)
 
 
-def _inputs(inputs: tuple[InputInfo, ...]) -> list[str]:
-    if len(inputs) == 1:
-        return [f"input {shape(inputs[0].shape)} {inputs[0].dtype}"]
-    return [f"{one.name} {shape(one.shape)} {one.dtype}" for one in inputs]
+def inputs(given: tuple[InputInfo, ...]) -> list[str]:
+    """Every input, by its name where there are several."""
+    if len(given) == 1:
+        return [f"input {shape(given[0].shape)} {given[0].dtype}"]
+    return [f"{one.name} {shape(one.shape)} {one.dtype}" for one in given]
 
 
 def _setting(setting: object) -> list[str]:

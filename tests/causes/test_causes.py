@@ -51,6 +51,7 @@ def named_by_the_reconciler():
     """The texts in the code of the reconciler that have the form of an id."""
     texts = set()
     rooms = [f"reconcile.{name}" for name in ("walk", "node_walk", "parameters", "rebuilt")]
+    rooms += [f"reconcile.models.{name}" for name in ("alignment", "operations", "steps")]
     for name in (*rooms, "conventions.parameters"):
         spec = find_spec(f"crossflops.{name}")
         tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))

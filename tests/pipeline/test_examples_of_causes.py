@@ -20,11 +20,14 @@ from crossflops.conventions import conventions, parse
 from crossflops.core.profile import Profile
 from crossflops.core.trace import Setting
 from crossflops.normalize import Source
+from crossflops.pipeline.counting import counted
 from crossflops.pipeline.files import FileOfTools
 from crossflops.pipeline.study import report, study
+from crossflops.reconcile.models import align, layers
 
 pytestmark = pytest.mark.torch
-SHOWN = [one for one in causes() if one.example is not None]
+SHOWN = [one for one in causes() if one.example is not None and one.example.tool]
+PAIRS = [one for one in causes() if one.example is not None and not one.example.tool]
 # Causes that a few lines of PyTorch do not show, and why.
 WITHOUT = {
     "conv.dilation-by-batches": "TensorFlow",
@@ -89,6 +92,27 @@ def booked(example):
 def test_the_example_shows_the_cause(one):
     """With the amount that the page tells."""
     assert booked(one.example)[one.id] == one.example.amount
+
+
+def layers_of(model, inputs):
+    """A model as the alignment of two models sees it."""
+    found = counted(Source(model.eval(), (inputs,), {}), Setting(), ())
+    return layers(found.graph, found.trace, found.ledger)
+
+
+@pytest.mark.parametrize("one", PAIRS, ids=lambda one: one.id)
+def test_two_models_show_the_cause(one):
+    """With the amount that the page tells, and no other cause has any of it."""
+    names = {"torch": torch, "nn": nn, "F": functional}
+    exec(one.example.code, names)
+    first = layers_of(names["model"], names["inputs"])
+    second = layers_of(names["other"], names.get("other_inputs", names["inputs"]))
+    found = align(first, second)
+    field = {"MACs": "macs", "FLOPs": "flops", "parameters": "params"}[one.example.unit]
+    amounts = {each.cause: getattr(each, field) for each in found.causes}
+    assert amounts.pop(one.id) == one.example.amount
+    assert not any(amounts.values())
+    assert (found.residual.macs, found.residual.flops, found.residual.params) == (0, 0, 0)
 
 
 def test_every_cause_has_an_example_or_a_reason():

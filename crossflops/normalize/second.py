@@ -1,0 +1,154 @@
+"""The request for a second model, which takes from the first what is not said of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from crossflops.core.tensor import TensorSpec
+from crossflops.errors import CrossflopsError, InputError
+from crossflops.normalize import Source, is_file, normalize
+from crossflops.normalize.onnx_file import OnnxFile
+from crossflops.normalize.request import Request, asked_for
+
+OPTIONS = ("inputs", "inputs_file", "arguments", "dims", "trips", "branches")
+_OF_FILES = ("dims", "trips", "branches")
+_LAYOUTS = (3, 4, 5)  # ranks of images, whose channels stand behind the batch or at the end
+
+
+def second(target: Any, said: Mapping[str, Any], first: Request) -> Request:
+    """The request for `target`, with the options in `said` and otherwise those of the first.
+
+    Inputs that are taken over are tried as they are, then with the channels moved to the end or
+    from there, then without names; a file is asked last for sizes of its own. The first that the
+    model takes is used. Raises InputError for an option that there is not.
+    """
+    unknown = [name for name in said if name not in OPTIONS]
+    if unknown:
+        raise InputError(
+            f"there is no option {unknown[0]!r} of the second model",
+            f"there are {', '.join(OPTIONS)}",
+        )
+    own = {name: value for name, value in said.items() if value}
+    given = "inputs" in own or "inputs_file" in own
+    if not isinstance(target, str) and not given:
+        return _given(target, first)
+    base = asked_for(
+        target,
+        own.get("inputs", ()),
+        own.get("inputs_file"),
+        first.setting,
+        own.get("arguments") or _arguments(target, first),
+        allow_pickle=first.allow_pickle,
+        **{name: own.get(name) for name in _OF_FILES},
+    )
+    return _sized(base, first, own) if given else _taken_over(base, own, first)
+
+
+def _arguments(target: Any, first: Request) -> Mapping[str, object]:
+    """Those of the first model, where the second is called too."""
+    called = isinstance(target, str) and ":" in target and not is_file(target)
+    return first.arguments if called else {}
+
+
+def _sized(request: Request, first: Request, own: Mapping[str, Any]) -> Request:
+    """What the first says of files, where both are files and the second says nothing."""
+    if not request.is_file:
+        return request
+    more = {name: getattr(first, name) for name in _OF_FILES if name not in own}
+    return msgspec.structs.replace(request, **more) if first.is_file else request
+
+
+def _taken_over(base: Request, own: Mapping[str, Any], first: Request) -> Request:
+    """A target on the inputs of the first model."""
+    specs = first.specs if first.given is None else _specs(first.given)
+    whole = _sized(base, first, own)
+    found = [msgspec.structs.replace(whole, specs=one) for one in layouts(specs)]
+    if first.inputs_file is not None and not base.is_file:
+        found = [msgspec.structs.replace(base, inputs_file=first.inputs_file)]
+    if base.is_file:
+        found += [msgspec.structs.replace(whole, specs=()), base]
+    return next((one for one in found if _fits(one)), found[0]) if len(found) > 1 else found[0]
+
+
+def _given(model: Any, first: Request) -> Request:
+    if first.given is not None:
+        pair = (first.given.args, first.given.kwargs)
+        return asked_for(model, pair, None, first.setting, None)
+    if not first.specs:
+        raise InputError("nobody says which inputs the models take", "give inputs")
+    ways = ([_text(spec) for spec in way] for way in layouts(first.specs))
+    found = [asked_for(model, texts, None, first.setting, None) for texts in ways]
+    return next((one for one in found if _fits(one)), found[0])
+
+
+def _text(spec: TensorSpec) -> str:
+    shape = "x".join(map(str, spec.shape or ())) or "scalar"
+    name = "" if spec.name.isdecimal() else f"{spec.name}="
+    return f"{name}{shape}:{spec.dtype}"
+
+
+def _specs(given: Source) -> tuple[TensorSpec, ...]:
+    """The shapes of tensors."""
+    named = [*((str(place), one) for place, one in enumerate(given.args)), *given.kwargs.items()]
+    return tuple(
+        TensorSpec(name, str(one.dtype).rpartition(".")[2], tuple(one.shape), "input")
+        for name, one in named
+        if hasattr(one, "shape") and hasattr(one, "dtype")
+    )
+
+
+def layouts(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, ...]]:
+    """The inputs as they are, with channels last, with channels first; then a single one unnamed.
+
+    >>> [[one.shape for one in way] for way in layouts([TensorSpec("0", "float32", (1, 3, 8, 9))])]
+    [[(1, 3, 8, 9)], [(1, 8, 9, 3)], [(1, 9, 3, 8)]]
+    """
+    ways: list[tuple[TensorSpec, ...]] = []
+    for named in (True, False):
+        for move in (None, "last", "first"):
+            way = tuple(_moved(one, move, named or len(specs) > 1) for one in specs)
+            if way not in ways:
+                ways.append(way)
+    yield from ways
+
+
+def _moved(spec: TensorSpec, move: str | None, named: bool) -> TensorSpec:
+    shape, name = spec.shape or (), spec.name if named else "0"
+    image = len(shape) in _LAYOUTS and spec.dtype.startswith(("float", "bfloat"))
+    if image and move == "last":
+        shape = (shape[0], *shape[2:], shape[1])
+    elif image and move == "first":
+        shape = (shape[0], shape[-1], *shape[1:-1])
+    return msgspec.structs.replace(spec, shape=shape, name=name)
+
+
+def _fits(request: Request) -> bool:
+    """Whether the model takes the inputs: it is run on them once, a file is read."""
+    try:
+        source = request.source()
+        if isinstance(source.model, OnnxFile):
+            normalize(source, request.setting)
+            return True
+    except InputError:
+        return False
+    except CrossflopsError:
+        return True  # another trouble, which is told when the model is counted
+    return _runs(source)
+
+
+def _runs(source: Source) -> bool:
+    import contextlib
+    import sys
+
+    torch = sys.modules.get("torch")
+    quiet: Any = contextlib.nullcontext()
+    if torch is not None and isinstance(source.model, torch.nn.Module):
+        source.model.eval()
+        quiet = torch.no_grad()
+    try:
+        with quiet:
+            source.model(*source.args, **source.kwargs)
+    except Exception:  # whatever it is, it does not run on these
+        return False
+    return True

@@ -1,0 +1,156 @@
+"""The page of two models: what makes one another model, and what tools count otherwise."""
+
+from crossflops.core.against import Against
+from crossflops.core.contrast import Contrast, Difference
+from crossflops.core.profile import Failure, Profile
+from crossflops.core.report import Report
+from crossflops.render.comparison import comparison, failed
+from crossflops.render.layers import cause_table, differing
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text
+from crossflops.render.places import TOP
+from crossflops.render.quantity import change, exact, number, short, signed
+from crossflops.render.reasons import title
+from crossflops.render.summary import Unit, uncounted
+from crossflops.render.title import inputs as described
+from crossflops.render.title import title as model_title
+
+Names = tuple[str, str]
+
+
+def compared_page(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
+    """The page of a comparison: of a model with its tools, or of two models."""
+    if isinstance(report.against, Against):
+        return _page(report, report.against, top)
+    return comparison(report, unit, top)
+
+
+def _page(report: Report, other: Against, top: int) -> Page:
+    names = _names(report, other)
+    blocks: list[Block] = [model_title(report), Text(_second(other), " against ")]
+    blocks += [Heading(_difference(report, other, names)), *_verdict(other)]
+    blocks += [cause_table(other.alignment), *differing(other.alignment, names, top)]
+    blocks += _tools(other.tools, names)
+    for found in other.tools:
+        blocks += _account(found, other, names)
+    blocks += [*failed(_failures(report, other)), *uncounted(report)]
+    if missing := other.alignment.uncounted[1]:
+        text = f"{number(missing, 'node')} of {names[1]} not counted, and in no amount here"
+        blocks.append(Text(text, " ", "warn"))
+    return Page(tuple(blocks))
+
+
+def _names(report: Report, other: Against) -> Names:
+    names = report.model.name, other.model.name
+    return names if names[0] != names[1] else (f"{names[0]} (first)", f"{names[1]} (second)")
+
+
+def _second(other: Against) -> str:
+    totals = other.totals
+    parts = [
+        other.model.name,
+        short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
+        *described(other.model.inputs),
+        short(totals.macs, "MACs"),
+        f"{short(totals.flops, 'FLOPs')} (native)",
+    ]
+    return " · ".join(parts)
+
+
+def _difference(report: Report, other: Against, names: Names) -> str:
+    delta = other.totals.macs - report.macs
+    if not delta:
+        return f"{names[1]} = {names[0]} in MACs"
+    sign = "-" if delta < 0 else "+"
+    ratio = change(other.totals.macs, report.macs)
+    return f"{names[1]} = {names[0]} {sign} {exact(abs(delta))} MACs ({ratio})"
+
+
+def _verdict(other: Against) -> list[Block]:
+    aligned = other.alignment
+    layers = number(len(aligned.layers), "layer")
+    if aligned.same:
+        return [Text(f"the same model: {layers}, one by one", " ", "good")]
+    if {one.cause for one in aligned.causes} <= {"model.representation"}:
+        text = "the same model, a part of which is written down in other nodes"
+        return [Text(text, " ", "good")]
+    return []
+
+
+def _failures(report: Report, other: Against) -> tuple[Failure, ...]:
+    """The tools that answered for neither model."""
+    profiles = (*(report.profiles or ()), *other.profiles)
+    answered = {one.tool for one in profiles if isinstance(one, Profile)}
+    found = {one.tool: one for one in profiles if isinstance(one, Failure)}
+    return tuple(one for tool, one in found.items() if tool not in answered)
+
+
+def _tools(found: tuple[Contrast, ...], names: Names) -> list[Block]:
+    if not found:
+        return []
+    columns = (
+        Column(head="tool"),
+        Column(head=names[0], right=True, spare=1),
+        Column(head=names[1], right=True, spare=1),
+        Column(head="difference", right=True),
+        Column(head="another model", right=True),
+        Column(head="another count", right=True),
+    )
+    rows = tuple(
+        Row(
+            (
+                _label(one),
+                exact(one.first_total),
+                exact(one.second_total),
+                signed(one.delta),
+                signed(one.model or 0),
+                signed(one.delta - (one.model or 0)),
+            ),
+            "bad" if one.residual else "",
+        )
+        for one in found
+    )
+    return [Heading("What tools print for both"), Table(columns=columns, rows=rows)]
+
+
+def _label(found: Contrast) -> str:
+    return found.first if found.first == found.second else f"{found.first} -> {found.second}"
+
+
+def _account(found: Contrast, other: Against, names: Names) -> list[Block]:
+    """From the number for the first model to the one for the second."""
+    sign = "-" if found.delta < 0 else "+"
+    rest = f" {sign} {exact(abs(found.delta))}" if found.delta else ""
+    rows = [
+        Row((one.cause, signed(one.macs * found.unit), "", "", "another model", title(one.cause)))
+        for one in other.alignment.causes
+        if one.macs * found.unit
+    ]
+    rows += [_counted(one) for one in found.differences]
+    tone = "bad" if found.residual else "good"
+    rows.append(Row(("residual", signed(found.residual), "", "", "", ""), tone))
+    table = Table(
+        columns=(
+            Column(head="cause"),
+            Column(head="amount", right=True),
+            Column(head=names[0], right=True, spare=3),
+            Column(head=names[1], right=True, spare=2),
+            Column(head="of"),
+            Column(head="what", flows=True, spare=4),
+        ),
+        rows=tuple(rows),
+    )
+    head = f"{found.second} on {names[1]} = {found.first} on {names[0]}{rest}"
+    return [Heading(head), table]
+
+
+def _counted(one: Difference) -> Row:
+    return Row(
+        (
+            one.cause,
+            signed(one.amount),
+            signed(one.first),
+            signed(one.second),
+            "another count",
+            title(one.cause),
+        )
+    )
