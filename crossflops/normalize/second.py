@@ -10,6 +10,7 @@ from crossflops.errors import CrossflopsError, InputError
 from crossflops.normalize import Source, is_file, normalize
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.request import Request, asked_for
+from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
 
 OPTIONS = ("inputs", "inputs_file", "arguments", "dims", "trips", "branches")
 _OF_FILES = ("dims", "trips", "branches")
@@ -124,30 +125,30 @@ def _moved(spec: TensorSpec, move: str | None, named: bool) -> TensorSpec:
 
 
 def _fits(request: Request) -> bool:
-    """Whether the model takes the inputs: it is run on them once, a file is read."""
+    """Whether the model takes the inputs: it is traced or run on them once, a file is read."""
     try:
         source = request.source()
-        if isinstance(source.model, OnnxFile):
+        if is_tensorflow(source.model):
+            from crossflops.normalize.tensorflow.model import traced
+
+            traced(source.model, source.args, source.kwargs, request.setting.training)
+        elif isinstance(source.model, OnnxFile):
             normalize(source, request.setting)
-            return True
+        else:
+            return _runs(source)
     except InputError:
         return False
     except CrossflopsError:
-        return True  # another trouble, which is told when the model is counted
-    return _runs(source)
+        pass  # another trouble, which is told when the model is counted
+    return True
 
 
 def _runs(source: Source) -> bool:
-    import contextlib
-    import sys
+    import torch
 
-    torch = sys.modules.get("torch")
-    quiet: Any = contextlib.nullcontext()
-    if torch is not None and isinstance(source.model, torch.nn.Module):
-        source.model.eval()
-        quiet = torch.no_grad()
+    source.model.eval()
     try:
-        with quiet:
+        with torch.no_grad():
             source.model(*source.args, **source.kwargs)
     except Exception:  # whatever it is, it does not run on these
         return False

@@ -31,7 +31,7 @@ def chosen(
 def of_models(
     tools: Sequence[str] | None, between: tuple[str, str] | None, two: bool
 ) -> tuple[tuple[str, ...] | str | None, tuple[str, ...] | str | None]:
-    """The tools to run on the first model and on the second; of `between`, with `two`, one each."""
+    """The tools to run on the first model and on the second; with `two` one of `between` each."""
     if between is None or not two:
         found = chosen(tools, between)
         return found, found

@@ -6,7 +6,7 @@ from crossflops.core.profile import Failure, Profile
 from crossflops.core.report import Report
 from crossflops.render.comparison import comparison, failed
 from crossflops.render.layers import cause_table, differing
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Tone
 from crossflops.render.places import TOP
 from crossflops.render.quantity import change, exact, number, short, signed
 from crossflops.render.reasons import title
@@ -28,10 +28,11 @@ def _page(report: Report, other: Against, top: int) -> Page:
     names = _names(report, other)
     blocks: list[Block] = [model_title(report), Text(_second(other), " against ")]
     blocks += [Heading(_difference(report, other, names)), *_verdict(other)]
-    blocks += [cause_table(other.alignment), *differing(other.alignment, names, top)]
+    if not other.alignment.same:
+        blocks += [cause_table(other.alignment), *differing(other.alignment, names, top)]
     blocks += _tools(other.tools, names)
     for found in other.tools:
-        blocks += _account(found, other, names)
+        blocks += _account(found, other, names) if found.delta or found.differences else []
     blocks += [*failed(_failures(report, other)), *uncounted(report)]
     if missing := other.alignment.uncounted[1]:
         text = f"{number(missing, 'node')} of {names[1]} not counted, and in no amount here"
@@ -92,8 +93,8 @@ def _tools(found: tuple[Contrast, ...], names: Names) -> list[Block]:
         Column(head=names[0], right=True, spare=1),
         Column(head=names[1], right=True, spare=1),
         Column(head="difference", right=True),
-        Column(head="another model", right=True),
-        Column(head="another count", right=True),
+        Column(head="a different model", right=True),
+        Column(head="a different count", right=True),
     )
     rows = tuple(
         Row(
@@ -121,12 +122,21 @@ def _account(found: Contrast, other: Against, names: Names) -> list[Block]:
     sign = "-" if found.delta < 0 else "+"
     rest = f" {sign} {exact(abs(found.delta))}" if found.delta else ""
     rows = [
-        Row((one.cause, signed(one.macs * found.unit), "", "", "another model", title(one.cause)))
+        Row(
+            (
+                one.cause,
+                signed(one.macs * found.unit),
+                "",
+                "",
+                "a different model",
+                title(one.cause),
+            )
+        )
         for one in other.alignment.causes
         if one.macs * found.unit
     ]
     rows += [_counted(one) for one in found.differences]
-    tone = "bad" if found.residual else "good"
+    tone: Tone = "bad" if found.residual else "good"
     rows.append(Row(("residual", signed(found.residual), "", "", "", ""), tone))
     table = Table(
         columns=(
@@ -150,7 +160,7 @@ def _counted(one: Difference) -> Row:
             signed(one.amount),
             signed(one.first),
             signed(one.second),
-            "another count",
+            "a different count",
             title(one.cause),
         )
     )

@@ -28,7 +28,8 @@ _COMPARISON = (
 
 
 def csv(noun: Noun, unit: Unit = "macs") -> str:
-    """The table of a view; of a report its operators, of a comparison its tools, of two models their layers.
+    """The table of a view; of a report its operators, of a comparison its tools, of two models
+    their layers.
 
     With a convention that looks at calls, a report gives its modules.
 

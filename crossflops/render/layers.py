@@ -1,9 +1,9 @@
 """Two models layer by layer: the causes with their sums, and the layers that differ."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from crossflops.core.alignment import Alignment, LayerPair, Place, Shift
-from crossflops.render.page import Block, Column, Heading, Row, Table, Text
+from crossflops.render.page import Block, Column, Heading, Row, Table, Text, Tone
 from crossflops.render.places import pattern, starred
 from crossflops.render.quantity import exact, number, signed
 from crossflops.render.reasons import title
@@ -30,7 +30,7 @@ def cause_table(found: Alignment) -> Table:
         for one in found.causes
     ]
     left = found.residual
-    tone = "bad" if left.macs or left.flops or left.params else "good"
+    tone: Tone = "bad" if left.macs or left.flops or left.params else "good"
     amounts = signed(left.macs), signed(left.flops), signed(left.params)
     rows.append(Row(("residual", *amounts, "", ""), tone))
     return Table(
@@ -52,44 +52,56 @@ def differing(found: Alignment, names: tuple[str, str], top: int) -> list[Block]
     if not rows:
         return []
     groups = _groups(rows)
-    shown = groups[:top]
     columns = (
         Column(head=names[0], flows=True),
         Column(head=names[1], flows=True),
-        Column(head="times", right=True, spare=1),
+        Column(head="layers", right=True, spare=1),
         Column(head="why", flows=True),
         Column(head="MACs", right=True),
         Column(head="FLOPs", right=True, spare=2),
         Column(head="parameters", right=True, spare=3),
     )
-    lines = [Row(cells) for group in shown for cells in _cells(group)]
-    left = sum(map(len, groups[top:]))
     head = f"Layers that differ: {exact(len(rows))} of {exact(len(found.layers))}"
-    blocks: list[Block] = [Heading(f"{head}, with what one of them adds")]
-    if lines:
-        blocks.append(Table(columns=columns, rows=tuple(lines)))
-    if left:
-        blocks.append(Text(f"and {number(left, 'layer')} more", "   ", "dim"))
+    blocks: list[Block] = [Heading(head)]
+    if top:
+        blocks.append(Table(columns=columns, rows=tuple(map(_row, groups[:top]))))
+    if left := len(groups) - top:
+        blocks += [Text(f"and {number(left, 'row')} more", "   ", "dim")] if left > 0 else []
     return [*blocks, _all(rows, names)]
 
 
-def _groups(rows: list[LayerPair]) -> list[list[LayerPair]]:
-    """Layers whose paths differ in numbers alone and that differ alike, the largest first."""
-    kinds: dict[tuple[object, ...], list[LayerPair]] = {}
+def _groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
+    """The shifts of layers whose paths differ in numbers alone together, the largest first."""
+    kinds: dict[tuple[str, ...], list[tuple[LayerPair, Shift]]] = {}
     for row in rows:
         paths = tuple(pattern(_named(place)) for place in (row.first, row.second))
-        amounts = tuple((one.cause, one.macs, one.flops, one.params) for one in row.shifts)
-        kinds.setdefault((*paths, amounts), []).append(row)
+        for one in row.shifts:
+            kinds.setdefault((*paths, one.cause, one.note), []).append((row, one))
 
-    def size(group: list[LayerPair]) -> tuple[int, int, int]:
-        shifts = [one for row in group for one in row.shifts]
-        return (
-            -sum(abs(one.macs) for one in shifts),
-            -sum(abs(one.flops) for one in shifts),
-            -sum(abs(one.params) for one in shifts),
-        )
+    def size(group: list[tuple[LayerPair, Shift]]) -> tuple[int, int, int]:
+        found = _sum(one for _, one in group)
+        return -abs(found.macs), -abs(found.flops), -abs(found.params)
 
     return sorted(kinds.values(), key=size)
+
+
+def _sum(shifts: Iterable[Shift]) -> Shift:
+    """All of one cause as one."""
+    found = list(shifts)
+    return Shift(
+        cause=found[0].cause,
+        macs=sum(one.macs for one in found),
+        flops=sum(one.flops for one in found),
+        params=sum(one.params for one in found),
+        note=found[0].note,
+    )
+
+
+def _row(group: list[tuple[LayerPair, Shift]]) -> Row:
+    whole = _sum(one for _, one in group)
+    first = starred([_named(row.first) for row, _ in group])
+    second = starred([_named(row.second) for row, _ in group])
+    return Row((first, second, exact(len(group)), _why(whole), *_amounts(whole)))
 
 
 def _named(place: Place | None) -> str:
@@ -98,19 +110,8 @@ def _named(place: Place | None) -> str:
     return place.path or (place.nodes[0] if place.nodes else place.what)
 
 
-def _cells(group: list[LayerPair]) -> Iterator[tuple[str, ...]]:
-    """A line for each cause of layers that differ alike; the first says which layers they are."""
-    first = starred([_named(row.first) for row in group])
-    second = starred([_named(row.second) for row in group])
-    head = first, second, exact(len(group))
-    for place, one in enumerate(group[0].shifts):
-        notes = {row.shifts[place].note for row in group}
-        note = one.note if len(notes) == 1 else ""
-        yield (*(head if not place else ("", "", "")), _why(one, note), *_amounts(one))
-
-
-def _why(one: Shift, note: str) -> str:
-    return f"{one.cause}: {note}" if note else one.cause
+def _why(one: Shift) -> str:
+    return f"{one.cause}: {one.note}" if one.note else one.cause
 
 
 def _amounts(one: Shift) -> tuple[str, str, str]:
@@ -130,7 +131,7 @@ def _all(rows: list[LayerPair], names: tuple[str, str]) -> Table:
         Row(
             (
                 *(_both(row) if not place else ("", "", "", "")),
-                _why(one, one.note),
+                _why(one),
                 *_amounts(one),
             )
         )
