@@ -41,6 +41,7 @@ DOCTOR = "see `crossflops doctor`"
     metavar="ID",
     help="A tool to run. Repeatable; the default is every installed one that takes the model.",
 )
+@click.option("--no-tools", is_flag=True, help="Run none: with --against, the models alone.")
 @click.option(
     "--onnx",
     metavar="FILE",
@@ -68,6 +69,7 @@ DOCTOR = "see `crossflops doctor`"
 @output_options
 def command(
     tools: tuple[str, ...],
+    no_tools: bool,
     onnx: str | None,
     timeout: float,
     memory: float | None,
@@ -83,7 +85,7 @@ def command(
     with progress(f"comparing {asked.target}") as on_progress:
         report = pipeline.compare(
             asked.target,
-            tools=tools or None,
+            tools=() if no_tools else tools or None,
             onnx=onnx,
             timeout=timeout,
             memory=None if memory is None else round(memory * 2**30),
@@ -95,15 +97,15 @@ def command(
     deliver(Compared(report, top) if report.profiles else report, **fields)
     if unanswered(report, wanted["between"]):
         return NO_ANSWER
-    return _status(report, strict)
+    return _status(report, strict, no_tools)
 
 
-def _status(report: Report, strict: bool) -> int:
+def _status(report: Report, strict: bool, alone: bool) -> int:
     other = report.against if isinstance(report.against, Against) else None
     profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
-    if not profiles:
+    if not profiles and not alone:
         click.echo(f"no tool is installed; to install some: {to_install() or DOCTOR}", err=True)
-    elif all(isinstance(one, Failure) for one in profiles):
+    elif profiles and all(isinstance(one, Failure) for one in profiles):
         click.echo("every tool failed", err=True)
         return NO_ANSWER
     left = [(tool, residual) for tool, residual in report.residuals.items() if residual]

@@ -7,8 +7,9 @@ import msgspec
 
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import CrossflopsError, InputError
+from crossflops.load import read
 from crossflops.normalize import Source, is_file, normalize
-from crossflops.normalize.onnx_file import OnnxFile
+from crossflops.normalize.onnx_file import OnnxFile, binding
 from crossflops.normalize.request import Request, asked_for
 from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
 
@@ -133,6 +134,8 @@ def _fits(request: Request) -> bool:
 
             traced(source.model, source.args, source.kwargs, request.setting.training)
         elif isinstance(source.model, OnnxFile):
+            if not binding.agrees(read(source.model.path).graph, source.model.specs):
+                return False
             normalize(source, request.setting)
         else:
             return _runs(source)

@@ -59,6 +59,24 @@ def bind(
     return {name: bound[name] for name in sorted(bound) if name in names}
 
 
+def agrees(graph: Any, specs: Sequence[TensorSpec]) -> bool:
+    """Whether shapes have the numbers that the file states, but for the first axis of each.
+
+    `bind` takes any shape, so that a file can be counted at other sizes than it was made for.
+    Raises InputError for an input that there is not.
+    """
+    inputs = model_inputs(graph)
+    given = _given(inputs, specs)
+    for value in inputs:
+        stated, shape = [dim.dim_value for dim in _dims(value)], given.get(value.name)
+        if shape is not None and len(shape) != len(stated):
+            return False
+        pairs = zip(stated[1:], (shape or stated)[1:], strict=True)
+        if any(size and size != other for size, other in pairs):
+            return False
+    return True
+
+
 def model_inputs(graph: Any) -> list[Any]:
     """The inputs that a caller gives: in old files initializers are listed as inputs, too."""
     stored = {tensor.name for tensor in graph.initializer}

@@ -94,7 +94,7 @@ def _why(group: Group, ones: list[Operation], others: list[Operation], own: list
     norms = [one for one in (*ones, *others) if one.op == _NORM]
     if norms and not (ones and others) and any(one.cause == BIAS for one in own):
         return FOLDED
-    split = len(group.first) != len(group.second)
+    split = any(one.cause == WRITTEN for one in own)
     if (ones and others) or split or all(one.constant for one in (*ones, *others)):
         return WRITTEN
     return ELSE

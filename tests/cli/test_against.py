@@ -1,0 +1,76 @@
+"""`--against`: the options of a second model, and what may not be asked with one."""
+
+import json
+
+import pytest
+
+from crossflops.core.report import Report
+from crossflops.errors import InputError
+from crossflops.pipeline.against import refuse
+from crossflops.pipeline.asked import of_models
+from tests.onnx_files import parsed, saved
+
+
+def file(folder, columns, name):
+    """A product of n rows of 4 with so many columns of ones, in a file."""
+    shape = f"s = Constant <value_ints=[4, {columns}]> ()"
+    text = (
+        f"g (float[n, 4] x) => (float[n, {columns}] y)"
+        f" {{ {shape} w = ConstantOfShape (s) y = MatMul (x, w) }}"
+    )
+    return saved(folder, parsed(text), name)
+
+
+def test_the_options_reach_the_pipeline(line, answers, report):
+    """Those of the second model apart from those of the first."""
+    answers(report({"thop": 0}))
+    given = ("--against-input", "1x2x3", "--against-arg", "weights=null", "--against-dim", "n=2")
+    assert line("compare", "m:f", "--input", "1x3x2", "--against", "k:g", *given)[0] == 0
+    _, inputs, options = line.asked
+    assert options["against"] == "k:g"
+    said = {"inputs": ("1x2x3",), "arguments": {"weights": None}, "dims": {"n": 2}}
+    assert options["against_options"] == said
+    assert inputs == ("1x3x2",)
+
+
+def test_an_option_without_a_second_model_is_refused(line, answers, report):
+    """It would say nothing."""
+    answers(report({"thop": 0}))
+    status, out, err = line("compare", "m:f", "--against-input", "1x2")
+    assert (status, out) == (2, "")
+    assert "--against-input is about a second model" in err
+
+
+@pytest.mark.parametrize(
+    "asked", [("layer1", False, None), (None, True, None), (None, False, "f")]
+)
+def test_what_is_about_one_model_is_refused(asked):
+    """A module, a sentence to cite, another file."""
+    with pytest.raises(InputError):
+        refuse(*asked)
+    refuse(None, False, None)
+
+
+def test_tools_of_each_model():
+    """Of two tools set against each other one runs on each model."""
+    assert of_models(None, None, True) == (None, None)
+    assert of_models(["c"], ("a", "b"), True) == (("c", "a"), ("c", "b"))
+    assert of_models(None, ("a", "a"), True) == (("a",), ("a",))
+    with pytest.raises(InputError):
+        of_models(None, ("a", "a"), False)
+
+
+def test_two_files_without_a_tool(line, tmp_path):
+    """By hand: 3 rows of 4 by 6 columns are 72 MACs, by 5 they are 60; 24 parameters and 20."""
+    one, other = file(tmp_path, 6, "one.onnx"), file(tmp_path, 5, "other.onnx")
+    written = tmp_path / "report.json"
+    asked = ("--dim", "n=3", "--against", other, "--no-tools")
+    assert line("compare", one, *asked, "-o", str(written))[0] == 0
+    found = json.loads(written.read_text())["against"]["alignment"]
+    assert found["delta"] == {"macs": -12, "flops": -24, "params": -4}
+    assert found["residual"] == {"macs": 0, "flops": 0, "params": 0}
+    assert [(row["cause"], row["macs"]) for row in found["causes"]] == [("model.width", -12)]
+    _, text, _ = line("render", str(written))
+    assert "model.width: out 6 -> 5" in text
+    _, again, _ = line("render", str(written), "--json")
+    assert Report.from_json(again) == Report.from_json(written.read_text())
