@@ -20,10 +20,10 @@ def needs(*packages):
             pytest.skip(f"{one} is not installed")
 
 
-def between(target, other, inputs=(), **options):
+def between(target, other, **options):
     """The alignment of two models, which adds up in every layer and on the whole."""
     against = {"against": other, "against_options": options}
-    report = compare(target, inputs or IMAGE, tools=(), **against)
+    report = compare(target, IMAGE, tools=(), **against)
     found = report.against.alignment
     assert isinstance(found, Alignment)
     assert (found.first_work.macs, found.second_work.macs) == (
@@ -101,7 +101,7 @@ def test_another_batch_and_another_size():
 
 
 def test_a_deeper_and_a_wider_model():
-    """34 layers have 16 - 8 blocks more, each of two convolutions; wide blocks are twice as wide."""
+    """34 layers have 16 - 8 blocks more, of two convolutions each; a wide one is wider inside."""
     needs("torchvision")
     found = between("torchvision.models:resnet18", "torchvision.models:resnet34")
     missing = [row for row in found.layers if row.first is None]
