@@ -91,9 +91,7 @@ def _keywords(fields: dict[str, Any]) -> dict[str, Any]:
         "batches": _batches(fields["batches"]),
         "batch_dim": fields["batch_dim"],
         "max_latency": None if latency is None else latency / 1e3,
-        "peak": None
-        if peak is None
-        else Peak(rate=peak * 1e12, precision="float32", source="given"),
+        "peak": None if peak is None else _given(peak),
         "conditions": Conditions(
             optimization=fields["optimization"],
             threads=fields["threads"] or cpus(),
@@ -102,6 +100,10 @@ def _keywords(fields: dict[str, Any]) -> dict[str, Any]:
             timeout=fields["timeout"],
         ),
     }
+
+
+def _given(tflops: float) -> Peak:
+    return Peak(rates={"float32": tflops * 1e12}, source="given")
 
 
 def _batches(text: str | None) -> tuple[int, ...] | str:

@@ -9,12 +9,15 @@ from crossflops.core.report import SCHEMA, ModelInfo
 
 
 class Peak(msgspec.Struct, frozen=True, kw_only=True):
-    """What the machine can do: FLOP/s in one precision, bytes/s, and where both are from."""
+    """What the machine can do: FLOP/s by element type, bytes/s, and where both are from.
 
-    rate: float
-    precision: str
+    One that is no peak (a matrix product) may be exceeded.
+    """
+
+    rates: dict[str, float]
     bandwidth: float | None = None
     source: str
+    is_peak: bool = True
 
 
 class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +102,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     macs: int
     flops: int
+    macs_by_precision: dict[str, int]
     runtime: str
     device: str
     threads: int
@@ -124,8 +128,12 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         return 2 * self.macs / self.batch * one.examples_per_second
 
     def share(self, one: Measurement) -> float | None:
-        """Its part of the peak."""
-        return None if self.peak is None else self.rate(one) / self.peak.rate
+        """The time that its MACs take at the peaks of their precisions, over its own."""
+        rates = self.peak.rates if self.peak is not None else {}
+        if not self.macs or not rates.keys() >= self.macs_by_precision.keys():
+            return None
+        least = sum(2 * macs / rates[name] for name, macs in self.macs_by_precision.items())
+        return least / self.batch * one.examples_per_second
 
     def to_json(self) -> str:
         """Indented JSON, counts as exact integers; what can be derived is written as well."""

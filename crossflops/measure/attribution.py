@@ -12,7 +12,7 @@ from crossflops.measure.kernels import Kernel, Kernels
 _FOLDED = "computed when the model was loaded"
 _MERGED = "done once for several nodes"
 _SILENT = "no event tells that they ran"
-_LEFT = "not executed: nothing that ran depends on them"
+_LEFT = "optimized away: nothing that ran depends on them"
 
 _REASONS = (
     "was the peak measured on a busier machine or with fewer threads, is the time that of a "
@@ -83,7 +83,7 @@ def _row(kernels: list[Kernel], counts: list[Counted | Uncounted], peak: Peak | 
     cost, precision = _cost(counts), _precision(counts)
     seconds = sum(one.seconds for one in kernels)
     rate = 2 * cost.macs / seconds if cost.macs and seconds > 0 else None
-    comparable = rate is not None and peak is not None and precision == peak.precision
+    most = None if peak is None else peak.rates.get(precision)
     return KernelRow(
         kernel=" + ".join(one.name for one in kernels),
         op=" + ".join(dict.fromkeys(one.op for one in kernels)),
@@ -96,7 +96,7 @@ def _row(kernels: list[Kernel], counts: list[Counted | Uncounted], peak: Peak | 
         bytes=cost.bytes_read + cost.bytes_written,
         precision=precision,
         rate=rate,
-        share=rate / peak.rate if comparable and peak and rate else None,
+        share=rate / most if rate and most else None,
     )
 
 
@@ -124,12 +124,15 @@ def _aside(why: str, counts: list[Counted | Uncounted]) -> Aside:
     return Aside(why=why, nodes=keys, macs=cost.macs, flops=cost.flops)
 
 
+def above(profile: KernelProfile) -> list[KernelRow]:
+    """The kernels that were faster than the peak."""
+    return [row for row in profile.kernels if row.share is not None and row.share > 1]
+
+
 def impossible(profile: KernelProfile, peak: Peak | None) -> Iterator[str]:
     """What cannot be true: kernels above the peak, kernels that take longer than the run."""
-    if peak is not None:
-        for row in profile.kernels:
-            if row.share is not None and row.share > 1:
-                yield f"{row.kernel} ran at {100 * row.share:.0f} % of the peak: {_REASONS}"
+    for row in above(profile) if peak is not None and peak.is_peak else ():
+        yield f"{row.kernel} ran at {100 * (row.share or 0):.0f} % of the peak: {_REASONS}"
     if profile.outside_seconds < 0:
         over = -100 * profile.outside_seconds / profile.run_seconds
         yield (

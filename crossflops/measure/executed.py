@@ -1,5 +1,6 @@
 """The graph that a runtime made of a model, as far as it says what was executed."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,16 +38,15 @@ def read(path: str | Path) -> Level:
 
 
 def level(graph: Any) -> Level:
-    """A GraphProto. A node without a name has that of its operator and place."""
+    """A GraphProto. A node without a name has none here: see `named`."""
     stored = {one.name for one in graph.initializer}
     stored |= {one.values.name for one in graph.sparse_initializer}
-    nodes = tuple(_node(one, number) for number, one in enumerate(graph.node))
-    return Level(nodes, frozenset(stored))
+    return Level(tuple(map(_node, graph.node)), frozenset(stored))
 
 
-def _node(node: Any, number: int) -> Executed:
+def _node(node: Any) -> Executed:
     return Executed(
-        name=node.name or f"{node.op_type}_{number}",
+        name=node.name,
         op=node.op_type,
         inputs=tuple(node.input),
         outputs=tuple(node.output),
@@ -54,6 +54,27 @@ def _node(node: Any, number: int) -> Executed:
     )
 
 
-def named(names: Iterable[tuple[str, str]]) -> Level:
-    """A graph of which only name and operator of its nodes are known, in their order."""
-    return Level(tuple(Executed(name, op, (), ()) for name, op in names), frozenset())
+def named(whole: Level, kernels: Iterable[tuple[str, str]]) -> Level:
+    """The graph with names for the nodes without one, from the kernels (name, operator) that ran.
+
+    The profiler calls those by operator and a number that no file has. Those of one operator ran
+    in the order in which they stand, if they are as many.
+    """
+    known = {node.name for node in whole.everywhere() if node.name}
+    strays: dict[str, list[str]] = {}
+    for name, op in kernels:
+        if name not in known:
+            strays.setdefault(op, []).append(name)
+    tally = Counter(node.op for node in whole.everywhere() if not node.name)
+    return _filled(
+        whole, {op: iter(names) for op, names in strays.items() if len(names) == tally[op]}
+    )
+
+
+def _filled(one: Level, names: Mapping[str, Iterator[str]]) -> Level:
+    def fill(node: Executed) -> Executed:
+        name = node.name or next(names[node.op], "") if node.op in names else node.name
+        bodies = {key: _filled(body, names) for key, body in node.bodies.items()}
+        return node._replace(name=name or node.outputs[0], bodies=bodies)
+
+    return one._replace(nodes=tuple(fill(node) for node in one.nodes))

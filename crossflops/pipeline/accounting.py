@@ -6,7 +6,7 @@ from crossflops.core.bench import Bench, Peak
 from crossflops.core.measurement import Measurement
 from crossflops.measure.attribution import attributed, impossible
 from crossflops.measure.covers import covers
-from crossflops.measure.executed import read
+from crossflops.measure.executed import named, read
 from crossflops.measure.kernels import events, kernels
 from crossflops.measure.order import Ran
 from crossflops.pipeline.runnable import Runnable
@@ -20,8 +20,9 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, peak: Peak | None) -> Ben
     assumptions, warnings = [_RULE, *ready.notes], []
     found = msgspec.structs.replace(bench, peak=peak)
     if ran.profile and ran.graph:
-        joined = covers(ready.counted.graph.nodes, read(ran.graph))
         times = kernels(events(ran.profile), ran.dropped)
+        level = named(read(ran.graph), [(one.name, one.op) for one in times.kernels])
+        joined = covers(ready.counted.graph.nodes, level)
         source = f"the profile of {ran.runtime}"
         profile = attributed(times, joined, ledger, peak, source)
         found = msgspec.structs.replace(

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from crossflops.core.bench import Bench, Peak
+from crossflops.core.ledger import Ledger
 from crossflops.core.measurement import Measurement, Unfit
 from crossflops.core.report import InputInfo, ModelInfo
 from crossflops.core.trace import Setting
@@ -180,6 +181,7 @@ def _bench(
         batch=chosen.batch,
         macs=total.macs,
         flops=total.flops,
+        macs_by_precision=_by_precision(ready.counted.ledger),
         runtime=ran.runtime,
         device=ran.device,
         threads=how.threads,
@@ -188,6 +190,14 @@ def _bench(
         curve=tuple(tried),
         largest=largest,
     )
+
+
+def _by_precision(ledger: Ledger) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in ledger.counted:
+        if one.cost.macs:
+            found[one.precision] = found.get(one.precision, 0) + one.cost.macs
+    return found
 
 
 def cpus() -> int:

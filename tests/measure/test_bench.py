@@ -142,4 +142,4 @@ def test_a_report_renders_again_to_the_same_bytes(net, tmp_path, capsys):
     assert plain["profile"]["macs"] == plain["macs"]
     found = Bench.from_json(file.read_bytes())
     assert isinstance(found.measurement, Measurement)
-    assert found.peak == Peak(rate=1e6, precision="float32", source="given")
+    assert found.peak == Peak(rates={"float32": 1e6}, source="given")

@@ -154,7 +154,7 @@ def test_a_rate_above_the_peak_is_an_error():
     graph = graph_of("g (float[2,4] x, float[4,16] w) => (y) { y = MatMul (x, w) }")
     joined = covers(graph.nodes, level(("MatMul_0", "MatMul", ("x", "w"), ("y",))))
     times = Kernels((Kernel("MatMul_0", "MatMul", 1e-6, 1),), 2e-6, 1)
-    low, high = (Peak(rate=rate, precision="float32", source="given") for rate in (200e6, 512e6))
+    low, high = (Peak(rates={"float32": rate}, source="given") for rate in (200e6, 512e6))
     found = attributed(times, joined, count(graph), low, "test")
     assert ["128 % of the peak" in text for text in impossible(found, low)] == [True]
     found = attributed(times, joined, count(graph), high, "test")
@@ -176,6 +176,6 @@ def test_a_peak_of_another_precision_is_no_denominator():
     graph = graph_of("g (double[2,4] x, double[4,16] w) => (y) { y = MatMul (x, w) }")
     joined = covers(graph.nodes, level(("MatMul_0", "MatMul", ("x", "w"), ("y",))))
     times = Kernels((Kernel("MatMul_0", "MatMul", 1e-6, 1),), 2e-6, 1)
-    peak = Peak(rate=1e6, precision="float32", source="given")
+    peak = Peak(rates={"float32": 1e6}, source="given")
     (row,) = attributed(times, joined, count(graph), peak, "test").kernels
     assert (row.precision, row.rate, row.share) == ("float64", 256e6, None)
