@@ -124,11 +124,9 @@ def _profile(noun: Bench, found: KernelProfile, top: int) -> list[Block]:
     heading = f"One run: {duration(whole)}, mean of {found.runs} under the profiler"
     blocks: list[Block] = [Heading(heading), *(Text(one, " - ") for one in told), _by_op(found)]
     blocks += [Heading("Kernels that take the most time"), _table(found, found.largest(top))]
-    if worst := found.slowest(top):
-        blocks += [
-            Heading("Worst offenders: most time lost against the peak"),
-            _table(found, worst),
-        ]
+    if worst := found.slowest(min(top, WORST)):
+        blocks.append(Heading("Worst offenders: the slowest with 1 % of the time or more"))
+        blocks.append(_table(found, worst))
     for aside in found.aside:
         named = ", ".join(aside.nodes[:3]) + (" ..." if len(aside.nodes) > 3 else "")
         what = f"{number(len(aside.nodes), 'node')} ({named}) {short(aside.macs, 'MACs')}"
