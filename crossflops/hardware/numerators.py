@@ -76,7 +76,7 @@ def native(report: Report) -> Numerator:
     return Numerator(
         label=NATIVE,
         macs=report.macs,
-        notes=(*_example(report), *_exactness(report)),
+        notes=(*_example(report), *_exactness(report), *_experts(report)),
         warnings=(*_batch(report), *_uncounted(report)),
     )
 
@@ -175,6 +175,16 @@ def _batch(report: Report) -> tuple[str, ...]:
 def _exactness(report: Report) -> tuple[str, ...]:
     found = {node.exactness for node in report.nodes} - {"exact"}
     return (f"some nodes are counted as {' and '.join(sorted(found))}",) if found else ()
+
+
+def _experts(report: Report) -> tuple[str, ...]:
+    active = report.totals.active_params
+    if not isinstance(active, int) or active == report.params:
+        return ()
+    return (
+        f"the MACs are those of the experts that are chosen: {_spelled(active)} of "
+        f"{_spelled(report.params)} parameters are active; memory holds all of them",
+    )
 
 
 def _uncounted(report: Report) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from crossflops.hardware.denominators import Peaks
 from crossflops.hardware.pieces import Piece
 from crossflops.hardware.question import Question
 from crossflops.hardware.rates import share
-from crossflops.hardware.sanity import optimizer_step
 from crossflops.hardware.terms import Term, terms
 from crossflops.hardware.transfer import Transfer
 from crossflops.hardware.worlds import Layout, Pace, bubble
@@ -122,14 +121,6 @@ def _phase(
     )
 
 
-def short_step(run: Run, against: Peaks | None) -> tuple[str, ...]:
-    """A warning where the optimizer's step is too short for the parameters, even in shards."""
-    seconds = dict(run.pace.parts).get("step") if run.pace else None
-    if seconds is None or run.params is None or against is None or not against.bandwidth:
-        return ()
-    return optimizer_step(seconds, run.params // run.world.devices, against.bandwidth)
-
-
 def moved(split: Sequence[Term], run: Run, against: Peaks | None) -> Moved | UnsetType:
     """The bytes that a pass has to move on one device, and the use of its bandwidth.
 
@@ -202,8 +193,3 @@ def others(
             source=device.measured_matmul_source or "the catalogue",
         ),
     )
-
-
-def said(run: Run) -> tuple[str, ...]:
-    """How a speed came from what was measured."""
-    return ()

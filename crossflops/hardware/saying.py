@@ -49,9 +49,10 @@ def _passes(parts: Sequence[Term], training: Training, pieces: Sequence[Piece]) 
             f"passes by where gradients flow: {', '.join(shares)} (one for the forward pass, one "
             f"for every operand that needs a gradient){frozen}{trained}",
         )
+    again = any(one.executed != one.passes for one in parts)
     said = (
         "x 3: one forward pass, one for the gradients of the inputs, one for those of the "
-        "weights; nothing is frozen and nothing recomputed"
+        f"weights; nothing is frozen{'' if again else ' and nothing recomputed'}"
     )
     if known:
         return (said,)
@@ -107,7 +108,7 @@ def denominator(against: Peaks | None, parts: Sequence[Term]) -> tuple[str, ...]
         return "the peak is given, not looked up", *several
     dense = "the peak is dense: no structured sparsity, no clock above the one of the sheet"
     said = [text for one in precisions for text in _of_device(device, one, against)]
-    return dense, *several, *said
+    return dense, *several, *said, *_tensor_float(device, precisions)
 
 
 def _of_device(device: Device, precision: str, against: Peaks) -> tuple[str, ...]:
@@ -115,7 +116,7 @@ def _of_device(device: Device, precision: str, against: Peaks) -> tuple[str, ...
         return (f"{device.id}, {precision}: the peak is given, not the catalogue's",)
     source = "; ".join((*device.source, f"confidence {device.confidence}"))
     checked = f"{device.id}, {precision}: {source}; {_arithmetic(device, precision)}"
-    return checked, *_tensor_float(device, precision)
+    return (checked,)
 
 
 def _arithmetic(device: Device, precision: str) -> str:
@@ -130,8 +131,8 @@ def _arithmetic(device: Device, precision: str) -> str:
     )
 
 
-def _tensor_float(device: Device, precision: str) -> tuple[str, ...]:
-    if precision != "fp32" or "tf32" not in device.peaks:
+def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
+    if precisions != ("fp32",) or "tf32" not in device.peaks:
         return ()
     tf32 = f"{device.peaks['tf32'] / 1e12:g} TFLOP/s on {device.id}"
     return (

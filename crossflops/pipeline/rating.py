@@ -12,7 +12,7 @@ from crossflops.core.bench import Bench
 from crossflops.core.efficiency import Efficiency, EfficiencyReport
 from crossflops.core.roofline import Roofline
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
-from crossflops.hardware import parts, terms
+from crossflops.hardware import measured, parts, terms
 from crossflops.hardware.denominators import Peaks, denominators
 from crossflops.hardware.numerators import Numerator
 from crossflops.hardware.question import Question
@@ -116,19 +116,24 @@ def _efficiency(
     roof = roofs.roof(found, run, work, numerator, against, bench)
     if isinstance(roof, Roofline):
         found = under(found, roof)
-    return replace(
+    step = parts.step(split, run, against)
+    # one byte model at a time: with a roofline the one that it names
+    moved = parts.moved(split, run, against) if roof is UNSET else UNSET
+    found = replace(
         found,
         batch=UNSET if question.speed.batch is None else question.speed.batch,
         tokens_per_second=parts.tokens(found, run),
         attention=parts.attention(found, pieces, run, against),
         world=parts.world(found, run),
-        step=parts.step(split, run, against),
-        # one byte model at a time: with a roofline the one that it names
-        moved=parts.moved(split, run, against) if roof is UNSET else UNSET,
+        step=step,
+        moved=moved,
         roofline=roof,
         others=parts.others(found, split, against),
-        assumptions=(*found.assumptions, *parts.said(run)),
-        warnings=(*found.warnings, *parts.short_step(run, against)),
+    )
+    return replace(
+        found,
+        assumptions=(*found.assumptions, *measured.said(found, run)),
+        warnings=(*found.warnings, *measured.doubts(run, against, step, moved)),
     )
 
 

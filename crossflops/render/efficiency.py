@@ -15,8 +15,8 @@ from crossflops.render.efficiency_parts import (
     number,
     percent,
     speed,
-    tables,
 )
+from crossflops.render.efficiency_tables import tables
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.quantity import exact, short
 from crossflops.render.reasons import explanations

@@ -1,12 +1,11 @@
-"""Lines, columns and tables of the parts of an efficiency, where they are there."""
+"""Lines and columns of the parts of an efficiency, where they are there."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
 from msgspec import UNSET
 
-from crossflops.core.efficiency import Attention, Efficiency, Moved, Step, World
-from crossflops.render.page import Block, Column, Heading, Row, Table
+from crossflops.core.efficiency import Attention, Efficiency, Moved, World
 from crossflops.render.quantity import exact, short
 
 Cell: TypeAlias = Callable[[Efficiency], str]
@@ -63,18 +62,6 @@ def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
     if any(one.mbu is not None for one in map(_moved, rows) if one):
         columns.append(("MBU", _mbu))
     return columns
-
-
-def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
-    """The parts of a step, and the precisions of the work, each with its peak."""
-    blocks: list[Block] = []
-    for row in rows:
-        name = f" on {row.device}" if len(rows) > 1 and row.device else ""
-        if isinstance(row.step, Step):
-            blocks += [Heading(_summary(row.step) + name), _step(row.step)]
-        if row.precisions is not UNSET:
-            blocks += [Heading(f"Work by precision{name}"), _precisions(row)]
-    return blocks
 
 
 def percent(ratio: float | None) -> str:
@@ -225,47 +212,3 @@ def _bound_source(row: Efficiency) -> str:
 def _mbu(row: Efficiency) -> str:
     one = _moved(row)
     return percent(one.mbu) if one else "-"
-
-
-def _summary(step: Step) -> str:
-    params = "" if step.params is None else f", {short(step.params)} parameters"
-    return f"One device: batch {step.batch}, {short(step.macs, 'MACs')} forward{params}"
-
-
-def _step(step: Step) -> Table:
-    rows = [
-        Row(
-            (
-                one.name,
-                f"{1e3 * one.seconds:.5g} ms",
-                short(one.flops, "FLOPs"),
-                short(one.rate, "FLOP/s"),
-                percent(one.ratio),
-            )
-        )
-        for one in step.phases
-    ]
-    speed = f"{number(step.examples_per_second)} examples/s"
-    whole = ("whole step", f"{1e3 * step.seconds:.5g} ms", "", speed, "")
-    right = [Column(head=head, right=True) for head in ("latency", "work", "rate", "share")]
-    return Table(columns=(Column(head=""), *right), rows=(*rows, Row(whole)))
-
-
-def _precisions(row: Efficiency) -> Table:
-    parts = row.precisions or ()
-    total = sum(one.flops for one in parts)
-    right = [Column(head=head, right=True) for head in ("work", "of it", "peak")]
-    return Table(
-        columns=(Column(head="precision"), *right),
-        rows=tuple(
-            Row(
-                (
-                    one.precision,
-                    short(one.flops, "FLOPs"),
-                    percent(one.flops / total if total else None),
-                    "-" if one.peak is None else short(one.peak, "FLOP/s"),
-                )
-            )
-            for one in parts
-        ),
-    )

@@ -24,7 +24,7 @@ from crossflops.cli.efficiency import (
 from crossflops.cli.options import model_options, output_options, request
 from crossflops.cli.output import deliver, keep
 from crossflops.cli.progress import progress
-from crossflops.core.efficiency import Efficiency, EfficiencyReport, rooflines
+from crossflops.core.efficiency import Efficiency, EfficiencyReport, Step, rooflines
 from crossflops.core.profile import Failure
 from crossflops.hardware.question import Question
 
@@ -102,4 +102,6 @@ def _status(noun: EfficiencyReport) -> int:
 
 
 def _impossible(one: Efficiency) -> bool:
-    return any(isinstance(share, float) and share > 1 for share in (one.ratio, one.hfu))
+    phases = one.step.phases if isinstance(one.step, Step) else ()
+    shares = (one.ratio, one.hfu, *(phase.ratio for phase in phases))
+    return any(isinstance(share, float) and share > 1 for share in shares)
