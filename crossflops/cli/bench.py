@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import model_options, output_options, request
-from crossflops.cli.output import deliver
+from crossflops.cli.options import model_options, output_options, picture, request
+from crossflops.cli.output import deliver, keep_curve
 from crossflops.cli.progress import progress
 from crossflops.core.bench import Peak
 from crossflops.errors import InputError
@@ -62,8 +62,11 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     "--top", type=click.IntRange(1), default=TOP, show_default=True, metavar="N",
     help="How many kernels to show.",
 )  # fmt: skip
+@click.option(
+    "--plot", callback=picture, metavar="FILE", help="Draw speed over batch: .svg or .png."
+)
 @output_options
-def command(as_json: bool, file: Any, **fields: Any) -> int:
+def command(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     """Run a model, and say how fast it is and where its time goes.
 
     It runs in onnxruntime (an ONNX file as it is, any other TARGET as its normalized graph), in a
@@ -78,6 +81,8 @@ def command(as_json: bool, file: Any, **fields: Any) -> int:
     with progress(f"running {asked.target}") as tell:
         found = bench(asked.target, **asked.keywords, **_keywords(fields), on_progress=tell)
     deliver(Benched(found, top), as_json=as_json, file=file)
+    if plot is not None:
+        keep_curve(found, plot)
     return A_CHECK_FAILED if found.errors else 0
 
 

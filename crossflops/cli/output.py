@@ -9,7 +9,9 @@ from pathlib import Path
 
 import click
 
-from crossflops.errors import CrossflopsError
+from crossflops.core.bench import Bench
+from crossflops.core.efficiency import EfficiencyReport, rooflines
+from crossflops.errors import CrossflopsError, InputError
 from crossflops.render import FORMATS
 from crossflops.render.layout import Noun
 from crossflops.render.summary import Unit
@@ -77,8 +79,35 @@ def _spelled(text: str) -> str:
     return text
 
 
-def keep(file: Path, data: bytes) -> None:
-    """Write a picture. Raises CrossflopsError when the file cannot be written."""
+def keep_curve(bench: Bench, plot: str) -> None:
+    """Write the picture of throughput over the batch.
+
+    Raises CrossflopsError when the file cannot be written, and InputError where nothing ran.
+    """
+    from crossflops.render.plots import batch_plot
+
+    file = Path(plot)
+    title = f"{bench.model.name}, {bench.runtime}, {bench.device}"
+    _keep(file, batch_plot(bench.curve, title, file.suffix, bench.batch))
+
+
+def keep_roofline(report: EfficiencyReport, plot: str) -> None:
+    """Write the picture of the first roofline of a report.
+
+    Raises CrossflopsError when the file cannot be written, and InputError where there is none.
+    """
+    from crossflops.render.plots import roofline_plot
+
+    file, roofs = Path(plot), rooflines(report)
+    if not roofs:
+        raise InputError("there is no roofline to draw", "ask efficiency for it by --roofline")
+    title = report.report.model.name if report.report else "as given"
+    _keep(file, roofline_plot(roofs[0], title, file.suffix))
+    if len(roofs) > 1:
+        click.echo(f"the picture is that of {roofs[0].device}", err=True)
+
+
+def _keep(file: Path, data: bytes) -> None:
     _write(file, data)
     click.echo(f"wrote {file}", err=True)
 

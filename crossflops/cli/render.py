@@ -6,18 +6,19 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from crossflops.cli.options import output_options, unit_option, view_options, viewed
-from crossflops.cli.output import deliver
+from crossflops.cli.options import output_options, picture, unit_option, view_options, viewed
+from crossflops.cli.output import deliver, keep_curve, keep_roofline
 from crossflops.cli.questions import NO_ANSWER, question_options, questions, unanswered
 from crossflops.core.bench import Bench
+from crossflops.core.efficiency import EfficiencyReport
 from crossflops.core.report import SCHEMA, Report
-from crossflops.errors import CrossflopsError
+from crossflops.errors import CrossflopsError, InputError
 from crossflops.render.bench import TOP, Benched
 from crossflops.render.layout import Noun
 from crossflops.render.places import Compared
 
 _HINT = "give a file that `crossflops count`, `compare` or `bench` wrote with -o FILE.json"
-Found = TypeVar("Found", Report, Bench)
+Found = TypeVar("Found", Report, Bench, EfficiencyReport)
 
 
 @click.command("render")
@@ -25,15 +26,25 @@ Found = TypeVar("Found", Report, Bench)
 @view_options
 @question_options
 @unit_option
+@click.option(
+    "--plot",
+    callback=picture,
+    metavar="FILE",
+    help="Draw what has a picture, speed over batch or a roofline: .svg or .png.",
+)
 @output_options
-def command(file_: Path, **fields: Any) -> int:
+def command(file_: Path, plot: str | None, **fields: Any) -> int:
     """Show a report again that was written to a file, in any format."""
     from crossflops.pipeline.asked import answered
 
     wanted = questions(fields)
     data = _bytes(file_)
-    if is_bench(data):
-        return _bench(_decoded(file_, data, Bench), fields)
+    if _has(data, "curve"):
+        return _bench(_decoded(file_, data, Bench), plot, fields)
+    if _has(data, "efficiency"):
+        return _efficiency(_decoded(file_, data, EfficiencyReport), plot, fields)
+    if plot is not None:
+        raise InputError(f"{file_} has no picture", "give what `bench` wrote, or a roofline")
     report = answered(_decoded(file_, data, Report), **wanted)
     deliver(_seen(report, fields), **fields)
     return NO_ANSWER if unanswered(report, wanted["between"]) else 0
@@ -49,19 +60,28 @@ def _seen(report: Report, fields: dict[str, Any]) -> Noun:
     return viewed(report, fields, fields["unit"])
 
 
-def is_bench(data: bytes) -> bool:
-    """Whether a file is what `bench` wrote, which alone has a curve."""
+def _has(data: bytes, key: str) -> bool:
+    """Whether a file has this key, which reports of one kind alone have."""
     try:
         found = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return False
-    return isinstance(found, dict) and "curve" in found
+    return isinstance(found, dict) and key in found
 
 
-def _bench(found: Bench, fields: dict[str, Any]) -> int:
+def _bench(found: Bench, plot: str | None, fields: dict[str, Any]) -> int:
     """`--top` kernels of a bench."""
     shown = Benched(found, fields["top"] or TOP)
     deliver(shown, as_json=fields["as_json"], file=fields["file"])
+    if plot is not None:
+        keep_curve(found, plot)
+    return 0
+
+
+def _efficiency(found: EfficiencyReport, plot: str | None, fields: dict[str, Any]) -> int:
+    deliver(found, as_json=fields["as_json"], file=fields["file"])
+    if plot is not None:
+        keep_roofline(found, plot)
     return 0
 
 

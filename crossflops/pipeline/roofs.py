@@ -123,7 +123,7 @@ def roof(
 def _ceiling(against: Peaks) -> Ceiling:
     """Raises UnknownNameError where nobody knows the bandwidth."""
     device = against.device
-    name = device.id if device else "the device"
+    name = device.id if device else "given peaks"
     if against.bandwidth is None:
         raise UnknownNameError(
             f"the memory bandwidth of {name} is not known", "give it in GB/s by --bandwidth"

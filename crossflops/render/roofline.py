@@ -196,7 +196,7 @@ def _kind(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> Row:
 
 def _kernels(roof: Roofline) -> Table:
     """The kernels that ran, those that lose the most time first."""
-    heads = ("kernel", "intensity", "reached", "measured", "shortest", "of it")
+    heads = ("kernel", "intensity", "reached", "measured", "shortest", "efficiency")
     worst = sorted(roof.kernels, key=lambda one: one.seconds - one.measured)[:KINDS]
     return Table(
         columns=tuple(Column(head=head, right=i > 0) for i, head in enumerate(heads)),

@@ -6,7 +6,6 @@ its options, and a line in `_GROUPS`; what it asks for is put into the answer in
 """
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -22,9 +21,9 @@ from crossflops.cli.efficiency import (
     work,
 )
 from crossflops.cli.options import model_options, output_options, request
-from crossflops.cli.output import deliver, keep
+from crossflops.cli.output import deliver, keep_roofline
 from crossflops.cli.progress import progress
-from crossflops.core.efficiency import Efficiency, EfficiencyReport, Step, rooflines
+from crossflops.core.efficiency import Efficiency, EfficiencyReport, Step
 from crossflops.core.profile import Failure
 from crossflops.hardware.question import Question
 
@@ -74,21 +73,10 @@ def command(as_json: bool, file: Any, **fields: Any) -> int:
         click.echo(said, err=True)
     deliver(found.noun, as_json=as_json, file=file)
     if question.roof.plot is not None:
-        _draw(found.noun, Path(question.roof.plot))
+        keep_roofline(found.noun, question.roof.plot)
     if found.trouble is not None:
         raise found.trouble
     return _status(found.noun)
-
-
-def _draw(noun: EfficiencyReport, file: Path) -> None:
-    """The picture of the first roofline."""
-    from crossflops.render.plots import roofline_plot
-
-    roofs = rooflines(noun)
-    title = noun.report.model.name if noun.report else "as given"
-    keep(file, roofline_plot(roofs[0], title, file.suffix))
-    if len(roofs) > 1:
-        click.echo(f"the picture is that of {roofs[0].device}", err=True)
 
 
 def _status(noun: EfficiencyReport) -> int:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_LARGEST = "largest that ran"
+
 
 def draw(
     figure: "Figure", curve: Sequence[Measurement | Unfit], title: str, chosen: int | None
@@ -38,40 +40,55 @@ def draw(
 
 
 def _throughput(axes: "Axes", ran: Sequence[Measurement], chosen: int | None) -> None:
+    """The rates, hollow where the runs had not settled, with the batches that matter named."""
     rates = [one.examples_per_second for one in ran]
-    axes.plot(
-        [one.batch for one in ran], rates, "-o", color=BLUE, linewidth=1.8, markersize=5, zorder=3
-    )
+    axes.plot([one.batch for one in ran], rates, "-", color=BLUE, linewidth=1.8, zorder=3)
+    for one in ran:
+        axes.plot(
+            one.batch, one.examples_per_second, "o", markersize=5.5, markeredgecolor=BLUE,
+            markerfacecolor=BLUE if one.settled else "white", zorder=4,
+        )  # fmt: skip
     axes.set_ylabel("examples/s")
-    axes.set_ylim(0, max(rates) * 1.25)
+    axes.set_ylim(0, max(rates) * 1.3)
     fastest = max(ran, key=lambda one: one.examples_per_second)
-    _mark(axes, fastest, f"fastest: {fastest.examples_per_second:.4g}/s at {fastest.batch}", 10)
-    other = next((one for one in ran if one.batch == chosen), fastest)
-    if other is not fastest:
-        _mark(axes, other, f"chosen: {other.examples_per_second:.4g}/s at {other.batch}", 10)
-    if ran[-1] is not fastest and ran[-1] is not other:
-        _mark(axes, ran[-1], f"largest that ran: {ran[-1].batch}", -16)
+    names = {ran[-1].batch: _LARGEST}
+    names |= {one.batch: "chosen" for one in ran if one.batch == chosen}
+    names[fastest.batch] = "fastest"
+    for one in ran:
+        if one.batch in names:
+            side = "left" if one is ran[0] else "right" if one is ran[-1] else "center"
+            _mark(axes, one, names[one.batch], side, above=names[one.batch] != _LARGEST)
+    if not all(one.settled for one in ran):
+        axes.text(
+            0.5, 0.03, "hollow: the runs had not settled", transform=axes.transAxes, ha="center",
+            fontsize=7.5, color=GREY,
+        )  # fmt: skip
 
 
-def _mark(axes: "Axes", one: Measurement, text: str, above: int) -> None:
+def _mark(axes: "Axes", one: Measurement, name: str, side: str, *, above: bool) -> None:
     axes.plot(
         one.batch, one.examples_per_second, "o", markersize=11, markerfacecolor="none",
-        markeredgecolor=VERMILION, markeredgewidth=1.8, zorder=4,
+        markeredgecolor=VERMILION, markeredgewidth=1.8, zorder=5,
     )  # fmt: skip
     axes.annotate(
-        text, (one.batch, one.examples_per_second), xytext=(0, above), ha="right", fontsize=8,
-        textcoords="offset points", fontweight="bold", color=INK,
+        f"{name}: {one.examples_per_second:.4g}/s at {one.batch}",
+        (one.batch, one.examples_per_second), xytext=(0, 10 if above else -18), ha=side,
+        textcoords="offset points", fontsize=8, fontweight="bold", color=INK,
     )  # fmt: skip
 
 
 def _latency(axes: "Axes", ran: Sequence[Measurement]) -> None:
-    """The median with its spread, each line named at its end."""
+    """The median, and the percentiles above it."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     batches = [one.batch for one in ran]
     for name, style, colour in (("p50", "-", BLUE), ("p90", "--", GREY), ("p99", ":", VERMILION)):
         values = [1e3 * getattr(one, name) for one in ran]
         axes.plot(batches, values, style, color=colour, linewidth=1.5, zorder=3, label=name)
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("ms a run")
     axes.legend(loc="upper left", fontsize=8, ncols=3)
 

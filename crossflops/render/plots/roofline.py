@@ -16,6 +16,8 @@ Point: TypeAlias = tuple[float, float, float]  # intensity, FLOP/s, share of the
 Span: TypeAlias = tuple[float, float]
 
 _DASHES = ("--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+_SIZE, _RIGHT = (9.6, 4.8), 0.715  # inches, and the part of the width that the axes have
+_LONGEST = 26  # letters of an operator
 _ALIKE = 0.02  # nodes of one operator as close as that in intensity are one point
 _LARGEST = 900.0  # area of a point with all of the work, in square points
 _SMALLEST = 16.0
@@ -38,15 +40,17 @@ def draw(figure: "Figure", roof: Roofline, title: str) -> None:
     _ceilings(axes, roof, x)
     _points(axes, roof)
     _whole(axes, roof)
-    _slope(axes, roof, x)
     step = roof.step
     beneath = f"{roof.device}, {short(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
     headed(axes, title, f"{beneath}; a step of {step.examples}")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(
-            loc="upper left", bbox_to_anchor=(0.0, 0.99), fontsize=7.5, handletextpad=0.4,
-            title="share of work, of the shortest time", title_fontsize=7.5, alignment="left",
-        )  # fmt: skip
+    # Beside the axes, where nothing is to be covered.
+    figure.set_size_inches(*_SIZE)
+    figure.subplots_adjust(left=0.075, right=_RIGHT)
+    axes.legend(
+        loc="upper left", bbox_to_anchor=(1.01, 1.01), fontsize=7.5, handletextpad=0.4,
+        title="share of work, of the shortest time", title_fontsize=7.5, alignment="left",
+    )  # fmt: skip
+    _slope(axes, roof, x)
 
 
 def _tick(value: float) -> str:
@@ -91,10 +95,10 @@ def _tops(roof: Roofline) -> dict[str, float]:
     used = {one.precision: one.peak for one in roof.nodes if one.peak}
     found: dict[float, list[str]] = {}
     for name, peak in {**roof.peaks, **used}.items():
-        if "_" not in name or name in used:
-            found.setdefault(peak, []).append(name or "given")
+        if (name and "_" not in name) or name in used:
+            found.setdefault(peak, []).append(name)
     found.setdefault(roof.step.peak, [])
-    return {", ".join(names) or "effective peak": peak for peak, names in found.items()}
+    return {", ".join(filter(None, names)) or "peak": peak for peak, names in found.items()}
 
 
 def _ceilings(axes: "Axes", roof: Roofline, x: Span) -> None:
@@ -204,6 +208,7 @@ def _points(axes: "Axes", roof: Roofline) -> None:
 def _label(op: str, rows: list[NodeBound], roof: Roofline) -> str:
     work = sum(one.work for one in rows) / roof.step.work if roof.step.work else 0.0
     time = sum(one.seconds for one in rows) / roof.step.shortest
+    op = op if len(op) <= _LONGEST else f"{op[: _LONGEST - 1]}…"
     return f"{op} ({len(rows)})  {100 * work:.0f} %, {100 * time:.0f} %"
 
 

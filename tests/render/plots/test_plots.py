@@ -107,9 +107,21 @@ def test_odd_models_have_pictures(loads):
 def test_a_curve_names_the_fastest_the_largest_and_what_failed():
     """2 in 0.15 s is the fastest, 4 the largest that ran, and 8 did not."""
     found = texts(batch_plot(CURVE, "net", ".svg"))
-    for said in ("fastest: 13.33/s at 2", "largest that ran: 4", "8 did not run: memory", "p99"):
+    for said in (
+        "fastest: 13.33/s at 2",
+        "largest that ran: 10/s at 4",
+        "8 did not run: memory",
+        "p99",
+    ):
         assert said in found, said
     assert "chosen: 10/s at 1" in texts(batch_plot(CURVE, "net", ".svg", chosen=1))
+
+
+def test_one_batch_and_what_had_not_settled():
+    """A curve of one point is one, and says that its runs had not settled."""
+    curve = [measured(3, [0.1, 0.3], 1, settled=False)]
+    assert "hollow: the runs had not settled" in texts(batch_plot(curve, "net", ".svg"))
+    assert "hollow" not in texts(batch_plot(CURVE, "net", ".svg"))
 
 
 def test_without_a_batch_that_ran_there_is_no_curve():
