@@ -57,7 +57,7 @@ def bounds(*rows):
     ],
 )
 def test_bytes_of_a_kernel(nodes, moved):
-    """x has 32 bytes, w 128, y, z and u 64 each; 2 x 2 x 4 x 8 = 128 FLOPs where the product is."""
+    """x has 32 bytes, w 128, y, z and u 64 each; 2 x 2 x 4 x 8 = 128 FLOPs of the product."""
     (found,) = bounds(row(*nodes))
     work = 128 if "y" in nodes else 0
     assert (found.bytes, found.work) == (moved, work)
