@@ -33,6 +33,7 @@ def bench(tmp_path):
     )  # fmt: skip
     found = Bench(
         model=ModelInfo(name="decoder", digest="", inputs=(), opset={}), batch=3, macs=3, flops=6,
+        macs_by_precision={"float16": 3},
         runtime="onnxruntime", device="cpu", threads=1, curve=(measured(3, [1e-3], 1),),
         profile=profile,
     )  # fmt: skip
