@@ -10,15 +10,12 @@ virtual environment, for each tool::
 
 import os
 import shutil
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
+from crossflops.adapters.settings import settings, title
 from crossflops.errors import InputError
 
-_NAME = "crossflops.toml"
-_PROJECT = "pyproject.toml"
 _IN_VENV = ("bin/python", "Scripts/python.exe")
 _EXAMPLE = 'write for example thop = "/venvs/thop/bin/python"'
 
@@ -53,39 +50,11 @@ def parsed(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _configured(folder: Path) -> dict[str, str]:
-    for place in (folder, *folder.parents):
-        for name in (_NAME, _PROJECT):
-            file = place / name
-            if file.is_file() and (settings := _settings(file)) is not None:
-                return _table(settings, file)
-    return {}
-
-
-def _settings(file: Path) -> Any:
-    """What a file sets for crossflops; None where it is about other things."""
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}", "make it readable") from error
-    except ValueError as error:  # no UTF-8, or no TOML
-        raise InputError(f"{file} is no TOML file: {error}", "mend that line") from error
-    if file.name == _NAME:
-        return content
-    tools = content.get("tool")
-    return tools.get("crossflops") if isinstance(tools, dict) else None
-
-
-def _table(settings: Any, file: Path) -> dict[str, str]:
-    title = "[python]" if file.name == _NAME else "[tool.crossflops.python]"
-    strays = sorted(set(settings) - {"python"}) if isinstance(settings, dict) else ["a value"]
-    if strays:
-        raise InputError(f"{file} sets {strays[0]}, which means nothing", f"it may set {title}")
-    table = settings.get("python", {})
-    if not isinstance(table, dict):
-        raise InputError(f"python in {file} is no table", f"write {title}, and a line per tool")
+    file, table = settings("python", folder)
     for tool, python in table.items():
         if not isinstance(python, str) or not python:
-            raise InputError(f"{tool} in {title} of {file} is no path", _EXAMPLE)
+            named = f"{tool} in {title('python', file)} of {file}"
+            raise InputError(f"{named} is no path", _EXAMPLE)
     return {tool: _absolute(python, file.parent) for tool, python in table.items()}
 
 

@@ -58,7 +58,7 @@ class PeakRow(msgspec.Struct, frozen=True, kw_only=True):
     """A peak in FLOP/s, beside that of the whole package, its second derivation, and `sparse`.
 
     `deviation` is derived / peak - 1; `clock` and `fma_per_clock` are what it was derived from.
-    None where the catalogue does not say.
+    `ridge` is peak / bandwidth in FLOPs per byte. None where the catalogue does not say.
     """
 
     precision: str
@@ -69,3 +69,55 @@ class PeakRow(msgspec.Struct, frozen=True, kw_only=True):
     sparse: float | None
     clock: float | None
     fma_per_clock: float | None
+    ridge: float | None
+
+
+class DeviceSheet(msgspec.Struct, frozen=True, kw_only=True):
+    """A device with what follows from its figures.
+
+    `emulated` are FP32 rates by products of BF16 parts; `families` are names that say less, each
+    with the ids of all devices that bear it.
+    """
+
+    schema: str
+    device: Device
+    peaks: tuple[PeakRow, ...]
+    emulated: dict[str, float] = {}
+    families: dict[str, tuple[str, ...]] = {}
+
+
+class DeviceShare(msgspec.Struct, frozen=True, kw_only=True):
+    """A device in a list. `peak` (FLOP/s) is that of the list's precision, `ratio` its share of
+    the highest of them; None where it has no such peak.
+    """
+
+    device: Device
+    peak: float | None = None
+    ratio: float | None = None
+
+
+class DeviceList(msgspec.Struct, frozen=True, kw_only=True):
+    """Devices: all that are known, those that a search found, or those that bear one name."""
+
+    schema: str
+    about: str
+    precision: str
+    devices: tuple[DeviceShare, ...]
+
+
+class Factor(msgspec.Struct, frozen=True):
+    """A number of a derivation, and what it is."""
+
+    what: str
+    value: float
+    unit: str = ""
+
+
+class Derivation(msgspec.Struct, frozen=True, kw_only=True):
+    """A rate as a product of factors: FLOP/s of a peak, bytes/s of a bandwidth."""
+
+    schema: str
+    what: str
+    factors: tuple[Factor, ...]
+    rate: float
+    unit: str

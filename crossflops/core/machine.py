@@ -3,6 +3,7 @@
 import msgspec
 
 from crossflops.core.device import Device
+from crossflops.core.report import SCHEMA
 
 
 class Cpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,9 +96,13 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """This machine. `notes` say what could not be looked at, and why."""
+    """This machine. `known` says which device of the catalogue a name that a driver printed is,
+    and `notes` what could not be looked at, or does not agree, and why.
+    """
 
+    schema: str = SCHEMA
     cpu: Cpu | None
     gpus: tuple[Gpu, ...] = ()
+    known: dict[str, str] = {}
     measured: MachinePeak | None = None
     notes: tuple[str, ...] = ()

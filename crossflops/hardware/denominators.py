@@ -57,12 +57,14 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
         return self.trouble is not None and self.against == (None,)
 
 
-def denominators(asked: Against, needed: tuple[str, ...]) -> Denominators:
-    """Looked up in the catalogue, with the peaks of all the `needed` precisions.
+def denominators(
+    asked: Against, needed: tuple[str, ...], known: tuple[Device, ...] = ()
+) -> Denominators:
+    """Looked up in the catalogue and in what else is `known`, with peaks of all the `needed`.
 
     Raises UnknownNameError for a precision that is not there.
     """
-    given = dict(map(_given, asked.peak_tflops))
+    given = dict(map(given_peak, asked.peak_tflops))
     bandwidth = None if asked.bandwidth is None else asked.bandwidth * 1e9
     if asked.device is None:
         if not given and bandwidth is None:
@@ -71,7 +73,7 @@ def denominators(asked: Against, needed: tuple[str, ...]) -> Denominators:
         _need(found, needed)
         return Denominators(against=(found,))
     try:
-        devices: tuple[Device, ...] = (find(asked.device),)
+        devices: tuple[Device, ...] = (find(asked.device, known),)
         trouble: UnknownNameError | None = None
     except AmbiguousDeviceError as error:
         devices, trouble = error.candidates, error
@@ -112,7 +114,7 @@ def _need(found: Peaks, precisions: tuple[str, ...]) -> None:
             found.top(one)
 
 
-def _given(text: str) -> tuple[str, float]:
+def given_peak(text: str) -> tuple[str, float]:
     """A peak in FLOP/s from TFLOP/s, for one precision or for any."""
     precision, _, value = text.rpartition("=")
     try:

@@ -60,6 +60,7 @@ def peak_rows(device: Device) -> tuple[PeakRow, ...]:
             sparse=sparse(device, precision),
             clock=clock_of(device, precision),
             fma_per_clock=device.fma_per_clock.get(precision),
+            ridge=value / device.bandwidth if device.bandwidth else None,
         )
         for precision, value in device.peaks.items()
     )

@@ -79,9 +79,13 @@ class Causality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Against(msgspec.Struct, frozen=True, kw_only=True):
-    """The device, or dense peaks in TFLOP/s (a number, or P=X by precision) and GB/s."""
+    """The device, or dense peaks in TFLOP/s (a number, or P=X by precision) and GB/s.
+
+    `catalogue` is a TOML file with devices of one's own.
+    """
 
     device: str | None = None
+    catalogue: str | None = None
     peak_tflops: tuple[str, ...] = ()
     bandwidth: float | None = None
 

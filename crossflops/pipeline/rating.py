@@ -20,6 +20,7 @@ from crossflops.hardware.rates import of_terms
 from crossflops.hardware.worlds import Layout, layout, pace
 from crossflops.pipeline import roofs
 from crossflops.pipeline.contradictions import refuse
+from crossflops.pipeline.devices import known
 from crossflops.pipeline.work import Progress, Studied, studied
 
 
@@ -50,7 +51,9 @@ def rated(
     roofs.refuse(question, target)
     question, bench = roofs.with_bench(question)
     world = layout(question.parallel)
-    found = denominators(question.against, precisions(question))
+    asked = question.against
+    extra = known(asked.device, asked.catalogue) if asked.device else ()
+    found = denominators(asked, precisions(question), extra)
     kept = {} if memory is None else memory
     work = studied(
         question, target, inputs, how, on_progress, only_count=found.unknown, memory=kept

@@ -9,6 +9,7 @@ import msgspec
 
 from crossflops.core.against import Against
 from crossflops.core.bench import Bench
+from crossflops.core.device import Derivation, DeviceList, DeviceSheet
 from crossflops.core.efficiency import EfficiencyReport, rooflines
 from crossflops.core.measurement import Measurement
 from crossflops.core.profile import Failure, Profile
@@ -54,6 +55,12 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
         case EfficiencyReport():
             bounds = [node for roof in rooflines(noun) for node in roof.nodes]
             return _structs(bounds) if bounds else _structs(noun.efficiency)
+        case DeviceSheet():
+            return _structs(noun.peaks)
+        case DeviceList():
+            return _structs([one.device for one in noun.devices])
+        case Derivation():
+            return _structs(noun.factors)
         case Inventory():
             return _structs(noun.tools)
     raise UnknownNameError(

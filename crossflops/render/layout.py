@@ -5,14 +5,18 @@ from typing import TypeAlias
 from msgspec import UNSET
 
 from crossflops.core.convention import Cause, Convention
+from crossflops.core.device import Derivation, DeviceList, DeviceSheet
 from crossflops.core.efficiency import EfficiencyReport
+from crossflops.core.machine import Machine
 from crossflops.core.report import Report
 from crossflops.render.against import compared_page
 from crossflops.render.bench import Benched, bench_page
 from crossflops.render.cause import cause_page
 from crossflops.render.convention import convention_page
+from crossflops.render.devices import derivation_page, device_page, devices_page
 from crossflops.render.efficiency import efficiency_page
 from crossflops.render.inventory import Health, Inventory, health, inventory
+from crossflops.render.machine import machine_page
 from crossflops.render.page import Page
 from crossflops.render.places import Compared
 from crossflops.render.summary import Unit, summary
@@ -28,6 +32,10 @@ Noun: TypeAlias = (
     | Health
     | EfficiencyReport
     | Benched
+    | DeviceSheet
+    | DeviceList
+    | Derivation
+    | Machine
     | Page
 )
 
@@ -47,6 +55,14 @@ def layout(noun: Noun, unit: Unit = "macs") -> Page:
             return health(noun)
         case Benched():
             return bench_page(noun.bench, noun.top)
+        case DeviceSheet():
+            return device_page(noun)
+        case DeviceList():
+            return devices_page(noun)
+        case Derivation():
+            return derivation_page(noun)
+        case Machine():
+            return machine_page(noun)
         case EfficiencyReport():
             return efficiency_page(noun)
         case Viewed():

@@ -28,7 +28,14 @@ def options(function: Function) -> Function:
             help="Shares of the work by precision: bf16=0.5, fp8=0.5. Repeatable.",
         ),
         click.option(
-            "--device", metavar="D", help="A device of the catalogue, as its driver prints it."
+            "--device",
+            metavar="D",
+            help="A device of the catalogue, as its driver prints it; `measured` is this machine.",
+        ),
+        click.option(
+            "--catalogue",
+            metavar="FILE.toml",
+            help="Devices of your own, beside those of crossflops.toml.",
         ),
         click.option(
             "--peak-tflops",

@@ -1,0 +1,86 @@
+"""`crossflops devices`."""
+
+from typing import Any
+
+import click
+
+from crossflops.cli.options import output_options
+from crossflops.cli.output import deliver
+from crossflops.cli.progress import progress
+from crossflops.errors import InputError, UnknownNameError
+
+_QUESTIONS = ("name", "search", "peak_tflops", "here", "measure")
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+@click.command("devices")
+@click.argument("name", required=False)
+@click.option("--search", metavar="TEXT", help="List what has TEXT in its name, maker or chip.")
+@click.option("--precision", default="", metavar="P", help="By which precision a list compares.")
+@click.option("--catalogue", metavar="FILE.toml",
+              help="Devices of your own, beside those of crossflops.toml.")  # fmt: skip
+@click.option("--peak-tflops", multiple=True, metavar="[P=]X",
+              help="A device that is described here, by its dense peak in TFLOP/s.")  # fmt: skip
+@click.option("--bandwidth", type=_POSITIVE, metavar="X", help="Its memory bandwidth in GB/s.")
+@click.option("--here", is_flag=True, help="This machine: its processor and its GPUs.")
+@click.option("--measure", is_flag=True,
+              help="This machine, with its peak and bandwidth measured now.")  # fmt: skip
+@output_options
+def command(as_json: bool, file: Any, **asked: Any) -> int:
+    """Look up a device and its peaks, or measure this machine.
+
+    NAME is compared as a whole, as drivers print it: one device is shown with its sources; a
+    name that several devices bear lists them, and ends with 2, and so does one that is unknown.
+    Without NAME all devices are listed.
+    """
+    _refuse(asked)
+    noun, trouble = _machine(asked) if asked["here"] or asked["measure"] else _looked_up(asked)
+    deliver(noun, as_json=as_json, file=file)
+    if trouble is not None:
+        raise trouble
+    return 0
+
+
+def _refuse(asked: dict[str, Any]) -> None:
+    """One question at a time."""
+    given = [one for one in _QUESTIONS if asked[one]]
+    if {"here", "measure"} >= set(given):
+        given = given[:1]
+    if len(given) > 1:
+        flags = ("NAME" if one == "name" else f"--{one.replace('_', '-')}" for one in given)
+        raise InputError(f"{' and '.join(flags)} are different questions", "ask one of them")
+    if asked["bandwidth"] is not None and not asked["peak_tflops"]:
+        raise InputError("--bandwidth is that of a device", "add --peak-tflops X")
+
+
+def _machine(asked: dict[str, Any]) -> tuple[Any, None]:
+    from crossflops.pipeline.devices import this_machine
+
+    doing = "measuring this machine" if asked["measure"] else "looking at this machine"
+    with progress(doing):
+        return this_machine(asked["catalogue"], measure=asked["measure"]), None
+
+
+def _looked_up(asked: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
+    from crossflops.hardware.catalogue import AmbiguousDeviceError, devices, find, search
+    from crossflops.hardware.sheets import given, listed, sheet
+    from crossflops.pipeline.devices import known
+
+    precision = asked["precision"].casefold()
+    if asked["peak_tflops"]:
+        return sheet(given(asked["peak_tflops"], asked["bandwidth"])), None
+    with progress("looking up"):
+        own = known(asked["name"], asked["catalogue"])
+    if asked["search"]:
+        found = search(asked["search"], own)
+        if not found:
+            raise UnknownNameError(
+                f"no device has {asked['search']!r} in its name", "`crossflops devices` lists all"
+            )
+        return listed(found, f"devices with {asked['search']!r}", precision), None
+    if not asked["name"]:
+        return listed(devices(own), "devices", precision), None
+    try:
+        return sheet(find(asked["name"], own)), None
+    except AmbiguousDeviceError as error:
+        return listed(error.candidates, f"{asked['name']!r} may be", precision), error
