@@ -2,7 +2,6 @@
 
 import importlib
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import NormalizeError
+from crossflops.normalize.jax import rules
 from crossflops.normalize.jax.equations import Equation, Recorder, named
 from crossflops.normalize.jax.model import Pure, apart
 from crossflops.normalize.jax.tidied import tidy
@@ -32,33 +32,50 @@ class Converted(msgspec.Struct, frozen=True):
 
 
 def to_onnx(pure: Pure) -> Converted:
-    """An ONNX model of the function. Raises NormalizeError where jax2onnx fails."""
+    """An ONNX model of the function. Raises NormalizeError where jax2onnx fails.
+
+    A rule for a whole function that fails is left out, and then all of them: what JAX makes of
+    the function is converted instead.
+    """
+    left: set[str] = set()
+    with apart(), _quiet():
+        rules.register()
+        while True:
+            try:
+                with rules.without(left):
+                    return _converted(pure)
+            except (Exception, SystemExit) as error:
+                more = (rules.at_fault(error) or rules.replacing()) - left
+                if not more:
+                    raise _failure(error) from error
+                left |= more
+
+
+def _converted(pure: Pure) -> Converted:
     import onnx_ir as ir
 
-    jax2onnx = importlib.import_module("jax2onnx")
     recorder = Recorder()
-    try:
-        with apart(), _quiet():
-            _register()
-            with recorder.recording(), _keeping():
-                model = jax2onnx.to_onnx(
-                    pure.function,
-                    list(pure.specs),
-                    model_name="crossflops",
-                    opset=OPSET,
-                    return_mode="ir",
-                )
-            tidy(model)
-            origins = named(model)
-            _shed(model)
-            data = ir.to_proto(model).SerializeToString()
-    except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split())
-        raise NormalizeError(
-            f"jax2onnx cannot convert the model: {type(error).__name__}: {text[:300]}",
-            "write that part in other operations of JAX",
-        ) from error
+    with recorder.recording(), _keeping():
+        model = importlib.import_module("jax2onnx").to_onnx(
+            pure.function,
+            list(pure.specs),
+            model_name="crossflops",
+            opset=OPSET,
+            return_mode="ir",
+        )
+    tidy(model)
+    origins = named(model)
+    _shed(model)
+    data = ir.to_proto(model).SerializeToString()
     return Converted(data, tuple(recorder.equations), origins)
+
+
+def _failure(error: BaseException) -> NormalizeError:
+    text = " ".join(str(error).split())
+    return NormalizeError(
+        f"jax2onnx cannot convert the model: {type(error).__name__}: {text[:300]}",
+        "write that part in other operations of JAX",
+    )
 
 
 def _shed(model: Any) -> None:
@@ -74,22 +91,6 @@ def _shed(model: Any) -> None:
             one.const_value = ir.ExternalTensor(
                 "weights", 0, held.nbytes, held.dtype, shape=held.shape, name=one.name
             )
-
-
-def _register() -> None:
-    """Make jax2onnx's rules known, and leave out what takes it long: its examples build models.
-
-    Its rules for libraries that are not imported build some, too, and cannot be needed.
-    """
-    left = ["examples", *(name for name in ("equinox", "dm_pix") if name not in sys.modules)]
-    names = [f"jax2onnx.plugins.{name}" for name in left]
-    hidden = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
-    try:
-        importlib.import_module("jax2onnx.plugins.plugin_system").import_all_plugins()
-    finally:
-        for name in hidden:
-            del sys.modules[name]
 
 
 @contextmanager

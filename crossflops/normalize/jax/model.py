@@ -73,6 +73,8 @@ def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
 
     Beside it the arrays that the module holds, which are the first argument of the call.
     """
+    import jax
+    import jax.numpy as jnp
     from flax import nnx
 
     from crossflops.normalize.jax.scopes import entered, marked
@@ -80,7 +82,7 @@ def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
     definition, held = nnx.split(model)
 
     def call(state: Any, *args: Any, **kwargs: Any) -> Any:
-        own = nnx.merge(definition, state)
+        own = nnx.merge(definition, jax.tree.map(jnp.asarray, state), copy=True)
         if training:
             own.train()
         else:

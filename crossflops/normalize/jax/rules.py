@@ -1,0 +1,82 @@
+"""The rules of jax2onnx: known without what is slow, and left out where one of them fails.
+
+Some stand for functions of many equations (flax.nnx.Linear, jax.nn.softmax), which they replace
+while a model is traced; without one, its equations are converted each by itself.
+"""
+
+import importlib
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+_SYSTEM = "jax2onnx.plugins.plugin_system"
+_CHANGED = ("jax.numpy", "jax.lax", "jax.nn", "flax.nnx")
+_SKIPPED = ("equinox", "dm_pix")
+
+
+def register() -> None:
+    """Make the rules known, and leave out what takes long: the examples build models.
+
+    Those for libraries that are not imported build some, too, and cannot be needed. What a rule
+    changes in JAX for good, as it is imported, is put back (jax2onnx/plugins/jax/numpy/cumsum.py).
+    """
+    left = ["examples", *(name for name in _SKIPPED if name not in sys.modules)]
+    names = [f"jax2onnx.plugins.{name}" for name in left]
+    hidden = [name for name in names if name not in sys.modules]
+    changed = [(module, dict(vars(module))) for module in map(importlib.import_module, _CHANGED)]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        importlib.import_module(_SYSTEM).import_all_plugins()
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+        for module, before in changed:
+            vars(module).update(before)
+
+
+@contextmanager
+def without(names: Iterable[str]) -> Iterator[None]:
+    """While this is open, the rules of these names are not there."""
+    rules = _rules()
+    before = dict(rules)
+    for name in names:
+        rules.pop(name, None)
+    try:
+        yield
+    finally:
+        rules.clear()
+        rules.update(before)
+
+
+def replacing() -> set[str]:
+    """The names of all rules that stand for functions, which can be left out."""
+    return {name for name, rule in _rules().items() if _replaces(rule)}
+
+
+def at_fault(error: BaseException) -> set[str]:
+    """The names of the rules that stand for functions in whose code an error arose."""
+    modules = set(_modules(error.__traceback__))
+    for link in (error.__cause__, error.__context__):
+        modules |= set(_modules(link.__traceback__)) if link is not None else set()
+    return {name for name in replacing() if type(_rules()[name]).__module__ in modules}
+
+
+def _rules() -> dict[str, Any]:
+    found: dict[str, Any] = importlib.import_module(_SYSTEM).PLUGIN_REGISTRY
+    return found
+
+
+def _replaces(rule: Any) -> bool:
+    specs = getattr(type(rule), "binding_specs", None)
+    try:
+        return specs is not None and any(one.attr[-2:] != "_p" for one in specs())
+    except Exception:  # a rule for another version of a library
+        return False
+
+
+def _modules(traceback: TracebackType | None) -> Iterator[str]:
+    while traceback is not None:
+        yield traceback.tb_frame.f_globals.get("__name__", "")
+        traceback = traceback.tb_next
