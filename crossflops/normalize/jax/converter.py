@@ -1,5 +1,6 @@
 """A function of JAX -> ONNX by jax2onnx, with nothing folded or merged that computes."""
 
+import dataclasses
 import importlib
 import logging
 from collections.abc import Iterator
@@ -55,7 +56,7 @@ def _converted(pure: Pure) -> Converted:
     import onnx_ir as ir
 
     recorder = Recorder()
-    with recorder.recording(), _keeping():
+    with recorder.recording(), rules.mended(), _keeping(), _living():
         model = importlib.import_module("jax2onnx").to_onnx(
             pure.function,
             list(pure.specs),
@@ -63,7 +64,7 @@ def _converted(pure: Pure) -> Converted:
             opset=OPSET,
             return_mode="ir",
         )
-    tidy(model)
+    tidy(model, [one.primitive for one in recorder.equations])
     origins = named(model)
     _shed(model)
     data = ir.to_proto(model).SerializeToString()
@@ -103,6 +104,37 @@ def _keeping() -> Iterator[None]:
         yield
     finally:
         module._OPTIMIZER_PASSES = before
+
+
+@contextmanager
+def _living() -> Iterator[None]:
+    """Let jax2onnx convert only those equations on which a result depends.
+
+    jax2onnx/converter/conversion_api.py: what _trace_to_jaxpr finds is lowered as a whole.
+    """
+    module: Any = importlib.import_module("jax2onnx.converter.conversion_api")
+    trace = module._trace_to_jaxpr
+
+    def traced(**given: Any) -> Any:
+        found = trace(**given)
+        closed = _alive(found.closed_jaxpr)
+        return dataclasses.replace(found, closed_jaxpr=closed, jaxpr=closed.jaxpr)
+
+    module._trace_to_jaxpr = traced
+    try:
+        yield
+    finally:
+        module._trace_to_jaxpr = trace
+
+
+def _alive(closed: Any) -> Any:
+    """The program without what no result depends on; its inputs all stay."""
+    from jax.extend.core import ClosedJaxpr
+    from jax.interpreters import partial_eval
+
+    wanted = [True] * len(closed.jaxpr.outvars)
+    jaxpr, used, _ = partial_eval.dce_jaxpr_consts(closed.jaxpr, wanted, instantiate=True)
+    return ClosedJaxpr(jaxpr, [one for one, kept in zip(closed.consts, used, strict=True) if kept])
 
 
 @contextmanager

@@ -110,9 +110,10 @@ def named(model: Any) -> dict[str, int]:
 
 def _name(graph: Any, around: int | None, found: dict[str, int], used: dict[str, int]) -> None:
     for node in graph:
-        number = _noted(node)
+        number = noted(node)
         if number is None:
-            number = next(filter(None.__ne__, map(_noted, _beside(node))), around)
+            beside = (noted(one) for one in _beside(node))
+            number = next((one for one in beside if one is not None), around)
         kind = node.op_type
         used[kind] = used.get(kind, 0) + 1
         node.name = f"{kind}_{used[kind]}"
@@ -124,7 +125,8 @@ def _name(graph: Any, around: int | None, found: dict[str, int], used: dict[str,
                 _name(body, number, found, used)
 
 
-def _noted(node: Any) -> int | None:
+def noted(node: Any) -> int | None:
+    """The number of the equation that a node was made for, None where none is noted."""
     note = node.metadata_props.get(_NOTE) if node is not None else None
     return int(note) if note is not None else None
 

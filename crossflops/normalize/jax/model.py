@@ -73,8 +73,6 @@ def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
 
     Beside it the arrays that the module holds, which are the first argument of the call.
     """
-    import jax
-    import jax.numpy as jnp
     from flax import nnx
 
     from crossflops.normalize.jax.scopes import entered, marked
@@ -82,7 +80,7 @@ def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
     definition, held = nnx.split(model)
 
     def call(state: Any, *args: Any, **kwargs: Any) -> Any:
-        own = nnx.merge(definition, jax.tree.map(jnp.asarray, state), copy=True)
+        own = nnx.merge(definition, _arrays(state), copy=True)
         if training:
             own.train()
         else:
@@ -99,20 +97,47 @@ def _function(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
     return (lambda _, *args, **kwargs: model(*args, **kwargs)), ()
 
 
-def _light(state: Any) -> Any:
-    """The state with one number for each array of floats, spread out without taking memory."""
+class _Key(msgspec.Struct, frozen=True):
+    """A random key: its words, and the name of the generator that they are for."""
+
+    words: Any
+    generator: str
+
+
+def _light(held: Any) -> Any:
+    """The arrays that a module holds; floats are one number, spread out without taking memory."""
+    import jax
+
+    return jax.tree.map(_lighten, held)
+
+
+def _lighten(array: Any) -> Any:
     import jax
     import jax.numpy as jnp
     import numpy as np
 
-    def lighten(array: Any) -> Any:
-        if jnp.issubdtype(array.dtype, jnp.floating):
-            return np.broadcast_to(np.array(0.5, array.dtype), array.shape)
-        if isinstance(array, jax.ShapeDtypeStruct):
-            return np.broadcast_to(np.zeros((), array.dtype), array.shape)
-        return array
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        words = jax.eval_shape(jax.random.key_data, array)
+        generator = str(jax.random.key_impl(array))
+        return _Key(np.zeros(words.shape, words.dtype), generator)
+    if jnp.issubdtype(array.dtype, jnp.floating):
+        return np.broadcast_to(np.array(0.5, array.dtype), array.shape)
+    if isinstance(array, jax.ShapeDtypeStruct):
+        return np.broadcast_to(np.zeros((), array.dtype), array.shape)
+    return array
 
-    return jax.tree.map(lighten, state)
+
+def _arrays(held: Any) -> Any:
+    """What is being traced computes with these, and NumPy does not."""
+    import jax
+    import jax.numpy as jnp
+
+    def array(one: Any) -> Any:
+        if isinstance(one, _Key):
+            return jax.random.wrap_key_data(jnp.asarray(one.words), impl=one.generator)
+        return jnp.asarray(one)
+
+    return jax.tree.map(array, held)
 
 
 def _names(args: Any, kwargs: Mapping[str, Any], places: list[int]) -> tuple[str, ...]:

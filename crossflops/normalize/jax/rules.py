@@ -56,11 +56,43 @@ def replacing() -> set[str]:
 
 
 def at_fault(error: BaseException) -> set[str]:
-    """The names of the rules that stand for functions in whose code an error arose."""
+    """The names of the rules that stand for functions in whose code an error arose.
+
+    One whose function takes other arguments than the model gives is named in the message.
+    """
     modules = set(_modules(error.__traceback__))
     for link in (error.__cause__, error.__context__):
         modules |= set(_modules(link.__traceback__)) if link is not None else set()
-    return {name for name in replacing() if type(_rules()[name]).__module__ in modules}
+    return {
+        name
+        for name in replacing()
+        if (kind := type(_rules()[name])).__module__ in modules or kind.__name__ in str(error)
+    }
+
+
+@contextmanager
+def mended() -> Iterator[None]:
+    """While this is open, a product along the first axis of a matrix is an Einsum.
+
+    jax2onnx/plugins/jax/lax/dot_general.py: _try_lower_matmul makes a Gemm of it as if it were
+    along the second one.
+    """
+    kind = type(_rules()["dot_general"])
+    name = "_try_lower_matmul"
+    before = getattr(kind, name, None)
+    if before is None:
+        yield
+        return
+
+    def lowered(self: Any, *given: Any) -> Any:
+        (*_, contracted, _, batch, _) = given
+        return bool(batch or contracted == (1,)) and before(self, *given)
+
+    setattr(kind, name, lowered)
+    try:
+        yield
+    finally:
+        setattr(kind, name, before)
 
 
 def _rules() -> dict[str, Any]:
