@@ -188,8 +188,8 @@ class Repeated(nnx.Module):
 
 
 def test_layers_in_a_loop():
-    """5 steps of 3 x 8 x 8 in the layer that is scanned; a shared layer has its first name."""
-    graph, trace, ledger = counted(Repeated(nnx.Rngs(0)), spec(3, 8))
+    """5 steps of 3 x 8 x 8 in the layer that is scanned, then twice one that is shared."""
+    graph, _, ledger = counted(Repeated(nnx.Rngs(0)), spec(3, 8))
     assert ledger.total.macs == 7 * 3 * 8 * 8
     assert graph.params == 5 * (64 + 8) + 64 + 8
     loop = next(node for node in graph.nodes if node.op.type in ("Loop", "Scan"))
