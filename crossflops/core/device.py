@@ -14,9 +14,10 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     it does not name; empty where there is none.
 
     `bandwidth` is in bytes/s, `memory` in bytes (one number for each size that is sold), `tdp`
-    in watts. `clock` (Hz, "boost" or "base" by `clock_basis`), `units` and `fma_per_clock` (by
-    precision, per unit) derive the peak a second time: clock x units x FMA x 2; matrix units
-    whose sheet rests on another clock have it in `matrix_clock`.
+    in watts. `clock` (Hz; `clock_basis` says whether that is the boost or the base clock), `units`
+    and `fma_per_clock` (by precision, per unit) derive the peak a second time: clock x units x FMA
+    x 2; matrix units whose sheet rests on another clock have it in `matrix_clock`. What was
+    measured has "measured" for its `clock_basis`, and no clock.
 
     A package may hold several framework devices, `framework_devices_per_package`: every figure
     here is that of one. `confidence` says how far the figures were checked, `low_confidence`

@@ -91,6 +91,7 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
             bandwidth=self.bandwidth,
             source=(f"{what}: {self.how}",),
             confidence="measured",
+            clock_basis="measured",
             notes=" ".join(self.contradictions),
         )
 

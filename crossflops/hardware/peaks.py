@@ -12,7 +12,8 @@ from crossflops.errors import UnknownNameError
 from crossflops.hardware.catalogue import MATRIX, clock_of, derived, deviation, peak
 
 EMULATIONS = {"bf16x3": 3, "bf16x6": 6, "bf16x9": 9}  # products of BF16 parts for one of FP32
-_SPARSE = "default"
+SPARSE = "_sparse"  # the end of a precision whose weights are pruned
+_OTHERS = "default"
 
 
 def sparse(device: Device, precision: str) -> float | None:
@@ -20,7 +21,7 @@ def sparse(device: Device, precision: str) -> float | None:
 
     It is reached only where the weights are pruned so and a sparse kernel ran.
     """
-    factor = device.sparse_factor.get(precision, device.sparse_factor.get(_SPARSE, 1.0))
+    factor = device.sparse_factor.get(precision, device.sparse_factor.get(_OTHERS, 1.0))
     plain = precision in MATRIX and precision in device.peaks
     return device.peaks[precision] * factor if plain and factor != 1.0 else None
 
@@ -38,10 +39,13 @@ def sparse_peak(device: Device, precision: str) -> float:
 
 
 def attainable(device: Device, precision: str) -> float:
-    """The peak in FLOP/s of a precision of the sheet, or of FP32 by products of BF16 parts.
+    """The peak in FLOP/s of a precision of the sheet, or one that follows from it.
 
-    Raises UnknownNameError where the device has neither.
+    `bf16_sparse` is that of BF16 with structured sparsity, `bf16x3` that of FP32 by products of
+    BF16 parts. Raises UnknownNameError where the device has no such peak.
     """
+    if precision.endswith(SPARSE):
+        return sparse_peak(device, precision.removesuffix(SPARSE))
     if precision in EMULATIONS and precision not in device.peaks:
         return peak(device, "bf16") / EMULATIONS[precision]
     return peak(device, precision)

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from crossflops.core.device import Device
 from crossflops.hardware.catalogue import clock_of, derived, deviation
+from crossflops.hardware.conditions import conditions
 from crossflops.hardware.denominators import Peaks
 from crossflops.hardware.pieces import FLAT, Piece
 from crossflops.hardware.question import Training
@@ -106,17 +107,18 @@ def denominator(against: Peaks | None, parts: Sequence[Term]) -> tuple[str, ...]
     device = against.device
     if device is None:
         return "the peak is given, not looked up", *several
-    dense = "the peak is dense: no structured sparsity, no clock above the one of the sheet"
+    taken = conditions(device, precisions)
     said = [text for one in precisions for text in _of_device(device, one, against)]
-    return dense, *several, *said, *_tensor_float(device, precisions)
+    return *taken, *several, *said, *_tensor_float(device, precisions)
 
 
 def _of_device(device: Device, precision: str, against: Peaks) -> tuple[str, ...]:
     if precision in against.given:
         return (f"{device.id}, {precision}: the peak is given, not the catalogue's",)
     source = "; ".join((*device.source, f"confidence {device.confidence}"))
-    checked = f"{device.id}, {precision}: {source}; {_arithmetic(device, precision)}"
-    return (checked,)
+    if device.clock_basis == "measured":
+        return (f"{device.id}, {precision}: {source}",)
+    return (f"{device.id}, {precision}: {source}; {_arithmetic(device, precision)}",)
 
 
 def _arithmetic(device: Device, precision: str) -> str:

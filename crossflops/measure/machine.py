@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import os
 import platform
+from math import ceil
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from crossflops.core.machine import Cpu, MachinePeak
 from crossflops.errors import CrossflopsError
 from crossflops.measure.claims import contradictions
 from crossflops.measure.cpu import NoCpuError, cpu
-from crossflops.measure.native import Loop, NoLoopError, Program, compiled, compiler
+from crossflops.measure.native import NoLoopError, Program, compiled, compiler
 from crossflops.measure.product import product_rate, sum_bandwidth
 
 _FILE = "machine-peak.json"
@@ -76,8 +77,10 @@ def claim() -> Cpu | None:
 
 
 def threads_of(claimed: Cpu | None) -> int:
-    """As many threads as there are logical CPUs for this process."""
-    return claimed.logical if claimed else os.cpu_count() or 1
+    """As many threads as there are logical CPUs for this process, or whose time it is granted."""
+    if claimed is None:
+        return os.cpu_count() or 1
+    return min(claimed.logical, ceil(claimed.quota or claimed.logical))
 
 
 def fingerprint() -> str:
@@ -100,25 +103,28 @@ def _by_loops(program: Program, threads: int, claimed: Cpu | None) -> MachinePea
     all_ = one if threads == 1 else program.run("fma32", _SECONDS, threads)
     double = program.run("fma64", _SECONDS, threads)
     triad = program.run("triad", _SECONDS, threads, _array_bytes())
+    granted = _granted(threads, claimed)
+    share = "" if granted == 1 else f"; {100 * granted:.0f} % of it, as the quota grants"
     lanes = f"{one.width}-bit {'FMA' if one.fused else 'multiply and add'}"
     return MachinePeak(
         cpu=_name(claimed),
         threads=threads,
-        peaks={"fp32": _rate(all_, claimed), "fp64": _rate(double, claimed)},
+        peaks={name: loop.rate * granted for name, loop in (("fp32", all_), ("fp64", double))},
         one_thread=one.rate,
-        sustained=all_.sustained,
+        sustained=all_.sustained * granted,
         bandwidth=triad.rate,
         clock=clock,
         width=one.width,
         is_peak=True,
-        how=f"{lanes} loop in registers, and a triad of three streams; {program.command}",
+        how=f"{lanes} loop in registers, and a triad of three streams; {program.command}{share}",
         fingerprint=fingerprint(),
     )
 
 
-def _rate(loop: Loop, claimed: Cpu | None) -> float:
-    """The best round; under a quota the mean, as a round is too short to feel it."""
-    return loop.rate if claimed is None or claimed.quota is None else loop.sustained
+def _granted(threads: int, claimed: Cpu | None) -> float:
+    """The share of the threads' time that a quota grants: a round is too short to feel it."""
+    quota = claimed.quota if claimed else None
+    return 1.0 if quota is None else min(1.0, quota / threads)
 
 
 def _by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePeak:

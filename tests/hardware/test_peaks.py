@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.catalogue import clock_of, derived, deviation, devices, find, peak
+from crossflops.hardware.conditions import conditions
 from crossflops.hardware.package import one_of, package_peaks
 from crossflops.hardware.peaks import (
     attainable,
@@ -124,6 +125,31 @@ def test_every_figure_of_a_package_is_shared_but_its_clock():
     assert one.clock == 1700e6
     with pytest.raises(InputError, match="cannot be shared"):
         one_of(replace(one, framework_devices_per_package=3))
+
+
+def test_sparsity_is_a_precision_of_its_own():
+    """It is asked for by name, and never taken for granted."""
+    assert attainable(find("h100-sxm"), "fp8_sparse") == pytest.approx(3957.8e12)
+    for device, precision in (("v100-pcie", "fp16_sparse"), ("v100-pcie", "bf16_sparse")):
+        with pytest.raises(UnknownNameError):
+            attainable(find(device), precision)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "said"),
+    [
+        ("h100-sxm", "bf16", ["the peak is dense"]),
+        ("h100-sxm", "bf16_sparse", ["2:4 pruned"]),
+        ("h100-sxm", "bf16x3", ["the peak is dense", "is 3 products of BF16"]),
+        ("mi250x", "bf16", ["the peak is dense", "which is half of its package"]),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "bf16", ["the peak is dense", "14 of 108 SMs"]),
+    ],
+)
+def test_conditions_are_said(device, precision, said):
+    """What a peak takes for granted, a sentence each."""
+    found = conditions(find(device), (precision,))
+    assert len(found) == len(said)
+    assert all(part in text for part, text in zip(said, found, strict=True))
 
 
 def test_accumulation_has_a_peak_of_its_own():

@@ -1,12 +1,14 @@
 """The measured peak: kept for the same machine, and set beside what the system says."""
 
+from contextlib import nullcontext
+
 import pytest
 from msgspec.structs import replace
 
 from crossflops.core.machine import Cpu, MachinePeak
 from crossflops.measure import machine
 from crossflops.measure.claims import contradictions
-from crossflops.measure.native import NoLoopError
+from crossflops.measure.native import Loop, NoLoopError
 
 CPU = Cpu(
     model="AMD EPYC", architecture="x86_64", logical=2, cores=2, sockets=1, quota=None,
@@ -126,6 +128,29 @@ def test_a_quota_is_no_contradiction():
     granted = replace(CPU, clock=4.149e9, quota=1.0)
     slow = replace(PEAK, peaks={"fp32": 250e9}, sustained=250e9)
     assert contradictions(slow, granted) == ()
+
+
+def test_a_quota_bounds_the_threads_and_the_peak(monkeypatch):
+    """One and a half CPUs' time of four: two threads, three quarters of what they reach."""
+    granted = replace(CPU, logical=4, cores=4, quota=1.5)
+    assert machine.threads_of(granted) == 2
+    asked = []
+
+    class Program:
+        command = "cc"
+
+        def run(self, kind, seconds, threads=1, nbytes=0):
+            asked.append((kind, threads))
+            rate = {"fma32": 100e9 * threads, "fma64": 50e9 * threads}.get(kind, 4e9)
+            return Loop(work=rate, best=1, total=3, rounds=3, width=512, fused=True)
+
+    monkeypatch.setattr(machine, "compiled", lambda: nullcontext(Program()))
+    monkeypatch.setattr(machine, "claim", lambda: granted)
+    found = machine.measure()
+    assert ("fma32", 2) in asked
+    assert found.peaks == {"fp32": 150e9, "fp64": 75e9}
+    assert found.one_thread == 100e9
+    assert "75 % of it, as the quota grants" in found.how
 
 
 def test_nothing_claimed_is_said():
