@@ -4,6 +4,7 @@ import msgspec
 
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import UnknownNameError
+from crossflops.hardware.peaks import EMULATIONS
 
 # Precision of a run -> bits of an element in memory. TF32 is a format of the matrix unit alone.
 BITS = {
@@ -63,12 +64,12 @@ class Formats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def storage(precision: str) -> str:
-    """The precision without the unit that computes in it.
+    """The precision that values are kept in, whichever unit computes with them.
 
-    >>> storage("fp16_vector"), storage("fp8")
-    ('fp16', 'fp8')
+    >>> storage("fp16_vector"), storage("fp8"), storage("bf16x3")
+    ('fp16', 'fp8', 'fp32')
     """
-    return precision.partition("_")[0]
+    return "fp32" if precision in EMULATIONS else precision.partition("_")[0]
 
 
 def nbytes(spec: TensorSpec, precision: str) -> int:

@@ -15,6 +15,7 @@ from crossflops.hardware import terms
 from crossflops.hardware.denominators import ANY, Peaks
 from crossflops.hardware.numerators import Numerator, quantity
 from crossflops.hardware.parts import Run
+from crossflops.hardware.peaks import EMULATIONS
 from crossflops.hardware.question import Question
 from crossflops.hardware.what_if import byte_model
 from crossflops.pipeline.roofing import Roofing, roofline
@@ -100,7 +101,7 @@ def roof(
         return UNSET
     precision = question.precisions.precision
     asked = Roofing(
-        ceiling=_ceiling(against),
+        ceiling=_ceiling(against, precision),
         precision="" if precision == terms.GRAPH else precision,
         model=byte_model(question.roof.bytes_ or "unfused"),
         batch=question.speed.batch or 1,
@@ -120,8 +121,11 @@ def roof(
     return roofline(asked, work.counted)
 
 
-def _ceiling(against: Peaks) -> Ceiling:
-    """Raises UnknownNameError where nobody knows the bandwidth."""
+def _ceiling(against: Peaks, precision: str) -> Ceiling:
+    """All peaks of the device, with the one of a precision that it computes from others.
+
+    Raises UnknownNameError where nobody knows the bandwidth.
+    """
     device = against.device
     name = device.id if device else "given peaks"
     if against.bandwidth is None:
@@ -131,6 +135,7 @@ def _ceiling(against: Peaks) -> Ceiling:
     peaks = {**(device.peaks if device else {}), **against.given}
     if device is not None:
         peaks.pop(ANY, None)
+        peaks |= {name: against.top(name) for name in EMULATIONS if name == precision}
     tdp = device.tdp if device else None
     return Ceiling(name=name, peaks=peaks, bandwidth=against.bandwidth, tdp=tdp)
 

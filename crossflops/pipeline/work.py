@@ -8,14 +8,19 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops import conventions
+from crossflops.core.graph import Graph
 from crossflops.core.report import Report
+from crossflops.core.roofline import Load
 from crossflops.core.trace import Setting
+from crossflops.count import count_whole
 from crossflops.errors import InputError
 from crossflops.hardware import language
+from crossflops.hardware.formats import BITS, Formats, storage
 from crossflops.hardware.numerators import Numerator, by_tool, folded, given, native, quantity
 from crossflops.hardware.pieces import pieces, whole
 from crossflops.hardware.question import Question
-from crossflops.hardware.transfer import Transfer, of_graph
+from crossflops.hardware.traffic import loads
+from crossflops.hardware.transfer import Transfer, of_loads
 from crossflops.pipeline.counting import Counted
 from crossflops.reconcile import predict, reconcile
 
@@ -123,6 +128,13 @@ def _given(question: Question, report: Report | None) -> Numerator:
     return replace(found, pieces=whole(each), notes=(note, *found.notes))
 
 
+def _loads(question: Question, graph: Graph) -> tuple[Load, ...]:
+    """What a pass moves at least, in the precision that ran where its width is known."""
+    asked = question.precisions.precision
+    formats = Formats(activations=asked) if storage(asked) in BITS else Formats()
+    return loads(graph, count_whole(graph), "fused-ideal", formats)
+
+
 def _by_example(question: Question, found: Studied, params: int | None) -> Studied:
     """The same for one example, where the pass that was counted had a batch of them."""
     report = found.report
@@ -140,7 +152,7 @@ def _by_example(question: Question, found: Studied, params: int | None) -> Studi
     counted = found.counted
     if counted is None:
         return replace(found, numerators=numerators)
-    transfer = of_graph(counted.graph, examples)
+    transfer = of_loads(_loads(question, counted.graph), examples)
     if not question.work.as_:
         asked = question.training
         split = pieces(

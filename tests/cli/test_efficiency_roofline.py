@@ -152,6 +152,21 @@ def test_precisions_of_nodes(values, small):
     assert used == {("fp8", 1978.9e12), ("bf16", 989.4e12)}
 
 
+def test_single_precision_by_products_of_halves(values, small):
+    """FP32 as three products of BF16 is kept in four bytes, and runs at a third of the peak."""
+    asked = (small, "--bytes", "weights-once", "--device", "h100-sxm", "--precision")
+    step = values(*asked, "bf16x3")["roofline"]["step"]
+    single = values(*asked, "bf16")["roofline"]["step"]
+    assert step["peak"] == pytest.approx(989.4e12 / 3)
+    assert step["weights"] == 2 * single["weights"]
+
+
+def test_the_rough_figure_is_that_of_the_ideal_kernel(values, small):
+    """Without a roofline the bytes of a pass are those of fused-ideal, with the cache once."""
+    ideal = values(small, "--bytes", "fused-ideal", *H100)["roofline"]["step"]
+    assert values(small, *H100)["moved"]["bytes"] == ideal["bytes"]
+
+
 def test_formats(line, small, tmp_path):
     """CSV has a row for each node, Markdown the nodes too, and JSON reads back to the same."""
     rows = tmp_path / "nodes.csv"
