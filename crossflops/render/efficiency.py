@@ -61,7 +61,8 @@ def _explained(noun: EfficiencyReport) -> list[Block]:
     rest = f" {sign} {exact(abs(found.delta))}" if found.delta else ""
     unit = "" if found.unit in (1, UNSET) else f", {found.unit} per MAC"
     said = f"native: {exact(found.ours)} MACs a pass"
-    if first.ratio is not None and first.rate is not None and found.theirs:
+    alone = len(noun.efficiency) == 1
+    if alone and first.ratio is not None and first.rate is not None and found.theirs:
         times = found.ours * (found.unit or 1) / found.theirs
         said += f", {short(first.rate * times, 'FLOP/s')}, share {percent(first.ratio * times)}"
     return [
