@@ -1,6 +1,7 @@
 """What `efficiency` is asked and cannot answer: refused before a model is built."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from crossflops.errors import InputError
@@ -18,12 +19,21 @@ _EXCLUSIVE = (  # fields, the second of which makes the first pointless
 _OF_TRAINING = (
     "train_multiplier", "frozen", "trainable", "flash", "bwd_ms", "step_ms",
 )  # fmt: skip
+_MEASURED = (
+    "examples_per_second", "tokens_per_second", "latency_ms", "fwd_ms", "bwd_ms", "step_ms",
+    "bandwidth", "param_bytes", "cache_bytes",
+)  # fmt: skip
+_COUNTED = (
+    "batch", "tokens", "accumulate", "devices", "dp", "tp", "pp", "window", "layers", "hidden",
+    "heads", "head_dim", "kv_heads", "seq", "context",
+)  # fmt: skip
 _OF_A_GRAPH = ("frozen", "trainable", "precision_of", "backward")
 
 
 def refuse(question: Question, target: Any, inputs: Any, how: Mapping[str, Any]) -> None:
     """Raises InputError for what contradicts itself, or needs what is not given."""
     asked = question.flat
+    _refuse_numbers(asked)
     for one, other in _EXCLUSIVE:
         if asked[one] and asked[other]:
             raise InputError(
@@ -51,8 +61,20 @@ def refuse(question: Question, target: Any, inputs: Any, how: Mapping[str, Any])
     _refuse_without_graph(asked, target is None or given)
 
 
+def _refuse_numbers(asked: Mapping[str, Any]) -> None:
+    for name in _MEASURED:
+        value = asked[name]
+        if value is not None and not 1e-30 <= value <= 1e30:
+            raise InputError(f"{_flag(name)} {value} is no rate or time", "give one above zero")
+    for name in _COUNTED:
+        value = asked[name]
+        if value is not None and (not isinstance(value, int) or not 1 <= value <= 10**18):
+            raise InputError(f"{_flag(name)} {value} is no number of them", "give 1 or more")
+
+
 def _refuse_training(asked: Mapping[str, Any]) -> None:
     if asked["train"]:
+        _refuse_multiplier(asked["train_multiplier"])
         return
     for name in _OF_TRAINING:
         if asked[name]:
@@ -60,6 +82,17 @@ def _refuse_training(asked: Mapping[str, Any]) -> None:
     if asked["recompute"] != "none" or asked["backward"] != "flat" or asked["accumulate"] != 1:
         raise InputError(
             "--recompute, --backward and --accumulate are about training", "add --train"
+        )
+
+
+def _refuse_multiplier(text: str | None) -> None:
+    try:
+        found = Fraction(text) if text is not None else Fraction(1)
+    except (ValueError, ZeroDivisionError):
+        found = Fraction(0)
+    if not Fraction(1, 10**6) <= found <= 10**6:
+        raise InputError(
+            f"--train-multiplier {text!r} is no number of passes", "give one such as 3 or 2.5"
         )
 
 

@@ -1,0 +1,177 @@
+"""What stands beside the share of the peak: passes, precisions, attention, devices, bytes."""
+
+import json
+
+import pytest
+
+from tests.onnx_files import saved, with_weights
+
+CHAIN = """
+g (float[1,4] x, float[4,8] first, float[8,4] second) => (float[1,4] y)
+{ a = MatMul(x, first) r = Relu(a) y = MatMul(r, second) }
+"""  # 32 MACs each
+ATTENTION = """
+g (float16[1,2,8,4] q, float16[1,2,8,4] k, float16[1,2,8,4] v, float16[4,4] w)
+  => (float16[1,2,8,4] y)
+{ a = Attention <is_causal = 1> (q, k, v) y = MatMul(a, w) }
+"""  # 2 x 8 x 8 x (4 + 4) = 1024 MACs of attention, 2 x 8 x 4 x 4 = 256 behind it
+SPEED = ("--examples-per-second", "1000", "--peak-tflops", "1")
+
+
+@pytest.fixture
+def ask(line, tmp_path):
+    """The one efficiency of the command on a model, as JSON."""
+
+    def run(model, *arguments, status=0):
+        target = [saved(tmp_path, model)] if model is not None else []
+        found, out, err = line("efficiency", *target, *arguments, "--json")
+        assert (found, err) == (status, "")
+        (one,) = json.loads(out)["efficiency"]
+        return one
+
+    return run
+
+
+@pytest.fixture
+def chain():
+    """Two products with a weight each."""
+    return with_weights(CHAIN, "first", "second")
+
+
+def test_three_passes_overstate_the_first_layer(ask, chain):
+    """3 x 64 instead of 2 x 32 + 3 x 32 is a fifth too much, and that is warned of."""
+    flat = ask(chain, "--train", *SPEED)
+    assert (flat["multiplier"], flat["work"]) == (3, 2 * 3 * 64)
+    assert any("x 3 overstates by 20.0 %" in one for one in flat["warnings"])
+    exact = ask(chain, "--train", "--backward", "graph", *SPEED)
+    assert (exact["multiplier"], exact["work"]) == (2.5, 2 * (2 * 32 + 3 * 32))
+    assert exact["warnings"] == []
+
+
+def test_frozen_weights(ask, chain):
+    """Below the lowest trained weight one pass, and two for the layer above."""
+    found = ask(chain, "--train", "--frozen", "first", *SPEED)
+    assert found["work"] == 2 * (1 * 32 + 2 * 32)
+    assert any("frozen: first" in one for one in found["assumptions"])
+
+
+def test_recomputation_is_in_the_hfu_alone(ask, chain):
+    """Four passes are executed, three of the model."""
+    found = ask(chain, "--train", "--recompute", "full", *SPEED)
+    assert (found["work"], found["executed"]) == (2 * 3 * 64, 2 * 4 * 64)
+    assert found["hfu"] == pytest.approx(found["ratio"] * 4 / 3)
+
+
+def test_more_executed_than_the_peak_ends_with_1(ask):
+    """80 % as MFU are 107 % with everything done again."""
+    found = ask(
+        None, "--macs", "1G", "--train", "--recompute", "full", "--examples-per-second", "133.4",
+        "--peak-tflops", "1", status=1,
+    )  # fmt: skip
+    assert found["ratio"] == pytest.approx(0.8004)
+    assert any("(with what is recomputed) is impossible" in one for one in found["warnings"])
+
+
+def test_a_node_in_another_precision(ask, chain):
+    """Half of the work at 1 and half at 4 TFLOP/s: the peak is 1.6."""
+    chain.graph.node[2].name = "last"
+    found = ask(
+        chain, "--precision", "bf16", "--precision-of", "last=fp8", "--examples-per-second", "1",
+        "--peak-tflops", "bf16=1", "--peak-tflops", "fp8=4",
+    )  # fmt: skip
+    assert found["peak"] == pytest.approx(1.6e12)
+    assert [(one["precision"], one["flops"]) for one in found["precisions"]] == [
+        ("bf16", 64), ("fp8", 64),
+    ]  # fmt: skip
+
+
+def test_causal_attention_both_ways(ask):
+    """1024 MACs of attention, of which a causal mask leaves half; both shares are there."""
+    model = with_weights(ATTENTION, "w", opset=23)
+    full = ask(model, "--precision", "graph", *SPEED)
+    half = ask(model, "--precision", "graph", "--causal", "half", *SPEED)
+    assert (full["macs"], half["macs"], full["precision"]) == (1280, 768, "fp16")
+    for found, counted in ((full, "full"), (half, "half")):
+        one = found["attention"]
+        assert (one["counted"], one["full_macs"], one["half_macs"]) == (counted, 1024, 512)
+        assert one["full_ratio"] == pytest.approx(full["ratio"])
+        assert one["half_ratio"] == pytest.approx(half["ratio"])
+
+
+def test_devices_of_a_run(ask):
+    """Of 16 devices each does a sixteenth; only the 4 replicas see examples of their own."""
+    found = ask(
+        None, "--macs", "1G", "--train", "--latency-ms", "100", "--batch", "8", "--dp", "4",
+        "--tp", "2", "--pp", "2", "--accumulate", "3", "--peak-tflops", "1",
+    )  # fmt: skip
+    world = found["world"]
+    assert world["devices"] == 16
+    assert world["examples_per_second"] == pytest.approx(8 * 3 * 4 / 0.1)
+    assert world["bubble"] == pytest.approx(1 / 4)
+    assert world["rate"] == pytest.approx(6e9 * 960)
+    assert found["rate"] == pytest.approx(6e9 * 960 / 16)
+
+
+def test_a_batch_that_was_counted(ask):
+    """A pass over four rows is four examples where --batch says so; then none is warned of."""
+    model = with_weights(CHAIN.replace("[1,4]", "[4,4]"), "first", "second")
+    found = ask(model, "--batch", "4", "--latency-ms", "1", "--peak-tflops", "1")
+    assert (found["macs"], found["batch"], found["warnings"]) == (64, 4, [])
+    assert found["examples_per_second"] == pytest.approx(4000)
+
+
+def test_another_batch_than_was_counted_is_refused(line, tmp_path):
+    """Four rows are neither one example nor eight."""
+    path = saved(tmp_path, with_weights(CHAIN.replace("[1,4]", "[4,4]"), "first", "second"))
+    status, out, err = line("efficiency", path, "--batch", "8", "--latency-ms", "1")
+    assert (status, out) == (2, "")
+    assert "the first input has 4 rows" in err
+
+
+def test_bytes_of_a_pass(ask, chain):
+    """Both weights once, input and output of every example, in the time of a pass."""
+    found = ask(
+        chain, "--batch", "10", "--latency-ms", "0.001", "--peak-tflops", "1", "--bandwidth", "1"
+    )["moved"]
+    assert found["weight_bytes"] == 64 * 4
+    assert found["bytes"] == 64 * 4 + 10 * (4 + 4) * 4
+    assert found["mbu"] == pytest.approx(found["bytes"] / (1e-6 * 1e9))
+    assert found["flops"] == 10 * 128
+    assert found["bound"] == "memory"
+    assert found["bound_seconds"] == pytest.approx(found["bytes"] / 1e9)
+
+
+def test_tokens_of_a_model(ask):
+    """Two-dimensional integers [B, T] are T tokens an example."""
+    text = """g (int64[1,16] ids, float[10,4] table, float[4,4] w) => (float[1,16,4] y)
+    { h = Gather(table, ids) y = MatMul(h, w) }"""
+    found = ask(with_weights(text, "table", "w"), "--tokens-per-second", "3200")
+    assert found["macs"] == 16 * 16
+    assert (found["examples_per_second"], found["tokens_per_second"]) == (200, 3200)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("--macs", "1G", "--train", "--frozen", "x"), "MACs that are given do not"),
+        (("--macs", "1G", "--precision-of", "Conv=tf32"), "MACs that are given do not"),
+        (("--macs", "1G", "--train", "--backward", "graph"), "MACs that are given do not"),
+        (("--macs", "1G", "--recompute", "full"), "about training"),
+        (("--macs", "1G", "--train-multiplier", "2"), "about training"),
+        (("--macs", "1G", "--train", "--train-multiplier", "x"), "train-multiplier"),
+        (("--macs", "1G", "--train", "--train-multiplier", "-1"), "train-multiplier"),
+        (("--pass-macs", "1G"), "are those of a batch"),
+        (("--macs", "1G", "--devices", "6", "--tp", "4"), "is not --devices 6"),
+        (("--params", "1G", "--layers", "2"), "layers and their width"),
+        (("--params", "1G", "--layers", "2", "--hidden", "8"), "needs a length"),
+        (("--macs", "1G", "--device", "h100-sxm", "--mix", "bf16=1/2"), "add up to 0.5"),
+        (("--macs", "1G", "--peak-tflops", "bf16=x"), "is no rate"),
+        (("--macs", "1G", "--precision", "fp8", "--peak-tflops", "bf16=1"), "given for fp8"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(line, arguments, what):
+    """Two lines on stderr, nothing on stdout, 2."""
+    status, out, err = line("efficiency", *arguments, "--examples-per-second", "1")
+    assert (status, out) == (2, "")
+    assert what in err
+    assert [one.split(":")[0] for one in err.splitlines()] == ["error", "hint"]
