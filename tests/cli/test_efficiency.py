@@ -21,7 +21,7 @@ def units(monkeypatch):
     units = {"thop": 1, "torch-flop-counter": 2}
 
     def find(tool, edition=None):
-        return SimpleNamespace(unit=units[tool])
+        return SimpleNamespace(unit=units[tool], verified=("1",))
 
     monkeypatch.setattr(conventions, "find", find)
 
