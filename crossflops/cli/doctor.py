@@ -26,6 +26,7 @@ EXTRAS = {
     "onnxscript": "torch",
     "onnx2torch": "rebuild",
     "onnxruntime": "runtime",
+    "nvidia-ml-py": "hw",
 }
 
 

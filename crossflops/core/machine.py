@@ -92,7 +92,7 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
             source=(f"{what}: {self.how}",),
             confidence="measured",
             clock_basis="measured",
-            notes=" ".join(self.contradictions),
+            notes="; ".join(self.contradictions),
         )
 
 

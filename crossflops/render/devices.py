@@ -1,5 +1,8 @@
 """The pages of `devices`, `peak` and `bandwidth`: one device, several, this machine, a product."""
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from crossflops.core.device import (
     Derivation,
     Device,
@@ -13,6 +16,8 @@ from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Tex
 from crossflops.render.quantity import change, exact, short
 
 _TOLERATED = 0.02  # of a sheet against its own arithmetic, as sheets round
+Cell: TypeAlias = Callable[[DeviceShare], str]
+Rates: TypeAlias = tuple[str, int, Cell]  # a head, when it makes way, and what stands under it
 _BESIDE = 12  # as many devices are set against each other; more are only listed
 
 
@@ -137,38 +142,60 @@ def _ambiguous(noun: DeviceSheet) -> list[Block]:
 def devices_page(noun: DeviceList) -> Page:
     """Devices under each other; few of them with their share of the highest peak."""
     few = len(noun.devices) <= _BESIDE
-    columns = [
+    rates = _ratios(noun) if few else _SEVERAL
+    columns = (
         Column(head="device"),
-        Column(head=noun.precision, right=True),
-        *([Column(head="of the highest", right=True)] if few else []),
-        *([] if noun.precision == "fp32" else [Column(head="fp32", right=True, spare=1)]),
+        *(Column(head=head, right=True, spare=spare) for head, spare, _ in rates),
         Column(head="memory", right=True, spare=3),
         Column(head="bandwidth", right=True, spare=2),
         Column(head="confidence", spare=4),
         Column(head="name", spare=5),
-    ]
-    rows = tuple(Row(_cells(one, few, noun.precision)) for one in noun.devices)
+    )
+    rows = tuple(Row(_cells(one, [cell for _, _, cell in rates])) for one in noun.devices)
     about = Text("dense peaks of one framework device; `crossflops devices NAME` says more", " - ")
-    return Page((Title((noun.about,)), Table(columns=tuple(columns), rows=rows), about))
+    return Page((Title((noun.about,)), Table(columns=columns, rows=rows), about))
 
 
-def _cells(row: DeviceShare, few: bool, precision: str) -> tuple[str, ...]:
+def _ratios(noun: DeviceList) -> tuple[Rates, ...]:
+    """The precision by which few devices are compared, and FP32 beside it."""
+    chosen: tuple[Rates, ...] = (
+        (noun.precision, 0, lambda row: "-" if row.peak is None else short(row.peak)),
+        ("of the highest", 0, _ratio),
+    )
+    return chosen if noun.precision == "fp32" else (*chosen, ("fp32", 1, _first("fp32")))
+
+
+def _ratio(row: DeviceShare) -> str:
+    return "-" if row.ratio is None else f"{100 * row.ratio:.0f} %"
+
+
+def _first(*precisions: str) -> Cell:
+    """The peak of the first of these precisions that the device has."""
+
+    def cell(row: DeviceShare) -> str:
+        peaks = row.device.peaks
+        return next((short(peaks[one]) for one in precisions if one in peaks), "-")
+
+    return cell
+
+
+_SEVERAL: tuple[Rates, ...] = (
+    ("fp32", 0, _first("fp32")),
+    ("bf16 or fp16", 0, _first("bf16", "fp16")),
+    ("int8", 1, _first("int8")),
+)
+
+
+def _cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
     one = row.device
-    ratio = [] if not few else ["-" if row.ratio is None else f"{100 * row.ratio:.0f} %"]
     return (
         one.id,
-        "-" if row.peak is None else short(row.peak),
-        *ratio,
-        *([] if precision == "fp32" else [_fp32(one)]),
+        *(cell(row) for cell in rates),
         "/".join(f"{size / 1e9:g}" for size in one.memory) + " GB" if one.memory else "-",
         short(one.bandwidth, "B/s") if one.bandwidth else "-",
         one.confidence,
         one.name,
     )
-
-
-def _fp32(one: Device) -> str:
-    return short(one.peaks["fp32"]) if "fp32" in one.peaks else "-"
 
 
 def derivation_page(noun: Derivation) -> Page:

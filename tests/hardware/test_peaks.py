@@ -140,6 +140,7 @@ def test_sparsity_is_a_precision_of_its_own():
     [
         ("h100-sxm", "bf16", ["the peak is dense"]),
         ("h100-sxm", "bf16_sparse", ["2:4 pruned"]),
+        ("epyc-9654", "fp32", ["the peak is dense", "at the base clock of one socket"]),
         ("h100-sxm", "bf16x3", ["the peak is dense", "is 3 products of BF16"]),
         ("mi250x", "bf16", ["the peak is dense", "which is half of its package"]),
         ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "bf16", ["the peak is dense", "14 of 108 SMs"]),
