@@ -98,12 +98,14 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """This machine. `known` says which device of the catalogue a name that a driver printed is,
-    and `notes` what could not be looked at, or does not agree, and why.
+    `peaks` the dense peaks of that device in FLOP/s, and `notes` what could not be looked at, or
+    does not agree, and why.
     """
 
     schema: str = SCHEMA
     cpu: Cpu | None
     gpus: tuple[Gpu, ...] = ()
     known: dict[str, str] = {}
+    peaks: dict[str, dict[str, float]] = {}
     measured: MachinePeak | None = None
     notes: tuple[str, ...] = ()

@@ -1,5 +1,7 @@
 """Devices that are known here: of the catalogue, of the user's own, and this machine itself."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from crossflops.core.device import Device
@@ -45,23 +47,28 @@ def this_machine(
         notes.append(error.message)
     found, missing = gpus()
     notes += missing
-    names = [*([processor.model] if processor else []), *(one.name for one in found)]
-    told = {name: _told(name, own) for name in dict.fromkeys(names)}
+    asked: dict[str, Callable[[], Device]] = {
+        one.name: partial(slice_of, one, own) for one in found
+    }
+    if processor is not None:
+        asked[processor.model] = partial(find, processor.model, own)
+    devices = {name: _device(look) for name, look in asked.items()}
     for one in found:
         notes += _doubts(one, own)
     return Machine(
         cpu=processor,
         gpus=found,
-        known=told,
+        known={name: one if isinstance(one, str) else one.id for name, one in devices.items()},
+        peaks={name: one.peaks for name, one in devices.items() if isinstance(one, Device)},
         measured=measured(again=True) if measure else None,
         notes=tuple(notes),
     )
 
 
-def _told(name: str, own: tuple[Device, ...]) -> str:
-    """The device that bears the name, or why there is none."""
+def _device(look: Callable[[], Device]) -> Device | str:
+    """The device that is found, or why there is none."""
     try:
-        return find(name, own).id
+        return look()
     except AmbiguousDeviceError as error:
         return f"ambiguous: {', '.join(one.id for one in error.candidates)}"
     except UnknownNameError:

@@ -2,7 +2,7 @@
 
 from crossflops.core.machine import Cpu, Gpu, Machine, MachinePeak
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
-from crossflops.render.quantity import short
+from crossflops.render.quantity import number, short
 
 
 def machine_page(noun: Machine) -> Page:
@@ -11,7 +11,7 @@ def machine_page(noun: Machine) -> Page:
     if noun.cpu is not None:
         blocks += [_table(_cpu(noun.cpu, noun.known)), Heading("By the rule"), _rule(noun.cpu)]
     for one in noun.gpus:
-        blocks += [Heading(one.name), _table(_gpu(one, noun.known))]
+        blocks += [Heading(one.name), _table(_gpu(one, noun))]
     if noun.measured is not None:
         blocks += _measured(noun.measured, noun.cpu)
     return Page((*blocks, *(Text(text, " - ") for text in noun.notes)))
@@ -29,7 +29,7 @@ def _cpu(one: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
     quota = "" if one.quota is None else f", of which {one.quota:g} CPUs' time is granted"
     clock = "unknown" if one.clock is None else f"{one.clock / 1e9:.3f} GHz"
     return [
-        ("cores", f"{one.cores} for this process, on {one.sockets} socket(s){quota}"),
+        ("cores", f"{one.cores} for this process, on {number(one.sockets, 'socket')}{quota}"),
         ("threads", f"{one.logical}"),
         ("clock", f"{clock}, by {one.clock_source}"),
         ("units", f"{one.isa}"),
@@ -43,17 +43,24 @@ def _rule(one: Cpu) -> Table:
     rows = []
     for precision, rate in one.flops_per_clock.items():
         peak = one.peak(precision)
-        product = f"{one.usable:g} cores x {clock} x {rate}"
+        product = f"{one.usable:g} x {clock} x {rate}"
         rows.append(Row((precision, "-" if peak is None else short(peak, "FLOP/s"), product)))
     return Table(
-        columns=(Column(head="precision"), Column(head="peak", right=True), Column(head="from")),
+        columns=(
+            Column(head="precision"),
+            Column(head="peak", right=True),
+            Column(head="cores x clock x FLOPs per clock"),
+        ),
         rows=tuple(rows) or (Row(("-", "-", "FLOPs per clock and core are not known")),),
     )
 
 
-def _gpu(one: Gpu, known: dict[str, str]) -> list[tuple[str, str]]:
+def _gpu(one: Gpu, noun: Machine) -> list[tuple[str, str]]:
+    peaks = noun.peaks.get(one.name, {})
+    rates = (f"{name} {short(rate, 'FLOP/s')}" for name, rate in peaks.items() if rate)
     return [
-        ("catalogue", known.get(one.name, "")),
+        ("catalogue", noun.known.get(one.name, "")),
+        ("dense peaks", ", ".join(rates)),
         ("memory", "" if one.memory is None else short(one.memory, "B")),
         ("highest clock", "" if one.clock is None else f"{one.clock / 1e6:g} MHz"),
         ("memory clock", "" if one.memory_clock is None else f"{one.memory_clock / 1e6:g} MHz"),
@@ -68,7 +75,10 @@ def _gpu(one: Gpu, known: dict[str, str]) -> list[tuple[str, str]]:
 def _measured(one: MachinePeak, claimed: Cpu | None) -> list[Block]:
     head = "Measured" if one.is_peak else "Measured by a matrix product, which is no peak"
     rows = [
-        (f"{name}, {one.threads} thread(s)", f"{short(rate, 'FLOP/s')}{_of(rate, claimed, name)}")
+        (
+            f"{name}, {number(one.threads, 'thread')}",
+            f"{short(rate, 'FLOP/s')}{_of(rate, claimed, name)}",
+        )
         for name, rate in one.peaks.items()
     ]
     rows += [

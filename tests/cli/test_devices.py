@@ -19,7 +19,17 @@ def folder(tmp_path, monkeypatch):
 def here(monkeypatch):
     """A machine with a GPU."""
     monkeypatch.setattr(machine, "cpu", lambda root: CPU)
-    monkeypatch.setattr(machine, "gpus", lambda: ((GPU,), ("nothing of AMD",)))
+    monkeypatch.setattr(
+        machine,
+        "gpus",
+        lambda: (
+            (GPU,),
+            (
+                "nothing of AMD",
+                "bf16 989.4 TFLOP/s",
+            ),
+        ),
+    )
     monkeypatch.setattr(machine, "measured", lambda again=False: PEAK)
 
 

@@ -56,6 +56,10 @@ def test_a_slice_has_the_share_that_its_driver_reports(here):
         GPU, name="NVIDIA H100 80GB HBM3 MIG 1g.10gb", profile="1g.10gb", units=16, memory=10e9
     )
     assert slice_of(one).peaks["bf16"] == pytest.approx(989.4e12 * 16 / 132)
+    here(one)
+    found = this_machine()
+    assert found.known[one.name] == "h100-sxm-mig-1g.10gb"
+    assert found.peaks[one.name]["bf16"] == pytest.approx(989.4e12 * 16 / 132)
     with pytest.raises(UnknownNameError):
         slice_of(replace(one, name="NVIDIA T400 MIG 1g.10gb"))
 
