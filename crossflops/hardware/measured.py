@@ -35,7 +35,11 @@ def _speed(run: Run) -> Iterator[str]:
 
 
 def _attention(one: object) -> Iterator[str]:
-    if not isinstance(one, Attention) or one.full_macs == one.half_macs:
+    if not isinstance(one, Attention):
+        return
+    if one.full_macs == one.half_macs:
+        if one.counted == "half":
+            yield "--causal half changes nothing: no attention of the graph may be causal"
         return
     if one.counted == "half":
         yield (

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from crossflops import conventions
 from crossflops.core.folded import Folded
 from crossflops.core.trace import Setting
+from crossflops.hardware import numerators
 
 FP16 = ("--macs", "4.112G", "--train", "--examples-per-second", "1325", "--precision", "fp16")
 FP32 = ("--macs", "4.112G", "--train", "--examples-per-second", "303.1", "--precision", "fp32")
@@ -21,9 +21,9 @@ def units(monkeypatch):
     units = {"thop": 1, "torch-flop-counter": 2}
 
     def find(tool, edition=None):
-        return SimpleNamespace(unit=units[tool], verified=("1",))
+        return SimpleNamespace(unit=units[tool])
 
-    monkeypatch.setattr(conventions, "find", find)
+    monkeypatch.setattr(numerators, "conventions", SimpleNamespace(find=find))
 
 
 @pytest.fixture
