@@ -76,6 +76,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     params: int | None = None
 
 
+class ModuleTime(msgspec.Struct, frozen=True, kw_only=True):
+    """A module's forward pass as it was timed, with all that is in it: its work and its rate."""
+
+    path: str
+    seconds: float
+    flops: int
+    rate: float
+    ratio: float | None
+
+
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes that a pass must move, of which model they are, and how well memory was used.
 
@@ -135,6 +145,7 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     world: World | UnsetType = UNSET
     step: Step | UnsetType = UNSET
     moved: Moved | UnsetType = UNSET
+    modules: tuple[ModuleTime, ...] | UnsetType = UNSET
     roofline: Roofline | UnsetType = UNSET
 
 

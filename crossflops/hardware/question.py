@@ -30,7 +30,8 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     Rates are those of all devices together, unless `per_device`. `latency_ms` is a forward pass,
     in training a whole step; `fwd_ms` and `bwd_ms` are of one micro-batch, `step_ms` is the
     optimizer's. `batch` is the examples of one (micro-)batch on one data-parallel replica,
-    `tokens` those of one example. `runs` is a table of such runs (`crossflops.hardware.runs`).
+    `tokens` those of one example. `runs` is a table of such runs (`crossflops.hardware.runs`),
+    `times` one of the forward times of modules (`crossflops.hardware.times`).
     """
 
     examples_per_second: float | None = None
@@ -43,6 +44,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     per_device: bool = False
     runs: str | None = None
+    times: str | None = None
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):

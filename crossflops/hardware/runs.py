@@ -65,20 +65,26 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     unused: tuple[str, ...] = ()
 
 
-def read(path: str) -> Table:
-    """The table of a file. Raises InputError where there is none in it."""
-    hint = "the first line names columns: device,precision,batch,rate"
+def lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
+    """The lines of a CSV that are not empty, with their numbers; there are two at least."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
-            lines = [(reader.line_num, cells) for cells in reader]
+            found = [(reader.line_num, cells) for cells in reader]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", hint) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} is no CSV: {error}", hint) from error
-    filled = [(line, cells) for line, cells in lines if any(cell.strip() for cell in cells)]
+    filled = [(line, cells) for line, cells in found if any(cell.strip() for cell in cells)]
     if len(filled) < 2:
         raise InputError(f"{path} has no runs", hint)
+    return filled
+
+
+def read(path: str) -> Table:
+    """The table of a file. Raises InputError where there is none in it."""
+    hint = "the first line names columns: device,precision,batch,rate"
+    filled = lines(path, hint)
     heads = tuple(map(_field, filled[0][1]))
     known = [head for head in heads if head in _FIELDS]
     twice = sorted({head for head in known if known.count(head) > 1})

@@ -12,7 +12,7 @@ from crossflops.core.bench import Bench
 from crossflops.core.efficiency import Efficiency, EfficiencyReport
 from crossflops.core.roofline import Roofline
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
-from crossflops.hardware import measured, parts, terms
+from crossflops.hardware import measured, parts, terms, times
 from crossflops.hardware.denominators import Peaks, denominators
 from crossflops.hardware.numerators import Numerator
 from crossflops.hardware.question import Question
@@ -81,7 +81,8 @@ def _run(question: Question, work: Studied, world: Layout) -> parts.Run:
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     found = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
-    if found is None and work.transfer is None and not question.roof.asked:
+    other = question.roof.asked or question.speed.times is not None
+    if found is None and work.transfer is None and not other:
         raise InputError(
             "no speed was given",
             "add --examples-per-second R, --tokens-per-second R or --latency-ms T, as measured",
@@ -133,10 +134,24 @@ def _efficiency(
         roofline=roof,
         others=parts.others(found, split, against),
     )
-    return replace(
+    found = replace(
         found,
         assumptions=(*found.assumptions, *measured.said(found, run)),
         warnings=(*found.warnings, *measured.doubts(run, against, step, moved)),
+    )
+    return found if question.speed.times is None else _timed(found, run, work)
+
+
+def _timed(found: Efficiency, run: parts.Run, work: Studied) -> Efficiency:
+    """The same with the modules of a table of times, by their native MACs."""
+    assert run.question.speed.times is not None
+    known = work.report.modules if work.report else ()
+    batches = (run.question.speed.batch or 1) / work.examples / run.world.split
+    rows = times.read(run.question.speed.times, {one.path: one.macs for one in known}, batches)
+    return replace(
+        found,
+        modules=times.module_times(rows, found.peak),
+        warnings=(*found.warnings, *times.doubts(rows, found.peak)),
     )
 
 

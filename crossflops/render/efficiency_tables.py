@@ -2,10 +2,10 @@
 
 from msgspec import UNSET
 
-from crossflops.core.efficiency import Efficiency, Step
+from crossflops.core.efficiency import Efficiency, ModuleTime, Step
 from crossflops.render.efficiency_parts import number, percent
 from crossflops.render.page import Block, Column, Heading, Row, Table
-from crossflops.render.quantity import short
+from crossflops.render.quantity import duration, short
 
 
 def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
@@ -15,6 +15,8 @@ def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
         name = f" on {row.device}" if len(rows) > 1 and row.device else ""
         if isinstance(row.step, Step):
             blocks += [Heading(_summary(row.step) + name), _step(row.step)]
+        if row.modules:
+            blocks += [Heading(f"Forward times of modules{name}"), _modules(row.modules)]
         if row.precisions is not UNSET:
             blocks += [Heading(f"Work by precision{name}"), _precisions(row)]
     return blocks
@@ -42,6 +44,26 @@ def _step(step: Step) -> Table:
     whole = ("whole step", f"{1e3 * step.seconds:.5g} ms", "", speed, "")
     right = [Column(head=head, right=True) for head in ("latency", "work", "rate", "share")]
     return Table(columns=(Column(head=""), *right), rows=(*rows, Row(whole)))
+
+
+def _modules(modules: tuple[ModuleTime, ...]) -> Table:
+    right = [Column(head=head, right=True) for head in ("time", "work", "rate", "share")]
+    return Table(
+        columns=(Column(head="module", flows=True), *right),
+        rows=tuple(
+            Row(
+                (
+                    one.path or "(the model)",
+                    duration(one.seconds),
+                    short(one.flops, "FLOPs"),
+                    short(one.rate, "FLOP/s"),
+                    percent(one.ratio),
+                ),
+                "bad" if (one.ratio or 0) > 1 else "",
+            )
+            for one in modules
+        ),
+    )
 
 
 def _precisions(row: Efficiency) -> Table:

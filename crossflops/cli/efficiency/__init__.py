@@ -91,5 +91,6 @@ def _status(noun: EfficiencyReport) -> int:
 
 def _impossible(one: Efficiency) -> bool:
     phases = one.step.phases if isinstance(one.step, Step) else ()
-    shares = (one.ratio, one.hfu, *(phase.ratio for phase in phases))
+    shares = [one.ratio, one.hfu, *(phase.ratio for phase in phases)]
+    shares += [module.ratio for module in one.modules or ()]
     return any(isinstance(share, float) and share > 1 for share in shares)

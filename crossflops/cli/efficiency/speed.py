@@ -40,6 +40,11 @@ def options(function: Function) -> Function:
             help="A table of runs: columns device, precision, batch, rate, or as the flags say.",
         ),
         click.option(
+            "--times",
+            metavar="FILE.csv",
+            help="Forward times of modules: columns module and ms, and macs without a TARGET.",
+        ),
+        click.option(
             "--per-device", is_flag=True, help="The rate is that of one of several devices."
         ),
     )
