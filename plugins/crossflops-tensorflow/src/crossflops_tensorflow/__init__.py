@@ -1,5 +1,6 @@
 """The plugin of crossflops for TensorFlow's profiler."""
 
 from crossflops_tensorflow.adapter import TensorFlowProfiler
+from crossflops_tensorflow.run_metadata import RunCount, profile_run
 
-__all__ = ["TensorFlowProfiler"]
+__all__ = ["RunCount", "TensorFlowProfiler", "profile_run"]
