@@ -71,8 +71,9 @@ def _by_home(
 
 
 def _resized(own: Sequence[Shift]) -> str:
-    """Why a layer has another size, "" where it has not."""
-    return next((one.cause for one in own if one.macs and one.cause != BATCH), "")
+    """Why a layer has another size, "" where it has not; the batch comes last."""
+    causes = sorted((one.cause for one in own if one.macs), key=lambda cause: cause == BATCH)
+    return causes[0] if causes else ""
 
 
 def _pair(
@@ -106,10 +107,10 @@ def _alone(
     """Operations without a partner: first at the other size, then in the other form."""
     flops = sum(one.flops for one in others) - sum(one.flops for one in ones)
     sizes = [max((one.size for one in side), default=0) for side in (ones, others)]
-    if cause == WRITTEN and all(sizes) and sizes[0] != sizes[1]:
+    grows = _resized(own)
+    if cause == WRITTEN and all(sizes) and sizes[0] != sizes[1] and grows:
         before = sum(one.flops for one in ones)
         grown = before * sizes[1] // sizes[0] - before
-        grows = next((one.cause for one in own if one.macs), ELSE)
         yield Shift(cause=grows, flops=grown)
         flops -= grown
     params = sum(one.params for one in others) - sum(one.params for one in ones)

@@ -89,24 +89,30 @@ def _across(
 def _merged(
     first: Sequence[Contraction], second: Sequence[Contraction], found: dict[int, int]
 ) -> Iterator[Group]:
-    """Runs that are, together, one contraction of the other side that has no equal there."""
+    """Runs that are, together, one contraction of the other side that has no equal there.
+
+    Not where two of them have a partner each: these are as many layers of other widths.
+    """
     equal = {i for i, j in found.items() if _shape(first[i]) == _shape(second[j])}
     taken = {found[i] for i in equal}
     anchors = sorted(equal), sorted(taken)
     mine = [i for i in range(len(first)) if i not in equal]
     theirs = [j for j in range(len(second)) if j not in taken]
     gaps = _gaps(mine, anchors[0]), _gaps(theirs, anchors[1])
+    near = found.keys() - equal, set(found.values()) - taken  # paired with what is not equal
     gone: tuple[set[int], set[int]] = set(), set()
     for gap in sorted(gaps[0].keys() & gaps[1].keys()):
         here, there = gaps[0][gap], gaps[1][gap]
         for one, run in _runs(first, here, second, there):
-            gone[0].add(one)
-            gone[1].update(run)
-            yield Group((one,), run)
+            if len(near[1].intersection(run)) < 2:
+                gone[0].add(one)
+                gone[1].update(run)
+                yield Group((one,), run)
         here = [i for i in here if i not in gone[0]]
         there = [j for j in there if j not in gone[1]]
         for one, run in _runs(second, there, first, here):
-            yield Group(run, (one,))
+            if len(near[0].intersection(run)) < 2:
+                yield Group(run, (one,))
 
 
 def _gaps(places: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
@@ -146,7 +152,7 @@ def _run(one: Contraction, others: Sequence[Contraction], theirs: list[int]) -> 
             return ()
         macs += part.macs // part.batch
         stored += part.stored or part.weights
-        fresh += part.weights
+        fresh += part.params if one.kind != WEIGHTED else part.weights
         if macs == wanted and size in (stored, fresh):
             return tuple(theirs[:length])
         if macs > wanted:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.core.alignment import Shift
-from crossflops.reconcile.models.contractions import WEIGHTED, Contraction, Window
+from crossflops.reconcile.models.contractions import SCORES, WEIGHTED, Contraction, Window
 
 BATCH, INPUT = "model.batch", "model.input-size"
 STRIDE, PADDING, PLACES = "model.stride", "model.padding", "model.positions"
@@ -48,6 +48,9 @@ def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[
     difference that this makes is booked. A cause may come twice, and may have no amount.
     """
     now = first
+    if first.kind not in (WEIGHTED, SCORES):
+        yield from _whole(first, second)
+        return
     for cause, then, note in _states(first, second, inputs):
         yield Shift(
             cause=cause,
@@ -64,6 +67,20 @@ def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[
     )
     if left.flops or left.params:
         yield left
+
+
+def _whole(first: Contraction, second: Contraction) -> Iterator[Shift]:
+    """From one operator to the other where its MACs are no product of facts, as of an LSTM."""
+    more = second.macs - first.macs
+    batched = first.macs * (second.batch - first.batch) // first.batch
+    if batched:
+        note = f"batch {first.batch} -> {second.batch}"
+        yield Shift(cause=BATCH, macs=batched, flops=2 * batched, note=note)
+    params = second.params - first.params
+    flops = second.flops - first.flops - 2 * batched
+    if more - batched or params or flops:
+        cause = WIDTH if params else PLACES
+        yield Shift(cause=cause, macs=more - batched, flops=flops, params=params)
 
 
 def _macs(one: Contraction) -> int:

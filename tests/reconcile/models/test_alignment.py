@@ -153,6 +153,65 @@ def test_queries_keys_and_values_in_one_product(tmp_path):
     assert len(merged.second.nodes) == 1
 
 
+def heads(queries, others):
+    """Three products with so many columns for queries, and for keys and for values."""
+    weights = f"float[8, {queries}] q, float[8, {others}] k, float[8, {others}] v"
+    return (
+        f"g (float[1, 5, 8] x, {weights}) => (float[1, 5, {queries + 2 * others}] y)"
+        " { a = MatMul (x, q) b = MatMul (x, k) c = MatMul (x, v) y = Concat <axis=2> (a, b, c) }",
+        *("q", "k", "v"),
+    )
+
+
+def test_wider_keys_and_values_are_no_merged_ones(tmp_path):
+    """Keys and values of 4 columns become such of 8: 5 x 8 x 4 MACs more of each."""
+    found = between(tmp_path, heads(8, 4), heads(8, 8))
+    assert causes(found) == {"model.width": (2 * 160, 4 * 160, 2 * 32)}
+    assert all(row.first and row.second for row in found.layers)
+
+
+def recurrent(hidden, batch=2, steps=7):
+    """An LSTM over some steps of 4, without a bias."""
+    gates = 4 * hidden
+    return (
+        f"g (float[{steps}, {batch}, 4] x, float[1, {gates}, 4] w, float[1, {gates}, {hidden}] r)"
+        f" => (float[{steps}, 1, {batch}, {hidden}] y)"
+        f" {{ y = LSTM <hidden_size={hidden}> (x, w, r) }}",
+        *("w", "r"),
+    )
+
+
+def test_a_wider_recurrent_layer(tmp_path):
+    """4 gates see 4 inputs and 3 or 5 states, on 7 steps of 2 examples."""
+    found = between(tmp_path, recurrent(3), recurrent(5))
+    more = 4 * 5 * (4 + 5) - 4 * 3 * (4 + 3)
+    cause, amounts = next(iter(causes(found).items()))
+    assert cause == "model.width"
+    assert amounts[0] == 7 * 2 * more
+    assert sum(one.params for one in found.causes) == more
+
+
+def test_a_recurrent_layer_step_by_step(tmp_path):
+    """One LSTM is 2 x 2 products of its gates, whose weights both steps use."""
+    step = (
+        "a{0} = Slice (x, s{0}, e{0}, z) b{0} = Squeeze (a{0}, z)"
+        " i{0} = MatMul (b{0}, w) j{0} = MatMul (h{0}, r) g{0} = Add (i{0}, j{0})"
+        " h{1} = Slice (g{0}, k, l, o)"
+    )
+    numbers = {"z": 0, "o": 1, "s0": 0, "e0": 1, "s1": 1, "e1": 2, "k": 0, "l": 3}
+    constants = "".join(f" {n} = Constant <value_ints=[{v}]> ()" for n, v in numbers.items())
+    text = (
+        "g (float[2, 2, 4] x, float[2, 3] h0, float[4, 12] w, float[3, 12] r)"
+        f" => (float[2, 3] y) {{{constants} {step.format(0, 1)} {step.format(1, 2)}"
+        " y = Identity (h2) }"
+    )
+    found = between(tmp_path, recurrent(3, steps=2), (text, "w", "r"))
+    (row,) = [row for row in found.layers if row.first and row.second]
+    assert len(row.second.nodes) == 4
+    assert found.delta.macs == found.delta.params == 0
+    assert set(causes(found)) == {"model.representation"}
+
+
 def test_a_fused_attention_is_its_two_products(tmp_path):
     """One head of 8 on 5 tokens: 5 x 5 x 8 MACs before the softmax and as many behind."""
     whole = (
