@@ -123,7 +123,7 @@ def of_terms(
             *numerator.warnings,
             *saying.first_layer(training, numerator.pieces),
             *saying.doubts(against, parts),
-            *saying.impossible(numerator.label, against, ratio, spent),
+            *saying.impossible(numerator.label, against, parts, ratio, spent),
         ),
     )
 

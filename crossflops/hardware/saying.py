@@ -7,6 +7,7 @@ from crossflops.core.device import Device
 from crossflops.hardware.catalogue import clock_of, derived, deviation
 from crossflops.hardware.conditions import conditions
 from crossflops.hardware.denominators import Peaks
+from crossflops.hardware.peaks import sparse
 from crossflops.hardware.pieces import FLAT, Piece
 from crossflops.hardware.question import Training
 from crossflops.hardware.terms import Term, passes
@@ -159,7 +160,11 @@ def doubts(against: Peaks | None, parts: Sequence[Term]) -> tuple[str, ...]:
 
 
 def impossible(
-    numerator: str, against: Peaks | None, ratio: float | None, executed: float | None
+    numerator: str,
+    against: Peaks | None,
+    parts: Sequence[Term],
+    ratio: float | None,
+    executed: float | None,
 ) -> tuple[str, ...]:
     """More than the peak: which it is, and why that may be."""
     worst = max(ratio or 0, executed or 0)
@@ -168,4 +173,22 @@ def impossible(
     whose = against.device.id if against and against.device else "given"
     which = "" if (ratio or 0) > 1 else " (with what is recomputed)"
     of = f"{100 * worst:.1f} % of the peak{which}"
-    return f"{of} is impossible (MACs: {numerator}; peak: {whose})", REASONS
+    said = f"{of} is impossible (MACs: {numerator}; peak: {whose})"
+    return said, REASONS, *_other_peaks(against, parts, worst)
+
+
+def _other_peaks(against: Peaks | None, parts: Sequence[Term], ratio: float) -> tuple[str, ...]:
+    """What the share would be if it ran otherwise on the same device, where that is possible."""
+    device, ran = (against.device if against else None), {one.precision for one in parts}
+    if against is None or device is None or len(ran) != 1:
+        return ()
+    (precision,) = ran
+    rate = ratio * against.top(precision)
+    tops = {name: top for name, top in device.peaks.items() if name != precision and top >= rate}
+    pruned = sparse(device, precision)
+    if pruned is not None and pruned >= rate:
+        tops[f"{precision} with structured sparsity"] = pruned
+    if not tops:
+        return ("no peak of the device is as high: several devices, or work that was not done",)
+    shares = ", ".join(f"{name} {100 * rate / top:.0f} %" for name, top in tops.items())
+    return (f"as something else it would be possible: {shares}",)

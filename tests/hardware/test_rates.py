@@ -128,3 +128,19 @@ def test_a_precision_that_the_device_lacks_is_refused():
     """BF16 on a V100 has no share."""
     with pytest.raises(UnknownNameError, match="v100-pcie has no bf16 peak"):
         rate(precision="bf16", against=find("v100-pcie"))
+
+
+def test_other_peaks_that_would_do():
+    """20 TFLOP/s in FP32 on an A100 of 19.5 may be TF32, and 400 in FP16 may be sparse."""
+    above = rate(macs=10**12, examples_per_second=10.0, training=False, precision="fp32",
+                 against=find("a100-sxm4-40gb"))  # fmt: skip
+    (said,) = [one for one in above.warnings if "something else" in one]
+    assert "tf32 13 %" in said
+    assert "fp64" not in said
+    above = rate(macs=10**12, examples_per_second=200.0, training=False,
+                 against=find("a100-sxm4-40gb"))  # fmt: skip
+    (said,) = [one for one in above.warnings if "something else" in one]
+    assert "fp16 with structured sparsity 64 %" in said
+    above = rate(macs=10**12, examples_per_second=1e4, training=False,
+                 against=find("a100-sxm4-40gb"))  # fmt: skip
+    assert any("no peak of the device is as high" in one for one in above.warnings)

@@ -86,7 +86,12 @@ def _status(noun: EfficiencyReport) -> int:
     if profiles and all(isinstance(one, Failure) for one in profiles):
         click.echo("every tool failed", err=True)
         return EVERY_TOOL_FAILED
-    return A_CHECK_FAILED if any(map(_impossible, noun.efficiency)) else 0
+    if not any(map(_impossible, noun.efficiency)):
+        return 0
+    click.echo(
+        "error: more than 100 % of a peak is impossible; likely reasons are above", err=True
+    )
+    return A_CHECK_FAILED
 
 
 def _impossible(one: Efficiency) -> bool:
