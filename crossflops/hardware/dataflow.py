@@ -13,6 +13,7 @@ from crossflops.core.graph import Graph, Node
 from crossflops.core.ledger import Counted, Ledger
 from crossflops.core.tensor import TensorSpec
 from crossflops.hardware.caches import Cache, Part, Parts, caches
+from crossflops.ops import rule
 
 _STORED = frozenset(("parameter", "constant", "argument"))
 _KNOWN_BY_SHAPE = frozenset(("Shape", "Size", "Constant"))  # nothing of their input is read
@@ -24,7 +25,8 @@ _WRITING = frozenset(("ScatterElements", "ScatterND", "Scatter", "TensorScatter"
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
     """`carried`: of every value that moves elements of sources, how many of each.
 
-    `maker`: the node that worked out what a value holds. `specs` are the sources themselves.
+    `maker`: the node that worked out what a value holds, or the first that moved it. `specs` are
+    the sources themselves, `moves` the keys of nodes without an operation.
     """
 
     carried: dict[str, Parts]
@@ -106,7 +108,9 @@ def _follow(node: Node, found: Flow) -> None:
         found.carried.update({spec.name: {} for spec in outputs})
         return
     inputs = [spec for spec in _handed_on(node, found) if spec is not None]
-    made = next((found.maker[spec.name] for spec in inputs if spec.name in found.maker), node.key)
+    made = next((found.maker[spec.name] for spec in inputs if spec.name in found.maker), "")
+    if not made and not _is_view(node):
+        made = node.key
     held: dict[str, list[Part]] = {}
     for spec in {one.name: one for one in inputs}.values():
         for source, part in found.parts(spec).items():
@@ -117,7 +121,8 @@ def _follow(node: Node, found: Flow) -> None:
             source: _together(spec.name, parts, found.specs[source].numel, cut)
             for source, parts in held.items()
         }
-        found.maker[spec.name] = made
+        if made:
+            found.maker[spec.name] = made
 
 
 def _together(name: str, parts: Sequence[Part], whole: int, cut: int | None) -> Part:
@@ -127,6 +132,12 @@ def _together(name: str, parts: Sequence[Part], whole: int, cut: int | None) -> 
         return first if cut is None or first.elements <= cut else Part(cut, name)
     total = min(whole, sum(one.elements for one in parts))
     return Part(total if cut is None else min(total, cut), name)
+
+
+def _is_view(node: Node) -> bool:
+    """Whether the result is the input under another name or shape: nobody moves anything."""
+    known = rule(node.op)
+    return known is not None and known.traffic == "view"
 
 
 def _handed_on(node: Node, found: Flow) -> tuple[TensorSpec | None, ...]:

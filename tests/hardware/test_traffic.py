@@ -144,6 +144,15 @@ def test_a_model_that_only_moves():
     assert moved(own, "weights-once") == {}
 
 
+def test_a_model_of_views_moves_nothing():
+    """A Flatten alone hands its input on; what comes behind it pays for both."""
+    flat, turned = tensor("flat", 2, 4), tensor("turned", 4, 2)
+    view = node("Flatten", [X], [flat])
+    assert moved(graph([view], [X], [flat]), "fused-ideal") == {}
+    both = graph([view, node("Transpose", [flat], [turned])], [X], [turned])
+    assert moved(both, "fused-ideal") == {"turned": (0, 0, 64)}
+
+
 def test_an_unknown_precision_is_refused():
     """How wide an element is, nobody guesses."""
     with pytest.raises(UnknownNameError, match="fp12"):
