@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+AMX = "AMX"
 _ONE_UNIT = re.compile(r"\b(?:bronze|silver|gold 5\d\d\d)\b", re.IGNORECASE)
 _TWO_512 = {85, 87, 106, 108, 143, 173, 174, 207}  # SKX to GNR, and Xeon Phi
 _ONE_512 = {102, 125, 126, 140, 141, 167}  # client: Cannon, Ice, Tiger and Rocket Lake
@@ -72,7 +73,7 @@ def _x86(core: Core) -> tuple[str, dict[str, int]]:
     if "amx_tile" in core.flags:
         amx = {"amx_bf16": ("bf16", 1024), "amx_fp16": ("fp16", 1024), "amx_int8": ("int8", 2048)}
         found |= dict(row for flag, row in amx.items() if flag in core.flags)
-        text += ", AMX"
+        text += f", {AMX}"
     return text, found
 
 

@@ -18,11 +18,12 @@ from crossflops.core.machine import Cpu, MachinePeak
 from crossflops.errors import CrossflopsError
 from crossflops.measure.claims import contradictions
 from crossflops.measure.cpu import NoCpuError, cpu
-from crossflops.measure.native import NoLoopError, Program, compiled, compiler
+from crossflops.measure.isa import AMX
+from crossflops.measure.native import Kind, Loop, NoLoopError, Program, compiled, compiler
 from crossflops.measure.product import product_rate, sum_bandwidth
 
 _FILE = "machine-peak.json"
-_EDITION = "1"  # of the loops: another one measures again
+_EDITION = "2"  # of the loops: another one measures again
 _ARRAY = 64 << 20  # bytes of each array of the triad, or four times the last cache
 _SECONDS = 0.4  # of a loop
 
@@ -102,6 +103,7 @@ def _by_loops(program: Program, threads: int, claimed: Cpu | None) -> MachinePea
     one = program.run("fma32", _SECONDS)
     all_ = one if threads == 1 else program.run("fma32", _SECONDS, threads)
     double = program.run("fma64", _SECONDS, threads)
+    loops = {"fp32": all_, "fp64": double, **_dots(program, one, threads, claimed)}
     triad = program.run("triad", _SECONDS, threads, _array_bytes())
     granted = _granted(threads, claimed)
     share = "" if granted == 1 else f"; {100 * granted:.0f} % of it, as the quota grants"
@@ -109,7 +111,7 @@ def _by_loops(program: Program, threads: int, claimed: Cpu | None) -> MachinePea
     return MachinePeak(
         cpu=_name(claimed),
         threads=threads,
-        peaks={name: loop.rate * granted for name, loop in (("fp32", all_), ("fp64", double))},
+        peaks={name: loop.rate * granted for name, loop in loops.items()},
         one_thread=one.rate,
         sustained=all_.sustained * granted,
         bandwidth=triad.rate,
@@ -119,6 +121,20 @@ def _by_loops(program: Program, threads: int, claimed: Cpu | None) -> MachinePea
         how=f"{lanes} loop in registers, and a triad of three streams; {program.command}{share}",
         fingerprint=fingerprint(),
     )
+
+
+def _dots(program: Program, one: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
+    """Loops of BF16 and of INT8, where there are vector instructions for them.
+
+    Not where there is AMX: its units do many times as much, and are not in the loops.
+    """
+    if claimed is not None and AMX in claimed.isa:
+        return {}
+    kinds: dict[str, Kind] = {"bf16": "dot16", "int8": "dot8"}
+    there = {"bf16": one.dot16, "int8": one.dot8}
+    return {
+        name: program.run(kind, _SECONDS, threads) for name, kind in kinds.items() if there[name]
+    }
 
 
 def _granted(threads: int, claimed: Cpu | None) -> float:

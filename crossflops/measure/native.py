@@ -16,7 +16,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError
 
-Kind: TypeAlias = Literal["fma32", "fma64", "clock", "triad"]
+Kind: TypeAlias = Literal["fma32", "fma64", "dot16", "dot8", "clock", "triad"]
 _COMPILERS = ("cc", "gcc", "clang")
 # what a compiler calls "the processor on which you run": -march on x86, -mcpu elsewhere
 _NATIVE: tuple[list[str], ...] = (["-march=native"], ["-mcpu=native"], [])
@@ -32,7 +32,8 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
     """What a loop did: `work` (FLOPs, additions or bytes) in each of `rounds`.
 
     `best` are the seconds of the fastest round, `total` those of all; `width` the bits of the
-    registers, `fused` whether multiply and add are one instruction.
+    registers, `fused` whether multiply and add are one instruction. `dot16` and `dot8` say whether
+    there are loops of dot products of BF16 and of bytes.
     """
 
     work: float
@@ -41,6 +42,8 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     width: int
     fused: bool
+    dot16: bool = False
+    dot8: bool = False
 
     @property
     def rate(self) -> float:

@@ -88,8 +88,12 @@ def _figures(one: Device, row: PeakRow) -> tuple[str, ...]:
 
 
 def _rate(row: PeakRow, rate: float | None) -> str:
-    unit = "OP/s" if row.precision.startswith("int") else "FLOP/s"
-    return "-" if rate is None else short(rate, unit)
+    return "-" if rate is None else short(rate, per_second(row.precision))
+
+
+def per_second(precision: str) -> str:
+    """The unit of a rate: what integers do is no FLOP."""
+    return "OP/s" if precision.startswith("int") else "FLOP/s"
 
 
 def _ridge(row: PeakRow) -> str:

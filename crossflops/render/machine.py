@@ -1,6 +1,7 @@
 """The page of this machine: what its system says, and what was measured."""
 
 from crossflops.core.machine import Cpu, Gpu, Machine, MachinePeak
+from crossflops.render.devices import per_second
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.quantity import number, short
 
@@ -44,7 +45,9 @@ def _rule(one: Cpu) -> Table:
     for precision, rate in one.flops_per_clock.items():
         peak = one.peak(precision)
         product = f"{one.usable:g} x {clock} x {rate}"
-        rows.append(Row((precision, "-" if peak is None else short(peak, "FLOP/s"), product)))
+        rows.append(
+            Row((precision, "-" if peak is None else short(peak, per_second(precision)), product))
+        )
     return Table(
         columns=(
             Column(head="precision"),
@@ -57,7 +60,7 @@ def _rule(one: Cpu) -> Table:
 
 def _gpu(one: Gpu, noun: Machine) -> list[tuple[str, str]]:
     peaks = noun.peaks.get(one.name, {})
-    rates = (f"{name} {short(rate, 'FLOP/s')}" for name, rate in peaks.items() if rate)
+    rates = (f"{name} {short(rate, per_second(name))}" for name, rate in peaks.items() if rate)
     return [
         ("catalogue", noun.known.get(one.name, "")),
         ("dense peaks", ", ".join(rates)),
@@ -77,7 +80,7 @@ def _measured(one: MachinePeak, claimed: Cpu | None) -> list[Block]:
     rows = [
         (
             f"{name}, {number(one.threads, 'thread')}",
-            f"{short(rate, 'FLOP/s')}{_of(rate, claimed, name)}",
+            f"{short(rate, per_second(name))}{_of(rate, claimed, name)}",
         )
         for name, rate in one.peaks.items()
     ]

@@ -141,16 +141,29 @@ def test_a_quota_bounds_the_threads_and_the_peak(monkeypatch):
 
         def run(self, kind, seconds, threads=1, nbytes=0):
             asked.append((kind, threads))
-            rate = {"fma32": 100e9 * threads, "fma64": 50e9 * threads}.get(kind, 4e9)
-            return Loop(work=rate, best=1, total=3, rounds=3, width=512, fused=True)
+            rate = {"fma32": 100e9, "fma64": 50e9, "dot8": 400e9}.get(kind, 4e9) * threads
+            return Loop(work=rate, best=1, total=3, rounds=3, width=512, fused=True, dot8=True)
 
     monkeypatch.setattr(machine, "compiled", lambda: nullcontext(Program()))
     monkeypatch.setattr(machine, "claim", lambda: granted)
     found = machine.measure()
     assert ("fma32", 2) in asked
-    assert found.peaks == {"fp32": 150e9, "fp64": 75e9}
+    assert found.peaks == {"fp32": 150e9, "fp64": 75e9, "int8": 600e9}
     assert found.one_thread == 100e9
     assert "75 % of it, as the quota grants" in found.how
+
+
+def test_vector_dots_are_no_peak_beside_matrix_units(monkeypatch):
+    """With AMX the loops of BF16 and INT8 would be a tenth of what there is: left out."""
+    cpus = (CPU, replace(CPU, isa=f"{CPU.isa}, AMX"))
+    loop = Loop(work=1, best=1, total=3, rounds=3, width=512, fused=True, dot16=True, dot8=True)
+
+    class Program:
+        def run(self, kind, seconds, threads=1):
+            return loop
+
+    kinds = [set(machine._dots(Program(), loop, 2, one)) for one in cpus]
+    assert kinds == [{"bf16", "int8"}, set()]
 
 
 def test_nothing_claimed_is_said():

@@ -22,6 +22,11 @@ def test_the_loops_run_and_check_themselves():
         one = program.run("fma32", 0.05)
         double = program.run("fma64", 0.05)
         both = program.run("fma32", 0.05, 2)
+        dots = [
+            (program.run(kind, 0.05), products)
+            for kind, products, there in (("dot16", 2, one.dot16), ("dot8", 4, one.dot8))
+            if there
+        ]
         triad = program.run("triad", 0.05, 2, 1 << 20)
     # a round: 2 FLOPs x chains x lanes x steps, for every thread
     chains = {512: 24, 256: 12, 128: 12}
@@ -31,6 +36,9 @@ def test_the_loops_run_and_check_themselves():
     assert double.work == one.work / 2
     assert both.work == 2 * one.work
     assert triad.work == 3 * (1 << 20) / 16  # a sixteenth of the arrays in each round
+    for loop, products in dots:  # of FP32 or INT32 lanes, in 12 chains
+        widths = {2 * products * 12 * (bits // 32) * steps for bits in (256, 512)}
+        assert loop.work in widths
     assert clock.work == 4 * steps
     assert min(loop.rounds for loop in (clock, one, double, both, triad)) >= 3
     assert all(loop.best <= loop.total for loop in (clock, one, double, both, triad))
