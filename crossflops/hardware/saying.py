@@ -184,7 +184,11 @@ def _other_peaks(against: Peaks | None, parts: Sequence[Term], ratio: float) -> 
         return ()
     (precision,) = ran
     rate = ratio * against.top(precision)
-    tops = {name: top for name, top in device.peaks.items() if name != precision and top >= rate}
+    tops = {
+        name: top
+        for name, top in device.peaks.items()
+        if name != precision and top >= rate and name[:3] != "int"
+    }
     pruned = sparse(device, precision)
     if pruned is not None and pruned >= rate:
         tops[f"{precision} with structured sparsity"] = pruned

@@ -88,9 +88,8 @@ def _status(noun: EfficiencyReport) -> int:
         return EVERY_TOOL_FAILED
     if not any(map(_impossible, noun.efficiency)):
         return 0
-    click.echo(
-        "error: more than 100 % of a peak is impossible; likely reasons are above", err=True
-    )
+    click.echo("error: more than 100 % of a peak is impossible", err=True)
+    click.echo("hint: the warnings of the result name likely reasons", err=True)
     return A_CHECK_FAILED
 
 
