@@ -18,7 +18,7 @@ def _speed(run: Run) -> Iterator[str]:
     pace, world, training = run.pace, run.world, run.question.training
     if pace is not None and pace.parts and pace.seconds:
         micro = training.accumulate if training.train else 1
-        count = f"{pace.batch} examples"
+        count = "1 example" if pace.batch == 1 else f"{pace.batch} examples"
         count += f" x {micro} micro-batches" if micro > 1 else ""
         count += f" x {world.dp} replicas" if world.dp > 1 else ""
         yield f"the speed is {count} in {1e3 * pace.seconds:.6g} ms"

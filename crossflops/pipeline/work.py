@@ -169,7 +169,9 @@ def _by_example(question: Question, found: Studied, params: int | None) -> Studi
 def _divided(one: Numerator, examples: int, question: Question) -> Numerator:
     if question.speed.batch is None:
         return one
-    note = f"counted with a batch of {examples}, for one of {question.speed.batch}"
+    note = f"counted with a batch of {examples}"
+    if question.speed.batch != examples:
+        note += f", for one of {question.speed.batch}"
     each = Fraction(one.macs, examples)
     warnings = tuple(text for text in one.warnings if "first dimension" not in text)
     notes = (note, *(text for text in one.notes if not text.startswith("one example is")))

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec import UNSET
 
 from crossflops.core.efficiency import Attention, Efficiency, Moved, World
-from crossflops.render.quantity import exact, short
+from crossflops.render.quantity import duration, exact, short
 
 Cell: TypeAlias = Callable[[Efficiency], str]
 _WIDEST = 11  # digits of a speed that nobody computed
@@ -193,13 +193,13 @@ def _limit(row: Efficiency) -> str:
     one = _of(row)
     said = f"{short(one.flops, 'FLOPs')} a pass"
     if one.intensity_limit is not None:
-        said += f"; below {one.intensity_limit:.3g} for any batch"
+        said += f"; below {short(one.intensity_limit)} for any batch"
     return said
 
 
 def _bound(row: Efficiency) -> str:
     one = _of(row)
-    return "-" if one.bound is None else f"{one.bound}, {1e3 * (one.bound_seconds or 0):.4g} ms"
+    return "-" if one.bound is None else f"{one.bound}, {duration(one.bound_seconds or 0)}"
 
 
 def _bound_source(row: Efficiency) -> str:
