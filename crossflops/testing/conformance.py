@@ -9,7 +9,7 @@ New checks reach every plugin with a new crossflops.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -221,11 +221,22 @@ class Conformance:
         return count(graph) if self.convention.opens else count_whole(graph)
 
     def _seen(self, name: str, *asked: Setting) -> Evidence:
-        """The evidence of a probe, recorded once: the tests of a class share it."""
-        key = (type(self), name, asked)
-        if key not in _SEEN:
-            _SEEN[key] = self.observe(*probes()[name].build(), *asked)
-        return _SEEN[key]
+        """The evidence of a probe, recorded once: tools that look at the same run share it."""
+        of = self.convention
+        key = (
+            name,
+            asked,
+            of.setting(asked[0]),
+            *map(of.view, asked),
+            of.sees == "node",
+            of.opens,
+        )
+        seen = _SEEN.get(key)
+        if seen is None or (
+            seen.ledger is None and any(weighs(of, seen.trace, one) for one in asked)
+        ):
+            seen = _SEEN[key] = self.observe(*probes()[name].build(), *asked)
+        return seen
 
 
-_SEEN: dict[tuple[type, str, tuple[Setting, ...]], Evidence] = {}
+_SEEN: dict[tuple[Hashable, ...], Evidence] = {}
