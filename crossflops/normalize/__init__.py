@@ -12,7 +12,7 @@ from crossflops.errors import InputError, MissingExtraError, NormalizeError
 from crossflops.normalize import frameworks, onnx_file
 from crossflops.normalize import inputs as _inputs
 from crossflops.normalize.dtypes import mixed
-from crossflops.normalize.frameworks import framework_of, is_pytorch
+from crossflops.normalize.frameworks import framework_of, is_pytorch, opened
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.targets import build, refuse_url
 
@@ -77,6 +77,9 @@ def is_file(target: str) -> bool:
 
 def from_object(model: Any, inputs: Any) -> Source:
     """A model object with inputs as Python callers give them."""
+    model, example = opened(model)
+    if example is not None and isinstance(inputs, tuple | list | dict) and not inputs:
+        inputs = example
     _require(model)
     if (name := framework_of(model)) is not None:
         return Source(model, *frameworks.arguments_for(name, (), None, inputs))

@@ -31,6 +31,20 @@ def is_pytorch(model: object) -> bool:
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
+def opened(model: Any) -> tuple[Any, Any]:
+    """The module in a torch.export.ExportedProgram, and the inputs that it was exported with.
+
+    Any other model as it is, and None.
+    """
+    export = sys.modules.get("torch.export")
+    if export is None or not isinstance(model, export.ExportedProgram):
+        return model, None
+    module = model.module()
+    for name in ("train", "eval"):  # which raise there; the nodes stay in the mode that they have
+        vars(module).pop(name, None)
+    return module, model.example_inputs
+
+
 def framework_of(model: object) -> str | None:
     """The name of the folder, None for a model of PyTorch and for what is no model."""
     if is_pytorch(model):

@@ -11,24 +11,13 @@ from types import ModuleType
 from typing import Any
 
 from crossflops.errors import CrossflopsError, MissingExtraError, TargetError
-from crossflops.normalize import pickled, python_file
-from crossflops.normalize.frameworks import framework_of
+from crossflops.normalize import extras, pickled, python_file
+from crossflops.normalize.frameworks import framework_of, opened
 from crossflops.normalize.jax import kinds as jax_kinds
 from crossflops.normalize.tensorflow.kinds import is_path
 from crossflops.normalize.torchvision import mended
 
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
-# Packages that come with an extra of crossflops.
-_EXTRAS = {
-    "torch": "torch",
-    "tensorflow": "tensorflow",
-    "keras": "tensorflow",
-    "jax": "jax",
-    "sklearn": "sklearn",
-    "flax": "jax",
-    "jaxlib": "jax",
-    "skl2onnx": "sklearn",
-}
 _NAMED = 5  # callables of a file that a hint names
 
 
@@ -43,7 +32,7 @@ def build(
     if Path(target).suffix in pickled.SUFFIXES:
         _refuse_arguments(arguments, target)
         with _imports_of_the_caller():
-            return pickled.unpickled(Path(target), allow_pickle), None
+            return _with_inputs(pickled.unpickled(Path(target), allow_pickle), None)
     if is_path(target):
         _refuse_arguments(arguments, target)
         from crossflops.normalize.tensorflow.model import read
@@ -62,8 +51,14 @@ def build(
             _refuse_arguments(arguments, target)
         model = found if whole else _call(found, arguments, target)
     if isinstance(model, tuple) and len(model) == 2:
-        return model
-    return model, None
+        return _with_inputs(*model)
+    return _with_inputs(model, None)
+
+
+def _with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
+    """The model and its inputs; an exported program has those that it was exported with."""
+    module, example = opened(model)
+    return module, example if own is None else own
 
 
 def refuse_url(target: str) -> None:
@@ -95,10 +90,8 @@ def _module(place: str) -> ModuleType:
         return mended(lambda: importlib.import_module(place))
     except ModuleNotFoundError as error:
         missing = error.name or place
-        if missing in _EXTRAS:
-            raise MissingExtraError(
-                f"{missing} is not installed", f"pip install 'crossflops[{_EXTRAS[missing]}]'"
-            ) from error
+        if (extra := extras.missing(missing)) is not None:
+            raise extra from error
         if place == missing or place.startswith(f"{missing}."):
             raise TargetError(
                 f"there is no module {missing}", f"install it, or {_HINT}"

@@ -13,6 +13,7 @@ from crossflops.normalize.pytorch.autocast import write_out_casts
 from crossflops.normalize.pytorch.dispatched import dispatched
 from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.events import events
+from crossflops.normalize.pytorch.exported import placed
 from crossflops.normalize.pytorch.exporter import to_onnx
 from crossflops.normalize.pytorch.failures import not_traced
 from crossflops.normalize.pytorch.graph import to_graph
@@ -92,7 +93,7 @@ def program(
     )
     graph = msgspec.structs.replace(graph, param_bytes=parameter_bytes(trace.modules))
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
-    return exported.model, graph, trace
+    return exported.model, *placed(model, graph, trace)
 
 
 def record(
