@@ -19,6 +19,8 @@ _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
 _QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "Integer", "QLinear")
 _ROUNDS = 8  # functions in functions
 _SMALL = 64  # elements: a shape, a scale
+# what makes or moves weights, and computes nothing
+_OF_WEIGHTS = ("ConstantOfShape", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 # attributes that only say how types are handled
 _OF_TYPES = {"saturate", "round_mode", "output_dtype", "precision"}
 READ_IT = "the tools that count files, and `crossflops count`, take it as it is"
@@ -107,7 +109,7 @@ def _has_body(operator: str, model: Any) -> bool:
 
 
 def _folded(model: Any) -> Any:
-    """The model without arithmetic on sizes, its constants among the initializers."""
+    """The model without arithmetic on sizes, and its weights as they are used: initializers."""
     import onnx_ir
     from onnx_ir.passes import common
     from onnxscript.optimizer import fold_constants
@@ -117,7 +119,7 @@ def _folded(model: Any) -> Any:
         tree,
         onnx_shape_inference=True,
         should_fold=lambda node: (
-            node.op_type == "ConstantOfShape" or all(map(_is_of_sizes, node.outputs))
+            node.op_type in _OF_WEIGHTS or all(map(_is_of_sizes, node.outputs))
         ),
     )
     common.IdentityEliminationPass()(tree)
