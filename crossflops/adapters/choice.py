@@ -1,6 +1,6 @@
 """Which tools a comparison runs, where, and by which convention each is predicted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -24,6 +24,15 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: dict[str, str]
     conventions: dict[str, Convention]
     failures: dict[str, Failure]
+
+    def only(self, tools: Collection[str]) -> "Choice":
+        """The choice without the tools that are not among these, and without failures."""
+        return Choice(
+            here={tool: one for tool, one in self.here.items() if tool in tools},
+            elsewhere={tool: one for tool, one in self.elsewhere.items() if tool in tools},
+            conventions={tool: one for tool, one in self.conventions.items() if tool in tools},
+            failures={},
+        )
 
     def without(self, failures: Mapping[str, Failure]) -> "Choice":
         """The choice after these tools turned out to be unable to run."""

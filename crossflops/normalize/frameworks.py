@@ -6,8 +6,10 @@ raises MissingExtraError; and `program`. All but the first are imported when suc
 """
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -15,6 +17,7 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.normalize.jax.kinds import is_model as is_jax
 from crossflops.normalize.sklearn.kinds import is_model as is_sklearn
 from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
+from crossflops.normalize.tensorflow.kinds import is_path
 
 Given: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 NAMES = "PyTorch, Keras, TensorFlow, JAX or scikit-learn"
@@ -23,6 +26,7 @@ _KINDS: Mapping[str, Callable[[object], bool]] = {
     "sklearn": is_sklearn,
     "jax": is_jax,  # last: where JAX is loaded, anything callable may be a function of it
 }
+_ROOTS = ("tensorflow", "keras", "sklearn", "jax", "flax", "skl2onnx")
 
 
 def is_pytorch(model: object) -> bool:
@@ -75,3 +79,15 @@ def arguments_for(
 def make(name: str, specs: Sequence[TensorSpec]) -> Any:
     """Inputs of these specs, as Python callers would give them."""
     return importlib.import_module(f"crossflops.normalize.{name}.inputs").make(specs)
+
+
+def may_be_of(target: str) -> bool:
+    """Whether a target may be a model of one of these: a guess by its words, nothing is run."""
+    path = Path(target.rpartition(":")[0] or target)
+    if path.suffix != ".py":
+        return is_path(target) or path.name.partition(".")[0] in _ROOTS
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return re.search(rf"^\s*(?:import|from)\s+(?:{'|'.join(_ROOTS)})\b", text, re.M) is not None

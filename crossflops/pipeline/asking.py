@@ -14,11 +14,14 @@ from crossflops.adapters.pool import Workers
 from crossflops.core.profile import Failure, Profile
 from crossflops.errors import CrossflopsError
 from crossflops.normalize import Source
-from crossflops.normalize.rebuilt import rebuild
+from crossflops.normalize.frameworks import framework_of, may_be_of
+from crossflops.normalize.rebuilt import rebuild, rebuild_model
 from crossflops.normalize.request import Request
+from crossflops.pipeline.counting import Counted
 from crossflops.pipeline.files import FileOfTools, file_of_tools
 from crossflops.pipeline.study import Progress, Study, study
 
+TORCH = "torch"  # the framework of most tools, and of the modules that are rebuilt
 Answers = dict[str, Profile | Failure]
 
 
@@ -61,19 +64,46 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     def answers(self) -> tuple[Study, Answers]:
         """Predict, then ask. What a tool cannot be asked about is its Failure."""
         choice, rebuilt = self._choice()
+        source = self._early()
+        asked = choice if source is None else choice.only(_native(choice, source))
         with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as own:
             file = file_of_tools(self.request, self.onnx, own) if _readers(choice) else None
-            models = _Models(file, rebuilt)
             ask = self._in_workers if self.isolate else self._here
-            own_half, found = ask(choice, models)
+            own_half, found = ask(asked, _Models(file, rebuilt), source)
+        if rebuilt is None:
+            own_half, more = self._foreign(choice, own_half)
+            found |= more
         found = {**choice.failures, **found}
         told = {tool: _placed(found[tool], choice.elsewhere.get(tool)) for tool in sorted(found)}
         return own_half, told
 
+    def _early(self) -> Source | None:
+        """The model, before workers start, where it may be of another framework than tools."""
+        request = self.request
+        if request.is_file or (request.given is None and not may_be_of(request.target or "")):
+            return None
+        return request.source()
+
+    def _foreign(self, choice: Choice, own: Study) -> tuple[Study, Answers]:
+        """What the tools of PyTorch say of a model of another framework, rebuilt through ONNX."""
+        mine = own.counted[self.request.setting.training]
+        tools = [tool for tool in _runners(choice) if choice.conventions[tool].framework == TORCH]
+        if mine.trace.framework == TORCH or not tools:
+            return own, {}
+        self.tell("rebuilding a torch module from the model's ONNX graph")
+        choice = choice.only(tools)
+        try:
+            rebuilt = rebuild_model(mine.program, "model")
+        except CrossflopsError as error:
+            return own, {tool: failure(tool, "build", error) for tool in tools}
+        ask = self._in_workers if self.isolate else self._here
+        theirs, found = ask(choice, _Models(None, rebuilt), rebuilt, own.counted)
+        return own.joined(theirs), found
+
     def _choice(self) -> tuple[Choice, Source | None]:
         """The tools that can be asked, and the module for those that run one, of a file."""
         choice, rebuilt = self.choice, None
-        runners = set(choice.conventions) - set(_readers(choice))
+        runners = _runners(choice)
         if self.request.is_file and runners:
             self.tell("rebuilding a torch module from the file")
             try:
@@ -84,7 +114,13 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
             choice = choice.without({tool: _too_far(tool) for tool in choice.elsewhere})
         return choice, rebuilt
 
-    def _in_workers(self, choice: Choice, models: _Models) -> tuple[Study, Answers]:
+    def _in_workers(
+        self,
+        choice: Choice,
+        models: _Models,
+        source: Source | None,
+        known: dict[bool, Counted] | None = None,
+    ) -> tuple[Study, Answers]:
         """Workers load and build while this process predicts; the file is there when they go."""
         given = models.rebuilt or self.request.given
         found: Answers = {}
@@ -95,7 +131,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
             memory=self.memory,
             interpreters=choice.elsewhere,
         ) as workers:
-            own = self._study(self.request.source(), choice, models)
+            own = self._study(source or self.request.source(), choice, models, known)
             obstacles = models.obstacles(own, choice)
             for tool, answer in workers.go():
                 found[tool] = obstacles.get(tool, answer)
@@ -103,9 +139,15 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
                 self.tell(f"{tool} {'failed' if failed else 'done'}")
         return own, found
 
-    def _here(self, choice: Choice, models: _Models) -> tuple[Study, Answers]:
-        source, setting = self.request.source(), self.request.setting
-        own = self._study(source, choice, models)
+    def _here(
+        self,
+        choice: Choice,
+        models: _Models,
+        source: Source | None,
+        known: dict[bool, Counted] | None = None,
+    ) -> tuple[Study, Answers]:
+        source, setting = source or self.request.source(), self.request.setting
+        own = self._study(source, choice, models, known)
         found: Answers = dict(models.obstacles(own, choice))
         run = models.rebuilt or source
         for tool, adapter in choice.here.items():
@@ -117,9 +159,11 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
                 found[tool] = run_here(adapter, run.model, run.args, run.kwargs, setting)
         return own, found
 
-    def _study(self, source: Source, choice: Choice, models: _Models) -> Study:
-        asked, tools = self.request.setting, choice.conventions
-        return study(source, asked, tools, self.tell, models.file, models.rebuilt)
+    def _study(
+        self, source: Source, choice: Choice, models: _Models, known: dict[bool, Counted] | None
+    ) -> Study:
+        asked, tools = self.request.setting, choice.only(_native(choice, source)).conventions
+        return study(source, asked, tools, self.tell, models.file, models.rebuilt, known)
 
     def _job(self, tool: str, choice: Choice, models: _Models) -> Job:
         request, there = self.request, tool in choice.elsewhere
@@ -142,6 +186,23 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 def _readers(choice: Choice) -> tuple[str, ...]:
     """The tools that count a file: those that see its nodes."""
     return tuple(tool for tool, one in choice.conventions.items() if one.sees == "node")
+
+
+def _runners(choice: Choice) -> set[str]:
+    """The other tools: they run a model."""
+    return set(choice.conventions) - set(_readers(choice))
+
+
+def _native(choice: Choice, source: Source) -> set[str]:
+    """The tools without those of PyTorch where the model is of another framework."""
+    if framework_of(source.model) is None:
+        return set(choice.conventions)
+    runners = _runners(choice)
+    return {
+        tool
+        for tool, one in choice.conventions.items()
+        if tool not in runners or one.framework != TORCH
+    }
 
 
 def _placed(answer: Profile | Failure, python: str | None) -> Profile | Failure:

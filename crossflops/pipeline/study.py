@@ -22,6 +22,7 @@ from crossflops.reconcile import (
     Prediction,
     PredictionError,
     from_file,
+    parameters_from_file,
     predict,
     predict_nodes,
     reconcile,
@@ -39,18 +40,30 @@ class Study(msgspec.Struct, frozen=True):
 
     `counted` is keyed by training mode: a tool may force another than was asked for. `file` is
     what is in the file of the tools that see nodes; None where there are none. `rebuilt` is the
-    module that tools run where the target is a file, and `obstacle` why there is none to count.
+    module that the tools in `on_rebuilt` run, where the target is a file or of another framework,
+    and `obstacle` why there is none to count.
     """
 
     counted: dict[bool, Counted]
     predictions: dict[str, Predicted]
     file: Counted | None = None
     rebuilt: dict[bool, Counted] = {}
+    on_rebuilt: frozenset[str] = frozenset()
     obstacle: CrossflopsError | None = None
 
-    def run(self, training: bool) -> Counted:
+    def run(self, tool: str, training: bool) -> Counted:
         """What a tool that runs modules has before it, in a mode."""
-        return (self.rebuilt or self.counted)[training]
+        return (self.rebuilt if tool in self.on_rebuilt else self.counted)[training]
+
+    def joined(self, other: "Study") -> "Study":
+        """This study, and what another one says of the module rebuilt from the same model."""
+        return msgspec.structs.replace(
+            self,
+            predictions={**self.predictions, **other.predictions},
+            rebuilt=other.rebuilt,
+            on_rebuilt=other.on_rebuilt,
+            obstacle=other.obstacle,
+        )
 
 
 def study(
@@ -60,20 +73,22 @@ def study(
     tell: Progress,
     file: FileOfTools | None = None,
     rebuilt: Source | None = None,
+    known: dict[bool, Counted] | None = None,
 ) -> Study:
     """Count in every mode that a tool needs, and write down what each tool should print.
 
     `file` is what the tools are given that see nodes; it is not written yet. `rebuilt` is the
-    module that the others run where the source is a file.
+    module that the others run in place of the source, and `known` the source as it was counted.
     """
     tell("exporting the model to ONNX")
     own = Study({}, {})
     if rebuilt is not None:
+        runners = frozenset(tool for tool, one in conventions.items() if one.sees != "node")
         try:
-            own = Study({}, {}, None, _by_mode(rebuilt, asked, conventions))
+            own = Study({}, {}, None, _by_mode(rebuilt, asked, conventions), runners)
         except CrossflopsError as error:
-            own = Study({}, {}, None, {}, error)
-    by_mode = _by_mode(source, asked, {} if rebuilt is not None else conventions)
+            own = Study({}, {}, None, {}, runners, error)
+    by_mode = known or _by_mode(source, asked, {} if rebuilt is not None else conventions)
     in_file = file.counted(by_mode[asked.training], asked) if file else None
     own = msgspec.structs.replace(own, counted=by_mode, file=in_file)
     predictions: dict[str, Predicted] = {}
@@ -87,7 +102,7 @@ def study(
             if convention.shapes == TOLD:
                 mine = msgspec.structs.replace(mine, graph=file.told(mine))
         else:
-            mine = own.run(convention.setting(asked).training)
+            mine = own.run(tool, convention.setting(asked).training)
         predictions[tool] = _predicted(convention, asked, mine)
     tell("predictions are fixed; the tools run")
     return msgspec.structs.replace(own, predictions=predictions)
@@ -131,8 +146,8 @@ def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) 
         prediction = study.predictions[tool]
         convention = prediction if isinstance(prediction, Convention) else prediction.convention
         reads = convention.sees == "node"
-        mine = own if reads else study.run(convention.setting(asked).training)
-        seen = study.file if reads and study.file else study.run(asked.training)
+        mine = own if reads else study.run(tool, convention.setting(asked).training)
+        seen = study.file if reads and study.file else study.run(tool, asked.training)
         profile = msgspec.structs.replace(
             answer,
             digest=seen.graph.digest,
@@ -140,12 +155,14 @@ def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) 
             kernels=mine.trace.kernels.get(convention.setting(asked).id, UNSET),
         )
         profiles.append(profile)
-        base = own if reads else study.run(asked.training)
+        base = own if reads else study.run(tool, asked.training)
         found = _reconciled(prediction, base, mine, profile)
         if base is not own:
             found = from_file(found, own.ledger, base.ledger)
         # Several tools may share one convention: a reconciliation is that of the tool.
         params = _parameters(convention, mine, profile)
+        if base is not own and not isinstance(params, UnsetType):
+            params = parameters_from_file(params, own.graph.params)
         reconciliations.append(msgspec.structs.replace(found, tool=tool, params=params))
     return msgspec.structs.replace(
         counting.report(own),

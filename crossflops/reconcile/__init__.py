@@ -5,7 +5,7 @@ from crossflops.reconcile.node_walk import reconcile_nodes
 from crossflops.reconcile.nodes import TOLD, NodePrediction, fold_nodes, predict_nodes
 from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.reconcile.prediction import predict
-from crossflops.reconcile.rebuilt import from_file
+from crossflops.reconcile.rebuilt import from_file, parameters_from_file
 from crossflops.reconcile.walk import reconcile, unpredicted
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "PredictionError",
     "fold_nodes",
     "from_file",
+    "parameters_from_file",
     "predict",
     "predict_nodes",
     "reconcile",

@@ -1,10 +1,16 @@
-"""From the count of a file to that of the torch module that was rebuilt from it."""
+"""From the count of a model to that of the torch module that was rebuilt from it through ONNX."""
 
 import msgspec
 from msgspec import UNSET
 
 from crossflops.core.ledger import Ledger
-from crossflops.core.reconciliation import Explanation, PathRow, Reconciliation
+from crossflops.core.reconciliation import (
+    Explanation,
+    ParamsExplanation,
+    ParamsReconciliation,
+    PathRow,
+    Reconciliation,
+)
 
 REBUILT = "graph.rebuilt"
 
@@ -32,6 +38,15 @@ def from_file(found: Reconciliation, file: Ledger, rebuilt: Ledger) -> Reconcili
         explanations=(step, *found.explanations),
         by_path=tuple(_row(row, amount) for row in found.by_path),
     )
+
+
+def parameters_from_file(found: ParamsReconciliation, params: int) -> ParamsReconciliation:
+    """The same for the parameters: begun at those of the model, the module's as a first step."""
+    amount = found.ours - params
+    if not amount:
+        return found
+    step = ParamsExplanation(cause=REBUILT, amount=amount, parameters=(), reference="onnx2torch")
+    return msgspec.structs.replace(found, ours=params, explanations=(step, *found.explanations))
 
 
 def _by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:

@@ -1,7 +1,10 @@
 """An ONNX file -> the torch module that onnx2torch rebuilds from it, with inputs of its sizes."""
 
 import importlib
+import re
+import tempfile
 import warnings
+from pathlib import Path
 from typing import Any
 
 from crossflops.core.tensor import TensorSpec
@@ -42,6 +45,14 @@ def rebuild(file: OnnxFile) -> Source:
     return from_object(module, make(module, _specs(model.graph)))
 
 
+def rebuild_model(data: bytes, name: str) -> Source:
+    """As `rebuild`, of a model in memory whose sizes are definite."""
+    with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:
+        path = Path(scratch, f"{name}.onnx")
+        path.write_bytes(data)
+        return rebuild(OnnxFile(path=str(path)))
+
+
 def _bound(file: OnnxFile) -> Any:
     """The model with its weights, its inputs of the sizes that are asked for."""
     import onnx
@@ -61,8 +72,20 @@ def _converted(model: Any) -> Any:
     from crossflops.normalize.rebuilt.operators import convertible, lent
 
     rewritten = convertible(model)
+    _name_as_modules(rewritten.graph)
     with lent(rewritten):
         return importlib.import_module("onnx2torch").convert(rewritten).eval()
+
+
+def _name_as_modules(graph: Any) -> None:
+    """Give nodes names that modules may have: fvcore and torch.jit take slashes for a path."""
+    taken: set[str] = set()
+    for number, node in enumerate(graph.node):
+        name = re.sub(r"\W+", "_", node.name).strip("_") or node.op_type
+        if name[0].isdigit() or name in taken:
+            name = f"{node.op_type}_{number}_{name}"
+        taken.add(name)
+        node.name = name
 
 
 def _specs(graph: Any) -> tuple[TensorSpec, ...]:
