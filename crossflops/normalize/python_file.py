@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from crossflops.errors import TargetError
+from crossflops.errors import MissingExtraError, TargetError
+from crossflops.normalize import extras
 from crossflops.normalize.torchvision import mended
 
 _RELATIVE = "attempted relative import"
@@ -18,7 +19,7 @@ _RELATIVE = "attempted relative import"
 def run(path: Path, hint: str) -> ModuleType:
     """The module of a file, run afresh. It may import what lies beside it, and by dots.
 
-    Raises TargetError.
+    Raises TargetError, MissingExtraError.
     """
     if not path.is_file():
         raise TargetError(f"there is no file {path}", hint)
@@ -33,6 +34,9 @@ def run(path: Path, hint: str) -> ModuleType:
     except TargetError:
         raise
     except (Exception, SystemExit) as error:
+        absent = isinstance(error, ModuleNotFoundError) and extras.missing(error.name or "")
+        if isinstance(absent, MissingExtraError):
+            raise absent from error
         raise TargetError(
             f"running {path} failed: {type(error).__name__}: {error}",
             f"see what python {path} says",

@@ -151,6 +151,9 @@ def _call(found: Callable[..., Any], arguments: Mapping[str, object], target: st
     except CrossflopsError:
         raise
     except (Exception, SystemExit) as error:
+        absent = isinstance(error, ModuleNotFoundError) and extras.missing(error.name or "")
+        if isinstance(absent, MissingExtraError):
+            raise absent from error
         raise TargetError(
             f"{target} raised {type(error).__name__}: {error}",
             "call it in Python by itself to see the whole traceback",

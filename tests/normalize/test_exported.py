@@ -31,18 +31,21 @@ class Net(nn.Module):
 
 @pytest.fixture(scope="module")
 def program():
+    """With a batch of any size."""
     batch = torch.export.Dim("batch", min=1, max=64)
     return torch.export.export(Net().eval(), (X,), dynamic_shapes={"x": {0: batch}})
 
 
 @pytest.fixture
 def file(program, tmp_path):
+    """As torch.export.save writes it."""
     path = tmp_path / "net.pt2"
     torch.export.save(program, path)
     return path
 
 
 def counted(source):
+    """Graph, trace and ledger."""
     graph, trace = normalize(source, Setting())
     return graph, trace, count(graph)
 
