@@ -25,9 +25,15 @@ def sheet(device: Device) -> DeviceSheet:
 
 
 def listed(devices: tuple[Device, ...], about: str, precision: str = "") -> DeviceList:
-    """Devices beside each other, by one precision: that which is given, or that most have."""
+    """Devices beside each other, by one precision: that which is given, or that most have.
+
+    Raises UnknownNameError for a precision that none of them has.
+    """
     chosen = precision or _shared(devices)
     rates = tuple(_peak(one, chosen) for one in devices)
+    if precision and not any(rates):
+        every = dict.fromkeys(name for one in devices for name in one.peaks)
+        raise UnknownNameError(f"none of them has a {precision} peak", f"give {', '.join(every)}")
     highest = max((rate for rate in rates if rate is not None), default=0.0)
     return DeviceList(
         schema=SCHEMA,
