@@ -85,10 +85,13 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
 
 
 def stored(graph: Graph) -> Iterator[TensorSpec]:
-    """The weights and constants that nodes read, those of bodies too."""
+    """The weights and constants that nodes read, those of bodies too.
+
+    What a function calls them is left out: its operands are those of its call.
+    """
     for node in graph.nodes:
         yield from (one for one in node.inputs if one is not None and one.role in _STORED)
-        for body in node.bodies:
+        for body in _bodies(node):
             yield from stored(body)
 
 
@@ -96,8 +99,13 @@ def _constants(graph: Graph) -> Iterator[str]:
     for node in graph.nodes:
         if node.constant:
             yield from (spec.name for spec in node.outputs if spec is not None)
-        for body in node.bodies:
+        for body in _bodies(node):
             yield from _constants(body)
+
+
+def _bodies(node: Node) -> tuple[Graph, ...]:
+    """The bodies that share the names of the graph around them."""
+    return () if node.choice == "function" else node.bodies
 
 
 def _follow(node: Node, found: Flow) -> None:

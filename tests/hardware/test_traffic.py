@@ -11,7 +11,7 @@ from crossflops.hardware.dataflow import flow
 from crossflops.hardware.formats import Formats, nbytes, run_precision
 from crossflops.hardware.traffic import loads
 from tests.decoders import LLAMA_8B, Decoder, decoder
-from tests.onnx_files import graph_of, saved
+from tests.onnx_files import graph_of, saved, with_weights
 
 MODELS = ("unfused", "weights-once", "fused-ideal")
 
@@ -259,3 +259,56 @@ def test_no_model_moves_more_than_the_unfused_one(tmp_path, whole_):
     assert sum(one.macs for one in loads(own, count(own), "unfused", Formats())) == sum(
         one.macs for one in loads(own, count_whole(own), "fused-ideal", Formats())
     )
+
+
+FUNCTIONS = """
+    g (float[2,4] x, float[4,4] w, float[4,4] v) => (float[2,4] y) {
+        a = local.layer (x, w)
+        y = local.layer (a, v)
+    }
+    <domain: "local", opset_import: ["": 17]>
+    layer (x, w) => (y) { m = MatMul (x, w)
+        y = Relu (m) }
+"""
+LOOP = """
+    g (float[2,4] x, float[4,4] w) => (float[2,4] y) {
+        n = Constant <value = int64 {3}> ()
+        go = Constant <value = bool {1}> ()
+        y = Loop (n, go, x) <body = b (int64 i, bool c, float[2,4] s) => (bool d, float[2,4] t) {
+            d = Identity (c)
+            t = MatMul (s, w)
+        }>
+    }
+"""
+
+
+def test_weights_that_are_operands_of_functions(tmp_path):
+    """Two calls with a weight of 64 bytes each; unfused the nodes inside move 2 x one's bytes."""
+    own = graph_of(saved(tmp_path, with_weights(FUNCTIONS, "w", "v")))
+    whole = loads(own, count_whole(own), "fused-ideal", Formats())
+    assert [one.weights for one in whole if one.weights] == [64, 64]
+    assert sum(one.activations for one in whole) == 32 + 32
+    inside = loads(own, count(own), "unfused", Formats())
+    assert sum(one.bytes for one in inside) == 2 * ((32 + 64 + 32) + (32 + 32))
+    assert sum(one.macs for one in inside) == sum(one.macs for one in whole) == 2 * 2 * 4 * 4
+
+
+def test_a_weight_in_a_loop_is_read_once(tmp_path):
+    """Three times unfused, once where it stays on the chip."""
+    own = graph_of(saved(tmp_path, with_weights(LOOP, "w")))
+    assert sum(one.weights for one in loads(own, count(own), "unfused", Formats())) == 3 * 64
+    whole = loads(own, count_whole(own), "weights-once", Formats())
+    assert [(one.macs, one.weights) for one in whole] == [(3 * 2 * 4 * 4, 64)]
+
+
+def test_names_within_a_function_are_its_own():
+    """A function calls its operand `w`, which is another tensor outside: 128 bytes are read."""
+    inner = tensor("w", 2, 4, role="argument")
+    body = graph([node("MatMul", [inner, tensor("v", 4, 8, role="parameter")], [Y])], [inner], [Y])
+    call = Node(
+        key="call", op=Op("local", "f", 1), inputs=(X, W), outputs=(Z,), bodies=(body,),
+        choice="function",
+    )  # fmt: skip
+    own = graph([call], [X], [Z])
+    found = loads(own, count_whole(own), "weights-once", Formats())
+    assert [(one.node, one.weights) for one in found] == [("call", 128)]
