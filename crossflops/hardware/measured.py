@@ -11,7 +11,7 @@ from crossflops.hardware.saying import REASONS
 
 def said(found: Efficiency, run: Run) -> tuple[str, ...]:
     """What the speed and the attention of an efficiency rest on."""
-    return (*_speed(run), *_attention(found.attention))
+    return (*_speed(run), *_attention(found.attention, run))
 
 
 def _speed(run: Run) -> Iterator[str]:
@@ -34,8 +34,11 @@ def _speed(run: Run) -> Iterator[str]:
         yield f"{world.tp * world.pp} devices share the work of one replica, each an equal part"
 
 
-def _attention(one: object) -> Iterator[str]:
+def _attention(one: object, run: Run) -> Iterator[str]:
+    asked = run.question.causality
     if not isinstance(one, Attention):
+        if asked.causal == "half" or asked.window:
+            yield "--causal and --window change nothing: there is no attention in what is counted"
         return
     if one.full_macs == one.half_macs:
         if one.counted == "half":

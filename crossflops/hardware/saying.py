@@ -80,8 +80,11 @@ def _recomputed(parts: Sequence[Term], training: Training) -> tuple[str, ...]:
 
 def first_layer(training: Training, pieces: Sequence[Piece]) -> tuple[str, ...]:
     """By how much 3 passes overstate a network whose first layer needs no input gradient."""
-    if not training.train or training.by_graph or training.train_multiplier is not None:
+    if not training.train or training.train_multiplier is not None:
         return ()
+    if training.by_graph:
+        none = pieces and all(one.passes == 1 for one in pieces)
+        return ("nothing that is trained lies before any product: one pass each",) if none else ()
     known = [one for one in pieces if one.passes is not None]
     true = sum((one.macs * passes(one, _GRAPH) for one in known), Fraction(0))
     flat = sum((one.macs for one in known), Fraction(0)) * FLAT

@@ -15,6 +15,7 @@ _EXCLUSIVE = (  # fields, the second of which makes the first pointless
     ("pass_macs", "compare"),
     ("as_", "compare"),
     ("train_multiplier", "frozen"),
+    ("seq", "context"),
 )
 _OF_TRAINING = (
     "train_multiplier", "frozen", "trainable", "flash", "bwd_ms", "step_ms",
@@ -102,8 +103,10 @@ def _refuse_without_graph(asked: Mapping[str, Any], given: bool) -> None:
     if not given and not whose:
         return
     of = f"the MACs of {whose}" if whose else "MACs that are given"
-    for name in _OF_A_GRAPH:
-        if asked[name] and asked[name] != "flat":
+    sized = asked["params"] is not None and asked["macs"] is asked["pass_macs"] is None
+    parts = () if sized and not whose else ("causal", "window", "flash")
+    for name in (*_OF_A_GRAPH, *parts):
+        if asked[name] and asked[name] not in ("flat", "full"):
             raise InputError(
                 f"{_flag(name)} tells nodes apart, which {of} do not",
                 "give the model, and leave out --macs, --as and --compare",

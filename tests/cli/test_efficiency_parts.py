@@ -55,6 +55,20 @@ def test_frozen_weights(ask, chain):
     assert any("frozen: first" in one for one in found["assumptions"])
 
 
+def test_nothing_trained_is_warned_of(ask, chain):
+    """With everything frozen training is a forward pass."""
+    found = ask(chain, "--train", "--frozen", "*", *SPEED)
+    assert found["work"] == 2 * 64
+    assert any("nothing that is trained" in one for one in found["warnings"])
+
+
+def test_a_mask_without_attention_is_said(ask, chain):
+    """--causal half on what has none changes nothing."""
+    found = ask(chain, "--causal", "half", *SPEED)
+    assert found["macs"] == 64
+    assert any("no attention in what is counted" in one for one in found["assumptions"])
+
+
 def test_recomputation_is_in_the_hfu_alone(ask, chain):
     """Four passes are executed, three of the model."""
     found = ask(chain, "--train", "--recompute", "full", *SPEED)
@@ -156,6 +170,9 @@ def test_tokens_of_a_model(ask):
         (("--macs", "1G", "--train", "--frozen", "x"), "MACs that are given do not"),
         (("--macs", "1G", "--precision-of", "Conv=tf32"), "MACs that are given do not"),
         (("--macs", "1G", "--train", "--backward", "graph"), "MACs that are given do not"),
+        (("--macs", "1G", "--causal", "half"), "MACs that are given do not"),
+        (("--macs", "1G", "--window", "64"), "MACs that are given do not"),
+        (("--macs", "1G", "--train", "--flash"), "MACs that are given do not"),
         (("--macs", "1G", "--recompute", "full"), "about training"),
         (("--macs", "1G", "--train-multiplier", "2"), "about training"),
         (("--macs", "1G", "--train", "--train-multiplier", "x"), "train-multiplier"),
