@@ -35,21 +35,26 @@ class Converted(msgspec.Struct, frozen=True):
 def to_onnx(pure: Pure) -> Converted:
     """An ONNX model of the function. Raises NormalizeError where jax2onnx fails.
 
-    A rule for a whole function that fails is left out, and then all of them: what JAX makes of
-    the function is converted instead.
+    A rule for a whole function that fails is left out, and what JAX makes of the function is
+    converted instead. Where an equation has no rule, those for whole functions are tried.
     """
-    left: set[str] = set()
+    first: BaseException | None = None
     with apart(), _quiet():
         rules.register()
-        while True:
-            try:
-                with rules.without(left):
-                    return _converted(pure)
-            except (Exception, SystemExit) as error:
-                more = (rules.at_fault(error) or rules.replacing()) - left
+        for begin in (rules.unwanted(), rules.replacing(), set()):
+            left = set(begin)
+            while True:
+                try:
+                    with rules.without(left):
+                        return _converted(pure)
+                except (Exception, SystemExit) as error:
+                    first = first or error
+                    more = rules.at_fault(error) - left
                 if not more:
-                    raise _failure(error) from error
+                    break
                 left |= more
+    assert first is not None
+    raise _failure(first) from first
 
 
 def _converted(pure: Pure) -> Converted:

@@ -1,7 +1,10 @@
-"""The rules of jax2onnx: known without what is slow, and left out where one of them fails.
+"""The rules of jax2onnx: known without what is slow, and only those that are wanted.
 
 Some stand for functions of many equations (flax.nnx.Linear, jax.nn.softmax), which they replace
-while a model is traced; without one, its equations are converted each by itself.
+while a model is traced; without one, its equations are converted each by itself. Wanted are those
+of functions that ONNX has as one operator. The others know only some of the arguments that their
+functions take (jax2onnx/plugins/flax/nnx/max_pool.py forgets a padding in numbers), and hide the
+equations that XLA is given.
 """
 
 import importlib
@@ -14,6 +17,16 @@ from typing import Any
 _SYSTEM = "jax2onnx.plugins.plugin_system"
 _CHANGED = ("jax.numpy", "jax.lax", "jax.nn", "flax.nnx")
 _SKIPPED = ("equinox", "dm_pix")
+_NORMS = ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "dropout")
+_ACTIVATIONS = (
+    *("celu", "elu", "gelu", "hard_sigmoid", "hard_swish", "hard_tanh", "leaky_relu"),
+    *("log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu", "sigmoid", "silu"),
+    *("soft_sign", "softmax", "softplus", "tanh"),
+)
+_WANTED = {
+    *(f"{flax}.{name}" for flax in ("nnx", "linen") for name in (*_NORMS, *_ACTIVATIONS)),
+    *(f"jax.nn.{name}" for name in _ACTIVATIONS),
+}
 
 
 def register() -> None:
@@ -48,6 +61,11 @@ def without(names: Iterable[str]) -> Iterator[None]:
     finally:
         rules.clear()
         rules.update(before)
+
+
+def unwanted() -> set[str]:
+    """The names of the rules for whole functions whose equations are better converted."""
+    return replacing() - _WANTED
 
 
 def replacing() -> set[str]:
