@@ -237,6 +237,22 @@ def test_what_depends_on_nothing_is_counted():
     assert constant == 8 * 8 * 8
 
 
+def test_resnet50():
+    """The MACs and parameters of torchvision's, and a BatchNormalization for each of 53."""
+    from tests.flax_models import resnet50
+
+    graph, trace, ledger = counted(resnet50(), spec(1, 224, 224, 3))
+    assert ledger.total.macs == 4_089_184_256
+    assert graph.params == 25_557_032
+    types = [node.op.type for node in graph.nodes]
+    assert types.count("Conv") == types.count("BatchNormalization") == 53
+    by_key = {node.key: node for node in graph.nodes}
+    loose = [
+        by_key[key] for call in trace.calls if "jax2onnx." in call.target for key in call.nodes
+    ]
+    assert {node.op.type for node in loose} == {"Transpose"}
+
+
 def test_a_loop_of_unknown_trips():
     """It is named, and is not zero."""
     _, _, ledger = counted(

@@ -25,9 +25,14 @@ _LARGEST = 1 << 30  # bytes of weights that are written out; protobuf holds 2 Gi
 
 
 class Converted(msgspec.Struct, frozen=True):
-    """The bytes of an ONNX model, the equations that it was made of, and these by node name."""
+    """The bytes of an ONNX model, the equations that it was made of, and these by node name.
+
+    `declared` is the same with the shapes that jax2onnx declares for the results of nodes. Where
+    it moves a transposition past others, it leaves theirs as they were: they can be wrong.
+    """
 
     data: bytes
+    declared: bytes
     equations: tuple[Equation, ...]
     origins: dict[str, int]
 
@@ -72,8 +77,10 @@ def _converted(pure: Pure) -> Converted:
     tidy(model, [one.primitive for one in recorder.equations])
     origins = named(model)
     _shed(model)
-    data = ir.to_proto(model).SerializeToString()
-    return Converted(data, tuple(recorder.equations), origins)
+    proto = ir.to_proto(model)
+    declared = proto.SerializeToString()
+    _forget(proto.graph)
+    return Converted(proto.SerializeToString(), declared, tuple(recorder.equations), origins)
 
 
 def _failure(error: BaseException) -> NormalizeError:
@@ -82,6 +89,15 @@ def _failure(error: BaseException) -> NormalizeError:
         f"jax2onnx cannot convert the model: {type(error).__name__}: {text[:300]}",
         "write that part in other operations of JAX",
     )
+
+
+def _forget(graph: Any) -> None:
+    """Leave out the shapes of all that is between inputs and outputs."""
+    del graph.value_info[:]
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _forget(attribute.g)
 
 
 def _shed(model: Any) -> None:

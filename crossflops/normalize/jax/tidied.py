@@ -19,8 +19,12 @@ def tidy(model: Any, primitives: Sequence[str]) -> None:
     * A bias of zeros goes: no equation adds it.
     * A Dropout that is told not to drop is told nothing.
     * A Gemm of a vector, which ONNX does not have, is a MatMul and an Add.
+    * A transposition of stored weights is done: they lie in another order, nothing is computed.
     * Windows that are summed by a Conv with ones, in which nothing is multiplied, are averaged.
     """
+    for node in list(model.graph):
+        if node.op_type == "Transpose" and node.inputs[0].is_initializer():
+            _turn(node)
     for node in list(model.graph.all_nodes()):
         place = _BIASED.get(node.op_type)
         if place is not None and len(node.inputs) > place and _is_made(node.inputs[place]):
@@ -41,6 +45,26 @@ def _is_made(value: Any) -> bool:
     """
     held = value.const_value if value is not None else None
     return held is not None and not np.any(held.numpy())
+
+
+def _turn(node: Any) -> None:
+    import onnx_ir as ir
+
+    result, weight = node.outputs[0], node.inputs[0]
+    order = node.attributes.get("perm")
+    turned = np.transpose(weight.const_value.numpy(), order and order.as_ints())
+    held = ir.tensor(turned, dtype=weight.const_value.dtype, name=result.name)
+    stored = ir.Value(
+        name=result.name, const_value=held, type=weight.type, shape=ir.Shape(turned.shape)
+    )
+    if result.is_graph_output():
+        return
+    graph = node.graph
+    ir.convenience.replace_all_uses_with(result, stored)
+    graph.remove(node, safe=True)
+    graph.register_initializer(stored)
+    if not weight.uses():
+        del graph.initializers[weight.name]
 
 
 def _rank(value: Any) -> int | None:

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from crossflops.core.graph import Graph
+from crossflops.core.graph import Graph, Node
 from crossflops.core.trace import Module, Setting, Trace
 from crossflops.normalize import onnx_file
 from crossflops.normalize.digest import digest
 from crossflops.normalize.jax.calls import linked
-from crossflops.normalize.jax.converter import to_onnx
+from crossflops.normalize.jax.converter import Converted, to_onnx
 from crossflops.normalize.jax.layers import rows
 from crossflops.normalize.jax.model import Pure, pure
 from crossflops.normalize.xla.observed import programs
@@ -40,13 +40,26 @@ def program(
     """
     seen = record(model, args, kwargs, setting)
     converted = to_onnx(seen.pure)
-    graph, _ = onnx_file.of_bytes(converted.data, seen.name, setting)
+    data, graph = _read(converted, seen.name, setting)
     graph, calls = linked(graph, converted, seen.modules)
     graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen.modules))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
     trace = Trace(calls=calls, modules=seen.modules, setting=setting, framework="jax")
     instructions = tuple(programs(seen.pure, trace, graph, observed))
-    return converted.data, graph, msgspec.structs.replace(trace, observed=instructions)
+    return data, graph, msgspec.structs.replace(trace, observed=instructions)
+
+
+def _read(converted: Converted, name: str, setting: Setting) -> tuple[bytes, Graph]:
+    """The graph with shapes that follow from the inputs; with declared ones where none do."""
+    graph, _ = onnx_file.of_bytes(converted.data, name, setting)
+    if all(_is_definite(node) for node in graph.nodes):
+        return converted.data, graph
+    return converted.declared, onnx_file.of_bytes(converted.declared, name, setting)[0]
+
+
+def _is_definite(node: Node) -> bool:
+    known = all(spec is None or spec.shape is not None for spec in node.outputs)
+    return known and all(_is_definite(one) for body in node.bodies for one in body.nodes)
 
 
 def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting) -> Seen:
