@@ -34,7 +34,7 @@ class Bottleneck(nnx.Module):
 
 
 class ResNet50(nnx.Module):
-    """As torchvision builds it: the stride is in the 3x3 convolutions, none of which has a bias."""
+    """As torchvision builds it: the 3x3 convolutions stride, and no convolution has a bias."""
 
     def __init__(self, rngs):
         self.conv1 = nnx.Conv(3, 64, (7, 7), strides=2, padding=3, use_bias=False, rngs=rngs)
