@@ -1,10 +1,12 @@
 """Models of Flax NNX and functions of JAX, normalized: what they hold, what is refused."""
 
+import sys
+
 import pytest
 
 from crossflops.core.trace import Setting
 from crossflops.count import count
-from crossflops.errors import InputError, NormalizeError
+from crossflops.errors import InputError, MissingExtraError, NormalizeError
 from crossflops.normalize import from_object, load, normalize
 from crossflops.normalize.inputs import parse
 
@@ -215,6 +217,14 @@ def test_rules_that_fail_are_left_out():
     assert {"MaxPool", "AveragePool"} <= {node.op.type for node in graph.nodes}
 
 
+def test_a_missing_converter(monkeypatch):
+    """One line, and the extra that brings it."""
+    monkeypatch.setitem(sys.modules, "jax2onnx", None)
+    with pytest.raises(MissingExtraError, match="jax2onnx") as caught:
+        from_object(small(), spec(1, 16, 16, 3))
+    assert "crossflops[jax]" in caught.value.hint
+
+
 def test_what_cannot_be_converted():
     """The message says what it was, in one line."""
     with pytest.raises(NormalizeError, match="svd") as caught:
@@ -250,7 +260,7 @@ def test_resnet50():
     loose = [
         by_key[key] for call in trace.calls if "jax2onnx." in call.target for key in call.nodes
     ]
-    assert {node.op.type for node in loose} == {"Transpose"}
+    assert {node.op.type for node in loose} == {"Transpose", "Unsqueeze", "Squeeze"}
 
 
 def test_a_loop_of_unknown_trips():
