@@ -46,7 +46,7 @@ _FUNCTIONS = {
 }
 _BIASES = {"bias.conv": "convolution", "bias.linear": "product"}
 # What compilation changes, by the kinds of instructions that come or go.
-_CHANGES = {
+_REWRITTEN = {
     "xla.rewritten-contraction": tuple(_CONTRACTIONS),
     "xla.rewritten-reduction": _REDUCTIONS,
     "xla.type-conversion": _CONVERSIONS,
@@ -84,17 +84,17 @@ _core = partial(_clause, "core")
 
 
 def _contractions() -> Iterator[Clause]:
+    every, formula = tuple(_CONTRACTIONS), "xla.contraction"
+    handlers = ", ".join(_CONTRACTIONS.values())
+    yield _core("branch", "control.branch", "HandleConditional", every, {"chosen": False}, None)
+    for name, cause, handler, settings in (
+        ("alone", "graph.export-decomposition", handlers, {"alone": True}),
+        ("in-loop", "control.loop-body-once", "HandleWhile", {"in_loop": True}),
+    ):
+        yield _core(name, cause, handler, every, settings, formula)
     causes = {"dot": "graph.export-decomposition", "convolution": "conv.padding-valid-taps"}
     for one, cause in causes.items():
-        handler, formula = _CONTRACTIONS[one], f"xla.{one}"
-        branch, targets = {"chosen": False}, (one,)
-        yield _core(f"{one}.branch", "control.branch", "HandleConditional", targets, branch, None)
-        for kind, why, settings in (
-            (".alone", "graph.export-decomposition", {"alone": True}),
-            (".in-loop", "control.loop-body-once", {"in_loop": True}),
-            ("", cause, {}),
-        ):
-            yield _core(f"{one}{kind}", why, handler, targets, settings, formula)
+        yield _core(one, cause, _CONTRACTIONS[one], (one,), {}, formula)
 
 
 def _parts() -> Iterator[Clause]:
@@ -145,23 +145,20 @@ def _compiled() -> Iterator[Clause]:
         )
     every = tuple(KINDS)
     changes = (
-        ("gone", -1, _CHANGES),
-        ("came", 1, _CHANGES),
-        ("once", -1, {"xla.computed-once": every}),
-        ("again", 1, {"xla.computed-again": every}),
+        *(("rewritten", cause, targets) for cause, targets in _REWRITTEN.items()),
+        ("once", "xla.computed-once", every),
+        ("again", "xla.computed-again", every),
     )
-    for change, factor, causes in changes:
-        for cause, targets in causes.items():
-            yield Clause(
-                id=f"xla-compiled.{change}.{cause.partition('.')[2]}",
-                cause=cause,
-                storey="compiled",
-                match=Match(targets=targets, settings={"change": change}),
-                kind="part",
-                formula="xla.flops",
-                factor=factor,
-                reference=f"{_SOURCE}: of the program that was compiled",
-            )
+    for change, cause, targets in changes:
+        yield Clause(
+            id=cause.replace("xla", "xla-compiled"),
+            cause=cause,
+            storey="compiled",
+            match=Match(targets=targets, settings={"change": change}),
+            kind="part",
+            formula="xla.change",
+            reference=f"{_SOURCE}: of the program that was compiled",
+        )
 
 
 LOWERED = (*_contractions(), *_parts())

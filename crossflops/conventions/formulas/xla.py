@@ -219,6 +219,16 @@ def flops(call: Call) -> int:
     return KINDS[call.target](call) if call.target in KINDS else 0
 
 
+def contraction(call: Call) -> int:
+    """The MACs of a product or a convolution: GetDotFlops, GetConvolutionFlops."""
+    return flops(call) // _FLOPS_PER_MAC
+
+
+def change(call: Call) -> int:
+    """What an instruction counts that compilation put in, or less that if it is removed."""
+    return -flops(call) if call.settings["removed"] else flops(call)
+
+
 def _formula(amount: Callable[[Call], int]) -> Formula:
     def formula(call: Call, module: Module) -> int:
         return amount(call)
@@ -228,7 +238,7 @@ def _formula(amount: Callable[[Call], int]) -> Formula:
 
 
 FORMULAS: dict[str, Formula] = {
-    "xla.dot": _formula(dot),
-    "xla.convolution": _formula(convolution),
+    "xla.contraction": _formula(contraction),
     "xla.flops": _formula(flops),
+    "xla.change": _formula(change),
 }

@@ -67,7 +67,7 @@ def _amounts(shares: Sequence[Share]) -> Iterator[tuple[Call, int]]:
     for _, group in groupby(shares, key=lambda share: share.call.key):
         own = list(group)
         call = own[0].call
-        if call.settings.get("change") != "gone":
+        if not call.settings.get("removed"):
             yield call, sum(int(share.amount) for share in own)
 
 

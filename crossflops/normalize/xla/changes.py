@@ -16,28 +16,29 @@ _FACTS = ("layer", "function", "backward", "numbers", "after", "pooled", "in_loo
 
 
 def compared(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Call]:
-    """The compiled instructions in their order, then those that are not there any more.
+    """The compiled instructions in their order, then those that compilation `removed`.
 
-    `change` says of each whether compilation "kept" it, or it "came" or is "gone"; one that came
-    beside its equal is there "again", one that is gone beside its equal stands "once". What is
-    kept or gone was `lowered`, and is told as there. An instruction that counts nothing, and a
-    branch that is not counted, is of no change.
+    `change` says whether one was "kept" or "rewritten": put in or removed. One that was put in
+    beside its equal is there "again", one that was removed beside its equal stands "once". What
+    was `lowered` is told as it is there. What counts nothing, and a branch that is not counted,
+    is of no change.
     """
     before, after = list(lowered), list(compiled)
     pairs = _pairs(filter(_counts, before), list(filter(_counts, after)))
     taken = {one.key for one in pairs.values()}
     equal = {_named(one) for one in pairs.values()}
+
+    def kind(call: Call, repeated: str) -> str:
+        return "" if not _counts(call) else repeated if _named(call) in equal else "rewritten"
+
     for call in after:
         if call.key in pairs:
             yield _kept(call, pairs[call.key])
         else:
-            change = ("again" if _named(call) in equal else "came") if _counts(call) else ""
-            yield _changed(call, change, lowered=False)
+            yield _changed(call, kind(call, "again"), lowered=False, removed=False)
     for call in before:
-        if call.key in taken or (flops(call) == 0 and not call.of):
-            continue
-        change = ("once" if _named(call) in equal else "gone") if _counts(call) else ""
-        yield _changed(_of_compilation(call), change, lowered=True)
+        if call.key not in taken and (flops(call) or call.of):
+            yield _changed(_of_compilation(call), kind(call, "once"), lowered=True, removed=True)
 
 
 def _counts(call: Call) -> bool:
@@ -72,14 +73,14 @@ def _matched(before: list[Call], after: list[Call], key: Callable[[Call], Key]) 
 
 def _kept(call: Call, before: Call) -> Call:
     facts = {name: before.settings[name] for name in _FACTS if name in before.settings}
-    settings = {**call.settings, **facts}
-    return _changed(
-        msgspec.structs.replace(
-            call, settings=settings, parent=before.parent, module=before.module, of=before.of
-        ),
-        "kept",
-        lowered=True,
+    own = msgspec.structs.replace(
+        call,
+        settings={**call.settings, **facts},
+        parent=before.parent,
+        module=before.module,
+        of=before.of,
     )
+    return _changed(own, "kept", lowered=True, removed=False)
 
 
 def _of_compilation(call: Call) -> Call:
@@ -88,6 +89,6 @@ def _of_compilation(call: Call) -> Call:
     return msgspec.structs.replace(call, key=key, storey="compiled", settings=settings)
 
 
-def _changed(call: Call, change: str, lowered: bool) -> Call:
-    settings = {**call.settings, "change": change, "lowered": lowered}
-    return msgspec.structs.replace(call, settings=settings)
+def _changed(call: Call, change: str, lowered: bool, removed: bool) -> Call:
+    told = {"change": change, "lowered": lowered, "removed": removed}
+    return msgspec.structs.replace(call, settings={**call.settings, **told})
