@@ -70,7 +70,7 @@ def _nested(jax: Any, x: Any, w: Any) -> Any:
 
 def _branches(jax: Any, number: Any, x: Any, w: Any) -> Any:
     choices = [lambda x: x @ w, lambda x: x + 1, lambda x: (x @ w) @ w]
-    return jax.lax.switch(number, choices, x)
+    return jax.lax.switch(number[0], choices, x)
 
 
 def _branches_of_images(jax: Any, x: Any, w: Any) -> Any:

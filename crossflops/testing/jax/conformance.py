@@ -1,0 +1,145 @@
+"""The conformance kit for tools that count programs of JAX: does a convention predict its tool?
+
+A plugin's tests hold a class for each of its tools::
+
+    class TestConformance(JaxConformance):
+        adapter = LoweredProgram()
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from crossflops.adapters.contract import Adapter
+from crossflops.conventions import conventions, for_version
+from crossflops.core.convention import Convention
+from crossflops.core.profile import Amount
+from crossflops.core.trace import Call, Setting, Trace, View
+from crossflops.reconcile import predict
+from crossflops.testing.conformance import Evidence, predicted, printed
+from crossflops.testing.jax import functions, modules
+from crossflops.testing.jax.architectures import architectures
+from crossflops.testing.jax.probe import Probe
+
+PROBES: dict[str, Probe] = {one.name: one for one in (*functions.PROBES, *modules.PROBES)}
+EXAMPLES = 12
+SETTING = Setting()
+
+
+@functools.cache
+def _seen(name: str) -> Evidence:
+    return Evidence(_trace(*PROBES[name].build()))
+
+
+def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
+    """The programs of a model, without its equations: those tell only what the work is."""
+    from crossflops.normalize.jax.whole import record
+    from crossflops.normalize.xla.observed import programs
+
+    seen = record(model, args, kwargs, SETTING)
+    root = Call(
+        key="(model)", parent=None, storey="module", target=seen.name, module=0, via="call"
+    )
+    found = Trace(calls=(root,), modules=seen.modules, setting=SETTING, framework="jax")
+    observed = tuple(programs(seen.pure, found, None, _views()))
+    return msgspec.structs.replace(found, observed=observed)
+
+
+def _views() -> list[View]:
+    """What the tools of JAX look at."""
+    of_jax = [one for one in conventions() if one.framework == "jax"]
+    return [view for one in of_jax if (view := one.view(SETTING))]
+
+
+@functools.cache
+def _beside_a_product() -> Evidence:
+    from crossflops.normalize.jax.whole import program
+
+    _, _, trace = program(*modules.beside_a_product(), SETTING, _views())
+    return Evidence(trace)
+
+
+class JaxConformance:
+    """Holds a convention against its tool, on every probe and on random architectures."""
+
+    adapter: ClassVar[Adapter]
+
+    @property
+    def convention(self) -> Convention:
+        """The edition for the version that is installed."""
+        return for_version(self.adapter.convention, self.adapter.version())
+
+    def test_installed_version_is_verified(self) -> None:
+        """The edition says which versions it was held against, and this is one of them."""
+        assert self.adapter.version() in self.convention.verified
+
+    @pytest.mark.parametrize("name", PROBES)
+    def test_probe_is_predicted(self, name: str) -> None:
+        """The convention gives the tool's number, which is told before the tool runs."""
+        told = predicted(self.convention, _seen(name), SETTING)
+        found = printed(self.adapter, *PROBES[name].build(), SETTING)
+        assert found == told, f"printed {found}, predicted {told}"
+        assert found is not None
+
+    @pytest.mark.parametrize(
+        "name", [name for name, one in PROBES.items() if one.flops is not None]
+    )
+    def test_hand_calculation(self, name: str) -> None:
+        """What is told of the program that XLA is given is what a hand calculation gives."""
+        told = predicted(for_version("xla-lowered", self.adapter.version()), _seen(name), SETTING)
+        assert told == PROBES[name].flops
+
+    def test_a_product_without_a_node(self) -> None:
+        """What the graph has no node for is predicted, too."""
+        told = predicted(self.convention, _beside_a_product(), SETTING)
+        assert printed(self.adapter, *modules.beside_a_product(), SETTING) == told
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow],
+    )
+    @given(architecture=architectures())
+    def test_random_architecture_is_predicted(
+        self, architecture: Callable[[], tuple[Any, Any]]
+    ) -> None:
+        """The convention gives the tool's number on a model that nobody wrote down."""
+        model, spec = architecture()
+        told = predicted(self.convention, Evidence(_trace(model, (spec,), {})), SETTING)
+        found = printed(self.adapter, model, (spec,), {}, SETTING)
+        assert found == told, f"printed {found}, predicted {told}"
+
+    def test_wrong_weight_is_caught(self) -> None:
+        """A clause that is off by a factor changes the prediction of some probe."""
+        countable = [one.id for one in self.convention.clauses if one.formula or one.weights]
+        missed = set(countable)
+        for seen in self._evidence():
+            missed -= self._noticed(seen, missed)
+        assert not missed, f"no probe would notice a wrong {', '.join(sorted(missed))}"
+
+    def _noticed(self, seen: Evidence, ids: set[str]) -> set[str]:
+        """Those of the clauses whose factor matters to the sum of what is booked here.
+
+        A change that single precision swallows is none.
+        """
+        right = self._total(self.convention, seen)
+        return {one for one in ids if self._total(self._wrong(one), seen) != right}
+
+    def _wrong(self, clause_id: str) -> Convention:
+        clauses = tuple(
+            msgspec.structs.replace(one, factor=one.factor + 1) if one.id == clause_id else one
+            for one in self.convention.clauses
+        )
+        return msgspec.structs.replace(self.convention, clauses=clauses)
+
+    def _total(self, convention: Convention, seen: Evidence) -> Amount:
+        return predict(convention, seen.trace, SETTING).total
+
+    def _evidence(self) -> Iterator[Evidence]:
+        yield from (_seen(name) for name in PROBES)
+        yield _beside_a_product()

@@ -1,0 +1,23 @@
+"""The conventions of XLA's cost analysis predict XLA's cost analysis."""
+
+import pytest
+
+pytest.importorskip("jax")
+pytest.importorskip("jax2onnx")
+pytest.importorskip("flax")
+
+from crossflops_jax import CompiledProgram, LoweredProgram
+
+from crossflops.testing.jax.conformance import JaxConformance
+
+
+class TestLowered(JaxConformance):
+    """The whole kit, on the program that XLA is given."""
+
+    adapter = LoweredProgram()
+
+
+class TestCompiled(JaxConformance):
+    """The whole kit, on the program that XLA makes of it."""
+
+    adapter = CompiledProgram()
