@@ -48,7 +48,7 @@ def total(shares: Sequence[Share]) -> int:
     """The sum of all instructions, which stand in the order in which XLA visits them.
 
     What a function counts is added up by itself, then to what its caller has so far. Instructions
-    that compilation removed are not there any more.
+    that compilation removed stand behind the others, with nothing left of what they counted.
     """
     nest: list[str] = []
     sums = [0.0]
@@ -66,9 +66,7 @@ def total(shares: Sequence[Share]) -> int:
 def _amounts(shares: Sequence[Share]) -> Iterator[tuple[Call, int]]:
     for _, group in groupby(shares, key=lambda share: share.call.key):
         own = list(group)
-        call = own[0].call
-        if not call.settings.get("removed"):
-            yield call, sum(int(share.amount) for share in own)
+        yield own[0].call, sum(int(share.amount) for share in own)
 
 
 def _alike(first: Sequence[str], second: Sequence[str]) -> int:

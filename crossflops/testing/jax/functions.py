@@ -56,6 +56,17 @@ def _gradients(jax: Any, x: Any, w: Any) -> Any:
     return jax.grad(loss, (0, 1))(x, w)
 
 
+def _depthwise_gradient(jax: Any, x: Any, w: Any) -> Any:
+    def loss(w: Any) -> Any:
+        layout = ("NHWC", "HWIO", "NHWC")
+        y = jax.lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=layout, feature_group_count=8
+        )
+        return (y**2).sum()
+
+    return jax.grad(loss)(w)
+
+
 def _nested(jax: Any, x: Any, w: Any) -> Any:
     """A condition in a loop, with a loop in one of its branches."""
 
@@ -118,6 +129,7 @@ CONVOLUTIONS = (
     Probe("conv_in_loop", function(_in_loop), (_IMAGE, "3x3x8x8")),
     Probe("conv_in_branches", function(_branches_of_images), (_IMAGE, "3x3x8x8")),
     Probe("gradients", function(_gradients), (_IMAGE, "3x3x8x4")),
+    Probe("gradients_depthwise", function(_depthwise_gradient), (_IMAGE, "3x3x1x8")),
     Probe("max_pool", _pool("max", 2, 2, "VALID"), (_IMAGE,), 3 * 64 * 8),
     Probe("max_pool_padded", _pool("max", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
     Probe("average_pool", _pool("add", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),

@@ -84,6 +84,7 @@ ARRAYS = (
           ("3x5",)),
     Probe("again", function(lambda jax, x: jax.numpy.where(x > 1, x * 2, 0) / x.sum() + x * 2),
           (_SQUARE,)),
+    Probe("once", function(lambda jax, x: jax.numpy.tanh(x * 3) + x * 3), (_SQUARE,), 3 * 64),
     Probe("nothing", function(lambda jax, x: x), (_SQUARE,), 0),
 )  # fmt: skip
 PROBES = (*MODULES, *ACTIVATIONS, *ARRAYS)
