@@ -269,3 +269,16 @@ def test_a_loop_of_unknown_trips():
         lambda x: jax.lax.while_loop(lambda x: x.sum() < 5, lambda x: x @ x, x), spec(8, 8)
     )
     assert [one.node.op.type for one in ledger.uncounted] == ["Loop"]
+
+
+def test_padding_of_pools():
+    """In numbers it is as much padding as in a word."""
+
+    def pool(padding):
+        return lambda x: nnx.max_pool(x, (3, 3), strides=(2, 2), padding=padding)
+
+    for padding in (((1, 1), (1, 1)), "SAME"):
+        source = from_object(pool(padding), jax.ShapeDtypeStruct((1, 16, 16, 8), jnp.float32))
+        graph, _ = normalize(source, Setting())
+        (node,) = [one for one in graph.nodes if one.op.type == "MaxPool"]
+        assert node.outputs[0].numel == 8 * 8 * 8
