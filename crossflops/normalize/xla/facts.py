@@ -14,25 +14,27 @@ _REDUCERS: dict[tuple[str, ...], str] = {("maximum",): "max", ("add",): "sum"}
 
 
 def bias_of(operands: Sequence[Instruction], program: Program) -> str:
-    """What made one term of a sum, where the other is a weight that is spread out.
+    """What made one term of a sum, where the other is a weight of fewer axes.
 
     A "convolution", a "product", or "".
     """
     for one, other in (operands, operands[::-1]):
-        made, *_ = _origin(one, program)
-        given, *passed = _origin(other, program)
-        if made in _CONTRACTIONS and given in _GIVEN and "broadcast" in passed:
-            return _CONTRACTIONS[made]
+        made, given = _origin(one, program), _origin(other, program)
+        narrow = given.opcode in _GIVEN and _axes(given) < _axes(other)
+        if made.opcode in _CONTRACTIONS and narrow:
+            return _CONTRACTIONS[made.opcode]
     return ""
 
 
-def _origin(one: Instruction, program: Program) -> tuple[str, ...]:
-    """The opcode that made a value, and after it those that handed it on."""
-    passed: list[str] = []
+def _origin(one: Instruction, program: Program) -> Instruction:
+    """What made a value, before others handed it on."""
     while one.opcode in _HANDED_ON:
-        passed.append(one.opcode)
         one = program.by_id[one.operands[0]]
-    return (one.opcode, *passed)
+    return one
+
+
+def _axes(one: Instruction) -> int:
+    return len(one.results[0].shape or ()) if one.results else 0
 
 
 def numbers(one: Instruction, operands: Sequence[Instruction]) -> str:
