@@ -13,13 +13,12 @@ from typing import Literal
 
 import msgspec
 
-from crossflops.conventions.formulas.xla import ELEMENTWISE, KINDS
+from crossflops.conventions.formulas.xla import ELEMENTWISE
 from crossflops.core.convention import Clause, Convention, Match
 from crossflops.core.trace import Scalar
 
 _SOURCE = "xla/service/hlo_cost_analysis.cc"
 _CONTRACTIONS = {"dot": "GetDotFlops", "convolution": "GetConvolutionFlops"}
-_WORK = tuple(one for one in KINDS if one not in {*_CONTRACTIONS, "custom-call"})
 _CONVERSIONS = ("convert", "bitcast-convert", "reduce-precision", "stochastic-convert")
 _ARITHMETIC = ("add", "subtract", "multiply", "divide")
 _NATIVE = tuple(
@@ -63,7 +62,7 @@ def _clause(
     handler: str,
     targets: tuple[str, ...],
     settings: Mapping[str, Scalar],
-    formula: str | None = "xla.flops",
+    formula: str | None,
 ) -> Clause:
     """A clause about instructions of the program that XLA is given.
 
@@ -103,14 +102,16 @@ def _parts() -> Iterator[Clause]:
     def part(
         name: str, cause: str, handler: str, targets: tuple[str, ...], **settings: Scalar
     ) -> Clause:
-        return _clause("part", name, cause, handler, targets, {"chosen": True, **settings})
+        formula = "xla.flops" if targets else "xla.work"
+        told = {"chosen": True, **settings}
+        return _clause("part", name, cause, handler, targets, told, formula)
 
     one, forward = "HandleElementwiseOp", {"backward": False}
     for cause, layer in _LAYERS.items():
-        yield part(cause, cause, one, _WORK, **forward, layer=layer)
+        yield part(cause, cause, one, (), **forward, layer=layer)
     for cause, function in _FUNCTIONS.items():
-        yield part(cause, cause, one, _WORK, **forward, layer="", function=function)
-    yield part("backward", "scope.backward", one, _WORK, backward=True)
+        yield part(cause, cause, one, (), **forward, layer="", function=function)
+    yield part("backward", "scope.backward", one, (), backward=True)
     plain: dict[str, Scalar] = {**forward, "layer": "", "function": ""}
     for cause, after in _BIASES.items():
         yield part(cause, cause, one, ("add",), **plain, after=after)
@@ -143,11 +144,10 @@ def _compiled() -> Iterator[Clause]:
             storey="compiled",
             match=msgspec.structs.replace(one.match, settings=settings),
         )
-    every = tuple(KINDS)
     changes = (
         *(("rewritten", cause, targets) for cause, targets in _REWRITTEN.items()),
-        ("once", "xla.computed-once", every),
-        ("again", "xla.computed-again", every),
+        ("once", "xla.computed-once", ()),
+        ("again", "xla.computed-again", ()),
     )
     for change, cause, targets in changes:
         yield Clause(

@@ -224,6 +224,11 @@ def contraction(call: Call) -> int:
     return flops(call) // _FLOPS_PER_MAC
 
 
+def work(call: Call) -> int:
+    """What an instruction counts that is no product, no convolution and no call of a library."""
+    return 0 if call.target in {"dot", "convolution", "custom-call"} else flops(call)
+
+
 def change(call: Call) -> int:
     """What an instruction counts that compilation put in, or less that if it is removed."""
     return -flops(call) if call.settings["removed"] else flops(call)
@@ -240,5 +245,6 @@ def _formula(amount: Callable[[Call], int]) -> Formula:
 FORMULAS: dict[str, Formula] = {
     "xla.contraction": _formula(contraction),
     "xla.flops": _formula(flops),
+    "xla.work": _formula(work),
     "xla.change": _formula(change),
 }
