@@ -56,11 +56,15 @@ def _views() -> list[View]:
 
 
 @functools.cache
-def _beside_a_product() -> Evidence:
-    from crossflops.normalize.jax.whole import program
+def _more_than_the_graph() -> Evidence:
+    """A program with products that the graph beside it has no nodes for."""
+    from crossflops.normalize.jax.whole import program, record
+    from crossflops.normalize.xla.observed import programs
 
-    _, _, trace = program(*modules.beside_a_product(), SETTING, _views())
-    return Evidence(trace)
+    _, graph, trace = program(*modules.ONE_PRODUCT.build(), SETTING)
+    seen = record(*modules.THREE_PRODUCTS.build(), SETTING)
+    observed = tuple(programs(seen.pure, trace, graph, _views()))
+    return Evidence(msgspec.structs.replace(trace, observed=observed))
 
 
 class JaxConformance:
@@ -95,8 +99,8 @@ class JaxConformance:
 
     def test_a_product_without_a_node(self) -> None:
         """What the graph has no node for is predicted, too."""
-        told = predicted(self.convention, _beside_a_product(), SETTING)
-        assert printed(self.adapter, *modules.beside_a_product(), SETTING) == told
+        told = predicted(self.convention, _more_than_the_graph(), SETTING)
+        assert printed(self.adapter, *modules.THREE_PRODUCTS.build(), SETTING) == told
 
     @settings(
         max_examples=EXAMPLES,
@@ -142,4 +146,4 @@ class JaxConformance:
 
     def _evidence(self) -> Iterator[Evidence]:
         yield from (_seen(name) for name in PROBES)
-        yield _beside_a_product()
+        yield _more_than_the_graph()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from crossflops.testing.jax.probe import Built, Probe, function, module
+from crossflops.testing.jax.probe import Probe, function, module
 
 _IMAGE, _ROWS, _SQUARE = "1x16x16x8", "2x10x64", "4x16"
 
@@ -90,10 +90,7 @@ ARRAYS = (
 PROBES = (*MODULES, *ACTIVATIONS, *ARRAYS)
 
 
-def beside_a_product() -> Built:
-    """Products that the converter to ONNX has no node for, and one that it has."""
-
-    def body(jax: Any, x: Any, w: Any) -> Any:
-        return jax.image.resize(x, (1, 32, 32, 8), "bilinear", antialias=False) @ w
-
-    return Probe("resized_product", function(body), (_IMAGE, "8x4")).build()
+ONE_PRODUCT = Probe("one_product", function(lambda jax, x, w: x @ w), (_SQUARE, "16x8"), 1024)
+THREE_PRODUCTS = Probe(
+    "three_products", function(lambda jax, x, w: (x.T @ x).sum() + x @ w @ w.T), (_SQUARE, "16x8")
+)
