@@ -16,7 +16,8 @@ from crossflops.core.device import Device
 from crossflops.errors import UnknownNameError
 
 _SLICE = re.compile(
-    r"(?P<whole>.+?)[\s_-]+MIG[\s_-]+(?:(?P<part>\d+)c\.)?(?P<slices>\d+)g\.(?P<gb>\d+)gb(?:\+\S+)?",
+    r"(?P<whole>.+?)[\s_-]+MIG[\s_-]+"
+    r"(?:(?P<part>[0-9]{1,3})c\.)?(?P<slices>[0-9]{1,3})g\.(?P<gb>[0-9]{1,4})gb(?:\+\S+)?",
     re.IGNORECASE,
 )
 _SHARED = re.compile(r"(?:NVIDIA\s+)?(?:GRID\s+)?\S+-\d+[ABCQ]", re.IGNORECASE)
@@ -35,7 +36,7 @@ def cut(name: str, find: Callable[[str], Device]) -> Device:
         return _uncut(name, find)
     device, slices = find(found["whole"]), int(found["slices"])
     per_slice = _UNITS.get(device.architecture)
-    if per_slice is None or device.units is None:
+    if per_slice is None or device.units is None or not device.memory:
         raise _unknown(name, f"a slice of {device.id}", "its number of SMs is not in its name")
     units, memory = per_slice * int(found["part"] or slices), int(found["gb"]) * GB
     fits = 0 < units <= device.units and slices <= _SLICES and 0 < memory <= max(device.memory)
