@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from crossflops.core.tensor import TensorSpec
-from crossflops.errors import CrossflopsError, InputError
+from crossflops.errors import InputError
 from crossflops.load import read
 from crossflops.normalize import Source, is_file, normalize
 from crossflops.normalize.onnx_file import OnnxFile, binding
@@ -44,7 +44,10 @@ def second(target: Any, said: Mapping[str, Any], first: Request) -> Request:
         allow_pickle=first.allow_pickle,
         **{name: own.get(name) for name in _OF_FILES},
     )
-    return _sized(base, first, own) if given else _taken_over(base, own, first)
+    if not given:
+        return _taken_over(base, own, first)
+    base.source()  # what cannot be built is told before anything is counted
+    return _sized(base, first, own)
 
 
 def _arguments(target: Any, first: Request) -> Mapping[str, object]:
@@ -141,8 +144,6 @@ def _fits(request: Request) -> bool:
             return _runs(source)
     except InputError:
         return False
-    except CrossflopsError:
-        pass  # another trouble, which is told when the model is counted
     return True
 
 

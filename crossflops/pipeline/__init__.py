@@ -163,9 +163,11 @@ def compare(
     if two is None:
         return answered(report, between=between, module=module, consensus=consensus)
     from crossflops.pipeline.against import against as set_against
+    from crossflops.pipeline.against import told_of_the_second
 
     choice = asking.choice if wanted[0] == wanted[1] else choose(wanted[1], where)
-    other, found = _asked(msgspec.structs.replace(asking, request=two, choice=choice))
+    with told_of_the_second():
+        other, found = _asked(msgspec.structs.replace(asking, request=two, choice=choice))
     return set_against(report, found, (native, other), between)
 
 
@@ -179,10 +181,11 @@ def _second(
 ) -> Request:
     """The request for the model to compare with, refused before any tool runs."""
     from crossflops.normalize.second import second
-    from crossflops.pipeline.against import refuse
+    from crossflops.pipeline.against import refuse, told_of_the_second
 
     refuse(module, consensus, onnx)
-    return second(target, options, first)
+    with told_of_the_second():
+        return second(target, options, first)
 
 
 def _asked(asking: "Asking") -> tuple[Counted, Report]:

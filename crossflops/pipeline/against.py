@@ -1,15 +1,19 @@
 """Two models that were compared with their tools -> what is between them."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
 from crossflops.core.against import Against
 from crossflops.core.contrast import Contrast, contrast
 from crossflops.core.report import Report
-from crossflops.errors import InputError
+from crossflops.errors import CrossflopsError, InputError
 from crossflops.pipeline.counting import Counted
 from crossflops.reconcile.models import Layers, align, layers
+
+_OPTION = re.compile(r"--(?=(input|inputs|arg|dim|trips|branch)\b)")
 
 
 def refuse(module: str | None, consensus: bool, onnx: str | None) -> None:
@@ -21,6 +25,18 @@ def refuse(module: str | None, consensus: bool, onnx: str | None) -> None:
             f"{found} is about one model, and --against names a second",
             f"ask for {found} without --against",
         )
+
+
+@contextmanager
+def told_of_the_second() -> Iterator[None]:
+    """Errors within say that they are about the second model, and name its options."""
+    try:
+        yield
+    except CrossflopsError as error:
+        error.message = f"the second model: {error.message}"
+        if "crossflops " not in error.hint:  # a whole command line is about one model
+            error.hint = _OPTION.sub("--against-", error.hint)
+        raise
 
 
 def against(

@@ -6,7 +6,7 @@ import pytest
 
 from crossflops.core.report import Report
 from crossflops.errors import InputError
-from crossflops.pipeline.against import refuse
+from crossflops.pipeline.against import refuse, told_of_the_second
 from crossflops.pipeline.asked import of_models
 from tests.onnx_files import parsed, saved
 
@@ -49,6 +49,21 @@ def test_what_is_about_one_model_is_refused(asked):
     with pytest.raises(InputError):
         refuse(*asked)
     refuse(None, False, None)
+
+
+def test_an_error_says_which_model_it_is_about(line, tmp_path):
+    """The message names the second model, the hint its options, and nothing is written."""
+    one, written = file(tmp_path, 6, "one.onnx"), tmp_path / "report.json"
+    asked = ("--dim", "n=3", "--no-tools", "-o", str(written))
+    status, _, err = line("compare", one, *asked, "--against", "gone.onnx")
+    assert status == 2
+    assert err.startswith("error: the second model: gone.onnx cannot be read")
+    status, _, err = line("compare", one, *asked, "--against", one, "--against-input", "other=1x4")
+    assert (status, written.exists()) == (2, False)
+    assert "the second model: the model has no input 'other'" in err
+    with pytest.raises(InputError) as caught, told_of_the_second():
+        raise InputError("they do not fit", "check --input and --dim")
+    assert caught.value.hint == "check --against-input and --against-dim"
 
 
 def test_tools_of_each_model():

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.core.trace import Setting
-from crossflops.errors import InputError
+from crossflops.errors import InputError, TargetError
 from crossflops.normalize.request import asked_for
 from crossflops.normalize.second import second
 from tests.onnx_files import parsed, saved
@@ -58,10 +58,11 @@ def test_what_is_said_replaces_what_is_not(files):
 def test_arguments_go_to_callables_alone(files):
     """A file takes none; a callable takes those of the first, or its own."""
     one = asked_for("m:f", ["1x3"], None, Setting(), {"weights": None})
-    said = {"inputs": ["1x3"]}
     assert second(files[0], {"inputs": ["1x3x8x8"]}, one).arguments == {}
-    assert second("m:g", said, one).arguments == {"weights": None}
-    assert second("m:g", {**said, "arguments": {"width": 2}}, one).arguments == {"width": 2}
+    for said, given in (({}, "'weights'"), ({"arguments": {"width": 2}}, "'width'")):
+        with pytest.raises(TargetError) as caught:  # it takes one argument, "text"
+            second("textwrap:dedent", {"inputs": ["1x3"], **said}, one)
+        assert given in caught.value.message
 
 
 def test_an_option_that_there_is_not(files):
