@@ -68,7 +68,7 @@ def asked_for(
     """
     if not isinstance(target, str) and (arguments or dims or trips):
         raise InputError("arguments, dims and trips are for a target", "this is a model already")
-    if inputs_file is not None and not _is_empty(inputs):
+    if inputs_file is not None and not is_empty(inputs):
         raise InputError("inputs and a file of inputs contradict each other", "give one of them")
     if inputs_file is not None and not isinstance(target, str):
         return _given(target, from_file(inputs_file), setting)
@@ -100,5 +100,6 @@ def _given(model: Any, inputs: Any, setting: Setting) -> Request:
     return Request(target=None, given=from_object(model, inputs), setting=setting)
 
 
-def _is_empty(inputs: Any) -> bool:
+def is_empty(inputs: Any) -> bool:
+    """Whether nothing was given: None, or a list, a table or a text without anything in it."""
     return inputs is None or (isinstance(inputs, list | tuple | dict | str) and not inputs)

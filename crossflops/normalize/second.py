@@ -10,7 +10,7 @@ from crossflops.errors import InputError
 from crossflops.load import read
 from crossflops.normalize import Source, is_file, normalize
 from crossflops.normalize.onnx_file import OnnxFile, binding
-from crossflops.normalize.request import Request, asked_for
+from crossflops.normalize.request import Request, asked_for, is_empty
 from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
 
 OPTIONS = ("inputs", "inputs_file", "arguments", "dims", "trips", "branches")
@@ -31,7 +31,7 @@ def second(target: Any, said: Mapping[str, Any], first: Request) -> Request:
             f"there is no option {unknown[0]!r} of the second model",
             f"there are {', '.join(OPTIONS)}",
         )
-    own = {name: value for name, value in said.items() if value}
+    own = {name: value for name, value in said.items() if not is_empty(value)}
     given = "inputs" in own or "inputs_file" in own
     if not isinstance(target, str) and not given:
         return _given(target, first)
