@@ -87,7 +87,7 @@ def _common(rows: tuple[Efficiency, ...]) -> Table:
         Line("model", _macs, _origin),
         Line("rule", _rule, lambda row: ""),
         Line("work", _work, lambda row: f"for one {row.unit}"),
-        *before(first),
+        *before(first, alone=len(rows) == 1),
     ]
     if first.rate is not None:
         lines.append(Line("required", _rate, _at))

@@ -20,15 +20,15 @@ class Line(NamedTuple):
     source: Cell
 
 
-def before(first: Efficiency) -> list[Line]:
-    """What belongs to the work."""
+def before(first: Efficiency, alone: bool) -> list[Line]:
+    """What belongs to the work. With several rows shares stand in their table (`more`)."""
     lines = []
     if first.executed is not UNSET:
         lines.append(
             Line("executed", _executed, lambda row: f"for one {row.unit}, with what is done again")
         )
     if first.attention is not UNSET:
-        lines.append(Line("attention", _attention, _attention_source))
+        lines.append(Line("attention", _attention, _shares if alone else _sizes))
     return lines
 
 
@@ -57,6 +57,8 @@ def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
     columns: list[tuple[str, Cell]] = []
     if any(isinstance(row.hfu, float) for row in rows):
         columns.append(("HFU", _hfu))
+    if any(_halved(row) for row in rows):
+        columns += [("full square", _full), ("causal", _half)]
     if any(row.others is not UNSET for row in rows):
         columns.append(("of measured", _other_share))
     if any(one.mbu is not None for one in map(_moved, rows) if one):
@@ -104,17 +106,37 @@ def _attention(row: Efficiency) -> str:
     return short(one.full_macs if one.counted == "full" else one.half_macs, "MACs")
 
 
-def _attention_source(row: Efficiency) -> str:
+def _sizes(row: Efficiency) -> str:
+    """What is counted of attention, and what else it may be."""
     one = row.attention
     if not isinstance(one, Attention):
         return ""
     said = "score and value products, "
-    if one.full_macs == one.half_macs:
+    if not _halved(row):
         return said + "none of it behind a causal mask"
     said += "the full square" if one.counted == "full" else "what a causal mask leaves"
-    if one.full_ratio is None:
-        return f"{said}; full {short(one.full_macs)}, causal {short(one.half_macs)}"
-    return f"{said}; share full {percent(one.full_ratio)}, causal {percent(one.half_ratio)}"
+    return f"{said}; full {short(one.full_macs)}, causal {short(one.half_macs)}"
+
+
+def _shares(row: Efficiency) -> str:
+    """The same with the shares of the peak, where there is one."""
+    one = row.attention
+    if not isinstance(one, Attention) or one.full_ratio is None or not _halved(row):
+        return _sizes(row)
+    return f"{_sizes(row)}; share full {_full(row)}, causal {_half(row)}"
+
+
+def _halved(row: Efficiency) -> bool:
+    one = row.attention
+    return isinstance(one, Attention) and one.full_macs != one.half_macs
+
+
+def _full(row: Efficiency) -> str:
+    return percent(row.attention.full_ratio) if isinstance(row.attention, Attention) else "-"
+
+
+def _half(row: Efficiency) -> str:
+    return percent(row.attention.half_ratio) if isinstance(row.attention, Attention) else "-"
 
 
 def _other(row: Efficiency) -> str:
