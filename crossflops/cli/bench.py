@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import model_options, output_options, picture, request
+from crossflops.cli.options import Request, model_options, output_options, picture, request
 from crossflops.cli.output import deliver, keep_curve
 from crossflops.cli.progress import progress
-from crossflops.core.bench import Peak
+from crossflops.core.bench import Bench, Peak
 from crossflops.errors import InputError
 from crossflops.render.bench import TOP, Benched
 
@@ -45,8 +45,15 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     help="Threads of an operator. Default: OMP_NUM_THREADS, else the CPUs of this process.",
 )
 @click.option(
+    "--runtime",
+    type=click.Choice(["onnxruntime", "torch", "keras", "jax"]),
+    default="onnxruntime",
+    show_default=True,
+    help="onnxruntime, or the model's own framework.",
+)
+@click.option(
     "--optimization",
-    type=click.Choice(["all", "off"]),
+    type=click.Choice(["all", "extended", "basic", "off"]),
     default="all",
     show_default=True,
     help="Whether onnxruntime may fuse nodes.",
@@ -55,6 +62,16 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
               help="Time for warm-up, and again for timing, of each batch.")  # fmt: skip
 @click.option("--timeout", type=_POSITIVE, default=300.0, show_default=True, metavar="X",
               help="Seconds after which a worker is stopped.")  # fmt: skip
+@click.option(
+    "--trace",
+    metavar="FILE.json",
+    help="Run nothing: read a profile of onnxruntime or a trace of torch.profiler of this model.",
+)
+@click.option(
+    "--write-trace",
+    metavar="DIR|FILE.json",
+    help="Leave a trace of some runs there, for Perfetto (a file) or TensorBoard (a folder).",
+)
 @click.option(
     "--peak-tflops", type=_POSITIVE, metavar="X", help="The FP32 peak of this machine in TFLOP/s."
 )
@@ -76,20 +93,43 @@ def command(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     """
     asked = request(fields)
     top = fields.pop("top")
-    from crossflops.pipeline.benching import bench
+    trace = fields.pop("trace")
+    if trace is not None:
+        found = _read(asked, trace, fields)
+    else:
+        from crossflops.pipeline.benching import bench
 
-    with progress(f"running {asked.target}") as tell:
-        found = bench(asked.target, **asked.keywords, **_keywords(fields), on_progress=tell)
+        with progress(f"running {asked.target}") as tell:
+            found = bench(asked.target, **asked.keywords, **_keywords(fields), on_progress=tell)
     deliver(Benched(found, top), as_json=as_json, file=file)
     if plot is not None:
         keep_curve(found, plot)
     return A_CHECK_FAILED if found.errors else 0
 
 
+def _read(asked: Request, trace: str, fields: dict[str, Any]) -> Bench:
+    """What is in a trace, for which nothing is run."""
+    from crossflops.pipeline.reading import read_trace
+
+    for name in ("batches", "max_latency_ms", "write_trace", "memory_limit"):
+        if fields[name] is not None:
+            option = "--batch" if name == "batches" else f"--{name.replace('_', '-')}"
+            raise InputError(f"--trace runs nothing, and {option} is about runs", "leave one out")
+    keywords = asked.keywords
+    if keywords.pop("inputs_file") is not None:
+        raise InputError("--trace runs nothing, and --inputs is about runs", "give --input")
+    peak = fields["peak_tflops"]
+    with progress(f"reading {trace}"):
+        return read_trace(
+            asked.target, trace=trace, peak=None if peak is None else _given(peak), **keywords
+        )
+
+
 def _keywords(fields: dict[str, Any]) -> dict[str, Any]:
     """What the options come to, as the pipeline takes it."""
     from crossflops.measure.timing import Limits
-    from crossflops.pipeline.benching import Conditions, cpus
+    from crossflops.pipeline.attempts import Conditions
+    from crossflops.pipeline.benching import cpus
 
     latency, peak = fields["max_latency_ms"], fields["peak_tflops"]
     return {
@@ -98,6 +138,8 @@ def _keywords(fields: dict[str, Any]) -> dict[str, Any]:
         "max_latency": None if latency is None else latency / 1e3,
         "peak": None if peak is None else _given(peak),
         "conditions": Conditions(
+            runtime=fields["runtime"],
+            write_trace=fields["write_trace"],
             optimization=fields["optimization"],
             threads=fields["threads"] or cpus(),
             limits=Limits(seconds=fields["seconds"]),

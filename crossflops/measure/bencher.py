@@ -17,7 +17,7 @@ from crossflops.core.observation import Seen
 from crossflops.errors import CrossflopsError
 from crossflops.measure import session
 from crossflops.measure.allocation import allocate
-from crossflops.measure.order import Answer, FileOrder, Order, Ran, Refusal
+from crossflops.measure.order import Answer, FileOrder, ModelOrder, Order, Ran, Refusal
 from crossflops.measure.timing import Limits, timed
 
 PROFILED = Limits(warmup=3, runs=10, fewest=3, seconds=5.0)
@@ -35,7 +35,7 @@ def main() -> None:
 def answered(order: Order) -> Answer:
     """The run, or why there is none."""
     try:
-        return run_file(order)
+        return run_model(order) if isinstance(order, ModelOrder) else run_file(order)
     except CrossflopsError as error:
         return Refusal(error.message, error.hint)
     except MemoryError as error:
@@ -57,6 +57,8 @@ def run_file(order: FileOrder) -> Ran:
     feeds = session.feed(model, given)
     data = session.serialized(model)
     del model
+    if order.unrun:
+        return _graph(module, order, data)
     how = f"InferenceSession.run, {order.threads} thread{'s' if order.threads > 1 else ''}, CPU"
     found = Ran(
         runtime=f"onnxruntime {module.__version__}",
@@ -67,6 +69,39 @@ def run_file(order: FileOrder) -> Ran:
     if not order.profiled:
         return found
     return _profiled(module, order, data, feeds, found)
+
+
+def _graph(module: Any, order: FileOrder, data: bytes) -> Ran:
+    """The graph that would run."""
+    options = _options(module, order)
+    graph = Path(order.folder, "optimized.onnx")
+    session.save_optimized(options, graph)
+    module.InferenceSession(data, options, providers=session.PROVIDERS)
+    name = f"onnxruntime {module.__version__}"
+    return Ran(runtime=name, device="cpu", inputs={}, graph=str(graph))
+
+
+def run_model(order: ModelOrder) -> Ran:
+    """Run a model in its own framework: first timed, then, if it is asked for, traced."""
+    from crossflops import normalize
+    from crossflops.measure.frameworks import ready
+
+    sys.path.extend(path for path in order.paths if path not in sys.path)
+    source = normalize.load(
+        order.target, order.arguments, order.specs, order.inputs_file, order.allow_pickle
+    )
+    run = ready(source, order.runtime, order.threads, order.setting)
+    how = f"{run.how}, {order.threads} thread{'s' if order.threads > 1 else ''}"
+    measurement = timed(run.once, order.batch, time.perf_counter, order.limits, how)
+    runs = min(PROFILED.runs, max(PROFILED.fewest, int(PROFILED.seconds / measurement.p50)))
+    return Ran(
+        runtime=run.runtime,
+        device=run.device,
+        inputs={},
+        measurement=measurement,
+        profile=run.trace(runs + 1, order.trace) if order.trace else None,
+        dropped=1,
+    )
 
 
 def _timed(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from crossflops.core.graph import Node
 from crossflops.load.protobuf import parse
 
 
@@ -69,6 +70,22 @@ def named(whole: Level, kernels: Iterable[tuple[str, str]]) -> Level:
     return _filled(
         whole, {op: iter(names) for op, names in strays.items() if len(names) == tally[op]}
     )
+
+
+def guessed(nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]) -> Level:
+    """What can be told of a graph that nobody has, from the names of the kernels alone."""
+    by_key = {node.key: node for node in nodes}
+    made = {spec.name for node in by_key.values() for spec in node.outputs if spec}
+
+    def outputs(name: str) -> tuple[str, ...]:
+        value = name.removesuffix("_nchwc")
+        if value != name and value in made:
+            return (value,)
+        like = by_key.get(value) or by_key.get(value.removeprefix("fused ").partition("/")[0])
+        return tuple(spec.name for spec in like.outputs if spec) if like is not None else ()
+
+    found = tuple(Executed(name, op, (), outputs(name)) for name, op in kernels)
+    return Level(found, frozenset())
 
 
 def _filled(one: Level, names: Mapping[str, Iterator[str]]) -> Level:

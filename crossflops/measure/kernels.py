@@ -16,7 +16,7 @@ from crossflops.errors import InputError
 
 _KERNEL = "_kernel_time"
 _RUNS = ("model_run", "SequentialExecutor::Execute")
-_MICRO = 1e-6
+MICRO = 1e-6
 _HINT = "give a profile of onnxruntime (SessionOptions.enable_profiling) or of torch.profiler"
 
 
@@ -83,14 +83,15 @@ def kernels(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> Kernels:
         raise InputError(f"an event of the trace is damaged: {error!r}", _HINT) from error
     if not runs or not found:
         raise InputError("there is no whole run in the trace", _HINT)
-    return _means(_middle(runs), found)
+    return _means(middle(runs), found)
 
 
 def _is_kernel(one: Mapping[str, Any]) -> bool:
     return one.get("cat") == "Node" and str(one.get("name", "")).endswith(_KERNEL)
 
 
-def _span(one: Mapping[str, Any]) -> tuple[float, float]:
+def span(one: Mapping[str, Any]) -> tuple[float, float]:
+    """When an event begins and ends, in microseconds. Raises KeyError, TypeError, ValueError."""
     begin, duration = float(one["ts"]), float(one["dur"])
     if duration < 0:
         raise ValueError(f"a duration of {duration}")
@@ -99,7 +100,7 @@ def _span(one: Mapping[str, Any]) -> tuple[float, float]:
 
 def _runs(trace: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
     for name in _RUNS:
-        if found := sorted(_span(one) for one in trace if one.get("name") == name):
+        if found := sorted(span(one) for one in trace if one.get("name") == name):
             return found
     return []
 
@@ -107,10 +108,10 @@ def _runs(trace: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
 def _kernel(one: Mapping[str, Any]) -> _Event:
     op = str(one.get("args", {}).get("op_name", ""))
     name = str(one["name"]).removesuffix(_KERNEL)
-    return _Event(name, op, *_span(one), (one.get("pid"), one.get("tid")))
+    return _Event(name, op, *span(one), (one.get("pid"), one.get("tid")))
 
 
-def _middle(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def middle(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """The half of the runs, at least one, whose time is nearest to the median."""
     middle = median(end - begin for begin, end in runs)
     nearest = sorted(runs, key=lambda run: abs(run[1] - run[0] - middle))
@@ -129,10 +130,10 @@ def _means(runs: list[tuple[float, float]], found: list[_Event]) -> Kernels:
     count = len(runs)
     return Kernels(
         tuple(
-            Kernel(name, ops[name], total * _MICRO / count, calls[name] / count)
+            Kernel(name, ops[name], total * MICRO / count, calls[name] / count)
             for name, total in seconds.items()
         ),
-        sum(end - begin for begin, end in runs) * _MICRO / count,
+        sum(end - begin for begin, end in runs) * MICRO / count,
         count,
     )
 

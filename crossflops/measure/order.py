@@ -1,12 +1,13 @@
 """What a measuring worker is asked, and what it answers."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from crossflops.core.measurement import Measurement, Unfit
 from crossflops.core.observation import Seen
 from crossflops.core.tensor import TensorSpec
+from crossflops.core.trace import Setting
 from crossflops.measure.timing import USUAL, Limits
 
 
@@ -15,7 +16,7 @@ class FileOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     Weights without values get random ones if they are to be `allocated`. `profiled` asks for runs
     with the runtime's profiler after those that are timed; the profile and the graph that ran are
-    left in `folder`. `memory` bounds the worker, in bytes.
+    left in `folder`. With `unrun` the graph alone is made. `memory` bounds the worker, in bytes.
     """
 
     path: str
@@ -28,8 +29,30 @@ class FileOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     threads: int
     limits: Limits = USUAL
     profiled: bool = False
+    unrun: bool = False
     memory: int | None = None
     folder: str
+
+
+class ModelOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Run a model in its own framework, `runtime`, built afresh from its target.
+
+    `trace` is the file or the folder to which a trace of some runs is written, None for none.
+    """
+
+    target: str
+    arguments: dict[str, Any] = {}
+    specs: tuple[TensorSpec, ...] = ()
+    inputs_file: str | None = None
+    allow_pickle: bool = False
+    setting: Setting
+    runtime: str
+    batch: int
+    threads: int
+    limits: Limits = USUAL
+    trace: str | None = None
+    memory: int | None = None
+    paths: tuple[str, ...] = ()
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ran"):
@@ -43,7 +66,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ran"
     runtime: str
     device: str
     inputs: dict[str, Seen]
-    measurement: Measurement
+    measurement: Measurement | None = None
     profile: str | None = None
     graph: str | None = None
     dropped: int = 0
@@ -56,5 +79,5 @@ class Refusal(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
     hint: str
 
 
-Order: TypeAlias = FileOrder
+Order: TypeAlias = FileOrder | ModelOrder
 Answer: TypeAlias = Ran | Unfit | Refusal

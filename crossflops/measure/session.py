@@ -18,6 +18,12 @@ _SAVED = "session.optimized_model_external_initializers_"
 _NEWEST = "ALLOW_RELEASED_ONNX_OPSET_ONLY"  # operator sets newer than the runtime are tried
 _FORMAT = 10  # what later formats add (devices, notes) is no matter of a run, but is refused
 INSTALL = "pip install 'crossflops[runtime]'"
+LEVELS = {
+    "all": "ORT_ENABLE_ALL",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "basic": "ORT_ENABLE_BASIC",
+    "off": "ORT_DISABLE_ALL",
+}
 PROVIDERS = ["CPUExecutionProvider"]
 
 
@@ -86,12 +92,10 @@ def serialized(model: Any) -> bytes:
 
 
 def options(module: Any, folder: str, threads: int, optimization: str) -> Any:
-    """Options of a session. `folder` is where external data lies; `optimization` all or off."""
+    """Options of a session. `folder` is where external data lies; `optimization`: see LEVELS."""
     found = module.SessionOptions()
     levels = module.GraphOptimizationLevel
-    found.graph_optimization_level = (
-        levels.ORT_DISABLE_ALL if optimization == "off" else levels.ORT_ENABLE_ALL
-    )
+    found.graph_optimization_level = getattr(levels, LEVELS[optimization])
     found.log_severity_level = 4
     found.intra_op_num_threads = threads
     found.inter_op_num_threads = 1

@@ -10,10 +10,11 @@ from crossflops.measure.covers import covers
 from crossflops.measure.executed import named, read
 from crossflops.measure.kernels import events, kernels
 from crossflops.measure.order import Ran
+from crossflops.measure.torch_trace import matched
 from crossflops.pipeline.denominator import higher, own_peak
 from crossflops.pipeline.runnable import Runnable
 
-_RULE = "rates are 2 x MACs / seconds; additions, activations and the rest are in no rate"
+RULE = "rates are 2 x MACs / seconds; additions, activations and the rest are in no rate"
 
 
 def accounted(bench: Bench, ready: Runnable, ran: Ran, given: Peak | None) -> Bench:
@@ -28,7 +29,7 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: Peak | None) -> Be
         own = own_peak(bench.threads)
         peak = None if isinstance(own, str) else own
         warnings += [f"no measured peak: {own}"] if isinstance(own, str) else []
-    profile = _profile(ready, ran, peak) if ran.profile and ran.graph else None
+    profile = _profile(ready, ran, peak) if ran.profile else None
     if given is None and peak is not None and profile is not None and above(profile):
         again = own_peak(bench.threads, again=True)
         peak = peak if isinstance(again, str) else higher(peak, again)
@@ -38,7 +39,7 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: Peak | None) -> Be
         peak=peak,
         profile=profile,
         errors=tuple(impossible(profile, peak)) if profile else (),
-        assumptions=(_RULE, *ready.notes, *([f"peak: {peak.source}"] if peak else [])),
+        assumptions=(RULE, *ready.notes, *([f"peak: {peak.source}"] if peak else [])),
         warnings=tuple(warnings),
     )
 
@@ -53,9 +54,12 @@ def _doubts(bench: Bench, ready: Runnable) -> Iterator[str]:
 
 def _profile(ready: Runnable, ran: Ran, peak: Peak | None) -> KernelProfile:
     assert ran.profile is not None
-    assert ran.graph is not None
-    times = kernels(events(ran.profile), ran.dropped)
+    trace, ledger = events(ran.profile), ready.counted.ledger
+    source = f"the profile of {ran.runtime}"
+    if ran.graph is None:
+        found = matched(trace, ready.counted.trace, ran.dropped)
+        return attributed(found.kernels, found.covers, ledger, peak, source)
+    times = kernels(trace, ran.dropped)
     level = named(read(ran.graph), [(one.name, one.op) for one in times.kernels])
     joined = covers(ready.counted.graph.nodes, level)
-    source = f"the profile of {ran.runtime}"
-    return attributed(times, joined, ready.counted.ledger, peak, source)
+    return attributed(times, joined, ledger, peak, source)

@@ -8,80 +8,23 @@ from typing import Any
 import msgspec
 
 from crossflops.core.bench import Bench, Peak
-from crossflops.core.ledger import Ledger
 from crossflops.core.measurement import Measurement, Unfit
 from crossflops.core.report import InputInfo, ModelInfo
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError, NormalizeError
 from crossflops.measure.batches import MOST, Goal, search
-from crossflops.measure.benching import bench as run
-from crossflops.measure.order import FileOrder, Ran
-from crossflops.measure.timing import USUAL, Limits
+from crossflops.measure.order import Ran
 from crossflops.normalize import is_file
-from crossflops.normalize.request import Request, asked_for
+from crossflops.normalize.request import asked_for
 from crossflops.normalize.targets import imports_restored
 from crossflops.pipeline.accounting import accounted
-from crossflops.pipeline.batching import at_batch
-from crossflops.pipeline.runnable import Runnable, runnable
+from crossflops.pipeline.attempts import Attempts, Conditions
+from crossflops.pipeline.runnable import ONNX, Runnable
+from crossflops.pipeline.shares import by_precision
 
 Progress = Callable[[str], None]
 AUTO = "auto"
-RUNTIMES = ("onnxruntime",)
-
-
-class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is run. `memory` bounds a worker in bytes, `timeout` in seconds."""
-
-    runtime: str = "onnxruntime"
-    optimization: str = "all"
-    threads: int
-    limits: Limits = USUAL
-    memory: int | None = None
-    timeout: float = 300.0
-    inputs_file: str | None = None
-
-
-class _Attempts:
-    """A model at one batch after the other, each in a worker of its own."""
-
-    def __init__(self, request: Request, conditions: Conditions, folder: str, dim: str | None):
-        self._request, self._conditions = request, conditions
-        self._folder, self._dim = folder, dim
-        self._ready: dict[int | None, Runnable] = {}
-        self.ran: dict[int, Ran] = {}
-
-    def runnable(self, batch: int | None) -> Runnable:
-        """The model at a batch; None is that of its inputs."""
-        if batch not in self._ready:
-            request = self._request
-            if batch is not None:
-                request = at_batch(request, batch, self._dim)
-            place = tempfile.mkdtemp(dir=self._folder)
-            self._ready[batch] = runnable(request, self._conditions.inputs_file, place)
-        return self._ready[batch]
-
-    def once(self, batch: int | None, profiled: bool = False) -> Measurement | Unfit:
-        """Run it; what ran is kept in `ran`."""
-        ready, how = self.runnable(batch), self._conditions
-        order = FileOrder(
-            path=ready.path,
-            dims=ready.dims,
-            specs=ready.specs,
-            inputs_file=how.inputs_file,
-            allocated=ready.hollow,
-            batch=ready.batch,
-            optimization=how.optimization,
-            threads=how.threads,
-            limits=how.limits,
-            profiled=profiled,
-            memory=how.memory,
-            folder=ready.folder,
-        )
-        found = run(order, how.timeout, ready.folder)
-        if isinstance(found, Unfit):
-            return found
-        self.ran[ready.batch] = found
-        return found.measurement
+RUNTIMES = (ONNX, "torch", "keras", "jax")
 
 
 @imports_restored()
@@ -120,7 +63,7 @@ def bench(
         raise InputError("real values have one batch", "leave --batch or --inputs out")
     tell = on_progress or (lambda _: None)
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
-        attempts = _Attempts(request, how, folder, batch_dim)
+        attempts = Attempts(request, how, folder, batch_dim)
         goal = Goal(max_latency)
         tried, largest = _tried(attempts, batches, goal, how, tell)
         chosen = goal.best(tried) or Goal().best(tried)
@@ -135,7 +78,7 @@ def bench(
 
 
 def _tried(
-    attempts: _Attempts, batches: Sequence[int] | str, goal: Goal, how: Conditions, tell: Progress
+    attempts: Attempts, batches: Sequence[int] | str, goal: Goal, how: Conditions, tell: Progress
 ) -> tuple[list[Measurement | Unfit], int | None]:
     """Every batch that was tried, and of a search the largest that fits."""
 
@@ -175,29 +118,28 @@ def _bench(
         model=ModelInfo(
             name=graph.name,
             digest=graph.digest,
-            inputs=tuple(InputInfo(n, one.dtype, one.shape) for n, one in ran.inputs.items()),
+            inputs=_inputs(ready, ran),
             opset=graph.opset,
         ),
         batch=chosen.batch,
         macs=total.macs,
         flops=total.flops,
-        macs_by_precision=_by_precision(ready.counted.ledger),
+        macs_by_precision=by_precision(ready.counted.ledger),
         runtime=ran.runtime,
         device=ran.device,
         threads=how.threads,
-        optimization=how.optimization,
+        optimization=how.optimization if how.runtime == ONNX else "",
         goal=said,
         curve=tuple(tried),
         largest=largest,
     )
 
 
-def _by_precision(ledger: Ledger) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for one in ledger.counted:
-        if one.cost.macs:
-            found[one.precision] = found.get(one.precision, 0) + one.cost.macs
-    return found
+def _inputs(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
+    if ran.inputs:
+        return tuple(InputInfo(n, one.dtype, one.shape) for n, one in ran.inputs.items())
+    specs = ready.counted.graph.inputs
+    return tuple(InputInfo(one.name, one.dtype, one.shape or ()) for one in specs)
 
 
 def cpus() -> int:

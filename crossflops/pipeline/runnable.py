@@ -7,12 +7,14 @@ import msgspec
 from crossflops.core.ledger import Counted as CountedNode
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import InputError, NormalizeError
+from crossflops.normalize import Source
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.request import Request
 from crossflops.pipeline.batching import batch_of
 from crossflops.pipeline.counting import Counted, counted
 
 NAME = "model.onnx"
+ONNX = "onnxruntime"
 
 
 class Runnable(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,11 +31,16 @@ class Runnable(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     hollow: bool = False
     notes: tuple[str, ...] = ()
+    request: Request | None = None
 
 
-def runnable(request: Request, inputs_file: str | None, folder: str) -> Runnable:
+def runnable(
+    request: Request, inputs_file: str | None, folder: str, runtime: str = ONNX
+) -> Runnable:
     """What is to be run. Raises what counting raises, and InputError where no file can be made."""
     source = request.source()
+    if runtime != ONNX:
+        return _own(request, source, folder, runtime)
     if isinstance(source.model, OnnxFile):
         return _file(request, source.model, inputs_file, folder)
     own = counted(source, request.setting, ())
@@ -57,6 +64,24 @@ def runnable(request: Request, inputs_file: str | None, folder: str) -> Runnable
         folder=folder,
         hollow=hollow,
         notes=notes,
+    )
+
+
+def _own(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
+    """A model that runs in its own framework: it is built again there, from its target."""
+    if isinstance(source.model, OnnxFile):
+        raise InputError(f"--runtime {runtime} runs no ONNX file", "leave --runtime out")
+    if request.target is None:
+        raise InputError("a worker builds the model afresh", "give a target, file.py:callable")
+    own = counted(source, request.setting, ())
+    return Runnable(
+        path="",
+        dims={},
+        specs=request.specs,
+        batch=batch_of([one.shape or () for one in own.graph.inputs]),
+        counted=own,
+        folder=folder,
+        request=request,
     )
 
 

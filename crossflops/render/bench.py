@@ -64,7 +64,7 @@ def _title(noun: Bench) -> Title:
         *(f"{one.name} {shape(one.shape)} {one.dtype}" for one in noun.model.inputs),
         noun.runtime,
         optimized,
-        f"{noun.device}, {number(noun.threads, 'thread')}",
+        f"{noun.device}, {number(noun.threads, 'thread')}" if noun.threads else "",
         f"{short(noun.macs, 'MACs')} a run of {number(noun.batch, 'example')}",
     )
     return Title(tuple(part for part in parts if part))

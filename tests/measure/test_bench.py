@@ -11,7 +11,8 @@ from crossflops.core.bench import Bench, Peak
 from crossflops.core.measurement import Measurement
 from crossflops.errors import InputError, NormalizeError
 from crossflops.measure.timing import Limits
-from crossflops.pipeline.benching import Conditions, bench
+from crossflops.pipeline.attempts import Conditions
+from crossflops.pipeline.benching import bench
 from tests.onnx_files import parsed, saved, with_weights
 
 pytest.importorskip("onnxruntime", reason="the extra [runtime] is not installed")
@@ -143,3 +144,32 @@ def test_a_report_renders_again_to_the_same_bytes(net, tmp_path, capsys):
     found = Bench.from_json(file.read_bytes())
     assert isinstance(found.measurement, Measurement)
     assert found.peak == Peak(rates={"float32": 1e6}, source="given")
+
+
+def test_a_profile_is_read_with_the_graph_that_ran(net, tmp_path, capsys):
+    """What --write-trace left is read by --trace, and joins to the same nodes."""
+    trace, first, again = (tmp_path / name for name in ("t.json", "a.json", "b.json"))
+    arguments = [net, "--dim", "n=1", "--peak-tflops", "1000"]
+    quick = ["--seconds", "0.1", "--threads", "1"]
+    assert main(["bench", *arguments, *quick, "--write-trace", str(trace), "-o", str(first)]) == 0
+    assert main(["bench", *arguments, "--trace", str(trace), "-o", str(again)]) == 0
+    one, two = (Bench.from_json(path.read_bytes()).profile for path in (first, again))
+    assert {r.kernel: r.nodes for r in one.kernels} == {r.kernel: r.nodes for r in two.kernels}
+    assert one.macs == two.macs
+    capsys.readouterr()
+    trace.write_text("{}")
+    assert main(["bench", *arguments, "--trace", str(trace)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_names_alone_join_what_they_can(net):
+    """Without the graph that ran, kernels are known by name: the unfused ones all."""
+    from crossflops.core.trace import Setting
+    from crossflops.measure.covers import covers
+    from crossflops.measure.executed import guessed
+    from crossflops.normalize.onnx_file import OnnxFile, normalize
+
+    graph = normalize(OnnxFile(path=net, dims={"n": 1}), Setting())[0]
+    ran = [(node.key, node.op.type) for node in graph.nodes]
+    found = covers(graph.nodes, guessed(graph.nodes, ran))
+    assert [one.keys for one in found.kernels] == [(node.key,) for node in graph.nodes]
