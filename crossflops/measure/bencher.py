@@ -84,9 +84,10 @@ def _graph(module: Any, order: FileOrder, data: bytes) -> Ran:
 def run_model(order: ModelOrder) -> Ran:
     """Run a model in its own framework: first timed, then, if it is asked for, traced."""
     from crossflops import normalize
-    from crossflops.measure.frameworks import ready
+    from crossflops.measure.frameworks import bound, ready
 
     sys.path.extend(path for path in order.paths if path not in sys.path)
+    bound(order.runtime, order.threads)
     source = normalize.load(
         order.target, order.arguments, order.specs, order.inputs_file, order.allow_pickle
     )

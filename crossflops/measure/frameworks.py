@@ -38,6 +38,18 @@ def ready(source: Source, runtime: str, threads: int, setting: Setting) -> Ready
     return _READY[runtime](source, threads, setting)
 
 
+def bound(runtime: str, threads: int) -> None:
+    """Let a framework that is not imported yet take so many threads, no more.
+
+    TensorFlow reads them once, when it starts; XLA takes as many as it sees CPUs.
+    """
+    if runtime == "keras":
+        os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
+        os.environ["TF_NUM_INTEROP_THREADS"] = "1"
+    if runtime == "jax" and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+
+
 def _torch(source: Source, threads: int, setting: Setting) -> Ready:
     import torch
 
@@ -81,18 +93,13 @@ def _keras(source: Source, threads: int, setting: Setting) -> Ready:
 
     from crossflops.normalize.tensorflow.model import traced
 
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
     found = traced(source.model, source.args, source.kwargs, setting.training)
     function = found.function
-    captured = {id(one) for one in function.captured_inputs}
-    tensors = [_filled(tf, one) for one in function.inputs if id(one) not in captured]
-    tensors = tensors[: len(function.inputs) - len(function.captured_inputs)]
-    flat = function._call_flat if hasattr(function, "_call_flat") else function
+    explicit = function.inputs[: len(function.inputs) - len(function.captured_inputs)]
+    tensors = [_filled(tf, one) for one in explicit]
 
     def once() -> None:
-        made = flat(tensors, function.captured_inputs) if flat is not function else flat(*tensors)
-        for one in tf.nest.flatten(made):
+        for one in tf.nest.flatten(function._call_flat(tensors, function.captured_inputs)):
             if hasattr(one, "numpy"):
                 one.numpy()
 
@@ -114,9 +121,6 @@ def _filled(tf: Any, spec: Any) -> Any:
 
 
 def _jax(source: Source, threads: int, setting: Setting) -> Ready:
-    """XLA takes as many threads as it sees CPUs, so it is shown no more."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     import jax
 
     from crossflops.normalize.jax.kinds import is_module

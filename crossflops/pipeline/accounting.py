@@ -23,7 +23,7 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: Peak | None) -> Be
     Without a peak that is given, that of this machine is taken; where a kernel was faster, it is
     measured once more, since the machine may have been busy the first time.
     """
-    warnings = list(_doubts(bench, ready))
+    warnings = list(_doubts(bench, ready, ran))
     peak = given
     if peak is None:
         own = own_peak(bench.threads)
@@ -44,7 +44,9 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: Peak | None) -> Be
     )
 
 
-def _doubts(bench: Bench, ready: Runnable) -> Iterator[str]:
+def _doubts(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
+    if not ran.profile:
+        yield f"no kernels: {ran.runtime} does not tell which nodes its time belongs to"
     measurement = bench.measurement
     if measurement is not None and not measurement.settled:
         yield "the runs did not settle: other work on the machine, or too few of them"
