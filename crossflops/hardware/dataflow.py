@@ -42,8 +42,14 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         return spec.role in _STORED or spec.name in self.constant
 
     def is_layer(self, spec: TensorSpec | None) -> bool:
-        """Whether the tensor holds a weight of more than a number."""
-        return spec is not None and bool(spec.shape) and spec.numel > 1 and self.is_weight(spec)
+        """Whether the tensor holds parameters of more than a number, as a layer's weights do.
+
+        A mask that is made of constants holds none.
+        """
+        if spec is None or not spec.shape or spec.numel < 2 or not self.is_weight(spec):
+            return False
+        known = (self.specs[name] for name in self.carried.get(spec.name, ()))
+        return spec.role == "parameter" or any(one.role == "parameter" for one in known)
 
     def is_cache(self, spec: TensorSpec) -> bool:
         """Whether the tensor holds elements of a cache, perhaps with what is new behind them."""

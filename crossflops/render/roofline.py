@@ -233,6 +233,8 @@ def _node(one: NodeBound) -> Row:
 
 def _pace(value: float) -> str:
     """Examples a second, in four digits."""
+    if value >= 1e6:
+        return short(value)
     return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.4g}"
 
 

@@ -144,6 +144,21 @@ def test_a_model_that_only_moves():
     assert moved(own, "weights-once") == {}
 
 
+def test_layers_are_told_by_their_parameters():
+    """A mask made of constants is no layer's weight; the transposition of one is."""
+    u, mask = tensor("u", 8, 4, role="parameter"), tensor("m", 8, role="constant")
+    ut, wide = tensor("ut", 4, 8), tensor("wide", 2, 8)
+    nodes = [
+        node("Transpose", [u], [ut], constant=True),
+        node("Expand", [mask], [wide], constant=True),
+        node("MatMul", [X, ut], [Y]),
+        node("Add", [Y, wide], [Z]),
+    ]
+    own = graph(nodes, [X], [Z])
+    rows = loads(own, count(own), "unfused", Formats())
+    assert {one.op: one.weighted for one in rows} == {"MatMul": True, "Add": False}
+
+
 def test_a_model_of_views_moves_nothing():
     """A Flatten alone hands its input on; what comes behind it pays for both."""
     flat, turned = tensor("flat", 2, 4), tensor("turned", 4, 2)
