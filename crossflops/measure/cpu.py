@@ -9,6 +9,7 @@ import os
 import platform
 from pathlib import Path
 
+from crossflops.adapters.limits import physical_memory
 from crossflops.core.machine import Cpu
 from crossflops.errors import CrossflopsError
 from crossflops.measure.isa import Core, flops_per_clock
@@ -112,23 +113,31 @@ def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
     return None, "nobody says"
 
 
+def memory_bytes(root: Path = Path("/")) -> int | None:
+    """The memory that this process may use: the machine's, or what its control group grants."""
+    bounds = [_number(_read(one / "memory.max")) for one in _groups(root)]
+    bounds.append(_number(_read(root / "sys/fs/cgroup/memory/memory.limit_in_bytes")))
+    known = [int(one) for one in (physical_memory(), *bounds) if one]
+    return min(known) if known else None
+
+
 def _quota(root: Path) -> float | None:
     """CPUs' time that the control group grants: version 2, then version 1. None without bound."""
-    places = [_group(root), *_group(root).parents] if _group(root) else []
     base = root / "sys/fs/cgroup"
-    folders = [one for one in places if base in (one, *one.parents)] or [base]
-    limits = [_ratio(*_read(one / "cpu.max").split()[:2]) for one in folders]
+    limits = [_ratio(*_read(one / "cpu.max").split()[:2]) for one in _groups(root)]
     for one in (base / "cpu", base / "cpu,cpuacct"):
         limits.append(_ratio(_read(one / "cpu.cfs_quota_us"), _read(one / "cpu.cfs_period_us")))
     known = [one for one in limits if one is not None]
     return min(known) if known else None
 
 
-def _group(root: Path) -> Path:
-    """The folder of this process's control group, version 2."""
+def _groups(root: Path) -> list[Path]:
+    """The folders of this process's control group, version 2, and of those above it."""
+    base = root / "sys/fs/cgroup"
     own = _read(root / "proc/self/cgroup").splitlines()
     path = next((one[3:] for one in own if one.startswith("0::")), "/")
-    return root / "sys/fs/cgroup" / path.lstrip("/")
+    place = base / path.lstrip("/")
+    return [one for one in (place, *place.parents) if base in (one, *one.parents)] or [base]
 
 
 def _ratio(quota: str = "", period: str = "") -> float | None:

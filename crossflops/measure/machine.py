@@ -17,14 +17,15 @@ from msgspec.structs import replace
 from crossflops.core.machine import Cpu, MachinePeak
 from crossflops.errors import CrossflopsError
 from crossflops.measure.claims import contradictions
-from crossflops.measure.cpu import NoCpuError, cpu
+from crossflops.measure.cpu import NoCpuError, cpu, memory_bytes
 from crossflops.measure.isa import AMX
 from crossflops.measure.native import Kind, Loop, NoLoopError, Program, compiled, compiler
 from crossflops.measure.product import product_rate, sum_bandwidth
 
 _FILE = "machine-peak.json"
 _EDITION = "2"  # of the loops: another one measures again
-_ARRAY = 64 << 20  # bytes of each array of the triad, or four times the last cache
+_ARRAY = 64 << 20  # bytes of each of the three arrays of the triad, at least
+_LARGEST = 256 << 20
 _SECONDS = 0.4  # of a loop
 
 
@@ -166,14 +167,10 @@ def _name(claimed: Cpu | None) -> str:
 
 
 def _array_bytes() -> int:
-    """Four times the last cache, and no more than a sixteenth of the memory."""
-    cache, memory = _system("SC_LEVEL3_CACHE_SIZE"), _pages()
-    wanted = max(_ARRAY, 4 * cache)
+    """Twice the last cache, but no more than 256 MiB, and than a sixteenth of the memory."""
+    cache, memory = _system("SC_LEVEL3_CACHE_SIZE"), memory_bytes()
+    wanted = min(max(_ARRAY, 2 * cache), _LARGEST)
     return min(wanted, max(1 << 20, memory // 16)) if memory else wanted
-
-
-def _pages() -> int:
-    return _system("SC_PHYS_PAGES") * _system("SC_PAGE_SIZE")
 
 
 def _system(name: str) -> int:

@@ -228,6 +228,9 @@ def test_every_row_says_where_it_is_from():
         ("v100-sxm2", "fp16", 139),
         ("a100-pcie-40gb", "bf16", 201),
         ("a100-sxm4-80gb", "bf16", 153),
+        ("h100-sxm", "bf16", 295),
+        ("h200-sxm", "bf16", 206),
+        ("l4", "fp16", 403),
     ],
 )
 def test_bandwidths_are_in_bytes_per_second(device, precision, flop_per_byte):

@@ -6,7 +6,7 @@ import pytest
 
 from crossflops.core.machine import Cpu
 from crossflops.measure import cpu as detection
-from crossflops.measure.cpu import NoCpuError, cpu
+from crossflops.measure.cpu import NoCpuError, cpu, memory_bytes
 from crossflops.measure.isa import Core, flops_per_clock
 
 EPYC = """processor\t: {n}
@@ -109,6 +109,18 @@ def test_a_quota_bounds_the_cores(machine, files, quota):
     found = machine({"proc/cpuinfo": cpuinfo(4), **files}, range(4))
     assert found.quota == quota
     assert found.usable == (4 if quota is None else quota)
+
+
+def test_the_memory_is_that_of_the_control_group(tmp_path, monkeypatch):
+    """A container of 2 GB on a machine of 64 GB; "max" is no bound."""
+    monkeypatch.setattr(detection, "physical_memory", lambda: 64 * 10**9)
+    assert memory_bytes(tmp_path) == 64 * 10**9
+    file = tmp_path / "sys/fs/cgroup/memory.max"
+    file.parent.mkdir(parents=True)
+    file.write_text("max\n")
+    assert memory_bytes(tmp_path) == 64 * 10**9
+    file.write_text("2000000000\n")
+    assert memory_bytes(tmp_path) == 2 * 10**9
 
 
 def test_the_clock_is_that_of_cpufreq(machine):
