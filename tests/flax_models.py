@@ -59,3 +59,33 @@ class ResNet50(nnx.Module):
 def resnet50():
     """Shapes alone: no weights are made."""
     return nnx.eval_shape(lambda: ResNet50(nnx.Rngs(0)))
+
+
+class SmallCNN(nnx.Module):
+    """Two convolutions with biases, of which one has a norm; pools, and a dense layer."""
+
+    def __init__(self, rngs):
+        self.conv1 = nnx.Conv(3, 8, (3, 3), rngs=rngs)
+        self.norm = nnx.BatchNorm(8, rngs=rngs)
+        self.conv2 = nnx.Conv(8, 16, (3, 3), strides=2, rngs=rngs)
+        self.head = nnx.Linear(16, 10, rngs=rngs)
+
+    def __call__(self, x):
+        x = nnx.relu(self.norm(self.conv1(x)))
+        x = nnx.max_pool(x, (2, 2), (2, 2))
+        return self.head(nnx.relu(self.conv2(x)).mean((1, 2)))
+
+
+class Block(nnx.Module):
+    """A block of a transformer, norms first."""
+
+    def __init__(self, width, heads, inside, rngs):
+        self.norm1 = nnx.LayerNorm(width, rngs=rngs)
+        self.attention = nnx.MultiHeadAttention(heads, width, decode=False, rngs=rngs)
+        self.norm2 = nnx.LayerNorm(width, rngs=rngs)
+        self.up = nnx.Linear(width, inside, rngs=rngs)
+        self.down = nnx.Linear(inside, width, rngs=rngs)
+
+    def __call__(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(nnx.gelu(self.up(self.norm2(x))))
