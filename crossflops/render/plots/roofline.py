@@ -17,7 +17,7 @@ Span: TypeAlias = tuple[float, float]
 
 _DASHES = ("--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 _SIZE, _RIGHT = (9.6, 4.8), 0.715  # inches, and the part of the width that the axes have
-_LONGEST = 26  # letters of an operator
+_LONGEST = 28  # letters of an operator
 _ALIKE = 0.02  # nodes of one operator as close as that in intensity are one point
 _LARGEST = 900.0  # area of a point with all of the work, in square points
 _SMALLEST = 16.0
@@ -25,6 +25,8 @@ _SMALLEST = 16.0
 
 def draw(figure: "Figure", roof: Roofline, title: str) -> None:
     """Ceilings, the ridge between the regions, the nodes, the whole, and what was measured."""
+    from matplotlib.ticker import NullFormatter
+
     axes = figure.add_subplot()
     x, y = _spans(roof)
     axes.set_xscale("log")
@@ -35,6 +37,8 @@ def draw(figure: "Figure", roof: Roofline, title: str) -> None:
     axes.set_ylabel("FLOP/s")
     axes.yaxis.set_major_formatter(lambda value, _: _tick(value))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    for axis in (axes.xaxis, axes.yaxis):  # matplotlib writes these in TeX where a span is short
+        axis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True, which="major", color=PALE, linewidth=0.6, zorder=0)
     _regions(axes, roof, x, y)
     _ceilings(axes, roof, x)
@@ -122,9 +126,11 @@ def _ceilings(axes: "Axes", roof: Roofline, x: Span) -> None:
             [start, x[1]], [top, top], color=INK if own else GREY, linestyle=dashes,
             linewidth=2 if own else 1, zorder=2,
         )  # fmt: skip
+        unit = "OP/s" if name.startswith("int") else "FLOP/s"
         axes.text(
-            x[1], top, f"{name}  {short(top, 'FLOP/s')} ", fontsize=7.5, ha="right", va="bottom",
-            color=INK if own else GREY, fontweight="bold" if own else "normal",
+            x[1], top, f"{name}  {short(top, unit)} ", fontsize=7.5, ha="right", va="bottom",
+            color=INK if own else GREY, fontweight="bold" if own else "normal", zorder=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.4},
         )  # fmt: skip
 
 
@@ -197,6 +203,9 @@ def _points(axes: "Axes", roof: Roofline) -> None:
             [], [], s=28, marker=marker, facecolors="none" if hollow else colour,
             edgecolors=colour, label=_label(op, rows, roof),
         )  # fmt: skip
+    moving = [one for one in roof.nodes if not one.intensity]
+    if moving:  # they have no place on a logarithmic axis
+        axes.plot([], [], linestyle="none", label=_label("without a place: moving", moving, roof))
     able = [(one.intensity, one.rate) for one in roof.kernels if one.intensity and one.rate]
     if able:
         axes.scatter(

@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ET
 
+import msgspec
 import pytest
 
 from crossflops.core.measurement import Unfit, measured
@@ -65,6 +66,16 @@ def test_a_roofline_names_its_lines_and_its_points():
         *("whole model, at most 100.0 TFLOP/s", "measured, 2.000 TFLOP/s: 2.0% of that"),
     ):
         assert said in found, said
+
+
+def test_integers_have_operations_and_movement_has_no_place():
+    """int8 is in OP/s; nodes that only move stand in the legend, with their share of the time."""
+    loads = (load("Conv", 10**9, 10**6), load("Transpose", 0, 2 * 10**7, 0))
+    one = msgspec.structs.replace(roof(*loads), peaks={"fp16": 1e14, "int8": 2e14})
+    found = texts(roofline_plot(one, "net", ".svg"))
+    assert "int8  200.0 TOP/s" in found
+    assert "$" not in found
+    assert "without a place: moving (1)  0 %, 50 %" in found
 
 
 def test_many_operators_become_six_and_the_rest():
