@@ -127,10 +127,11 @@ def _ceilings(axes: "Axes", roof: Roofline, x: Span) -> None:
             linewidth=2 if own else 1, zorder=2,
         )  # fmt: skip
         unit = "OP/s" if name.startswith("int") else "FLOP/s"
-        axes.text(
-            x[1], top, f"{name}  {short(top, unit)} ", fontsize=7.5, ha="right", va="bottom",
-            color=INK if own else GREY, fontweight="bold" if own else "normal", zorder=8,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.4},
+        axes.annotate(
+            f"{name}  {short(top, unit)} ", (x[1], top), xytext=(0, 2.5), ha="right", va="bottom",
+            textcoords="offset points", fontsize=7.5, color=INK if own else GREY, zorder=8,
+            fontweight="bold" if own else "normal",
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.2},
         )  # fmt: skip
 
 
@@ -203,7 +204,7 @@ def _points(axes: "Axes", roof: Roofline) -> None:
             [], [], s=28, marker=marker, facecolors="none" if hollow else colour,
             edgecolors=colour, label=_label(op, rows, roof),
         )  # fmt: skip
-    moving = [one for one in roof.nodes if not one.intensity]
+    moving = [one for one in roof.nodes if one.seconds and not one.intensity]
     if moving:  # they have no place on a logarithmic axis
         axes.plot([], [], linestyle="none", label=_label("without a place: moving", moving, roof))
     able = [(one.intensity, one.rate) for one in roof.kernels if one.intensity and one.rate]
