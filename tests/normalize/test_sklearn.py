@@ -8,7 +8,7 @@ import pytest
 from crossflops.core.trace import Setting
 from crossflops.count import count
 from crossflops.errors import CrossflopsError, InputError, MissingExtraError, NormalizeError
-from crossflops.normalize import from_object, load, make, normalize
+from crossflops.normalize import from_object, load, make, normalize, program
 from crossflops.normalize.inputs import parse
 
 pytest.importorskip("sklearn")
@@ -222,3 +222,32 @@ def test_pickles_are_read_on_demand_only(tmp_path):
         load(str(path), {}, parse(["1x4"]))
     source = load(str(path), {}, parse(["1x4"]), allow_pickle=True)
     assert count(normalize(source, Setting())[0]).total.macs == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("LogisticRegression", 12 + 3),
+        ("StandardScaler", 4 + 4),
+        ("Ridge", 4 + 1),
+        ("MLPClassifier", 4 * 5 + 5 + 5 * 3 + 3),
+    ],
+)
+def test_a_file_tells_of_the_same_parameters(name, params, tmp_path):
+    """Of a bare file they stand in attributes, where the operator is of ai.onnx.ml."""
+    model = fitted(name)[0]
+    data, graph, _ = program(from_object(model, X[:1]), Setting())
+    path = tmp_path / "model.onnx"
+    path.write_bytes(data)
+    file, _ = normalize(load(str(path), {}, ()), Setting())
+    assert (file.params, graph.params) == (params, params)
+    assert file.param_bytes >= 4 * params
+
+
+def test_a_file_of_a_tree_has_thresholds_and_values(tmp_path):
+    """A threshold for each inner node, and what is stored of the leaves."""
+    model = made("DecisionTreeRegressor", max_depth=2, random_state=0).fit(X, X[:, 0])
+    path = tmp_path / "tree.onnx"
+    path.write_bytes(program(from_object(model, X[:1].astype(np.float32)), Setting())[0])
+    file, _ = normalize(load(str(path), {}, ()), Setting())
+    assert file.params == 3 + 4

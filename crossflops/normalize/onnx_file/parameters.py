@@ -40,12 +40,24 @@ _MOVES = (
     *("Transpose", "Reshape", "Cast", "CastLike", "Identity", "Unsqueeze", "Squeeze", "Flatten"),
     *("DequantizeLinear", "QuantizeLinear", "Slice", "Split", "Gather", "Pad", "Expand", "Tile"),
 )
+# Operators of ai.onnx.ml hold their weights in attributes, lists of float32.
+_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("LinearClassifier", "LinearRegressor"), ("coefficients", "intercepts")),
+    **dict.fromkeys(
+        ("SVMClassifier", "SVMRegressor"),
+        ("coefficients", "support_vectors", "rho", "prob_a", "prob_b"),
+    ),
+    "TreeEnsembleClassifier": ("class_weights", "base_values"),
+    "TreeEnsembleRegressor": ("target_weights", "base_values"),
+    "Scaler": ("offset", "scale"),
+    "Imputer": ("imputed_value_floats",),
+}
 _FLOATS = ("float", "bfloat", "complex")
 _QUANTIZED = ("int8", "uint8", "int4", "uint4", "int2", "uint2")
 # Operators on whole numbers, whose weights and biases may be of any such type.
 _INTEGER = ("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "QGemm")
 
-
+ML = "ai.onnx.ml"
 ARGUMENT = "argument"  # the role of a constant input of a function: it stands for what is given
 
 
@@ -122,12 +134,23 @@ def _own(
         return found
     if node.choice == "function":
         return _of_call(node, makers, seen, functions)
+    if node.op.domain == ML:
+        return _in_attributes(node)
     for place in WEIGHTS.get(node.op.type, ()):
         spec = node.inputs[place] if place < len(node.inputs) else None
         if spec is not None and _may_be(node, spec):
             packed = packed_weights.packed(node, place)
             found |= _roots(spec, makers, seen, packed, node.op.type in _INTEGER)
     return found
+
+
+def _in_attributes(node: Node) -> dict[str, Size]:
+    """The weights of an operator of ai.onnx.ml; of a tree thresholds, but not those of leaves."""
+    lists = [node.attrs.get(name, ()) for name in _ATTRIBUTES.get(node.op.type, ())]
+    modes = node.attrs.get("nodes_modes", ())
+    inner = [one for one in modes if one != "LEAF"] if isinstance(modes, tuple) else []
+    numel = sum(len(one) for one in lists if isinstance(one, tuple)) + len(inner)
+    return {f"{node.key}/": Size(numel, 4 * numel)} if numel else {}
 
 
 def _of_call(
