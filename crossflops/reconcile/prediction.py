@@ -80,9 +80,11 @@ class _Walk:
     def _observed(self) -> list[Call]:
         """The calls of the real run that the convention looks at: all that the tool sees there.
 
-        Raises ValueError when there was none: the trace was recorded for other tools.
+        None for a model of another framework. Raises ValueError when there was no such run: the
+        trace was recorded for other tools.
         """
-        if self.convention.sees not in OBSERVED or not self.trace.calls:
+        foreign = self.convention.framework != self.trace.framework
+        if self.convention.sees not in OBSERVED or not self.trace.calls or foreign:
             return []
         seen = (self.convention.sees, self.setting)
         found = [one for one in self.trace.observed if (one.storey, one.setting) == seen]

@@ -90,7 +90,8 @@ class _Walk:
 
     def _branches(self, one: Instruction, site: Site) -> Iterator[Call]:
         numbers = range(len(one.called))
-        found = [list(self._inner(one, n, site.inside(one, n))) for n in numbers]
+        # the converter to ONNX begins with the branch for "true", which is the last one here
+        found = [list(self._inner(one, n, site.inside(one, -n))) for n in numbers]
         costs = [sum(map(flops, branch)) for branch in found]
         dearest = costs.index(max(costs))
         for number in numbers:

@@ -64,6 +64,18 @@ def test_the_module_stays_as_it_is():
     assert all((a == b).all() for a, b in zip(before, after, strict=True))
 
 
+def test_models_of_others_are_not_taken():
+    """Wherever their classes are defined; functions are, since any may be of JAX."""
+    torch = pytest.importorskip("torch")
+
+    class Own(torch.nn.Module):
+        """A module of PyTorch."""
+
+    assert not LoweredProgram().accepts(Own())
+    assert not LoweredProgram().accepts("a file")
+    assert LoweredProgram().accepts(lambda x: x)
+
+
 def test_importing_the_plugin_imports_no_framework():
     """It is asked for its version before anybody needs JAX."""
     script = (

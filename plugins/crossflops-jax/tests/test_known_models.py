@@ -170,3 +170,19 @@ def test_a_loop():
     lowered, _ = explained(run, spec(4, 16), spec(16, 16))
     assert lowered.ours == 5 * 4 * 16 * 16
     assert causes(lowered)["control.loop-body-once"] == -4 * 4 * 16 * 16
+
+
+def test_a_condition():
+    """The most expensive branch, which is also the one that the native count takes."""
+
+    def run(x, w):
+        return jax.lax.cond(x.sum() > 0, lambda x: x @ w @ w, lambda x: x @ w, x)
+
+    lowered, _ = explained(run, spec(4, 16), spec(16, 16))
+    assert lowered.ours == 2 * 4 * 16 * 16
+    assert causes(lowered) == {
+        "unit.mac-vs-flop": lowered.ours,
+        "reduce.mean": 63,
+        "elementwise.native": 1,
+        "elementwise.type-conversion": 1,
+    }

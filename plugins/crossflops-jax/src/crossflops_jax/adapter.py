@@ -9,7 +9,7 @@ from crossflops.adapters.amounts import exact
 from crossflops.core.profile import Profile
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError, MissingExtraError
-from crossflops.normalize.jax.kinds import is_model
+from crossflops.normalize.frameworks import framework_of
 
 _FLOPS = "flops"
 
@@ -37,7 +37,7 @@ class LoweredProgram:
 
     def accepts(self, model: object) -> bool:
         """Modules of Flax NNX and functions of JAX."""
-        return is_model(model)
+        return framework_of(model) == "jax"
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
