@@ -5,11 +5,13 @@ import sys
 import numpy as np
 import pytest
 
+import crossflops
 from crossflops.core.trace import Setting
 from crossflops.count import count
 from crossflops.errors import CrossflopsError, InputError, MissingExtraError, NormalizeError
 from crossflops.normalize import from_object, load, make, normalize, program
 from crossflops.normalize.inputs import parse
+from crossflops.render.terminal import terminal
 
 pytest.importorskip("sklearn")
 pytest.importorskip("skl2onnx")
@@ -251,3 +253,21 @@ def test_a_file_of_a_tree_has_thresholds_and_values(tmp_path):
     path.write_bytes(program(from_object(model, X[:1].astype(np.float32)), Setting())[0])
     file, _ = normalize(load(str(path), {}, ()), Setting())
     assert file.params == 3 + 4
+
+
+def test_a_bound_is_marked_in_text_and_json():
+    """At the node and at the total of FLOPs; the MACs of the same model are exact."""
+    model = made("RandomForestClassifier", n_estimators=3, random_state=0).fit(X, Y)
+    pipeline = made("Pipeline", steps=[("linear", made("PCA", n_components=2)), ("forest", model)])
+    report = crossflops.count(pipeline.fit(X, Y), X[:1])
+    told = report.to_dict()
+    assert told["totals"]["exactness"] == {"macs": "exact", "flops": "bound"}
+    by_op = {one["op"]: one["exactness"] for one in told["nodes"]}
+    assert by_op["ai.onnx.ml.TreeEnsembleClassifier"] == "bound"
+    assert by_op["MatMul"] == "exact"
+    text = terminal(report, 100)
+    assert "native, an upper bound" in text
+    assert "at most: 2 x MACs" in text
+    assert "Bounds and estimates" in text
+    exact = terminal(crossflops.count(fitted("Pipeline")[0], X[:1]), 100)
+    assert "at most" not in exact
