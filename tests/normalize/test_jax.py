@@ -114,6 +114,21 @@ def test_weights_as_an_argument():
 
     weights = {"kernel": jnp.ones((3, 5)), "bias": jnp.zeros(5)}
     assert macs(mlp, weights, spec(2, 3)) == 30
+    graph, _, _ = counted(mlp, weights, x=spec(2, 3))
+    assert [one.name for one in graph.inputs] == ["in_0.bias", "in_0.kernel", "x"]
+
+
+def test_the_parameters_of_a_function():
+    """Arrays that it holds, each once; not what it makes, nor numbers spread over a shape."""
+    weight = jnp.ones((4, 5))
+
+    def held(x):
+        return jnp.where(x > 0, x, 0.0) @ weight @ weight.T @ jnp.ones((4, 4))
+
+    graph, trace, _ = counted(held, spec(3, 4))
+    assert graph.params == 20
+    assert [one.shape for one in trace.modules[0].params] == [(4, 5)]
+    assert counted(lambda x: jnp.where(x > 0, x, 0.0), spec(3, 4))[0].params == 0
 
 
 def test_what_the_model_does_not_take():

@@ -76,6 +76,8 @@ def _converted(pure: Pure) -> Converted:
         )
     tidy(model, [one.primitive for one in recorder.equations])
     origins = named(model)
+    for value, name in zip(model.graph.inputs, pure.names, strict=True):
+        value.name = f"in_{name}" if name[:1].isdigit() else name
     _shed(model)
     proto = ir.to_proto(model)
     declared = proto.SerializeToString()

@@ -4,13 +4,18 @@ from typing import Any
 
 from crossflops.core.trace import Module, Parameter, Scalar
 from crossflops.normalize.jax.kinds import is_module
+from crossflops.normalize.jax.model import Pure, apart
 from crossflops.normalize.jax.scopes import modules
 
 
-def rows(model: Any, name: str, training: bool) -> tuple[Module, ...]:
-    """One row for every module, each object once, the root first; of a function one alone."""
+def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...]:
+    """One row for every module, each object once, the root first; of a function one alone.
+
+    The parameters of a function are the arrays of floats that it closes over. What it makes
+    itself is none, nor what it is given.
+    """
     if not is_module(model):
-        return (_root(name),)
+        return (_root(name, pure),)
     found = list(modules(model))
     ids = {path: number for number, (path, _) in enumerate(found)}
     below: dict[str, list[tuple[str, int]]] = {}
@@ -36,9 +41,19 @@ def rows(model: Any, name: str, training: bool) -> tuple[Module, ...]:
     )
 
 
-def _root(name: str) -> Module:
+def _root(name: str, pure: Pure) -> Module:
+    import jax
+    import jax.numpy as jnp
+
+    with apart():
+        held = jax.make_jaxpr(pure.function)(*pure.specs).consts
+    floats = [one for one in held if jnp.issubdtype(one.dtype, jnp.inexact) and one.ndim]
+    params = tuple(
+        Parameter(f"constant_{number}", tuple(one.shape), number, one.dtype.name)
+        for number, one in enumerate(floats)
+    )
     return Module(
-        id=0, names=("",), bases=(name,), params=(), children=(), training=False, settings={}
+        id=0, names=("",), bases=(name,), params=params, children=(), training=False, settings={}
     )
 
 

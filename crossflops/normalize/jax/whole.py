@@ -66,7 +66,7 @@ def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting
     """Only the function and the modules, without ONNX: all that a tool needs."""
     name = _name(model)
     found = pure(model, args, kwargs, setting.training)
-    return Seen(name, found, rows(model, name, setting.training), setting)
+    return Seen(name, found, rows(model, name, found, setting.training), setting)
 
 
 def _name(model: Any) -> str:
@@ -75,10 +75,8 @@ def _name(model: Any) -> str:
 
 
 def _size(modules: tuple[Module, ...]) -> dict[str, int]:
-    """Number and bytes of the parameters; nothing where no module tells of any."""
+    """Number and bytes of the parameters."""
     held = {one.storage: one for row in modules for one in row.params}
-    if not held:
-        return {}
     return {
         "params": sum(one.numel for one in held.values()),
         "param_bytes": sum(one.nbytes for one in held.values()),
