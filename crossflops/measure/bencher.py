@@ -22,6 +22,7 @@ from crossflops.measure.timing import Limits, timed
 
 PROFILED = Limits(warmup=3, runs=10, fewest=3, seconds=5.0)
 _SAID = 300
+_OUT_OF_MEMORY = "ran out of memory"
 
 
 def main() -> None:
@@ -38,12 +39,13 @@ def answered(order: Order) -> Answer:
         return run_model(order) if isinstance(order, ModelOrder) else run_file(order)
     except CrossflopsError as error:
         return Refusal(error.message, error.hint)
-    except MemoryError as error:
-        return Unfit(batch=order.batch, stage="memory", message=described(error))
+    except MemoryError:
+        return Unfit(batch=order.batch, stage="memory", message=_OUT_OF_MEMORY)
     except Exception as error:  # whatever the runtime raises is its word on the model
         what = described(error)
-        stage = "memory" if speaks_of_memory(what) else "run"
-        return Unfit(batch=order.batch, stage=stage, message=shortened(what, _SAID))
+        if speaks_of_memory(what):
+            return Unfit(batch=order.batch, stage="memory", message=_OUT_OF_MEMORY)
+        return Unfit(batch=order.batch, stage="run", message=shortened(what, _SAID))
 
 
 def run_file(order: FileOrder) -> Ran:

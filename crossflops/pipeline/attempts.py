@@ -18,6 +18,7 @@ from crossflops.pipeline.batching import at_batch
 from crossflops.pipeline.runnable import ONNX, Runnable, runnable
 
 _TRACE = "trace.json"
+_BRIEF = Limits(warmup=1, runs=1, fewest=1)  # of a batch that was timed before
 _OWN_FOLDER = ("keras", "jax")  # their profilers write a folder as TensorBoard reads it
 
 
@@ -58,9 +59,16 @@ class Attempts:
             self._ready[batch] = runnable(request, how.inputs_file, place, how.runtime)
         return self._ready[batch]
 
+    def again(self, batch: int) -> None:
+        """Trace a batch that was timed before."""
+        how = msgspec.structs.replace(self._conditions, limits=_BRIEF)
+        self._run(self.runnable(batch), how, profiled=True)
+
     def once(self, batch: int | None, profiled: bool = False) -> Measurement | Unfit:
         """Run it; with `profiled` some runs more are traced."""
-        ready, how = self.runnable(batch), self._conditions
+        return self._run(self.runnable(batch), self._conditions, profiled)
+
+    def _run(self, ready: Runnable, how: Conditions, profiled: bool) -> Measurement | Unfit:
         order = _file_order(ready, how, profiled)
         if how.runtime != ONNX:
             order = _model_order(ready, how, profiled)

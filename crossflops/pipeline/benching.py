@@ -70,8 +70,9 @@ def bench(
         if chosen is None:
             raise _no_run(tried)
         ready = attempts.runnable(chosen.batch if batches else None)
-        tell(f"profiling batch {chosen.batch}")
-        attempts.once(chosen.batch if batches else None, profiled=True)
+        if batches:
+            tell(f"profiling batch {chosen.batch}")
+            attempts.again(chosen.batch)
         ran = attempts.ran[chosen.batch]
         found = _bench(ready, ran, how, tried, chosen, goal, largest)
         return accounted(found, ready, ran, peak)
@@ -92,7 +93,7 @@ def _tried(
         found = search(attempt, goal, MOST, to_the_limit=how.memory is not None)
         return list(found.tried), found.largest if found.bounded else None
     if not batches:
-        return [attempts.once(None)], None
+        return [attempts.once(None, profiled=True)], None
     return [attempt(one) for one in dict.fromkeys(batches)], None
 
 
