@@ -62,15 +62,20 @@ def _layers(counted: Counted) -> Layers:
 def contrasted(report: Report, between: tuple[str, str] | None) -> Report:
     """The report with the tools set against each other, the first on the first model.
 
-    Unless two are named, these are each tool that answered for both models, and each two of which
-    one answered for the first alone, the other for the second alone.
+    Unless two are named, these are each tool that answered for both models, and each that answered
+    for one alone with all that answered for the other.
     """
     other = report.against
     assert isinstance(other, Against)
     mine = {one.tool: one for one in report.reconciliations or ()}
     theirs = {one.tool: one for one in other.reconciliations}
     both = [(tool, tool) for tool in mine if tool in theirs]
-    apart = [(one, two) for one in mine if one not in theirs for two in theirs if two not in mine]
+    apart = [
+        (one, two)
+        for one in mine
+        for two in theirs
+        if one != two and (one not in theirs or two not in mine)
+    ]
     wanted = [between] if between else [*both, *apart]
     found: tuple[Contrast, ...] = tuple(
         contrast(mine[one], theirs[two], models=True)

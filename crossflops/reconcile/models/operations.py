@@ -115,6 +115,9 @@ def _alone(
         flops -= grown
     params = sum(one.params for one in others) - sum(one.params for one in ones)
     told = "" if cause == MISSING else _told(ones, others)
+    if cause == WRITTEN and params:  # a scale that one of them lacks is no other way to write it
+        yield Shift(cause=ELSE, params=params, note="with other parameters")
+        params = 0
     yield Shift(cause=cause, flops=flops, params=params, note=told)
 
 

@@ -28,6 +28,7 @@ def paired(first: Sequence[Contraction], second: Sequence[Contraction]) -> tuple
     together what one is on the other side (queries, keys and values) become one group.
     """
     found = dict(aligned(len(first), len(second), contraction_scores(first, second)))
+    found = _crossed(first, second, found)
     found |= _across(first, second, found)
     merged = list(_merged(first, second, found))
     for group in merged:
@@ -64,18 +65,50 @@ def _shape(one: Contraction) -> tuple[str | int, ...]:
     return one.kind, one.taps, one.inner, one.outer, one.groups
 
 
-def _across(
+def _exact(one: Contraction) -> tuple[str | int, ...]:
+    return (*_shape(one), one.places)
+
+
+def _crossed(
     first: Sequence[Contraction], second: Sequence[Contraction], found: dict[int, int]
 ) -> dict[int, int]:
-    """Pairs of equal weights among what is left, each with the nearest."""
+    """The pairs, those given up whose ends both have an equal elsewhere: branches that cross.
+
+    Where one end alone has an equal, the pair stays, and the equal is left to others.
+    """
+    loose = {
+        i: j
+        for i, j in found.items()
+        if _exact(first[i]) != _exact(second[j]) and not first[i].path == second[j].path != ""
+    }
+    while loose:
+        kept = {i: j for i, j in found.items() if i not in loose}
+        more = _across(first, second, kept, exact=True)
+        taken = set(more.values())
+        stay = [i for i, j in loose.items() if i not in more or j not in taken]
+        if not stay:
+            return kept | more
+        for i in stay:
+            del loose[i]
+    return found
+
+
+def _across(
+    first: Sequence[Contraction],
+    second: Sequence[Contraction],
+    found: dict[int, int],
+    exact: bool = False,
+) -> dict[int, int]:
+    """Pairs of equal weights, if `exact` on as many places, among what is left: the nearest."""
+    key = _exact if exact else _shape
     taken = sorted(found.values())
     left: dict[tuple[str | int, ...], list[tuple[int, int]]] = {}
     for j in sorted(set(range(len(second))) - set(taken)):
-        left.setdefault(_shape(second[j]), []).append((bisect_left(taken, j), j))
+        left.setdefault(key(second[j]), []).append((bisect_left(taken, j), j))
     heads = sorted(found)
     more = {}
     for i in sorted(set(range(len(first))) - set(found)):
-        choice = left.get(_shape(first[i]))
+        choice = left.get(key(first[i]))
         if choice:
             rank = bisect_left(heads, i)
             best = min(

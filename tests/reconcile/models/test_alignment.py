@@ -283,6 +283,26 @@ def test_the_order_of_branches_is_no_difference(tmp_path):
     assert between(tmp_path, one, other).same
 
 
+def towers(*order):
+    """Two towers of two convolutions on one image, written down in some order."""
+    parts = {
+        "a": "p = Conv (x, a) q = Conv <pads=[1, 1, 1, 1]> (p, b)",
+        "c": "r = Conv (x, c) s = Conv <pads=[1, 1, 1, 1]> (r, d)",
+    }
+    weights = "float[4, 4, 1, 1] a, float[8, 4, 3, 3] b, float[6, 4, 1, 1] c, float[8, 6, 3, 3] d"
+    steps = " ".join(parts[name] for name in order)
+    return (
+        f"g (float[1, 4, 8, 8] x, {weights}) => (float[1, 8, 8, 8] y)"
+        f" {{ {steps} y = Add (q, s) }}",
+        *("a", "b", "c", "d"),
+    )
+
+
+def test_towers_cross_where_each_has_its_equal(tmp_path):
+    """No layer of one is paired with a wider one of the other for the sake of the order."""
+    assert between(tmp_path, towers("a", "c"), towers("c", "a")).same
+
+
 def test_a_batch_is_one_cause(tmp_path):
     """A batch of 4 in the place of 1: three times the work more, and no parameter."""
     one, *names = conv(pads=[1, 1, 1, 1], bias=True)
