@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 from crossflops_jax import CompiledProgram, LoweredProgram
 
 from crossflops.adapters.discovery import load_value
 from crossflops.core.trace import Setting
+from crossflops.errors import MissingExtraError
 from crossflops.normalize import from_object
 
 jax = pytest.importorskip("jax")
@@ -62,6 +64,18 @@ def test_the_module_stays_as_it_is():
     assert profile(LoweredProgram, module, spec(4, 8)).total == 3 * 32 + 2 * 8
     after = jax.tree.leaves(nnx.state(module))
     assert all((a == b).all() for a, b in zip(before, after, strict=True))
+
+
+def test_without_jax(monkeypatch):
+    """One line of what is missing, one of what installs it."""
+
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("crossflops_jax.adapter.version", missing)
+    with pytest.raises(MissingExtraError, match="JAX is not installed") as caught:
+        LoweredProgram().version()
+    assert caught.value.hint == "pip install jax"
 
 
 def test_models_of_others_are_not_taken():

@@ -161,6 +161,28 @@ def test_a_transformer_block():
     assert any(one.startswith("xla.") for one in causes(compiled))
 
 
+@pytest.mark.parametrize(
+    ("options", "channels", "total", "taps"),
+    [  # 16 x 3 taps along each side, of which 2 fall on padding
+        ({"padding": "SAME"}, (3, 8), 101_568, 48 * 48 - 46 * 46),
+        ({"padding": "VALID"}, (3, 8), 84_672, 0),
+        ({"padding": "SAME", "use_bias": True}, (3, 8), 103_616, 48 * 48 - 46 * 46),
+        ({"feature_group_count": 4}, (8, 16), 135_424, 48 * 48 - 46 * 46),
+    ],
+)
+def test_single_convolutions(options, channels, total, taps):
+    """Only the taps on padding differ, and the unit; a bias is one for each element."""
+    given = {"use_bias": False, **options}
+    conv = nnx.Conv(*channels, (3, 3), **given, rngs=nnx.Rngs(0))
+    lowered, compiled = explained(conv, spec(1, 16, 16, channels[0]))
+    assert lowered.theirs == compiled.theirs == total
+    pairs = channels[0] * channels[1] // given.get("feature_group_count", 1)
+    amounts = causes(lowered)
+    assert amounts.pop("conv.padding-valid-taps", 0) == -taps * pairs
+    assert amounts.pop("unit.mac-vs-flop") == lowered.ours - taps * pairs
+    assert amounts == ({"bias.conv": 256 * 8} if given["use_bias"] else {})
+
+
 def test_a_loop():
     """The product in it counts once, whatever the number of steps."""
 
