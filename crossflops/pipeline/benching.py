@@ -113,8 +113,10 @@ def _bench(
     total = ready.counted.ledger.total
     graph = ready.counted.graph
     said = "" if len(tried) < 2 else "most examples per second"
-    if said and goal.latency is not None:
-        said += f" with p99 within {1e3 * goal.latency:g} ms"
+    if goal.latency is not None:
+        within = f"p99 within {1e3 * goal.latency:g} ms"
+        met = goal.met(chosen)
+        said = f"most examples per second with {within}" if met else f"no batch has its {within}"
     return Bench(
         model=ModelInfo(
             name=graph.name,

@@ -173,3 +173,11 @@ def test_names_alone_join_what_they_can(net):
     ran = [(node.key, node.op.type) for node in graph.nodes]
     found = covers(graph.nodes, guessed(graph.nodes, ran))
     assert [one.keys for one in found.kernels] == [(node.key,) for node in graph.nodes]
+
+
+def test_a_latency_that_no_batch_keeps_is_said(net):
+    """Nothing runs within a nanosecond, and everything within an hour."""
+    found = bench(net, batches=[1, 2], max_latency=1e-9, conditions=QUICK)
+    assert found.goal == "no batch has its p99 within 1e-06 ms"
+    found = bench(net, batches=[1, 2], max_latency=3600, conditions=QUICK)
+    assert found.goal.startswith("most examples per second with p99 within")
