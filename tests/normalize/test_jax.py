@@ -131,6 +131,17 @@ def test_the_parameters_of_a_function():
     assert counted(lambda x: jnp.where(x > 0, x, 0.0), spec(3, 4))[0].params == 0
 
 
+def test_a_module_of_linen():
+    """Its variables are shapes; its parameters those that it calls so, statistics not."""
+    linen = pytest.importorskip("flax.linen")
+    model = linen.Sequential(
+        [linen.Conv(8, (3, 3)), linen.BatchNorm(use_running_average=True), linen.Dense(5)]
+    )
+    graph, _, ledger = counted(model, spec(2, 6, 6, 3))
+    assert ledger.total.macs == 2 * 36 * (8 * 27 + 8 * 5)
+    assert graph.params == (8 * 27 + 8) + 2 * 8 + (8 * 5 + 5)
+
+
 def test_what_the_model_does_not_take():
     """What the model raises is said in one line."""
     with pytest.raises(InputError, match="raised"):

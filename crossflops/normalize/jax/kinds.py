@@ -26,6 +26,13 @@ def is_module(value: object) -> bool:
     return nnx is not None and hasattr(nnx, "Module") and isinstance(value, nnx.Module)
 
 
+def is_linen(value: object) -> bool:
+    """Whether this is a module of flax.linen, which holds no variables."""
+    linen = sys.modules.get("flax.linen")
+    kind = getattr(linen, "Module", None)
+    return kind is not None and isinstance(value, kind) and getattr(value, "scope", None) is None
+
+
 def is_function(value: object) -> bool:
     """Whether this is itself a function of JAX, not one that returns a model.
 

@@ -1,5 +1,6 @@
 """The module table of a JAX model: the modules of Flax NNX, or a function alone."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from crossflops.core.trace import Module, Parameter, Scalar
@@ -45,8 +46,10 @@ def _root(name: str, pure: Pure) -> Module:
     import jax
     import jax.numpy as jnp
 
-    with apart():
-        held = jax.make_jaxpr(pure.function)(*pure.specs).consts
+    if isinstance(pure.weights, Mapping):  # the variables of flax.linen
+        held = jax.tree.leaves(pure.weights.get("params", {}))
+    else:
+        held = _closed_over(pure)
     floats = [one for one in held if jnp.issubdtype(one.dtype, jnp.inexact) and one.ndim]
     params = tuple(
         Parameter(f"constant_{number}", tuple(one.shape), number, one.dtype.name)
@@ -55,6 +58,13 @@ def _root(name: str, pure: Pure) -> Module:
     return Module(
         id=0, names=("",), bases=(name,), params=params, children=(), training=False, settings={}
     )
+
+
+def _closed_over(pure: Pure) -> list[Any]:
+    import jax
+
+    with apart():
+        return list(jax.make_jaxpr(pure.function)(*pure.specs).consts)
 
 
 def _parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, ...]:

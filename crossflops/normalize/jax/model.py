@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import InputError, MissingExtraError
-from crossflops.normalize.jax.kinds import is_module
+from crossflops.normalize.jax.kinds import is_linen, is_module
 
 _INSTALL = "pip install 'crossflops[jax]'"
 
@@ -48,18 +48,28 @@ def pure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training:
 
     leaves, tree = jax.tree.flatten((args, dict(kwargs)))
     places = [n for n, one in enumerate(leaves) if isinstance(one, jax.ShapeDtypeStruct)]
-    call, held = _module(model, training) if is_module(model) else _function(model, training)
+    specs = tuple(leaves[n] for n in places)
 
-    def weighted(weights: Any, *arrays: Any) -> Any:
+    def filled(arrays: tuple[Any, ...]) -> Any:
         given = list(leaves)
         for place, array in zip(places, arrays, strict=True):
             given[place] = array
-        positional, named = jax.tree.unflatten(tree, given)
+        return jax.tree.unflatten(tree, given)
+
+    if is_module(model):
+        call, held = _module(model, training)
+    elif is_linen(model):
+        call, held = _linen(model, filled, specs)
+    else:
+        call, held = _function(model, training)
+
+    def weighted(weights: Any, *arrays: Any) -> Any:
+        positional, named = filled(arrays)
         return call(weights, *positional, **named)
 
     found = Pure(
         function=functools.partial(weighted, _light(held)),
-        specs=tuple(leaves[n] for n in places),
+        specs=specs,
         names=_names(args, kwargs, places),
         weighted=weighted,
         weights=jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), held),
@@ -89,6 +99,20 @@ def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
             return own(*args, **kwargs)
 
     return call, held
+
+
+def _linen(
+    model: Any, filled: Callable[..., Any], specs: tuple[Any, ...]
+) -> tuple[Callable[..., Any], Any]:
+    """Applies the module to variables, of which it makes the shapes alone."""
+    import jax
+
+    def made(key: Any, *arrays: Any) -> Any:
+        positional, named = filled(arrays)
+        return model.init({"params": key, "dropout": key}, *positional, **named)
+
+    held = _asked(lambda: jax.eval_shape(made, jax.random.key(0), *specs))
+    return (lambda held, *args, **kwargs: model.apply(_arrays(held), *args, **kwargs)), held
 
 
 def _function(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
@@ -152,9 +176,14 @@ def _names(args: Any, kwargs: Mapping[str, Any], places: list[int]) -> tuple[str
 def _try_out(pure: Pure) -> None:
     import jax
 
+    _asked(lambda: jax.eval_shape(pure.function, *pure.specs))
+
+
+def _asked(question: Callable[[], Any]) -> Any:
+    """What the model answers, told apart from what it raises. Raises InputError."""
     try:
         with apart():
-            jax.eval_shape(pure.function, *pure.specs)
+            return question()
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())
         raise InputError(
