@@ -64,18 +64,24 @@ def bench(
     tell = on_progress or (lambda _: None)
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, how, folder, batch_dim)
-        goal = Goal(max_latency)
-        tried, largest = _tried(attempts, batches, goal, how, tell)
-        chosen = goal.best(tried) or Goal().best(tried)
-        if chosen is None:
-            raise _no_run(tried)
-        ready = attempts.runnable(chosen.batch if batches else None)
-        if batches:
-            tell(f"profiling batch {chosen.batch}")
-            attempts.again(chosen.batch)
-        ran = attempts.ran[chosen.batch]
-        found = _bench(ready, ran, how, tried, chosen, goal, largest)
-        return accounted(found, ready, ran, peak)
+        return _found(attempts, batches, Goal(max_latency), how, peak, tell)
+
+
+def _found(
+    attempts: Attempts, batches: Sequence[int] | str, goal: Goal, how: Conditions,
+    peak: Peak | None, tell: Progress,
+) -> Bench:  # fmt: skip
+    """Try the batches, choose one, and account for its time."""
+    tried, largest = _tried(attempts, batches, goal, how, tell)
+    chosen = goal.best(tried) or Goal().best(tried)
+    if chosen is None:
+        raise _no_run(tried)
+    ready = attempts.runnable(chosen.batch if batches else None)
+    if batches:
+        tell(f"profiling batch {chosen.batch}")
+        attempts.again(chosen.batch)
+    ran = attempts.ran[chosen.batch]
+    return accounted(_bench(ready, ran, how, tried, chosen, goal, largest), ready, ran, peak)
 
 
 def _tried(
