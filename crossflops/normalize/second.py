@@ -1,5 +1,6 @@
 """The request for a second model, which takes from the first what is not said of it."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -135,7 +136,10 @@ def _fits(request: Request) -> bool:
         if is_tensorflow(source.model):
             from crossflops.normalize.tensorflow.model import traced
 
-            traced(source.model, source.args, source.kwargs, request.setting.training)
+            try:
+                traced(source.model, source.args, source.kwargs, request.setting.training)
+            finally:
+                _forget()
         elif isinstance(source.model, OnnxFile):
             if not binding.agrees(read(source.model.path).graph, source.model.specs):
                 return False
@@ -145,6 +149,13 @@ def _fits(request: Request) -> bool:
     except InputError:
         return False
     return True
+
+
+def _forget() -> None:
+    """Let Keras number its layers from the start again: the model is built once more."""
+    keras = sys.modules.get("keras")
+    if keras is not None:
+        keras.utils.clear_session()
 
 
 def _runs(source: Source) -> bool:
