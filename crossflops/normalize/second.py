@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from crossflops.core.tensor import TensorSpec
-from crossflops.errors import InputError
+from crossflops.errors import InputError, NormalizeError
 from crossflops.load import read
 from crossflops.normalize import Source, is_file, normalize
 from crossflops.normalize.onnx_file import OnnxFile, binding
@@ -144,9 +144,11 @@ def _fits(request: Request) -> bool:
             if not binding.agrees(read(source.model.path).graph, source.model.specs):
                 return False
             normalize(source, request.setting)
-        else:
+        elif hasattr(source.model, "eval"):
             return _runs(source)
-    except InputError:
+        else:
+            normalize(source, request.setting)
+    except (InputError, NormalizeError):
         return False
     return True
 
@@ -161,8 +163,8 @@ def _forget() -> None:
 def _runs(source: Source) -> bool:
     import torch
 
-    source.model.eval()
     try:
+        source.model.eval()
         with torch.no_grad():
             source.model(*source.args, **source.kwargs)
     except Exception:  # whatever it is, it does not run on these
