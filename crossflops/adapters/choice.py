@@ -17,13 +17,14 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """Tools that can run: `here` by their adapters, `elsewhere` by their interpreters.
 
     `conventions` has the edition that predicts each of both; `failures` are the tools that
-    cannot run.
+    cannot run. `named` says whether the caller named them: else they are all that there are.
     """
 
     here: dict[str, Adapter]
     elsewhere: dict[str, str]
     conventions: dict[str, Convention]
     failures: dict[str, Failure]
+    named: bool = True
 
     def only(self, tools: Collection[str]) -> "Choice":
         """The choice without the tools that are not among these, and without failures."""
@@ -69,6 +70,7 @@ def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choi
             failures[tool] = failure(tool, "load", problem)
     return Choice(
         here=adapters,
+        named=chosen is not None,
         elsewhere={tool: one for tool, one in elsewhere.items() if tool in conventions},
         conventions=conventions,
         failures=failures,

@@ -74,6 +74,9 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
             own_half, more = self._foreign(choice, own_half)
             found |= more
         found = {**choice.failures, **found}
+        if not self.choice.named:
+            # a tool of another framework is no failure where nobody asked for it
+            found = {tool: one for tool, one in found.items() if not _declined(one)}
         told = {tool: _placed(found[tool], choice.elsewhere.get(tool)) for tool in sorted(found)}
         return own_half, told
 
@@ -203,6 +206,10 @@ def _native(choice: Choice, source: Source) -> set[str]:
         for tool, one in choice.conventions.items()
         if tool not in runners or one.framework != TORCH
     }
+
+
+def _declined(answer: Profile | Failure) -> bool:
+    return isinstance(answer, Failure) and answer.stage == "accept"
 
 
 def _placed(answer: Profile | Failure, python: str | None) -> Profile | Failure:
