@@ -18,6 +18,8 @@ from crossflops.normalize.onnx_file.types import is_tensor, of_graph, shape_of, 
 _RUNS = 12
 _KEY = "crossflops.stand_in"
 _DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc", "ai.onnx.ml")
+_OWN = {"", "ai.onnx"}
+_OPSET = 21  # of stand-ins where the file has none
 _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
 _ADDED = ("SimplifiedLayerNormalization", "LayerNormalization")
 
@@ -31,6 +33,12 @@ def infer(model: Any, strict: bool = True) -> Any:
     if not _concerned(model.graph):
         return infer_onnx(model, strict)
     opset = {one.domain: one.version for one in model.opset_import}
+    if not _OWN & set(opset):  # nodes of ai.onnx.ml alone, and the stand-ins are of ai.onnx
+        asked = _copy(model)
+        asked.opset_import.add(domain="", version=_OPSET)
+        found = infer(asked, strict)
+        del found.opset_import[-1]
+        return found
     version = opset.get("", opset.get("ai.onnx", 1))
     drafts: list[bytes] | None = None
     for _ in range(_RUNS):
