@@ -24,7 +24,7 @@ def command(clock: float, bus: float, channels: float, transfers: float, **field
     It is clock x transfers per clock x bus width / 8 x channels.
     Two channels of 32 bits at 2000 MHz: --clock 2000MHz --bus 32 --channels 2 gives 32 GB/s.
     """
-    from crossflops.hardware.sheets import derive_bandwidth
+    from crossflops.hardware.devices.sheets import derive_bandwidth
 
     deliver(derive_bandwidth(clock, bus, channels, transfers), **fields)
     return 0

@@ -97,7 +97,7 @@ def command(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     if trace is not None:
         found = _read(asked, trace, fields)
     else:
-        from crossflops.pipeline.benching import bench
+        from crossflops.pipeline.benching.bench import bench
 
         with progress(f"running {asked.target}") as tell:
             found = bench(asked.target, **asked.keywords, **_keywords(fields), on_progress=tell)
@@ -109,7 +109,7 @@ def command(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
 
 def _read(asked: Request, trace: str, fields: dict[str, Any]) -> Bench:
     """What is in a trace, for which nothing is run."""
-    from crossflops.pipeline.reading import read_trace
+    from crossflops.pipeline.benching.reading import read_trace
 
     for name in ("batches", "max_latency_ms", "write_trace", "memory_limit"):
         if fields[name] is not None:
@@ -128,8 +128,8 @@ def _read(asked: Request, trace: str, fields: dict[str, Any]) -> Bench:
 def _keywords(fields: dict[str, Any]) -> dict[str, Any]:
     """What the options come to, as the pipeline takes it."""
     from crossflops.measure.timing import Limits
-    from crossflops.pipeline.attempts import Conditions
-    from crossflops.pipeline.benching import cpus
+    from crossflops.pipeline.benching.attempts import Conditions
+    from crossflops.pipeline.benching.bench import cpus
 
     latency, peak = fields["max_latency_ms"], fields["peak_tflops"]
     return {

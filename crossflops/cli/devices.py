@@ -62,8 +62,8 @@ def _machine(asked: dict[str, Any]) -> tuple[Any, None]:
 
 
 def _looked_up(asked: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
-    from crossflops.hardware.catalogue import AmbiguousDeviceError, devices, find, search
-    from crossflops.hardware.sheets import given, listed, sheet
+    from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, devices, find, search
+    from crossflops.hardware.devices.sheets import given, listed, sheet
     from crossflops.pipeline.devices import known
 
     precision = asked["precision"].casefold()

@@ -34,7 +34,7 @@ def command(clock: float, units: float, fma: float, **fields: Any) -> int:
     It is clock x units x FMA per clock and unit x 2 FLOPs per FMA.
     An A100 in FP32: --clock 1.41GHz --units 108 --fma 64 gives 19.49 TFLOP/s.
     """
-    from crossflops.hardware.sheets import derive_peak
+    from crossflops.hardware.devices.sheets import derive_peak
 
     deliver(derive_peak(clock, units, fma), **fields)
     return 0

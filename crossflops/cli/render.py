@@ -35,7 +35,7 @@ Found = TypeVar("Found", Report, Bench, EfficiencyReport)
 @output_options
 def command(file_: Path, plot: str | None, **fields: Any) -> int:
     """Show a report again that was written to a file, in any format."""
-    from crossflops.pipeline.asked import answered
+    from crossflops.pipeline.comparing.asked import answered
 
     wanted = questions(fields)
     data = _bytes(file_)

@@ -8,20 +8,20 @@ import msgspec
 from crossflops.core.efficiency import EfficiencyReport
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
-from crossflops.hardware.question import Question
+from crossflops.hardware.rates.question import Question
 from crossflops.normalize.request import Request, asked_for
 from crossflops.normalize.targets import imports_restored
-from crossflops.pipeline.asked import answered, made_with, of_models
+from crossflops.pipeline.comparing.asked import answered, made_with, of_models
+from crossflops.pipeline.comparing.study import Progress
+from crossflops.pipeline.comparing.study import report as compared
 from crossflops.pipeline.counting import Counted
 from crossflops.pipeline.exporting import export
 from crossflops.pipeline.native import native_count
-from crossflops.pipeline.rating import rated
-from crossflops.pipeline.study import Progress
-from crossflops.pipeline.study import report as compared
-from crossflops.pipeline.tables import rated_runs
+from crossflops.pipeline.rating.rate import rated
+from crossflops.pipeline.rating.tables import rated_runs
 
 if TYPE_CHECKING:
-    from crossflops.pipeline.asking import Asking
+    from crossflops.pipeline.comparing.asking import Asking
 
 __all__ = ["compare", "count", "efficiency", "export"]
 
@@ -134,7 +134,7 @@ def compare(
     """
     from crossflops.adapters import interpreters
     from crossflops.adapters.choice import choose
-    from crossflops.pipeline.asking import Asking
+    from crossflops.pipeline.comparing.asking import Asking
 
     request = asked_for(
         target,
@@ -162,8 +162,8 @@ def compare(
     native, report = _asked(asking)
     if two is None:
         return answered(report, between=between, module=module, consensus=consensus)
-    from crossflops.pipeline.against import against as set_against
-    from crossflops.pipeline.against import told_of_the_second
+    from crossflops.pipeline.comparing.against import against as set_against
+    from crossflops.pipeline.comparing.against import told_of_the_second
 
     choice = asking.choice if wanted[0] == wanted[1] else choose(wanted[1], where)
     with told_of_the_second():
@@ -181,7 +181,7 @@ def _second(
 ) -> Request:
     """The request for the model to compare with, refused before any tool runs."""
     from crossflops.normalize.second import second
-    from crossflops.pipeline.against import refuse, told_of_the_second
+    from crossflops.pipeline.comparing.against import refuse, told_of_the_second
 
     refuse(module, consensus, onnx)
     with told_of_the_second():

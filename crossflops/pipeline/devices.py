@@ -7,12 +7,12 @@ from pathlib import Path
 from crossflops.core.device import Device
 from crossflops.core.machine import Gpu, Machine
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.additions import RESERVED, additions
-from crossflops.hardware.catalogue import AmbiguousDeviceError, find
-from crossflops.hardware.slices import sliced
-from crossflops.measure.cpu import NoCpuError, cpu
-from crossflops.measure.gpu import gpus
-from crossflops.measure.machine import measured
+from crossflops.hardware.devices.additions import RESERVED, additions
+from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find
+from crossflops.hardware.devices.slices import sliced
+from crossflops.measure.machine.cpu import NoCpuError, cpu
+from crossflops.measure.machine.gpu import gpus
+from crossflops.measure.machine.peaks import measured
 
 _CLOCK = 0.05  # by how much FP32 units x clock may differ from the sheet
 

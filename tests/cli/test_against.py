@@ -6,8 +6,8 @@ import pytest
 
 from crossflops.core.report import Report
 from crossflops.errors import InputError
-from crossflops.pipeline.against import refuse, told_of_the_second
-from crossflops.pipeline.asked import of_models
+from crossflops.pipeline.comparing.against import refuse, told_of_the_second
+from crossflops.pipeline.comparing.asked import of_models
 from tests.onnx_files import parsed, saved
 
 

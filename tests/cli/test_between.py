@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.core.report import Report
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.pipeline.asked import chosen, contrasted
+from crossflops.pipeline.comparing.asked import chosen, contrasted
 
 
 def test_both_tools_reach_the_pipeline(line, answers, report):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from crossflops.core.folded import Folded
 from crossflops.core.trace import Setting
-from crossflops.hardware import numerators
+from crossflops.hardware.rates import numerators
 
 FP16 = ("--macs", "4.112G", "--train", "--examples-per-second", "1325", "--precision", "fp16")
 FP32 = ("--macs", "4.112G", "--train", "--examples-per-second", "303.1", "--precision", "fp32")

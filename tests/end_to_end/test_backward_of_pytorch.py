@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.hardware.backward import Gradients, matches
+from crossflops.hardware.rates.backward import Gradients, matches
 from crossflops.pipeline.native import native_count
 
 torch = pytest.importorskip("torch")

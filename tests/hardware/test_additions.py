@@ -4,8 +4,8 @@ import pytest
 
 from crossflops.adapters.settings import settings
 from crossflops.errors import InputError
-from crossflops.hardware.additions import additions
-from crossflops.hardware.catalogue import find
+from crossflops.hardware.devices.additions import additions
+from crossflops.hardware.devices.catalogue import find
 
 CARD = """
 [devices.my-card]

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.hardware.backward import Gradients, matches
+from crossflops.hardware.rates.backward import Gradients, matches
 from crossflops.pipeline.native import native_count
 from tests.onnx_files import saved, with_weights
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.catalogue import (
+from crossflops.hardware.devices.catalogue import (
     AmbiguousDeviceError,
     devices,
     families,

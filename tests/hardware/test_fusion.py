@@ -7,10 +7,10 @@ from crossflops.core.graph import Graph, Node, Op
 from crossflops.core.roofline import Ceiling
 from crossflops.core.tensor import TensorSpec
 from crossflops.count import count
-from crossflops.hardware.formats import Formats
-from crossflops.hardware.fusion import kernel_bounds
-from crossflops.hardware.roofline import Scenario, node_bounds
-from crossflops.hardware.traffic import loads
+from crossflops.hardware.roofline.bounds import Scenario, node_bounds
+from crossflops.hardware.roofline.formats import Formats
+from crossflops.hardware.roofline.fusion import kernel_bounds
+from crossflops.hardware.roofline.traffic import loads
 
 RUN = Scenario(
     label="", ceiling=Ceiling(name="m", peaks={"fp32": 100.0}, bandwidth=10.0), examples=1

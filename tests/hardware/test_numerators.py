@@ -13,7 +13,7 @@ from crossflops.core.reconciliation import Reconciliation
 from crossflops.core.report import InputInfo, ModelInfo, NodeRow, Report, Totals, UncountedRow
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError
-from crossflops.hardware.numerators import by_tool, folded, given, native, quantity
+from crossflops.hardware.rates.numerators import by_tool, folded, given, native, quantity
 
 NATIVE = 4_089_184_256
 UNITS = {"bytes": 0, "thop": 1, "fvcore": 1, "torch-flop-counter": 2}

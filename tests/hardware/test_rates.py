@@ -3,8 +3,8 @@
 import pytest
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.catalogue import derived, find
-from crossflops.hardware.rates import efficiency, multiplier, required_rate, work
+from crossflops.hardware.devices.catalogue import derived, find
+from crossflops.hardware.rates.rate import efficiency, multiplier, required_rate, work
 
 ROUNDED = 4_112_000_000  # ResNet-50 as published
 EXACT = 4_111_514_624  # what thop 0.0.31 prints

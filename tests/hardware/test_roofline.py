@@ -7,7 +7,7 @@ import pytest
 
 from crossflops.core.roofline import Ceiling, Load
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.roofline import (
+from crossflops.hardware.roofline.bounds import (
     Scenario,
     achieved,
     compute_from,

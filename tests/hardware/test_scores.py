@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from crossflops.hardware.scores import Scores, scores
+from crossflops.hardware.rates.scores import Scores, scores
 from tests.onnx_files import graph_of, parsed, saved, with_weights
 
 PLAIN = """

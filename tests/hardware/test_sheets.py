@@ -3,8 +3,8 @@
 import pytest
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.catalogue import find
-from crossflops.hardware.sheets import derive_bandwidth, derive_peak, given, listed, sheet
+from crossflops.hardware.devices.catalogue import find
+from crossflops.hardware.devices.sheets import derive_bandwidth, derive_peak, given, listed, sheet
 
 
 def test_the_published_peak_of_an_a100():

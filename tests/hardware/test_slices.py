@@ -3,8 +3,8 @@
 import pytest
 
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.catalogue import AmbiguousDeviceError, find
-from crossflops.hardware.slices import sliced
+from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find
+from crossflops.hardware.devices.slices import sliced
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from crossflops.core.graph import Graph, Node, Op
 from crossflops.core.tensor import TensorSpec
 from crossflops.count import count, count_whole
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.dataflow import flow
-from crossflops.hardware.formats import Formats, nbytes, run_precision
-from crossflops.hardware.traffic import loads
+from crossflops.hardware.roofline.dataflow import flow
+from crossflops.hardware.roofline.formats import Formats, nbytes, run_precision
+from crossflops.hardware.roofline.traffic import loads
 from tests.decoders import LLAMA_8B, Decoder, decoder
 from tests.onnx_files import graph_of, saved, with_weights
 

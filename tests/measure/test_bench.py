@@ -11,8 +11,8 @@ from crossflops.core.bench import Bench, Peak
 from crossflops.core.measurement import Measurement
 from crossflops.errors import InputError, NormalizeError
 from crossflops.measure.timing import Limits
-from crossflops.pipeline.attempts import Conditions
-from crossflops.pipeline.benching import bench
+from crossflops.pipeline.benching.attempts import Conditions
+from crossflops.pipeline.benching.bench import bench
 from tests.onnx_files import parsed, saved, with_weights
 
 pytest.importorskip("onnxruntime", reason="the extra [runtime] is not installed")
@@ -165,8 +165,8 @@ def test_a_profile_is_read_with_the_graph_that_ran(net, tmp_path, capsys):
 def test_names_alone_join_what_they_can(net):
     """Without the graph that ran, kernels are known by name: the unfused ones all."""
     from crossflops.core.trace import Setting
-    from crossflops.measure.covers import covers
-    from crossflops.measure.executed import guessed
+    from crossflops.measure.attribution.covers import covers
+    from crossflops.measure.attribution.executed import guessed
     from crossflops.normalize.onnx_file import OnnxFile, normalize
 
     graph = normalize(OnnxFile(path=net, dims={"n": 1}), Setting())[0]

@@ -5,10 +5,10 @@ import pytest
 from crossflops.core.bench import Peak
 from crossflops.core.trace import Setting
 from crossflops.count import count
-from crossflops.measure.attribution import attributed, impossible
-from crossflops.measure.covers import covers
-from crossflops.measure.executed import Executed, Level
-from crossflops.measure.kernels import Kernel, Kernels
+from crossflops.measure.attribution.covers import covers
+from crossflops.measure.attribution.executed import Executed, Level
+from crossflops.measure.attribution.kernels import Kernel, Kernels
+from crossflops.measure.attribution.table import attributed, impossible
 from crossflops.normalize.onnx_file import of_bytes
 from tests.onnx_files import parsed
 

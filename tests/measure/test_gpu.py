@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from crossflops.measure import gpu
-from crossflops.measure.gpu import gpus
+from crossflops.measure.machine import gpu
+from crossflops.measure.machine.gpu import gpus
 
 
 class DriverError(Exception):

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.measure.kernels import events, kernels
+from crossflops.measure.attribution.kernels import events, kernels
 
 
 def run(begin, dur):

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops.core.machine import Cpu, MachinePeak
-from crossflops.measure import machine
-from crossflops.measure.claims import contradictions
-from crossflops.measure.native import Loop, NoLoopError
+from crossflops.measure.machine import peaks as machine
+from crossflops.measure.machine.claims import contradictions
+from crossflops.measure.machine.native import Loop, NoLoopError
 
 CPU = Cpu(
     model="AMD EPYC", architecture="x86_64", logical=2, cores=2, sockets=1, quota=None,

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from crossflops.core.machine import Cpu
-from crossflops.measure import cpu as detection
-from crossflops.measure.cpu import NoCpuError, cpu, memory_bytes
-from crossflops.measure.isa import Core, flops_per_clock
+from crossflops.measure.machine import cpu as detection
+from crossflops.measure.machine.cpu import NoCpuError, cpu, memory_bytes
+from crossflops.measure.machine.isa import Core, flops_per_clock
 
 EPYC = """processor\t: {n}
 vendor_id\t: AuthenticAMD

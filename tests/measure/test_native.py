@@ -7,9 +7,9 @@ from importlib.resources import files
 
 import pytest
 
-from crossflops.measure import native
-from crossflops.measure.native import NoLoopError, compiled, compiler
-from crossflops.measure.product import product_rate, sum_bandwidth
+from crossflops.measure.machine import native
+from crossflops.measure.machine.native import NoLoopError, compiled, compiler
+from crossflops.measure.machine.product import product_rate, sum_bandwidth
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
 
@@ -60,7 +60,7 @@ def test_the_work_is_in_the_program(tmp_path):
     if not shutil.which("objdump") or native.platform.machine() != "x86_64":
         pytest.skip("reads the assembly of x86-64 by objdump")
     source, target = tmp_path / "peak.c", tmp_path / "peak"
-    source.write_bytes(files("crossflops.measure").joinpath("peak.c").read_bytes())
+    source.write_bytes(files("crossflops.measure.machine").joinpath("peak.c").read_bytes())
     command = [compiler(), "-O2", "-mavx2", "-mfma", "-pthread", str(source), "-o", str(target)]
     subprocess.run(command, check=True)
     listing = subprocess.run(["objdump", "-d", target], capture_output=True, text=True).stdout

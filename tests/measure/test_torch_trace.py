@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.core.trace import Call, Setting, Trace
 from crossflops.errors import InputError
-from crossflops.measure.torch_trace import is_torch, matched
+from crossflops.measure.attribution.torch_trace import is_torch, matched
 
 
 def op(name, begin, dur, thread=1):

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from crossflops.core.machine import Cpu, Gpu, MachinePeak
 from crossflops.errors import UnknownNameError
-from crossflops.measure.cpu import NoCpuError
+from crossflops.measure.machine.cpu import NoCpuError
 from crossflops.pipeline import devices
 from crossflops.pipeline.devices import known, slice_of, this_machine
 

@@ -20,9 +20,9 @@ from crossflops.conventions import conventions, parse
 from crossflops.core.profile import Profile
 from crossflops.core.trace import Setting
 from crossflops.normalize import Source
+from crossflops.pipeline.comparing.files import FileOfTools
+from crossflops.pipeline.comparing.study import report, study
 from crossflops.pipeline.counting import counted
-from crossflops.pipeline.files import FileOfTools
-from crossflops.pipeline.study import report, study
 from crossflops.reconcile.models import align, layers
 
 pytestmark = pytest.mark.torch

@@ -5,8 +5,8 @@ import pytest
 from crossflops.core.trace import Setting
 from crossflops.count import count_whole
 from crossflops.footprint import footprint
-from crossflops.hardware.formats import Formats
-from crossflops.hardware.traffic import loads
+from crossflops.hardware.roofline.formats import Formats
+from crossflops.hardware.roofline.traffic import loads
 from crossflops.normalize.request import asked_for
 from crossflops.normalize.torchvision import mended
 from crossflops.pipeline.counting import counted

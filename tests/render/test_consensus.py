@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from crossflops.core.profile import Failure
 from crossflops.core.report import ModuleRow, Report, UncountedRow
 from crossflops.core.trace import Setting
-from crossflops.pipeline.asked import answered
-from crossflops.pipeline.consensus import consensus
+from crossflops.pipeline.comparing.asked import answered
+from crossflops.pipeline.comparing.consensus import consensus
 from crossflops.render.markdown import markdown
 from crossflops.render.terminal import terminal
 

@@ -1,8 +1,8 @@
 """`crossflops efficiency`. Its flags stand in groups, a file for each group of fields.
 
-A new group is a struct in `crossflops.hardware.question`, a file here with a function that adds
-its options, and a line in `_GROUPS`; what it asks for is put into the answer in
-`crossflops.pipeline.rating`, and shown by a block of `crossflops.render.efficiency`.
+A new group is a struct in `crossflops.hardware.rates.question`, a file here with a function that
+adds its options, and a line in `_GROUPS`; what it asks for is put into the answer in
+`crossflops.pipeline.rating.rate`, and shown by a block of `crossflops.render.efficiency`.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ from crossflops.cli.output import deliver, keep_roofline
 from crossflops.cli.progress import progress
 from crossflops.core.efficiency import Efficiency, EfficiencyReport, Step
 from crossflops.core.profile import Failure
-from crossflops.hardware.question import Question
+from crossflops.hardware.rates.question import Question
 
 A_CHECK_FAILED = 1
 EVERY_TOOL_FAILED = 3
@@ -58,8 +58,8 @@ def command(as_json: bool, file: Any, **fields: Any) -> int:
     device. Without a TARGET the work is given by --macs, or by --params and the sizes of a
     transformer. Exit status 1 says that the rate is above the peak, which no sound measurement is.
     """
-    from crossflops.pipeline.rating import rated
-    from crossflops.pipeline.tables import rated_runs
+    from crossflops.pipeline.rating.rate import rated
+    from crossflops.pipeline.rating.tables import rated_runs
 
     asked = request(fields)
     question = Question.of(**fields)

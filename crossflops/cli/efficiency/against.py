@@ -1,4 +1,4 @@
-"""The peak: `crossflops.hardware.question.Against`, and `Precisions` that ran."""
+"""The peak: `crossflops.hardware.rates.question.Against`, and `Precisions` that ran."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""How much of attention counts: the fields of `crossflops.hardware.question.Causality`."""
+"""How much of attention counts: the fields of `crossflops.hardware.rates.question.Causality`."""
 
 import click
 

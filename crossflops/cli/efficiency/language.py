@@ -1,4 +1,4 @@
-"""A transformer by its sizes: the fields of `crossflops.hardware.question.Language`."""
+"""A transformer by its sizes: the fields of `crossflops.hardware.rates.question.Language`."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""The devices of a run: the fields of `crossflops.hardware.question.Parallel`."""
+"""The devices of a run: the fields of `crossflops.hardware.rates.question.Parallel`."""
 
 import click
 

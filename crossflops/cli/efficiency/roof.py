@@ -1,4 +1,4 @@
-"""The roofline: the fields of `crossflops.hardware.question.Roof`."""
+"""The roofline: the fields of `crossflops.hardware.rates.question.Roof`."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""What was measured: the fields of `crossflops.hardware.question.Speed`."""
+"""What was measured: the fields of `crossflops.hardware.rates.question.Speed`."""
 
 import click
 

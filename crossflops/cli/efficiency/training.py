@@ -1,4 +1,4 @@
-"""What runs besides the forward pass: the fields of `crossflops.hardware.question.Training`."""
+"""What runs besides the forward pass: the fields of `hardware.rates.question.Training`."""
 
 import click
 

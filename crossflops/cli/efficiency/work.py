@@ -1,4 +1,4 @@
-"""Whose count: the fields of `crossflops.hardware.question.Work`."""
+"""Whose count: the fields of `crossflops.hardware.rates.question.Work`."""
 
 import click
 

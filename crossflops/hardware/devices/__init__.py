@@ -1,0 +1,1 @@
+"""The catalogue: devices, their names, and what each can do at most."""

@@ -1,0 +1,111 @@
+"""Devices as somebody asks for them: one with all that follows, several beside each other."""
+
+from crossflops.core.device import Derivation, Device, DeviceList, DeviceShare, DeviceSheet, Factor
+from crossflops.core.report import SCHEMA
+from crossflops.errors import InputError, UnknownNameError
+from crossflops.hardware.devices.catalogue import families
+from crossflops.hardware.devices.peaks import EMULATIONS, attainable, peak_rows
+from crossflops.hardware.rates.denominators import given_peak
+
+_BITS = 8  # of a byte
+_COMMON = ("bf16", "fp16", "tf32", "int8", "fp32")  # by which devices are compared unless asked
+
+
+def sheet(device: Device) -> DeviceSheet:
+    """One device, with every peak derived, and the names that say less than it."""
+    emulated = {name: attainable(device, name) for name in EMULATIONS if "bf16" in device.peaks}
+    several = {name: ids for name, ids in families().items() if len(ids) > 1}
+    return DeviceSheet(
+        schema=SCHEMA,
+        device=device,
+        peaks=peak_rows(device),
+        emulated={} if "fp32" in device.peaks and device.kind == "cpu" else emulated,
+        families={name: ids for name, ids in several.items() if device.id in ids},
+    )
+
+
+def listed(devices: tuple[Device, ...], about: str, precision: str = "") -> DeviceList:
+    """Devices beside each other, by one precision: that which is given, or that most have.
+
+    Raises UnknownNameError for a precision that none of them has.
+    """
+    chosen = precision or _shared(devices)
+    rates = tuple(_peak(one, chosen) for one in devices)
+    if precision and not any(rates):
+        every = dict.fromkeys(name for one in devices for name in one.peaks)
+        raise UnknownNameError(f"none of them has a {precision} peak", f"give {', '.join(every)}")
+    highest = max((rate for rate in rates if rate is not None), default=0.0)
+    return DeviceList(
+        schema=SCHEMA,
+        about=about,
+        precision=chosen,
+        devices=tuple(
+            DeviceShare(device=one, peak=rate, ratio=rate / highest if rate else None)
+            for one, rate in zip(devices, rates, strict=True)
+        ),
+    )
+
+
+def _shared(devices: tuple[Device, ...]) -> str:
+    """The first precision that all devices have; else the first that some have."""
+    by_all = (name for name in _COMMON if all(name in one.peaks for one in devices))
+    by_some = (name for name in _COMMON if any(name in one.peaks for one in devices))
+    return next(by_all, None) or next(by_some, "fp32")
+
+
+def _peak(device: Device, precision: str) -> float | None:
+    try:
+        return attainable(device, precision)
+    except UnknownNameError:
+        return None
+
+
+def derive_peak(clock: float, units: float, fma_per_clock: float) -> Derivation:
+    """Clock (Hz) x units x FMA per clock and unit x 2 FLOPs per FMA, in FLOP/s.
+
+    Source: NVIDIA, A100 whitepaper: 1.41 GHz x 108 SMs x 64 x 2 = 19.49 TFLOP/s.
+    """
+    factors = (
+        Factor("clock", clock, "Hz"),
+        Factor("units", units),
+        Factor("FMA per clock and unit", fma_per_clock),
+        Factor("FLOPs per FMA", 2),
+    )
+    return _derivation("peak", factors, clock * units * fma_per_clock * 2, "FLOP/s")
+
+
+def derive_bandwidth(clock: float, bus: float, channels: float, transfers: float) -> Derivation:
+    """Clock (Hz) x transfers per clock x bus width (bits) / 8 x channels, in bytes/s.
+
+    Memory of double data rate transfers twice in a clock: 2000 MHz x 2 x 32 / 8 x 2 channels is
+    32 GB/s, and 1215 MHz x 2 x 5120 / 8, as in an A100 40GB, 1555.2 GB/s.
+    """
+    factors = (
+        Factor("memory clock", clock, "Hz"),
+        Factor("transfers per clock", transfers),
+        Factor("bytes of the bus", bus / _BITS),
+        Factor("channels", channels),
+    )
+    return _derivation("bandwidth", factors, clock * transfers * (bus / _BITS) * channels, "B/s")
+
+
+def _derivation(what: str, factors: tuple[Factor, ...], rate: float, unit: str) -> Derivation:
+    for one in factors:
+        if not 0 < one.value < float("inf"):
+            raise InputError(f"{one.value:g} is no {one.what}", "give a number above zero")
+    return Derivation(schema=SCHEMA, what=what, factors=factors, rate=rate, unit=unit)
+
+
+def given(peaks: tuple[str, ...], bandwidth: float | None) -> Device:
+    """A device that is described on the command line: `bf16=312` or `312` in TFLOP/s, and GB/s.
+
+    Raises InputError for what is no rate.
+    """
+    return Device(
+        id="given",
+        name="a device that is given",
+        peaks={name or "any": rate for name, rate in map(given_peak, peaks)},
+        bandwidth=None if bandwidth is None else bandwidth * 1e9,
+        source=("the command line",),
+        confidence="given",
+    )

@@ -1,0 +1,1 @@
+"""From a count and a speed to a rate, and its share of a peak."""

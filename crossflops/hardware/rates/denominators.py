@@ -1,0 +1,128 @@
+"""The peaks that a question names: one, none, or those of every device that is meant."""
+
+import msgspec
+
+from crossflops.core.device import Device
+from crossflops.errors import InputError, UnknownNameError
+from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find
+from crossflops.hardware.devices.peaks import attainable
+from crossflops.hardware.rates.question import Against
+
+ANY = ""  # the precision of a peak that is given for all
+
+
+class Peaks(msgspec.Struct, frozen=True, kw_only=True):
+    """A device of the catalogue, or peaks in FLOP/s by precision that are given.
+
+    `bandwidth` is in bytes/s: the device's, unless one is given.
+    """
+
+    device: Device | None = None
+    given: dict[str, float] = {}
+    bandwidth: float | None = None
+
+    def top(self, precision: str) -> float:
+        """The dense peak in FLOP/s. Raises UnknownNameError where there is none."""
+        if precision in self.given:
+            return self.given[precision]
+        if self.device is not None:
+            return attainable(self.device, precision)
+        if ANY in self.given:
+            return self.given[ANY]
+        raise UnknownNameError(
+            f"no peak is given for {precision or 'what ran'}",
+            f"add --peak-tflops {precision or 'P'}=X; given are {', '.join(self.given)}",
+        )
+
+    @property
+    def overruled(self) -> bool:
+        """Whether some peak of the device is replaced by one that is given."""
+        return self.device is not None and bool(self.given)
+
+
+class Denominators(msgspec.Struct, frozen=True, kw_only=True):
+    """Peaks of one device or of several that are meant; None alone where there is neither.
+
+    `trouble` is the error with which to end when the device is ambiguous or unknown, `left_out`
+    names devices that are meant and have no such peak.
+    """
+
+    against: tuple[Peaks | None, ...]
+    trouble: UnknownNameError | None = None
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def unknown(self) -> bool:
+        """Whether a device was named that nobody knows."""
+        return self.trouble is not None and self.against == (None,)
+
+
+def denominators(
+    asked: Against, needed: tuple[str, ...], known: tuple[Device, ...] = ()
+) -> Denominators:
+    """Looked up in the catalogue and in what else is `known`, with peaks of all the `needed`.
+
+    Raises UnknownNameError for a precision that is not there.
+    """
+    given = dict(map(given_peak, asked.peak_tflops))
+    bandwidth = None if asked.bandwidth is None else asked.bandwidth * 1e9
+    if asked.device is None:
+        if not given and bandwidth is None:
+            return Denominators(against=(None,))
+        found = Peaks(given=given, bandwidth=bandwidth)
+        _need(found, needed)
+        return Denominators(against=(found,))
+    try:
+        devices: tuple[Device, ...] = (find(asked.device, known),)
+        trouble: UnknownNameError | None = None
+    except AmbiguousDeviceError as error:
+        devices, trouble = error.candidates, error
+    except UnknownNameError as error:
+        return Denominators(against=(None,), trouble=error)
+    meant = tuple(
+        Peaks(device=one, given=given, bandwidth=bandwidth or one.bandwidth) for one in devices
+    )
+    if trouble is None:
+        _need(meant[0], needed)  # refused before the work begins
+        return Denominators(against=meant)
+    return _able(meant, needed, trouble)
+
+
+def _able(
+    meant: tuple[Peaks, ...], needed: tuple[str, ...], trouble: UnknownNameError
+) -> Denominators:
+    """The candidates that have such peaks."""
+    able, left = [], []
+    for one in meant:
+        try:
+            _need(one, needed)
+            able.append(one)
+        except UnknownNameError as error:
+            has = ", ".join(one.device.peaks) if one.device else ""
+            left.append(f"{error.message}, only {has}")
+    if not able:
+        raise UnknownNameError(
+            f"none of the devices that are meant has a {' and '.join(needed)} peak",
+            "give the precision that ran, or a peak by --peak-tflops",
+        )
+    return Denominators(against=tuple(able), trouble=trouble, left_out=tuple(left))
+
+
+def _need(found: Peaks, precisions: tuple[str, ...]) -> None:
+    if found.device is not None or found.given:
+        for one in precisions:
+            found.top(one)
+
+
+def given_peak(text: str) -> tuple[str, float]:
+    """A peak in FLOP/s from TFLOP/s, for one precision or for any."""
+    precision, _, value = text.rpartition("=")
+    try:
+        found = float(value)
+    except ValueError:
+        found = 0.0
+    if not 1e-18 <= found <= 1e18:
+        raise InputError(
+            f"--peak-tflops {text!r} is no rate", "give TFLOP/s above zero: 312, or bf16=989.4"
+        )
+    return precision.casefold(), found * 1e12

@@ -1,0 +1,195 @@
+"""What is asked of a count and a peak, in groups of fields. Every group has flags of its own.
+
+The names of the fields are those of the flags (`--peak-tflops` is `peak_tflops`), and no two
+groups have one in common, so that `Question.of` takes them all as keyword arguments.
+"""
+
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import InputError
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose count: the native one unless said. Counts are texts, such as 4.112G.
+
+    `macs` are of one example, `pass_macs` of one forward pass over the whole batch.
+    """
+
+    macs: str | None = None
+    pass_macs: str | None = None
+    as_: str | None = None
+    compare: bool = False
+    tools: tuple[str, ...] = ()
+
+
+class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured: a rate of examples or tokens, or the time of a pass or of its parts.
+
+    Rates are those of all devices together, unless `per_device`. `latency_ms` is a forward pass,
+    in training a whole step; `fwd_ms` and `bwd_ms` are of one micro-batch, `step_ms` is the
+    optimizer's. `batch` is the examples of one (micro-)batch on one data-parallel replica,
+    `tokens` those of one example. `runs` is a table of such runs (rates/runs.py), `times` one of
+    the forward times of modules (rates/times.py).
+    """
+
+    examples_per_second: float | None = None
+    tokens_per_second: float | None = None
+    latency_ms: float | None = None
+    fwd_ms: float | None = None
+    bwd_ms: float | None = None
+    step_ms: float | None = None
+    batch: int | None = None
+    tokens: int | None = None
+    per_device: bool = False
+    runs: str | None = None
+    times: str | None = None
+
+
+class Training(msgspec.Struct, frozen=True, kw_only=True):
+    """What is run besides the forward pass. Patterns are globs of parameters or modules."""
+
+    train: bool = False
+    train_multiplier: str | None = None
+    backward: str = "flat"
+    frozen: tuple[str, ...] = ()
+    trainable: tuple[str, ...] = ()
+    recompute: str = "none"
+    flash: bool = False
+    accumulate: int = 1
+
+    @property
+    def by_graph(self) -> bool:
+        """Whether the passes of each node are those that its gradients need."""
+        return self.backward == "graph" or bool(self.frozen)
+
+
+class Precisions(msgspec.Struct, frozen=True, kw_only=True):
+    """What ran in which precision: all of it, some nodes by a pattern, or shares of the work."""
+
+    precision: str = ""
+    precision_of: tuple[str, ...] = ()
+    mix: tuple[str, ...] = ()
+
+
+class Causality(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of attention counts: the full square, or what a mask or a window leaves."""
+
+    causal: str = "full"
+    window: int | None = None
+
+
+class Against(msgspec.Struct, frozen=True, kw_only=True):
+    """The device, or dense peaks in TFLOP/s (a number, or P=X by precision) and GB/s.
+
+    `catalogue` is a TOML file with devices of one's own.
+    """
+
+    device: str | None = None
+    catalogue: str | None = None
+    peak_tflops: tuple[str, ...] = ()
+    bandwidth: float | None = None
+
+
+class Language(msgspec.Struct, frozen=True, kw_only=True):
+    """A transformer by its sizes, without a model: see `crossflops.hardware.rates.language`."""
+
+    params: str | None = None
+    layers: int | None = None
+    hidden: int | None = None
+    heads: int | None = None
+    head_dim: int | None = None
+    kv_heads: int | None = None
+    seq: int | None = None
+    context: int | None = None
+    param_bytes: float = 2
+    cache_bytes: float = 2
+
+
+class Parallel(msgspec.Struct, frozen=True, kw_only=True):
+    """The devices of the run: world = data x tensor x pipeline parallel."""
+
+    devices: int | None = None
+    dp: int | None = None
+    tp: int = 1
+    pp: int = 1
+
+
+class Roof(msgspec.Struct, frozen=True, kw_only=True):
+    """The roofline: under which byte model, or with which bytes of one example, as text.
+
+    `what_if` are alternatives such as batch=64, `bench` is a file that `bench` wrote, and `plot`
+    the file of a picture. Any of these asks for it, as `roofline` does alone.
+    """
+
+    roofline: bool = False
+    bytes_: str | None = None
+    bytes_per_example: str | None = None
+    what_if: tuple[str, ...] = ()
+    bench: str | None = None
+    plot: str | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether a roofline is asked for, one way or another."""
+        return self.roofline or any(
+            (self.bytes_, self.bytes_per_example, self.what_if, self.bench, self.plot)
+        )
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Which work, at which speed, against which peak."""
+
+    work: Work = Work()
+    speed: Speed = Speed()
+    training: Training = Training()
+    precisions: Precisions = Precisions()
+    causality: Causality = Causality()
+    against: Against = Against()
+    language: Language = Language()
+    parallel: Parallel = Parallel()
+    roof: Roof = Roof()
+
+    @classmethod
+    def of(cls, **fields: Any) -> "Question":
+        """From the fields of all groups. Raises InputError for one that no group has."""
+        groups = {}
+        for group in msgspec.structs.fields(cls):
+            own = {name: fields.pop(name) for name in names(group.type) if name in fields}
+            groups[group.name] = group.type(**{key: _tidy(key, one) for key, one in own.items()})
+        if fields:
+            known = sorted(name for one in msgspec.structs.fields(cls) for name in names(one.type))
+            raise InputError(
+                f"efficiency takes no {', '.join(fields)}", f"it takes {', '.join(known)}"
+            )
+        return cls(**groups)
+
+    @property
+    def flat(self) -> dict[str, Any]:
+        """The fields of all groups, by name."""
+        groups = msgspec.structs.asdict(self).values()
+        return {name: getattr(one, name) for one in groups for name in names(type(one))}
+
+
+_REPEATED = frozenset(
+    ("tools", "frozen", "trainable", "precision_of", "mix", "peak_tflops", "what_if")
+)
+_TEXTS = frozenset(("macs", "pass_macs", "params", "train_multiplier", "bytes_per_example"))
+
+
+def _tidy(name: str, value: Any) -> Any:
+    """As the fields have it: one for several, a number for its text, a word in lower case."""
+    if value is None:
+        return () if name in _REPEATED else None
+    if name in _REPEATED:
+        several = value if isinstance(value, list | tuple) else (value,)
+        return tuple(map(str, several))
+    if name in _TEXTS:
+        return str(value)
+    return value.casefold() if name in ("precision", "recompute") else value
+
+
+def names(group: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields of a group."""
+    return group.__struct_fields__

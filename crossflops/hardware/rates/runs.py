@@ -1,0 +1,148 @@
+"""A table of measured runs, as CSV: each row is a question of its own.
+
+A column bears the name of a flag (`device`, `precision`, `batch`, `tokens-per-second`) or of one
+of the words below; what a row leaves empty is as the command says. Its lines are numbered as an
+editor does, so that a row that cannot be answered is found.
+"""
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, InputError
+from crossflops.hardware.rates.question import Question
+
+_WORDS = {  # as people head such tables -> the field
+    **dict.fromkeys(
+        (
+            *("rate", "speed", "throughput", "examples/s", "images/s", "samples/s", "img/s"),
+            *("images_per_second", "samples_per_second", "sequences_per_second"),
+            *("images_per_s", "examples_per_s", "samples_per_s", "images/sec", "img/sec"),
+        ),
+        "examples_per_second",
+    ),
+    **dict.fromkeys(("tokens/s", "tokens_per_s", "tok/s"), "tokens_per_second"),
+    **dict.fromkeys(("latency", "ms", "time_ms", "latency(ms)"), "latency_ms"),
+    **dict.fromkeys(("gpu", "card", "accelerator"), "device"),
+    **dict.fromkeys(("dtype", "type"), "precision"),
+    **dict.fromkeys(("batch_size", "bs", "micro_batch"), "batch"),
+    **dict.fromkeys(("gpus", "n", "chips", "world"), "devices"),
+    "training": "train",
+}
+_WHOLE = frozenset(
+    ("batch", "tokens", "accumulate", "devices", "dp", "tp", "pp", "seq", "context", "window")
+)
+_REAL = frozenset(
+    (
+        *("examples_per_second", "tokens_per_second", "latency_ms", "fwd_ms", "bwd_ms", "step_ms"),
+        "bandwidth",
+    )
+)
+_TRUE, _FALSE = ("true", "yes", "1", "x", "train", "training"), ("false", "no", "0", "inference")
+_TEXTS = frozenset(
+    ("device", "precision", "macs", "pass_macs", "recompute", "causal", "train_multiplier")
+)
+_LISTS = frozenset(("peak_tflops", "mix", "precision_of"))
+_FIELDS = _WHOLE | _REAL | _TEXTS | _LISTS | {"train"}
+_SPEEDS = frozenset(("examples_per_second", "tokens_per_second", "latency_ms", "fwd_ms"))
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: the line that it stands on, and the fields that it gives, or why it gives none."""
+
+    line: int
+    fields: dict[str, Any] = {}
+    trouble: CrossflopsError | None = None
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs of a file. `unused` are columns that nobody knows."""
+
+    name: str
+    rows: tuple[Row, ...]
+    unused: tuple[str, ...] = ()
+
+
+def lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
+    """The lines of a CSV that are not empty, with their numbers; there are two at least."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            found = [(reader.line_num, cells) for cells in reader]
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", hint) from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} is no CSV: {error}", hint) from error
+    filled = [(line, cells) for line, cells in found if any(cell.strip() for cell in cells)]
+    if len(filled) < 2:
+        raise InputError(f"{path} has no runs", hint)
+    return filled
+
+
+def read(path: str) -> Table:
+    """The table of a file. Raises InputError where there is none in it."""
+    hint = "the first line names columns: device,precision,batch,rate"
+    filled = lines(path, hint)
+    heads = tuple(map(_field, filled[0][1]))
+    known = [head for head in heads if head in _FIELDS]
+    twice = sorted({head for head in known if known.count(head) > 1})
+    if twice:
+        raise InputError(f"{path} has several columns for {twice[0]}", "leave one of them")
+    if not _SPEEDS & set(known):
+        raise InputError(f"{path} has no column of a speed", hint)
+    unused = tuple(
+        raw.strip() for raw, head in zip(filled[0][1], heads, strict=True) if head not in _FIELDS
+    )
+    return Table(name=path, rows=tuple(_rows(heads, filled[1:])), unused=unused)
+
+
+def _field(head: str) -> str:
+    name = head.strip().casefold().replace("-", "_").replace(" ", "_")
+    return _WORDS.get(name, name)
+
+
+def _rows(heads: tuple[str, ...], lines: Iterable[tuple[int, list[str]]]) -> Iterator[Row]:
+    for line, cells in lines:
+        if len(cells) != len(heads):
+            said = f"it has {len(cells)} cells, and there are {len(heads)} columns"
+            yield Row(line=line, trouble=InputError(said, "quote a cell with a comma in it"))
+            continue
+        try:
+            pairs = zip(heads, (cell.strip() for cell in cells), strict=True)
+            found = {name: _value(name, text) for name, text in pairs if text and name in _FIELDS}
+            yield Row(line=line, fields=found)
+        except CrossflopsError as error:
+            yield Row(line=line, trouble=error)
+
+
+def _value(name: str, text: str) -> Any:
+    if name == "train":
+        if text.casefold() not in (*_TRUE, *_FALSE):
+            raise InputError(f"{text!r} is neither training nor inference", "write true or false")
+        return text.casefold() in _TRUE
+    if name in _LISTS:
+        return tuple(text.split())
+    if name in _TEXTS:
+        return text
+    try:
+        found = int(text) if name in _WHOLE else float(text)
+    except ValueError:
+        found = 0
+    if not 1e-30 <= found <= 1e30:
+        raise InputError(f"{text!r} is no {name.replace('_', ' ')}", "give a number above zero")
+    return found
+
+
+def asked(question: Question, fields: Mapping[str, Any]) -> Question:
+    """The question of one row: what it gives goes over what the command says.
+
+    A speed of the row replaces that of the command, in whatever form.
+    """
+    base = {name: value for name, value in question.flat.items() if name != "runs"}
+    if _SPEEDS & fields.keys():
+        base |= dict.fromkeys((*_SPEEDS, "bwd_ms", "step_ms"))
+    if "device" in fields:
+        base["peak_tflops"] = tuple(one for one in base["peak_tflops"] if "=" in one)
+    return Question.of(**(base | dict(fields)))

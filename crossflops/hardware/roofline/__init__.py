@@ -1,0 +1,1 @@
+"""What a step moves, and how fast it can be at most."""

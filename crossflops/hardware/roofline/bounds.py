@@ -1,0 +1,187 @@
+"""The roofline: no step is shorter than its work at the peak, nor than its bytes at the bandwidth.
+
+    t_i    = max(W_i / P_i, Q_i / B)        one node
+    t_min  = sum_i t_i                      node after node, each limited by itself
+    t      = max(sum_i W_i / P_i, Q / B)    the whole, as if all nodes overlapped: t <= t_min
+    I      = W / Q                          intensity, FLOP/byte
+    ridge  = P / B                          left of it memory is the limit, right of it compute
+
+W_i = 2 x MACs x k FLOPs, with k passes (1 in inference, 3 in training), as in a required rate;
+other operations are not timed, their bytes are. P_i is the peak of the precision of node i, B the
+bandwidth, Q_i its bytes under a byte model (see `traffic`). P of the whole is W / sum_i W_i / P_i.
+
+With the batch s times larger W and the bytes of activations and caches M grow s times, those of
+weights V do not: I(s) = s W / (V + s M), which stays below W / M and passes the ridge at
+s = ridge V / (W - ridge M), if ever.
+
+Source: Williams, Waterman and Patterson, Roofline: an insightful visual performance model for
+multicore architectures (CACM 52/4, 2009).
+"""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from math import ceil
+
+import msgspec
+
+from crossflops.core.roofline import Achieved, Ceiling, Load, NodeBound, Side, StepBound
+from crossflops.errors import InputError, UnknownNameError
+from crossflops.hardware.roofline.formats import run_precision
+from crossflops.hardware.roofline.kinds import kind
+
+FLOPS_PER_MAC = 2
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """How a step is run. `scale` is its batch over the one that was counted.
+
+    `examples` are in the step, `passes` as large as the forward one; `precision` is "" for that
+    of the graph. `nodewise` is False where the bytes of single nodes are not known.
+    """
+
+    label: str
+    ceiling: Ceiling
+    examples: int
+    scale: Fraction = Fraction(1)
+    passes: Fraction = Fraction(1)
+    precision: str = ""
+    nodewise: bool = True
+
+
+def node_bounds(loads: Iterable[Load], run: Scenario) -> tuple[NodeBound, ...]:
+    """Every node beneath the roofline, for a whole step.
+
+    Raises UnknownNameError where the device has no peak for the precision of a node with MACs.
+    """
+    return tuple(_node(load, run) for load in loads)
+
+
+def _node(load: Load, run: Scenario) -> NodeBound:
+    times = run.passes * run.scale
+    work = round(FLOPS_PER_MAC * load.macs * times)
+    operations = round(load.operations * times)
+    cache = round(load.cache * times)
+    moved = round(load.weights * run.passes) + round((load.cache + load.activations) * times)
+    precision = run_precision(load.precision, run.precision)
+    peak = peak_of(run.ceiling, precision) if work else None
+    computing, moving = (work / peak if peak else 0.0), moved / run.ceiling.bandwidth
+    return NodeBound(
+        node=load.node,
+        op=load.op,
+        path=load.path,
+        kind=kind(load),
+        precision=precision,
+        work=work,
+        operations=operations,
+        bytes=moved,
+        cache=cache,
+        peak=peak,
+        intensity=(work or operations) / moved if moved else None,
+        bound=side(computing, moving),
+        seconds=max(computing, moving),
+    )
+
+
+def peak_of(ceiling: Ceiling, precision: str) -> float:
+    """The peak for a precision; a peak given for none in particular holds for all.
+
+    Raises UnknownNameError where there is none, which is never replaced by another one.
+    """
+    found = ceiling.peaks.get(precision, ceiling.peaks.get(""))
+    if found is None:
+        raise UnknownNameError(
+            f"{ceiling.name} has no {precision or 'such'} peak, in which the model would run",
+            f"it has {', '.join(ceiling.peaks)}: give --precision, or --peak-tflops",
+        )
+    return found
+
+
+def side(computing: float, moving: float) -> Side:
+    """What takes longer. Both alike is compute: the peak is reached."""
+    if not computing and not moving:
+        return "none"
+    return "compute" if computing >= moving else "memory"
+
+
+def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
+    """The whole step. Raises InputError for a step that neither computes nor moves anything."""
+    nodes = node_bounds(loads, run)
+    work, moved = sum(one.work for one in nodes), sum(one.bytes for one in nodes)
+    if not work and not moved:
+        raise InputError("the model neither computes nor moves anything", "count another one")
+    computing = sum(one.work / one.peak for one in nodes if one.peak)
+    bandwidth = run.ceiling.bandwidth
+    top = _effective(nodes, run)
+    shortest = max(computing, moved / bandwidth)
+    seconds = sum(one.seconds for one in nodes) if run.nodewise else None
+    return StepBound(
+        label=run.label,
+        examples=run.examples,
+        work=work,
+        bytes=moved,
+        weights=round(sum(load.weights for load in loads) * run.passes),
+        cache=sum(one.cache for one in nodes),
+        peak=top,
+        bandwidth=bandwidth,
+        intensity=work / moved if moved else None,
+        ridge=top / bandwidth,
+        bound=side(computing, moved / bandwidth),
+        whole_seconds=shortest,
+        seconds=seconds,
+        attainable=min(top, work / moved * bandwidth) if moved else top,
+        joules=energy(run.ceiling.tdp, seconds or shortest, run.examples),
+    )
+
+
+def _effective(nodes: Sequence[NodeBound], run: Scenario) -> float:
+    """W / sum_i W_i / P_i: the harmonic mean of the peaks by work."""
+    peaks = {one.peak for one in nodes if one.peak}
+    if len(peaks) == 1:
+        return peaks.pop()
+    computing = sum(one.work / one.peak for one in nodes if one.peak)
+    if computing:
+        return sum(one.work for one in nodes) / computing
+    return run.ceiling.peaks.get(run.precision) or max(run.ceiling.peaks.values())
+
+
+def energy(tdp: float | None, seconds: float, examples: int) -> float | None:
+    """Joules for an example at the whole TDP: tdp x t / examples. A bound for such a time."""
+    return None if tdp is None else tdp * seconds / examples
+
+
+def intensity_limit(loads: Iterable[Load]) -> float | None:
+    """W / M, which the intensity of no batch exceeds; None where it grows without limit."""
+    every = tuple(loads)
+    grows = sum(load.cache + load.activations for load in every)
+    work = FLOPS_PER_MAC * sum(load.macs for load in every)
+    return work / grows if grows else None
+
+
+def compute_from(loads: Iterable[Load], run: Scenario, ridge: float) -> int | None:
+    """The smallest whole number of examples at which the model as a whole is compute-bound.
+
+    s = ridge V / (W - ridge M), in examples and rounded up; None where no batch reaches the ridge.
+    """
+    every = tuple(loads)
+    work = FLOPS_PER_MAC * sum(load.macs for load in every)
+    grows = sum(load.cache + load.activations for load in every)
+    weights = sum(load.weights for load in every)
+    left = work - ridge * grows
+    if left <= 0:
+        return None
+    counted = run.examples / float(run.scale)
+    return max(1, ceil(ridge * weights / left * counted - 1e-9))
+
+
+def achieved(step: StepBound, seconds: float, tdp: float | None) -> Achieved:
+    """A step that took so many seconds, against its bounds. Raises InputError for no time."""
+    if not seconds > 0:
+        raise InputError(f"{seconds} s is no time of a step", "give a time above zero")
+    return Achieved(
+        seconds=seconds,
+        roofline_efficiency=step.shortest / seconds,
+        whole_efficiency=step.whole_seconds / seconds,
+        mfu=step.work / (seconds * step.peak),
+        mbu=step.bytes / (seconds * step.bandwidth),
+        joules=energy(tdp, seconds, step.examples),
+    )

@@ -1,0 +1,107 @@
+"""A step asked for, and the same with something else: another batch, precision or device."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+
+import msgspec
+
+from crossflops.core.device import Device
+from crossflops.core.roofline import ByteModel, Ceiling, Load, StepBound
+from crossflops.errors import InputError, UnknownNameError
+from crossflops.hardware.devices.catalogue import find
+from crossflops.hardware.roofline.bounds import Scenario, step_bound
+from crossflops.hardware.roofline.formats import Formats
+
+Loads = Callable[[ByteModel, Formats], Sequence[Load]]
+MODELS: tuple[ByteModel, ...] = ("unfused", "weights-once", "fused-ideal")
+_KEYS = ("batch", "precision", "weights", "cache", "device", "bytes")
+_HINT = f"write for example batch=64 or weights=fp8,cache=fp8; it takes {', '.join(_KEYS)}"
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario with the byte model and the formats that its loads are counted in."""
+
+    run: Scenario
+    model: ByteModel
+    formats: Formats = Formats()
+
+
+def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
+    """The limits of a device, `bandwidth` in bytes/s in place of its own where it is given.
+
+    Raises UnknownNameError where nobody knows the bandwidth.
+    """
+    found = device.bandwidth if bandwidth is None else bandwidth
+    if found is None:
+        raise UnknownNameError(
+            f"the memory bandwidth of {device.id} is not known", "give it in GB/s by --bandwidth"
+        )
+    return Ceiling(name=device.id, peaks=device.peaks, bandwidth=found, tdp=device.tdp)
+
+
+def byte_model(name: str) -> ByteModel:
+    """The byte model of that name. Raises UnknownNameError for any other."""
+    for model in MODELS:
+        if model == name:
+            return model
+    raise UnknownNameError(f"there is no byte model {name!r}", f"give one of {', '.join(MODELS)}")
+
+
+def alternatives(
+    texts: Iterable[str], base: Asked, loads: Loads, *, given: bool = False
+) -> tuple[StepBound, ...]:
+    """The step under each of these assumptions, such as "batch=64" or "weights=fp8,cache=fp8".
+
+    Where the bytes were `given`, only the batch and the device can be others. Raises InputError
+    for what cannot be read and UnknownNameError for what nobody knows.
+    """
+    found = []
+    for text in texts:
+        asked = other(base, text, given=given)
+        found.append(step_bound(loads(asked.model, asked.formats), asked.run))
+    return tuple(found)
+
+
+def other(base: Asked, text: str, *, given: bool = False) -> Asked:
+    """The scenario with these changes."""
+    changes = _changes(text)
+    fixed = [name for name in changes if name not in ("batch", "device")] if given else []
+    if fixed:
+        raise InputError(
+            f"--what-if {text}: the bytes are given, and not known in another {fixed[0]}",
+            "leave --bytes-per-example out, and they are counted",
+        )
+    run, formats = base.run, base.formats
+    if "device" in changes:
+        run = msgspec.structs.replace(run, ceiling=ceiling(find(changes["device"])))
+    if "batch" in changes:
+        examples = _batch(changes["batch"], text)
+        scale = run.scale * examples / Fraction(run.examples)
+        run = msgspec.structs.replace(run, examples=examples, scale=scale)
+    if "precision" in changes:
+        run = msgspec.structs.replace(run, precision=changes["precision"])
+        formats = Formats(
+            activations=changes["precision"], weights=formats.weights, cache=formats.cache
+        )
+    named = {name: changes[name] for name in ("weights", "cache") if name in changes}
+    return Asked(
+        run=msgspec.structs.replace(run, label=text),
+        model=byte_model(changes["bytes"]) if "bytes" in changes else base.model,
+        formats=msgspec.structs.replace(formats, **named),
+    )
+
+
+def _changes(text: str) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = (one.strip() for one in part.partition("="))
+        if not equals or key not in _KEYS or not value or key in found:
+            raise InputError(f"--what-if {text!r} is not KEY=VALUE", _HINT)
+        found[key] = value if key == "device" else value.casefold()
+    return found
+
+
+def _batch(value: str, text: str) -> int:
+    if not (value.isascii() and value.isdigit()) or not 0 < int(value[:13]) < 10**12:
+        raise InputError(f"--what-if {text}: {value} is no batch", "give a whole number above 0")
+    return int(value)

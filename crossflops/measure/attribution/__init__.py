@@ -1,0 +1,1 @@
+"""What a runtime executed, joined to what was counted."""

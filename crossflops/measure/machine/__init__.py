@@ -1,0 +1,1 @@
+"""What this machine says of itself, and what it does."""

@@ -1,0 +1,123 @@
+"""Loops that keep nothing busy but the registers, or the memory: compiled on the spot, and run."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from crossflops.errors import CrossflopsError
+
+Kind: TypeAlias = Literal["fma32", "fma64", "dot16", "dot8", "clock", "triad"]
+_COMPILERS = ("cc", "gcc", "clang")
+# what a compiler calls "the processor on which you run": -march on x86, -mcpu elsewhere
+_NATIVE: tuple[list[str], ...] = (["-march=native"], ["-mcpu=native"], [])
+_COMPILING = 60.0  # seconds
+_BEYOND = 30.0  # seconds that a loop may take longer than it was asked to
+
+
+class NoLoopError(CrossflopsError):
+    """The loops cannot be compiled or run here."""
+
+
+class Loop(msgspec.Struct, frozen=True, kw_only=True):
+    """What a loop did: `work` (FLOPs, additions or bytes) in each of `rounds`.
+
+    `best` are the seconds of the fastest round, `total` those of all; `width` the bits of the
+    registers, `fused` whether multiply and add are one instruction. `dot16` and `dot8` say whether
+    there are loops of dot products of BF16 and of bytes.
+    """
+
+    work: float
+    best: float
+    total: float
+    rounds: int
+    width: int
+    fused: bool
+    dot16: bool = False
+    dot8: bool = False
+
+    @property
+    def rate(self) -> float:
+        """Work per second of the fastest round."""
+        return self.work / self.best
+
+    @property
+    def sustained(self) -> float:
+        """Work per second of all rounds together."""
+        return self.work * self.rounds / self.total
+
+
+class Program(msgspec.Struct, frozen=True):
+    """The compiled loops, and the command that compiled them."""
+
+    path: str
+    command: str
+
+    def run(self, kind: Kind, seconds: float, threads: int = 1, nbytes: int = 0) -> Loop:
+        """Run a loop for about `seconds`; `nbytes` is the size of each array of the triad.
+
+        Raises NoLoopError where it fails, or computes something wrong.
+        """
+        parts = {"clock": [str(seconds)], "triad": [str(threads), str(seconds), str(nbytes)]}
+        given = parts.get(kind, [str(threads), str(seconds)])
+        try:
+            done = subprocess.run(
+                [self.path, kind, *given], capture_output=True, timeout=seconds + _BEYOND
+            )
+            if done.returncode:
+                raise _failed(kind, f"it ended with {done.returncode}")
+            return msgspec.convert(json.loads(done.stdout), Loop)
+        except subprocess.TimeoutExpired as error:
+            raise _failed(kind, "it did not end") from error
+        except (OSError, ValueError) as error:
+            raise _failed(kind, str(error)) from error
+
+
+def compiler() -> str | None:
+    """The C compiler: $CC, or the first of cc, gcc and clang. None where there is none."""
+    named = os.environ.get("CC", "").split()
+    return next(filter(None, map(shutil.which, (*named[:1], *_COMPILERS))), None)
+
+
+@contextmanager
+def compiled() -> Iterator[Program]:
+    """The program, for as long as the context lasts. Raises NoLoopError."""
+    found = compiler()
+    if found is None or platform.system() == "Windows":
+        raise NoLoopError("there is no C compiler", "install gcc or clang, or set CC")
+    source = files("crossflops.measure.machine").joinpath("peak.c")
+    with tempfile.TemporaryDirectory(prefix="crossflops-") as folder, as_file(source) as path:
+        yield _build(found, path, Path(folder) / "peak")
+
+
+def _build(found: str, source: Path, target: Path) -> Program:
+    said = ""
+    for native in _NATIVE:
+        command = [found, "-O2", *native, "-ffp-contract=fast", "-pthread"]
+        try:
+            done = subprocess.run(
+                [*command, str(source), "-o", str(target)],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_COMPILING,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise NoLoopError(f"{found} does not run: {error}", "set CC to another") from error
+        if done.returncode == 0:
+            return Program(str(target), " ".join([Path(found).name, *command[1:]]))
+        said = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
+    raise NoLoopError(f"{found} cannot compile the loops: {said}", "set CC to another compiler")
+
+
+def _failed(kind: str, why: str) -> NoLoopError:
+    return NoLoopError(f"the {kind} loop failed: {why}", "set CC to another compiler")

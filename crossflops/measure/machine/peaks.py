@@ -1,0 +1,190 @@
+"""What this machine can do at most: measured, kept, and set beside what its system says.
+
+`measured()` is the denominator that others ask for. It is kept in a file of the user's cache and
+taken from there as long as the processor, its flags and the CPUs of this process are the same.
+"""
+
+import contextlib
+import hashlib
+import os
+import platform
+from math import ceil
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from crossflops.core.machine import Cpu, MachinePeak
+from crossflops.errors import CrossflopsError
+from crossflops.measure.machine.claims import contradictions
+from crossflops.measure.machine.cpu import NoCpuError, cpu, memory_bytes
+from crossflops.measure.machine.isa import AMX
+from crossflops.measure.machine.native import Kind, Loop, NoLoopError, Program, compiled, compiler
+from crossflops.measure.machine.product import product_rate, sum_bandwidth
+
+_FILE = "machine-peak.json"
+_EDITION = "2"  # of the loops: another one measures again
+_ARRAY = 64 << 20  # bytes of each of the three arrays of the triad, at least
+_LARGEST = 256 << 20
+_SECONDS = 0.4  # of a loop
+
+
+def measured(*, again: bool = False) -> MachinePeak:
+    """The measured peak of this machine: as it was kept, or measured now (about two seconds).
+
+    `again` measures in any case. Raises CrossflopsError where nothing can be measured.
+    """
+    kept = None if again else stored()
+    return kept or store(measure())
+
+
+def stored() -> MachinePeak | None:
+    """What was measured before on this very machine, for CPUs as many as these. Or None."""
+    try:
+        found = msgspec.json.decode(_file().read_bytes(), type=MachinePeak)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.fingerprint == fingerprint() else None
+
+
+def store(peak: MachinePeak) -> MachinePeak:
+    """Keep it for the next time; where no file can be written, it is only returned."""
+    file = _file()
+    draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(peak), indent=2))
+        draft.replace(file)
+    return peak
+
+
+def measure() -> MachinePeak:
+    """Measure now: by compiled loops, or, where nothing can be compiled, by numpy."""
+    claimed = claim()
+    threads = threads_of(claimed)
+    try:
+        with compiled() as program:
+            found = _by_loops(program, threads, claimed)
+    except NoLoopError as error:
+        found = _by_numpy(threads, str(error.message), claimed)
+    return replace(found, contradictions=contradictions(found, claimed))
+
+
+def claim() -> Cpu | None:
+    """What the system says of its processor; None where it says nothing."""
+    try:
+        return cpu()
+    except NoCpuError:
+        return None
+
+
+def threads_of(claimed: Cpu | None) -> int:
+    """As many threads as there are logical CPUs for this process, or whose time it is granted."""
+    if claimed is None:
+        return os.cpu_count() or 1
+    return min(claimed.logical, ceil(claimed.quota or claimed.logical))
+
+
+def fingerprint() -> str:
+    """What the measured peak depends on: the processor, its CPUs, the compiler, these loops."""
+    claimed = claim()
+    facts = (
+        _EDITION,
+        platform.node(),
+        platform.machine(),
+        str(compiler()),
+        "" if claimed is None else msgspec.json.encode(claimed.flops_per_clock).decode(),
+        "" if claimed is None else f"{claimed.model} {claimed.logical} {claimed.quota}",
+    )
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+
+
+def _by_loops(program: Program, threads: int, claimed: Cpu | None) -> MachinePeak:
+    clock = program.run("clock", _SECONDS / 2).rate
+    one = program.run("fma32", _SECONDS)
+    all_ = one if threads == 1 else program.run("fma32", _SECONDS, threads)
+    double = program.run("fma64", _SECONDS, threads)
+    loops = {"fp32": all_, "fp64": double, **_dots(program, one, threads, claimed)}
+    triad = program.run("triad", _SECONDS, threads, _array_bytes())
+    granted = _granted(threads, claimed)
+    share = "" if granted == 1 else f"; {100 * granted:.0f} % of it, as the quota grants"
+    lanes = f"{one.width}-bit {'FMA' if one.fused else 'multiply and add'}"
+    return MachinePeak(
+        cpu=_name(claimed),
+        threads=threads,
+        peaks={name: loop.rate * granted for name, loop in loops.items()},
+        one_thread=one.rate,
+        sustained=all_.sustained * granted,
+        bandwidth=triad.rate,
+        clock=clock,
+        width=one.width,
+        is_peak=True,
+        how=f"{lanes} loop in registers, and a triad of three streams; {program.command}{share}",
+        fingerprint=fingerprint(),
+    )
+
+
+def _dots(program: Program, one: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
+    """Loops of BF16 and of INT8, where there are vector instructions for them.
+
+    Not where there is AMX: its units do many times as much, and are not in the loops.
+    """
+    if claimed is not None and AMX in claimed.isa:
+        return {}
+    kinds: dict[str, Kind] = {"bf16": "dot16", "int8": "dot8"}
+    there = {"bf16": one.dot16, "int8": one.dot8}
+    return {
+        name: program.run(kind, _SECONDS, threads) for name, kind in kinds.items() if there[name]
+    }
+
+
+def _granted(threads: int, claimed: Cpu | None) -> float:
+    """The share of the threads' time that a quota grants: a round is too short to feel it."""
+    quota = claimed.quota if claimed else None
+    return 1.0 if quota is None else min(1.0, quota / threads)
+
+
+def _by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePeak:
+    rates = {"fp32": "float32", "fp64": "float64"}
+    return MachinePeak(
+        cpu=_name(claimed),
+        threads=threads,
+        peaks={name: product_rate(dtype, _SECONDS) for name, dtype in rates.items()},
+        one_thread=None,
+        sustained=None,
+        bandwidth=sum_bandwidth(_ARRAY, _SECONDS),
+        clock=None,
+        width=None,
+        is_peak=False,
+        how=f"numpy's matrix product, a lower bound and no peak, since {why}; "
+        "a sum of three streams on one thread",
+        fingerprint=fingerprint(),
+    )
+
+
+def _name(claimed: Cpu | None) -> str:
+    return claimed.model if claimed else platform.processor() or platform.machine()
+
+
+def _array_bytes() -> int:
+    """Twice the last cache, but no more than 256 MiB, and than a sixteenth of the memory."""
+    cache, memory = _system("SC_LEVEL3_CACHE_SIZE"), memory_bytes()
+    wanted = min(max(_ARRAY, 2 * cache), _LARGEST)
+    return min(wanted, max(1 << 20, memory // 16)) if memory else wanted
+
+
+def _system(name: str) -> int:
+    """A number that the system knows by sysconf; 0 where it does not."""
+    try:
+        return max(0, os.sysconf(name))
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def _file() -> Path:
+    """In $XDG_CACHE_HOME, or ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return Path(base).expanduser() / "crossflops" / _FILE
+    except RuntimeError as error:
+        raise CrossflopsError("there is no home folder", "set XDG_CACHE_HOME") from error

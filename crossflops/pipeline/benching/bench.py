@@ -1,0 +1,161 @@
+"""The verb `bench`: run a model at some batch sizes, and account for the time of one."""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from crossflops.core.bench import Bench, Peak
+from crossflops.core.measurement import Measurement, Unfit
+from crossflops.core.report import InputInfo, ModelInfo
+from crossflops.core.trace import Setting
+from crossflops.errors import InputError, NormalizeError
+from crossflops.measure.batches import MOST, Goal, search
+from crossflops.measure.order import Ran
+from crossflops.normalize import is_file
+from crossflops.normalize.request import asked_for
+from crossflops.normalize.targets import imports_restored
+from crossflops.pipeline.benching.accounting import accounted
+from crossflops.pipeline.benching.attempts import Attempts, Conditions
+from crossflops.pipeline.benching.runnable import ONNX, Runnable
+from crossflops.pipeline.rating.shares import by_precision
+
+Progress = Callable[[str], None]
+AUTO = "auto"
+RUNTIMES = (ONNX, "torch", "keras", "jax")
+
+
+@imports_restored()
+def bench(
+    target: Any,
+    inputs: Any = (),
+    *,
+    inputs_file: str | None = None,
+    setting: Setting = Setting(),
+    arguments: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, int] | None = None,
+    branches: Mapping[str, str] | None = None,
+    allow_pickle: bool = False,
+    batches: Sequence[int] | str = (),
+    batch_dim: str | None = None,
+    conditions: Conditions | None = None,
+    max_latency: float | None = None,
+    peak: Peak | None = None,
+    on_progress: Progress | None = None,
+) -> Bench:
+    """Run a model, and say how fast it is, at which batch, and where the time goes.
+
+    `batches` are the sizes to try, or "auto" to look for the fastest; by default that of the
+    inputs alone. Of several, the one with the most examples per second within `max_latency`
+    seconds (p99) is profiled. Raises NormalizeError when the model runs at no batch.
+    """
+    how = conditions or Conditions(threads=cpus())
+    own = isinstance(target, str) and is_file(target)
+    how = msgspec.structs.replace(how, inputs_file=inputs_file if own else None)
+    request = asked_for(
+        target, inputs, None if own else inputs_file, setting, arguments,
+        allow_pickle=allow_pickle, dims=dims, trips=trips, branches=branches,
+    )  # fmt: skip
+    if inputs_file is not None and batches:
+        raise InputError("real values have one batch", "leave --batch or --inputs out")
+    tell = on_progress or (lambda _: None)
+    with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
+        attempts = Attempts(request, how, folder, batch_dim)
+        return _found(attempts, batches, Goal(max_latency), how, peak, tell)
+
+
+def _found(
+    attempts: Attempts, batches: Sequence[int] | str, goal: Goal, how: Conditions,
+    peak: Peak | None, tell: Progress,
+) -> Bench:  # fmt: skip
+    """Try the batches, choose one, and account for its time."""
+    tried, largest = _tried(attempts, batches, goal, how, tell)
+    chosen = goal.best(tried) or Goal().best(tried)
+    if chosen is None:
+        raise _no_run(tried)
+    ready = attempts.runnable(chosen.batch if batches else None)
+    if batches:
+        tell(f"profiling batch {chosen.batch}")
+        attempts.again(chosen.batch)
+    ran = attempts.ran[chosen.batch]
+    return accounted(_bench(ready, ran, how, tried, chosen, goal, largest), ready, ran, peak)
+
+
+def _tried(
+    attempts: Attempts, batches: Sequence[int] | str, goal: Goal, how: Conditions, tell: Progress
+) -> tuple[list[Measurement | Unfit], int | None]:
+    """Every batch that was tried, and of a search the largest that fits."""
+
+    def attempt(batch: int) -> Measurement | Unfit:
+        tell(f"running batch {batch}")
+        return attempts.once(batch)
+
+    if isinstance(batches, str):
+        if batches != AUTO:
+            raise InputError(f"there is no batch {batches!r}", "give sizes, or auto")
+        found = search(attempt, goal, MOST, to_the_limit=how.memory is not None)
+        return list(found.tried), found.largest if found.bounded else None
+    if not batches:
+        return [attempts.once(None, profiled=True)], None
+    return [attempt(one) for one in dict.fromkeys(batches)], None
+
+
+def _no_run(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
+    said = next((one for one in tried if isinstance(one, Unfit)), None)
+    what = f"the model did not run ({said.stage}): {said.message}" if said else "nothing ran"
+    hints = {"memory": "give a smaller input or batch, or more --memory-limit",
+             "time": "give a smaller input, or more --timeout"}  # fmt: skip
+    hint = hints.get(said.stage if said else "", "see whether the model runs there at all")
+    return NormalizeError(what, hint)
+
+
+def _bench(
+    ready: Runnable, ran: Ran, how: Conditions, tried: Sequence[Measurement | Unfit],
+    chosen: Measurement, goal: Goal, largest: int | None,
+) -> Bench:  # fmt: skip
+    total = ready.counted.ledger.total
+    graph = ready.counted.graph
+    said = "" if len(tried) < 2 else "most examples per second"
+    if goal.latency is not None:
+        within = f"p99 within {1e3 * goal.latency:g} ms"
+        met = goal.met(chosen)
+        said = f"most examples per second with {within}" if met else f"no batch has its {within}"
+    return Bench(
+        model=ModelInfo(
+            name=graph.name,
+            digest=graph.digest,
+            inputs=_inputs(ready, ran),
+            opset=graph.opset,
+        ),
+        batch=chosen.batch,
+        macs=total.macs,
+        flops=total.flops,
+        macs_by_precision=by_precision(ready.counted.ledger),
+        runtime=ran.runtime,
+        device=ran.device,
+        threads=how.threads,
+        optimization=how.optimization if how.runtime == ONNX else "",
+        goal=said,
+        curve=tuple(tried),
+        largest=largest,
+    )
+
+
+def _inputs(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
+    if ran.inputs:
+        return tuple(InputInfo(n, one.dtype, one.shape) for n, one in ran.inputs.items())
+    specs = ready.counted.graph.inputs
+    return tuple(InputInfo(one.name, one.dtype, one.shape or ()) for one in specs)
+
+
+def cpus() -> int:
+    """Threads to run with: OMP_NUM_THREADS, else the CPUs that this process may use."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,1 @@
+"""The verb `compare`: ask the tools, explain, set two models against each other."""

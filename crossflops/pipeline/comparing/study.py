@@ -1,0 +1,190 @@
+"""A comparison's own half: the counts and predictions before the tools, the report after."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from crossflops.core.convention import Convention
+from crossflops.core.profile import Failure, Profile
+from crossflops.core.reconciliation import ParamsReconciliation, Reconciliation
+from crossflops.core.report import Report
+from crossflops.core.trace import Setting
+from crossflops.errors import CrossflopsError
+from crossflops.normalize import Source
+from crossflops.pipeline import counting
+from crossflops.pipeline.comparing.files import FileOfTools
+from crossflops.pipeline.counting import Counted, counted, observed, seen_by
+from crossflops.reconcile import (
+    TOLD,
+    NodePrediction,
+    Prediction,
+    PredictionError,
+    from_file,
+    parameters_from_file,
+    predict,
+    predict_nodes,
+    reconcile,
+    reconcile_nodes,
+    reconcile_parameters,
+    unpredicted,
+)
+
+Progress = Callable[[str], None]
+Predicted: TypeAlias = Prediction | NodePrediction | Convention
+
+
+class Study(msgspec.Struct, frozen=True):
+    """A model counted in every mode that is needed, and what each tool should print.
+
+    `counted` is keyed by training mode: a tool may force another than was asked for. `file` is
+    what is in the file of the tools that see nodes; None where there are none. `rebuilt` is the
+    module that the tools in `on_rebuilt` run, where the target is a file or of another framework,
+    and `obstacle` why there is none to count.
+    """
+
+    counted: dict[bool, Counted]
+    predictions: dict[str, Predicted]
+    file: Counted | None = None
+    rebuilt: dict[bool, Counted] = {}
+    on_rebuilt: frozenset[str] = frozenset()
+    obstacle: CrossflopsError | None = None
+
+    def run(self, tool: str, training: bool) -> Counted:
+        """What a tool that runs modules has before it, in a mode."""
+        return (self.rebuilt if tool in self.on_rebuilt else self.counted)[training]
+
+    def joined(self, other: "Study") -> "Study":
+        """This study, and what another one says of the module rebuilt from the same model."""
+        return msgspec.structs.replace(
+            self,
+            predictions={**self.predictions, **other.predictions},
+            rebuilt=other.rebuilt,
+            on_rebuilt=other.on_rebuilt,
+            obstacle=other.obstacle,
+        )
+
+
+def study(
+    source: Source,
+    asked: Setting,
+    conventions: Mapping[str, Convention],
+    tell: Progress,
+    file: FileOfTools | None = None,
+    rebuilt: Source | None = None,
+    known: dict[bool, Counted] | None = None,
+) -> Study:
+    """Count in every mode that a tool needs, and write down what each tool should print.
+
+    `file` is what the tools are given that see nodes; it is not written yet. `rebuilt` is the
+    module that the others run in place of the source, and `known` the source as it was counted.
+    """
+    tell("exporting the model to ONNX")
+    own = Study({}, {})
+    if rebuilt is not None:
+        runners = frozenset(tool for tool, one in conventions.items() if one.sees != "node")
+        try:
+            own = Study({}, {}, None, _by_mode(rebuilt, asked, conventions), runners)
+        except CrossflopsError as error:
+            own = Study({}, {}, None, {}, runners, error)
+    by_mode = known or _by_mode(source, asked, {} if rebuilt is not None else conventions)
+    in_file = file.counted(by_mode[asked.training], asked) if file else None
+    own = msgspec.structs.replace(own, counted=by_mode, file=in_file)
+    predictions: dict[str, Predicted] = {}
+    for tool, convention in conventions.items():
+        reads = convention.sees == "node"
+        if own.obstacle is not None and not reads:
+            predictions[tool] = convention  # it will not be heard
+            continue
+        if file is not None and in_file is not None and reads:
+            mine = in_file
+            if convention.shapes == TOLD:
+                mine = msgspec.structs.replace(mine, graph=file.told(mine))
+        else:
+            mine = own.run(tool, convention.setting(asked).training)
+        predictions[tool] = _predicted(convention, asked, mine)
+    tell("predictions are fixed; the tools run")
+    return msgspec.structs.replace(own, predictions=predictions)
+
+
+def _by_mode(
+    source: Source, asked: Setting, conventions: Mapping[str, Convention]
+) -> dict[bool, Counted]:
+    """The model counted as it was asked for, and in every mode that a tool forces."""
+    modes = {asked.training} | {one.setting(asked).training for one in conventions.values()}
+    watched = observed(conventions.values(), asked)
+    return {
+        training: counted(
+            source,
+            msgspec.structs.replace(asked, training=training),
+            [one for one in watched if one.training == training],
+        )
+        for training in modes
+    }
+
+
+def _predicted(convention: Convention, asked: Setting, mine: Counted) -> Predicted:
+    """The convention itself where the tool should fail: should it answer, nothing is explained."""
+    try:
+        if convention.sees == "node":
+            return predict_nodes(convention, mine.graph, seen_by(convention, mine))
+        return predict(convention, mine.trace, asked, mine.ledger)
+    except PredictionError:
+        return convention
+
+
+def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) -> Report:
+    """What the tools answered, each reconciled with what it was predicted to."""
+    own = study.counted[asked.training]
+    profiles: list[Profile | Failure] = []
+    reconciliations: list[Reconciliation] = []
+    for tool, answer in answers.items():
+        if isinstance(answer, Failure):
+            profiles.append(answer)
+            continue
+        prediction = study.predictions[tool]
+        convention = prediction if isinstance(prediction, Convention) else prediction.convention
+        reads = convention.sees == "node"
+        mine = own if reads else study.run(tool, convention.setting(asked).training)
+        seen = study.file if reads and study.file else study.run(tool, asked.training)
+        profile = msgspec.structs.replace(
+            answer,
+            digest=seen.graph.digest,
+            verified=answer.version in convention.verified,
+            kernels=mine.trace.kernels.get(convention.setting(asked).id, UNSET),
+        )
+        profiles.append(profile)
+        base = own if reads else study.run(tool, asked.training)
+        found = _reconciled(prediction, base, mine, profile)
+        if base is not own:
+            found = from_file(found, own.ledger, base.ledger)
+        # Several tools may share one convention: a reconciliation is that of the tool.
+        params = _parameters(convention, mine, profile)
+        if base is not own and not isinstance(params, UnsetType):
+            params = parameters_from_file(params, own.graph.params)
+        reconciliations.append(msgspec.structs.replace(found, tool=tool, params=params))
+    return msgspec.structs.replace(
+        counting.report(own),
+        profiles=tuple(profiles),
+        reconciliations=tuple(reconciliations),
+    )
+
+
+def _reconciled(
+    prediction: Predicted, own: Counted, mine: Counted, profile: Profile
+) -> Reconciliation:
+    if isinstance(prediction, Convention):
+        return unpredicted(prediction, own.ledger, profile)
+    if isinstance(prediction, NodePrediction):
+        return reconcile_nodes(prediction, own.trace, profile, base=own.ledger)
+    return reconcile(prediction, mine.trace, mine.ledger, profile, base=own.ledger)
+
+
+def _parameters(
+    convention: Convention, counted: Counted, profile: Profile
+) -> ParamsReconciliation | UnsetType:
+    """Why the tool counts other parameters, where it counts any and it is known how."""
+    if convention.parameters is None or profile.params is None or not counted.trace.modules:
+        return UNSET
+    return reconcile_parameters(convention.parameters, counted.trace, profile.params)

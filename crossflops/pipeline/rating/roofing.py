@@ -1,0 +1,206 @@
+"""The roofline of a model that was counted, or of numbers that are given."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+
+import msgspec
+
+from crossflops.core.bench import KernelRow
+from crossflops.core.roofline import (
+    ByteModel,
+    Ceiling,
+    KernelBound,
+    Load,
+    NodeBound,
+    Roofline,
+    StepBound,
+)
+from crossflops.count import count_whole
+from crossflops.hardware.rates.backward import matches
+from crossflops.hardware.roofline.bounds import (
+    Scenario,
+    achieved,
+    compute_from,
+    intensity_limit,
+    node_bounds,
+    step_bound,
+)
+from crossflops.hardware.roofline.formats import Formats
+from crossflops.hardware.roofline.fusion import kernel_bounds
+from crossflops.hardware.roofline.kinds import kind_bounds
+from crossflops.hardware.roofline.traffic import FORMULAS, loads
+from crossflops.hardware.roofline.what_if import Asked, Loads, alternatives
+from crossflops.pipeline.counting import Counted
+
+
+class Roofing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a roofline is asked of.
+
+    `batch` are the examples of a step and `counted` those of the pass that was counted. `passes`
+    are k. `macs` and `moved` (bytes) are of one example where they are given in place of a
+    graph, the bytes for all passes; `weights` are bytes of a step, whatever its batch. `seconds`
+    is what a step took, `kernels` what ran in it. `precision_of` are precisions by patterns of
+    operators, nodes and modules, over that of the run.
+    """
+
+    ceiling: Ceiling
+    precision: str = ""
+    model: ByteModel = "unfused"
+    batch: int = 1
+    counted: int = 1
+    passes: Fraction = Fraction(1)
+    macs: int | None = None
+    moved: int | None = None
+    weights: int = 0
+    what_if: tuple[str, ...] = ()
+    seconds: float | None = None
+    kernels: tuple[KernelRow, ...] = ()
+    precision_of: Mapping[str, str] = {}
+
+    @property
+    def given(self) -> bool:
+        """Whether the bytes are given, and those of single nodes not known."""
+        return self.moved is not None
+
+
+def roofline(asked: Roofing, model: Counted | None) -> Roofline:
+    """The roofline, node by node where the bytes are counted.
+
+    Raises UnknownNameError for a precision that the device does not have.
+    """
+    loads_of = _given(asked) if asked.given else _counted(model, asked)
+    base = _base(asked)
+    own = loads_of(base.model, base.formats)
+    step = step_bound(own, base.run)
+    nodes = () if asked.given else node_bounds(own, base.run)
+    knows = not asked.given or bool(asked.weights)  # what grows with the batch, and what does not
+    took = None if asked.seconds is None else achieved(step, asked.seconds, asked.ceiling.tdp)
+    return Roofline(
+        device=asked.ceiling.name,
+        peaks=asked.ceiling.peaks,
+        byte_model="given" if asked.given else asked.model,
+        formula=FORMULAS["given" if asked.given else asked.model],
+        training=asked.passes != 1,
+        step=step,
+        intensity_limit=intensity_limit(own) if knows else None,
+        compute_from=compute_from(own, base.run, step.ridge) if knows else None,
+        kinds=kind_bounds(nodes),
+        nodes=nodes,
+        kernels=_kernels(asked, model, base, nodes),
+        what_if=alternatives(asked.what_if, base, loads_of, given=asked.given),
+        achieved=took,
+        assumptions=_assumptions(asked, model, step),
+        warnings=_warnings(model, took.roofline_efficiency if took else None, asked),
+    )
+
+
+def _base(asked: Roofing) -> Asked:
+    scale = Fraction(asked.batch, asked.counted)
+    run = Scenario(
+        label="as asked",
+        ceiling=asked.ceiling,
+        examples=asked.batch,
+        scale=Fraction(asked.batch) if asked.given else scale,
+        passes=Fraction(1) if asked.given else asked.passes,
+        precision=asked.precision,
+        nodewise=not asked.given,
+    )
+    return Asked(run=run, model=asked.model, formats=Formats(activations=asked.precision))
+
+
+def _given(asked: Roofing) -> Loads:
+    """One load of one example for the whole model, all passes in it."""
+    macs = round((asked.macs or 0) * asked.passes)
+    whole = Load(
+        node="the model",
+        op="",
+        path="",
+        precision="",
+        macs=macs,
+        operations=2 * macs,
+        weights=asked.weights,
+        cache=0,
+        activations=asked.moved or 0,
+    )
+    return lambda model, formats: (whole,)
+
+
+def _counted(model: Counted | None, asked: Roofing) -> Loads:
+    if model is None:
+        raise ValueError("neither a graph nor bytes are given")
+    graph, ledger = model.graph, model.ledger
+
+    @cache
+    def found(byte_model: ByteModel, formats: Formats) -> Sequence[Load]:
+        counts = ledger if byte_model == "unfused" else count_whole(graph)
+        rows = loads(graph, counts, byte_model, formats)
+        return tuple(_precisely(row, asked.precision_of) for row in rows)
+
+    return found
+
+
+def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
+    """The node in the precision of the last pattern that it matches."""
+    names = (load.op, load.node, load.path)
+    kept = [p for pattern, p in patterns.items() if any(matches(name, pattern) for name in names)]
+    return msgspec.structs.replace(load, precision=kept[-1]) if kept else load
+
+
+def _kernels(
+    asked: Roofing, model: Counted | None, base: Asked, nodes: Sequence[NodeBound]
+) -> tuple[KernelBound, ...]:
+    if model is None or not asked.kernels:
+        return ()
+    graph, ledger = model.graph, model.ledger
+    return kernel_bounds(graph, ledger, nodes, asked.kernels, base.run, base.formats)
+
+
+def _assumptions(asked: Roofing, model: Counted | None, step: StepBound) -> tuple[str, ...]:
+    name = "given" if asked.given else asked.model
+    said = [f"bytes, {name}: {FORMULAS[name]}"]
+    if asked.passes != 1 and not asked.given:
+        said.append(
+            f"each of the {float(asked.passes):g} passes moves what the forward pass does: so of "
+            "contractions, about so of the others; the optimizer's bytes are not in it"
+        )
+    if asked.batch != asked.counted and not asked.given:
+        said.append(
+            f"counted with a batch of {asked.counted}: for {asked.batch} all but the weights is "
+            "taken times as often"
+        )
+    said.append("work is 2 FLOPs per MAC; other operations take no time, their bytes do")
+    if not asked.given and model is not None:
+        said += _folded(model)
+    if step.joules is not None:
+        said.append(
+            f"energy is that of {asked.ceiling.name} at its whole TDP, {asked.ceiling.tdp:g} W: "
+            "no step of such a time takes more"
+        )
+    return tuple(said)
+
+
+def _folded(model: Counted) -> list[str]:
+    before = [one for one in model.ledger.counted if one.node.constant]
+    if not before:
+        return []
+    moved = sum(one.cost.bytes_read + one.cost.bytes_written for one in before)
+    macs = sum(one.cost.macs for one in before)
+    work = f" and do {macs} MACs" if macs else ""
+    return [
+        f"{len(before)} nodes that depend on no input run before the step, and are left out: "
+        f"as counted they move {moved} bytes{work}"
+    ]
+
+
+def _warnings(model: Counted | None, efficiency: float | None, asked: Roofing) -> tuple[str, ...]:
+    said = []
+    unknown = 0 if model is None or asked.given else len(model.ledger.uncounted)
+    if unknown:
+        said.append(f"the roofline is without {unknown} uncounted nodes: more work, more bytes")
+    if efficiency is not None and efficiency > 1:
+        said.append(
+            f"the run is {efficiency:.2f} times as fast as its roofline: it moved less than the "
+            "byte model says (kernels are fused, values stay in a cache), or the device is another"
+        )
+    return tuple(said)
