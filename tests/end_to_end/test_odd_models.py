@@ -104,9 +104,10 @@ def causes(report, tool):
             {"function.opaque": -256},
         ),
         (
+            # compiled, it is one call: no `@` is left in it
             lambda: Apply(lambda s, x: scripted(x, s.w), **weight()),
             256,
-            {"matmul.operator-invisible": -256},
+            {"functional.invisible": -256},
             {"function.opaque": -256},
         ),
         (
