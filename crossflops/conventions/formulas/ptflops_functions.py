@@ -33,7 +33,8 @@ def interpolation(call: Call, module: Module) -> Amount:
     if isinstance(size, int | float):
         return prod([int(size)] * axes) * prod(shape[:2])
     scale = call.settings.get("scale_factor", call.settings.get("2"))
-    if isinstance(scale, list) and len(scale) == axes:
+    is_tuple = not {"scale_factor", "2"} & set(call.lists)  # a list is raised to a power: it fails
+    if isinstance(scale, list) and len(scale) == axes and is_tuple:
         return prod(shape) * prod(map(int, scale))
     if not isinstance(scale, int | float):
         raise TypeError(f"scale_factor is {scale!r}")
