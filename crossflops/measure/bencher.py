@@ -19,6 +19,7 @@ from crossflops.measure import session
 from crossflops.measure.allocation import allocate
 from crossflops.measure.order import Answer, FileOrder, ModelOrder, Order, Ran, Refusal
 from crossflops.measure.timing import Limits, timed
+from crossflops.normalize.inputs import from_archive
 
 PROFILED = Limits(warmup=3, runs=10, fewest=3, seconds=5.0)
 _SAID = 300
@@ -51,7 +52,7 @@ def answered(order: Order) -> Answer:
 def run_file(order: FileOrder) -> Ran:
     """Run an ONNX file in onnxruntime: first timed, then, if it is asked for, profiled."""
     module = session.runtime()
-    given = session.from_file(order.inputs_file) if order.inputs_file else {}
+    given = from_archive(order.inputs_file) if order.inputs_file else {}
     model = session.prepared(order.path, order.dims, order.specs, given)
     session.name_apart(model.graph)
     if order.allocated:

@@ -17,6 +17,7 @@ from crossflops.core.observation import Observation, Seen
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import CrossflopsError
 from crossflops.measure import profile, session
+from crossflops.normalize.inputs import from_archive
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +63,7 @@ def main() -> None:
 def observed(order: Order) -> Observation:
     """Run the model once, unoptimized, so that every node of the file runs by itself."""
     module = session.runtime()
-    given = session.from_file(order.inputs_file) if order.inputs_file else {}
+    given = from_archive(order.inputs_file) if order.inputs_file else {}
     model = session.prepared(order.path, order.dims, order.specs, given)
     feeds = session.feed(model, given)
     profile.name_nodes(model.graph)

@@ -110,17 +110,6 @@ def save_optimized(found: Any, path: Path) -> None:
     found.add_session_config_entry(f"{_SAVED}min_size_in_bytes", "64")
 
 
-def from_file(path: str) -> dict[str, Any]:
-    """The arrays of an .npz file. Raises InputError."""
-    import numpy as np
-
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return dict(arrays.items())
-    except (OSError, ValueError, TypeError, EOFError) as error:
-        raise InputError(f"cannot read the inputs in {path}: {error}", "numpy.savez") from error
-
-
 def feed(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """A value for every input: the one that is given, else random floats, else zeros."""
     return {one.name: _made(one, given) for one in binding.model_inputs(model.graph)}

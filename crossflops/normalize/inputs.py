@@ -5,7 +5,7 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from crossflops.core.tensor import TensorSpec
@@ -121,21 +121,31 @@ def split(values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def from_file(path: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Real values from an .npz file, one array per input. Raises InputError."""
-    import numpy as np
+    """Real values from an .npz file, one tensor per input. Raises InputError."""
     import torch
+
+    return from_npz(path, torch.from_numpy)
+
+
+def from_npz(path: str, convert: Callable[[Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What `convert` makes of each array in an .npz file, by place and by name."""
+    return split(from_archive(path, convert))
+
+
+def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array) -> dict[str, Any]:
+    """What `convert` makes of each array in an .npz file; unnamed ones are called by their place.
+
+    Raises InputError where the file cannot be read, or an array cannot be converted.
+    """
+    import numpy as np
 
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            values = {
-                name.removeprefix("arr_"): torch.from_numpy(array)
-                for name, array in arrays.items()
-            }
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            return {name.removeprefix("arr_"): convert(array) for name, array in arrays.items()}
+    except (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(
             f"cannot read the inputs in {path}: {error}", "write them with numpy.savez"
         ) from error
-    return split(values)
 
 
 def arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

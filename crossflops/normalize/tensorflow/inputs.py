@@ -1,12 +1,11 @@
 """Inputs of a TensorFlow model: only their shapes and types, since nothing is run."""
 
-import zipfile
 from collections.abc import Sequence
 from typing import Any
 
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import InputError
-from crossflops.normalize.inputs import arguments, split
+from crossflops.normalize.inputs import arguments, from_npz, split
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -25,16 +24,7 @@ def make(specs: Sequence[TensorSpec]) -> Given:
 
 def from_file(path: str) -> Given:
     """The shapes and types of the arrays in an .npz file. Raises InputError."""
-    import numpy as np
-
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name.removeprefix("arr_"): _spec(array) for name, array in arrays.items()}
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(
-            f"cannot read the inputs in {path}: {error}", "write them with numpy.savez"
-        ) from error
-    return split(found)
+    return from_npz(path, _spec)
 
 
 def given(inputs: Any) -> Given:
