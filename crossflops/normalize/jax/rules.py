@@ -39,6 +39,7 @@ def register() -> None:
     names = [f"jax2onnx.plugins.{name}" for name in left]
     hidden = [name for name in names if name not in sys.modules]
     changed = [(module, dict(vars(module))) for module in map(importlib.import_module, _CHANGED)]
+    # None hides a module from import, which the types of sys.modules do not tell
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
         importlib.import_module(_SYSTEM).import_all_plugins()
