@@ -3,7 +3,8 @@
     python3 start.py report    make .venv, count ResNet-50 with eight tools, leave the report
     python3 start.py tests     pass the tests: tox and all its environments
 
-Both may be run again: what is there and up to date is kept.
+Both may be run again: what is there and up to date is kept. The tests remove each environment as
+it ends, or the disk would fill; with --keep they stay.
 """
 
 import sys
@@ -33,6 +34,8 @@ FIRST = ("fvcore", "ptflops", "thop", "torch", "torchinfo", "torchprofile")
 MODEL = ("torchvision.models:resnet50", "--input", "1x3x224x224")
 STAMP = ".crossflops-set-up"
 JOBS = 2
+# Those two at a time, at their largest; all that tox makes is over 20 GB, and most is not kept.
+TESTS_NEED = 7e9  # bytes
 CLOSING = re.compile(r"^=+ (.+ in [\d.]+s\b.*?) =+$", re.MULTILINE)  # pytest's last line
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 COUNTED = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed|warnings?)")
@@ -50,9 +53,12 @@ def main() -> int:
     )
     parser.add_argument("job", choices=("report", "tests"), nargs="?", default="report")
     parser.add_argument("rest", nargs="*", help="for tests: environments of tox (default: all)")
+    parser.add_argument(
+        "--keep", action="store_true", help="for tests: leave the environments (over 20 GB)"
+    )
     options = parser.parse_args()
     try:
-        return tests(options.rest) if options.job == "tests" else report()
+        return tests(options.rest, options.keep) if options.job == "tests" else report()
     except StartError as stop:
         wrong, remedy = stop.args
         print(f"error: {wrong}\nhint: {remedy}", file=sys.stderr)
@@ -89,8 +95,14 @@ def report() -> int:
     return 0
 
 
-def tests(environments: list[str]) -> int:
-    """Run tox, which makes what it needs, in an environment of its own."""
+def tests(environments: list[str], keep: bool) -> int:
+    """Run tox, which makes what it needs, in an environment of its own.
+
+    Each of its environments is removed as it ends (toxfile.py), unless they are to be kept.
+    """
+    free = shutil.disk_usage(ROOT).free
+    if not environments and free < TESTS_NEED:
+        say(f"{free / 1e9:.1f} GB are free here, and all tests need {TESTS_NEED / 1e9:.0f} GB")
     folder = ROOT / ".tox" / "tox"
     environment(folder, ((["tox"], "installing tox"),))
     say("running tox: a line for every environment as it ends, its whole output where it fails")
@@ -101,6 +113,8 @@ def tests(environments: list[str]) -> int:
     if environments:
         line += ["-e", ",".join(environments)]
     variables = os.environ | {"TOX_DISCOVER": os.pathsep.join(interpreters())}
+    if not keep:
+        variables["CROSSFLOPS_REMOVE_ENVIRONMENTS"] = "yes"
     status = subprocess.run(line, cwd=ROOT, check=False, env=variables).returncode
     closing = closing_lines(results)
     for name, last in closing.items():

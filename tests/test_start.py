@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -122,3 +124,44 @@ def test_the_status_is_that_of_tox(start, capsys, monkeypatch, status):
     monkeypatch.setattr(start.sys, "argv", ["start.py", "tests", "lint"])
     assert start.main() == status
     assert f"no tests; tox ended with status {status}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("line", "removed"), [(["tests"], True), (["tests", "--keep"], False)])
+def test_environments_stay_when_they_are_to_be_kept(start, monkeypatch, line, removed):
+    """Tox is told to remove what has run, unless the environments are asked for."""
+    told = []
+
+    def tox(command, env, **options):
+        told.append(env)
+        return start.subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(start.subprocess, "run", tox)
+    monkeypatch.delenv("CROSSFLOPS_REMOVE_ENVIRONMENTS", raising=False)
+    monkeypatch.setattr(start.sys, "argv", ["start.py", *line])
+    assert start.main() == 0
+    assert ["CROSSFLOPS_REMOVE_ENVIRONMENTS" in env for env in told] == [removed]
+
+
+@pytest.mark.parametrize(("asked", "stays"), [("", True), ("yes", False)])
+def test_an_environment_that_has_run_is_removed_when_asked(tmp_path, monkeypatch, asked, stays):
+    """By the hook that tox calls after the last command."""
+    hooks = SimpleNamespace(impl=lambda hook: hook)
+    monkeypatch.setitem(sys.modules, "tox.plugin", hooks)
+    spec = importlib.util.spec_from_file_location("toxfile", SCRIPT.with_name("toxfile.py"))
+    toxfile = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(toxfile)
+    folder = tmp_path / "thop"
+    (folder / "lib").mkdir(parents=True)
+    monkeypatch.setenv(toxfile.ASKED, asked)
+    toxfile.tox_env_teardown(SimpleNamespace(env_dir=folder))
+    assert folder.exists() == stays
+
+
+@pytest.mark.parametrize(("free", "told"), [(1.5e9, True), (200e9, False)])
+def test_a_full_disk_is_told_of_before(start, capsys, monkeypatch, free, told):
+    """All tests need some GB; how many are there is said where it is too few."""
+    monkeypatch.setattr(start.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
+    done = start.subprocess.CompletedProcess([], 0)
+    monkeypatch.setattr(start.subprocess, "run", lambda *line, **options: done)
+    assert start.tests([], keep=False) == 0
+    assert ("1.5 GB are free here, and all tests need 7 GB" in capsys.readouterr().out) == told
