@@ -23,6 +23,10 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     here is that of one. `confidence` says how far the figures were checked, `low_confidence`
     which of them less far, `source` where they are published, `evidence` what was read of it.
     `measured_matmul` are the best matrix products that somebody measured, in FLOP/s.
+
+    Several boards may share an `id`, that of their entry: each but the first has the name of the
+    board in `variant`, and figures of its own. `also` are the other devices whose drivers print
+    the name by which this one was found.
     """
 
     id: str
@@ -53,6 +57,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     low_confidence: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     notes: str = ""
+    variant: str = ""
+    also: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What tells the device from every other one."""
+        return self.variant or self.id
 
 
 class PeakRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +88,8 @@ class DeviceSheet(msgspec.Struct, frozen=True, kw_only=True):
     """A device with what follows from its figures.
 
     `emulated` are FP32 rates by products of BF16 parts; `families` are names that say less, each
-    with the ids of all devices that bear it.
+    with the labels of all devices that bear it. `also` are the devices whose drivers print the
+    name that was asked for as well, each with its share of the peak of this one.
     """
 
     schema: str
@@ -85,6 +97,7 @@ class DeviceSheet(msgspec.Struct, frozen=True, kw_only=True):
     peaks: tuple[PeakRow, ...]
     emulated: dict[str, float] = {}
     families: dict[str, tuple[str, ...]] = {}
+    also: "tuple[DeviceShare, ...]" = ()
 
 
 class DeviceShare(msgspec.Struct, frozen=True, kw_only=True):

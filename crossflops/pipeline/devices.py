@@ -29,6 +29,11 @@ def known(name: str | None, catalogue: str | Path | None = None) -> tuple[Device
     return (*own, measured().device())
 
 
+def look(name: str, catalogue: str | Path | None = None) -> Device:
+    """The device of that name, of the catalogue or of the user's own. Raises as `find` does."""
+    return find(name, known(name, catalogue))
+
+
 def this_machine(
     catalogue: str | Path | None = None, *, measure: bool = False, folder: Path = Path("/")
 ) -> Machine:
@@ -58,7 +63,7 @@ def this_machine(
     return Machine(
         cpu=processor,
         gpus=found,
-        known={name: one if isinstance(one, str) else one.id for name, one in devices.items()},
+        known={name: _named(one) for name, one in devices.items()},
         peaks={name: one.peaks for name, one in devices.items() if isinstance(one, Device)},
         measured=measured(again=True) if measure else None,
         notes=tuple(notes),
@@ -70,9 +75,15 @@ def _device(look: Callable[[], Device]) -> Device | str:
     try:
         return look()
     except AmbiguousDeviceError as error:
-        return f"ambiguous: {', '.join(one.id for one in error.candidates)}"
+        return f"ambiguous: {', '.join(one.label for one in error.candidates)}"
     except UnknownNameError:
         return "unknown: its name is not there"
+
+
+def _named(found: Device | str) -> str:
+    if isinstance(found, str):
+        return found
+    return ", or ".join((found.label, *found.also))
 
 
 def _doubts(gpu: Gpu, own: tuple[Device, ...]) -> list[str]:
@@ -91,7 +102,7 @@ def _doubts(gpu: Gpu, own: tuple[Device, ...]) -> list[str]:
     if abs(rate / sheet - 1) <= _CLOCK:
         return []
     said = f"{gpu.lanes} FP32 units x {gpu.clock / 1e6:g} MHz x 2 = {rate / 1e12:.4g} TFLOP/s"
-    return [f"{gpu.name}: {said}, and the sheet of {device.id} has {sheet / 1e12:.4g}"]
+    return [f"{gpu.name}: {said}, and the sheet of {device.label} has {sheet / 1e12:.4g}"]
 
 
 def slice_of(gpu: Gpu, own: tuple[Device, ...] = ()) -> Device:

@@ -24,7 +24,7 @@ _BESIDE = 12  # as many devices are set against each other; more are only listed
 def device_page(noun: DeviceSheet) -> Page:
     """What is known of a device: its names, its peaks with their derivation, and how surely."""
     one = noun.device
-    blocks: list[Block] = [Title((one.id, one.name, *_what(one))), _facts(one), _peaks(noun)]
+    blocks: list[Block] = [Title((one.label, one.name, *_what(one))), _facts(one), _peaks(noun)]
     if one.framework_devices_per_package > 1:
         count = one.framework_devices_per_package
         text = f"a package has {count} framework devices: all figures are those of one of them"
@@ -117,6 +117,9 @@ def _doubts(noun: DeviceSheet) -> list[str]:
         f"{row.precision}: the sheet and its own arithmetic differ by {_off(row)}" for row in off
     ]
     low = noun.device.low_confidence
+    if noun.also:
+        shares = ", ".join(f"{one.device.label} ({_ratio(one)} of this peak)" for one in noun.also)
+        texts.append(f"drivers print this name for other devices, too: {shares}")
     return [*texts, *([f"less sure than the rest: {', '.join(low)}"] if low else [])]
 
 
@@ -140,7 +143,7 @@ def _ambiguous(noun: DeviceSheet) -> list[Block]:
     texts = [
         Text(f"{name}: {', '.join(ids)}", " - ") for name, ids in sorted(noun.families.items())
     ]
-    return [Heading("Names that are ambiguous"), *texts]
+    return [Heading("Names that say less"), *texts]
 
 
 def devices_page(noun: DeviceList) -> Page:
@@ -193,7 +196,7 @@ _SEVERAL: tuple[Rates, ...] = (
 def _cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
     one = row.device
     return (
-        one.id,
+        one.label,
         *(cell(row) for cell in rates),
         "/".join(f"{size / 1e9:g}" for size in one.memory) + " GB" if one.memory else "-",
         short(one.bandwidth, "B/s") if one.bandwidth else "-",

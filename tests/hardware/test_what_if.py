@@ -52,6 +52,15 @@ def test_another_device_brings_its_limits():
     assert other(BASE, "device=NVIDIA H200").run.ceiling.bandwidth == 4.8e12
 
 
+def test_a_device_of_ones_own():
+    """The lookup that is handed in finds it."""
+    own = Device(
+        id="x", name="X", peaks={"fp32": 7.0}, bandwidth=2.0, source=("me",), confidence="own"
+    )
+    found = other(BASE, "device=x", look={"x": own}.__getitem__).run.ceiling
+    assert (found.peaks, found.bandwidth) == ({"fp32": 7.0}, 2.0)
+
+
 def test_the_batch_is_against_the_one_that_was_counted():
     """Counted at 1 and asked at 4, a batch of 64 is 64 times what was counted."""
     asked = Asked(

@@ -32,12 +32,14 @@ def here(monkeypatch, tmp_path):
 
 def test_what_is_found_is_looked_up(here):
     """By the names that drivers print; what is unknown or ambiguous is said."""
-    here(GPU, replace(GPU, name="NVIDIA T400"), replace(GPU, name="Orin"))
+    names = ("NVIDIA T400", "Orin", "Orin (nvgpu)")
+    here(GPU, *(replace(GPU, name=name, clock=None) for name in names))
     found = this_machine()
     assert found.known[CPU.model] == "epyc-9654"
     assert found.known["NVIDIA H100 80GB HBM3"] == "h100-sxm"
     assert "unknown" in found.known["NVIDIA T400"]
-    assert "ambiguous: jetson-agx-orin-64gb" in found.known["Orin"]
+    assert "ambiguous: jetson-agx-orin-64gb" in found.known["Orin (nvgpu)"]
+    assert found.known["Orin"].startswith("jetson-agx-orin-64gb, or jetson-orin-nx-16gb, or")
     assert found.measured is None
     assert found.notes == ()  # 2 x 16896 x 1980 MHz is the 66.9 of the sheet
 

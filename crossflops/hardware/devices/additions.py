@@ -27,6 +27,7 @@ from crossflops.hardware.devices.package import one_of
 _TABLE = "devices"
 _LEAST = 1e6  # FLOP/s or bytes/s: less is TFLOP/s or GB/s by mistake
 _EXAMPLE = "write for example [devices.my-card] with peaks = {fp16 = 112e12} and bandwidth = 900e9"
+_OURS = ("variant", "also")
 RESERVED = "measured"  # the device that stands for what was measured here
 
 
@@ -64,9 +65,10 @@ def _device(key: str, row: Any, source: str) -> Device:
     if not isinstance(row, dict):
         raise InputError(f"{key} in {source} is no table", _EXAMPLE)
     plain = {"name": key, "source": [source], "confidence": "own", **row, "id": key}
-    strays = sorted(set(plain) - set(Device.__struct_fields__))
+    fields = [name for name in Device.__struct_fields__ if name not in _OURS]
+    strays = sorted(set(plain) - set(fields))
     if strays:
-        known = ", ".join(Device.__struct_fields__)
+        known = ", ".join(fields)
         raise InputError(f"{key} in {source} sets {strays[0]}", f"a device has {known}")
     try:
         found = msgspec.convert(plain, Device)
@@ -91,9 +93,9 @@ def _refuse_small(device: Device, source: str) -> None:
 def _refuse_taken(device: Device, before: tuple[Device, ...], source: str) -> None:
     for name in labels(device):
         try:
-            owner = find(name, before).id
+            owner = find(name, before).label
         except AmbiguousDeviceError as error:
-            owner = error.candidates[0].id
+            owner = error.candidates[0].label
         except UnknownNameError:
             if name.casefold() != RESERVED:
                 continue

@@ -4,14 +4,16 @@ The figures stand in `devices/`, in SI units, every row with its source and with
 checked. Devices of one's own may be added (`crossflops.hardware.devices.additions`).
 """
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
 import msgspec
+from msgspec.structs import replace
 
 from crossflops.core.device import Device
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.devices.names import Words, contains, labels, spellings, words
+from crossflops.hardware.devices.names import Words, contains, labels, sized, spellings, words
 from crossflops.hardware.devices.package import one_of
 from crossflops.hardware.devices.slices import cut
 
@@ -24,7 +26,7 @@ class AmbiguousDeviceError(UnknownNameError):
     """A name that several devices bear. `candidates` are these devices."""
 
     def __init__(self, name: str, candidates: tuple[Device, ...]) -> None:
-        ids = " | ".join(device.id for device in candidates)
+        ids = " | ".join(device.label for device in candidates)
         super().__init__(
             f"{name!r} names {len(candidates)} devices with peaks of their own",
             f"say which one it is: --device {ids}",
@@ -39,7 +41,7 @@ def devices(additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
 
 @cache
 def families() -> dict[str, tuple[str, ...]]:
-    """Names that say less than which device it is, each with the ids of those that bear it."""
+    """Names that say less than which device it is, each with the labels of those that bear it."""
     text = files("crossflops.hardware.devices").joinpath(_FAMILIES).read_bytes()
     return msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
 
@@ -53,9 +55,11 @@ def find(name: str, additions: tuple[Device, ...] = ()) -> Device:
     """The device of that id, name, alias or family, compared as a whole.
 
     Case does not matter, nor whether words are set apart by spaces, hyphens or underscores; the
-    vendor may be left out. There is no search for a part of a name, so that a device which is
-    not in the catalogue never gets the peak of a neighbour. A slice of a device
-    ("A100-SXM4-40GB MIG 1g.5gb") has its share of the peak, where that follows from its name.
+    vendor may be left out; the size of the memory may be added, and has to be the device's. There
+    is no search for a part of a name, so that a device which is not in the catalogue never gets
+    the peak of a neighbour. An alias of one device that drivers print for others as well ("Orin")
+    is that device, and `also` names the others. A slice of a device ("A100-SXM4-40GB MIG 1g.5gb")
+    has its share of the peak, where that follows from its name.
 
     Raises AmbiguousDeviceError where several devices bear the name (`V100`), and
     UnknownNameError where none does.
@@ -71,7 +75,7 @@ def peak(device: Device, precision: str) -> float:
     """
     if precision not in device.peaks:
         raise UnknownNameError(
-            f"{device.id} has no {precision} peak",
+            f"{device.label} has no {precision} peak",
             f"it has {', '.join(device.peaks)}; --peak-tflops sets a peak of your own",
         )
     return device.peaks[precision]
@@ -125,12 +129,34 @@ def _files() -> tuple[str, ...]:
 
 def _whole(name: str, additions: tuple[Device, ...]) -> Device:
     spelled = words(name)
-    found = (*_by_name().get(spelled, ()), *_named(spelled, additions))
+    found = _bearing(spelled, additions) or _of_size(spelled, additions)
     if len(found) > 1:
         raise AmbiguousDeviceError(name, found)
     if not found:
         raise UnknownNameError(f"no peak is known for the device {name!r}", _advice(name))
     return found[0]
+
+
+def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The devices of that name; one alone where it is its own, whoever else bears it."""
+    own = (*_by_name().get(spelled, ()), *_named(spelled, additions))
+    shared = _by_family().get(spelled, ())
+    if len(own) != 1:
+        return own or shared
+    return (replace(own[0], also=tuple(one.label for one in shared if one != own[0])),)
+
+
+def _of_size(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The devices of the name without the size of a memory, as far as theirs is of that size."""
+    found = sized(spelled)
+    if found is None:
+        return ()
+    rest, size = found
+    return tuple(
+        one
+        for one in _bearing(rest, additions)
+        if size in one.memory or size / one.framework_devices_per_package in one.memory
+    )
 
 
 def _named(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
@@ -143,13 +169,27 @@ def _named(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
 
 @cache
 def _by_name() -> dict[Words, tuple[Device, ...]]:
-    """Every spelling of every name, in words, with the devices that bear it."""
+    """Every spelling of every name, in words, with the devices whose own it is."""
+    return _spelled({one.label: labels(one) for one in devices()})
+
+
+@cache
+def _by_family() -> dict[Words, tuple[Device, ...]]:
+    """Every spelling of every name that says less, in words, with the devices that bear it."""
+    return _spelled(
+        {
+            one.label: tuple(name for name, ids in families().items() if one.label in ids)
+            for one in devices()
+        }
+    )
+
+
+def _spelled(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tuple[Device, ...]]:
     found: dict[Words, tuple[Device, ...]] = {}
     for device in devices():
-        ambiguous = [name for name, ids in families().items() if device.id in ids]
-        names = (*labels(device), *ambiguous)
-        for label in {one for name in names for one in spellings(name, device.vendor)}:
-            found[label] = (*found.get(label, ()), device)
+        own = {one for name in names[device.label] for one in spellings(name, device.vendor)}
+        for spelling in own:
+            found[spelling] = (*found.get(spelling, ()), device)
     return found
 
 
@@ -157,7 +197,7 @@ def _advice(name: str) -> str:
     """What to do about a name that is unknown, with the names that are nearest to it."""
     own = "give the dense peak in TFLOP/s by --peak-tflops, or describe the device in a TOML file"
     numbered = [word for word in words(name) if any(letter.isdigit() for letter in word)]
-    near = [one.id for word in numbered if len(word) > 1 for one in search(word)]
+    near = [one.label for word in numbered if len(word) > 1 for one in search(word)]
     if not near:
         return f"{own}; `crossflops devices` lists what is known"
     return f"{own}; other devices, with other peaks, are {', '.join(dict.fromkeys(near[:_NEAR]))}"

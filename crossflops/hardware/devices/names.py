@@ -9,19 +9,24 @@ from crossflops.core.device import Device
 Words = tuple[str, ...]
 _BRANDS = {"NVIDIA": "tesla"}  # words that drivers put between the vendor and the product
 _MARKS = re.compile(r"\((?:r|tm|c)\)|[®™©]", re.IGNORECASE)
+# What drivers write behind a name: the clock of a processor, the bus of a GPU in OpenGL, the
+# revision of a board.
+_TAILS = re.compile(r"(?: CPU)? ?@ ?[0-9.]+ ?GHz$|/PCIe(?:/SSE2)?$| Rev [0-9.]+$", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,4})gb")
 
 
 @lru_cache(4096)
 def words(name: str) -> Words:
     """The words of a name, in lower case; spaces, hyphens and underscores set them apart.
 
-    Marks such as (R) are none of them, and a slash binds what stands around it.
+    Marks such as (R) are none of them, nor is what drivers write behind a name, and a slash binds
+    what stands around it.
 
-    >>> words("Intel(R) Xeon(R) Platinum 8480+"), words("MI250X / MI250")
-    (('intel', 'xeon', 'platinum', '8480+'), ('mi250x/mi250',))
+    >>> words("Intel(R) Xeon(R) CPU @ 2.70GHz"), words("MI250X / MI250")
+    (('intel', 'xeon'), ('mi250x/mi250',))
     """
-    plain = re.sub(r"\s*/\s*", "/", _MARKS.sub(" ", name))
-    return tuple(re.sub(r"[\s_-]+", " ", plain).casefold().split())
+    plain = re.sub(r"[\s_-]+", " ", _MARKS.sub(" ", name)).strip()
+    return tuple(re.sub(r" ?/ ?", "/", _TAILS.sub("", plain)).casefold().split())
 
 
 def spellings(name: str, vendor: str) -> Iterator[Words]:
@@ -35,9 +40,24 @@ def spellings(name: str, vendor: str) -> Iterator[Words]:
         yield from ((brand, *bare), (maker, brand, *bare))
 
 
+def sized(spelled: Words) -> tuple[Words, float] | None:
+    """The words without the size of a memory, and that size in bytes; None where there is none.
+
+    >>> sized(("a100", "80gb", "sxm"))
+    (('a100', 'sxm'), 80000000000.0)
+    """
+    sizes = [
+        (place, found) for place, one in enumerate(spelled) if (found := _SIZE.fullmatch(one))
+    ]
+    if len(sizes) != 1 or len(spelled) < 2:
+        return None
+    place, found = sizes[0]
+    return (*spelled[:place], *spelled[place + 1 :]), int(found[1]) * 1e9
+
+
 def labels(device: Device) -> tuple[str, ...]:
     """Everything that a device is called."""
-    return device.id, device.name, *device.aliases
+    return device.label, device.name, *device.aliases
 
 
 def contains(device: Device, text: str) -> bool:

@@ -32,7 +32,7 @@ def sparse_peak(device: Device, precision: str) -> float:
     if found is None:
         peak(device, precision)
         raise UnknownNameError(
-            f"{device.id} does not compute {precision} faster when it is sparse",
+            f"{device.label} does not compute {precision} faster when it is sparse",
             "set the count against the dense peak",
         )
     return found

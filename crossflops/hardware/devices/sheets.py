@@ -3,7 +3,7 @@
 from crossflops.core.device import Derivation, Device, DeviceList, DeviceShare, DeviceSheet, Factor
 from crossflops.core.report import SCHEMA
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.devices.catalogue import families
+from crossflops.hardware.devices.catalogue import families, find
 from crossflops.hardware.devices.peaks import EMULATIONS, attainable, peak_rows
 from crossflops.hardware.rates.denominators import given_peak
 
@@ -20,7 +20,20 @@ def sheet(device: Device) -> DeviceSheet:
         device=device,
         peaks=peak_rows(device),
         emulated={} if "fp32" in device.peaks and device.kind == "cpu" else emulated,
-        families={name: ids for name, ids in several.items() if device.id in ids},
+        families={name: ids for name, ids in several.items() if device.label in ids},
+        also=_also(device),
+    )
+
+
+def _also(device: Device) -> tuple[DeviceShare, ...]:
+    """The devices that bear the same name, by the first precision that all have."""
+    others = tuple(find(label) for label in device.also)
+    chosen = _shared((device, *others))
+    own = _peak(device, chosen)
+    rates = ((one, _peak(one, chosen)) for one in others)
+    return tuple(
+        DeviceShare(device=one, peak=rate, ratio=rate / own if rate and own else None)
+        for one, rate in rates
     )
 
 

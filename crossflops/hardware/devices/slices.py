@@ -37,11 +37,11 @@ def cut(name: str, find: Callable[[str], Device]) -> Device:
     device, slices = find(found["whole"]), int(found["slices"])
     per_slice = _UNITS.get(device.architecture)
     if per_slice is None or device.units is None or not device.memory:
-        raise _unknown(name, f"a slice of {device.id}", "its number of SMs is not in its name")
+        raise _unknown(name, f"a slice of {device.label}", "its number of SMs is not in its name")
     units, memory = per_slice * int(found["part"] or slices), int(found["gb"]) * GB
     fits = 0 < units <= device.units and slices <= _SLICES and 0 < memory <= max(device.memory)
     if not fits or int(found["part"] or 1) > slices:
-        raise _unknown(name, f"no slice of {device.id}", f"that has {device.units} SMs")
+        raise _unknown(name, f"no slice of {device.label}", f"that has {device.units} SMs")
     return sliced(device, name.strip().casefold().rpartition("mig")[2].strip(" -_"), units, memory)
 
 
@@ -51,12 +51,14 @@ def sliced(device: Device, profile: str, units: int, memory: float) -> Device:
     Raises ValueError where these are unknown of the device itself.
     """
     if device.units is None or not device.memory:
-        raise ValueError(f"the units or the memory of {device.id} are not known")
+        raise ValueError(f"the units or the memory of {device.label} are not known")
     part, of_memory = units / device.units, memory / max(device.memory)
     share = f"{units} of {device.units} {device.unit_kind}s, {100 * of_memory:.3g} % of the memory"
     return replace(
         device,
-        id=f"{device.id}-mig-{profile}",
+        id=f"{device.label}-mig-{profile}",
+        variant="",
+        also=(),
         name=f"{device.name} MIG {profile}",
         aliases=(),
         peaks={precision: value * part for precision, value in device.peaks.items()},

@@ -13,7 +13,7 @@ def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
     found = [] if device.clock_basis == "measured" or pruned else [_DENSE]
     if device.clock_basis == "base":
         base = "the peak is at the base clock of one socket; cores may run faster"
-        found.append(f"{device.id}: {base}")
+        found.append(f"{device.label}: {base}")
     if pruned:
         found.append("the peak counts work that 2:4 pruned weights in a sparse kernel leave out")
     found += [
@@ -25,7 +25,7 @@ def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
     if count > 1:
         part = _PARTS[count] if count < len(_PARTS) else f"one in {count}"
         one = f"the peak is that of one framework device, which is {part} of its package"
-        found.append(f"{device.id}: {one}")
+        found.append(f"{device.label}: {one}")
     if device.notes.startswith("A slice"):
-        found.append(f"{device.id}: {device.notes.partition('. ')[0]}")
+        found.append(f"{device.label}: {device.notes.partition('. ')[0]}")
     return tuple(found)

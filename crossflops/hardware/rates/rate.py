@@ -108,7 +108,7 @@ def of_terms(
         precision=_named(parts),
         work=round(found.work),
         rate=None if each is None else float(found.work * Fraction(each)),
-        device=against.device.id if against and against.device else None,
+        device=against.device.label if against and against.device else None,
         peak=found.peak,
         ratio=ratio,
         executed=round(found.executed) if again else UNSET,
@@ -123,6 +123,7 @@ def of_terms(
             *numerator.warnings,
             *saying.first_layer(training, numerator.pieces),
             *saying.doubts(against, parts),
+            *saying.namesakes(against, parts, ratio),
             *saying.impossible(numerator.label, against, parts, ratio, spent),
         ),
     )

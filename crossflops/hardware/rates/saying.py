@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from crossflops.core.device import Device
-from crossflops.hardware.devices.catalogue import clock_of, derived, deviation
+from crossflops.hardware.devices.catalogue import clock_of, derived, deviation, find
 from crossflops.hardware.devices.peaks import sparse
 from crossflops.hardware.rates.conditions import conditions
 from crossflops.hardware.rates.denominators import Peaks
@@ -118,11 +118,11 @@ def denominator(against: Peaks | None, parts: Sequence[Term]) -> tuple[str, ...]
 
 def _of_device(device: Device, precision: str, against: Peaks) -> tuple[str, ...]:
     if precision in against.given:
-        return (f"{device.id}, {precision}: the peak is given, not the catalogue's",)
+        return (f"{device.label}, {precision}: the peak is given, not the catalogue's",)
     source = "; ".join((*device.source, f"confidence {device.confidence}"))
     if device.clock_basis == "measured":
-        return (f"{device.id}, {precision}: {source}",)
-    return (f"{device.id}, {precision}: {source}; {_arithmetic(device, precision)}",)
+        return (f"{device.label}, {precision}: {source}",)
+    return (f"{device.label}, {precision}: {source}; {_arithmetic(device, precision)}",)
 
 
 def _arithmetic(device: Device, precision: str) -> str:
@@ -140,7 +140,7 @@ def _arithmetic(device: Device, precision: str) -> str:
 def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
     if precisions != ("fp32",) or "tf32" not in device.peaks:
         return ()
-    tf32 = f"{device.peaks['tf32'] / 1e12:g} TFLOP/s on {device.id}"
+    tf32 = f"{device.peaks['tf32'] / 1e12:g} TFLOP/s on {device.label}"
     return (
         f"everything ran as fp32: float32 convolutions may run as tf32, with {tf32} "
         "(--precision-of Conv=tf32)",
@@ -156,10 +156,32 @@ def doubts(against: Peaks | None, parts: Sequence[Term]) -> tuple[str, ...]:
         off = deviation(device, precision) if device and known else None
         if device is not None and off is not None and abs(off) > TOLERATED:
             found.append(
-                f"{device.id}: clock x units x FMA x 2 is {100 * off:+.1f} % from the published "
-                "peak, and the share may be off by as much"
+                f"{device.label}: clock x units x FMA x 2 is {100 * off:+.1f} % from the "
+                "published peak, and the share may be off by as much"
             )
     return tuple(found)
+
+
+def namesakes(
+    against: Peaks | None, parts: Sequence[Term], ratio: float | None
+) -> tuple[str, ...]:
+    """Other devices whose drivers print the same name, with the share of the peak of each."""
+    device = against.device if against else None
+    if against is None or device is None or not device.also:
+        return ()
+    ran = {one.precision for one in parts}
+    told = []
+    for other in map(find, device.also):
+        top = other.peaks.get(min(ran)) if len(ran) == 1 else None
+        if top is not None and ratio is not None:
+            share = f"{100 * ratio * against.top(min(ran)) / top:.1f} %"
+            told.append(f"{other.label} ({share} of its peak)")
+        else:
+            told.append(other.label)
+    return (
+        f"drivers print the name of {device.label} for other devices, too: {', '.join(told)}; "
+        "give --device the id of the one that ran",
+    )
 
 
 def impossible(
@@ -173,7 +195,7 @@ def impossible(
     worst = max(ratio or 0, executed or 0)
     if worst <= 1:
         return ()
-    whose = against.device.id if against and against.device else "given"
+    whose = against.device.label if against and against.device else "given"
     which = "" if (ratio or 0) > 1 else " (with what is recomputed)"
     of = f"{100 * worst:.1f} % of the peak{which}"
     said = f"{of} is impossible (MACs: {numerator}; peak: {whose})"

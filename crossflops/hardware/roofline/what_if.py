@@ -13,6 +13,7 @@ from crossflops.hardware.roofline.bounds import Scenario, step_bound
 from crossflops.hardware.roofline.formats import Formats
 
 Loads = Callable[[ByteModel, Formats], Sequence[Load]]
+Look = Callable[[str], Device]  # a device by its name
 MODELS: tuple[ByteModel, ...] = ("unfused", "weights-once", "fused-ideal")
 _KEYS = ("batch", "precision", "weights", "cache", "device", "bytes")
 _HINT = f"write for example batch=64 or weights=fp8,cache=fp8; it takes {', '.join(_KEYS)}"
@@ -34,9 +35,10 @@ def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
     found = device.bandwidth if bandwidth is None else bandwidth
     if found is None:
         raise UnknownNameError(
-            f"the memory bandwidth of {device.id} is not known", "give it in GB/s by --bandwidth"
+            f"the memory bandwidth of {device.label} is not known",
+            "give it in GB/s by --bandwidth",
         )
-    return Ceiling(name=device.id, peaks=device.peaks, bandwidth=found, tdp=device.tdp)
+    return Ceiling(name=device.label, peaks=device.peaks, bandwidth=found, tdp=device.tdp)
 
 
 def byte_model(name: str) -> ByteModel:
@@ -48,21 +50,21 @@ def byte_model(name: str) -> ByteModel:
 
 
 def alternatives(
-    texts: Iterable[str], base: Asked, loads: Loads, *, given: bool = False
+    texts: Iterable[str], base: Asked, loads: Loads, *, given: bool = False, look: Look = find
 ) -> tuple[StepBound, ...]:
     """The step under each of these assumptions, such as "batch=64" or "weights=fp8,cache=fp8".
 
-    Where the bytes were `given`, only the batch and the device can be others. Raises InputError
-    for what cannot be read and UnknownNameError for what nobody knows.
+    Where the bytes were `given`, only the batch and the device can be others; `look` knows the
+    devices. Raises InputError for what cannot be read and UnknownNameError for what nobody knows.
     """
     found = []
     for text in texts:
-        asked = other(base, text, given=given)
+        asked = other(base, text, given=given, look=look)
         found.append(step_bound(loads(asked.model, asked.formats), asked.run))
     return tuple(found)
 
 
-def other(base: Asked, text: str, *, given: bool = False) -> Asked:
+def other(base: Asked, text: str, *, given: bool = False, look: Look = find) -> Asked:
     """The scenario with these changes."""
     changes = _changes(text)
     fixed = [name for name in changes if name not in ("batch", "device")] if given else []
@@ -73,7 +75,7 @@ def other(base: Asked, text: str, *, given: bool = False) -> Asked:
         )
     run, formats = base.run, base.formats
     if "device" in changes:
-        run = msgspec.structs.replace(run, ceiling=ceiling(find(changes["device"])))
+        run = msgspec.structs.replace(run, ceiling=ceiling(look(changes["device"])))
     if "batch" in changes:
         examples = _batch(changes["batch"], text)
         scale = run.scale * examples / Fraction(run.examples)

@@ -17,6 +17,7 @@ from crossflops.core.roofline import (
     StepBound,
 )
 from crossflops.count import count_whole
+from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.rates.backward import matches
 from crossflops.hardware.roofline.bounds import (
     Scenario,
@@ -30,7 +31,7 @@ from crossflops.hardware.roofline.formats import Formats
 from crossflops.hardware.roofline.fusion import kernel_bounds
 from crossflops.hardware.roofline.kinds import kind_bounds
 from crossflops.hardware.roofline.traffic import FORMULAS, loads
-from crossflops.hardware.roofline.what_if import Asked, Loads, alternatives
+from crossflops.hardware.roofline.what_if import Asked, Loads, Look, alternatives
 from crossflops.pipeline.counting import Counted
 
 
@@ -41,7 +42,7 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
     are k. `macs` and `moved` (bytes) are of one example where they are given in place of a
     graph, the bytes for all passes; `weights` are bytes of a step, whatever its batch. `seconds`
     is what a step took, `kernels` what ran in it. `precision_of` are precisions by patterns of
-    operators, nodes and modules, over that of the run.
+    operators, nodes and modules, over that of the run. `look` finds the devices of `what_if`.
     """
 
     ceiling: Ceiling
@@ -54,6 +55,7 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
     moved: int | None = None
     weights: int = 0
     what_if: tuple[str, ...] = ()
+    look: Look = find
     seconds: float | None = None
     kernels: tuple[KernelRow, ...] = ()
     precision_of: Mapping[str, str] = {}
@@ -88,7 +90,7 @@ def roofline(asked: Roofing, model: Counted | None) -> Roofline:
         kinds=kind_bounds(nodes),
         nodes=nodes,
         kernels=_kernels(asked, model, base, nodes),
-        what_if=alternatives(asked.what_if, base, loads_of, given=asked.given),
+        what_if=alternatives(asked.what_if, base, loads_of, given=asked.given, look=asked.look),
         achieved=took,
         assumptions=_assumptions(asked, model, step),
         warnings=_warnings(model, took.roofline_efficiency if took else None, asked),

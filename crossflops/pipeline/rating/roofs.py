@@ -1,6 +1,7 @@
 """From a question of `efficiency` to what its roofline is asked of."""
 
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from crossflops.hardware.rates.numerators import Numerator, quantity
 from crossflops.hardware.rates.parts import Run
 from crossflops.hardware.rates.question import Question
 from crossflops.hardware.roofline.what_if import byte_model
+from crossflops.pipeline.devices import look
 from crossflops.pipeline.rating.roofing import Roofing, roofline
 from crossflops.pipeline.rating.work import Studied
 
@@ -109,6 +111,7 @@ def roof(
         passes=Fraction(found.multiplier).limit_denominator(10**6),
         macs=numerator.macs * run.units,
         what_if=question.roof.what_if,
+        look=partial(look, catalogue=question.against.catalogue),
         seconds=_seconds(run),
         kernels=bench.profile.kernels if bench and bench.profile else (),
         precision_of=terms.kinds(question.precisions),
@@ -127,7 +130,7 @@ def _ceiling(against: Peaks, precision: str) -> Ceiling:
     Raises UnknownNameError where nobody knows the bandwidth.
     """
     device = against.device
-    name = device.id if device else "given peaks"
+    name = device.label if device else "given peaks"
     if against.bandwidth is None:
         raise UnknownNameError(
             f"the memory bandwidth of {name} is not known", "give it in GB/s by --bandwidth"
