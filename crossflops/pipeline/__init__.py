@@ -147,12 +147,15 @@ def compare(
         trips=trips,
         branches=branches,
     )
+    # a wrong name of a tool is told before any model is built
+    wanted, where = of_models(tools, between, against is not None), interpreters.chosen(python)
+    choice = choose(wanted[0], where)
+    others = choice if wanted[0] == wanted[1] else choose(wanted[1], where)
     options = dict(against_options or {})
     two = None if against is None else _second(against, options, request, module, consensus, onnx)
-    wanted, where = of_models(tools, between, two is not None), interpreters.chosen(python)
     asking = Asking(
         request=request,
-        choice=choose(wanted[0], where),
+        choice=choice,
         tell=on_progress or (lambda _: None),
         onnx=onnx,
         timeout=timeout,
@@ -165,9 +168,8 @@ def compare(
     from crossflops.pipeline.comparing.against import against as set_against
     from crossflops.pipeline.comparing.against import told_of_the_second
 
-    choice = asking.choice if wanted[0] == wanted[1] else choose(wanted[1], where)
     with told_of_the_second():
-        other, found = _asked(msgspec.structs.replace(asking, request=two, choice=choice))
+        other, found = _asked(msgspec.structs.replace(asking, request=two, choice=others))
     return set_against(report, found, (native, other), between)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from crossflops import compare
-from crossflops.errors import InputError
+from crossflops.errors import InputError, UnknownNameError
 
 pytestmark = pytest.mark.torch
 
@@ -61,3 +61,11 @@ def test_options_that_there_are_not():
         compare(linear(4), torch.zeros(2, 8), against=linear(4), against_options={"x": 1})
     with pytest.raises(InputError):
         compare(linear(4), torch.zeros(2, 8), against=linear(4), consensus=True)
+
+
+def test_a_wrong_tool_is_told_before_a_model_is_built(tmp_path):
+    """Building two models may take a minute, and the name is wrong whatever they are."""
+    path = tmp_path / "never.py"
+    path.write_text("def build():\n    raise RuntimeError('built')\n")
+    with pytest.raises(UnknownNameError, match="offers the tool 'nobody'"):
+        compare(linear(4), torch.zeros(2, 8), against=f"{path}:build", tools=["nobody"])
