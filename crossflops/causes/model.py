@@ -3,92 +3,19 @@
 from crossflops.core.convention import Cause, Example
 
 
-def _pair(code: str, amount: int, unit: str = "MACs") -> Example:
+def pair(code: str, amount: int, unit: str = "MACs") -> Example:
+    """Code that makes `model` and `other`, and what is between them."""
     return Example(code=code, tool="", amount=amount, unit=unit)
 
 
-def _class(forward: str, *layers: str, name: str = "Model") -> str:
+def of_class(forward: str, *layers: str, name: str = "Model") -> str:
+    """The code of a module with these layers, which returns `forward`."""
     inits = "".join(f"        {layer}\n" for layer in layers)
     return (
         f"class {name}(nn.Module):\n    def __init__(self):\n        super().__init__()\n{inits}"
         f"    def forward(self, x):\n        return {forward}\n"
     )
 
-
-_SIZES = (
-    Cause(
-        id="model.batch",
-        title="another batch",
-        page="The two models were given other numbers of examples at once. All work is in "
-        "proportion to it, parameters are not.",
-        recognise="The first axis of the inputs differs, and so does every layer by its ratio.",
-        example=_pair(
-            "model = other = nn.Sequential(nn.Linear(8, 4, bias=False))\n"
-            "inputs = torch.randn(1, 8)\nother_inputs = torch.randn(3, 8)",
-            64,
-        ),
-    ),
-    Cause(
-        id="model.input-size",
-        title="another input size",
-        page="The two models were given images, or sequences, of another size. Each layer has as "
-        "many more positions as the sizes before it, scaled like the input, give by its window, "
-        "stride and padding.",
-        recognise="The inputs differ in an axis other than the first.",
-        example=_pair(
-            "model = other = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False))\n"
-            "inputs = torch.randn(1, 3, 8, 8)\nother_inputs = torch.randn(1, 3, 16, 16)",
-            2304,
-        ),
-    ),
-    Cause(
-        id="model.stride",
-        title="strides in other layers",
-        page="Where an image gets smaller differs. The layers from one of the strides to the "
-        "other see it at another size. ResNet-50 of torchvision strides in the 3x3 convolution of "
-        "a stage's first block, that of Keras, like the first publication, in the 1x1 before it; "
-        "a layer whose stride and input differ, but not its output, has no amount.",
-        recognise="The stride of a layer, or the size before it, differs by a factor.",
-        example=_pair(
-            "model = nn.Sequential(\n"
-            "    nn.Conv2d(8, 4, 1, stride=2, bias=False),\n"
-            "    nn.Conv2d(4, 4, 3, padding=1, bias=False),\n)\n"
-            "other = nn.Sequential(\n"
-            "    nn.Conv2d(8, 4, 1, bias=False),\n"
-            "    nn.Conv2d(4, 4, 3, padding=1, stride=2, bias=False),\n)\n"
-            "inputs = torch.randn(1, 8, 8, 8)",
-            1536,
-        ),
-    ),
-    Cause(
-        id="model.padding",
-        title="other padding",
-        page="A window meets other padding, so that its results are more or fewer by some "
-        "pixels, and with them the work of what follows. Padding at one end only (TensorFlow's "
-        '"SAME" with a stride) often has no amount.',
-        recognise="The sizes before or behind a layer differ by some pixels.",
-        example=_pair(
-            "model = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False))\n"
-            "other = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False))\n"
-            "inputs = torch.randn(1, 3, 8, 8)",
-            3024,
-        ),
-    ),
-    Cause(
-        id="model.positions",
-        title="the same layer at other positions",
-        page="A layer with the same weights runs at more or fewer positions, such as the tokens "
-        "of a sequence or the boxes of a detector, and neither the inputs nor a stride of its own "
-        "says why.",
-        recognise="The layers are alike but for the number of rows.",
-        example=_pair(
-            _class("self.layer(x[:, :1])", "self.layer = nn.Linear(8, 8, bias=False)")
-            + "model = Model()\nother = nn.Sequential(nn.Linear(8, 8, bias=False))\n"
-            "inputs = torch.randn(1, 4, 8)",
-            192,
-        ),
-    ),
-)
 
 _LAYERS = (
     Cause(
@@ -97,7 +24,7 @@ _LAYERS = (
         page="A layer has other numbers of input or output channels; of a product of two "
         "activations, other lengths.",
         recognise="The shapes of the weights differ in their channels.",
-        example=_pair(
+        example=pair(
             "model = nn.Sequential(nn.Linear(8, 4, bias=False))\n"
             "other = nn.Sequential(nn.Linear(8, 6, bias=False))\ninputs = torch.randn(1, 8)",
             16,
@@ -109,7 +36,7 @@ _LAYERS = (
         page="The window of a convolution has another size, and so many more or fewer weights "
         "for every pair of channels.",
         recognise="The shapes of the weights differ in their last axes.",
-        example=_pair(
+        example=pair(
             "model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False))\n"
             "other = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False))\n"
             "inputs = torch.randn(1, 3, 8, 8)",
@@ -122,7 +49,7 @@ _LAYERS = (
         page="The window of a convolution is spread out further. It has no more weights; only "
         "where padding does not make up for it are there fewer results.",
         recognise="The dilation of a layer differs.",
-        example=_pair(
+        example=pair(
             "model = nn.Sequential(nn.Conv2d(4, 4, 3, bias=False))\n"
             "other = nn.Sequential(nn.Conv2d(4, 4, 3, dilation=2, bias=False))\n"
             "inputs = torch.randn(1, 4, 8, 8)",
@@ -135,7 +62,7 @@ _LAYERS = (
         page="A convolution joins other groups of its channels: with g groups every output "
         "channel sees 1/g of the input channels.",
         recognise="The second axis of the weights differs, and not the channels.",
-        example=_pair(
+        example=pair(
             "model = nn.Sequential(nn.Conv2d(8, 8, 1, bias=False))\n"
             "other = nn.Sequential(nn.Conv2d(8, 8, 1, groups=2, bias=False))\n"
             "inputs = torch.randn(1, 8, 4, 4)",
@@ -149,7 +76,7 @@ _LAYERS = (
         "output, and a parameter for each channel. The convolutions of Keras's ResNet50 have one "
         "before each batch normalization, those of torchvision have none.",
         recognise="The numbers of parameters differ by output channels.",
-        example=_pair(
+        example=pair(
             "model = nn.Sequential(nn.Conv2d(3, 8, 1, bias=False))\n"
             "other = nn.Sequential(nn.Conv2d(3, 8, 1))\ninputs = torch.randn(1, 3, 4, 4)",
             8,
@@ -162,7 +89,7 @@ _LAYERS = (
         page="A contraction that nothing in the other model stands for, with the operations that "
         "follow it.",
         recognise="One model is deeper, or has a branch more.",
-        example=_pair(
+        example=pair(
             "model = nn.Sequential(nn.Linear(8, 8, bias=False))\n"
             "other = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False))\n"
             "inputs = torch.randn(1, 8)",
@@ -180,7 +107,7 @@ _REST = (
         "operations and parameters.",
         recognise="The convolutions of one model have a bias where those of the other are "
         "followed by BatchNormalization.",
-        example=_pair(
+        example=pair(
             "model = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4))\n"
             "other = nn.Sequential(nn.Conv2d(3, 4, 1))\ninputs = torch.randn(1, 3, 8, 8)",
             -4,
@@ -195,9 +122,9 @@ _REST = (
         "as multiplication and addition, an activation spelled out. MACs and weights are the "
         "same; what each form takes beside them need not be.",
         recognise="The other graph has, in the same place, nodes that come to the same.",
-        example=_pair(
+        example=pair(
             "model = nn.Sequential(nn.Linear(8, 24, bias=False))\n"
-            + _class(
+            + of_class(
                 "torch.cat([layer(x) for layer in self.layers], 1)",
                 "layers = [nn.Linear(8, 8, bias=False) for _ in range(3)]",
                 "self.layers = nn.ModuleList(layers)",
@@ -213,7 +140,7 @@ _REST = (
         page="Operations that hold no multiply-accumulates are in one model alone, or of another "
         "size: an activation, a pool, a softmax behind the last layer.",
         recognise="The MACs are the same and the FLOPs are not.",
-        example=_pair(
+        example=pair(
             "model = nn.Sequential(nn.Linear(8, 4))\n"
             "other = nn.Sequential(nn.Linear(8, 4), nn.ReLU())\ninputs = torch.randn(1, 8)",
             4,
@@ -226,8 +153,8 @@ _REST = (
         page="A layer has weights of its own in one model, and uses those of another layer in "
         "the other. The work is the same, the parameters are counted once.",
         recognise="The number of parameters differs, and the layers do not.",
-        example=_pair(
-            _class("self.a(self.a(x))", "self.a = nn.Linear(8, 8, bias=False)")
+        example=pair(
+            of_class("self.a(self.a(x))", "self.a = nn.Linear(8, 8, bias=False)")
             + "model = Model()\n"
             "other = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False))\n"
             "inputs = torch.randn(1, 8)",
@@ -242,8 +169,8 @@ _REST = (
         "that serve in training alone, of tokens that are only joined to others. They are in no "
         "layer.",
         recognise="The number of parameters differs, and the layers do not.",
-        example=_pair(
-            _class(
+        example=pair(
+            of_class(
                 "self.layer(x)",
                 "self.layer = nn.Linear(8, 4)",
                 "self.spare = nn.Parameter(torch.zeros(5))",
@@ -257,4 +184,4 @@ _REST = (
     ),
 )
 
-CAUSES = (*_SIZES, *_LAYERS, *_REST)
+CAUSES = (*_LAYERS, *_REST)
