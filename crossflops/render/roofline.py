@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from crossflops.core.roofline import KindBound, NodeBound, Roofline, StepBound
+from crossflops.core.roofline import Roofline, StepBound
 from crossflops.render.efficiency_parts import percent
 from crossflops.render.page import Block, Column, Heading, Row, Table, Text
 from crossflops.render.quantity import duration, exact, number, share, short
+from crossflops.render.roofline_tables import alternatives, kernels, kinds, nodes, pace, ratio
 
-KINDS = 12  # rows of the table of kinds; the rest in one more
-LEAST = 0.0005  # kinds of a smaller share of the time are not worth a row of their own
-_MARK = " <- cache"  # a kind that reads a cache
 _VALUES = (Column(head=""), Column(head="value"), Column(head="from", flows=True))
 
 
@@ -26,13 +24,13 @@ def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
         Text(verdict(first), " ", "warn" if first.step.bound == "memory" else ""),
     ]
     if first.what_if:
-        blocks.append(_alternatives(first))
+        blocks.append(alternatives(first))
     if first.kinds:
-        blocks.append(_kinds(first))
+        blocks.append(kinds(first))
     if first.kernels:
-        blocks.append(_kernels(first))
+        blocks.append(kernels(first))
     if first.nodes:
-        blocks.append(_nodes(first))
+        blocks.append(nodes(first))
     return tuple(blocks)
 
 
@@ -49,10 +47,10 @@ def _devices(roofs: Sequence[Roofline]) -> Table:
             Row(
                 (
                     one.device,
-                    _number(one.step.intensity),
-                    _number(one.step.ridge),
+                    ratio(one.step.intensity),
+                    ratio(one.step.ridge),
                     short(one.step.attainable, "FLOP/s"),
-                    _pace(one.step.examples / one.step.shortest),
+                    pace(one.step.examples / one.step.shortest),
                     percent(one.achieved.roofline_efficiency) if one.achieved else "-",
                     one.step.bound,
                 )
@@ -96,10 +94,10 @@ def _lines(roof: Roofline) -> Iterator[Row]:
     yield Row(("ridge", intensity(step.ridge), _ridge(step)))
     part = share(step.attainable, step.peak)
     yield Row(("attainable", short(step.attainable, "FLOP/s"), f"{part} of the peak"))
-    rate = _pace(step.examples / step.shortest)
+    rate = pace(step.examples / step.shortest)
     yield Row(("shortest", duration(step.shortest), f"{rate} examples/s{_both(step)}"))
     if took is not None:
-        measured = _pace(step.examples / took.seconds)
+        measured = pace(step.examples / took.seconds)
         yield Row(("measured", duration(took.seconds), f"{measured} examples/s"))
         yield Row(("of the roofline", percent(took.roofline_efficiency), _efficiency(roof)))
     if step.joules is not None:
@@ -140,112 +138,6 @@ def _efficiency(roof: Roofline) -> str:
     return f"shortest / measured{whole}; {', '.join(order)}"
 
 
-def _alternatives(roof: Roofline) -> Table:
-    heads = ("what if", "a step", "examples/s", "bytes", "intensity", "ridge", "bound")
-    return Table(
-        columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
-        rows=tuple(
-            Row(
-                (
-                    one.label,
-                    duration(one.shortest),
-                    _pace(one.examples / one.shortest),
-                    short(one.bytes, "B"),
-                    _number(one.intensity),
-                    _number(one.ridge),
-                    one.bound,
-                )
-            )
-            for one in (roof.step, *roof.what_if)
-        ),
-    )
-
-
-def _kinds(roof: Roofline) -> Table:
-    heads = ("nodes", "n", "FLOP %", "bytes %", "time %", "intensity", "bound")
-    timed = tuple(one for one in roof.kinds if one.seconds)
-    first = tuple(one for one in timed[:KINDS] if one.seconds >= LEAST * roof.step.shortest)
-    rest = timed[len(first) :]
-    rows = [_kind(roof, one.kind, (one,)) for one in first]
-    if rest:
-        rows.append(_kind(roof, f"{number(len(rest), 'kind')} more", rest))
-    if idle := tuple(one for one in roof.kinds if not one.seconds):
-        rows.append(_kind(roof, "nodes that take no time", idle))
-    return Table(
-        columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
-        rows=tuple(rows),
-    )
-
-
-def _kind(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> Row:
-    work, moved = sum(one.work for one in kinds), sum(one.bytes for one in kinds)
-    sides = {one.bound for one in kinds}
-    marked = _MARK if any(one.cache for one in kinds) else ""
-    return Row(
-        (
-            name,
-            exact(sum(one.nodes for one in kinds)),
-            _share(work, roof.step.work),
-            _share(moved, roof.step.bytes),
-            _share(sum(one.seconds for one in kinds), roof.step.shortest),
-            _number(work / moved if moved and work else None),
-            ("-" if sides == {"none"} else "/".join(sorted(sides - {"none"}))) + marked,
-        )
-    )
-
-
-def _kernels(roof: Roofline) -> Table:
-    """The kernels that ran, those that lose the most time first."""
-    heads = ("kernel", "intensity", "reached", "measured", "shortest", "efficiency")
-    worst = sorted(roof.kernels, key=lambda one: one.seconds - one.measured)[:KINDS]
-    return Table(
-        columns=tuple(Column(head=head, right=i > 0) for i, head in enumerate(heads)),
-        rows=tuple(
-            Row(
-                (
-                    one.kernel,
-                    _number(one.intensity),
-                    short(one.rate, "FLOP/s") if one.work else "-",
-                    duration(one.measured),
-                    duration(one.seconds),
-                    percent(one.efficiency),
-                ),
-                "bad" if one.efficiency > 1 else "",
-            )
-            for one in worst
-        ),
-    )
-
-
-def _nodes(roof: Roofline) -> Table:
-    heads = ("node", "operator", "precision", "FLOPs", "bytes", "intensity", "seconds", "bound")
-    return Table(
-        columns=tuple(Column(head=head, right=2 < i < 7) for i, head in enumerate(heads)),
-        rows=tuple(_node(one) for one in roof.nodes),
-        detail=True,
-    )
-
-
-def _node(one: NodeBound) -> Row:
-    figures = (exact(one.work), exact(one.bytes), _number(one.intensity), f"{one.seconds:.4g}")
-    return Row((one.node, one.op, one.precision, *figures, one.bound))
-
-
-def _pace(value: float) -> str:
-    """Examples a second, in four digits."""
-    if value >= 1e6:
-        return short(value)
-    return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.4g}"
-
-
 def intensity(value: float | None) -> str:
     """FLOP/B in four digits."""
-    return "-" if value is None else f"{_number(value)} FLOP/B"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}" if value < 10_000 else short(value)
-
-
-def _share(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.1f}" if whole else "-"
+    return "-" if value is None else f"{ratio(value)} FLOP/B"

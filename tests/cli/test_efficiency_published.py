@@ -173,6 +173,26 @@ def test_the_bandwidth_that_decoding_used(only):
     assert found["unit"] == "token"
 
 
+def test_decoding_with_other_formats(only):
+    """Milliseconds at 3350 GB/s: half of 15.01 GB of weights, and of 2.15 GB of cache, too.
+
+    (7 504 658 432 + 2 147 483 648) / 3.35e12 = 2.881 ms, (7 504 658 432 + 1 073 741 824) / 3.35e12
+    = 2.561 ms; a batch of 64 (15 009 316 864 + 8 x 2 147 483 648) / 3.35e12 = 9.609 ms; H200
+    17 156 800 512 / 4.8e12 = 3.574 ms.
+    """
+    inputs = CASES["llama31-8b-decode-b8-s2048-h100"]["inputs"]
+    texts = ("weights=fp8", "weights=fp8,cache=fp8", "precision=fp8", "batch=64", "device=h200")
+    found = only(
+        "--params", inputs["matmul_params"], "--layers", 32, "--hidden", 4096, "--kv-heads", 8,
+        "--head-dim", 128, "--context", 2048, "--batch", 8, "--device", "h100-sxm",
+        "--precision", "bf16", *(part for text in texts for part in ("--what-if", text)),
+    )["roofline"]  # fmt: skip
+    took = [round(1e3 * one["whole_seconds"], 3) for one in found["what_if"]]
+    assert took == [2.881, 2.561, 2.561, 9.609, 3.574]
+    assert found["step"]["cache"] == 2_147_483_648
+    assert found["byte_model"] == "weights-once"
+
+
 def test_the_macs_of_bert_large():
     """DeepSpeed's count of BERT-Large by hand: no attention products, a softmax element a MAC.
 

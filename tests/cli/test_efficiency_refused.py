@@ -20,6 +20,8 @@ FP16 = ("--macs", "4.112G", *SPEED, "--precision", "fp16")
         (("--macs", "4G", "--examples-per-second", "inf"), "no rate"),
         (("--macs", "4G", *SPEED, "--peak-tflops", "-1"), "peak-tflops"),
         (("--macs", "4G", *SPEED, "--device", "v100-pcie"), "peak for each precision"),
+        (("--macs", "4G", *SPEED, "--device", "V100"), "peak for each precision"),
+        (("--macs", "4G", *SPEED, "--device", "NVIDIA X123"), "no peak is known"),
         ((*FP16, "--device", "v100-pcie", "--peak-tflops", "1"), "contradict"),
         (("m:f", *SPEED, "--macs", "1", "--as", "thop"), "--macs and --as contradict"),
         (("m:f", *SPEED, "--macs", "1", "--compare"), "contradict"),

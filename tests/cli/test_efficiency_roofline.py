@@ -12,6 +12,10 @@ from tests.decoders import LLAMA_8B, Decoder, decoder
 from tests.onnx_files import saved
 
 RESNET = ("--macs", "4.112G", "--train", "--bytes-per-example")
+SIZED = (
+    "--params", "1G", "--layers", "2", "--hidden", "64", "--context", "8", "--precision", "bf16",
+    "--device", "h100-sxm",
+)  # fmt: skip
 FP16 = (*RESNET, "459M", "--examples-per-second", "1325", "--precision", "fp16")
 FP32 = (*RESNET, "918M", "--examples-per-second", "303.1", "--precision", "fp32")
 H100 = ("--device", "NVIDIA H100 80GB HBM3", "--precision", "bf16")
@@ -192,7 +196,9 @@ def test_formats(line, small, tmp_path):
         (("--macs", "1G", "--roofline", *H100), "nobody knows the bytes of MACs"),
         (("--macs", "1G", "--bytes-per-example", "x", *H100), "is no count"),
         ((*FP16, "--device", "v100-pcie", "--bytes", "unfused"), "contradict"),
-        ((*FP16, "--device", "v100-pcie", "--what-if", "precision=fp8"), "the bytes are given"),
+        ((*FP16, "--device", "v100-pcie", "--what-if", "precision=fp8"), "bytes are not counted"),
+        ((*SIZED, "--what-if", "bytes=unfused"), "bytes are not counted"),
+        ((*SIZED, "--bytes", "unfused"), "no sizes tell"),
         ((*FP16, "--device", "v100-pcie", "--what-if", "nonsense"), "is not KEY=VALUE"),
         ((*FP16, "--device", "v100-pcie", "--tp", "2"), "that of one device"),
         ((*FP16, "--device", "v100-pcie", "--plot", "a.pdf"), "format"),

@@ -12,6 +12,7 @@ from crossflops.hardware.roofline.formats import Formats
 from crossflops.hardware.roofline.what_if import Asked, alternatives, byte_model, ceiling, other
 
 MACHINE = Ceiling(name="m", peaks={"fp32": 100.0, "fp8": 400.0}, bandwidth=10.0)
+FIXED = ("precision", "weights", "cache", "bytes")
 BASE = Asked(
     run=Scenario(label="as asked", ceiling=MACHINE, examples=4, precision="fp32"),
     model="unfused",
@@ -88,10 +89,10 @@ def test_what_nobody_knows_is_refused(text):
 
 
 def test_given_bytes_are_not_known_in_another_precision():
-    """Nor under another byte model; another batch or device is fine."""
-    assert other(BASE, "batch=8", given=True).run.examples == 8
-    with pytest.raises(InputError, match="given"):
-        other(BASE, "precision=fp8", given=True)
+    """But another batch has so many times as many."""
+    assert other(BASE, "batch=8", fixed=FIXED).run.examples == 8
+    with pytest.raises(InputError, match="not counted, and not known with other precision"):
+        other(BASE, "precision=fp8", fixed=FIXED)
 
 
 def test_a_device_without_a_bandwidth_asks_for_one():

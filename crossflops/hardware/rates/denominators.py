@@ -62,7 +62,7 @@ def denominators(
 ) -> Denominators:
     """Looked up in the catalogue and in what else is `known`, with peaks of all the `needed`.
 
-    Raises UnknownNameError for a precision that is not there.
+    Raises UnknownNameError for a precision that is not there, and InputError where none is named.
     """
     given = dict(map(given_peak, asked.peak_tflops))
     bandwidth = None if asked.bandwidth is None else asked.bandwidth * 1e9
@@ -79,6 +79,12 @@ def denominators(
         devices, trouble = error.candidates, error
     except UnknownNameError as error:
         return Denominators(against=(None,), trouble=error)
+    if "" in needed:
+        every = dict.fromkeys(name for one in devices for name in one.peaks)
+        raise InputError(
+            "a device has a peak for each precision",
+            f"add --precision P: {', '.join(every)}, or graph, as the model is stored",
+        )
     meant = tuple(
         Peaks(device=one, given=given, bandwidth=bandwidth or one.bandwidth) for one in devices
     )

@@ -133,8 +133,18 @@ def _arithmetic(device: Device, precision: str) -> str:
     return (
         f"{device.units} units x {clock / 1e6:g} MHz x "
         f"{device.fma_per_clock[precision]:g} FMA x 2 = {second / 1e12:.4g} TFLOP/s "
-        f"({100 * off:+.1f} %)"
+        f"({_signed(off)})"
     )
+
+
+def _signed(fraction: float) -> str:
+    """In percent with one decimal, and two significant digits where that has none.
+
+    >>> _signed(0.0093), _signed(-0.00036), _signed(0.0)
+    ('+0.9 %', '-0.036 %', '+0 %')
+    """
+    plain = f"{100 * fraction:+.1f}"
+    return f"{100 * fraction:+.2g} %" if float(plain) == 0 else f"{plain} %"
 
 
 def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
@@ -156,7 +166,7 @@ def doubts(against: Peaks | None, parts: Sequence[Term]) -> tuple[str, ...]:
         off = deviation(device, precision) if device and known else None
         if device is not None and off is not None and abs(off) > TOLERATED:
             found.append(
-                f"{device.label}: clock x units x FMA x 2 is {100 * off:+.1f} % from the "
+                f"{device.label}: clock x units x FMA x 2 is {_signed(off)} from the "
                 "published peak, and the share may be off by as much"
             )
     return tuple(found)

@@ -50,28 +50,33 @@ def byte_model(name: str) -> ByteModel:
 
 
 def alternatives(
-    texts: Iterable[str], base: Asked, loads: Loads, *, given: bool = False, look: Look = find
+    texts: Iterable[str],
+    base: Asked,
+    loads: Loads,
+    *,
+    fixed: Sequence[str] = (),
+    look: Look = find,
 ) -> tuple[StepBound, ...]:
     """The step under each of these assumptions, such as "batch=64" or "weights=fp8,cache=fp8".
 
-    Where the bytes were `given`, only the batch and the device can be others; `look` knows the
-    devices. Raises InputError for what cannot be read and UnknownNameError for what nobody knows.
+    What is `fixed`, such as bytes that were given, has no alternative; `look` knows the devices.
+    Raises InputError for what cannot be read and UnknownNameError for what nobody knows.
     """
     found = []
     for text in texts:
-        asked = other(base, text, given=given, look=look)
+        asked = other(base, text, fixed=fixed, look=look)
         found.append(step_bound(loads(asked.model, asked.formats), asked.run))
     return tuple(found)
 
 
-def other(base: Asked, text: str, *, given: bool = False, look: Look = find) -> Asked:
+def other(base: Asked, text: str, *, fixed: Sequence[str] = (), look: Look = find) -> Asked:
     """The scenario with these changes."""
     changes = _changes(text)
-    fixed = [name for name in changes if name not in ("batch", "device")] if given else []
-    if fixed:
+    stuck = [name for name in changes if name in fixed]
+    if stuck:
         raise InputError(
-            f"--what-if {text}: the bytes are given, and not known in another {fixed[0]}",
-            "leave --bytes-per-example out, and they are counted",
+            f"--what-if {text}: the bytes are not counted, and not known with other {stuck[0]}",
+            "give the model, without --bytes-per-example, and they are",
         )
     run, formats = base.run, base.formats
     if "device" in changes:

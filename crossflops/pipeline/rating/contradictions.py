@@ -54,8 +54,6 @@ def refuse(question: Question, target: Any, inputs: Any, how: Mapping[str, Any])
         raise InputError("inputs and arguments without a model", "give the model too")
     if asked["tools"] and not asked["compare"]:
         raise InputError("--tool runs nothing without --compare", "add --compare, or --as ID")
-    if asked["device"] and not (asked["precision"] or asked["mix"]):
-        raise InputError("a device has a peak for each precision", "add such as --precision fp16")
     if asked["pass_macs"] is not None and asked["batch"] is None:
         raise InputError("--pass-macs are those of a batch", "add --batch B")
     _refuse_training(asked)

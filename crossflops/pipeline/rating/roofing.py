@@ -27,7 +27,7 @@ from crossflops.hardware.roofline.bounds import (
     node_bounds,
     step_bound,
 )
-from crossflops.hardware.roofline.formats import Formats
+from crossflops.hardware.roofline.formats import BITS, Formats, storage
 from crossflops.hardware.roofline.fusion import kernel_bounds
 from crossflops.hardware.roofline.kinds import kind_bounds
 from crossflops.hardware.roofline.traffic import FORMULAS, loads
@@ -40,7 +40,9 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
     `batch` are the examples of a step and `counted` those of the pass that was counted. `passes`
     are k. `macs` and `moved` (bytes) are of one example where they are given in place of a
-    graph, the bytes for all passes; `weights` are bytes of a step, whatever its batch. `seconds`
+    graph, the bytes for all passes; `weights` are bytes of a step, whatever its batch. Where these
+    follow from sizes, `moved` is the cache, `param_bytes` and `cache_bytes` are those of an
+    element, and `formula` says what is moved. `seconds`
     is what a step took, `kernels` what ran in it. `precision_of` are precisions by patterns of
     operators, nodes and modules, over that of the run. `look` finds the devices of `what_if`.
     """
@@ -54,6 +56,9 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
     macs: int | None = None
     moved: int | None = None
     weights: int = 0
+    param_bytes: float | None = None
+    cache_bytes: float | None = None
+    formula: str = ""
     what_if: tuple[str, ...] = ()
     look: Look = find
     seconds: float | None = None
@@ -64,6 +69,22 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
     def given(self) -> bool:
         """Whether the bytes are given, and those of single nodes not known."""
         return self.moved is not None
+
+    @property
+    def sized(self) -> bool:
+        """Whether the bytes follow from sizes, so that elements may be of another width."""
+        return self.param_bytes is not None
+
+    @property
+    def bytes_name(self) -> str:
+        """The byte model, or that the bytes are given."""
+        return "given" if self.given and not self.sized else self.model
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """What no alternative can change."""
+        known = ("bytes",) if self.sized else ("precision", "weights", "cache", "bytes")
+        return known if self.given else ()
 
 
 def roofline(asked: Roofing, model: Counted | None) -> Roofline:
@@ -81,8 +102,8 @@ def roofline(asked: Roofing, model: Counted | None) -> Roofline:
     return Roofline(
         device=asked.ceiling.name,
         peaks=asked.ceiling.peaks,
-        byte_model="given" if asked.given else asked.model,
-        formula=FORMULAS["given" if asked.given else asked.model],
+        byte_model=asked.bytes_name,
+        formula=asked.formula or FORMULAS[asked.bytes_name],
         training=asked.passes != 1,
         step=step,
         intensity_limit=intensity_limit(own) if knows else None,
@@ -90,7 +111,7 @@ def roofline(asked: Roofing, model: Counted | None) -> Roofline:
         kinds=kind_bounds(nodes),
         nodes=nodes,
         kernels=_kernels(asked, model, base, nodes),
-        what_if=alternatives(asked.what_if, base, loads_of, given=asked.given, look=asked.look),
+        what_if=alternatives(asked.what_if, base, loads_of, fixed=asked.fixed, look=asked.look),
         achieved=took,
         assumptions=_assumptions(asked, model, step),
         warnings=_warnings(model, took.roofline_efficiency if took else None, asked),
@@ -108,24 +129,38 @@ def _base(asked: Roofing) -> Asked:
         precision=asked.precision,
         nodewise=not asked.given,
     )
-    return Asked(run=run, model=asked.model, formats=Formats(activations=asked.precision))
+    formats = Formats() if asked.given else Formats(activations=asked.precision)
+    return Asked(run=run, model=asked.model, formats=formats)
 
 
 def _given(asked: Roofing) -> Loads:
     """One load of one example for the whole model, all passes in it."""
     macs = round((asked.macs or 0) * asked.passes)
-    whole = Load(
-        node="the model",
-        op="",
-        path="",
-        precision="",
-        macs=macs,
-        operations=2 * macs,
-        weights=asked.weights,
-        cache=0,
-        activations=asked.moved or 0,
-    )
-    return lambda model, formats: (whole,)
+
+    def whole(model: ByteModel, formats: Formats) -> Sequence[Load]:
+        weights = _restated(asked.weights, asked.param_bytes, formats.of_weights())
+        moved = _restated(asked.moved or 0, asked.cache_bytes, formats.of_cache())
+        load = Load(
+            node="the model",
+            op="",
+            path="",
+            precision="",
+            macs=macs,
+            operations=2 * macs,
+            weights=weights,
+            cache=moved if asked.sized else 0,
+            activations=0 if asked.sized else moved,
+        )
+        return (load,)
+
+    return whole
+
+
+def _restated(total: int, each: float | None, precision: str) -> int:
+    """Bytes of the same elements in another precision; `each` are the bytes of one."""
+    if each is None or not precision:
+        return total
+    return round(total * BITS[storage(precision)] / (8 * each))
 
 
 def _counted(model: Counted | None, asked: Roofing) -> Loads:
@@ -159,8 +194,7 @@ def _kernels(
 
 
 def _assumptions(asked: Roofing, model: Counted | None, step: StepBound) -> tuple[str, ...]:
-    name = "given" if asked.given else asked.model
-    said = [f"bytes, {name}: {FORMULAS[name]}"]
+    said = [f"bytes, {asked.bytes_name}: {asked.formula or FORMULAS[asked.bytes_name]}"]
     if asked.passes != 1 and not asked.given:
         said.append(
             f"each of the {float(asked.passes):g} passes moves what the forward pass does: so of "

@@ -76,6 +76,11 @@ def refuse(question: Question, target: object) -> None:
         raise InputError("--bytes and --bytes-per-example contradict each other", "leave one out")
     if roof.bytes_per_example is not None:
         return
+    if target is None and roof.bytes_ not in (None, "weights-once"):
+        raise InputError(
+            f"no sizes tell the bytes of {roof.bytes_}",
+            "give the model, or leave --bytes out: weights and cache once",
+        )
     if target is None and question.language.params is None:
         raise InputError(
             "nobody knows the bytes of MACs that are given",
@@ -120,7 +125,15 @@ def roof(
         asked = replace(asked, moved=quantity(question.roof.bytes_per_example))
     elif work.counted is None and work.transfer is not None:
         moved = work.transfer
-        asked = replace(asked, moved=moved.each, weights=moved.weights)
+        asked = replace(
+            asked,
+            model="weights-once",
+            formula=moved.model,
+            moved=moved.each,
+            weights=moved.weights,
+            param_bytes=question.language.param_bytes,
+            cache_bytes=question.language.cache_bytes,
+        )
     return roofline(asked, work.counted)
 
 

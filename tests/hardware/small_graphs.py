@@ -1,0 +1,44 @@
+"""Small graphs by hand, and the bytes that their nodes move."""
+
+from crossflops.core.graph import Graph, Node, Op
+from crossflops.core.tensor import TensorSpec
+from crossflops.count import count, count_whole
+from crossflops.hardware.roofline.formats import Formats
+from crossflops.hardware.roofline.traffic import loads
+
+MODELS = ("unfused", "weights-once", "fused-ideal")
+
+
+def tensor(name, *shape, role="", dtype="float32"):
+    """A tensor."""
+    return TensorSpec(name, dtype, shape, role)
+
+
+def node(type_, inputs, outputs, **fields):
+    """A node of ai.onnx, its key that of its first result."""
+    return Node(
+        key=outputs[0].name,
+        op=Op("", type_, 17),
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        **fields,
+    )
+
+
+def graph(nodes, inputs, outputs):
+    """A graph."""
+    return Graph(
+        name="g", nodes=tuple(nodes), inputs=tuple(inputs), outputs=tuple(outputs),
+        params=0, opset={"": 17},
+    )  # fmt: skip
+
+
+def moved(own, model, **formats):
+    """Bytes by node, apart as (weights, cache, activations); nodes that move nothing left out."""
+    ledger = count(own) if model == "unfused" else count_whole(own)
+    found = loads(own, ledger, model, Formats(**formats))
+    return {one.node: (one.weights, one.cache, one.activations) for one in found if one.bytes}
+
+
+X, W = tensor("x", 2, 4, role="input"), tensor("w", 4, 8, role="parameter")
+Y, Z = tensor("y", 2, 8), tensor("z", 2, 8)
