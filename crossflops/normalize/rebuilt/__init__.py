@@ -30,7 +30,7 @@ def rebuild(file: OnnxFile) -> Source:
             f"no torch module can be rebuilt from a file: {error}",
             "pip install 'crossflops[rebuild]'",
         ) from error
-    from crossflops.normalize.rebuilt.operators import READ_IT
+    from crossflops.normalize.rebuilt.facts import READ_IT
 
     model = _bound(file)
     try:
@@ -69,7 +69,8 @@ def _bound(file: OnnxFile) -> Any:
 
 
 def _converted(model: Any) -> Any:
-    from crossflops.normalize.rebuilt.operators import convertible, lent
+    from crossflops.normalize.rebuilt.operators import convertible
+    from crossflops.normalize.rebuilt.registry import lent
 
     rewritten = convertible(model)
     _name_as_modules(rewritten.graph)

@@ -6,13 +6,11 @@ it takes is given the older converter. What changed otherwise, onnx's own versio
 bring back.
 """
 
-import importlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from crossflops.errors import NormalizeError
-from crossflops.normalize.rebuilt.converters import ALWAYS, CONVERTERS
+from crossflops.normalize.rebuilt.facts import READ_IT
+from crossflops.normalize.rebuilt.registry import lacking, opsets, schema_of
 
 _OLDER = (20, 18, 17, 16, 13)  # opsets to go back to, the nearest first
 _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
@@ -21,9 +19,6 @@ _ROUNDS = 8  # functions in functions
 _SMALL = 64  # elements: a shape, a scale
 # what makes or moves weights, and computes nothing
 _OF_WEIGHTS = ("ConstantOfShape", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
-# attributes that only say how types are handled
-_OF_TYPES = {"saturate", "round_mode", "output_dtype", "precision"}
-READ_IT = "the tools that count files, and `crossflops count`, take it as it is"
 
 
 def convertible(model: Any) -> Any:
@@ -67,7 +62,7 @@ def _refuse(model: Any) -> None:
 def _older(model: Any, opset: int) -> Any:
     from onnx import version_converter
 
-    if opset >= _opsets(model).get("", 1):
+    if opset >= opsets(model).get("", 1):
         return None
     try:
         return version_converter.convert_version(model, opset)
@@ -104,7 +99,7 @@ def _typed(model: Any) -> Any:
 
 
 def _has_body(operator: str, model: Any) -> bool:
-    schema = _schema(operator, _opsets(model).get("", 1))
+    schema = schema_of(operator, opsets(model).get("", 1))
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
@@ -136,110 +131,3 @@ def _is_of_sizes(value: Any) -> bool:
     for size in sizes:
         elements *= size
     return elements <= _SMALL or (value.dtype is not None and not value.dtype.is_floating_point())
-
-
-def _opsets(model: Any) -> dict[str, int]:
-    return {_domain(one.domain): one.version for one in model.opset_import}
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
-
-
-def lacking(model: Any) -> set[tuple[str, int]]:
-    """Operators without a converter, each with the version that the model has of it."""
-    opsets = _opsets(model)
-    used = {(domain, name, opsets.get(domain, 1)) for domain, name in _used(model)}
-    return {
-        (f"{domain}.{name}".lstrip("."), opset)
-        for domain, name, opset in used
-        if (domain or name not in ALWAYS) and _converter(domain, name, opset) is None
-    }
-
-
-def _used(model: Any) -> set[tuple[str, str]]:
-    return {(_domain(one.domain), one.op_type) for one in model.graph.node}
-
-
-def _schema(operator: str, opset: int, domain: str = "") -> Any:
-    from onnx import defs
-
-    try:
-        return defs.get_schema(operator, max_inclusive_version=opset, domain=domain)
-    except defs.SchemaError:
-        return None
-
-
-def _registry() -> Any:
-    return importlib.import_module("onnx2torch.node_converters.registry")
-
-
-def _converter(domain: str, operator: str, opset: int) -> Any:
-    """onnx2torch's converter of an operator, or of an older version with the same face."""
-    schema = _schema(operator, opset, domain)
-    version = schema.since_version if schema else opset
-    known = {
-        key.version: converter
-        for key, converter in _registry()._CONVERTER_REGISTRY.items()
-        if (key.domain, key.operation_type) == (domain, operator) and key.version <= version
-    }
-    newest = max(known, default=None)
-    if newest is None or (newest != version and not _alike(schema, operator, newest)):
-        return None
-    return known[newest]
-
-
-def _alike(schema: Any, operator: str, version: int) -> bool:
-    """Whether two versions of an operator differ in nothing but types."""
-    other = _schema(operator, version, schema.domain) if schema else None
-    return other is not None and _face(schema) == _face(other)
-
-
-def _face(schema: Any) -> tuple[Any, ...]:
-    def named(formals: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
-        return tuple((formal.name, formal.option) for formal in formals)
-
-    attributes = frozenset(schema.attributes) - _OF_TYPES
-    return named(schema.inputs), named(schema.outputs), attributes
-
-
-@contextmanager
-def lent(model: Any) -> Iterator[None]:
-    """onnx2torch knows the converters that this model needs, and is as before afterwards."""
-    registry, opsets = _registry()._CONVERTER_REGISTRY, _opsets(model)
-    before = dict(registry)
-    for domain, name in _used(model):
-        opset = opsets.get(domain, 1)
-        schema = _schema(name, opset, domain)
-        key = _registry().OperationDescription(
-            domain=domain,
-            operation_type=name,
-            version=schema.since_version if schema else opset,
-        )
-        found = _converter(domain, name, opset)
-        registry[key] = found if domain else _ours_before(name, found)
-    try:
-        yield
-    finally:
-        registry.clear()
-        registry.update(before)
-
-
-def _ours_before(operator: str, theirs: Any) -> Any:
-    """The converter of onnx2torch, before which ours is tried."""
-
-    def convert(node: Any, graph: Any) -> Any:
-        ours = CONVERTERS.get(operator)
-        rest, known = node.input_values[1:], graph.initializers
-        if ours is not None and all(not name or name in known for name in rest):
-            constants = [known[name].to_numpy().tolist() if name else None for name in rest]
-            layer = ours(dict(node.attributes), constants, len(node.output_values))
-            if layer is not None:
-                common = importlib.import_module("onnx2torch.utils.common")
-                mapping = common.OnnxMapping(node.input_values[:1], node.output_values)
-                return common.OperationConverterResult(layer, mapping)
-        if theirs is None:
-            raise NotImplementedError(f"{operator} {node.name} has sizes that are computed")
-        return theirs(node, graph)
-
-    return convert if operator in CONVERTERS else theirs
