@@ -23,7 +23,11 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
         from rich.console import Console
         from rich.text import Text
 
-        with Console(stderr=True).status(Text(what)) as status:
+        # Another descriptor of the terminal: that of stderr may lead elsewhere for a while.
+        with (
+            os.fdopen(os.dup(_STDERR), "w", encoding=sys.stderr.encoding) as terminal,
+            Console(file=terminal).status(Text(what)) as status,
+        ):
             yield lambda what: status.update(Text(what))
 
 

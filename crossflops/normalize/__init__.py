@@ -15,6 +15,7 @@ from crossflops.normalize.dtypes import mixed
 from crossflops.normalize.frameworks import framework_of, is_pytorch, opened
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.targets import build, refuse_url
+from crossflops.normalize.tensorflow.quiet import quiet
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -57,8 +58,9 @@ def load(
     if dims or trips or branches:
         what = "--dim, --trips and --branch are for ONNX files"
         raise InputError(what, "give --input for other targets")
-    model, own = build(target, arguments, allow_pickle)
-    _require(model)
+    with quiet():
+        model, own = build(target, arguments, allow_pickle)
+        _require(model)
     if (name := framework_of(model)) is not None:
         return Source(model, *frameworks.arguments_for(name, specs, inputs_file, own))
     if inputs_file is not None:

@@ -12,6 +12,7 @@ from crossflops.core.profile import Entry, Profile
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.normalize.tensorflow.kinds import is_model
+from crossflops.normalize.tensorflow.quiet import quiet
 
 # One installs TensorFlow under several names; the first that is there owns the package.
 _DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tf-nightly")
@@ -41,6 +42,7 @@ class TensorFlowProfiler:
         """Keras models and layers, functions, SavedModels and frozen graphs."""
         return is_model(model)
 
+    @quiet()
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:

@@ -1,0 +1,87 @@
+"""Keep TensorFlow's log lines off stderr, unless somebody asked for them or something fails."""
+
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+_LEVEL = "TF_CPP_MIN_LOG_LEVEL"  # 0 everything, 1 no information, 2 no warnings
+_LOGGERS = ("tensorflow", "absl", "tf2onnx")
+_STDERR = 2
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """While this is open, TensorFlow logs errors of its C++ code alone, also when it is imported.
+
+    Whoever sets TF_CPP_MIN_LOG_LEVEL wants to see what it says: then nothing is changed.
+    """
+    if _LEVEL in os.environ:
+        yield
+        return
+    finder = _Quietly()
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [one.level for one in loggers]
+    os.environ[_LEVEL] = "2"
+    sys.meta_path.insert(0, finder)
+    for one in loggers:
+        one.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for one, level in zip(loggers, before, strict=True):
+            one.setLevel(level)
+        sys.meta_path.remove(finder)
+        os.environ.pop(_LEVEL, None)
+
+
+class _Quietly(MetaPathFinder):
+    """Lets TensorFlow be imported with nothing shown of what its libraries say meanwhile.
+
+    They write straight to the descriptor before any setting is read: that oneDNN is on, twice.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != "tensorflow":
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            held: Any = spec.loader
+            held.exec_module = _shown_if_it_fails(held.exec_module)
+        return spec
+
+
+def _shown_if_it_fails(load: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    def loaded(module: ModuleType) -> None:
+        with tempfile.TemporaryFile() as said, _descriptor_on(said.fileno()) as shown:
+            try:
+                load(module)
+            except BaseException:
+                said.seek(0)
+                os.write(shown, said.read())
+                raise
+
+    return loaded
+
+
+@contextmanager
+def _descriptor_on(file: int) -> Iterator[int]:
+    """Let stderr go to a file; the value is a descriptor of what it was."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.flush()
+    kept = os.dup(_STDERR)
+    os.dup2(file, _STDERR)
+    try:
+        yield kept
+    finally:
+        os.dup2(kept, _STDERR)
+        os.close(kept)
