@@ -5,7 +5,7 @@ import pytest
 
 from crossflops.core.trace import Setting
 from crossflops.count import count
-from crossflops.errors import InputError, NormalizeError, TargetError
+from crossflops.errors import InputError, TargetError
 from crossflops.normalize import from_object, load, normalize
 from crossflops.normalize.inputs import parse
 
@@ -208,10 +208,3 @@ def test_a_broken_file(tmp_path):
     for name in ("m.keras", "missing.keras"):
         with pytest.raises(TargetError):
             load(str(tmp_path / name), {}, ())
-
-
-def test_training_that_writes_variables_is_refused():
-    """Batch normalization moves its averages in training: such a graph has no frozen form."""
-    source = from_object(small(), IMAGE)
-    with pytest.raises(NormalizeError):
-        normalize(source, Setting(training=True))

@@ -7,13 +7,12 @@ computes stays a node.
 """
 
 import importlib
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from crossflops.errors import NormalizeError
-from crossflops.normalize.tensorflow.tidied import tidy
+from crossflops.normalize.tensorflow.tidied import tell_shapes, tidy
 
 OPSET = 18  # the newest that tf2onnx 1.17 writes
 # Forbid to inline a function, and say nothing about its result.
@@ -23,6 +22,10 @@ _MOVES = ("Identity", "Reshape", "Squeeze", "ExpandDims", "Transpose", "Cast", "
           "Slice", "StridedSlice", "Fill", "Tile", "Split", "Unpack", "GatherV2")  # fmt: skip
 _NEVER = ("Placeholder", "PlaceholderWithDefault", "Enter", "Merge", "Switch", "NextIteration",
           "Exit", "NoOp")  # fmt: skip
+_DRAWN = {
+    **dict.fromkeys(("StatelessRandomUniform", "StatelessRandomUniformV2"), "RandomUniform"),
+    **dict.fromkeys(("StatelessRandomNormal", "StatelessRandomNormalV2"), "RandomStandardNormal"),
+}
 # What of tf2onnx's optimizers only removes what it put in itself.
 _OPTIMIZERS = ("remove_identity", "loop_optimizer")
 
@@ -42,7 +45,7 @@ def to_onnx(frozen: Any) -> bytes:
     optimizer = importlib.import_module("tf2onnx.optimizer")
     chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
     try:
-        with _quiet(), tf.device("/cpu:0"):
+        with tf.device("/cpu:0"):
             graph = _inlined(graph, inputs, outputs)
             with tf.Graph().as_default() as imported, _folding_sizes(tfonnx):
                 tf.import_graph_def(graph, name="")
@@ -55,6 +58,7 @@ def to_onnx(frozen: Any) -> bytes:
                 )
                 found = optimizer.optimize_graph(found, False, optimizers=chosen)
                 model = found.make_model("crossflops")
+                tell_shapes(model.graph, imported, found.get_dtype)
     except Exception as error:
         raise NormalizeError(
             f"tf2onnx cannot convert the model: {type(error).__name__}: {error}",
@@ -84,12 +88,20 @@ def _nodes(graph: Any) -> Iterator[Any]:
 def _plain(graph: Any) -> Any:
     """The graph with its functions for XLA as functions like others, which can be inlined.
 
-    What only orders operations goes: nothing has to run for its own sake.
+    What only orders operations goes: nothing has to run for its own sake. Random numbers come
+    from a seed that nobody sets.
     """
     for node in _nodes(graph):
         inputs = [one for one in node.input if not one.startswith("^")]
         del node.input[:]
         node.input.extend(inputs)
+        if node.op in _DRAWN:
+            # tf2onnx knows the generators that keep a state of their own
+            node.op = _DRAWN[node.op]
+            del node.input[1:]
+            node.attr["T"].CopyFrom(node.attr["Tshape" if "Tshape" in node.attr else "T"])
+            for name in ("Tshape", "Tseed"):
+                node.attr.pop(name, None)
     for holder in (*_nodes(graph), *graph.library.function):
         for name in _KEPT_WHOLE:
             holder.attr.pop(name, None)
@@ -164,16 +176,3 @@ def _folds(op: Any, result: Any, known: set[str]) -> bool:
     if not op.inputs or not all(one.name in known for one in op.inputs):
         return False
     return not result.dtype.is_floating or op.type in _MOVES
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in ("tf2onnx", "tensorflow")]
-    before = [one.level for one in loggers]
-    for one in loggers:
-        one.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for one, level in zip(loggers, before, strict=True):
-            one.setLevel(level)

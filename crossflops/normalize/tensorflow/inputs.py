@@ -1,6 +1,6 @@
 """Inputs of a TensorFlow model: only their shapes and types, since nothing is run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crossflops.core.tensor import TensorSpec
@@ -28,7 +28,7 @@ def from_file(path: str) -> Given:
 
 
 def given(inputs: Any) -> Given:
-    """What Python callers give: tensors, arrays or specs, as for any other model.
+    """What Python callers give: tensors, arrays or specs, also in lists and dicts.
 
     Raises InputError for a value without a shape, and for a size that is left open: TensorFlow's
     profiler counts 0 where the batch is None, and says nothing.
@@ -38,6 +38,10 @@ def given(inputs: Any) -> Given:
 
 
 def _checked(value: Any, name: str | None = None) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _checked(one, str(key)) for key, one in value.items()}
+    if isinstance(value, list | tuple) and all(hasattr(one, "shape") for one in value):
+        return [_checked(one) for one in value]
     try:
         spec = _spec(value, name)
     except (AttributeError, TypeError, ValueError) as error:

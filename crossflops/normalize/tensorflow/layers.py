@@ -114,9 +114,11 @@ def _children(layer: Any) -> list[tuple[str, Any]]:
 def _weights(layer: Any) -> list[Any]:
     """The layer's own parameters: what it was made to train, frozen or not.
 
-    Moving averages and the seeds of random layers are none.
+    Moving averages and the seeds of random layers are none. A quantized layer stores what it was
+    made to train as whole numbers, with their scales.
     """
-    return list(layer._trainable_variables)
+    quantized = getattr(layer, "quantization_mode", None) is not None
+    return [*layer._trainable_variables, *(layer._non_trainable_variables if quantized else ())]
 
 
 def _settings(layer: Any) -> dict[str, Scalar]:

@@ -13,13 +13,12 @@ import msgspec
 from crossflops.core.graph import Graph, Node
 from crossflops.core.trace import Call
 from crossflops.normalize.tensorflow.layers import Layers
-from crossflops.normalize.tensorflow.operators import local_name, operations
+from crossflops.normalize.tensorflow.operators import CALLS, local_name, operations
 
 MADE = "tf2onnx."  # before the type of a node that no operation accounts for
 CONTRACTIONS = (
     "Conv2D", "Conv3D", "DepthwiseConv2dNative", "Conv2DBackpropInput", "Conv3DBackpropInputV2",
-    "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "StatefulPartitionedCall",
-    "PartitionedCall",
+    "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", *CALLS,
 )  # fmt: skip
 _PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "LSTM", "GRU", "RNN")
 # The converter puts these in with names that it makes of those of their neighbours.
@@ -44,7 +43,10 @@ class Links:
         if node.op.type in _MOVERS:
             own = self._ops.get(node.key.partition("@")[0])
             return str(own.name) if own is not None else None
-        named = list(self._named([node.key, *_names(node.outputs)]))
+        names = [node.key, *_names(node.outputs)]
+        if (call := self._called(names)) is not None:
+            return str(call.name)
+        named = list(self._named(names))
         if node.op.domain or node.op.type not in _PRODUCTS:
             return named[0].name if named else None
         fed = list(self._named(_names(node.inputs)))
@@ -61,6 +63,18 @@ class Links:
             return named[0].name if named else None
         self._taken.add(found.name)
         return str(found.name)
+
+    def _called(self, names: Iterable[str]) -> Any:
+        """The call of a function that the frozen graph keeps whole, and that the node is from."""
+        for name in names:
+            parts = name.partition("@")[0].split("/")
+            for place, part in enumerate(parts):
+                op = (
+                    self._ops.get("/".join(parts[: place + 1])) if part.startswith(CALLS) else None
+                )
+                if op is not None and op.type in CALLS:
+                    return op
+        return None
 
     def _named(self, names: Iterable[str]) -> Iterator[Any]:
         for name in names:

@@ -1,16 +1,17 @@
 """What a TensorFlow model is: found, read from files, and traced to one function of tensors."""
 
-import contextlib
 import inspect
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from crossflops.errors import InputError, MissingExtraError, NormalizeError, TargetError
+from crossflops.normalize.tensorflow.frozen import writes
+from crossflops.normalize.tensorflow.messages import shortened
 from crossflops.normalize.tensorflow.scopes import recorded
 
 _SERVING = ("serving_default", "serve")
@@ -75,9 +76,18 @@ def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], trainin
 
     `args` and `kwargs` hold tf.TensorSpec.
     """
+    function, args, kwargs = _function(model, args, dict(kwargs), training)
+    found = _concrete(function, args, kwargs)
+    if _is_keras(model) and writes(found.function):
+        found = _concrete(_storing_nothing(function), args, kwargs)
+    return found
+
+
+def _concrete(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Traced:
     import tensorflow as tf
 
-    function, args, kwargs = _function(model, args, dict(kwargs), training)
     scopes: dict[str, Any] = {}
     try:
         with recorded(scopes):
@@ -86,11 +96,25 @@ def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], trainin
                 scopes,
             )
     except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split())
         raise InputError(
-            f"the model raised {type(error).__name__}: {text[:300]}",
+            f"the model raised {type(error).__name__}: {shortened(error)}",
             "check the number, the names, the shapes and the types of --input",
         ) from error
+
+
+def _storing_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with what it would store in variables handed on to who reads them after it.
+
+    A state (stateful recurrent layers, moving averages in training, seeds of random layers) has
+    no frozen form. Variables have to be there already: a stateless scope makes none.
+    """
+    import keras
+
+    def run(*given: Any, **named: Any) -> Any:
+        with keras.StatelessScope():
+            return function(*given, **named)
+
+    return run
 
 
 def _function(
@@ -103,8 +127,7 @@ def _function(
         from crossflops.normalize.tensorflow.graph_def import function_of
 
         return function_of(model, args, kwargs), args, kwargs
-    keras = sys.modules.get("keras")
-    if keras is not None and isinstance(model, keras.Layer):
+    if _is_keras(model):
         return _keras(model, args, kwargs, training)
     if hasattr(model, "signatures") and len(model.signatures):
         return _signature(model, args, kwargs)
@@ -118,14 +141,39 @@ def _function(
     return (lambda *given, **named: model(*given, **named)), args, kwargs
 
 
+def _is_keras(model: Any) -> bool:
+    keras = sys.modules.get("keras")
+    return keras is not None and isinstance(model, keras.Layer)
+
+
 def _keras(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """A Keras model takes its inputs as one value: a tensor, a list, or a dict by their names."""
-    mode = {"training": training} if _takes_training(model) else {}
+    names = _parameters(model)
+    mode = {"training": training} if "training" in names else {}
     wanted = getattr(model, "_inputs_struct", None)  # of a functional model
     if wanted is None:
+        if kwargs and not args and not set(kwargs) & set(names) and len(names):
+            return (lambda **named: model(named, **mode)), (), kwargs
         return (lambda *given, **named: model(*given, **named, **mode)), args, kwargs
+    return _functional(model, wanted, *_unpacked(args, kwargs), mode)
+
+
+def _unpacked(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs of a functional model, which may come as one list or dict."""
+    if len(args) == 1 and not kwargs and isinstance(args[0], dict):
+        return (), args[0]
+    if len(args) == 1 and not kwargs and isinstance(args[0], list):
+        return tuple(args[0]), {}
+    return args, kwargs
+
+
+def _functional(
+    model: Any, wanted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: dict[str, bool]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     names = [one.name for one in model.inputs]
     whole = isinstance(wanted, dict)
     if kwargs and not args and set(kwargs) == (set(wanted) if whole else set(names)):
@@ -134,6 +182,7 @@ def _keras(
         order = tuple(kwargs[name] for name in names)
         return (lambda *given: model(_one(given), **mode)), order, {}
     if kwargs or len(args) != len(names):
+        names = list(wanted) if whole else names
         raise InputError(
             f"the model has the inputs {', '.join(names)}",
             "give one --input for each: " + " ".join(f"--input {name}=SHAPE" for name in names),
@@ -147,11 +196,15 @@ def _one(given: tuple[Any, ...]) -> Any:
     return given[0] if len(given) == 1 else list(given)
 
 
-def _takes_training(model: Any) -> bool:
+def _parameters(model: Any) -> tuple[str, ...]:
+    """The names of what `call` takes; none where it takes any keyword, or does not tell."""
     try:
-        return "training" in inspect.signature(model.call).parameters
+        found = inspect.signature(model.call).parameters
     except (TypeError, ValueError):
-        return False
+        return ()
+    if any(one.kind is one.VAR_KEYWORD for one in found.values()):
+        return ("training",) if "training" in found else ()
+    return tuple(found)
 
 
 def _signature(
@@ -171,39 +224,3 @@ def _signature(
         )
     named = {**dict(zip(names, args, strict=False)), **kwargs}
     return (lambda **given: signature(**given)), (), named
-
-
-def freeze(traced: Traced, lowered: bool) -> Any:
-    """The function with its variables as constants, its functions inlined.
-
-    `lowered` turns loops and branches into the operations that TensorFlow runs (Enter, Merge,
-    Switch ...); without it they stay whole. Raises NormalizeError.
-    """
-    from tensorflow.python.framework.convert_to_constants import (
-        convert_variables_to_constants_v2,
-    )
-
-    try:
-        with _silent():
-            return convert_variables_to_constants_v2(
-                traced.function, lower_control_flow=lowered, aggressive_inlining=not lowered
-            )
-    except Exception as error:
-        text = " ".join(str(error).split())
-        raise NormalizeError(
-            f"TensorFlow cannot freeze the model: {type(error).__name__}: {text[:300]}",
-            "a model that writes its variables (training, state) cannot be frozen",
-        ) from error
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    import logging
-
-    logger = logging.getLogger("tensorflow")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

@@ -11,7 +11,8 @@ from crossflops.normalize.tensorflow.layers import RECURRENT, Layers
 # They hold or hand on what others made, and no counter says anything of them.
 _SILENT = ("Const", "Placeholder", "NoOp", "Identity")
 _HANDED_ON = ("Reshape", "Squeeze", "Identity", "Transpose")
-_CALLS = ("StatefulPartitionedCall", "PartitionedCall")  # as of Keras' grouped convolutions
+_LIFTED = ("ExpandDims", "Reshape")  # a row of a convolution in one dimension
+CALLS = ("StatefulPartitionedCall", "PartitionedCall")  # as of Keras' grouped convolutions
 _NOTES = re.compile(r"^_|^T$|^T[a-z]+$")
 _BODY = re.compile(r"/(?:body|cond|then|else)/_\d+/")
 
@@ -90,14 +91,17 @@ def _after(op: Any, layer: str) -> str:
     while maker is not None and maker.type in _HANDED_ON and maker.inputs:
         maker = maker.inputs[0].op
     kind = maker.type if maker is not None else ""
-    if kind.startswith(("Conv", "DepthwiseConv", "BatchToSpace")) or kind in _CALLS:
+    if kind.startswith(("Conv", "DepthwiseConv", "BatchToSpace")) or kind in CALLS:
         return "convolution"
     return "product" if "MatMul" in kind or kind == "Einsum" else ""
 
 
 def _is_cut(op: Any) -> bool:
     """Whether the operation works on an image in pieces, as a dilated convolution does."""
-    return bool(op.inputs) and op.inputs[0].op.type == "SpaceToBatchND"
+    maker = op.inputs[0].op if op.inputs else None
+    while maker is not None and maker.type in _LIFTED and maker.inputs:
+        maker = maker.inputs[0].op
+    return maker is not None and maker.type == "SpaceToBatchND"
 
 
 def _inputs(op: Any) -> Iterator[TensorSpec]:

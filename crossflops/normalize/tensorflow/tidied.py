@@ -1,15 +1,17 @@
 """What tf2onnx writes, tidied: loops whose trips and shapes follow, operators that ONNX has."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+_SIZED = ("OneHot", "TopK", "Range")
 _COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 
 
 def tidy(graph: Any) -> None:
     """Bring out what stands still in loops, let comparisons read whole numbers, write out erfc.
 
-    Changes the GraphProto and the subgraphs in it; what it computes stays.
+    Changes the GraphProto and the subgraphs in it; what it computes stays, but for a transposed
+    convolution with negative pads, which ONNX does not allow: it computes what TensorFlow does.
     """
     _write_out_erfc(graph)
     made = {one: node for node in graph.node for one in node.output}
@@ -18,10 +20,54 @@ def tidy(graph: Any) -> None:
             tidy(body)
         if node.op_type == "Loop":
             _bring_out(node, graph)
+        if node.op_type == "ConvTranspose":
+            _pad_the_output(node)
         casts = [made.get(one) for one in node.input]
         if node.op_type in _COMPARISONS and all(one and one.op_type == "Cast" for one in casts):
             # tf2onnx casts the counters to floats, of which nothing would follow
             node.input[:] = [one.input[0] for one in casts if one]
+
+
+def tell_shapes(graph: Any, source: Any, types: Callable[[str], int | None]) -> None:
+    """Write into the GraphProto what TensorFlow knows of the shapes that ONNX cannot infer.
+
+    Those are the results of operations that tf2onnx left as they are, and of those whose sizes
+    ONNX wants as an initializer (the depth of OneHot). Others may be in another order of axes than
+    TensorFlow's. `source` is the tf.Graph, `types` gives the element type of a tensor in ONNX.
+    """
+    from onnx import defs, helper
+
+    known = {one.name: one for op in source.get_operations() for one in op.outputs}
+    for node in graph.node:
+        if node.op_type not in _SIZED and (node.domain or defs.has(node.op_type)):
+            continue
+        for tensor in (known[name] for name in node.output if name in known):
+            kind = types(tensor.name)
+            if kind and tensor.shape.is_fully_defined():
+                shape = tensor.shape.as_list()
+                graph.value_info.append(helper.make_tensor_value_info(tensor.name, kind, shape))
+
+
+def _pad_the_output(node: Any) -> None:
+    """What a transposed convolution makes beyond its windows is at the end, as `output_padding`.
+
+    tf2onnx writes it as negative pads, half of them at the beginning. TensorFlow's windows begin
+    at the first element wherever the output is longer than they reach (VALID, and SAME with a
+    stride beyond the kernel: tensorflow/core/framework/common_shape_fns.cc,
+    GetWindowedOutputSizeVerbose).
+    """
+    from onnx import helper
+
+    pads = next((one for one in node.attribute if one.name == "pads"), None)
+    if pads is None or min(pads.ints, default=0) >= 0:
+        return
+    half = len(pads.ints) // 2
+    sums = [begin + end for begin, end in zip(pads.ints[:half], pads.ints[half:], strict=True)]
+    begins = [max(one, 0) for one in pads.ints[:half]]
+    ends = [max(one, 0) for one in pads.ints[half:]]
+    beyond = [max(-one, 0) for one in sums]
+    pads.ints[:] = [*begins, *ends]
+    node.attribute.append(helper.make_attribute("output_padding", beyond))
 
 
 def _bodies(node: Any) -> Iterator[Any]:

@@ -6,16 +6,19 @@ from typing import Any
 import msgspec
 
 from crossflops.core.graph import Graph
-from crossflops.core.trace import Module, Parameter, Setting, Trace
+from crossflops.core.trace import Parameter, Setting, Trace
 from crossflops.normalize import onnx_file
 from crossflops.normalize.digest import digest
 from crossflops.normalize.tensorflow.converter import to_onnx
+from crossflops.normalize.tensorflow.frozen import freeze
 from crossflops.normalize.tensorflow.layers import KerasLayers, Layers, NamedLayers, variables
 from crossflops.normalize.tensorflow.links import linked
-from crossflops.normalize.tensorflow.model import Traced, freeze, traced
+from crossflops.normalize.tensorflow.model import Traced, traced
 from crossflops.normalize.tensorflow.operators import calls, operations
+from crossflops.normalize.tensorflow.quiet import quiet
 
 
+@quiet()
 def program(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> tuple[bytes, Graph, Trace]:
@@ -30,11 +33,11 @@ def program(
     frozen or converted.
     """
     seen = record(model, args, kwargs, setting)
-    whole = freeze(seen.traced, lowered=False)
+    whole = freeze(seen.traced.function, lowered=False)
     data = to_onnx(whole)
     graph, _ = onnx_file.of_bytes(data, seen.name, setting)
     graph, every = linked(graph, seen.trace.calls, seen.frozen, seen.layers)
-    graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen.trace.modules))
+    graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
     return data, graph, msgspec.structs.replace(seen.trace, calls=every)
 
@@ -49,10 +52,11 @@ class Seen(msgspec.Struct, frozen=True):
     trace: Trace
 
 
+@quiet()
 def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting) -> Seen:
     """Only the frozen graph and its operations, without ONNX: all that a prediction needs."""
     found = traced(model, args, kwargs, setting.training)
-    frozen = freeze(found, lowered=True).graph
+    frozen = freeze(found.function, lowered=True).graph
     layers = layers_of(model, found, frozen)
     trace = Trace(
         calls=calls(frozen, layers),
@@ -83,10 +87,10 @@ def layers_of(model: Any, found: Traced, frozen: Any) -> Layers:
     return layers
 
 
-def _size(rows: tuple[Module, ...]) -> dict[str, int]:
-    """Number and bytes of the parameters; nothing where no module tells of any."""
-    held = {one.storage: one for row in rows for one in row.params}
-    if not held:
+def _size(seen: Seen) -> dict[str, int]:
+    """Number and bytes of the parameters; nothing where no module can tell of any."""
+    held = {one.storage: one for row in seen.trace.modules for one in row.params}
+    if not held and not isinstance(seen.layers, KerasLayers):
         return {}
     return {
         "params": sum(one.numel for one in held.values()),
