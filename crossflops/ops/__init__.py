@@ -73,6 +73,9 @@ _FAMILIES = (
 
 RULES: Mapping[Op, Rule] = assemble((*(family.ENTRIES for family in _FAMILIES), *CONTRIB))
 
+# Domains of operators that no version of ONNX has, and what these are.
+_FOREIGN = {"jax": "an equation of JAX"}
+
 
 def _editions() -> dict[tuple[str, str], list[tuple[int, Rule]]]:
     found: dict[tuple[str, str], list[tuple[int, Rule]]] = defaultdict(list)
@@ -99,4 +102,6 @@ def missing(op: Op) -> str:
     name = str(Op(_domain(op), op.type, op.since))
     if name in NOT_YET:
         return f"{name}: {NOT_YET[name]}"
+    if op.domain in _FOREIGN:
+        return f"{op} is {_FOREIGN[op.domain]} without an equal in ONNX"
     return f"no rule for {op} since version {op.since}"

@@ -21,6 +21,8 @@ def macs(jaxpr):
             total += params["length"] * macs(params["jaxpr"].jaxpr)
         elif name == "cond":
             total += max(macs(branch.jaxpr) for branch in params["branches"])
+        elif name == "custom_linear_solve":
+            total += macs(params["jaxprs"].solve.jaxpr)
         elif name == "while":
             inner = macs(params["body_jaxpr"].jaxpr) + macs(params["cond_jaxpr"].jaxpr)
             if inner:

@@ -1,5 +1,6 @@
 """A function of JAX -> ONNX by jax2onnx, with nothing folded or merged that computes."""
 
+import contextlib
 import dataclasses
 import importlib
 import logging
@@ -12,6 +13,7 @@ import msgspec
 from crossflops.errors import NormalizeError
 from crossflops.normalize.jax import rules
 from crossflops.normalize.jax.equations import Equation, Recorder, named
+from crossflops.normalize.jax.lowering import DOMAIN, lowering
 from crossflops.normalize.jax.model import Pure, apart
 from crossflops.normalize.jax.tidied import tidy
 
@@ -41,17 +43,20 @@ def to_onnx(pure: Pure) -> Converted:
     """An ONNX model of the function. Raises NormalizeError where jax2onnx fails.
 
     A rule for a whole function that fails is left out, and what JAX makes of the function is
-    converted instead. Where an equation has no rule, those for whole functions are tried.
+    converted instead. Where an equation has no rule, those for whole functions are tried; at
+    last it becomes a node of the domain "jax", which has no count and says so.
     """
     first: BaseException | None = None
     with apart(), _quiet():
         rules.register()
-        for begin in (rules.unwanted(), rules.replacing(), set()):
+        for opaque, begin in _attempts():
             left = set(begin)
             while True:
                 try:
                     with rules.without(left):
-                        return _converted(pure)
+                        return _converted(pure, opaque)
+                except NormalizeError:
+                    raise
                 except (Exception, SystemExit) as error:
                     first = first or error
                     more = rules.at_fault(error) - left
@@ -62,11 +67,17 @@ def to_onnx(pure: Pure) -> Converted:
     raise _failure(first) from first
 
 
-def _converted(pure: Pure) -> Converted:
+def _attempts() -> Iterator[tuple[bool, set[str]]]:
+    """Whether an equation may stay what it is in JAX, and the rules that are left out."""
+    yield from ((False, one) for one in (rules.unwanted(), rules.replacing(), set[str]()))
+    yield from ((True, one) for one in (rules.unwanted(), rules.replacing()))
+
+
+def _converted(pure: Pure, opaque: bool) -> Converted:
     import onnx_ir as ir
 
     recorder = Recorder()
-    with recorder.recording(), rules.mended(), _keeping(), _living():
+    with lowering(recorder, opaque), rules.mended(), _keeping(), _living():
         model = importlib.import_module("jax2onnx").to_onnx(
             pure.function,
             list(pure.specs),
@@ -74,11 +85,14 @@ def _converted(pure: Pure) -> Converted:
             opset=OPSET,
             return_mode="ir",
         )
+    if not len(model.graph):
+        raise NormalizeError("the model computes nothing", "count one that does")
     tidy(model, [one.primitive for one in recorder.equations])
     origins = named(model)
     for value, name in zip(model.graph.inputs, pure.names, strict=True):
         value.name = f"in_{name}" if name[:1].isdigit() else name
     _shed(model)
+    _declare(model)
     proto = ir.to_proto(model)
     declared = proto.SerializeToString()
     _forget(proto.graph)
@@ -93,9 +107,28 @@ def _failure(error: BaseException) -> NormalizeError:
     )
 
 
+def _declare(model: Any) -> None:
+    """Name the opset that the operators belong to: jax2onnx also makes newer ones than it says."""
+    from onnx.defs import SchemaError, get_schema, onnx_opset_version
+
+    newest = onnx_opset_version()
+    for node in model.graph.all_nodes():
+        if node.domain == DOMAIN:
+            model.opset_imports[DOMAIN] = 1
+        elif not node.domain:
+            with contextlib.suppress(SchemaError):
+                get_schema(node.op_type, max_inclusive_version=model.opset_imports[""])
+                continue
+            with contextlib.suppress(SchemaError):
+                model.opset_imports[""] = get_schema(node.op_type, newest).since_version
+
+
 def _forget(graph: Any) -> None:
-    """Leave out the shapes of all that is between inputs and outputs."""
+    """Leave out the shapes of all that is between inputs and outputs, as far as they follow."""
+    known = {name for node in graph.node if node.domain == DOMAIN for name in node.output}
+    kept = [one for one in graph.value_info if one.name in known]
     del graph.value_info[:]
+    graph.value_info.extend(kept)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("g"):
@@ -162,10 +195,12 @@ def _alive(closed: Any) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    logger = logging.getLogger("jax2onnx")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
+    loggers = [logging.getLogger(name) for name in ("jax2onnx", "onnx_ir")]
+    before = [one.level for one in loggers]
+    for one in loggers:
+        one.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for one, level in zip(loggers, before, strict=True):
+            one.setLevel(level)

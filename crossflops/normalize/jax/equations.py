@@ -1,6 +1,5 @@
 """Which equation of a JAX program each ONNX node was made for: written down while it is made."""
 
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,27 +33,11 @@ class Recorder:
         self._stack: list[str] = []
 
     @contextmanager
-    def recording(self) -> Iterator[None]:
-        """While this is open, every node is noted with the number of its innermost equation.
+    def within(self, eqn: Any, builder: Any) -> Iterator[None]:
+        """Every node that is made while this is open is noted with the equation's number.
 
-        jax2onnx/converter/lowering_dispatch.py: lower_jaxpr_with_plugins hands every equation to
-        lower_equation_with_plugin, also those in the bodies of loops and in functions.
+        A note of an equation within it stays.
         """
-        dispatch: Any = importlib.import_module("jax2onnx.converter.lowering_dispatch")
-        lower = dispatch.lower_equation_with_plugin
-
-        def lowered(plugin: Any, *, ctx: Any, eqn: Any, **more: Any) -> Any:
-            with self._within(eqn, ctx.builder):
-                return lower(plugin, ctx=ctx, eqn=eqn, **more)
-
-        dispatch.lower_equation_with_plugin = lowered
-        try:
-            yield
-        finally:
-            dispatch.lower_equation_with_plugin = lower
-
-    @contextmanager
-    def _within(self, eqn: Any, builder: Any) -> Iterator[None]:
         number = len(self.equations)
         last = next(iter(reversed(builder.nodes)), None)
         self._stack.append(str(eqn.source_info.name_stack))

@@ -91,27 +91,44 @@ def at_fault(error: BaseException) -> set[str]:
 
 @contextmanager
 def mended() -> Iterator[None]:
-    """While this is open, a product along the first axis of a matrix is an Einsum.
+    """While this is open, jax2onnx lowers products as they are.
 
-    jax2onnx/plugins/jax/lax/dot_general.py: _try_lower_matmul makes a Gemm of it as if it were
-    along the second one.
+    jax2onnx/plugins/jax/lax/dot_general.py: _try_lower_matmul makes a Gemm of a product along the
+    first axis of a matrix as if it were along the second one (here it is an Einsum), and
+    _compute_einsum_labels names the axes of a batch twice where nothing is contracted.
     """
     kind = type(_rules()["dot_general"])
-    name = "_try_lower_matmul"
-    before = getattr(kind, name, None)
-    if before is None:
-        yield
-        return
-
-    def lowered(self: Any, *given: Any) -> Any:
-        (*_, contracted, _, batch, _) = given
-        return bool(batch or contracted == (1,)) and before(self, *given)
-
-    setattr(kind, name, lowered)
+    names = {"_try_lower_matmul": _only_along_the_last, "_compute_einsum_labels": _each_once}
+    before = {name: vars(kind)[name] for name in names if name in vars(kind)}
+    for name, method in before.items():
+        setattr(kind, name, names[name](method))
     try:
         yield
     finally:
-        setattr(kind, name, before)
+        for name, method in before.items():
+            setattr(kind, name, method)
+
+
+def _only_along_the_last(method: Any) -> Any:
+    def lowered(self: Any, *given: Any) -> Any:
+        (*_, contracted, _, batch, _) = given
+        return bool(batch or contracted == (1,)) and method(self, *given)
+
+    return lowered
+
+
+def _each_once(method: Any) -> Any:
+    def labels(self: Any, *given: Any) -> tuple[str, str, str]:
+        (*_, contracted, _, batch, other_batch) = given
+        left, right, result = method(self, *given)
+        if batch and not contracted:
+            shared = [left[axis] for axis in batch]
+            others = [one for n, one in enumerate(left) if n not in batch]
+            others += [one for n, one in enumerate(right) if n not in other_batch]
+            result = "".join((*shared, *others))
+        return left, right, result
+
+    return labels
 
 
 def _rules() -> dict[str, Any]:

@@ -1,0 +1,111 @@
+"""How jax2onnx lowers one equation, and what is done where it cannot.
+
+jax2onnx/converter/lowering_dispatch.py: lower_jaxpr_with_plugins hands every equation to
+lower_equation_with_plugin, also those in the bodies of loops and in functions.
+"""
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from crossflops.normalize.jax import convolutions
+from crossflops.normalize.jax.equals import equal
+from crossflops.normalize.jax.equations import Recorder
+from crossflops.normalize.jax.inlining import inlined
+
+DOMAIN = "jax"  # of nodes that stand for equations without an equal in ONNX
+_DISPATCH = "jax2onnx.converter.lowering_dispatch"
+
+
+class _NoRule:
+    """In place of a rule that jax2onnx has not."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def lower(self, ctx: Any, eqn: Any) -> None:
+        """Raises NotImplementedError."""
+        raise NotImplementedError(f"jax2onnx has no rule for {self._name}")
+
+
+@contextmanager
+def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
+    """While this is open, every equation is recorded, and one that fails gets another chance.
+
+    First as its equal in other equations. Then, if `opaque`, as a node of the domain "jax",
+    which says what it is and computes nothing that ONNX knows.
+    """
+    dispatch: Any = importlib.import_module(_DISPATCH)
+    lower, rule = dispatch.lower_equation_with_plugin, dispatch.get_registered_lowering_plugin
+    ours: dict[int, Any] = {}  # the equations that are in no program but here, by their id
+
+    def found(registry: Any, name: str, **more: Any) -> Any:
+        return rule(registry, name, **more) if name in registry else _NoRule(name)
+
+    def lowered(plugin: Any, *, ctx: Any, eqn: Any, **more: Any) -> Any:
+        if eqn.primitive.name in convolutions.NODES:
+            return convolutions.lower(ctx, eqn)
+        with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx.builder):
+            last = next(iter(reversed(ctx.builder.nodes)), None)
+            try:
+                return lower(plugin, ctx=ctx, eqn=eqn, **more)
+            except Exception:
+                instead = equal(eqn)
+                if instead is None and not (opaque and _is_simple(eqn)):
+                    raise
+                _undo(ctx.builder.nodes, last)
+            if instead is not None:
+                return inlined(ctx, eqn, instead, ours)
+            return _opaque(ctx, eqn)
+
+    dispatch.lower_equation_with_plugin = lowered
+    dispatch.get_registered_lowering_plugin = found
+    try:
+        yield
+    finally:
+        dispatch.lower_equation_with_plugin = lower
+        dispatch.get_registered_lowering_plugin = rule
+
+
+def _is_simple(eqn: Any) -> bool:
+    """Whether no other equations are in it."""
+    held = (one if isinstance(one, tuple | list) else (one,) for one in eqn.params.values())
+    return not any(
+        hasattr(inner, "eqns") or hasattr(inner, "jaxpr") for one in held for inner in one
+    )
+
+
+def _undo(nodes: Any, last: Any) -> None:
+    """Take away the nodes behind `last`, which nothing reads but one another."""
+    made = []
+    for node in reversed(nodes):
+        if node is last:
+            break
+        made.append(node)
+    for node in made:
+        nodes.remove(node)
+
+
+def _opaque(ctx: Any, eqn: Any) -> None:
+    """A node that says what the equation is; its results have the shapes that JAX knows."""
+    import onnx_ir as ir
+
+    inputs = [ctx.get_value_for_var(one) for one in eqn.invars]
+    node = ir.Node(DOMAIN, eqn.primitive.name, inputs, num_outputs=len(eqn.outvars))
+    for variable, value in zip(eqn.outvars, node.outputs, strict=True):
+        value.name = ctx.fresh_name(eqn.primitive.name)
+        value.shape = ir.Shape(variable.aval.shape)
+        value.type = ir.TensorType(_dtype(variable.aval.dtype))
+        ctx.bind_value_for_var(variable, value)
+    ctx.builder.add_node_obj(node)
+
+
+def _dtype(dtype: Any) -> Any:
+    import numpy as np
+    import onnx_ir as ir
+
+    try:
+        return ir.DataType.from_numpy(np.dtype(dtype))
+    except TypeError:  # a random key
+        return ir.DataType.UINT32
