@@ -14,7 +14,8 @@ def macs(jaxpr):
         if name == "dot_general":
             (left, _), _ = params["dimension_numbers"]
             contracted = prod(eqn.invars[0].aval.shape[axis] for axis in left)
-            total += prod(eqn.outvars[0].aval.shape) * contracted
+            # along no axis nothing is added up: these are multiplications alone
+            total += prod(eqn.outvars[0].aval.shape) * contracted if left else 0
         elif name == "conv_general_dilated":
             total += _convolution(eqn)
         elif name == "scan":

@@ -70,10 +70,9 @@ def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
 
 def _is_simple(eqn: Any) -> bool:
     """Whether no other equations are in it."""
-    held = (one if isinstance(one, tuple | list) else (one,) for one in eqn.params.values())
-    return not any(
-        hasattr(inner, "eqns") or hasattr(inner, "jaxpr") for one in held for inner in one
-    )
+    values = eqn.params.values()
+    held = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+    return not any(hasattr(one, "eqns") or hasattr(one, "jaxpr") for one in held)
 
 
 def _undo(nodes: Any, last: Any) -> None:
