@@ -9,7 +9,7 @@ from crossflops.core.reconciliation import Explanation, Reconciliation
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.errors import CrossflopsError
-from crossflops.pipeline import compare, count, efficiency
+from crossflops.pipeline import bench, compare, count, efficiency
 
 __all__ = [
     "Cost",
@@ -18,6 +18,7 @@ __all__ = [
     "Reconciliation",
     "Report",
     "Setting",
+    "bench",
     "compare",
     "count",
     "efficiency",

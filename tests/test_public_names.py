@@ -20,8 +20,8 @@ def test_the_public_names_are_few_and_there():
 
 
 def test_the_verbs_are_functions():
-    """`count` and `compare` take a target and its inputs."""
-    for verb in (crossflops.count, crossflops.compare):
+    """Each takes a target and its inputs."""
+    for verb in (crossflops.bench, crossflops.compare, crossflops.count, crossflops.efficiency):
         assert inspect.isfunction(verb)
         assert list(inspect.signature(verb).parameters)[:2] == ["target", "inputs"]
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import Request, model_options, output_options, picture, request
+from crossflops.cli.options import model_options, output_options, picture, request
 from crossflops.cli.output import deliver, keep_curve
 from crossflops.cli.progress import progress
-from crossflops.core.bench import Bench, Peak
 from crossflops.errors import InputError
 from crossflops.render.bench import TOP, Benched
 
@@ -89,68 +88,26 @@ def command(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     It runs in onnxruntime (an ONNX file as it is, any other TARGET as its normalized graph), in a
     worker process: warm-up until the median of five runs stands still, then runs that count. The
     time of every kernel is joined to the nodes that it stands for, and to their MACs. Exit status
-    1 says that some kernel was faster than the peak, which no sound measurement is.
+    1 says that some kernel, or all of it, was faster than the peak, which no sound measurement is.
     """
-    asked = request(fields)
-    top = fields.pop("top")
-    trace = fields.pop("trace")
-    if trace is not None:
-        found = _read(asked, trace, fields)
-    else:
-        from crossflops.pipeline.benching.bench import bench
+    from crossflops.pipeline import bench
 
-        with progress(f"running {asked.target}") as tell:
-            found = bench(asked.target, **asked.keywords, **_keywords(fields), on_progress=tell)
+    asked, top = request(fields), fields.pop("top")
+    batches, memory = _batches(fields.pop("batches")), _size(fields.pop("memory_limit"))
+    doing = f"running {asked.target}" if fields["trace"] is None else f"reading {fields['trace']}"
+    with progress(doing) as tell:
+        found = bench(
+            asked.target,
+            batches=batches,
+            memory=memory,
+            on_progress=tell,
+            **asked.keywords,
+            **fields,
+        )
     deliver(Benched(found, top), as_json=as_json, file=file)
     if plot is not None:
         keep_curve(found, plot)
     return A_CHECK_FAILED if found.errors else 0
-
-
-def _read(asked: Request, trace: str, fields: dict[str, Any]) -> Bench:
-    """What is in a trace, for which nothing is run."""
-    from crossflops.pipeline.benching.reading import read_trace
-
-    for name in ("batches", "max_latency_ms", "write_trace", "memory_limit"):
-        if fields[name] is not None:
-            option = "--batch" if name == "batches" else f"--{name.replace('_', '-')}"
-            raise InputError(f"--trace runs nothing, and {option} is about runs", "leave one out")
-    keywords = asked.keywords
-    if keywords.pop("inputs_file") is not None:
-        raise InputError("--trace runs nothing, and --inputs is about runs", "give --input")
-    peak = fields["peak_tflops"]
-    with progress(f"reading {trace}"):
-        return read_trace(
-            asked.target, trace=trace, peak=None if peak is None else _given(peak), **keywords
-        )
-
-
-def _keywords(fields: dict[str, Any]) -> dict[str, Any]:
-    """What the options come to, as the pipeline takes it."""
-    from crossflops.measure.timing import Limits
-    from crossflops.pipeline.benching.attempts import Conditions
-    from crossflops.pipeline.benching.bench import cpus
-
-    latency, peak = fields["max_latency_ms"], fields["peak_tflops"]
-    return {
-        "batches": _batches(fields["batches"]),
-        "batch_dim": fields["batch_dim"],
-        "max_latency": None if latency is None else latency / 1e3,
-        "peak": None if peak is None else _given(peak),
-        "conditions": Conditions(
-            runtime=fields["runtime"],
-            write_trace=fields["write_trace"],
-            optimization=fields["optimization"],
-            threads=fields["threads"] or cpus(),
-            limits=Limits(seconds=fields["seconds"]),
-            memory=_size(fields["memory_limit"]),
-            timeout=fields["timeout"],
-        ),
-    }
-
-
-def _given(tflops: float) -> Peak:
-    return Peak(rates={"float32": tflops * 1e12}, source="given")
 
 
 def _batches(text: str | None) -> tuple[int, ...] | str:

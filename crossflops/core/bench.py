@@ -58,6 +58,8 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
     Means over the `runs` runs nearest to the median one. `run_seconds` are those of the whole
     run, which are those of all kernels and `outside_seconds`. Of the kernels, `named_seconds`
     are of those that stand for counted nodes, `added_seconds` of those that the runtime put in.
+    `profiler_seconds` are those outside of kernels by which a run takes longer than one without a
+    profiler, which are its own.
     """
 
     source: str
@@ -66,6 +68,7 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
     outside_seconds: float
     named_seconds: float
     added_seconds: float
+    profiler_seconds: float = 0.0
     kernels: tuple[KernelRow, ...]
     aside: tuple[Aside, ...] = ()
 
@@ -73,6 +76,12 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
     def macs(self) -> int:
         """The MACs of all rows, with those that no kernel stands for."""
         return _macs(self.kernels) + _macs(self.aside)
+
+    @property
+    def covered(self) -> float:
+        """The share of a run's time, without the profiler's own, that nodes account for."""
+        own = self.run_seconds - self.profiler_seconds
+        return self.named_seconds / own if own > 0 else 0.0
 
     def largest(self, top: int) -> tuple[KernelRow, ...]:
         """The kernels that take the most time."""
@@ -142,7 +151,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(one, Measurement):
                 row |= {"runs": one.runs, "rate": self.rate(one), "share": self.share(one)}
         if self.profile is not None:
-            plain["profile"]["macs"] = self.profile.macs
+            plain["profile"] |= {"macs": self.profile.macs, "covered": self.profile.covered}
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
 
     @classmethod

@@ -22,6 +22,9 @@ from crossflops.measure.timing import Limits, timed
 from crossflops.normalize.inputs import from_archive
 
 PROFILED = Limits(warmup=3, runs=10, fewest=3, seconds=5.0)
+_MOST = 500  # runs under the profiler: short ones are disturbed by whatever else there is
+_EVENTS = 50_000  # of a profile, about 20 MB
+_SPAN = 1.0  # seconds that they may take together
 _SAID = 300
 _OUT_OF_MEMORY = "ran out of memory"
 
@@ -58,7 +61,7 @@ def run_file(order: FileOrder) -> Ran:
     if order.allocated:
         allocate(model)
     feeds = session.feed(model, given)
-    data = session.serialized(model)
+    data, nodes = session.serialized(model), len(model.graph.node)
     del model
     if order.unrun:
         return _graph(module, order, data)
@@ -71,7 +74,7 @@ def run_file(order: FileOrder) -> Ran:
     )
     if not order.profiled:
         return found
-    return _profiled(module, order, data, feeds, found)
+    return _profiled(module, order, data, feeds, found, _profiling(found, nodes))
 
 
 def _graph(module: Any, order: FileOrder, data: bytes) -> Ran:
@@ -119,8 +122,15 @@ def _timed(
     return timed(once, order.batch, time.perf_counter, order.limits, how)
 
 
+def _profiling(found: Ran, nodes: int) -> Limits:
+    """How many runs are profiled: more of short ones, as far as the profile stays small."""
+    took = found.measurement.p50 if found.measurement is not None else _SPAN
+    wanted = min(_MOST, int(_SPAN / took) if took else _MOST, _EVENTS // max(1, nodes))
+    return PROFILED._replace(runs=max(PROFILED.runs, wanted))
+
+
 def _profiled(
-    module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], found: Ran
+    module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], found: Ran, limits: Limits
 ) -> Ran:
     """Once more under the profiler, which takes time itself."""
     options = _options(module, order)
@@ -133,7 +143,7 @@ def _profiled(
     def once() -> None:
         ready.run(None, feeds)
 
-    runs = timed(once, order.batch, time.perf_counter, PROFILED)
+    runs = timed(once, order.batch, time.perf_counter, limits)
     return msgspec.structs.replace(
         found, profile=ready.end_profiling(), graph=str(graph), dropped=runs.warmup
     )

@@ -11,6 +11,7 @@ from crossflops.core.trace import Setting
 from crossflops.hardware.rates.question import Question
 from crossflops.normalize.request import Request, asked_for
 from crossflops.normalize.targets import imports_restored
+from crossflops.pipeline.benching.verb import bench
 from crossflops.pipeline.comparing.asked import answered, made_with, of_models
 from crossflops.pipeline.comparing.study import Progress
 from crossflops.pipeline.comparing.study import report as compared
@@ -23,7 +24,7 @@ from crossflops.pipeline.rating.tables import rated_runs
 if TYPE_CHECKING:
     from crossflops.pipeline.comparing.asking import Asking
 
-__all__ = ["compare", "count", "efficiency", "export"]
+__all__ = ["bench", "compare", "count", "efficiency", "export"]
 
 
 def count(

@@ -118,7 +118,7 @@ def _profile(noun: Bench, found: KernelProfile, top: int) -> list[Block]:
     told = (
         f"{percent(found.named_seconds, whole)} in kernels that stand for {number(nodes, 'node')}",
         f"{percent(found.added_seconds, whole)} in kernels that the runtime put in",
-        f"{percent(found.outside_seconds, whole)} outside of kernels",
+        f"{percent(found.outside_seconds, whole)} outside of kernels{_profiler(found)}",
         f"all rows together have {exact(found.macs)} MACs, {exactly}",
     )
     heading = f"One run: {duration(whole)}, mean of {found.runs} under the profiler"
@@ -132,6 +132,15 @@ def _profile(noun: Bench, found: KernelProfile, top: int) -> list[Block]:
         what = f"{number(len(aside.nodes), 'node')} ({named}) {short(aside.macs, 'MACs')}"
         blocks.append(Text(f"{aside.why}: {what}", " - "))
     return blocks
+
+
+def _profiler(found: KernelProfile) -> str:
+    """What the profiler itself took, where that is worth a word."""
+    if found.profiler_seconds < _MUTE * found.run_seconds:
+        return ""
+    took = percent(found.profiler_seconds, found.run_seconds)
+    nodes = f"nodes have {100 * found.covered:.1f} % of the rest"
+    return f", of which {took} is the profiler's own: {nodes}"
 
 
 def _by_op(found: KernelProfile) -> Table:

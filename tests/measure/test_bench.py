@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import crossflops
 from crossflops import count
 from crossflops.cli import main
 from crossflops.core.bench import Bench, Peak
@@ -45,6 +46,15 @@ def consistent(found, path, **sizes):
     keys = [key for row in (*found.profile.kernels, *found.profile.aside) for key in row.nodes]
     assert sorted(keys) == sorted(node.node for node in report.nodes)
     assert all(row.seconds >= 0 for row in found.profile.kernels)
+
+
+def test_from_python(net):
+    """The names of the flags; 1 kFLOP/s is no peak, and a trace has no batches."""
+    found = crossflops.bench(net, dims={"n": 2}, seconds=0.1, threads=1, peak_tflops=1e-9)
+    assert (found.batch, found.profile.macs) == (2, count(net, dims={"n": 2}).macs)
+    assert "of the peak" in found.errors[0]
+    with pytest.raises(InputError, match="--batch is about runs"):
+        crossflops.bench(net, trace="a.json", batches="auto")
 
 
 @pytest.mark.parametrize("optimization", ["all", "off"])

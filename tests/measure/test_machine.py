@@ -164,6 +164,9 @@ def test_vector_dots_are_no_peak_beside_matrix_units(monkeypatch):
 
     kinds = [set(machine._dots(Program(), loop, 2, one)) for one in cpus]
     assert kinds == [{"bf16", "int8"}, set()]
+    assert "AMX is in no loop" in machine._unmeasured(cpus[1])
+    assert machine._unmeasured(cpus[0]) == machine._unmeasured(None) == ""
+    assert "SVE" in machine._unmeasured(replace(CPU, isa="A64FX, two 512-bit SVE units"))
 
 
 def test_nothing_claimed_is_said():

@@ -14,7 +14,7 @@ _MERGED = "done once for several nodes"
 _SILENT = "no event tells that they ran"
 _LEFT = "optimized away: nothing that ran depends on them"
 
-_REASONS = (
+REASONS = (
     "was the peak measured on a busier machine or with fewer threads, is the time that of a "
     "launch alone, or was work left out?"
 )
@@ -132,7 +132,7 @@ def above(profile: KernelProfile) -> list[KernelRow]:
 def impossible(profile: KernelProfile, peak: Peak | None) -> Iterator[str]:
     """What cannot be true: kernels above the peak, kernels that take longer than the run."""
     for row in above(profile) if peak is not None and peak.is_peak else ():
-        yield f"{row.kernel} ran at {100 * (row.share or 0):.0f} % of the peak: {_REASONS}"
+        yield f"{row.kernel} ran at {100 * (row.share or 0):.0f} % of the peak: {REASONS}"
     if profile.outside_seconds < 0:
         over = -100 * profile.outside_seconds / profile.run_seconds
         yield (

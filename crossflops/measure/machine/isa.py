@@ -16,6 +16,7 @@ from collections.abc import Mapping
 import msgspec
 
 AMX = "AMX"
+SVE = "SVE"
 _ONE_UNIT = re.compile(r"\b(?:bronze|silver|gold 5\d\d\d)\b", re.IGNORECASE)
 _TWO_512 = {85, 87, 106, 108, 143, 173, 174, 207}  # SKX to GNR, and Xeon Phi
 _ONE_512 = {102, 125, 126, 140, 141, 167}  # client: Cannon, Ice, Tiger and Rocket Lake
@@ -114,7 +115,8 @@ def _avx512(core: Core) -> tuple[str, int]:
 def _arm(core: Core) -> tuple[str, dict[str, int]]:
     known = _ARM.get((core.implementer or -1, core.part or -1))
     if known is None:
-        return "the units of this Arm core are not known", {}
+        scalable = f", with {SVE}" if "sve" in core.flags else ""
+        return f"the units of this Arm core are not known{scalable}", {}
     text, fp32, bf16, int8 = known
     extra: Mapping[str, tuple[int, bool]] = {
         "bf16": (bf16, "bf16" in core.flags),

@@ -18,7 +18,7 @@ from crossflops.core.machine import Cpu, MachinePeak
 from crossflops.errors import CrossflopsError
 from crossflops.measure.machine.claims import contradictions
 from crossflops.measure.machine.cpu import NoCpuError, cpu, memory_bytes
-from crossflops.measure.machine.isa import AMX
+from crossflops.measure.machine.isa import AMX, SVE
 from crossflops.measure.machine.native import Kind, Loop, NoLoopError, Program, compiled, compiler
 from crossflops.measure.machine.product import product_rate, sum_bandwidth
 
@@ -119,7 +119,8 @@ def _by_loops(program: Program, threads: int, claimed: Cpu | None) -> MachinePea
         clock=clock,
         width=one.width,
         is_peak=True,
-        how=f"{lanes} loop in registers, and a triad of three streams; {program.command}{share}",
+        how=f"{lanes} loop in registers, and a triad of three streams; {program.command}{share}"
+        f"{_unmeasured(claimed)}",
         fingerprint=fingerprint(),
     )
 
@@ -136,6 +137,14 @@ def _dots(program: Program, one: Loop, threads: int, claimed: Cpu | None) -> dic
     return {
         name: program.run(kind, _SECONDS, threads) for name, kind in kinds.items() if there[name]
     }
+
+
+def _unmeasured(claimed: Cpu | None) -> str:
+    """The units that are in no loop, so that the processor may do more than was measured."""
+    isa = "" if claimed is None else claimed.isa
+    amx = "; AMX is in no loop, so that BF16 and INT8 have no peak" if AMX in isa else ""
+    sve = "; SVE is in no loop: units wider than 128 bits may do more" if SVE in isa else ""
+    return amx + sve
 
 
 def _granted(threads: int, claimed: Cpu | None) -> float:
