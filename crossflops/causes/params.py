@@ -41,6 +41,77 @@ CAUSES = (
         ),
     ),
     Cause(
+        id="params.statistics",
+        title="statistics of batch normalizations",
+        page="The tool adds up what a file stores, and with it the running means and variances of "
+        "batch normalizations. They are buffers, not parameters, and nothing trains them.",
+        recognise="The difference is twice the number of channels of all batch normalizations.",
+        example=Example(
+            code="model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8))\n"
+            "inputs = torch.randn(1, 3, 4, 4)",
+            tool="onnx-tool",
+            amount=16,
+        ),
+    ),
+    Cause(
+        id="params.constant",
+        title="stored constants that are no parameters",
+        page="The tool adds up what a file stores: shapes, axes and indices of nodes, bounds, "
+        "scalars, scales and zero points of quantizers, masks. Natively a parameter is a tensor "
+        "of floats (or of quantized ones) that is used as a weight.",
+        recognise="The names are initializers that no layer of the model has as a parameter.",
+        example=Example(
+            code="model = nn.Sequential(nn.Flatten(), nn.Linear(16, 8))\n"
+            "inputs = torch.randn(2, 4, 4)",
+            tool="onnx-tool",
+            amount=2,
+        ),
+    ),
+    Cause(
+        id="params.unused",
+        title="initializers that no node takes",
+        page="The file stores tensors that no node of its graph takes: an exporter left them, or "
+        "only a branch or a loop uses them. The tool adds up all that is stored.",
+        recognise="The names occur in no input of a node of the graph.",
+    ),
+    Cause(
+        id="params.no-initializer",
+        title="weights that are no initializers of the graph",
+        page="The tool adds up initializers of the graph. A weight may also be the value of a "
+        "Constant node, be made by ConstantOfShape, stand in the attributes of an operator, in a "
+        "function, or be taken by a branch or a loop alone; and some tools see no element in an "
+        "initializer without axes.",
+        recognise="The names are outputs of Constant nodes, or initializers of subgraphs.",
+    ),
+    Cause(
+        id="params.packed",
+        title="weights of which several share an element",
+        page="Quantized weights of 2 or 4 bits lie in a tensor of bytes (MatMulNBits and its "
+        "like). Natively every weight counts, for the tool every byte.",
+        recognise="The operator says how many bits a weight has.",
+    ),
+    Cause(
+        id="params.exported",
+        title="parameters that export leaves out or stores twice",
+        page="The tool counts the file that was exported from the model. Parameters that no "
+        "result depends on are not in it, weights that are folded into others have another size, "
+        "and what several places share may be stored at each. A buffer that is used as a weight "
+        "cannot be told from one in a file.",
+        recognise="The names in model.named_parameters() and those of the initializers differ.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.one, self.other = nn.Linear(8, 8), nn.Linear(8, 4)\n"
+            "    def forward(self, x):\n"
+            "        return self.one(x)\n"
+            "model = Model()\n"
+            "inputs = torch.randn(2, 8)",
+            tool="onnx-tool",
+            amount=-36,
+        ),
+    ),
+    Cause(
         id="params.uncalled",
         title="parameters of layers that were not called",
         page="The tool counts parameters in a hook that runs when a layer is called. A layer that "

@@ -6,7 +6,7 @@ a run in onnxruntime. It looks at the type of an operator and never at its domai
 function, loop or branch.
 """
 
-from crossflops.core.convention import Clause, Convention, Kind, Match
+from crossflops.core.convention import Clause, Convention, Kind, Match, Parameters
 
 _SOURCE = "onnx_opcounter.py: calculate_macs"
 _SILENT = (
@@ -63,6 +63,7 @@ CONVENTIONS = (
         counts_dead=True,
         unseen="op.unregistered-zero",
         source=_SOURCE,
+        parameters=Parameters(stored="all", reference="onnx_opcounter.py: calculate_params"),
         clauses=(
             _clause("input", "fails", "tool.error", Match(targets=("(graph)",)), "other_inputs"),
             _clause("nameless", "fails", "tool.error", Match(), "nameless"),

@@ -7,7 +7,7 @@ loop or branch. `ratio`, by which a class would count operands, is 1: the inputs
 when it is set.
 """
 
-from crossflops.core.convention import Clause, Convention, Kind, Match
+from crossflops.core.convention import Clause, Convention, Kind, Match, Parameters
 
 _SOURCE = "onnx_tool/node.py: profile of {}"
 _OTHERS = (
@@ -134,6 +134,10 @@ CONVENTIONS = (
         counts_dead=True,
         unseen="op.unregistered-zero",
         source="onnx_tool/graph.py: Graph.profile",
+        parameters=Parameters(
+            stored="used", scalar=0,
+            reference="onnx_tool/graph.py: Graph.profile; onnx_tool/tensor.py: volume",
+        ),
         clauses=(
             _clause(
                 "unregistered", "fails", "tool.error",

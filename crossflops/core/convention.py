@@ -132,6 +132,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     once along each chain of parents; with `called` only where that module was called by
     `__call__`. With `trainable` frozen ones are left out. `extra` is a named formula of the trace
     that gives further elements by cause.
+
+    A tool that counts files takes initializers: `stored` says whether "all" or those that a node
+    of the graph "used", `scalar` how many elements it sees in one without axes.
     """
 
     modules: tuple[str, ...] = ()
@@ -139,6 +142,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     trainable: bool = False
     extra: str | None = None
     reference: str = ""
+    stored: Literal["", "all", "used"] = ""
+    scalar: int = 1
 
 
 class Convention(msgspec.Struct, frozen=True, kw_only=True):

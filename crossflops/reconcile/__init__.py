@@ -1,19 +1,23 @@
 """What a convention predicts, and every reason why that differs from the native count."""
 
 from crossflops.reconcile.bookings import Booking, Prediction, PredictionError
-from crossflops.reconcile.node_walk import reconcile_nodes
+from crossflops.reconcile.node_walk import OTHER_FILE, reconcile_nodes
 from crossflops.reconcile.nodes import TOLD, NodePrediction, fold_nodes, predict_nodes
 from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.reconcile.prediction import predict
 from crossflops.reconcile.rebuilt import from_file, parameters_from_file
+from crossflops.reconcile.stored import EXPORTED, Stock, reconcile_stored
 from crossflops.reconcile.walk import reconcile, unpredicted
 
 __all__ = [
+    "EXPORTED",
+    "OTHER_FILE",
     "TOLD",
     "Booking",
     "NodePrediction",
     "Prediction",
     "PredictionError",
+    "Stock",
     "fold_nodes",
     "from_file",
     "parameters_from_file",
@@ -22,5 +26,6 @@ __all__ = [
     "reconcile",
     "reconcile_nodes",
     "reconcile_parameters",
+    "reconcile_stored",
     "unpredicted",
 ]

@@ -90,6 +90,9 @@ def _parameters(rules: Parameters | None) -> str:
     if rules is None:
         return ""
     which = "each once"
+    if rules.stored:
+        which = "all initializers" if rules.stored == "all" else "initializers that a node takes"
+        which += ", one without axes as 0" if not rules.scalar else ""
     if rules.modules:
         which = "those beneath layers that it has a rule for, once for each chain of parents"
     words = [which, "those that are trainable" if rules.trainable else ""]

@@ -50,7 +50,8 @@ def test_a_cause_of_no_family_lists_all():
 def named_by_the_reconciler():
     """The texts in the code of the reconciler that have the form of an id."""
     texts = set()
-    rooms = [f"reconcile.{name}" for name in ("walk", "node_walk", "parameters", "rebuilt")]
+    rooms = ("walk", "node_walk", "parameters", "rebuilt", "stored")
+    rooms = [f"reconcile.{name}" for name in rooms]
     rooms += [f"reconcile.models.{name}" for name in ("alignment", "operations", "steps")]
     for name in (*rooms, "conventions.parameters"):
         spec = find_spec(f"crossflops.{name}")

@@ -55,6 +55,9 @@ WITHOUT = {
     "control.loop-body-once": "an ONNX file with a loop",
     "graph.other-file": "a second file",
     "graph.rebuilt": "an ONNX file",
+    "params.no-initializer": "an ONNX file with weights elsewhere",
+    "params.packed": "an ONNX file with weights of 4 bits",
+    "params.unused": "an ONNX file with initializers that nothing takes",
     "module.booked-elsewhere": "in tables of modules alone",
     "tool.error": "no number, so no amount",
 }

@@ -1,18 +1,23 @@
 """Tools that count an ONNX file: which file they get, what is in it, and writing it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from crossflops.core.graph import Graph
+from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError
+from crossflops.load import decoded, read
 from crossflops.normalize import Source
 from crossflops.normalize.onnx_file import OnnxFile
+from crossflops.normalize.onnx_file.parameters import held
 from crossflops.normalize.onnx_file.told import as_told, told
 from crossflops.normalize.request import Request
 from crossflops.pipeline.counting import Counted, counted
+from crossflops.reconcile import EXPORTED, OTHER_FILE, Stock
 
 NAME = "model.onnx"
 
@@ -31,6 +36,19 @@ class FileOfTools(msgspec.Struct, frozen=True):
         if self.given is None:
             return own
         return counted(Source(self.given, (), {}), setting, ())
+
+    def stock(self, mine: Counted) -> Stock:
+        """What the file stores. `mine` is the graph in it."""
+        model = read(self.given.path) if self.given else mine.program
+        if isinstance(model, bytes):
+            model = decoded(model)
+        weights = [one for found in held(mine.graph.nodes).values() for one in found.items()]
+        return Stock(
+            initializers=tuple(_initializers(model)),
+            nodes=mine.graph.nodes,
+            weights=dict(weights),
+            apart=OTHER_FILE if self.given else EXPORTED,
+        )
 
     def told(self, mine: Counted) -> Graph:
         """The graph of the file with the shapes that onnx.shape_inference alone tells."""
@@ -57,6 +75,18 @@ class FileOfTools(msgspec.Struct, frozen=True):
             from crossflops.export import save_bound
 
             save_bound(self.given, self.path)
+
+
+def _initializers(model: Any) -> Iterator[TensorSpec]:
+    """Of a ModelProto, or of a model of onnx_ir."""
+    values = getattr(model.graph, "initializers", None)
+    if values is None:
+        for one in model.graph.initializer:
+            yield TensorSpec(one.name, "", tuple(one.dims), "parameter")
+        return
+    for name, value in values.items():
+        if value.shape is not None:
+            yield TensorSpec(name, "", tuple(value.shape.numpy()), "parameter")
 
 
 def file_of_tools(request: Request, onnx: str | None, scratch: str) -> FileOfTools:

@@ -21,6 +21,7 @@ from crossflops.reconcile import (
     NodePrediction,
     Prediction,
     PredictionError,
+    Stock,
     from_file,
     parameters_from_file,
     predict,
@@ -28,6 +29,7 @@ from crossflops.reconcile import (
     reconcile,
     reconcile_nodes,
     reconcile_parameters,
+    reconcile_stored,
     unpredicted,
 )
 
@@ -39,7 +41,8 @@ class Study(msgspec.Struct, frozen=True):
     """A model counted in every mode that is needed, and what each tool should print.
 
     `counted` is keyed by training mode: a tool may force another than was asked for. `file` is
-    what is in the file of the tools that see nodes; None where there are none. `rebuilt` is the
+    what is in the file of the tools that see nodes, `stock` what is stored there; None where there
+    are none. `rebuilt` is the
     module that the tools in `on_rebuilt` run, where the target is a file or of another framework,
     and `obstacle` why there is none to count.
     """
@@ -47,6 +50,7 @@ class Study(msgspec.Struct, frozen=True):
     counted: dict[bool, Counted]
     predictions: dict[str, Predicted]
     file: Counted | None = None
+    stock: Stock | None = None
     rebuilt: dict[bool, Counted] = {}
     on_rebuilt: frozenset[str] = frozenset()
     obstacle: CrossflopsError | None = None
@@ -85,12 +89,14 @@ def study(
     if rebuilt is not None:
         runners = frozenset(tool for tool, one in conventions.items() if one.sees != "node")
         try:
-            own = Study({}, {}, None, _by_mode(rebuilt, asked, conventions), runners)
+            modules = _by_mode(rebuilt, asked, conventions)
+            own = Study({}, {}, rebuilt=modules, on_rebuilt=runners)
         except CrossflopsError as error:
-            own = Study({}, {}, None, {}, runners, error)
+            own = Study({}, {}, on_rebuilt=runners, obstacle=error)
     by_mode = known or _by_mode(source, asked, {} if rebuilt is not None else conventions)
     in_file = file.counted(by_mode[asked.training], asked) if file else None
-    own = msgspec.structs.replace(own, counted=by_mode, file=in_file)
+    stock = file.stock(in_file) if file is not None and in_file is not None else None
+    own = msgspec.structs.replace(own, counted=by_mode, file=in_file, stock=stock)
     predictions: dict[str, Predicted] = {}
     for tool, convention in conventions.items():
         reads = convention.sees == "node"
@@ -160,7 +166,7 @@ def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) 
         if base is not own:
             found = from_file(found, own.ledger, base.ledger)
         # Several tools may share one convention: a reconciliation is that of the tool.
-        params = _parameters(convention, mine, profile)
+        params = _parameters(convention, mine, profile, study.stock)
         if base is not own and not isinstance(params, UnsetType):
             params = parameters_from_file(params, own.graph.params)
         reconciliations.append(msgspec.structs.replace(found, tool=tool, params=params))
@@ -182,9 +188,14 @@ def _reconciled(
 
 
 def _parameters(
-    convention: Convention, counted: Counted, profile: Profile
+    convention: Convention, counted: Counted, profile: Profile, stock: Stock | None
 ) -> ParamsReconciliation | UnsetType:
     """Why the tool counts other parameters, where it counts any and it is known how."""
-    if convention.parameters is None or profile.params is None or not counted.trace.modules:
+    rules, theirs = convention.parameters, profile.params
+    if rules is None or theirs is None:
         return UNSET
-    return reconcile_parameters(convention.parameters, counted.trace, profile.params)
+    if rules.stored and stock is not None:
+        return reconcile_stored(rules, counted.graph.params, stock, theirs)
+    if rules.stored or not counted.trace.modules:
+        return UNSET
+    return reconcile_parameters(rules, counted.trace, theirs)
