@@ -117,18 +117,24 @@ def _others() -> tuple[Clause, ...]:
         for table, formula in families
         for cause, targets in table.items()
     ]
-    nearest = _module(
-        "upsample.nearest", "upsample.nearest", known.UPSAMPLE, "first_example",
-        settings={"mode": "nearest"},
-    )  # fmt: skip
-    linear = (
+    modes = {"nearest": "nearest", "nearest-exact": "nearest"} | dict.fromkeys(
+        ("linear", "bilinear", "bicubic", "trilinear"), "linear"
+    )
+    upsampled = (
         _module(
-            f"upsample.{mode}", "upsample.linear", known.UPSAMPLE, "first_example",
+            f"upsample.{mode}", f"upsample.{kind}", known.UPSAMPLE, "first_example",
             settings={"mode": mode},
         )
-        for mode in ("linear", "bilinear", "bicubic", "trilinear")
+        for mode, kind in modes.items()
     )  # fmt: skip
-    return (*rows, nearest, *linear)
+    return (*rows, *upsampled)
+
+
+def _fails() -> Clause:
+    """A rule about the model itself, all of whose inputs went by keyword: its hook sees none."""
+    reads = known.SUPPORTED.difference(*known.ACTIVATIONS.values(), known.UPSAMPLE)
+    cause = "op.unregistered-zero"
+    return _module("fails.keywords", cause, tuple(sorted(reads)), "positional", root=True)
 
 
 def _unseen() -> tuple[Clause, ...]:
@@ -183,6 +189,7 @@ CONVENTIONS = (
         adds_up="ptflops.total",
         parameters=Parameters(trainable=True, reference=f"{_ENGINE}: get_model_parameters_number"),
         clauses=(
+            _fails(),
             *_layers(),
             *_recurrent(),
             *_attention(),

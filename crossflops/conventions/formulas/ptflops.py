@@ -164,6 +164,11 @@ def paths(modules: tuple[Module, ...]) -> dict[int, int]:
     return child_paths(modules, SUPPORTED)
 
 
+def _is_alone(call: Call) -> bool:
+    """Whether the model is given a single tensor, by position."""
+    return (call.arity, call.keywords) == (1, 0) and call.input("0") is not None
+
+
 def batch(trace: Trace) -> int:
     """len(x), x what the model is given by position, 1 if nothing is; summed over its calls.
 
@@ -173,10 +178,20 @@ def batch(trace: Trace) -> int:
     found = 0
     for call in trace.calls:
         if call.storey == "module" and call.module == 0 and call.via == "call":
-            alone = call.parent is not None or (call.arity, call.keywords) == (1, 0)
+            alone = call.parent is not None or _is_alone(call)
             shape = next((one.shape for one in call.inputs if one.name == "0"), None)
             found += shape[0] if alone and shape is not None else 1
     return found
+
+
+def positional(call: Call, module: Module) -> int:
+    """0; the hook of the model itself reads `input[0]`, and one tensor alone goes by position.
+
+    pytorch_engine.py: get_flops_pytorch. Raises LookupError where all inputs go by keyword.
+    """
+    if call.parent is None and not _is_alone(call):
+        raise LookupError("its inputs go by keyword, which hooks are not given")
+    return 0
 
 
 def total(shares: Sequence[Share]) -> Amount:
@@ -214,6 +229,7 @@ FORMULAS: dict[str, Formula] = {
     "ptflops.cell": cell,
     "ptflops.cell_gates": cell_gates,
     "ptflops.cell_bias": cell_bias,
+    "ptflops.positional": positional,
 }
 TIMES: dict[str, Times] = {"ptflops.paths": paths}
 BATCHES: dict[str, Batch] = {"ptflops.batch": batch}

@@ -10,6 +10,7 @@ from crossflops.core.graph import Graph
 from crossflops.core.trace import Call, Kernel, Setting, Trace, View
 from crossflops.normalize.pytorch.alignment import observed_calls
 from crossflops.normalize.pytorch.autocast import write_out_casts
+from crossflops.normalize.pytorch.causality import answered, answers, is_asked
 from crossflops.normalize.pytorch.dispatched import dispatched
 from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.events import events
@@ -129,8 +130,14 @@ def _export(
     from torch.fx.traceback import preserve_node_meta
 
     whole = callable_by_export(model)
+    known = answers(model, args, kwargs, setting.training) if is_asked(model) else []
     try:
-        with preserve_node_meta(), torch.set_grad_enabled(True), recorded(recorder):
+        with (
+            preserve_node_meta(),
+            torch.set_grad_enabled(True),
+            answered(known),
+            recorded(recorder),
+        ):
             return torch.export.export(whole, args, dict(kwargs), strict=False)
     except (Exception, SystemExit) as error:
         # Told apart by asking the model itself: does it run on these inputs at all?

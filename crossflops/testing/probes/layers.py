@@ -89,6 +89,7 @@ _POOLS = tuple(
         ("Up_bilinear2", nn("Upsample", scale_factor=2, mode="bilinear"), _MAPS),
         ("Up_bicubic2", nn("Upsample", scale_factor=2, mode="bicubic"), _MAPS),
         ("Up_trilinear2", nn("Upsample", scale_factor=2, mode="trilinear"), ("1x2x4x4x4",)),
+        ("Up_exact2", nn("Upsample", scale_factor=2, mode="nearest-exact"), _MAPS),
         ("nn.Softmax", nn("Softmax", dim=-1), _TOKENS),
         ("nn.LogSoftmax", nn("LogSoftmax", dim=-1), _TOKENS),
         ("nn.Dropout", nn("Dropout"), _MAPS),
@@ -111,6 +112,7 @@ _RECURRENT = (
     Probe("LSTMCell", inside(nn("LSTMCell", 16, 32)), ("5x16",), 30720),
     Probe("GRUCell", inside(nn("GRUCell", 16, 32)), ("5x16",), 23040),
     Probe("RNNCell", inside(nn("RNNCell", 16, 32)), ("5x16",), 7680),
+    Probe("GRUCell_root", nn("GRUCell", 16, 32), ("5x16", "5x32"), 23040),
 )
 PROBES = (
     *_CONVOLUTIONS,
