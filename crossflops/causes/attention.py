@@ -104,4 +104,27 @@ CAUSES = (
             amount=1160,
         ),
     ),
+    Cause(
+        id="attention.padding-skipped",
+        title="padded positions that an encoder drops",
+        page="Where no gradients are asked for, nn.TransformerEncoder makes a nested tensor of "
+        "its input and a src_key_padding_mask: the layers run on the positions that the mask "
+        "leaves. The tool counts these alone. The native count is that of the whole sequence, "
+        "whatever the mask holds.",
+        recognise="enable_nested_tensor=False brings the number back.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)\n"
+            "        self.encoder = nn.TransformerEncoder(layer, 1)\n"
+            "    def forward(self, x):\n"
+            "        mask = torch.tensor([[False, False, False, True]])\n"
+            "        return self.encoder(x, src_key_padding_mask=mask)\n"
+            "model = Model()\n"
+            "inputs = torch.randn(1, 4, 16)",
+            tool="thop",
+            amount=-1152,
+        ),
+    ),
 )

@@ -112,6 +112,27 @@ CAUSES = (
         ),
     ),
     Cause(
+        id="params.nonleaf",
+        title="parameters beside modules",
+        page="The tool lists the modules that have no modules in them, with what each of them "
+        "holds. The parameters of a module with others in it are on no line: a class token, the "
+        "projection of queries, keys and values in nn.MultiheadAttention.",
+        recognise="list(owner.children()) is not empty for the module that owns what is missing.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layer = nn.Conv2d(3, 4, 1)\n"
+            "        self.scale = nn.Parameter(torch.ones(4, 1, 1))\n"
+            "    def forward(self, x):\n"
+            "        return self.layer(x) * self.scale\n"
+            "model = Model()\n"
+            "inputs = torch.randn(1, 3, 8, 8)",
+            tool="torchstat",
+            amount=-4,
+        ),
+    ),
+    Cause(
         id="params.uncalled",
         title="parameters of layers that were not called",
         page="The tool counts parameters in a hook that runs when a layer is called. A layer that "

@@ -12,6 +12,7 @@ from crossflops.conventions import ptflops_layers as known
 from crossflops.conventions.operators import CONTRACTIONS, VMAP
 from crossflops.conventions.ptflops_functions import FUNCTIONS
 from crossflops.core.convention import Clause, Convention, Match, Parameters
+from crossflops.core.trace import NESTED
 
 _OPS, _ENGINE = "ptflops/pytorch_ops.py", "ptflops/pytorch_engine.py"
 _PRODUCTS = (
@@ -130,11 +131,23 @@ def _others() -> tuple[Clause, ...]:
     return (*rows, *upsampled)
 
 
-def _fails() -> Clause:
-    """A rule about the model itself, all of whose inputs went by keyword: its hook sees none."""
-    reads = known.SUPPORTED.difference(*known.ACTIVATIONS.values(), known.UPSAMPLE)
-    cause = "op.unregistered-zero"
-    return _module("fails.keywords", cause, tuple(sorted(reads)), "positional", root=True)
+def _fails() -> tuple[Clause, ...]:
+    """Hooks that look at what they are given, and are given nothing, or what has no shape.
+
+    The inputs of the model itself may all go by keyword; an encoder makes nested tensors of a
+    padding mask where no gradients are asked for.
+    """
+    others = {*known.UPSAMPLE, *(one for row in known.ACTIVATIONS.values() for one in row)}
+    reads, cause = tuple(sorted(known.SUPPORTED - others)), "op.unregistered-zero"
+    nested = Clause(
+        id="ptflops-pytorch.fails.nested",
+        cause=cause,
+        storey="module",
+        match=Match(targets=reads, via="call", fused=(f"{NESTED}*",)),
+        kind="fails",
+        reference=f"{_OPS}: MODULES_MAPPING",
+    )
+    return (nested, _module("fails.keywords", cause, reads, "positional", root=True))
 
 
 def _unseen() -> tuple[Clause, ...]:
@@ -189,7 +202,7 @@ CONVENTIONS = (
         adds_up="ptflops.total",
         parameters=Parameters(trainable=True, reference=f"{_ENGINE}: get_model_parameters_number"),
         clauses=(
-            _fails(),
+            *_fails(),
             *_layers(),
             *_recurrent(),
             *_attention(),

@@ -12,6 +12,7 @@ from typing import Any
 from crossflops.conventions import layers
 from crossflops.conventions.operators import VMAP
 from crossflops.core.convention import Clause, Convention, Match, Parameters
+from crossflops.core.trace import NESTED
 
 _LAYER, _SUM = "torchinfo/layer_info.py", "torchinfo/model_statistics.py"
 _HOOKS = "torchinfo/torchinfo.py: apply_hooks"
@@ -104,18 +105,29 @@ def _unseen() -> Iterable[Clause]:
         )
 
 
-_FAILS = tuple(
+_FAILS = (
+    *(
+        Clause(
+            id=f"torchinfo.{name}",
+            cause="op.unregistered-zero",
+            storey="module",
+            match=Match(via="call", under=under),
+            kind="part",
+            formula=f"torchinfo.{name}",
+            times="registered",
+            reference=f"{_LAYER}: calculate_size",
+        )
+        for name, under in (("readable", ()), ("under_vmap", (VMAP,)))
+    ),
+    # An encoder makes a nested tensor of a padding mask, and that has no size.
     Clause(
-        id=f"torchinfo.{name}",
+        id="torchinfo.nested",
         cause="op.unregistered-zero",
         storey="module",
-        match=Match(via="call", under=under),
-        kind="part",
-        formula=f"torchinfo.{name}",
-        times="registered",
+        match=Match(via="call", fused=(f"{NESTED}*",)),
+        kind="fails",
         reference=f"{_LAYER}: calculate_size",
-    )
-    for name, under in (("readable", ()), ("under_vmap", (VMAP,)))
+    ),
 )
 
 CONVENTIONS = (

@@ -11,7 +11,7 @@ compute_memory.py, and model_hook.py.
 
 from typing import Literal
 
-from crossflops.core.convention import Clause, Convention, Match
+from crossflops.core.convention import Clause, Convention, Match, Parameters
 
 _NN = "torch.nn.modules"
 _CONV = (f"{_NN}.conv.Conv2d",)
@@ -212,6 +212,7 @@ def _convention(
         forces={"training": False},
         source=source,
         clauses=clauses,
+        parameters=Parameters(leaves=True, called=True, reference=f"{_HOOK}: wrap_call"),
     )
 
 

@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from crossflops.core.trace import OBSERVED, Scalar, Setting, Storey, View
+from crossflops.core.trace import NESTED, OBSERVED, Scalar, Setting, Storey, View
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -129,7 +129,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     Every parameter of a registered module once, unless something is said. With `modules` the tool
     goes down from the root, and counts all that is beneath a module of exactly such a class,
-    once along each chain of parents; with `called` only where that module was called by
+    once along each chain of parents; with `leaves` it counts those that modules without modules in
+    them hold themselves, each module once. With `called` only where that module was called by
     `__call__`. With `trainable` frozen ones are left out. `extra` is a named formula of the trace
     that gives further elements by cause.
 
@@ -138,6 +139,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     modules: tuple[str, ...] = ()
+    leaves: bool = False
     called: bool = False
     trainable: bool = False
     extra: str | None = None
@@ -191,8 +193,10 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
 
     def view(self, asked: Setting) -> View | None:
         """The real run without which the tool's number cannot be predicted; None for none."""
-        asks = any(one.match.fused or one.match.reached for one in self.clauses)
-        if self.sees not in OBSERVED and not asks:
-            return None
         setting = msgspec.structs.asdict(self.setting(asked))
-        return View(**setting, storey=self.sees if self.sees in OBSERVED else "operator")
+        if self.sees in OBSERVED:
+            return View(**setting, storey=self.sees)
+        kernels = {one for clause in self.clauses for one in clause.match.fused}
+        if any(one.match.reached for one in self.clauses) or kernels - {f"{NESTED}*"}:
+            return View(**setting, storey="operator")
+        return View(**setting, storey="module") if kernels else None

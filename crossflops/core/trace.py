@@ -13,6 +13,7 @@ Storey: TypeAlias = Literal[
 ]
 # storeys of a real run, or of a real compilation
 OBSERVED: frozenset[str] = frozenset({"jit", "event", "dispatch", "lowered", "compiled"})
+NESTED = "nested:"  # begins what is said of a call in which padding was dropped
 Scalar: TypeAlias = bool | int | float | str | list[Any] | None
 
 
@@ -39,7 +40,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class View(Setting, frozen=True, kw_only=True):
     """A setting in which the model is run for real, and what is recorded of that run.
 
-    "operator": which calls collapse into fused kernels. "jit": the graph that torch.jit traces.
+    "operator": which calls collapse into fused kernels. "module": which modules of an encoder deal
+    with nested tensors. "jit": the graph that torch.jit traces.
     "event": the operators that PyTorch reports as they begin, with those that they call.
     "dispatch": the operators that multiply, as a dispatch mode sees them. "lowered": the
     instructions that JAX gives to XLA, "compiled": those that XLA makes of them.
@@ -111,8 +113,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     parameter, an input. `returns` says of a module's call what its result is: "tensor",
     "sequence", "mapping", "none" or, by which most tools are lost, any other "object".
     `fused` names, by setting id, the kernel that swallowed this call in that setting: an operator
-    in it, or a function that the kernel was called in place of. Of a module's call it is "nested"
-    where that dealt with nested tensors.
+    in it, or a function that the kernel was called in place of. Of a module's call that dealt with
+    nested tensors it is `NESTED`, followed by the number of positions that a padding mask left.
     `arity` and `keywords` are the numbers of arguments that a module or a function was given by
     position and by keyword.
 
@@ -144,6 +146,13 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     returns: str = ""
     setting: str = ""
     of: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int | None:
+        """The positions that a padding mask left, in a setting where it made a nested tensor."""
+        said = (one for one in self.fused.values() if one.startswith(NESTED))
+        found = next(said, "").removeprefix(NESTED)
+        return int(found) if found else None
 
     def input(self, name: str) -> TensorSpec | None:
         """The input of that name, or None."""

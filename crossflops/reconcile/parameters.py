@@ -72,6 +72,8 @@ def _times(rules: Parameters, trace: Trace) -> dict[int, int]:
     """How often a storage is counted; what is not there is not."""
     if rules.modules:
         return _by_rule(rules, trace)
+    if rules.leaves:
+        return _by_leaf(rules, trace)
     return {
         one.storage: 1
         for row in trace.modules
@@ -90,6 +92,17 @@ def _by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
             continue
         for one in subtree(module, trace.modules):
             found[one.storage] = found.get(one.storage, 0) + 1
+    return found
+
+
+def _by_leaf(rules: Parameters, trace: Trace) -> dict[int, int]:
+    """What every module without children holds itself: shared storages once for each module."""
+    called = _called(trace)
+    found: dict[int, int] = {}
+    for row in trace.modules:
+        if row.names and not row.children and (row.id in called or not rules.called):
+            for one in row.params:
+                found[one.storage] = found.get(one.storage, 0) + 1
     return found
 
 
@@ -117,6 +130,8 @@ def _missing(rules: Parameters, trace: Trace, tensor: _Tensor) -> str:
         return "params.unregistered"
     if rules.trainable and not tensor.parameter.trainable:
         return "params.frozen"
+    if rules.leaves:
+        return "params.nonleaf" if holder.children else "params.uncalled"
     if holder.bases[0] in rules.modules:
         return "params.root" if holder.id == 0 else "params.uncalled"
     return "params.no-rule" if _is_layer(holder) else "params.bare"

@@ -80,6 +80,9 @@ def _parameters(rules: Parameters | None) -> dict[str, str]:
         layers = "counts parameters of layers with a rule"
         found |= dict.fromkeys(("params.no-rule", "params.bare", "params.root"), layers)
         found["params.counted-again"] = "once for each parent"
+    if rules.leaves:
+        found["params.nonleaf"] = "counts parameters of modules without others in them"
+        found["params.counted-again"] = "once for each module"
     if rules.called:
         found["params.uncalled"] = "counts parameters when a layer is called"
     if rules.trainable:

@@ -95,6 +95,8 @@ def _parameters(rules: Parameters | None) -> str:
         which += ", one without axes as 0" if not rules.scalar else ""
     if rules.modules:
         which = "those beneath layers that it has a rule for, once for each chain of parents"
+    if rules.leaves:
+        which = "those of modules without others in them"
     words = [which, "those that are trainable" if rules.trainable else ""]
     words += ["where the layer was called"] if rules.called else []
     words += [f"and more: {rules.extra}"] if rules.extra else []

@@ -66,6 +66,10 @@ OURS = 3 + 40 + 20 + 5 + 49 + 7
                 "params.unregistered": -7,
             },
         ),
+        (
+            Parameters(leaves=True, called=True),
+            {"params.nonleaf": -3, "params.uncalled": -49, "params.unregistered": -7},
+        ),
     ],
 )
 def test_each_parameter_has_one_cause(rules, expected):
@@ -95,6 +99,18 @@ def test_a_layer_that_is_the_whole_model():
     model = trace([row(0, ("",), LINEAR, [(0, 9)])], [0])
     (one,) = reconcile_parameters(HOOKS, model).explanations
     assert (one.cause, one.amount) == ("params.root", -9)
+
+
+def test_leaves_that_share_a_weight():
+    """What both hold counts twice, once for each of them: 40 more than is stored."""
+    rows = (
+        row(0, ("",), OWN, [], [1, 2]),
+        row(1, ("emb",), ODD, [(1, 40)]),
+        row(2, ("head",), LINEAR, [(1, 40), (2, 4)]),
+    )
+    found = reconcile_parameters(Parameters(leaves=True, called=True), trace(rows, (0, 1, 2)))
+    assert (found.ours, found.predicted) == (44, 84)
+    assert [one.cause for one in found.explanations] == ["params.counted-again"]
 
 
 def test_a_tied_weight_counts_twice_less_what_is_in_no_leaf():

@@ -41,6 +41,25 @@ def linear(call: Call, module: Module) -> int:
     return number_of(module, "in_features") * result_of(call).numel
 
 
+def _rows(call: Call) -> int:
+    """The positions of a padded sequence that are left in a nested tensor."""
+    if call.rows is None:
+        raise ValueError(f"{call.key} has rows of lengths that nobody knows")
+    return call.rows
+
+
+def linear_nested(call: Call, module: Module) -> int:
+    """in_features x n(y), y without what a padding mask covers. basic_hooks.py: count_linear."""
+    width = (result_of(call).shape or (0,))[-1]
+    return number_of(module, "in_features") * _rows(call) * width
+
+
+def dropped_elements(call: Call, module: Module) -> int:
+    """Elements of the first input that a padding mask covers."""
+    shape = shape_of(call, "0")
+    return prod(shape) - _rows(call) * shape[-1]
+
+
 def softmax(call: Call, module: Module) -> int:
     """rows x (3 f - 1), f the features of the axis. calc_func.py: calculate_softmax."""
     shape = shape_of(call, "0")
@@ -129,6 +148,8 @@ FORMULAS: dict[str, Formula] = {
     "thop.convolution": convolution,
     "thop.convolution_by_module": convolution_by_module,
     "thop.linear": linear,
+    "thop.linear_nested": linear_nested,
+    "thop.dropped_elements": dropped_elements,
     "thop.softmax": softmax,
     "thop.adaptive_average": adaptive_average,
     "thop.adaptive_average_floored": adaptive_average_floored,

@@ -35,11 +35,8 @@ def readable(call: Call, module: Module) -> int:
     """0; torchinfo fails on a result that is no tensor, sequence or mapping.
 
     So it does on a result without axes where a parameter is named "weight" or "bias", and on a
-    kernel_size that is neither a number nor a sequence (`get_kernel_size`). Nested tensors, which
-    an encoder makes of a padding mask where no gradients are asked for, have no size at all.
+    kernel_size that is neither a number nor a sequence (`get_kernel_size`).
     """
-    if "nested" in call.fused.values():
-        raise ValueError(f"{call.key} deals with a nested tensor, which has no size")
     if call.returns == "object":
         raise TypeError(f"{call.key} returns neither tensors nor a collection of them")
     size = module.settings.get("kernel_size", 0)

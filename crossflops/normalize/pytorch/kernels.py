@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from crossflops.core.trace import Call, Kernel, Setting
+from crossflops.core.trace import NESTED, Call, Kernel, Setting
 from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.modules import ModuleIndex
 from crossflops.normalize.pytorch.recorder import ROOT, Frame, Recorder
+from crossflops.normalize.pytorch.seen import chains
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,9 +33,8 @@ _FUSED = (
 # Kernels that a module calls in place of its Python code: no function in there is called.
 _INSTEAD = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
 
-# Said of the call of a module, which was given or gave a tensor of rows of different lengths: an
-# encoder makes one of a padding mask on its fast path.
-NESTED = "nested"
+# Makes a tensor of rows of different lengths of a padding mask: an encoder does on its fast path.
+_NESTING = "aten._nested_tensor_from_mask.default"
 
 
 Ran: TypeAlias = tuple[tuple[str, ...], str]  # the frames around a kernel, and its name
@@ -50,13 +50,15 @@ def fused_kernels(
 ) -> list[Ran]:
     """Run the model for real: each fused kernel, with the frames around it, innermost first.
 
-    So are modules that dealt with nested tensors, with their own frame alone.
+    So are modules that dealt with nested tensors, with their own frame alone: as `NESTED`, with
+    the number of positions that the mask left.
     The model may be changed by the run (buffers in training mode): pass a copy.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     found: list[Ran] = []
+    left: dict[str, int] = {}  # by the key of an encoder's frame
     recorder = Recorder(ModuleIndex(model))
 
     class Kernels(TorchDispatchMode):
@@ -68,6 +70,8 @@ def fused_kernels(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             name = str(func)
+            if name == _NESTING and recorder.stack:
+                left[recorder.stack[-1].key] = int(args[1].sum())
             if is_fused(name):
                 found.append((tuple(frame.key for frame in reversed(recorder.stack)), name))
             return func(*args, **(kwargs or {}))
@@ -76,7 +80,14 @@ def fused_kernels(
     record = recorded(recorder, captured=False)
     with hooks, torch.set_grad_enabled(setting.grad), record, Kernels():
         model(*args, **kwargs)
-    return found + [((frame.key,), NESTED) for frame in recorder.frames if _is_nested(frame)]
+    return [*found, *_nested(recorder, left)]
+
+
+def _nested(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
+    for chain, frame in zip(chains(recorder), recorder.frames, strict=True):
+        if _is_nested(frame):
+            rows = next((left[key] for key in chain if key in left), "")
+            yield (frame.key,), f"{NESTED}{rows}"
 
 
 def _is_nested(frame: Frame) -> bool:
@@ -99,7 +110,7 @@ def summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
     """The kernels by name, each with the modules in which it ran."""
     homes: dict[str, list[str]] = {}
     for frames, name in kernels:
-        if name != NESTED:
+        if not name.startswith(NESTED):
             homes.setdefault(name, []).append(_module(frames[0]) if frames else "")
     return tuple(
         Kernel(name, len(found), tuple(dict.fromkeys(found))) for name, found in homes.items()
@@ -115,7 +126,7 @@ def _module(key: str) -> str:
 def swallowed(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
     """Key of an operator or a function call -> the kernel that swallowed it.
 
-    Of the call of a module that dealt with nested tensors: `NESTED`.
+    Of the call of a module that dealt with nested tensors: `NESTED`, and how many rows are left.
 
     A kernel swallows the operators that the innermost call around it contains, and those of its
     functions that are not called on the way to the kernel. Where the export has no such call (it
@@ -131,7 +142,7 @@ def swallowed(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
                 around = parents[around]
     found: dict[str, str] = {}
     for frames, kernel in kernels:
-        if kernel == NESTED:
+        if kernel.startswith(NESTED):
             found[frames[0]] = kernel
             continue
         home = next((key for key in frames if key in inside), None)

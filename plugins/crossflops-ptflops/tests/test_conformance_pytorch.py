@@ -9,3 +9,5 @@ class TestConformance(Conformance):
     """The whole kit."""
 
     adapter = PtflopsPytorch()
+    # held by test_a_padding_mask_fails_without_gradients: others have no rules for such a probe
+    held_apart = frozenset({"ptflops-pytorch.fails.nested"})

@@ -12,8 +12,11 @@ from torch.nn import functional
 import crossflops
 from crossflops.adapters.discovery import load_value
 from crossflops.adapters.observe import run_here
+from crossflops.conventions import find
 from crossflops.core.profile import Failure
 from crossflops.core.trace import Setting
+from crossflops.normalize.pytorch import record
+from crossflops.reconcile import PredictionError, predict
 
 IMAGE = torch.randn(2, 3, 16, 16)
 FORCED = Setting(hooked=True)
@@ -133,3 +136,32 @@ def test_only_modules_are_accepted():
     """A function is no model for ptflops."""
     assert PtflopsPytorch().accepts(nn.ReLU())
     assert not PtflopsPytorch().accepts(torch.relu)
+
+
+class Padded(nn.Module):
+    """An encoder of one layer, whose last three of ten positions are padding."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1)
+
+    def forward(self, x):
+        """The mask is made here."""
+        mask = torch.zeros(x.shape[:2], dtype=torch.bool)
+        mask[:, 7:] = True
+        return self.encoder(x, src_key_padding_mask=mask)
+
+
+def test_a_padding_mask_fails_without_gradients():
+    """A nested tensor has no shape that a hook could read; with gradients there is none."""
+    model, x = Padded().eval(), torch.randn(2, 10, 32)
+    convention = find("ptflops-pytorch")
+    no_grad = Setting(grad=False)
+    views = [convention.view(one) for one in (Setting(), no_grad)]
+    trace = record(model, (x,), {}, Setting(), views).trace
+    with pytest.raises(RuntimeError, match="NestedTensorImpl"):
+        profile(model, x, setting=no_grad)
+    with pytest.raises(PredictionError):
+        predict(convention, trace, no_grad)
+    assert profile(model, x).total == predict(convention, trace, Setting()).total

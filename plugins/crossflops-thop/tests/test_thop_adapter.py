@@ -9,6 +9,7 @@ import torch
 from crossflops_thop import Thop
 from torch import nn
 
+import crossflops
 from crossflops.adapters.discovery import load_value
 from crossflops.core.profile import Entry
 from crossflops.core.trace import Setting
@@ -122,3 +123,31 @@ def test_a_python_without_distutils_is_told_what_to_install(monkeypatch):
     with pytest.raises(MissingExtraError, match="distutils") as caught:
         Thop().load()
     assert "pip install setuptools" in caught.value.hint
+
+
+class Padded(nn.Module):
+    """An encoder of one layer, whose last three of ten positions are padding."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1)
+
+    def forward(self, x):
+        """The mask is made here."""
+        mask = torch.zeros(x.shape[:2], dtype=torch.bool)
+        mask[:, 7:] = True
+        return self.encoder(x, src_key_padding_mask=mask)
+
+
+def test_padding_that_an_encoder_drops():
+    """14 of 20 positions: two layers 32 to 64 and back, and 4 per element of two norms.
+
+    0.0.31 has no rule for layer norm.
+    """
+    report = crossflops.compare(Padded(), torch.randn(2, 10, 32), tools=["thop"], isolate=False)
+    (found,) = report.reconciliations
+    norms, dropped = (0, 0) if OLD else (2 * 4 * 14 * 32, 2 * 4 * 6 * 32)
+    assert (found.theirs, found.residual) == (2 * 14 * 32 * 64 + norms, 0)
+    skipped = [one.amount for one in found.explanations if "padding" in one.cause]
+    assert sum(skipped) == -(2 * 6 * 32 * 64) - dropped

@@ -9,3 +9,5 @@ class TestConformance(Conformance):
     """The whole kit."""
 
     adapter = Torchinfo()
+    # held by test_torchinfo_fails_on_nested_tensors: other tools have no rules for such a probe
+    held_apart = frozenset({"torchinfo.nested"})

@@ -123,3 +123,30 @@ def test_the_model_of_the_caller_stays_as_it_is():
     assert model.training
     assert "__call__" not in vars(nn.Conv2d)
     assert "torchstat-memread" in terminal(report, 100, False, "macs")
+
+
+class Parts(nn.Module):
+    """Parameters in layers, beside them, in a layer that is not called, and in a shared weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)
+        self.other.weight = self.one.weight
+        self.unused = nn.Linear(5, 7)
+        self.scale = nn.Parameter(torch.ones(3, 1, 1))
+
+    def forward(self, x):
+        """Both convolutions, and the scale."""
+        return self.other(self.one(x)) * self.scale
+
+
+def test_parameters_are_those_of_leaves_that_ran():
+    """9 + 3 and 9 + 3 of the convolutions; 3 of the scale and 42 of the layer are missing."""
+    report = pipeline.compare(Parts(), IMAGE, tools=["torchstat"], isolate=False)
+    params = report.reconciliations[0].params
+    assert (params.ours, params.theirs, params.residual) == (9 + 3 + 3 + 3 + 42, 24, 0)
+    assert {one.cause: one.amount for one in params.explanations} == {
+        "params.counted-again": 9,
+        "params.nonleaf": -3,
+        "params.uncalled": -42,
+    }
