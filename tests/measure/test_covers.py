@@ -179,3 +179,19 @@ def test_a_peak_of_another_precision_is_no_denominator():
     peak = Peak(rates={"float32": 1e6}, source="given")
     (row,) = attributed(times, joined, count(graph), peak, "test").kernels
     assert (row.precision, row.rate, row.share) == ("float64", 256e6, None)
+
+
+@pytest.mark.parametrize(
+    ("op", "share"),
+    [("MatMulInteger", 0.25), ("MatMul", 0.5)],
+)
+def test_a_kernel_of_floats_is_no_kernel_of_integers(op, share):
+    """128 MACs of bytes in a microsecond: a quarter of 1024 MOP/s, or half of 512 MFLOP/s."""
+    graph = graph_of(
+        "g (uint8[2,4] x, uint8[4,16] w) => (int32[2,16] y) { y = MatMulInteger (x, w) }"
+    )
+    joined = covers(graph.nodes, level(("MatMulInteger_0", op, ("x", "w"), ("y",))))
+    times = Kernels((Kernel("MatMulInteger_0", op, 1e-6, 1),), 2e-6, 1)
+    peak = Peak(rates={"float32": 512e6, "int8": 1024e6}, source="given")
+    (row,) = attributed(times, joined, count(graph), peak, "test").kernels
+    assert (row.macs, row.share) == (128, share)

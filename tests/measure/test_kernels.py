@@ -93,6 +93,8 @@ def test_a_trace_that_is_not_there_is_refused(tmp_path):
         [run(0, 10), kernel("a", 1, "x")],
         [run(0, 10), {"cat": "Node", "name": "a_kernel_time", "ts": 1}],
         [run(0, 10), kernel("a", 1, -3)],
+        [run(0, float("nan")), kernel("a", 1, 3)],
+        [run(0, 10), kernel("a", 1, float("inf"))],
     ],
 )
 def test_damaged_traces_are_refused(trace):

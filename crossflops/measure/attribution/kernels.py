@@ -8,6 +8,7 @@ Those of the nodes in a subgraph lie within that of the node that holds it.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf, isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -51,6 +52,8 @@ def events(path: str) -> list[dict[str, Any]]:
 
     try:
         data = Path(path).read_bytes()
+        if not data.strip():
+            raise InputError(f"the trace {path} is empty", _HINT)
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
         found = json.loads(data)
@@ -93,8 +96,8 @@ def _is_kernel(one: Mapping[str, Any]) -> bool:
 def span(one: Mapping[str, Any]) -> tuple[float, float]:
     """When an event begins and ends, in microseconds. Raises KeyError, TypeError, ValueError."""
     begin, duration = float(one["ts"]), float(one["dur"])
-    if duration < 0:
-        raise ValueError(f"a duration of {duration}")
+    if not (isfinite(begin) and 0 <= duration < inf):
+        raise ValueError(f"it begins at {begin} and takes {duration}")
     return begin, begin + duration
 
 

@@ -9,6 +9,7 @@ from crossflops.core.ledger import Counted, Ledger, Uncounted
 from crossflops.measure.attribution.covers import Covers
 from crossflops.measure.attribution.kernels import Kernel, Kernels
 
+_INTEGERS = ("QLinear", "Integer", "QGemm", "QAttention")  # in the names of their operators
 _FOLDED = "computed when the model was loaded"
 _MERGED = "done once for several nodes"
 _SILENT = "no event tells that they ran"
@@ -83,7 +84,7 @@ def _row(kernels: list[Kernel], counts: list[Counted | Uncounted], peak: Peak | 
     cost, precision = _cost(counts), _precision(counts)
     seconds = sum(one.seconds for one in kernels)
     rate = 2 * cost.macs / seconds if cost.macs and seconds > 0 else None
-    most = None if peak is None else peak.rates.get(precision)
+    most = None if peak is None else peak.rates.get(_ran(precision, kernels))
     return KernelRow(
         kernel=" + ".join(one.name for one in kernels),
         op=" + ".join(dict.fromkeys(one.op for one in kernels)),
@@ -98,6 +99,12 @@ def _row(kernels: list[Kernel], counts: list[Counted | Uncounted], peak: Peak | 
         rate=rate,
         share=rate / most if rate and most else None,
     )
+
+
+def _ran(precision: str, kernels: Iterable[Kernel]) -> str:
+    """The precision that a kernel computed in: one of floats widens integers before it."""
+    integers = any(mark in one.op for one in kernels for mark in _INTEGERS)
+    return "float32" if "float" not in precision and precision and not integers else precision
 
 
 def _does(counts: list[Counted | Uncounted]) -> str:

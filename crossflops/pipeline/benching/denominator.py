@@ -3,12 +3,12 @@
 from crossflops.core.bench import Peak
 from crossflops.errors import CrossflopsError
 
-_DTYPES = {  # precision of a peak -> those of the count that it is for, data before weights
-    "fp32": ("float32",),
-    "fp64": ("float64",),
-    "fp16": ("float16",),
-    "bf16": ("bfloat16",),
-    "int8": ("int8", "uint8", "uint8xint8", "int8xuint8"),
+_DTYPES = {  # precision of a peak -> that of the count
+    "fp32": "float32",
+    "fp64": "float64",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "int8": "int8",  # with signs and without
 }
 
 
@@ -25,7 +25,7 @@ def own_peak(threads: int, again: bool = False) -> Peak | str:
         found = measured(again=again)
     except CrossflopsError as error:
         return error.message
-    rates = {dtype: rate for name, rate in found.peaks.items() for dtype in _DTYPES.get(name, ())}
+    rates = {_DTYPES[name]: rate for name, rate in found.peaks.items() if name in _DTYPES}
     source = f"measured on this machine with {found.threads} threads: {found.how}"
     if threads < found.threads:
         if found.one_thread is None:
