@@ -19,11 +19,16 @@ from crossflops.normalize.tensorflow.quiet import quiet
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A model object with the arguments that it is called with."""
+    """A model object with the arguments that it is called with.
+
+    `trips` and `branches` say of a model of JAX what `OnnxFile` has of a file.
+    """
 
     model: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    trips: Mapping[str, int] = {}
+    branches: Mapping[str, str] = {}
 
 
 def load(
@@ -39,6 +44,7 @@ def load(
     """Build the model of a target, with inputs from a file, from specs, or the target's own.
 
     `dims`, `trips` and `branches` are about an ONNX file, which is not opened yet: see OnnxFile.
+    The last two may be about a model of JAX, too.
     Raises TargetError, InputError, MissingExtraError.
     """
     refuse_url(target)
@@ -55,14 +61,15 @@ def load(
             branches=branches or {},
         )
         return Source(file, (), {})
-    if dims or trips or branches:
-        what = "--dim, --trips and --branch are for ONNX files"
-        raise InputError(what, "give --input for other targets")
+    if dims:
+        raise InputError("--dim is for ONNX files", "give --input for other targets")
     with quiet():
         model, own = build(target, arguments, allow_pickle)
         _require(model)
     if (name := framework_of(model)) is not None:
-        return Source(model, *frameworks.arguments_for(name, specs, inputs_file, own))
+        source = Source(model, *frameworks.arguments_for(name, specs, inputs_file, own))
+        return controlled(source, trips, branches)
+    _refuse_control(trips, branches)
     if inputs_file is not None:
         given = _inputs.from_file(inputs_file)
     elif specs or own is None:
@@ -70,6 +77,24 @@ def load(
     else:
         given = _inputs.arguments(own)
     return _source(model, *given, owned=True)
+
+
+def controlled(
+    source: Source, trips: Mapping[str, int] | None, branches: Mapping[str, str] | None
+) -> Source:
+    """The same model, with what is said of its loops and branches.
+
+    Raises InputError where the framework has no names for them.
+    """
+    if framework_of(source.model) not in frameworks.CONTROLLED:
+        _refuse_control(trips, branches)
+    return msgspec.structs.replace(source, trips=trips or {}, branches=branches or {})
+
+
+def _refuse_control(trips: object, branches: object) -> None:
+    if trips or branches:
+        what = "--trips and --branch are for ONNX files and models of JAX"
+        raise InputError(what, "leave them out")
 
 
 def is_file(target: str) -> bool:
@@ -123,8 +148,11 @@ def program(
         return None, *onnx_file.normalize(source.model, setting)
     if (name := framework_of(source.model)) is not None:
         own = frameworks.package(name)
+        said: dict[str, Any] = {}
+        if name in frameworks.CONTROLLED:
+            said = {"trips": source.trips, "branches": source.branches}
         found: tuple[bytes, Graph, Trace] = own.program(
-            source.model, source.args, source.kwargs, setting, observed
+            source.model, source.args, source.kwargs, setting, observed, **said
         )
         return found
     from crossflops.normalize import pytorch

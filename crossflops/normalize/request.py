@@ -8,7 +8,7 @@ import msgspec
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError
-from crossflops.normalize import Source, from_object, is_file, load, make
+from crossflops.normalize import Source, controlled, from_object, is_file, load, make
 from crossflops.normalize.inputs import from_file, parse
 from crossflops.normalize.targets import build
 
@@ -66,19 +66,20 @@ def asked_for(
     `dims`, `trips` and `branches` sizes by dimension, by loop and by If of an ONNX file.
     Raises InputError, and for a target with tensors what building it raises.
     """
-    if not isinstance(target, str) and (arguments or dims or trips):
-        raise InputError("arguments, dims and trips are for a target", "this is a model already")
+    if not isinstance(target, str) and (arguments or dims):
+        raise InputError("arguments and dims are for a target", "this is a model already")
     if inputs_file is not None and not is_empty(inputs):
         raise InputError("inputs and a file of inputs contradict each other", "give one of them")
     if inputs_file is not None and not isinstance(target, str):
-        return _given(target, from_file(inputs_file), setting)
+        return _given(target, from_file(inputs_file), setting, trips, branches)
     texts = [inputs] if isinstance(inputs, str) else inputs
     written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
     if not isinstance(target, str):
-        return _given(target, make(target, parse(texts)) if written else inputs, setting)
+        own = make(target, parse(texts)) if written else inputs
+        return _given(target, own, setting, trips, branches)
     if not written and not is_file(target):
         model, _ = build(target, arguments or {}, allow_pickle)
-        return _given(model, inputs, setting)
+        return _given(model, inputs, setting, trips, branches)
     if not written:
         raise InputError(
             "an ONNX file is counted by shapes alone", 'give them as texts: ["x=1x3x224x224"]'
@@ -96,8 +97,15 @@ def asked_for(
     )
 
 
-def _given(model: Any, inputs: Any, setting: Setting) -> Request:
-    return Request(target=None, given=from_object(model, inputs), setting=setting)
+def _given(
+    model: Any,
+    inputs: Any,
+    setting: Setting,
+    trips: Mapping[str, int] | None,
+    branches: Mapping[str, str] | None,
+) -> Request:
+    source = controlled(from_object(model, inputs), trips, branches)
+    return Request(target=None, given=source, setting=setting)
 
 
 def is_empty(inputs: Any) -> bool:

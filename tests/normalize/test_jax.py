@@ -221,14 +221,6 @@ def test_what_depends_on_nothing_is_counted():
     assert constant == 8 * 8 * 8
 
 
-def test_a_loop_of_unknown_trips():
-    """It is named, and is not zero."""
-    _, _, ledger = counted(
-        lambda x: jax.lax.while_loop(lambda x: x.sum() < 5, lambda x: x @ x, x), spec(8, 8)
-    )
-    assert [one.node.op.type for one in ledger.uncounted] == ["Loop"]
-
-
 def test_padding_of_pools():
     """In numbers it is as much padding as in a word."""
 

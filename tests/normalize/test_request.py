@@ -28,7 +28,7 @@ def asked(target, inputs=(), inputs_file=None, arguments=None, **options):
 def test_a_model_object_is_not_called_with_arguments(option):
     """They would be ignored."""
     message, _ = refused(asked, nn.Linear(2, 2), ["1x2"], **option)
-    assert message == "arguments, dims and trips are for a target"
+    assert message == "arguments and dims are for a target"
 
 
 def test_inputs_and_a_file_of_inputs_are_one_too_many(tmp_path):

@@ -13,11 +13,13 @@ def program(
     kwargs: Mapping[str, Any],
     setting: Setting,
     observed: Sequence[Setting] = (),
+    trips: Mapping[str, int] = {},
+    branches: Mapping[str, str] = {},
 ) -> tuple[bytes, Graph, Trace]:
     """See `whole.program`, which is imported when it is needed."""
     from crossflops.normalize.jax import whole
 
-    return whole.program(model, args, kwargs, setting, observed)
+    return whole.program(model, args, kwargs, setting, observed, trips, branches)
 
 
 def require(model: Any) -> None:

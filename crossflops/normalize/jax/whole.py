@@ -1,6 +1,7 @@
 """A JAX function or a Flax module -> an ONNX graph, and the trace of its equations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -31,16 +32,23 @@ def program(
     kwargs: Mapping[str, Any],
     setting: Setting,
     observed: Sequence[Setting] = (),
+    trips: Mapping[str, int] = {},
+    branches: Mapping[str, str] = {},
 ) -> tuple[bytes, Graph, Trace]:
     """The graph of a model on inputs of these shapes (jax.ShapeDtypeStruct), and its equations.
 
     Before them the bytes of the ONNX model that the graph was read from. `observed` are the
-    programs of XLA that are wanted beside the equations. Raises InputError where the model does
-    not take these inputs, NormalizeError where it cannot be converted.
+    programs of XLA that are wanted beside the equations. `trips` and `branches` are those of
+    `onnx_file.OnnxFile`, by the names of nodes of the ONNX model.
+
+    Raises InputError where the model does not take these inputs, NormalizeError where it cannot
+    be converted.
     """
     seen = record(model, args, kwargs, setting)
     converted = to_onnx(seen.pure)
-    data, graph = _read(converted, seen.name, setting)
+    data, graph = _read(
+        converted, partial(onnx_file.of_bytes, trips=trips, branches=branches), seen.name, setting
+    )
     graph, calls = linked(graph, converted, seen.modules)
     graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen.modules))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
@@ -49,12 +57,14 @@ def program(
     return data, graph, msgspec.structs.replace(trace, observed=instructions)
 
 
-def _read(converted: Converted, name: str, setting: Setting) -> tuple[bytes, Graph]:
+def _read(
+    converted: Converted, read: Callable[..., tuple[Graph, Trace]], name: str, setting: Setting
+) -> tuple[bytes, Graph]:
     """The graph with shapes that follow from the inputs; with declared ones where none do."""
-    graph, _ = onnx_file.of_bytes(converted.data, name, setting)
+    graph, _ = read(converted.data, name, setting)
     if all(_is_definite(node) for node in graph.nodes):
         return converted.data, graph
-    return converted.declared, onnx_file.of_bytes(converted.declared, name, setting)[0]
+    return converted.declared, read(converted.declared, name, setting)[0]
 
 
 def _is_definite(node: Node) -> bool:

@@ -50,9 +50,15 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     return _normalized(read(file.path), file, setting)
 
 
-def of_bytes(data: bytes, name: str, setting: Setting) -> tuple[Graph, Trace]:
+def of_bytes(
+    data: bytes,
+    name: str,
+    setting: Setting,
+    trips: Mapping[str, int] = {},
+    branches: Mapping[str, str] = {},
+) -> tuple[Graph, Trace]:
     """As `normalize`, of a model in memory whose shapes are definite."""
-    return _normalized(decoded(data), OnnxFile(path=name), setting)
+    return _normalized(decoded(data), OnnxFile(path=name, trips=trips, branches=branches), setting)
 
 
 class Opened:
