@@ -22,8 +22,6 @@ HELPERS |= {"DictVectorizer"}
 # What skl2onnx does not convert, with a word of why.
 REFUSED = {
     "FeatureHasher": "type",
-    "HistGradientBoostingClassifier": "base_values",
-    "HistGradientBoostingRegressor": "base_values",
     "RandomTreesEmbedding": "sparse",
 }
 # What stays uncounted: operators on text, what searches for missing values in the data, and an

@@ -1,6 +1,7 @@
 """A fitted estimator -> ONNX by skl2onnx, and which estimator every node came from."""
 
 import contextlib
+import re
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
@@ -43,19 +44,32 @@ def to_onnx(
 
     Raises InputError for a type that skl2onnx does not take, NormalizeError where it fails.
     """
+    from crossflops.normalize.sklearn.mended import best, mended
+
     types = [(name, _type(one)) for name, one in _named(args, kwargs).items()]
     options = {id(one): {"zipmap": False} for one in parts if _takes_zipmap(one)}
     try:
-        return _converted(model, types, options, None)
+        with mended(parts):
+            return _converted(best(model), types, options, None)
     except Exception as error:  # converters fail in as many ways as there are estimators
-        why = textwrap.shorten(f"{type(error).__name__}: {error}", _LONGEST, placeholder=" ...")
+        why = _said(error)
         if _ML in str(error):
-            with contextlib.suppress(Exception):
-                return _converted(model, types, options, {"": _newest(), _ML: _OLDER_ML})
+            with contextlib.suppress(Exception), mended(parts):
+                older = {"": _newest(), _ML: _OLDER_ML}
+                return _converted(best(model), types, options, older)
         raise NormalizeError(
             f"skl2onnx cannot convert {type(model).__name__}: {why}",
             "skl2onnx.supported_converters() names what it converts; leave such a step out",
         ) from error
+
+
+def _said(error: Exception) -> str:
+    """What skl2onnx says, in a line."""
+    text = f"{type(error).__name__}: {error}"
+    if type(error).__name__ == "MissingShapeCalculator":
+        found = re.search(r"for type '<class '([^']*)'>'", str(error))
+        text = f"it has no converter for {found[1]}" if found else text
+    return textwrap.shorten(text, _LONGEST, placeholder=" ...")
 
 
 def _converted(
@@ -102,10 +116,15 @@ def _type(spec: TensorSpec) -> Any:
 
 
 def _takes_zipmap(estimator: Any) -> bool:
-    """Whether it would give its probabilities as a list of maps, unless told otherwise."""
+    """Whether it would give its probabilities as a list of maps, unless told otherwise.
+
+    A pipeline would hand the option on to its last step, whatever that is.
+    """
     from skl2onnx._supported_operators import sklearn_operator_name_map
     from skl2onnx.common._registration import get_converter
 
+    if hasattr(estimator, "steps"):
+        return False
     alias = sklearn_operator_name_map.get(type(estimator))
     try:
         return alias is not None and "zipmap" in (get_converter(alias).get_allowed_options() or ())

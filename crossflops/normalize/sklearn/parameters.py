@@ -13,7 +13,8 @@ from crossflops.core.trace import Parameter
 # Fitted floats that tell of the training, or of which another attribute was made.
 _NAMES = """
     explained_variance_ explained_variance_ratio_ singular_values_ singular_ noise_variance_
-    feature_importances_ loss_curve_ validation_scores_ train_score_ scores_ score_ pvalues_
+    feature_importances_ loss_curve_ validation_scores_ validation_score_ train_score_
+    scores_ score_ pvalues_
     estimator_errors_ oob_score_ oob_scores_ oob_improvement_ oob_prediction_
     oob_decision_function_ ranking_ inertia_ variances_ cv_results_ cv_values_ mse_path_
     data_min_ data_max_ data_range_ max_abs_ X_offset_ X_scale_
@@ -29,9 +30,19 @@ _FIGURES = frozenset(_NAMES.split())
 # Of some classes only: `StandardScaler.transform` divides by scale_, `GaussianNB` reads var_.
 _FIGURES_OF = {
     "StandardScaler": {"var_"},
+    "_BinMapper": {"bin_thresholds_"},
     "LinearDiscriminantAnalysis": {"means_", "priors_", "xbar_", "scalings_"},
 }
-_PRIVATE = ("_fit_X", "_y", "_probA", "_probB", "_x_mean", "_y_mean", "_x_std")
+_PRIVATE = (
+    "_baseline_prediction",
+    "_fit_X",
+    "_y",
+    "_probA",
+    "_probB",
+    "_x_mean",
+    "_y_mean",
+    "_x_std",
+)
 _SCALARS = ("intercept_", "offset_", "a_", "b_", "global_")
 
 
@@ -48,6 +59,8 @@ def of_estimator(estimator: Any, number: Callable[[Any], int]) -> Iterator[Param
     tree = getattr(estimator, "tree_", None)
     if hasattr(tree, "children_left"):
         yield from _of_tree(tree, number)
+    for place, one in enumerate(_flat(getattr(estimator, "_predictors", ()))):
+        yield from _of_histogram(f"_predictors.{place}", one, number)
 
 
 def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
@@ -72,3 +85,21 @@ def _of_tree(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
     yield Parameter("tree_.threshold", (int(inner.sum()),), number(tree), threshold.dtype.name)
     shape = (leaves, *value.shape[1:])
     yield Parameter("tree_.value", shape, number((tree, "value")), value.dtype.name)
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """What is in lists of lists, one after the other."""
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _flat(one)
+    else:
+        yield value
+
+
+def _of_histogram(name: str, tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+    """As `_of_tree`, of a tree of HistGradientBoosting: sklearn's TreePredictor."""
+    leaves = int(tree.nodes["is_leaf"].sum())
+    held = {"num_threshold": len(tree.nodes) - leaves, "value": leaves}
+    for field, size in held.items():
+        dtype = tree.nodes.dtype[field].name
+        yield Parameter(f"{name}.{field}", (size,), number((tree, field)), dtype)
