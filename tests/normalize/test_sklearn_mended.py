@@ -5,7 +5,8 @@ import pytest
 
 from crossflops.core.trace import Setting
 from crossflops.count import count
-from crossflops.normalize import from_object, normalize
+from crossflops.normalize import from_object, make, normalize
+from crossflops.normalize.inputs import parse
 
 pytest.importorskip("sklearn")
 pytest.importorskip("skl2onnx")
@@ -83,3 +84,16 @@ def test_histograms_of_gradients():
     assert [one.exactness for one in ledger.counted] == ["bound"]
     # as many thresholds as inner nodes, a value for each leaf, and the baseline
     assert graph.params == sum(one.get_n_leaf_nodes() * 2 - 1 for one in trees) + 1
+
+
+def test_what_follows_a_text():
+    """Splitting it has no count; a product of 7 words and 3 classes for each of two rows does."""
+    texts = ["some words here", "other words there", "some more text"]
+    steps = [("words", made("TfidfVectorizer")), ("last", made("LogisticRegression"))]
+    model = made("Pipeline", steps=steps).fit(texts, [0, 1, 2])
+    source = from_object(model, make(model, parse(["2x1:string"])))
+    ledger = count(normalize(source, Setting())[0])
+    names = {one.node.op.type for one in ledger.uncounted}
+    assert names == {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"}
+    assert len(model[0].vocabulary_) == 7
+    assert ledger.total.macs == 2 * 7 * 3

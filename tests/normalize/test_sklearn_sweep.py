@@ -28,7 +28,7 @@ REFUSED = {
 # operator (com.microsoft.Solve) that no specification has.
 UNCOUNTED = {
     "CountVectorizer": {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"},
-    "TfidfVectorizer": {"StringNormalizer", "Tokenizer", "TfIdfVectorizer", "Mul", "Normalizer"},
+    "TfidfVectorizer": {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"},
     "KNNImputer": None,
     "GaussianProcessClassifier": None,
 }

@@ -87,7 +87,28 @@ def _converted(
             options=options,
             target_opset=opset,
         )
+    _declare(found.graph, types)
     return Converted(found.SerializeToString(), made)
+
+
+def _declare(graph: Any, types: list[Any]) -> None:
+    """Say how many features a text has, which ONNX's inference does not: one for every entry.
+
+    onnx/docs/Operators.md, TfIdfVectorizer: Y [rows, max(ngram_indexes) + 1].
+    """
+    from onnx import TensorProto
+    from onnx.helper import get_node_attr_value, make_tensor_value_info
+
+    rows = next((one.shape[0] for _, one in types if one.shape), None)
+    graph.value_info.extend(
+        make_tensor_value_info(
+            node.output[0],
+            TensorProto.FLOAT,
+            [rows, max(get_node_attr_value(node, "ngram_indexes")) + 1],
+        )
+        for node in graph.node
+        if node.op_type == "TfIdfVectorizer"
+    )
 
 
 def _newest() -> int:
