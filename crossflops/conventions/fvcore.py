@@ -1,29 +1,40 @@
 """fvcore.nn.FlopCountAnalysis: MACs of contractions, called flops, plus operations of norms.
 
-It traces with torch.jit and looks at undecomposed operators. Source: fvcore/nn/flop_count.py
-(`_DEFAULT_SUPPORTED_OPS`) and fvcore/nn/jit_handles.py.
+It looks at the nodes of a graph that torch.jit traces, one by one, so the clauses do, too. Source:
+fvcore/nn/flop_count.py (`_DEFAULT_SUPPORTED_OPS`) and fvcore/nn/jit_handles.py.
 """
 
-from crossflops.conventions.operators import VMAP, complex_products, contraction
 from crossflops.core.convention import Clause, Convention, Match, Parameters
 
 _SOURCE = "fvcore/nn/jit_handles.py"
+_MISSING = "fvcore/nn/flop_count.py: no handle for"
 
 
-def _part(
-    name: str,
-    cause: str,
-    targets: tuple[str, ...],
-    factor: int,
-    formula: str,
-    match: Match | None = None,
+def _core(
+    name: str, handle: str, *nodes: str, cause: str = "graph.export-decomposition"
 ) -> Clause:
-    match = match or Match()
     return Clause(
         id=f"fvcore.{name}",
         cause=cause,
-        storey="operator",
-        match=Match(targets=targets, has=match.has, lacks=match.lacks, settings=match.settings),
+        storey="traced",
+        match=Match(targets=tuple(f"aten::{node}" for node in nodes)),
+        kind="core",
+        formula=f"fvcore.{name}",
+        reference=f"{_SOURCE}: {handle}",
+    )
+
+
+def _part(
+    name: str, cause: str, node: str, factor: int, formula: str, match: Match | None = None
+) -> Clause:
+    own = match or Match()
+    return Clause(
+        id=f"fvcore.{name}",
+        cause=cause,
+        storey="traced",
+        match=Match(
+            targets=(f"aten::{node}",), has=own.has, lacks=own.lacks, settings=own.settings
+        ),
         kind="part",
         formula=formula,
         factor=factor,
@@ -31,75 +42,64 @@ def _part(
     )
 
 
-_AFFINE, _PLAIN = Match(has=("weight",)), Match(lacks=("weight",))
-
-
-def _norm(name: str, cause: str, target: str) -> tuple[Clause, Clause]:
-    elements = "fvcore.normalized_elements"
-    return (
-        _part(f"{name}.affine", cause, (target,), 5, elements, _AFFINE),
-        _part(f"{name}.plain", cause, (target,), 4, elements, _PLAIN),
-    )
-
-
-_NORMS = (
-    *(
-        _part(
-            f"batch_norm.{state}.{kind}",
-            "norm.batch",
-            ("aten.batch_norm.default",),
-            factor,
-            "input_elements",
-            Match(has=match.has, lacks=match.lacks, settings={"training": state == "train"}),
-        )
-        for state, kind, factor, match in (
-            ("eval", "affine", 2, _AFFINE),
-            ("eval", "plain", 1, _PLAIN),
-            ("train", "affine", 5, _AFFINE),
-            ("train", "plain", 4, _PLAIN),
-        )
-    ),
-    *_norm("layer_norm", "norm.layer", "aten.layer_norm.default"),
-    *_norm("group_norm", "norm.group", "aten.group_norm.default"),
-    *_norm("instance_norm", "norm.instance", "aten.instance_norm.default"),
-)
-_OTHERS = (
-    _part(
-        "adaptive_avg_pool2d",
-        "pool.adaptive",
-        ("aten.adaptive_avg_pool2d.default",),
-        1,
-        "input_elements",
-    ),
-    _part(
-        "upsample_nearest2d",
-        "upsample.nearest",
-        ("aten.upsample_nearest2d.*",),
-        1,
-        "output_elements",
-    ),
-    _part(
-        "upsample_bilinear2d",
-        "upsample.linear",
-        ("aten.upsample_bilinear2d.*",),
-        4,
-        "output_elements",
-    ),
-    _part("grid_sampler", "resample.grid", ("aten.grid_sampler.default",), 4, "output_elements"),
-)
-
-
-def _zero(name: str, cause: str, match: Match, reference: str) -> Clause:
+def _unseen(name: str, cause: str, reference: str, *operators: str) -> Clause:
     return Clause(
         id=f"fvcore.{name}",
         cause=cause,
         storey="operator",
-        match=match,
-        kind="core",
-        reference=reference,
+        match=Match(targets=tuple(f"aten.{one}" for one in operators)),
+        kind="unseen",
+        reference=f"{_MISSING} {reference}",
     )
 
 
+_AFFINE, _PLAIN = Match(has=("weight",)), Match(lacks=("weight",))
+
+
+def _norm(name: str, cause: str) -> tuple[Clause, Clause]:
+    elements = "fvcore.normalized_elements"
+    return (
+        _part(f"{name}.affine", cause, name, 5, elements, _AFFINE),
+        _part(f"{name}.plain", cause, name, 4, elements, _PLAIN),
+    )
+
+
+def _batch_norm(training: bool, kind: Match, factor: int) -> Clause:
+    state, affine = "train" if training else "eval", "affine" if kind.has else "plain"
+    return _part(
+        f"batch_norm.{state}.{affine}",
+        "norm.batch",
+        "batch_norm",
+        factor,
+        "fvcore.normalized_elements" if training else "input_elements",
+        Match(has=kind.has, lacks=kind.lacks, settings={"training": training}),
+    )
+
+
+_NORMS = (
+    _batch_norm(False, _AFFINE, 2),
+    _batch_norm(False, _PLAIN, 1),
+    _batch_norm(True, _AFFINE, 5),
+    _batch_norm(True, _PLAIN, 4),
+    *_norm("layer_norm", "norm.layer"),
+    *_norm("group_norm", "norm.group"),
+    *_norm("instance_norm", "norm.instance"),
+)
+_OTHERS = (
+    _part("adaptive_avg_pool2d", "pool.adaptive", "adaptive_avg_pool2d", 1, "input_elements"),
+    _part("upsample_nearest2d", "upsample.nearest", "upsample_nearest2d", 1, "output_elements"),
+    _part("upsample_bilinear2d", "upsample.linear", "upsample_bilinear2d", 4, "output_elements"),
+    _part("grid_sampler", "resample.grid", "grid_sampler", 4, "output_elements"),
+)
+_NOT_TRACED = Clause(
+    id="fvcore.not-traced",
+    cause="tool.error",
+    storey="traced",
+    match=Match(targets=("untraced",)),
+    kind="fails",
+    reference="fvcore/nn/jit_analysis.py: _get_scoped_trace_graph: torch.jit._get_trace_graph",
+)
+# Nothing inside them is a node.
 _OPAQUE = Clause(
     id="fvcore.opaque-function",
     cause="function.opaque",
@@ -108,69 +108,51 @@ _OPAQUE = Clause(
     kind="core",
     reference="fvcore/nn/jit_analysis.py: _should_ignore_node: prim::PythonOp, prim::CallFunction",
 )
-# Python sees the shapes of one example, the trace what the batching rules made for all of them:
-# products, and no operator that a norm or a pooling would be.
-_VMAPPED = Clause(
-    id="fvcore.vmapped",
-    cause="graph.export-decomposition",
-    storey="function",
-    match=Match(targets=(VMAP,)),
+# They count like those of real numbers.
+_COMPLEX = Clause(
+    id="fvcore.complex",
+    cause="contraction.complex",
+    storey="traced",
+    match=Match(
+        targets=tuple(
+            f"aten::{one}"
+            for one in ("_convolution", "linear", "addmm", "bmm", "matmul", "mm", "einsum")
+        ),
+        dtypes=("complex64", "complex128"),
+    ),
     kind="core",
-    weights={"macs": 1},
+    formula="fvcore.contraction",
     reference=_SOURCE,
 )
-
-_CORE = (
-    _OPAQUE,
-    _VMAPPED,
-    _zero(
-        "native-attention-module",
-        "attention.module-fastpath",
-        Match(fused=("aten._native_multi_head_attention*", "aten._transformer_encoder_layer*")),
-        "fvcore/nn/flop_count.py: no handle for aten::_native_multi_head_attention",
+_FAST_PATH = Clause(
+    id="fvcore.native-attention-module",
+    cause="attention.module-fastpath",
+    storey="traced",
+    match=Match(
+        targets=("aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd")
     ),
-    _zero(
+    kind="core",
+    reference=f"{_MISSING} aten::_native_multi_head_attention",
+)
+_UNSEEN = (
+    _unseen(
         "string-padding",
         "conv.string-padding-unsupported",
-        Match(targets=("aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding")),
-        "fvcore/nn/flop_count.py: no handle for aten::_convolution_mode",
+        "aten::_convolution_mode",
+        *(f"conv{rank}d.padding" for rank in (1, 2, 3)),
     ),
-    _zero(
+    _unseen(
         "attention",
         "attention.sdpa",
-        Match(targets=("aten.scaled_dot_product_attention.default",)),
-        "fvcore/nn/flop_count.py: no handle for aten::scaled_dot_product_attention",
+        "aten::scaled_dot_product_attention",
+        "scaled_dot_product_attention.default",
     ),
-    _zero(
+    _unseen(
         "recurrent",
         "rnn.fused",
-        Match(targets=("aten.lstm.*", "aten.gru.*", "aten.rnn_tanh.*", "aten.rnn_relu.*")),
-        "fvcore/nn/flop_count.py: no handle for aten::lstm, gru, rnn_tanh, rnn_relu",
+        "aten::lstm, gru, rnn_tanh, rnn_relu",
+        *("lstm.*", "gru.*", "rnn_tanh.*", "rnn_relu.*"),
     ),
-    complex_products("fvcore", _SOURCE),
-    contraction("fvcore", "convolution", f"{_SOURCE}: conv_flop_jit"),
-    contraction("fvcore", "linear", f"{_SOURCE}: linear_flop_jit"),
-    contraction(
-        "fvcore",
-        "matmul",
-        f"{_SOURCE}: addmm_flop_jit, bmm_flop_jit",
-        targets=("aten.addmm.default", "aten.bmm.default", "aten.mm.default"),
-    ),
-    contraction(
-        "fvcore",
-        "fvcore.matmul",
-        f"{_SOURCE}: matmul_flop_jit",
-        cause="matmul.broadcast-batch-lost",
-        targets=("aten.matmul.default",),
-    ),
-    contraction(
-        "fvcore",
-        "fvcore.einsum",
-        f"{_SOURCE}: einsum_flop_jit",
-        cause="einsum.path-estimate",
-        targets=("aten.einsum.default",),
-    ),
-    contraction("fvcore", "recurrent_cell", "fvcore sees the linear layers of a cell"),
 )
 
 CONVENTIONS = (
@@ -180,13 +162,29 @@ CONVENTIONS = (
         verified=("0.1.5.post20221221",),
         unit=1,
         printed_as="flops",
-        sees="operator",
+        sees="traced",
         counts_dead=False,
         counts_stored=True,
         unseen="op.unregistered-zero",
         forces={"hooked": True},
         source="fvcore/nn/flop_count.py",
-        clauses=(*_CORE, *_NORMS, *_OTHERS),
+        clauses=(
+            _NOT_TRACED,
+            _OPAQUE,
+            _FAST_PATH,
+            _COMPLEX,
+            _core("convolution", "conv_flop_jit", "_convolution"),
+            _core("linear", "linear_flop_jit", "linear"),
+            _core("addmm", "addmm_flop_jit", "addmm"),
+            _core("bmm", "bmm_flop_jit", "bmm"),
+            _core(
+                "matmul", "matmul_flop_jit", "matmul", "mm", cause="matmul.broadcast-batch-lost"
+            ),
+            _core("einsum", "einsum_flop_jit", "einsum", cause="einsum.path-estimate"),
+            *_NORMS,
+            *_OTHERS,
+            *_UNSEEN,
+        ),
         parameters=Parameters(reference="fvcore/nn/parameter_count.py: parameter_count"),
     ),
 )

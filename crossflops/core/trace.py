@@ -9,10 +9,19 @@ import msgspec
 from crossflops.core.tensor import TensorSpec
 
 Storey: TypeAlias = Literal[
-    "module", "function", "operator", "jit", "event", "dispatch", "lowered", "compiled", "node"
+    "module",
+    "function",
+    "operator",
+    "jit",
+    "traced",
+    "event",
+    "dispatch",
+    "lowered",
+    "compiled",
+    "node",
 ]
 # storeys of a real run, or of a real compilation
-OBSERVED: frozenset[str] = frozenset({"jit", "event", "dispatch", "lowered", "compiled"})
+OBSERVED: frozenset[str] = frozenset({"jit", "traced", "event", "dispatch", "lowered", "compiled"})
 NESTED = "nested:"  # begins what is said of a call in which padding was dropped
 Scalar: TypeAlias = bool | int | float | str | list[Any] | None
 
@@ -41,7 +50,8 @@ class View(Setting, frozen=True, kw_only=True):
     """A setting in which the model is run for real, and what is recorded of that run.
 
     "operator": which calls collapse into fused kernels. "module": which modules of an encoder deal
-    with nested tensors. "jit": the graph that torch.jit traces.
+    with nested tensors. "jit": the graph that torch.jit traces of the model with its results made
+    flat, "traced": of the model as it is.
     "event": the operators that PyTorch reports as they begin, with those that they call.
     "dispatch": the operators that multiply, as a dispatch mode sees them. "lowered": the
     instructions that JAX gives to XLA, "compiled": those that XLA makes of them.

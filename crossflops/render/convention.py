@@ -20,6 +20,7 @@ _FORCED: dict[str, dict[bool | str, str]] = {
 }
 _ABOUT = {one: f"{one}s called" for one in ("module", "function", "operator")} | {
     "jit": "nodes traced by torch.jit",
+    "traced": "nodes traced by torch.jit",
     "event": "operators as they begin",
     "dispatch": "operators dispatched",
     "lowered": "instructions given to XLA",

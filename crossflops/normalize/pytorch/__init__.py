@@ -18,8 +18,8 @@ from crossflops.normalize.pytorch.exported import placed
 from crossflops.normalize.pytorch.exporter import to_onnx
 from crossflops.normalize.pytorch.failures import not_traced
 from crossflops.normalize.pytorch.graph import to_graph
-from crossflops.normalize.pytorch.jit_graph import jit_nodes
-from crossflops.normalize.pytorch.kernels import fused_kernels, is_fused, summary, swallowed
+from crossflops.normalize.pytorch.jit_graph import jit_nodes, traced_nodes
+from crossflops.normalize.pytorch.kernels import Ran, fused_kernels, is_fused, summary, swallowed
 from crossflops.normalize.pytorch.model import (
     callable_by_export,
     duplicate,
@@ -30,6 +30,7 @@ from crossflops.normalize.pytorch.model import (
 from crossflops.normalize.pytorch.modules import ModuleIndex, parameter_bytes, parameter_count
 from crossflops.normalize.pytorch.operators import MARK, operator_calls
 from crossflops.normalize.pytorch.recorder import Recorder
+from crossflops.normalize.pytorch.seen import Seen
 from crossflops.normalize.pytorch.simplify import simplify
 from crossflops.normalize.pytorch.tree import linked, tree
 from crossflops.normalize.pytorch.untouched import compiler_tables, fresh, generators, quiet
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _DISPATCHED = ("operator", "dispatch")  # the runs in which kernels are seen
-_RUNS = {"jit": jit_nodes, "event": events, "dispatch": dispatched}
+_RUNS = {"jit": jit_nodes, "traced": traced_nodes, "event": events, "dispatch": dispatched}
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -163,24 +164,21 @@ def _observe(
     """The calls with the kernels that swallowed them, the calls of other storeys, the kernels."""
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
-    for setting in observed:
-        nested = isinstance(setting, View) and setting.storey == "module"
-        if nested and not is_asked(model):
+    for setting in sorted(observed, key=_sees_kernels, reverse=True):
+        storey = setting.storey if isinstance(setting, View) else "operator"
+        if storey == "module" and not is_asked(model):
             continue  # nothing in it makes nested tensors
-        own = switch(duplicate(model), setting.training)
-        inputs = fresh(args, kwargs)
         try:
-            if isinstance(setting, View) and setting.storey in _RUNS:
-                found = _RUNS[setting.storey](own, *inputs, setting)
-                seen.extend(observed_calls(found, calls, setting))
-                kernels = [(one.frames, one.target) for one in found if is_fused(one.target)]
-            else:
-                kernels = fused_kernels(own, *inputs, setting)
+            found, kernels = _ran(model, args, kwargs, setting, setting.id not in ran)
         except (Exception, SystemExit) as error:
-            if nested:
+            if storey == "module":
                 continue  # so it does for the tool, whose failure it is
             raise raised(error, f"when run ({setting.id})") from error
-        if not isinstance(setting, View) or setting.storey in _DISPATCHED:
+        if isinstance(setting, View):
+            seen.extend(observed_calls(found, calls, setting))
+        if kernels is None:
+            continue
+        if storey != "module":
             ran[setting.id] = summary(kernels)
         fused = swallowed(kernels, calls)
         calls = tuple(
@@ -190,3 +188,33 @@ def _observe(
             for call in calls
         )
     return calls, tuple(seen), ran
+
+
+def _sees_kernels(setting: Setting) -> bool:
+    return not isinstance(setting, View) or setting.storey in _DISPATCHED
+
+
+def _ran(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    ask: bool,
+) -> tuple[list[Seen], list[Ran] | None]:
+    """What the run shows that the setting asks for, and the fused kernels in it.
+
+    A run that shows no kernels is followed by one that does if those are asked for, else there
+    is None in their place.
+    """
+
+    def own() -> tuple[Any, ...]:
+        return (switch(duplicate(model), setting.training), *fresh(args, kwargs), setting)
+
+    found: list[Seen] = []
+    if isinstance(setting, View) and setting.storey in _RUNS:
+        found = _RUNS[setting.storey](*own())
+        if _sees_kernels(setting):
+            return found, [(one.frames, one.target) for one in found if is_fused(one.target)]
+        if not ask:
+            return found, None
+    return found, fused_kernels(*own())

@@ -86,7 +86,7 @@ def _frame(key: str | None, by_key: dict[str, Call]) -> str:
 
 def _ran(call: Call, view: View) -> bool:
     """The tracer drops what no output needs, and what is written nowhere."""
-    return view.storey != "jit" or call.live or call.stored
+    return view.storey not in {"jit", "traced"} or call.live or call.stored
 
 
 def _work(

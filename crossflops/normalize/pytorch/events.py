@@ -14,7 +14,7 @@ from crossflops.core.trace import Setting
 from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.modules import ModuleIndex
 from crossflops.normalize.pytorch.recorder import Recorder
-from crossflops.normalize.pytorch.seen import Seen, chains
+from crossflops.normalize.pytorch.seen import RUN, Seen, chains
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,6 +27,8 @@ def events(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[Seen]:
     """The operators that Python called, in order, each with those that it called itself.
+
+    The first stands for the run itself.
 
     `aten::add` with a number calls `aten::add` with a tensor: the inner one is marked as repeated.
 
@@ -51,7 +53,7 @@ def events(
         finally:
             threads = legacy._disable_profiler_legacy()
     frames = chains(recorder)
-    return [seen for thread in threads for seen in _tree(thread, frames)]
+    return [Seen(RUN), *(seen for thread in threads for seen in _tree(thread, frames))]
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Scalar, Setting
 from crossflops.normalize.pytorch.enclosures import APPLY
 from crossflops.normalize.pytorch.entry_points import recorded
+from crossflops.normalize.pytorch.hooks import hooks
 from crossflops.normalize.pytorch.modules import ModuleIndex
 from crossflops.normalize.pytorch.recorder import Recorder
-from crossflops.normalize.pytorch.seen import Seen, chains
+from crossflops.normalize.pytorch.seen import RUN, Seen, chains
 from crossflops.normalize.pytorch.specs import plain
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 UNTRACED = "untraced"
 UNDEFINED = "undefined"  # the setting of a node with a tensor that was never made
+# the setting of a node with an attribute that Python cannot read: a complex number
+UNREADABLE = "unreadable"
 
 # ScalarType's names where they are not numpy's
 _DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long": "int64",
@@ -36,9 +39,30 @@ def jit_nodes(
 ) -> list[Seen]:
     """The nodes of the graph, in order; one `untraced` with the reason where tracing raises.
 
+    The first stands for the run itself.
+
     The model may be changed by the run (buffers in training mode): pass a copy. Inputs go by
     position, as tools that trace pass them.
     """
+    return _traced(_flat(model), model, args, kwargs, setting)
+
+
+def traced_nodes(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> list[Seen]:
+    """As `jit_nodes`, of the model as it is: the tracer takes no result but tensors, and lists,
+    tuples and dicts of them.
+    """
+    return _traced(model, model, args, kwargs, setting)
+
+
+def _traced(
+    whole: "nn.Module",
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+) -> list[Seen]:
     import torch
 
     recorder = Recorder(
@@ -46,13 +70,14 @@ def jit_nodes(
     )
     try:
         inputs = positional(model.forward, args, kwargs)
-        with torch.set_grad_enabled(setting.grad), recorded(recorder, captured=False):
-            graph = torch.jit._get_trace_graph(_flat(model), inputs)[0]
+        record = recorded(recorder, captured=False)
+        with hooks(model, setting), torch.set_grad_enabled(setting.grad), record:
+            graph = torch.jit._get_trace_graph(whole, inputs)[0]
     except (Exception, SystemExit) as error:
-        reason = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+        reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
         return [Seen(UNTRACED, settings={"reason": reason})]
     frames = chains(recorder)
-    return [_seen(node, frames) for node in graph.nodes()]
+    return [Seen(RUN), *(_seen(node, frames) for node in graph.nodes())]
 
 
 @contextmanager
@@ -115,6 +140,10 @@ def _seen(node: Any, frames: list[tuple[str, ...]]) -> Seen:
     settings: dict[str, Scalar] = {name: value for name, value in constants if value is not None}
     if undefined:
         settings[UNDEFINED] = True
+    kinds = [node.kindOf(name) for name in node.attributeNames()]
+    if unknown := [kind for kind in kinds if not hasattr(node, kind)]:
+        settings[UNREADABLE] = True
+        settings["reason"] = f"'torch._C.Node' object has no attribute '{unknown[0]}'"
     scope = node.scopeName().rpartition("/")[2]
     return Seen(
         target=node.kind(),

@@ -5,11 +5,11 @@ nothing else: one `aten._native_multi_head_attention` instead of its projections
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from crossflops.core.trace import NESTED, Call, Kernel, Setting
 from crossflops.normalize.pytorch.entry_points import recorded
+from crossflops.normalize.pytorch.hooks import hooks
 from crossflops.normalize.pytorch.modules import ModuleIndex
 from crossflops.normalize.pytorch.recorder import ROOT, Frame, Recorder
 from crossflops.normalize.pytorch.seen import chains
@@ -76,9 +76,8 @@ def fused_kernels(
                 found.append((tuple(frame.key for frame in reversed(recorder.stack)), name))
             return func(*args, **(kwargs or {}))
 
-    hooks = _hooked(model) if setting.hooked else nullcontext()
     record = recorded(recorder, captured=False)
-    with hooks, torch.set_grad_enabled(setting.grad), record, Kernels():
+    with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, Kernels():
         model(*args, **kwargs)
     return [*found, *_nested(recorder, left)]
 
@@ -94,16 +93,6 @@ def _is_nested(frame: Frame) -> bool:
     """In a real run only a nested tensor has no shape."""
     tensors = (*frame.inputs, *frame.outputs)
     return frame.storey == "module" and any(one.shape is None for one in tensors)
-
-
-@contextmanager
-def _hooked(model: "nn.Module") -> Iterator[None]:
-    handles = [module.register_forward_hook(lambda *_: None) for module in model.modules()]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def summary(kernels: list[Ran]) -> tuple[Kernel, ...]:

@@ -6,6 +6,8 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Scalar
 from crossflops.normalize.pytorch.recorder import Recorder
 
+RUN = "(run)"  # stands for the run itself, in which nothing else may be seen
+
 
 class Seen(msgspec.Struct):
     """An operator that ran: `frames` are the keys of the calls around it, innermost first.
