@@ -86,6 +86,11 @@ _FAILURES = (
         Match(settings={"undefined": True}),
         "torchprofile/ir.py: Variable.__post_init__: the type of a tensor never made is None",
     ),
+    _failure(
+        "complex-constant",
+        Match(settings={"unreadable": True}),
+        "torchprofile/trace.py: trace: attributes=, by the kind of each",
+    ),
 )
 _CORE = (
     _core(

@@ -29,7 +29,7 @@ class TestConformance(Conformance):
     """
 
     adapter = Torchprofile()
-    held_apart = frozenset({"torchprofile.not-traced"})
+    held_apart = frozenset({"torchprofile.not-traced", "torchprofile.complex-constant"})
 
     def test_what_is_not_traced_is_predicted_to_fail(self):
         """It passes inputs by position, and the convention says beforehand that it raises."""
@@ -40,3 +40,14 @@ class TestConformance(Conformance):
         answer = run_here(self.adapter, model, (), rows, Setting())
         assert isinstance(answer, Failure)
         assert "by keyword only" in answer.message
+
+    def test_a_complex_constant_is_predicted_to_fail(self):
+        """A convolution of complex numbers has one in its trace, which it cannot read."""
+        model = nn.Conv2d(4, 8, 3).to(torch.complex64)
+        image = torch.zeros(1, 4, 9, 9, dtype=torch.complex64)
+        seen = self.observe(model, (image,), {}, Setting())
+        with pytest.raises(PredictionError, match="no attribute 'cs'"):
+            predict(self.convention, seen.trace, Setting(), seen.ledger)
+        answer = run_here(self.adapter, model, (image,), {}, Setting())
+        assert isinstance(answer, Failure)
+        assert "has no attribute 'cs'" in answer.message
