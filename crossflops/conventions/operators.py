@@ -1,10 +1,4 @@
-"""Which undecomposed PyTorch operators contract, and the formula of each.
-
-Shared by every convention that stands on the operator storey: what a tool leaves out it says in
-clauses before these.
-"""
-
-from crossflops.core.convention import Clause, Match
+"""Which undecomposed PyTorch operators contract, by the formula of their MACs."""
 
 CONTRACTIONS: dict[str, tuple[str, ...]] = {
     "convolution": (
@@ -31,34 +25,3 @@ CONTRACTIONS: dict[str, tuple[str, ...]] = {
 
 
 VMAP = "torch.vmap"
-
-
-def contraction(
-    tool: str, formula: str, reference: str, cause: str = "", targets: tuple[str, ...] = ()
-) -> Clause:
-    """A clause that counts one family of operators at its true MACs.
-
-    `cause` names what is meant should the formula and the native count ever differ.
-    """
-    return Clause(
-        id=f"{tool}.{formula}",
-        cause=cause or "graph.export-decomposition",
-        storey="operator",
-        match=Match(targets=targets or CONTRACTIONS[formula]),
-        kind="core",
-        formula=formula,
-        reference=reference,
-    )
-
-
-def complex_products(tool: str, reference: str, formula: str = "matmul") -> Clause:
-    """A clause for matrix products of complex numbers, which count like those of real ones."""
-    return Clause(
-        id=f"{tool}.complex",
-        cause="contraction.complex",
-        storey="operator",
-        match=Match(targets=CONTRACTIONS["matmul"], dtypes=("complex64", "complex128")),
-        kind="core",
-        formula=formula,
-        reference=reference,
-    )

@@ -6,10 +6,13 @@ alone. Sources: ptflops/aten_ops.py and ptflops/aten_engine.py of 0.7.5.
 """
 
 from crossflops.core.convention import Clause, Convention, Match, Parameters
+from crossflops.core.trace import Scalar
 
 _OPS, _ENGINE = "ptflops/aten_ops.py", "ptflops/aten_engine.py"
 _CONVOLUTIONS = ("aten.convolution.*", "aten._convolution.*")
-_PRODUCTS, _ADDED = ("aten.mm.*", "aten.bmm.*"), ("aten.addmm.*",)
+_PRODUCTS, _ADDED = ("aten.mm.*", "aten.matmul.*", "aten.bmm.*"), ("aten.addmm.*",)
+# What a composite consists of, which inference mode alone shows, happens out of sight.
+_WHOLE: dict[str, Scalar] = {"composed": False}
 _COMPLEX = ("complex64", "complex128")
 _SAME = "graph.export-decomposition"
 
@@ -19,9 +22,9 @@ def _core(name: str, cause: str, targets: tuple[str, ...], formula: str, *types:
         id=f"ptflops-aten.{name}",
         cause=cause,
         storey="dispatch",
-        match=Match(targets=targets, dtypes=types),
+        match=Match(targets=targets, dtypes=types, settings=_WHOLE),
         kind="core",
-        formula=f"ptflops_aten.{formula}",
+        formula=f"dispatched.{formula}",
         reference=f"{_OPS}: ATEN_OPS_MAPPING",
     )
 
@@ -31,7 +34,7 @@ def _bias(name: str, cause: str, targets: tuple[str, ...], formula: str) -> Clau
         id=f"ptflops-aten.{name}",
         cause=cause,
         storey="dispatch",
-        match=Match(targets=targets),
+        match=Match(targets=targets, settings=_WHOLE),
         kind="part",
         formula=f"ptflops_aten.{formula}",
         reference=f"{_OPS}: ATEN_OPS_MAPPING",

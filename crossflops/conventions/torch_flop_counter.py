@@ -5,21 +5,38 @@ counts nothing, and whether there is one depends on the setting. Source: the whe
 torch/utils/flop_counter.py (`flop_registry`, `FlopCounterMode._count_flops`).
 """
 
-from crossflops.conventions.operators import CONTRACTIONS, VMAP, complex_products, contraction
 from crossflops.core.convention import Clause, Convention, Match
 
 _SOURCE = "torch/utils/flop_counter.py"
-_VECTORS = ("aten.mv.default", "aten.dot.default", "aten.vdot.default")
+_COMPLEX = ("complex64", "complex128")
+_SAME = "graph.export-decomposition"
+
+
+def _core(name: str, formula: str, function: str, *kernels: str) -> tuple[Clause, Clause]:
+    """Products of complex numbers count like those of real ones, which is a cause of its own."""
+
+    def clause(suffix: str, cause: str, *types: str) -> Clause:
+        return Clause(
+            id=f"torch-flop-counter.{name}{suffix}",
+            cause=cause,
+            storey="dispatch",
+            match=Match(targets=kernels, dtypes=types),
+            kind="core",
+            formula=f"dispatched.{formula}",
+            reference=f"{_SOURCE}: {function}",
+        )
+
+    return clause(".complex", "contraction.complex", *_COMPLEX), clause("", _SAME)
 
 
 def _hidden(name: str, cause: str, *kernels: str) -> Clause:
     return Clause(
         id=f"torch-flop-counter.{name}",
         cause=cause,
-        storey="operator",
-        match=Match(fused=kernels),
+        storey="dispatch",
+        match=Match(targets=kernels),
         kind="core",
-        reference=f"{_SOURCE}: flop_registry has no formula for {kernels[0].rstrip('*')}",
+        reference=f"{_SOURCE}: flop_registry has no formula for {kernels[0].rstrip('.*')}",
     )
 
 
@@ -30,7 +47,7 @@ CONVENTIONS = (
         verified=("2.13.0",),
         unit=2,
         printed_as="FLOPs",
-        sees="operator",
+        sees="dispatch",
         counts_dead=True,
         unseen="op.unregistered-zero",
         source=_SOURCE,
@@ -38,42 +55,36 @@ CONVENTIONS = (
             _hidden(
                 "native-attention-module",
                 "attention.module-fastpath",
-                "aten._native_multi_head_attention*",
-                "aten._transformer_encoder_layer_fwd*",
+                "aten._native_multi_head_attention.*",
+                "aten._transformer_encoder_layer_fwd.*",
             ),
             _hidden(
-                "cpu-flash-attention", "attention.sdpa", "aten._scaled_dot_product_flash*cpu*"
+                "cpu-flash-attention",
+                "attention.sdpa",
+                "aten._scaled_dot_product_flash_attention_for_cpu.*",
             ),
-            _hidden("mkldnn-lstm", "rnn.fused", "aten.mkldnn_rnn_layer*"),
-            # Python sees the shapes of one example, the mode one operator for all of them.
-            Clause(
-                id="torch-flop-counter.vmapped",
-                cause="graph.export-decomposition",
-                storey="operator",
-                match=Match(targets=(*sum(CONTRACTIONS.values(), ()), *_VECTORS), under=(VMAP,)),
-                kind="core",
-                weights={"macs": 1},
-                reference=_SOURCE,
+            _hidden("mkldnn-lstm", "rnn.fused", "aten.mkldnn_rnn_layer.*"),
+            _hidden(
+                "vector-products",
+                "op.unregistered-zero",
+                *(f"aten.{one}.*" for one in ("mv", "addmv", "dot", "vdot", "_trilinear")),
             ),
-            _hidden("vector-products", "op.unregistered-zero", "aten.mv.*", "aten.dot.*"),
-            complex_products("torch-flop-counter", _SOURCE),
-            *(contraction("torch-flop-counter", name, _SOURCE) for name in CONTRACTIONS),
-            # Which products they become is chosen on the way: what was exported says which.
+            *_core("product", "product", "mm_flop, bmm_flop", "aten.mm.*", "aten.bmm.*"),
+            *_core(
+                "added",
+                "added_product",
+                "addmm_flop, baddbmm_flop",
+                "aten.addmm.*",
+                "aten.baddbmm.*",
+            ),
             Clause(
-                id="torch-flop-counter.chained-products",
-                cause="graph.export-decomposition",
-                storey="operator",
-                match=Match(
-                    targets=(
-                        "aten.linalg_multi_dot.default",
-                        "aten.chain_matmul.default",
-                        "aten.linalg_matrix_power.default",
-                        "aten.matrix_power.default",
-                    )
-                ),
+                id="torch-flop-counter.convolution",
+                cause=_SAME,
+                storey="dispatch",
+                match=Match(targets=("aten.convolution.*", "aten._convolution.*")),
                 kind="core",
-                weights={"macs": 1},
-                reference=_SOURCE,
+                formula="dispatched.convolution",
+                reference=f"{_SOURCE}: conv_flop",
             ),
         ),
     ),

@@ -24,11 +24,8 @@ from tests.models import (
 )
 
 pytestmark = pytest.mark.torch
-SETTINGS = {
-    "thop": Setting(grad=False, hooked=True),
-    "fvcore": Setting(hooked=True),
-    "torch-flop-counter": Setting(grad=False),
-}
+TOOLS = ("thop", "fvcore", "torch-flop-counter")
+VIEWS = [find(tool).view(Setting(grad=tool == "fvcore")) for tool in TOOLS[1:]]
 IMAGE, WIDE = torch.randn(1, 3, 16, 16), torch.randn(1, 8, 16, 16)
 ROWS, WORDS = torch.randn(2, 10, 64), torch.randn(2, 10, 32)
 STEPS = torch.randn(5, 2, 16)
@@ -172,7 +169,7 @@ FIGURES = {
 CASES = [
     (probe, tool, figure)
     for probe, (_, _, *figures) in FIGURES.items()
-    for tool, figure in zip(SETTINGS, figures, strict=True)
+    for tool, figure in zip(TOOLS, figures, strict=True)
 ]
 
 
@@ -180,9 +177,7 @@ CASES = [
 def traces():
     """The trace of every probe, made once."""
     return {
-        probe: traced(
-            model.eval(), *inputs, observed=(SETTINGS["fvcore"], SETTINGS["torch-flop-counter"])
-        )
+        probe: traced(model.eval(), *inputs, observed=VIEWS)
         for probe, (model, inputs, *_) in FIGURES.items()
     }
 
@@ -197,7 +192,8 @@ def test_a_convention_predicts_what_its_tool_printed(traces, probe, tool, figure
 def test_batch_norm_in_training_is_five_per_element_for_fvcore():
     """fvcore leaves the mode to its caller: 10240 for 2048 elements."""
     training = Setting(training=True)
-    trace = traced(of(nn.BatchNorm2d(8)), WIDE, setting=training)
+    view = find("fvcore").view(training)
+    trace = traced(of(nn.BatchNorm2d(8)), WIDE, setting=training, observed=(view,))
     assert predict(find("fvcore"), trace, training).total == 10240
 
 

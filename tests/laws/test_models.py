@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from crossflops.conventions import conventions
+from crossflops.conventions.operators import CONTRACTIONS
+from crossflops.core.convention import Clause, Convention, Match
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.reconcile import PredictionError, predict, reconcile
@@ -61,12 +63,27 @@ def test_explanations_lead_to_every_tools_number(name):
 def test_operators_do_the_work_of_their_nodes(name):
     """Each contraction by its operator's formula is what its ONNX nodes cost: no bad export."""
     _, trace, ledger = made(name)
-    (torch_flops,) = [one for one in conventions() if one.tool == "torch-flop-counter"]
-    exact = msgspec.structs.replace(
-        torch_flops,
+    clauses = (
+        Clause(
+            id=formula,
+            cause="graph.export-decomposition",
+            storey="operator",
+            match=Match(targets=targets),
+            kind="core",
+            formula=formula,
+        )
+        for formula, targets in CONTRACTIONS.items()
+    )
+    exact = Convention(
+        tool="operators",
+        edition="1",
+        verified=(),
         unit=1,
+        printed_as="MACs",
+        sees="operator",
         counts_dead=False,
-        clauses=tuple(one for one in torch_flops.clauses if one.formula),
+        unseen="op.unregistered-zero",
+        clauses=tuple(clauses),
     )
     assert predict(exact, trace, Setting(), ledger).total == ledger.total.macs
 

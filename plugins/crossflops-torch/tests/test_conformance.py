@@ -1,11 +1,58 @@
 """FlopCounterMode's convention predicts FlopCounterMode."""
 
+import pytest
+import torch
 from crossflops_torch import TorchFlopCounter
+from torch import nn
 
-from crossflops.testing.conformance import Conformance
+from crossflops.core.trace import Setting
+from crossflops.reconcile import predict
+from crossflops.testing.conformance import Conformance, run_here
+
+
+class Chain(nn.Module):
+    """Three matrices in one equation."""
+
+    def forward(self, a, b, c):
+        """The last two are multiplied first."""
+        return torch.einsum("abc,cd,de->abe", a, b, c)
+
+
+class Inference(nn.Linear):
+    """A layer in inference mode, where composites are dispatched whole."""
+
+    def forward(self, x):
+        """The layer."""
+        with torch.inference_mode():
+            return super().forward(x)
 
 
 class TestConformance(Conformance):
-    """The whole kit."""
+    """The whole kit, and what becomes of single operators."""
 
     adapter = TorchFlopCounter()
+
+    @pytest.mark.parametrize(
+        ("model", "shapes", "macs"),
+        [
+            # 4 x 5 x 6, then 2 x 3 x 4 x 6
+            (Chain(), ((2, 3, 4), (4, 5), (5, 6)), 120 + 144),
+            (Inference(4, 5), ((3, 4),), 60),
+        ],
+        ids=["einsum", "inference"],
+    )
+    def test_what_is_dispatched_is_counted(self, model, shapes, macs):
+        """Two for each multiply-accumulate of the operators that a dispatch mode sees."""
+        inputs = tuple(map(torch.zeros, shapes))
+        seen = self.observe(model, inputs, {}, Setting())
+        assert predict(self.convention, seen.trace, Setting(), seen.ledger).total == 2 * macs
+        assert run_here(self.adapter, model, inputs, {}, Setting()).total == 2 * macs
+
+    def test_a_complex_convolution_is_three_real_ones(self):
+        """7 x 7 positions, 8 x 4 x 3 x 3 weights; and each counts two."""
+        model = nn.Conv2d(4, 8, 3).to(torch.complex64)
+        image = torch.zeros(1, 4, 9, 9, dtype=torch.complex64)
+        seen = self.observe(model, (image,), {}, Setting())
+        figure = 2 * 3 * 49 * 8 * 4 * 9
+        assert predict(self.convention, seen.trace, Setting(), seen.ledger).total == figure
+        assert run_here(self.adapter, model, (image,), {}, Setting()).total == figure
