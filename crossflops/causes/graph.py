@@ -77,13 +77,14 @@ CAUSES = (
     Cause(
         id="graph.rebuilt",
         title="a module that was rebuilt through ONNX",
-        page="The target is an ONNX file, or a model of another framework, and the tool runs "
-        "PyTorch modules: onnx2torch rebuilt one from the (converted) file, in which the "
-        "contraction work is not the same (a product of constants was folded on the way, say). "
+        page="The target is an ONNX file, or a model of another framework than that of the tool: "
+        "the tool is given what was rebuilt from the (converted) file, a PyTorch module by "
+        "onnx2torch or a TensorFlow function by rules of crossflops, in which the contraction "
+        "work is not the same (a product of constants was folded on the way, say). "
         "The amount is the native count of the module minus that of the model; what the tool does "
         "is explained on the module. Of parameters it is those that the module has more of: "
         "statistics of a batch normalization that was written out, weights that were constants.",
         recognise="`crossflops count` gives one number for the model and another for the module "
-        "that `onnx2torch.convert` makes of its ONNX file.",
+        "that `onnx2torch.convert`, say, makes of its ONNX file.",
     ),
 )

@@ -1,4 +1,4 @@
-"""From the count of a model to that of the torch module that was rebuilt from it through ONNX."""
+"""From the count of a model to that of what was rebuilt from it through ONNX, for a tool."""
 
 import msgspec
 from msgspec import UNSET
@@ -13,9 +13,12 @@ from crossflops.core.reconciliation import (
 )
 
 REBUILT = "graph.rebuilt"
+_BY = {"torch": "onnx2torch", "tensorflow": "normalize/rebuilt/tensorflow"}
 
 
-def from_file(found: Reconciliation, file: Ledger, rebuilt: Ledger) -> Reconciliation:
+def from_file(
+    found: Reconciliation, file: Ledger, rebuilt: Ledger, framework: str
+) -> Reconciliation:
     """The reconciliation of a tool that ran on the rebuilt module, begun at the file's count.
 
     `found` begins at the module's. The nodes of the file that are named are those of operators
@@ -29,7 +32,8 @@ def from_file(found: Reconciliation, file: Ledger, rebuilt: Ledger) -> Reconcili
         cause=REBUILT,
         amount=amount,
         calls=tuple(one.node.key for one in file.counted if one.node.op.type in differences),
-        reference="onnx2torch: " + ", ".join(f"{op} {by:+}" for op, by in differences.items()),
+        reference=f"{_BY[framework]}: "
+        + ", ".join(f"{op} {by:+}" for op, by in differences.items()),
         macs=amount,
     )
     return msgspec.structs.replace(
@@ -40,12 +44,14 @@ def from_file(found: Reconciliation, file: Ledger, rebuilt: Ledger) -> Reconcili
     )
 
 
-def parameters_from_file(found: ParamsReconciliation, params: int) -> ParamsReconciliation:
+def parameters_from_file(
+    found: ParamsReconciliation, params: int, framework: str
+) -> ParamsReconciliation:
     """The same for the parameters: begun at those of the model, the module's as a first step."""
     amount = found.ours - params
     if not amount:
         return found
-    step = ParamsExplanation(cause=REBUILT, amount=amount, parameters=(), reference="onnx2torch")
+    step = ParamsExplanation(cause=REBUILT, amount=amount, parameters=(), reference=_BY[framework])
     return msgspec.structs.replace(found, ours=params, explanations=(step, *found.explanations))
 
 

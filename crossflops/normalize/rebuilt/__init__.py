@@ -7,12 +7,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from crossflops.core.graph import Graph
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError, TargetError
 from crossflops.normalize import Source, from_object
 from crossflops.normalize.inputs import make
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.onnx_file.binding import bind, model_inputs
+from crossflops.normalize.rebuilt.facts import READ_IT
 from crossflops.normalize.torchvision import mended
 
 
@@ -30,8 +32,6 @@ def rebuild(file: OnnxFile) -> Source:
             f"no torch module can be rebuilt from a file: {error}",
             "pip install 'crossflops[rebuild]'",
         ) from error
-    from crossflops.normalize.rebuilt.facts import READ_IT
-
     model = _bound(file)
     try:
         with warnings.catch_warnings():
@@ -43,6 +43,19 @@ def rebuild(file: OnnxFile) -> Source:
         what = f"no torch module can be rebuilt from {file.path}: {type(error).__name__}: {error}"
         raise NormalizeError(what, READ_IT) from error
     return from_object(module, make(module, _specs(model.graph)))
+
+
+def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
+    """What the tools of a framework are given: the model that was counted as `graph`, in theirs.
+
+    `program` is a file, or a model with definite sizes: its bytes, or one of onnx_ir (which is
+    for TensorFlow alone). Raises what `rebuild` here and in `tensorflow` raise.
+    """
+    if framework == "tensorflow":
+        from crossflops.normalize.rebuilt import tensorflow
+
+        return tensorflow.rebuild(program, graph)
+    return rebuild(program) if isinstance(program, OnnxFile) else rebuild_model(program, "model")
 
 
 def rebuild_model(data: bytes, name: str) -> Source:

@@ -8,21 +8,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from crossflops.normalize.rebuilt.bodies import domain_of, opsets, schema_of
 from crossflops.normalize.rebuilt.converters import ALWAYS, CONVERTERS
 from crossflops.normalize.rebuilt.facts import Facts
 from crossflops.normalize.rebuilt.wholes import WHOLES
 
 # attributes that only say how types are handled
 _OF_TYPES = {"saturate", "round_mode", "output_dtype", "precision"}
-
-
-def opsets(model: Any) -> dict[str, int]:
-    """The version of every domain that the model imports."""
-    return {_domain(one.domain): one.version for one in model.opset_import}
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
 
 
 def lacking(model: Any) -> set[tuple[str, int]]:
@@ -42,17 +34,7 @@ def _full(domain: str, operator: str) -> str:
 
 
 def _used(model: Any) -> set[tuple[str, str]]:
-    return {(_domain(one.domain), one.op_type) for one in model.graph.node}
-
-
-def schema_of(operator: str, opset: int, domain: str = "") -> Any:
-    """ONNX's schema of an operator; None where there is none."""
-    from onnx import defs
-
-    try:
-        return defs.get_schema(operator, max_inclusive_version=opset, domain=domain)
-    except defs.SchemaError:
-        return None
+    return {(domain_of(one.domain), one.op_type) for one in model.graph.node}
 
 
 def _registry() -> Any:

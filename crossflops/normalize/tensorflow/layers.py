@@ -9,7 +9,7 @@ from crossflops.normalize.tensorflow.scopes import scope_of
 
 RECURRENT = "RNN cell"
 # Layers whose elementwise operations are known by the layer's name.
-_KINDS = {
+KINDS = {
     **{
         name: name
         for name in (
@@ -18,6 +18,7 @@ _KINDS = {
         )
     },
     **dict.fromkeys(("LSTMCell", "GRUCell", "SimpleRNNCell"), RECURRENT),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), RECURRENT),  # operators of ONNX
 }
 
 
@@ -26,10 +27,13 @@ class Layers:
 
     rows: tuple[Module, ...]
 
-    def kind(self, module: int) -> str:
-        """Which kind of layer a module is or is derived from: a normalization, a cell, or ""."""
+    def kind(self, module: int, name: str) -> str:
+        """Which kind of layer an operation in a module serves: a normalization, a cell, or "".
+
+        It is what the module is or is derived from.
+        """
         names = (base.rpartition(".")[2] for base in self.rows[module].bases)
-        return next((_KINDS[name] for name in names if name in _KINDS), "")
+        return next((KINDS[name] for name in names if name in KINDS), "")
 
     def of(self, name: str) -> tuple[str, int]:
         """The scope of an operation, "" for none, and the id of its module."""

@@ -9,7 +9,13 @@ from typing import Any
 
 import msgspec
 
-from crossflops.errors import InputError, MissingExtraError, NormalizeError, TargetError
+from crossflops.errors import (
+    CrossflopsError,
+    InputError,
+    MissingExtraError,
+    NormalizeError,
+    TargetError,
+)
 from crossflops.normalize.tensorflow.frozen import writes
 from crossflops.normalize.tensorflow.messages import shortened
 from crossflops.normalize.tensorflow.scopes import recorded
@@ -71,6 +77,12 @@ def read(target: str, allow_pickle: bool = False) -> Any:
         ) from error
 
 
+def is_rebuilt(model: Any) -> bool:
+    """Whether the model was rebuilt from an ONNX graph."""
+    rebuilt = sys.modules.get("crossflops.normalize.rebuilt.tensorflow.module")
+    return rebuilt is not None and isinstance(model, rebuilt.OnnxModule)
+
+
 def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool) -> Traced:
     """The model traced on inputs of these shapes. Raises InputError where it does not take them.
 
@@ -95,6 +107,8 @@ def _concrete(
                 tf.function(function, autograph=False).get_concrete_function(*args, **kwargs),
                 scopes,
             )
+    except CrossflopsError:
+        raise
     except (Exception, SystemExit) as error:
         raise InputError(
             f"the model raised {type(error).__name__}: {shortened(error)}",
@@ -131,7 +145,7 @@ def _function(
         return _keras(model, args, kwargs, training)
     if hasattr(model, "signatures") and len(model.signatures):
         return _signature(model, args, kwargs)
-    if training:
+    if training and not is_rebuilt(model):  # which is in the mode of what it was made from
         raise InputError("--train-mode is for Keras models", "leave it out")
     if not callable(model):
         raise InputError(

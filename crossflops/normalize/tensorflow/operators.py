@@ -62,7 +62,7 @@ def _module(key: str, parent: str | None, module: int, layers: Layers) -> Call:
 
 
 def _operator(op: Any, parent: str, module: int, looped: bool, layers: Layers) -> Call:
-    layer = layers.kind(module)
+    layer = layers.kind(module, op.name)
     inputs = tuple(_inputs(op))
     outputs = tuple(_spec(f"output_{n}", one) for n, one in enumerate(op.outputs))
     return Call(

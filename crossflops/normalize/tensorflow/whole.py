@@ -13,7 +13,7 @@ from crossflops.normalize.tensorflow.converter import to_onnx
 from crossflops.normalize.tensorflow.frozen import freeze
 from crossflops.normalize.tensorflow.layers import KerasLayers, Layers, NamedLayers, variables
 from crossflops.normalize.tensorflow.links import linked
-from crossflops.normalize.tensorflow.model import Traced, traced
+from crossflops.normalize.tensorflow.model import Traced, is_rebuilt, traced
 from crossflops.normalize.tensorflow.operators import calls, operations
 from crossflops.normalize.tensorflow.quiet import quiet
 
@@ -33,6 +33,10 @@ def program(
     frozen or converted.
     """
     seen = record(model, args, kwargs, setting)
+    if is_rebuilt(model):
+        from crossflops.normalize.rebuilt.tensorflow import whole as rebuilt
+
+        return rebuilt.program(model, seen, setting)
     whole = freeze(seen.traced.function, lowered=False)
     data = to_onnx(whole)
     graph, _ = onnx_file.of_bytes(data, seen.name, setting)
@@ -76,6 +80,10 @@ def _name(model: Any) -> str:
 
 def layers_of(model: Any, found: Traced, frozen: Any) -> Layers:
     """The modules: the layers of a Keras model, else what the names of operations tell."""
+    if is_rebuilt(model):
+        from crossflops.normalize.rebuilt.tensorflow.whole import NodeLayers
+
+        return NodeLayers(model)
     if hasattr(model, "_flatten_layers"):
         return KerasLayers(model, found.scopes)
     layers = NamedLayers([op.name for op in operations(frozen)], _name(model))

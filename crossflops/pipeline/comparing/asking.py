@@ -15,18 +15,21 @@ from crossflops.core.profile import Failure, Profile
 from crossflops.errors import CrossflopsError
 from crossflops.normalize import Source
 from crossflops.normalize.frameworks import framework_of, may_be_of
-from crossflops.normalize.rebuilt import rebuild, rebuild_model
+from crossflops.normalize.onnx_file import OnnxFile
+from crossflops.normalize.rebuilt import rebuilt_in
 from crossflops.normalize.request import Request
 from crossflops.pipeline.comparing.files import FileOfTools, file_of_tools
 from crossflops.pipeline.comparing.study import Progress, Study, study
 from crossflops.pipeline.counting import Counted
 
-TORCH = "torch"  # the framework of most tools, and of the modules that are rebuilt
+TORCH = "torch"  # the framework of most tools
+# in which a model of another framework, or a file, is rebuilt for the tools of this one
+REBUILT = {TORCH: "a torch module", "tensorflow": "a TensorFlow function"}
 Answers = dict[str, Profile | Failure]
 
 
 class _Models(msgspec.Struct, frozen=True):
-    """What tools are given in the place of the target: a file, or a module rebuilt from one."""
+    """What tools are given in the place of the target: a file, or what was rebuilt from one."""
 
     file: FileOfTools | None
     rebuilt: Source | None
@@ -50,7 +53,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of which tools, and under which conditions.
 
     Tools that see nodes are given a file: `onnx`, or that of the target, or the normalized model.
-    The others run the model, and of a file the module that is rebuilt from it.
+    The others run the model; of a file, or of a model of another framework, what is rebuilt from
+    its ONNX graph.
     """
 
     request: Request
@@ -63,15 +67,20 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 
     def answers(self) -> tuple[Study, Answers]:
         """Predict, then ask. What a tool cannot be asked about is its Failure."""
-        choice, rebuilt = self._choice()
-        source = self._early()
-        asked = choice if source is None else choice.only(_native(choice, source))
+        choice = self.choice
+        if not self.isolate:
+            choice = choice.without({tool: _too_far(tool) for tool in choice.elsewhere})
+        source = self._early(choice)
+        asked = choice
+        if self.request.is_file:
+            asked = choice.only(_readers(choice))
+        elif source is not None:
+            asked = choice.only(_native(choice, source))
         with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as own:
             file = file_of_tools(self.request, self.onnx, own) if _readers(choice) else None
-            ask = self._in_workers if self.isolate else self._here
-            own_half, found = ask(asked, _Models(file, rebuilt), source)
-        if rebuilt is None:
-            own_half, more = self._foreign(choice, own_half)
+            own_half, found = self._ask(asked, _Models(file, None), source)
+        for framework in REBUILT:
+            own_half, more = self._foreign(framework, choice, own_half)
             found |= more
         found = {**choice.failures, **found}
         if not self.choice.named:
@@ -80,49 +89,50 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         told = {tool: _placed(found[tool], choice.elsewhere.get(tool)) for tool in sorted(found)}
         return own_half, told
 
-    def _early(self) -> Source | None:
-        """The model, before workers start, where it may be of another framework than tools."""
+    def _early(self, choice: Choice) -> Source | None:
+        """The model, before workers start, where it may be of another framework than a tool."""
         request = self.request
-        if request.is_file or (request.given is None and not may_be_of(request.target or "")):
+        if request.is_file:
+            return None
+        of_others = any(choice.conventions[one].framework != TORCH for one in _runners(choice))
+        if request.given is None and not may_be_of(request.target or "") and not of_others:
             return None
         return request.source()
 
-    def _foreign(self, choice: Choice, own: Study) -> tuple[Study, Answers]:
-        """What the tools of PyTorch say of a model of another framework, rebuilt through ONNX."""
-        mine = own.counted[self.request.setting.training]
-        tools = [tool for tool in _runners(choice) if choice.conventions[tool].framework == TORCH]
-        if mine.trace.framework == TORCH or not tools:
+    def _foreign(self, framework: str, choice: Choice, own: Study) -> tuple[Study, Answers]:
+        """What the tools of a framework say of a file or a model of another, rebuilt in it."""
+        mine, is_file = own.counted[self.request.setting.training], self.request.is_file
+        runners = _runners(choice)
+        tools = [one for one in runners if choice.conventions[one].framework == framework]
+        if not tools or (mine.trace.framework == framework and not is_file):
             return own, {}
-        self.tell("rebuilding a torch module from the model's ONNX graph")
-        choice = choice.only(tools)
+        origin = "the file" if is_file else "the model's ONNX graph"
+        self.tell(f"rebuilding {REBUILT[framework]} from {origin}")
         try:
-            rebuilt = rebuild_model(mine.program, "model")
+            program = self.request.source().model if is_file else mine.program
+            rebuilt = rebuilt_in(framework, program, mine.graph)
         except CrossflopsError as error:
             return own, {tool: failure(tool, "build", error) for tool in tools}
-        ask = self._in_workers if self.isolate else self._here
-        theirs, found = ask(choice, _Models(None, rebuilt), rebuilt, own.counted)
+        models = _Models(None, rebuilt)
+        theirs, found = self._ask(choice.only(tools), models, rebuilt, own.counted)
         return own.joined(theirs), found
 
-    def _choice(self) -> tuple[Choice, Source | None]:
-        """The tools that can be asked, and the module for those that run one, of a file."""
-        choice, rebuilt = self.choice, None
-        runners = _runners(choice)
-        if self.request.is_file and runners:
-            self.tell("rebuilding a torch module from the file")
-            try:
-                rebuilt = rebuild(self.request.source().model)
-            except CrossflopsError as error:
-                choice = choice.without({one: failure(one, "build", error) for one in runners})
-        if not self.isolate:
-            choice = choice.without({tool: _too_far(tool) for tool in choice.elsewhere})
-        return choice, rebuilt
+    def _ask(
+        self,
+        choice: Choice,
+        models: _Models,
+        source: Source | None,
+        known: dict[bool, Counted] | None = None,
+    ) -> tuple[Study, Answers]:
+        ask = self._in_workers if self.isolate else self._here
+        return ask(choice, models, source, known)
 
     def _in_workers(
         self,
         choice: Choice,
         models: _Models,
         source: Source | None,
-        known: dict[bool, Counted] | None = None,
+        known: dict[bool, Counted] | None,
     ) -> tuple[Study, Answers]:
         """Workers load and build while this process predicts; the file is there when they go."""
         given = models.rebuilt or self.request.given
@@ -147,7 +157,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         choice: Choice,
         models: _Models,
         source: Source | None,
-        known: dict[bool, Counted] | None = None,
+        known: dict[bool, Counted] | None,
     ) -> tuple[Study, Answers]:
         source, setting = source or self.request.source(), self.request.setting
         own = self._study(source, choice, models, known)
@@ -165,7 +175,9 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     def _study(
         self, source: Source, choice: Choice, models: _Models, known: dict[bool, Counted] | None
     ) -> Study:
-        asked, tools = self.request.setting, choice.only(_native(choice, source)).conventions
+        asked, tools = self.request.setting, choice.conventions
+        if not isinstance(source.model, OnnxFile):
+            tools = choice.only(_native(choice, source)).conventions
         return study(source, asked, tools, self.tell, models.file, models.rebuilt, known)
 
     def _job(self, tool: str, choice: Choice, models: _Models) -> Job:
@@ -197,14 +209,12 @@ def _runners(choice: Choice) -> set[str]:
 
 
 def _native(choice: Choice, source: Source) -> set[str]:
-    """The tools without those of PyTorch where the model is of another framework."""
-    if framework_of(source.model) is None:
-        return set(choice.conventions)
-    runners = _runners(choice)
+    """The tools without those that get what is rebuilt in their own framework."""
+    own, runners = framework_of(source.model) or TORCH, _runners(choice)
     return {
         tool
         for tool, one in choice.conventions.items()
-        if tool not in runners or one.framework != TORCH
+        if tool not in runners or one.framework == own or one.framework not in REBUILT
     }
 
 

@@ -42,31 +42,27 @@ class Study(msgspec.Struct, frozen=True):
 
     `counted` is keyed by training mode: a tool may force another than was asked for. `file` is
     what is in the file of the tools that see nodes, `stock` what is stored there; None where there
-    are none. `rebuilt` is the
-    module that the tools in `on_rebuilt` run, where the target is a file or of another framework,
-    and `obstacle` why there is none to count.
+    are none. `rebuilt` is, by tool, what was rebuilt in the tool's framework from a file or from a
+    model of another one, counted in the same way, and `obstacle` why that cannot be counted.
     """
 
     counted: dict[bool, Counted]
     predictions: dict[str, Predicted]
     file: Counted | None = None
     stock: Stock | None = None
-    rebuilt: dict[bool, Counted] = {}
-    on_rebuilt: frozenset[str] = frozenset()
+    rebuilt: dict[str, dict[bool, Counted]] = {}
     obstacle: CrossflopsError | None = None
 
     def run(self, tool: str, training: bool) -> Counted:
-        """What a tool that runs modules has before it, in a mode."""
-        return (self.rebuilt if tool in self.on_rebuilt else self.counted)[training]
+        """What a tool that runs a model has before it, in a mode."""
+        return self.rebuilt.get(tool, self.counted)[training]
 
     def joined(self, other: "Study") -> "Study":
-        """This study, and what another one says of the module rebuilt from the same model."""
+        """This study, and what another one says of what was rebuilt from the same model."""
         return msgspec.structs.replace(
             self,
             predictions={**self.predictions, **other.predictions},
-            rebuilt=other.rebuilt,
-            on_rebuilt=other.on_rebuilt,
-            obstacle=other.obstacle,
+            rebuilt={**self.rebuilt, **other.rebuilt},
         )
 
 
@@ -81,28 +77,25 @@ def study(
 ) -> Study:
     """Count in every mode that a tool needs, and write down what each tool should print.
 
-    `file` is what the tools are given that see nodes; it is not written yet. `rebuilt` is the
-    module that the others run in place of the source, and `known` the source as it was counted.
+    `file` is what the tools are given that see nodes; it is not written yet. `rebuilt` is what
+    the tools run in place of the source, and `known` the source as it was counted.
     """
-    tell("exporting the model to ONNX")
-    own = Study({}, {})
-    if rebuilt is not None:
-        runners = frozenset(tool for tool, one in conventions.items() if one.sees != "node")
+    if rebuilt is not None and known is not None:
         try:
-            modules = _by_mode(rebuilt, asked, conventions)
-            own = Study({}, {}, rebuilt=modules, on_rebuilt=runners)
+            found = _by_mode(rebuilt, asked, conventions)
         except CrossflopsError as error:
-            own = Study({}, {}, on_rebuilt=runners, obstacle=error)
-    by_mode = known or _by_mode(source, asked, {} if rebuilt is not None else conventions)
-    in_file = file.counted(by_mode[asked.training], asked) if file else None
+            # what is predicted will not be heard
+            return Study(known, dict(conventions), obstacle=error)
+        own = Study(known, {}, rebuilt=dict.fromkeys(conventions, found))
+    else:
+        tell("exporting the model to ONNX")
+        own = Study(_by_mode(source, asked, conventions), {})
+    in_file = file.counted(own.counted[asked.training], asked) if file else None
     stock = file.stock(in_file) if file is not None and in_file is not None else None
-    own = msgspec.structs.replace(own, counted=by_mode, file=in_file, stock=stock)
+    own = msgspec.structs.replace(own, file=in_file, stock=stock)
     predictions: dict[str, Predicted] = {}
     for tool, convention in conventions.items():
         reads = convention.sees == "node"
-        if own.obstacle is not None and not reads:
-            predictions[tool] = convention  # it will not be heard
-            continue
         if file is not None and in_file is not None and reads:
             mine = in_file
             if convention.shapes == TOLD:
@@ -164,11 +157,11 @@ def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) 
         base = own if reads else study.run(tool, asked.training)
         found = _reconciled(prediction, base, mine, profile)
         if base is not own:
-            found = from_file(found, own.ledger, base.ledger)
+            found = from_file(found, own.ledger, base.ledger, convention.framework)
         # Several tools may share one convention: a reconciliation is that of the tool.
         params = _parameters(convention, mine, profile, study.stock)
         if base is not own and not isinstance(params, UnsetType):
-            params = parameters_from_file(params, own.graph.params)
+            params = parameters_from_file(params, own.graph.params, convention.framework)
         reconciliations.append(msgspec.structs.replace(found, tool=tool, params=params))
     return msgspec.structs.replace(
         counting.report(own),
