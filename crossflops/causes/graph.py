@@ -55,6 +55,16 @@ CAUSES = (
         "does not know.",
     ),
     Cause(
+        id="graph.lost-nodes",
+        title="nodes that the tool loses",
+        page="The tool puts the nodes of a file into an order by the names of their tensors, and "
+        "takes one that is left out for a tensor without a name: a recurrent node that leaves out "
+        "its first result and an input waits for itself. It is lost with all that depends on it, "
+        "and nothing is said.",
+        recognise="The tool's table lacks nodes of the file; one of them has an empty name among "
+        "its inputs and among its outputs.",
+    ),
+    Cause(
         id="graph.other-file",
         title="another file than the graph that is counted",
         page="The tool was given an ONNX file (`compare --onnx FILE`) that is not the normalized "

@@ -102,6 +102,11 @@ def quantized_bias(node: Node) -> int:
     return results(node) if len(node.inputs) == 9 else 0
 
 
+def added_matrix(node: Node) -> int:
+    """n(Y) where three inputs are listed, neither more nor less."""
+    return results(node) if len(node.inputs) == 3 else 0
+
+
 def gemm(node: Node) -> int:
     """n(Y) K."""
     depth = _dims(node, 1)
@@ -212,7 +217,7 @@ NODE_FORMULAS: dict[str, NodeFormula] = {
     f"onnx-tool.{formula.__name__}": formula
     for formula in (
         results, elements, largest, added, neighbours, window, convolution, quantized_convolution,
-        integer_convolution, bias, quantized_bias, gemm, quantized_product, einsum,
+        integer_convolution, bias, added_matrix, quantized_bias, gemm, quantized_product, einsum,
         global_average, layer_norm, recurrent, recurrent_bias, lstm_gates, gru_gates, unreadable,
         modeless, axisless, valueless, few,
     )

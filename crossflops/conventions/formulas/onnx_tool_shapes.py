@@ -5,25 +5,31 @@ not said here is taken to be inferred as ONNX says, as long as the shapes it com
 LookupError where the tool raises, ValueError where it is not known what a wrong shape leads to.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from math import prod
 
 import msgspec
 
-from crossflops.core.graph import Graph, Node
+from crossflops.conventions.formulas.onnx_tool_order import lost
+from crossflops.conventions.formulas.onnx_tool_windows import WINDOWS, extents
+from crossflops.core.graph import Graph, Node, Op
 from crossflops.core.tensor import TensorSpec
 
 Shape = tuple[int, ...]
 Shapes = list[Shape]
+LOST = Op("", "(lost)", 0)  # stands for the operators of nodes that the tool loses
 _Rule = Callable[[Node, Shapes], Shape]
 
 
 def seen(graph: Graph) -> Graph:
     """The graph with the shapes of the tool in place of the true ones."""
     wrong: dict[str, Shape] = {}
-    nodes = tuple(_seen(node, wrong) for node in graph.nodes)
-    return msgspec.structs.replace(graph, nodes=nodes) if wrong else graph
+    gone = lost(graph.nodes)
+    nodes = tuple(
+        msgspec.structs.replace(node, op=LOST) if place in gone else _seen(node, wrong)
+        for place, node in enumerate(graph.nodes)
+    )
+    return msgspec.structs.replace(graph, nodes=nodes) if wrong or gone else graph
 
 
 def _seen(node: Node, wrong: dict[str, Shape]) -> Node:
@@ -39,7 +45,8 @@ def _seen(node: Node, wrong: dict[str, Shape]) -> Node:
     if rule is None:
         return node
     here = msgspec.structs.replace(node, inputs=inputs)
-    told = rule(here, [_shape(spec) for spec in inputs])
+    known = inputs[:1] if node.op.type in _OF_FIRST else inputs
+    told = rule(here, [_shape(spec) for spec in known])
     if told != first.shape:
         wrong[first.name] = told
     outputs = tuple(_with(spec, wrong) for spec in node.outputs)
@@ -83,10 +90,10 @@ def _broadcast(node: Node, shapes: Shapes) -> Shape:
     """`_broadcast_shape`."""
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    for extents in zip(*padded, strict=True):
-        if len(set(extents) - {1}) > 1:
-            raise LookupError(f"{node.key} cannot broadcast {extents}")
-    return tuple(0 if 0 in extents else max(extents) for extents in zip(*padded, strict=True))
+    for sizes in zip(*padded, strict=True):
+        if len(set(sizes) - {1}) > 1:
+            raise LookupError(f"{node.key} cannot broadcast {sizes}")
+    return tuple(0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True))
 
 
 def _first(node: Node, shapes: Shapes) -> Shape:
@@ -125,41 +132,27 @@ def _expanded(node: Node, shapes: Shapes) -> Shape:
     return tuple(map(max, pairs))
 
 
-def _pool(node: Node, shapes: Shapes) -> Shape:
-    """`_pooling_shape_calc`: rounded up, a window may begin behind the last element."""
-    true, kernel = _true(node), node.attrs.get("kernel_shape")
-    plain = node.attrs.get("auto_pad", "NOTSET") in ("NOTSET", b"NOTSET")
-    if not node.attrs.get("ceil_mode") or not plain or not isinstance(kernel, tuple):
-        return true
-    axes = len(kernel)
-    pads = _extents(node, "pads", 2 * axes, 0)
-    strides, dilations = (_extents(node, name, axes, 1) for name in ("strides", "dilations"))
-    sizes = [
-        (extent + pads[i] + pads[i + axes] - ((int(kernel[i]) - 1) * dilations[i] + 1))
-        / strides[i]
-        + 1
-        for i, extent in enumerate(shapes[0][2:])
-    ]
-    return (*true[:2], *map(math.ceil, sizes))
-
-
-def _extents(node: Node, name: str, count: int, default: int) -> list[int]:
-    found = node.attrs.get(name)
-    return [int(one) for one in found] if isinstance(found, tuple) else [default] * count
+def _sizes(node: Node, shapes: Shapes) -> Shape:
+    """ShapeNode: start and end are not seen, and who takes the sizes is led astray."""
+    if _true(node) != (len(shapes[0]),):
+        raise ValueError(f"{node.key} gives some of the sizes, and for the tool all of them")
+    return _true(node)
 
 
 def _permuted(node: Node, shapes: Shapes) -> Shape:
-    order = _extents(node, "perm", 0, 0) or list(range(len(shapes[0])))[::-1]
+    order = list(extents(node, "perm")) or list(range(len(shapes[0])))[::-1]
     return tuple(shapes[0][axis] for axis in order)
 
 
+# Other inputs than the first are looked at for their values.
+_OF_FIRST = ("Reshape", "Expand")
 # Ruled whatever comes in.
 _ALWAYS: dict[str, _Rule] = {
     "ReduceL2": _norm,
     "MatMul": _product,
     "Reshape": _reshaped,
-    "MaxPool": _pool,
-    "AveragePool": _pool,
+    "Shape": _sizes,
+    **WINDOWS,
     **dict.fromkeys(("Pow", "Clip", "PRelu", "Sum", "Where"), _largest),
 }
 # Ruled where a wrong shape comes in.

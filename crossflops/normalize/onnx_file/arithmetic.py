@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from math import prod
 
-from crossflops.normalize.onnx_file.whole_numbers import MOST, Value
+from crossflops.normalize.onnx_file.whole_numbers import MATRIX, MOST, Value
 
 
 def _same(values: list[Value]) -> Value:
@@ -48,6 +48,8 @@ def _range(values: list[Value]) -> Value:
 
 def _sliced(values: list[Value]) -> Value:
     data, begin, end, *rest = values
+    if data.rank == MATRIX:
+        return _rows(*values)
     step = rest[1].items[0] if len(rest) > 1 else 1
     first, last = begin.items[0], end.items[0]
     if step < 0:  # an end before the first element means all of them, which Python writes as None
@@ -57,6 +59,26 @@ def _sliced(values: list[Value]) -> Value:
     return Value(1, data.items[bounds])
 
 
+def _rows(data: Value, begin: Value, end: Value, *rest: Value) -> Value:
+    """Some rows of a matrix, as numbers of rows are sliced."""
+    if not rest or rest[0].items != (0,):
+        raise ValueError("that is no slice of rows")
+    columns = data.columns
+    places = Value(1, tuple(range(len(data.items) // columns)))
+    taken = _sliced([places, begin, end, *rest]).items
+    rows = (data.items[place * columns : (place + 1) * columns] for place in taken)
+    return Value(MATRIX, tuple(item for row in rows for item in row), columns)
+
+
+def _transposed(values: list[Value]) -> Value:
+    (data,) = values
+    if data.rank != MATRIX:
+        return data
+    turned = (data.items[column :: data.columns] for column in range(data.columns))
+    items = tuple(item for row in turned for item in row)
+    return Value(MATRIX, items, len(items) // data.columns)
+
+
 def _product(values: list[Value]) -> Value:
     (data,) = values
     return Value(0, (prod(data.items),))
@@ -64,9 +86,13 @@ def _product(values: list[Value]) -> Value:
 
 def _reshaped(values: list[Value]) -> Value:
     data, shape = values
-    if len(shape.items) > 1:
-        raise ValueError("that is no vector")
-    return Value(len(shape.items), data.items)
+    if len(shape.items) < 2:
+        return Value(len(shape.items), data.items)
+    rows, columns = shape.items  # of a matrix; a tensor of more axes raises ValueError
+    columns = columns if columns > 0 else len(data.items) // rows
+    if columns < 1 or len(data.items) % columns:
+        raise ValueError("that is no matrix")
+    return Value(MATRIX, data.items, columns)
 
 
 def _filled(values: list[Value]) -> Value:
@@ -93,6 +119,13 @@ def _quotient(dividend: int, divisor: int) -> int:
     """As in C: towards zero."""
     found = abs(dividend) // abs(divisor)
     return found if (dividend < 0) == (divisor < 0) else -found
+
+
+def _remainder(dividend: int, divisor: int) -> int:
+    """Of what is not negative both kinds are the same."""
+    if dividend < 0 or divisor < 0:
+        raise ValueError("that depends on an attribute")
+    return dividend % divisor
 
 
 # Each takes the values of its inputs, and raises ValueError, IndexError or ZeroDivisionError where
@@ -123,5 +156,7 @@ OPERATORS: Mapping[str, Callable[[list[Value]], Value]] = {
     "ReduceProd": _product,
     "Expand": _filled,
     "Reshape": _reshaped,
+    "Transpose": _transposed,
+    "Mod": _pairwise(_remainder),
     "Where": _chosen,
 }

@@ -5,7 +5,7 @@ from typing import Any
 
 from crossflops.normalize.onnx_file.loops import levels
 from crossflops.normalize.onnx_file.types import of_graph
-from crossflops.normalize.onnx_file.whole_numbers import SEQUENCE, Value
+from crossflops.normalize.onnx_file.whole_numbers import MATRIX, SEQUENCE, Value
 
 # Operators whose result has a shape that the values of their inputs say, and the first of these.
 SIZED = {
@@ -36,7 +36,7 @@ def pin(graph: Any) -> bool:
             for place, name in enumerate(node.input[first:], first):
                 value = around.values.get(name)
                 kind = types[name].dtype if name in types else 7
-                if value is None or value.rank == SEQUENCE or kind not in _FORMATS:
+                if value is None or value.rank in (SEQUENCE, MATRIX) or kind not in _FORMATS:
                     continue
                 if name.endswith(_PIN) or (
                     node.op_type == "Split" and min(value.items, default=0) < 0

@@ -6,6 +6,7 @@ from typing import Any
 
 from crossflops.normalize.onnx_file.arithmetic import OPERATORS
 from crossflops.normalize.onnx_file.whole_numbers import (
+    MATRIX,
     MOST,
     SEQUENCE,
     Value,
@@ -21,6 +22,7 @@ _SEQUENCES = {
     "SequenceInsert": 1,
     "SequenceErase": -1,
 }
+_OF_MATRICES = ("Cast", "Identity", "Reshape", "Slice", "Transpose")
 _EVALUATED = frozenset(
     ("Constant", "ConstantOfShape", "Shape", "Size", "Cast", *_SEQUENCES, *OPERATORS)
 )
@@ -62,6 +64,10 @@ def _evaluate(
     values = [found.get(name) for name in node.input if name]
     if not values or any(value is None for value in values):
         return None
+    if any(one is not None and one.rank == MATRIX for one in values):
+        turned = list(attributes["perm"].ints) if "perm" in attributes else [1, 0]
+        if node.op_type not in _OF_MATRICES or turned != [1, 0]:
+            return None
     if node.op_type == "Cast":
         return cast(values[0], attributes["to"].i if "to" in attributes else 0)
     if node.op_type == "ConstantOfShape":

@@ -9,13 +9,18 @@ _FORMATS = {2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 12: "I", 13:
 
 
 SEQUENCE = -1
+MATRIX = 2
 
 
 class Value(NamedTuple):
-    """A scalar (rank 0), a vector (rank 1) of whole numbers, or of a sequence (-1) its length."""
+    """A scalar (rank 0), a vector (rank 1) of whole numbers, or of a sequence (-1) its length.
+
+    A matrix (rank 2) has its items row by row, each of so many `columns`.
+    """
 
     rank: int
     items: tuple[int, ...]
+    columns: int = 0
 
 
 def scalar(value: Value | None) -> int | None:

@@ -141,4 +141,19 @@ FILES = (
         5 * 2 * 4 * 10,
         ("w", "r", "b"),
     ),
+    FileProbe(
+        "lstm_that_waits_for_itself",
+        "g (float[5,2,6] x, float[1,16,6] w, float[1,16,4] r, float[1,32] b, float[1,2,4] i)"
+        " => (float[1,2,4] z, float[5,2,6] y)"
+        ' { "", h = LSTM<hidden_size = 4>(x, w, r, b, "", i, i) z = Tanh(h) y = Exp(x) }',
+        5 * 2 * 16 * 10,
+        ("w", "r", "b", "i"),
+    ),
+    FileProbe(
+        "integer_matmul_of_four",
+        "g (uint8[4,6] a, uint8[6,5] b, uint8 z) => (int32[4,5] y)"
+        " { y = MatMulInteger(a, b, z, z) }",
+        120,
+        ("b", "z"),
+    ),
 )
