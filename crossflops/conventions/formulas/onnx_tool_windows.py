@@ -65,7 +65,7 @@ def transposed(node: Node, shapes: list[Shape]) -> Shape:
         for i in range(axes)
     ]
     told = extents(node, "output_shape")
-    if told and math.prod(told):
+    if told and 0 not in told:
         sizes = list(told if axes > 1 else told[:1])
     return (x[0], group * w[1], *sizes)
 
