@@ -85,6 +85,8 @@ def _latency(axes: "Axes", ran: Sequence[Measurement]) -> None:
     for name, style, colour in (("p50", "-", BLUE), ("p90", "--", GREY), ("p99", ":", VERMILION)):
         values = [1e3 * getattr(one, name) for one in ran]
         axes.plot(batches, values, style, color=colour, linewidth=1.5, zorder=3, label=name)
+        if len(ran) == 1:  # a line of one point is not seen
+            axes.plot(batches, values, "_", color=colour, markersize=14, zorder=3)
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")

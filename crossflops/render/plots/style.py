@@ -35,6 +35,8 @@ _SIZE = (7.2, 4.8)  # inches
 # Fixed, which is several times as fast as a layout that looks at every text.
 _MARGINS = {"left": 0.1, "right": 0.985, "top": 0.91, "bottom": 0.105, "hspace": 0.08}
 _DPI = 160
+_LONGEST = 64  # characters of a title
+_LAST = 24  # of them behind a gap
 
 
 def drawn(draw: "Callable[[Figure], None]", suffix: str) -> bytes:
@@ -54,8 +56,20 @@ def drawn(draw: "Callable[[Figure], None]", suffix: str) -> bytes:
     return out.getvalue()
 
 
+def shortened(title: str) -> str:
+    """A title that has room: of a longer one its beginning and its end.
+
+    >>> len(shortened("x" * 500)), shortened("resnet50, cpu")
+    (64, 'resnet50, cpu')
+    """
+    if len(title) <= _LONGEST:
+        return title
+    return f"{title[: _LONGEST - _LAST - 5]} ... {title[-_LAST:]}"
+
+
 def headed(axes: "Axes", title: str, beneath: str = "") -> None:
     """A title at the left, and a line of small print under it."""
-    axes.set_title(f"{title}\n" if beneath else title, loc="left", fontweight="bold")
+    short = shortened(title)
+    axes.set_title(f"{short}\n" if beneath else short, loc="left", fontweight="bold")
     if beneath:
         axes.text(0, 1.015, beneath, transform=axes.transAxes, fontsize=8, color=GREY, va="bottom")

@@ -135,6 +135,16 @@ def test_one_batch_and_what_had_not_settled():
     assert "hollow" not in texts(batch_plot(CURVE, "net", ".svg"))
 
 
+def test_a_long_title_keeps_its_ends():
+    """64 characters have room."""
+    title = f"begin{'n' * 200}, onnxruntime 1.31, cpu"
+    (found,) = [
+        one for one in texts(batch_plot(CURVE, title, ".svg")).split(" | ") if "begin" in one
+    ]
+    assert len(found) == 64
+    assert found.endswith("n, onnxruntime 1.31, cpu")
+
+
 def test_without_a_batch_that_ran_there_is_no_curve():
     """One line of what, one of what to do."""
     with pytest.raises(InputError, match="no batch ran"):
