@@ -18,7 +18,11 @@ HINTS: dict[Stage, str] = {
 }
 
 _LENGTH = 300
-_SIGNS_OF_MEMORY = ("allocate memory", "not enough memory", "bad_alloc", "MemoryError")
+_SIGNS_OF_MEMORY = (
+    *("allocate memory", "not enough memory", "bad_alloc", "MemoryError"),
+    "Memory allocation still failed",  # OpenBLAS
+    "failed to map segment",  # the loader of shared libraries
+)
 
 
 def failure(tool: str, stage: Stage, problem: BaseException | str, hint: str = "") -> Failure:

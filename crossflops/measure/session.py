@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from crossflops.adapters.failures import speaks_of_memory
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import InputError, MissingExtraError, NormalizeError
 from crossflops.load.order import bodies
@@ -28,12 +29,19 @@ PROVIDERS = ["CPUExecutionProvider"]
 
 
 def runtime() -> Any:
-    """The module onnxruntime. Raises MissingExtraError."""
+    """The module onnxruntime. Raises MissingExtraError, and NormalizeError for a broken one.
+
+    Raises MemoryError where its libraries find no room.
+    """
     os.environ[_NEWEST] = "0"
     try:
         import onnxruntime
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtraError("onnxruntime is not installed", INSTALL) from error
+    except ImportError as error:
+        if speaks_of_memory(str(error)):
+            raise MemoryError(str(error)) from error
+        raise NormalizeError(f"onnxruntime cannot be imported: {error}", INSTALL) from error
     return onnxruntime
 
 
