@@ -10,6 +10,7 @@ _TRANSPARENT = {
     "einops.einsum",
     "torch.autograd.Function.apply",
     "torch.nn.Module.hook",
+    "torch.nn.Module.pre_hook",
     "torch.vmap",
 }
 

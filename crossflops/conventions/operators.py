@@ -25,3 +25,4 @@ CONTRACTIONS: dict[str, tuple[str, ...]] = {
 
 
 VMAP = "torch.vmap"
+HOOKS, PRE_HOOK = "torch.nn.Module.*hook", "torch.nn.Module.pre_hook"

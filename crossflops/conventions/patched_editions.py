@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from crossflops.conventions import layers
-from crossflops.conventions.operators import CONTRACTIONS, VMAP
+from crossflops.conventions.operators import CONTRACTIONS, HOOKS, VMAP
 from crossflops.conventions.patched import EINSUM, Rule
 from crossflops.core.convention import Clause, Convention, Match, Parameters
 
@@ -110,6 +110,7 @@ class Edition:
             ("attention", "attention.sdpa", Match(targets=attention)),
             *_operators(names),
             ("scripted", "function.opaque", Match(under=("torch.jit.ScriptFunction.__call__",))),
+            ("hook", "module.hook-work", Match(under=(HOOKS,))),
         )
         return tuple(
             Clause(

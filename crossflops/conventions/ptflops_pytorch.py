@@ -9,7 +9,7 @@ from typing import Any
 
 from crossflops.conventions import layers
 from crossflops.conventions import ptflops_layers as known
-from crossflops.conventions.operators import CONTRACTIONS, VMAP
+from crossflops.conventions.operators import CONTRACTIONS, HOOKS, VMAP
 from crossflops.conventions.ptflops_functions import FUNCTIONS
 from crossflops.core.convention import Clause, Convention, Match, Parameters
 from crossflops.core.trace import NESTED
@@ -155,7 +155,7 @@ def _unseen() -> tuple[Clause, ...]:
     contracting = (*layers.CONTRACTING, *known.ATTENTION)
     patched = tuple(f"torch.{name}" for name in ("matmul", "mm", "bmm", "addmm", "baddbmm"))
     rows = (
-        ("hook", "module.hook-work", Match(under=("torch.nn.Module.hook",))),
+        ("hook", "module.hook-work", Match(under=(HOOKS,))),
         (
             "captured",
             "functional.captured-reference",

@@ -118,7 +118,7 @@ class Edition:
 def unseen() -> tuple[Clause, ...]:
     """Why contraction work is not seen, the most particular reason first."""
     rows = (
-        ("hook", "module.hook-work", Match(under=("torch.nn.Module.hook",))),
+        ("hook", "module.hook-work", Match(under=("torch.nn.Module.*hook",))),
         ("root", "module.root-rule-ignored", Match(within=layers.CONTRACTING, root=True)),
         (
             "direct-forward",

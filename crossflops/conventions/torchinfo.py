@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from crossflops.conventions import layers
-from crossflops.conventions.operators import VMAP
+from crossflops.conventions.operators import HOOKS, VMAP
 from crossflops.core.convention import Clause, Convention, Match, Parameters
 from crossflops.core.trace import NESTED
 
@@ -87,7 +87,7 @@ def _unseen() -> Iterable[Clause]:
     product = "torch.Tensor.__matmul__", "torch.Tensor.__rmatmul__"
     attention = ("aten.scaled_dot_product_attention.default",)
     rows = (
-        ("hook", "module.hook-work", _HOOKS, Match(under=("torch.nn.Module.hook",))),
+        ("hook", "module.hook-work", _HOOKS, Match(under=(HOOKS,))),
         ("direct-forward", "module.direct-forward", _HOOKS, Match(via="forward")),
         ("unregistered", "module.unregistered", _HOOKS, Match(registered=False)),
         ("attention", "attention.sdpa", _MACS, Match(targets=attention)),

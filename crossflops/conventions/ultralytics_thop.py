@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from crossflops.conventions import layers
-from crossflops.conventions.operators import VMAP
+from crossflops.conventions.operators import HOOKS, VMAP
 from crossflops.core.convention import Clause, Convention, Match, Parameters
 from crossflops.core.trace import Storey
 
@@ -191,7 +191,7 @@ def _functions() -> Iterable[Clause]:
 def _unseen() -> Iterable[Clause]:
     """Why contraction work is not seen, the most particular reason first."""
     for name, cause, match in (
-        ("hook", "module.hook-work", Match(under=("torch.nn.Module.hook",))),
+        ("hook", "module.hook-work", Match(under=(HOOKS,))),
         ("direct-forward", "module.direct-forward", Match(isa=_CONTRACTING, via="forward")),
         ("unregistered", "module.unregistered", Match(isa=_CONTRACTING, registered=False)),
     ):

@@ -12,6 +12,7 @@ from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Amount
 from crossflops.core.trace import OBSERVED, Call, Module, Setting, Trace
 from crossflops.reconcile.bookings import Booking, Prediction, PredictionError
+from crossflops.reconcile.ownership import collector_of, home_of
 
 _SHADOWED = -1  # in the place of a core booking: what lies inside a ruled module is not looked at
 
@@ -178,10 +179,13 @@ class _Walk:
 
     def _times(self, clause: Clause, call: Call) -> int:
         """How often it is booked: by its own module, or by that to which a function belongs."""
-        if clause.times is None:
-            return 1
-        module = call.module if call.storey == "module" else self._owner(call).id
-        return self.times[clause.times][module]
+        if call.storey == "module":
+            owner: Module | None = self.trace.modules[call.module]
+        else:
+            owner = self._owner(call)
+        if owner is None:
+            return 0
+        return 1 if clause.times is None else self.times[clause.times][owner.id]
 
     def _book(self, clause: Clause, call: Call, again: bool = False) -> None:
         if call.storey == "module":
@@ -190,7 +194,7 @@ class _Walk:
             Booking(
                 clause=clause,
                 about=call,
-                path="" if clause.in_total_only else self._owner(call).path,
+                path="" if clause.in_total_only else getattr(self._owner(call), "path", ""),
                 amount=clause.factor * self._amount(clause, call),
                 times=self._times(clause, call),
                 again=again,
@@ -231,14 +235,8 @@ class _Walk:
                 self.unseen[call.key] = clause
                 return
 
-    def _owner(self, call: Call) -> Module:
-        """The module under which a tool sees the call: one in the model, by its `__call__`.
-
-        What runs by `.forward`, or in a module that is registered nowhere, is its caller's.
-        """
-        for one in (call, *self.trace.ancestors(call)):
-            if one.storey == "module" and one.via == "call":
-                module = self.trace.modules[one.module]
-                if module.names:
-                    return module
-        return self.trace.modules[0]
+    def _owner(self, call: Call) -> Module | None:
+        """The module under which the tool sees the call; None where it sees it under none."""
+        if self.convention.sees == call.storey == "function":
+            return collector_of(call, self.trace, self.counted)
+        return home_of(call, self.trace)

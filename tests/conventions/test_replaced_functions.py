@@ -160,3 +160,36 @@ def test_a_keyword_that_the_tool_does_not_have_ends_it():
     for tool in TOOLS:
         with pytest.raises(PredictionError, match="no argument output_size"):
             predict(find(tool), trace, Setting())
+
+
+def _hooked(layer):
+    """A model of one layer, with a sum of 3 x 8 ahead of both and one behind both."""
+    model = nn.Sequential(layer)
+    for one in (layer, model):
+        one.register_forward_pre_hook(lambda module, given: (torch.add(given[0], 1),))
+        one.register_forward_hook(lambda module, given, y: torch.add(y, y))
+    return model
+
+
+def test_what_hooks_do_counts_where_the_tool_begins_and_ends_its_lists():
+    """Its hooks come last: the model's pre-hook is lost, that of the layer is the model's.
+
+    DeepSpeed 0.19.8 printed 2 x 192 + 24 at the layer and 48 more in all, and so did calflops.
+    """
+    trace = traced(_hooked(nn.Linear(8, 8)), torch.randn(3, 8))
+    for tool in ("deepspeed", "calflops"):
+        found = predict(find(tool), trace, Setting())
+        assert found.total == 2 * 192 + 3 * 24
+        assert sum(one.amount for one in found.bookings if one.path == "0") == 192 + 24
+
+
+def test_what_hooks_of_a_recurrent_layer_do_is_its_callers():
+    """DeepSpeed 0.19.8 printed 11120: 11040 for the LSTM, as one hook, and 5 x 2 x 8 products."""
+    layer = nn.LSTM(8, 8)
+    layer.register_forward_hook(lambda module, given, y: (torch.mul(y[0], 2), y[1]))
+    trace = traced(Apply(lambda s, x: s.layer(x)[0], layer=layer), torch.randn(5, 2, 8))
+    found = predict(find("deepspeed"), trace, Setting())
+    assert found.total == 11120
+    assert [one.amount for one in found.bookings if one.path == ""] == [80]
+    alone = traced(layer, torch.randn(5, 2, 8))
+    assert predict(find("deepspeed"), alone, Setting()).total == 11040

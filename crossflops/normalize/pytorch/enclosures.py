@@ -16,10 +16,12 @@ from crossflops.normalize.pytorch.recorder import Recorder
 APPLY = "torch.autograd.Function.apply"
 SCRIPTED = "torch.jit.ScriptFunction.__call__"
 VMAP = "torch.vmap"
-HOOK = "torch.nn.Module.hook"
 EINOPS = "einops.einsum"
 
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks")
+_HOOKS = {
+    "_forward_pre_hooks": "torch.nn.Module.pre_hook",
+    "_forward_hooks": "torch.nn.Module.hook",
+}
 
 
 def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
@@ -51,11 +53,11 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
 
 def _wrap_hooks(undo: ExitStack, recorder: Recorder) -> None:
     for module in recorder.index.objects:
-        for kind in _HOOKS:
+        for kind, name in _HOOKS.items():
             hooks = getattr(module, kind)
             for key, hook in list(hooks.items()):
                 undo.callback(hooks.__setitem__, key, hook)
-                hooks[key] = _wrapped(recorder, HOOK, hook, via="hook")
+                hooks[key] = _wrapped(recorder, name, hook, via="hook")
 
 
 def _wrapped(

@@ -81,6 +81,28 @@ def _parametrized() -> Any:
     return function(lambda model, x: model.layer(x), layer=lambda: layer)()
 
 
+def _hooked() -> Any:
+    """Hooks of the model and of a layer: ahead of them and behind, a sum, a product of 8 x 8."""
+    import torch
+    from torch import nn as torch_nn
+
+    layer, weight = torch_nn.Linear(8, 8, bias=False), torch.ones(8, 8)
+    model = torch_nn.Sequential(layer)
+    for one in (layer, model):
+        one.register_forward_pre_hook(lambda module, given: (torch.matmul(given[0], weight),))
+        one.register_forward_hook(lambda module, given, y: torch.add(y, y))
+    return model
+
+
+def _hooked_lstm() -> Any:
+    import torch
+    from torch import nn as torch_nn
+
+    layer = torch_nn.LSTM(16, 32)
+    layer.register_forward_hook(lambda module, given, y: (torch.mul(y[0], 2), y[1]))
+    return function(lambda model, x: model.layer(x)[0], layer=lambda: layer)()
+
+
 _ENLARGED = {"scale_factor": 1.5}
 _PROBES = (
     # 2 times 3 x 4 x 5
@@ -114,6 +136,13 @@ _PROBES = (
     ),
     # 3 rows of 6 x 4, and the weight: 4 x 6 x 4 and 4 x 4 x 6
     Probe("parametrized", _parametrized, ("3x6",), 72 + 96 + 96),
+    # 3 rows of 8 x 8: two pre-hooks and the layer
+    Probe("hooked", _hooked, ("3x8",), 3 * 192),
+    # T B x 4 H (I + H); alone, with a state: T B x 3 H (I + H)
+    Probe("LSTM_hooked", _hooked_lstm, ("5x2x16",), 61440),
+    Probe("GRU_alone", nn("GRU", 16, 32), ("5x2x16", "1x2x32"), 46080),
+    # E = 32: 2 x 5 x (4 x 32 x 32 + 2 x 5 x 32)
+    Probe("MHA_alone", nn("MultiheadAttention", 32, 4), ("5x2x32",) * 3, 44160),
     # E = 32, keys of 16 and values of 24 features, 7 of them and 5 queries, batch 2:
     # 2 (5 x 32 x 32 + 7 x 16 x 32 + 7 x 24 x 32 + 2 x 5 x 7 x 32 + 5 x 32 x 32)
     Probe(
