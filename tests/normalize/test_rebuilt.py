@@ -116,6 +116,32 @@ MODELS = {
         ),
         1,
     ),
+    "reflected": (
+        single("y = Pad<mode = \"reflect\">(x, i)", opset=19,
+               constants="int64[8] i = {0, 0, 1, 2, 0, 0, 2, 1}"),
+        1,
+    ),
+    "edges": (
+        single("y = Pad<mode = \"edge\">(x, i)", opset=23,
+               constants="int64[8] i = {0, 0, 1, 2, 0, 0, 2, 1}"),
+        1,
+    ),
+    "triangles": (
+        single("a = Trilu<upper = 0>(x, i) y = Trilu(a, j)", ROWS, FLAT, 17,
+               "int64 i = {1}, int64 j = {-1}"),
+        1,
+    ),
+    "one-hot": (
+        single("y = OneHot<axis = 1>(x, d, v)", "int64[2,3] x", "float[?,?,?] y", 17,
+               "int64 d = {4}, float[2] v = {0.5, 2.0}"),
+        1,
+    ),
+    "global-max": (single("y = GlobalMaxPool(x)", opset=22), 1),
+    "resized": (
+        single("y = Resize<mode = \"linear\", antialias = 0>(x, \"\", s)", opset=19,
+               constants="float[4] s = {1.0, 1.0, 2.0, 2.0}"),
+        1,
+    ),
     "filled": (
         single(
             "f = ConstantOfShape<value=float[1] {2.0}>(s) y = Add(x, f)", ROWS, FLAT,
@@ -175,7 +201,7 @@ MODELS = {
                    "int64[2] a = {1, -1}"),
             1,
         )
-        for name in ("Sum", "Mean", "Max", "Min", "LogSumExp", "L1", "L2", "SumSquare")
+        for name in ("Sum", "Mean", "Max", "Min", "Prod", "LogSumExp", "L1", "L2", "SumSquare")
         for opset in (18, 23)
     },
 }  # fmt: skip

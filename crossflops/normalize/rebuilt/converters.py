@@ -13,7 +13,10 @@ from crossflops.normalize.rebuilt import layers
 Attributes = dict[str, Any]
 Constants = Sequence[Any]
 Converter = Callable[[Attributes, Constants, int], Any]
-REDUCTIONS = ("Sum", "Mean", "Max", "Min", "LogSumExp", "L1", "L2", "SumSquare")
+REDUCTIONS = (
+    "Sum", "Mean", "Max", "Min", "Prod", "LogSum", "LogSumExp", "L1", "L2", "SumSquare",
+)  # fmt: skip
+MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
 def _reshape(attributes: Attributes, constants: Constants, outputs: int) -> Any:
@@ -43,10 +46,11 @@ def _slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
 
 
 def _pad(attributes: Attributes, constants: Constants, outputs: int) -> Any:
-    if not constants or attributes.get("mode", "constant") != "constant":
+    mode = MODES.get(attributes.get("mode", "constant"))
+    if not constants or mode is None:
         return None
     pads, value, axes = (*constants, None, None)[:3]
-    return layers.Pad(pads, axes, 0.0 if value is None else _number(value))
+    return layers.Pad(pads, axes, 0.0 if value is None else _number(value), mode)
 
 
 def _number(value: Any) -> Any:

@@ -86,11 +86,13 @@ class Slice(nn.Module):
 
 
 class Pad(nn.Module):
-    """By a constant, before and after each of some axes."""
+    """By a constant or by what is there, before and after each of some axes."""
 
-    def __init__(self, pads: Sequence[int], axes: Sequence[int] | None, value: float) -> None:
+    def __init__(
+        self, pads: Sequence[int], axes: Sequence[int] | None, value: float, mode: str
+    ) -> None:
         super().__init__()
-        self.pads, self.axes, self.value = list(pads), axes, value
+        self.pads, self.axes, self.value, self.mode = list(pads), axes, value, mode
 
     def forward(self, x: Any) -> Any:
         """torch has the pairs of the last axis first, ONNX all that is before, then the rest."""
@@ -98,7 +100,10 @@ class Pad(nn.Module):
         for at, axis in enumerate(range(x.dim()) if self.axes is None else self.axes):
             place = 2 * (x.dim() - 1 - axis % x.dim())
             around[place : place + 2] = self.pads[at], self.pads[at + len(self.pads) // 2]
-        return torch.nn.functional.pad(x, around, value=self.value)
+        if self.mode == "constant":
+            return torch.nn.functional.pad(x, around, value=self.value)
+        inner = 2 * (x.dim() - 2) if not any(around[2 * (x.dim() - 2) :]) else len(around)
+        return torch.nn.functional.pad(x, around[:inner], mode=self.mode)
 
 
 class Reduce(nn.Module):
@@ -114,6 +119,12 @@ class Reduce(nn.Module):
         simple = {"Sum": torch.sum, "Mean": torch.mean, "Max": torch.amax, "Min": torch.amin}
         if self.which in simple:
             return simple[self.which](x, axes, keepdim=self.keep)
+        if self.which == "Prod":
+            for axis in sorted((axis % x.dim() for axis in axes), reverse=True):
+                x = torch.prod(x, axis, keepdim=self.keep)
+            return x
+        if self.which == "LogSum":
+            return torch.log(torch.sum(x, axes, keepdim=self.keep))
         if self.which == "LogSumExp":
             return torch.logsumexp(x, axes, keepdim=self.keep)
         if self.which == "L1":
@@ -136,3 +147,31 @@ class Axes(nn.Module):
         for axis in sorted(axis % (x.dim() + len(self.axes)) for axis in self.axes):
             x = torch.unsqueeze(x, axis)
         return x
+
+
+class Triangle(nn.Module):
+    """The upper or the lower triangle of matrices, from a diagonal on."""
+
+    def __init__(self, upper: bool, diagonal: int) -> None:
+        super().__init__()
+        self.upper, self.diagonal = upper, diagonal
+
+    def forward(self, x: Any) -> Any:
+        """The rest is zeros."""
+        return (torch.triu if self.upper else torch.tril)(x, self.diagonal)
+
+
+class OneHot(nn.Module):
+    """One of two values along a new axis, by indices from -depth to depth - 1."""
+
+    def __init__(self, depth: int, off: Any, on: Any, axis: int) -> None:
+        super().__init__()
+        self.depth, self.axis = depth, axis
+        self.register_buffer("values", torch.stack([off, on]))
+
+    def forward(self, indices: Any) -> Any:
+        """As the operator is defined; an index out of range gives no `on`."""
+        axis = self.axis % (indices.dim() + 1)
+        places = torch.arange(self.depth).reshape([-1] + [1] * (indices.dim() - axis))
+        wrapped = torch.where(indices < 0, indices + self.depth, indices).unsqueeze(axis)
+        return self.values[(wrapped == places).long()]

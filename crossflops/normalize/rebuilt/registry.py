@@ -25,7 +25,7 @@ def lacking(model: Any) -> set[tuple[str, int]]:
         (_full(domain, name), opset)
         for domain, name, opset in used
         if _full(domain, name) not in (*ALWAYS, *WHOLES)
-        and _converter(domain, name, opset) is None
+        and _converter(domain, name, opset, _given(model, domain, name, opset)) is None
     }
 
 
@@ -41,8 +41,11 @@ def _registry() -> Any:
     return importlib.import_module("onnx2torch.node_converters.registry")
 
 
-def _converter(domain: str, operator: str, opset: int) -> Any:
-    """onnx2torch's converter of an operator, or of an older version with the same face."""
+def _converter(domain: str, operator: str, opset: int, given: frozenset[str]) -> Any:
+    """onnx2torch's converter of an operator, or of an older version with the same face.
+
+    `given` are the attributes that say something in the model.
+    """
     schema = schema_of(operator, opset, domain)
     version = schema.since_version if schema else opset
     known = {
@@ -51,23 +54,42 @@ def _converter(domain: str, operator: str, opset: int) -> Any:
         if (key.domain, key.operation_type) == (domain, operator) and key.version <= version
     }
     newest = max(known, default=None)
-    if newest is None or (newest != version and not _alike(schema, operator, newest)):
+    if newest is None or (newest != version and not _alike(schema, operator, newest, given)):
         return None
     return known[newest]
 
 
-def _alike(schema: Any, operator: str, version: int) -> bool:
-    """Whether two versions of an operator differ in nothing but types."""
+def _alike(schema: Any, operator: str, version: int, given: frozenset[str]) -> bool:
+    """Whether two versions differ in nothing but types, and attributes that say nothing."""
     other = schema_of(operator, version, schema.domain) if schema else None
-    return other is not None and _face(schema) == _face(other)
+    if other is None or _face(schema) != _face(other):
+        return False
+    return not (frozenset(schema.attributes) - frozenset(other.attributes) - _OF_TYPES) & given
 
 
 def _face(schema: Any) -> tuple[Any, ...]:
     def named(formals: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
         return tuple((formal.name, formal.option) for formal in formals)
 
-    attributes = frozenset(schema.attributes) - _OF_TYPES
-    return named(schema.inputs), named(schema.outputs), attributes
+    return named(schema.inputs), named(schema.outputs)
+
+
+def _given(model: Any, domain: str, operator: str, opset: int) -> frozenset[str]:
+    """The attributes that nodes of an operator have, and not with their defaults."""
+    schema = schema_of(operator, opset, domain)
+    defaults = {} if schema is None else schema.attributes
+    return frozenset(
+        one.name
+        for node in model.graph.node
+        if node.op_type == operator and domain_of(node.domain) == domain
+        for one in node.attribute
+        if one.name not in defaults or not _says_default(one, defaults[one.name].default_value)
+    )
+
+
+def _says_default(attribute: Any, default: Any) -> bool:
+    same = ("type", "i", "f", "s")
+    return all(getattr(attribute, name) == getattr(default, name) for name in same)
 
 
 @contextmanager
@@ -83,7 +105,7 @@ def lent(model: Any) -> Iterator[None]:
             operation_type=name,
             version=schema.since_version if schema else opset,
         )
-        found = _converter(domain, name, opset)
+        found = _converter(domain, name, opset, _given(model, domain, name, opset))
         registry[key] = _ours_before(_full(domain, name), found)
     try:
         yield
