@@ -110,3 +110,81 @@ def test_resnet50():
         by_key[key] for call in trace.calls if "jax2onnx." in call.target for key in call.nodes
     ]
     assert {node.op.type for node in loose} == {"Transpose", "Unsqueeze", "Squeeze"}
+
+
+def table(trace):
+    """The class of every module by path, and its own parameters by name."""
+    return {
+        row.path: (row.class_name, {one.name: one.shape for one in row.params})
+        for row in trace.modules
+    }
+
+
+def linen_model(linen):
+    """A layer in setup, one that is made as it is called, and a stack that is scanned."""
+
+    class Step(linen.Module):
+        @linen.compact
+        def __call__(self, x, _):
+            return linen.relu(linen.Dense(8)(x)), None
+
+    class Model(linen.Module):
+        def setup(self):
+            self.encoder = linen.Dense(8)
+
+        @linen.compact
+        def __call__(self, x):
+            x = linen.LayerNorm(name="norm")(self.encoder(x))
+            stack = linen.scan(
+                Step, variable_axes={"params": 0}, split_rngs={"params": True}, length=4
+            )
+            x, _ = stack(name="stack")(x, None)
+            return linen.remat(linen.Dense)(3, name="head")(x)
+
+    return Model()
+
+
+def test_modules_of_linen():
+    """Those that ran, with their variables; four steps of 2 x 8 x 8 are in the scanned one."""
+    linen = pytest.importorskip("flax.linen")
+    graph, trace, ledger = counted(linen_model(linen), spec(2, 5))
+    found = table(trace)
+    assert found["encoder"] == ("Dense", {"kernel": (5, 8), "bias": (8,)})
+    assert found["norm"] == ("LayerNorm", {"scale": (8,), "bias": (8,)})
+    assert found["stack.Dense_0"] == ("Dense", {"kernel": (4, 8, 8), "bias": (4, 8)})
+    assert found["head"][1] == {"kernel": (8, 3), "bias": (3,)}
+    assert found[""] == ("Model", {})
+    assert graph.params == (40 + 8) + 16 + 4 * (64 + 8) + (24 + 3)
+    by_path = {}
+    for one in ledger.counted:
+        by_path[one.node.path] = by_path.get(one.node.path, 0) + one.cost.macs
+    macs = {path: found for path, found in by_path.items() if found}
+    assert macs == {"encoder": 80, "stack.Dense_0": 4 * 128, "head": 48}
+
+
+def test_modules_of_linen_in_a_function():
+    """A function that applies one model has its modules; the weights are its own or inputs."""
+    linen = pytest.importorskip("flax.linen")
+    model = linen.Sequential([linen.Dense(8), linen.relu, linen.Dense(3)])
+    weights = model.init(jax.random.key(0), jnp.ones((2, 5)))
+    paths = ["", "layers_0", "layers_2"]
+    graph, trace, _ = counted(lambda x: model.apply(weights, x), spec(2, 5))
+    assert [row.path for row in trace.modules] == paths
+    assert graph.params == 48 + 27
+    graph, trace, _ = counted(model.apply, weights, spec(2, 5))
+    assert [row.path for row in trace.modules] == paths
+    assert graph.params == 0
+
+
+def test_two_models_of_linen_in_a_function():
+    """The paths would be those of either: there is the function alone."""
+    linen = pytest.importorskip("flax.linen")
+
+    def model(x):
+        for width in (4, 8):
+            x, _ = linen.Sequential([linen.Dense(width)]).init_with_output(jax.random.key(0), x)
+        return x
+
+    _, trace, ledger = counted(model, spec(2, 5))
+    assert [row.path for row in trace.modules] == [""]
+    assert ledger.total.macs == 2 * (5 * 4 + 4 * 8)

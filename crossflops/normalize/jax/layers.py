@@ -4,19 +4,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossflops.core.trace import Module, Parameter, Scalar
+from crossflops.normalize.jax import linen
 from crossflops.normalize.jax.kinds import is_module
 from crossflops.normalize.jax.model import Pure, apart
 from crossflops.normalize.jax.scopes import modules
 
 
 def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...]:
-    """One row for every module, each object once, the root first; of a function one alone.
+    """One row for every module, each object once, the root first.
 
-    The parameters of a function are the arrays of floats that it closes over. What it makes
-    itself is none, nor what it is given.
+    Those of flax.linen are told by what ran. The parameters of a function are the arrays of
+    floats that it closes over. What it makes itself is none, nor what it is given.
     """
     if not is_module(model):
-        return (_root(name, pure),)
+        held = pure.weights if isinstance(pure.weights, Mapping) else {}
+        return linen.rows(_root(name, pure), pure.called, held.get("params", {}))
     found = list(modules(model))
     ids = {path: number for number, (path, _) in enumerate(found)}
     below: dict[str, list[tuple[str, int]]] = {}

@@ -8,6 +8,7 @@ import msgspec
 
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.normalize.jax.kinds import is_linen, is_module
+from crossflops.normalize.jax.linen import Called, entered
 
 _INSTALL = "pip install 'crossflops[jax]'"
 
@@ -19,7 +20,8 @@ class Pure(msgspec.Struct, frozen=True):
     below a module's call stands in its name stack as `scopes.MARK` and the path of the module.
 
     `weighted(weights, *specs)` is the same with the arrays that a module holds as an argument,
-    of which `weights` are the shapes and types; those of a plain function are none.
+    of which `weights` are the shapes and types; those of a plain function are none. `called` are
+    the modules of flax.linen that ran when it was traced.
     """
 
     function: Callable[..., Any]
@@ -27,6 +29,7 @@ class Pure(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     weighted: Callable[..., Any]
     weights: Any = ()
+    called: Called = msgspec.field(default_factory=Called)
 
 
 def require() -> None:
@@ -63,9 +66,12 @@ def pure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training:
     else:
         call, held = _function(model, training)
 
+    called = Called()
+
     def weighted(weights: Any, *arrays: Any) -> Any:
         positional, named = filled(arrays)
-        return call(weights, *positional, **named)
+        with entered(called):
+            return call(weights, *positional, **named)
 
     found = Pure(
         function=functools.partial(weighted, _light(held)),
@@ -73,6 +79,7 @@ def pure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training:
         names=_names(args, kwargs, places),
         weighted=weighted,
         weights=jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), held),
+        called=called,
     )
     _try_out(found)
     return found
