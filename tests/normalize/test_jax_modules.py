@@ -4,6 +4,7 @@ import pytest
 
 from crossflops.core.trace import Setting
 from crossflops.count import count
+from crossflops.errors import InputError
 from crossflops.normalize import from_object, normalize
 
 jax = pytest.importorskip("jax")
@@ -188,3 +189,22 @@ def test_two_models_of_linen_in_a_function():
     _, trace, ledger = counted(model, spec(2, 5))
     assert [row.path for row in trace.modules] == [""]
     assert ledger.total.macs == 2 * (5 * 4 + 4 * 8)
+
+
+@pytest.mark.parametrize("name", ["BatchNorm", "Dropout"])
+def test_a_module_of_linen_that_trains_unless_told(name):
+    """The hint says how to tell it, and so told it is counted."""
+    linen = pytest.importorskip("flax.linen")
+
+    class Model(linen.Module):
+        @linen.compact
+        def __call__(self, x, train=True):
+            x = linen.Dense(3)(x)
+            if name == "Dropout":
+                return linen.Dropout(0.5, deterministic=not train)(x)
+            return linen.BatchNorm(use_running_average=not train)(x)
+
+    with pytest.raises(InputError, match="the model raised") as caught:
+        counted(Model(), spec(2, 5))
+    assert "'train': False" in caught.value.hint
+    assert counted(Model(), x=spec(2, 5), train=False)[2].total.macs == 2 * 5 * 3

@@ -11,6 +11,10 @@ from crossflops.normalize.jax.kinds import is_linen, is_module
 from crossflops.normalize.jax.linen import Called, entered
 
 _INSTALL = "pip install 'crossflops[jax]'"
+_HINT = "check the number, the names, the shapes and the types of --input"
+_TRAINS = "it trains unless told otherwise: return (model, {'x': x, 'train': False}) or the like"
+# flax/errors.py: batch statistics that change, dropout that draws numbers
+_HINTS = {"ModifyScopeVariableError": _TRAINS, "InvalidRngError": _TRAINS}
 
 
 class Pure(msgspec.Struct, frozen=True):
@@ -195,7 +199,7 @@ def _asked(question: Callable[[], Any]) -> Any:
         text = " ".join(str(error).split())
         raise InputError(
             f"the model raised {type(error).__name__}: {text[:300]}",
-            "check the number, the names, the shapes and the types of --input",
+            _HINTS.get(type(error).__name__, _HINT),
         ) from error
 
 
