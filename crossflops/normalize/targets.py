@@ -35,7 +35,7 @@ def build(
             return _with_inputs(pickled.unpickled(Path(target), allow_pickle), None)
     if is_path(target):
         _refuse_arguments(arguments, target)
-        from crossflops.normalize.tensorflow.model import read
+        from crossflops.normalize.tensorflow.reading import read
 
         with _imports_of_the_caller():
             return read(target, allow_pickle), None

@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+_FILES = {".keras", ".h5", ".hdf5", ".pb", ".tflite"}
+
 
 def is_model(value: object) -> bool:
     """Whether TensorFlow or Keras made this; asks only what has been imported already."""
@@ -24,8 +26,19 @@ def _is_loaded(value: object) -> bool:
     return type(value).__module__.startswith("tensorflow.python.")
 
 
+def split(target: str) -> tuple[Path, str]:
+    """The path of a target, and the signature behind a colon after the folder of a SavedModel."""
+    folder, colon, signature = target.rpartition(":")
+    if colon and not os.path.exists(target) and _is_folder(folder):
+        return Path(folder), signature
+    return Path(target), ""
+
+
 def is_path(target: str) -> bool:
-    """Whether a target is a `.keras` file, a frozen graph, or the folder of a SavedModel."""
-    return Path(target).suffix in {".keras", ".pb"} or (
-        bool(target) and os.path.isfile(os.path.join(target, "saved_model.pb"))
-    )
+    """Whether a target is a file of Keras or TensorFlow, or the folder of a SavedModel."""
+    path = split(target)[0]
+    return path.suffix in _FILES or (bool(target) and _is_folder(str(path)))
+
+
+def _is_folder(path: str) -> bool:
+    return bool(path) and os.path.isfile(os.path.join(path, "saved_model.pb"))

@@ -2,24 +2,17 @@
 
 import inspect
 import sys
-import zipfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from crossflops.errors import (
-    CrossflopsError,
-    InputError,
-    MissingExtraError,
-    NormalizeError,
-    TargetError,
-)
+from crossflops.errors import CrossflopsError, InputError, MissingExtraError, NormalizeError
 from crossflops.normalize.tensorflow.frozen import writes
 from crossflops.normalize.tensorflow.messages import shortened
 from crossflops.normalize.tensorflow.scopes import recorded
 
+CHOSEN = "crossflops_signature"  # an attribute of a SavedModel whose target names a signature
 _SERVING = ("serving_default", "serve")
 _INSTALL = "pip install 'crossflops[tensorflow]'"
 
@@ -48,33 +41,6 @@ def require() -> None:
         raise NormalizeError(
             f"Keras runs on {keras.backend.backend()} here", "set KERAS_BACKEND=tensorflow"
         )
-
-
-def read(target: str, allow_pickle: bool = False) -> Any:
-    """The model in a `.keras` file, in a SavedModel folder or in a frozen graph (`.pb`).
-
-    A `.keras` file may hold Python lambdas as bytes, which run only if pickles are allowed.
-    Raises TargetError, MissingExtraError.
-    """
-    path = Path(target)
-    if not path.exists():
-        raise TargetError(f"there is no file {path}", "give a .keras file or a SavedModel folder")
-    require()
-    import tensorflow as tf
-
-    try:
-        if path.is_dir():
-            return tf.saved_model.load(target)
-        if path.suffix == ".pb":
-            return tf.compat.v1.GraphDef.FromString(path.read_bytes())
-        import keras
-
-        return keras.saving.load_model(target, compile=False, safe_mode=not allow_pickle)
-    except (Exception, zipfile.BadZipFile) as error:
-        raise TargetError(
-            f"{target} cannot be read: {type(error).__name__}: {error}".partition("\n")[0],
-            "load it in Python by itself to see the whole traceback",
-        ) from error
 
 
 def is_rebuilt(model: Any) -> bool:
@@ -226,7 +192,13 @@ def _signature(
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """A SavedModel's signature takes keywords; places are those of its inputs, by name."""
     found = model.signatures
-    name = next((one for one in _SERVING if one in found), next(iter(found)))
+    chosen = getattr(model, CHOSEN, None)
+    name = chosen or next((one for one in _SERVING if one in found), next(iter(found)))
+    if chosen is None and name not in _SERVING and len(found) > 1:
+        raise InputError(
+            f"the SavedModel has the signatures {', '.join(found)}",
+            f"write one of them behind a colon: FOLDER:{name}",
+        )
     signature = found[name]
     wanted = signature.structured_input_signature[1]
     names = list(wanted)

@@ -1,7 +1,7 @@
 """The operator storey of TensorFlow: the operations of the frozen graph, as they are run."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crossflops.core.tensor import TensorSpec
@@ -26,11 +26,12 @@ def calls(graph: Any, layers: Layers) -> tuple[Call, ...]:
     """Every operation as a call, beneath calls of the modules whose scopes it is in."""
     found: dict[str, Call] = {"(model)": _module("(model)", None, 0, layers)}
     operators: list[Call] = []
-    loops = in_loops(graph)
+    loops, branches = in_loops(graph), in_branches(graph)
     for op in operations(graph):
         scope, module = layers.of(op.name)
         parent = _open(scope, module, layers, found)
-        operators.append(_operator(op, parent, module, op.name in loops, layers))
+        held = {"in_loop": op.name in loops, "in_branch": op.name in branches}
+        operators.append(_operator(op, parent, module, held, layers))
     below: dict[str, list[Call]] = {}
     for one in operators:
         below.setdefault(one.parent or "", []).append(one)
@@ -61,7 +62,9 @@ def _module(key: str, parent: str | None, module: int, layers: Layers) -> Call:
     )
 
 
-def _operator(op: Any, parent: str, module: int, looped: bool, layers: Layers) -> Call:
+def _operator(
+    op: Any, parent: str, module: int, held: Mapping[str, Scalar], layers: Layers
+) -> Call:
     layer = layers.kind(module, op.name)
     inputs = tuple(_inputs(op))
     outputs = tuple(_spec(f"output_{n}", one) for n, one in enumerate(op.outputs))
@@ -73,7 +76,7 @@ def _operator(op: Any, parent: str, module: int, looped: bool, layers: Layers) -
         module=module,
         settings={
             **_settings(op),
-            "in_loop": looped,
+            **held,
             "cut": _is_cut(op),
             "after": _after(op, layer),
             "layer": layer,
@@ -149,6 +152,32 @@ def in_loops(graph: Any) -> frozenset[str]:
         todo += [reader for one in op.outputs for reader in one.consumers()]
         todo += op._control_outputs  # constants in a loop hang on it by order alone
     return frozenset(inside)
+
+
+def in_branches(graph: Any) -> frozenset[str]:
+    """The operations of a branch of a condition: between a Switch and its Merge.
+
+    The Switch of a loop asks its LoopCond, and the Merge of a loop has a NextIteration.
+    """
+    depths: dict[str, int] = {}
+    todo = [(op, 0) for op in graph.get_operations() if _opens(op)]
+    while todo:
+        op, around = todo.pop()
+        depth = around + _opens(op) - _closes(op)
+        if depth <= depths.get(op.name, 0):
+            continue
+        depths[op.name] = depth
+        readers = [reader for one in op.outputs for reader in one.consumers()]
+        todo += [(one, depth) for one in (*readers, *op._control_outputs)]
+    return frozenset(depths)
+
+
+def _opens(op: Any) -> bool:
+    return op.type in ("Switch", "_SwitchN") and op.inputs[1].op.type != "LoopCond"
+
+
+def _closes(op: Any) -> bool:
+    return op.type == "Merge" and all(one.op.type != "NextIteration" for one in op.inputs)
 
 
 def local_name(name: str) -> str:
