@@ -76,6 +76,7 @@ _unseen = partial(_clause, "unseen")
 def _contractions() -> tuple[Clause, ...]:
     variants: tuple[tuple[str, str, dict[str, object], tuple[str, ...]], ...] = (
         (".in-loop", "control.loop-body-once", {"in_loop": True}, tuple(_CORE)),
+        (".in-branch", "control.branch", {"in_branch": True}, tuple(_CORE)),
         (".dilated", "conv.dilation-by-batches", {"cut": True}, ("convolution", "depthwise")),
         (".adjoint", "matmul.adjoint-ignored", {"adj_x": True}, ("matmul",)),
         ("", "graph.unknown-shape", {}, tuple(_CORE)),

@@ -37,6 +37,15 @@ def _branches(tf: Any, x: Any) -> Any:
     return tf.cond(tf.reduce_sum(x) > 0, lambda: x @ weights, lambda: x + 1.0)
 
 
+def _branches_of_convolutions(tf: Any, x: Any) -> Any:
+    full, depthwise = tf.ones((3, 3, 4, 4)), tf.ones((3, 3, 4, 1))
+    return tf.cond(
+        tf.reduce_sum(x) > 0,
+        lambda: tf.nn.conv2d(x, full, 1, "SAME"),
+        lambda: tf.nn.depthwise_conv2d(x, depthwise, (1, 1, 1, 1), "SAME"),
+    )
+
+
 def _compiled(tf: Any, x: Any) -> Any:
     inner = tf.function(lambda y: y @ tf.ones((16, 8)), jit_compile=True)
     return inner(x) + 1.0
@@ -71,6 +80,7 @@ PROBES = (
     Probe("loop_over_data", function(lambda tf, x: tf.while_loop(
         lambda y: tf.reduce_sum(y) < 9, lambda y: (y @ y,), (x,))[0]), ("4x4",), None),
     Probe("branches", function(_branches), (_SQUARE,), None),
+    Probe("branches_of_convolutions", function(_branches_of_convolutions), (_MAPS,), 64 * 4 * 36),
     Probe("compiled", function(_compiled), (_SQUARE,), 512),
     Probe("conv_transposed_odd", function(_transposed), ("1x3x3x1",), 27),
     Probe("conv_first_channels", function(lambda tf, x: tf.nn.conv2d(
