@@ -125,3 +125,31 @@ def test_folders_that_lack_something(coder, tmp_path):
     assert refused(tmp_path / "none.pb")[0] == "holds no operations"
     (tmp_path / "small.tflite").write_bytes(b"")
     assert refused(tmp_path / "small.tflite")[0] == "is a TFLite file, and those are not read"
+
+
+def test_inputs_that_a_signature_does_not_take(coder):
+    """Another width, another type: it says what it takes."""
+    for shape, given in (("3x9", "(3, 9) and float32"), ("3x8:int32", "(3, 8) and int32")):
+        with pytest.raises(InputError) as caught:
+            macs(f"{coder}:encode", shape)
+        assert caught.value.message.endswith(f"(None, 8) and the type float32, not {given}")
+
+
+def test_a_graph_that_is_not_frozen(tmp_path):
+    """Its variables come in from outside, and have no shapes there."""
+    weights = tf.Variable(tf.ones((8, 4)))
+    run = tf.function(lambda x: x @ weights).get_concrete_function(tf.TensorSpec((2, 8)))
+    (tmp_path / "open.pb").write_bytes(run.graph.as_graph_def().SerializeToString())
+    with pytest.raises(InputError) as caught:
+        macs(tmp_path / "open.pb", "2x8")
+    assert caught.value.hint == "freeze it, or give the SavedModel"
+
+
+def test_the_inputs_of_a_sequential_model(tmp_path):
+    """By place or by name; a name that it does not have is answered with those that it has."""
+    path = saved(tmp_path / "named.keras", layers.Dense(5))
+    name = keras.saving.load_model(path).inputs[0].name
+    assert macs(path, f"{name}=2x4") == 2 * 4 * 5
+    with pytest.raises(InputError) as caught:
+        macs(path, "other=2x4")
+    assert caught.value.message == f"the model has the inputs {name}"

@@ -7,6 +7,7 @@ from crossflops.errors import InputError
 
 _INPUTS = ("Placeholder", "PlaceholderWithDefault")
 _NO_RESULTS = ("Const", "NoOp", "Assert", "Placeholder", "SaveV2", "RestoreV2")
+_RESOURCE = 20  # tensorflow/core/framework/types.proto: DT_RESOURCE
 _VARIABLES = ("VariableV2", "VarHandleOp", "VarIsInitializedOp")
 
 
@@ -22,7 +23,7 @@ def function_of(
     if isinstance(graph, tf.Graph):
         graph = graph.as_graph_def()
     nodes = list(graph.node)
-    if any(node.op in _VARIABLES for node in nodes):
+    if any(node.op in _VARIABLES or _is_variable(node) for node in nodes):
         raise InputError(
             "the graph has variables, so their shapes are not in it",
             "freeze it, or give the SavedModel",
@@ -46,3 +47,8 @@ def function_of(
         return [tensor for op in found for tensor in op.outputs]
 
     return run
+
+
+def _is_variable(node: Any) -> bool:
+    """Whether this stands for a variable, as in the graph of a function that is not frozen."""
+    return bool(node.op == "Placeholder" and node.attr["dtype"].type == _RESOURCE)

@@ -132,7 +132,8 @@ def _keras(
     """A Keras model takes its inputs as one value: a tensor, a list, or a dict by their names."""
     names = _parameters(model)
     mode = {"training": training} if "training" in names else {}
-    wanted = getattr(model, "_inputs_struct", None)  # of a functional model
+    within = getattr(model, "_functional", None) or model  # of a sequential model
+    wanted = getattr(within, "_inputs_struct", None)
     if wanted is None:
         if kwargs and not args and not set(kwargs) & set(names) and len(names):
             return (lambda **named: model(named, **mode)), (), kwargs
@@ -209,4 +210,11 @@ def _signature(
             "give one --input for each: " + " ".join(f"--input {one}=SHAPE" for one in names),
         )
     named = {**dict(zip(names, args, strict=False)), **kwargs}
+    for one, spec in wanted.items():
+        if not spec.shape.is_compatible_with(named[one].shape) or spec.dtype != named[one].dtype:
+            raise InputError(
+                f"the signature {name} takes {one} of the shape {spec.shape} and the type "
+                f"{spec.dtype.name}, not {named[one].shape} and {named[one].dtype.name}",
+                f"give --input {one}=SHAPE:{spec.dtype.name} that fits",
+            )
     return (lambda **given: signature(**given)), (), named
