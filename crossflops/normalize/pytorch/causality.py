@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from crossflops.errors import InputError
 from crossflops.normalize.pytorch.model import duplicate, run, switch
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ def is_asked(model: "nn.Module") -> bool:
 def answers(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> list[bool]:
-    """What a real run of a copy answers, call after call. Raises InputError when it raises."""
+    """What a real run of a copy answers, call after call; nothing where the model raises.
+
+    With gradients: without them an encoder takes its fast path, which not all layers can follow.
+    """
     found: list[bool] = []
 
     def heard(original: Callable[..., bool]) -> Callable[..., bool]:
@@ -38,7 +42,10 @@ def answers(
         return detect
 
     with _replaced(heard):
-        run(switch(duplicate(model), training), args, kwargs, grad=False)
+        try:
+            run(switch(duplicate(model), training), args, kwargs, grad=True)
+        except InputError:
+            return []  # the export runs into it, too, and says so
     return found
 
 

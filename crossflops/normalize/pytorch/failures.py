@@ -12,6 +12,11 @@ _HINTS = (
         "control flow on values cannot be exported: write the path out, or use torch.cond",
     ),
     (
+        r"'size' failed to unpack",
+        "a size is a value of a tensor there, as in a packed sequence: give recurrent layers the "
+        "padded batch, and write sizes as numbers",
+    ),
+    (
         r"__obj_flatten__|PackedParams|[Qq]uantized",
         "quantized modules hold packed weights: count the model before torch.ao converts it",
     ),
