@@ -31,7 +31,12 @@ def _noun(name: str) -> Cause | Convention:
     known.update({one.id: one for one in causes()})
     if name in known:
         return known[name]
-    near = get_close_matches(name, known, n=3) or sorted({one.tool for one in conventions()})
+    family = f"{name.partition('.')[0]}."
+    near = (
+        get_close_matches(name, known, n=3, cutoff=0.8)
+        or [one for one in known if one.startswith(family)]
+        or sorted({one.tool for one in conventions()})
+    )
     raise UnknownNameError(
         f"{name} is neither a cause nor a tool", f"perhaps one of these: {', '.join(near)}"
     )

@@ -206,12 +206,13 @@ def test_explain_knows_causes_tools_and_editions(line):
 
 
 @pytest.mark.usefixtures("world")
-def test_explain_offers_the_nearest(line):
-    """A slip of the finger is met with what was perhaps meant."""
-    status, out, err = line("explain", "norm.bacth")
+@pytest.mark.parametrize("name", ["norm.bacth", "norm", "norm.nothing-of-the-sort"])
+def test_explain_offers_the_nearest(line, name):
+    """A slip of the finger is met with what was perhaps meant, a family with its causes."""
+    status, out, err = line("explain", name)
     assert (status, out) == (2, "")
     assert err.splitlines() == [
-        "error: norm.bacth is neither a cause nor a tool",
+        f"error: {name} is neither a cause nor a tool",
         "hint: perhaps one of these: norm.batch",
     ]
 
