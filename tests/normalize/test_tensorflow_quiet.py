@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from crossflops.normalize.tensorflow.messages import shortened
+from tests.onnx_files import parsed, saved
 
 PACKAGE = "import os\nos.write(2, b'said by a library\\n')\n"
 SCRIPT = """
@@ -41,23 +42,19 @@ def test_an_import(then, level, shown, printed, tmp_path):
     assert (found.stderr, found.stdout) == (shown, printed)
 
 
-def test_a_count_says_nothing_beside_its_result():
-    """A model of Keras, counted by the command: stderr is empty."""
-    for name in ("tensorflow", "keras", "tf2onnx"):
+@pytest.mark.parametrize("verb", ["count-keras", "compare-file"])
+def test_a_command_says_nothing_beside_its_result(verb, tmp_path):
+    """A model of Keras, or a file that is rebuilt for the profiler: only progress is on stderr."""
+    for name in ("tensorflow", "keras", "tf2onnx", "crossflops_tensorflow"):
         pytest.importorskip(name)
-    command = [
-        sys.executable,
-        "-m",
-        "crossflops",
-        "count",
-        "keras.layers:Dense",
-        "--arg",
-        "units=4",
-    ]
+    if verb == "count-keras":
+        line = ["count", "keras.layers:Dense", "--arg", "units=4", "--input", "2x8"]
+    else:
+        path = saved(tmp_path, parsed("f (float[2, 8] x) => (float[2, 8] y) { y = Relu(x) }"))
+        line = ["compare", str(path), "--tool", "tensorflow"]
+    command = [sys.executable, "-m", "crossflops", *line]
     env = {one: value for one, value in os.environ.items() if one != "TF_CPP_MIN_LOG_LEVEL"}
-    found = subprocess.run(
-        [*command, "--input", "2x8"], env=env, capture_output=True, text=True, check=True
-    )
+    found = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     assert found.stderr == ""
 
 

@@ -6,8 +6,10 @@ from crossflops.core.graph import Graph
 from crossflops.errors import MissingExtraError
 from crossflops.normalize import Source
 from crossflops.normalize.onnx_file import OnnxFile
+from crossflops.normalize.tensorflow.quiet import quiet
 
 
+@quiet()
 def rebuild(program: Any, graph: Graph) -> Source:
     """The module of an ONNX model that was counted as `graph`; its inputs are tf.TensorSpecs.
 
