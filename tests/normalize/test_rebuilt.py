@@ -136,6 +136,15 @@ MODELS = {
                "int64 d = {4}, float[2] v = {0.5, 2.0}"),
         1,
     ),
+    **{
+        f"running-sum-{exclusive}-{reverse}": (
+            single(f"y = CumSum<exclusive = {exclusive}, reverse = {reverse}>(x, a)", ROWS, FLAT,
+                   17, "int64 a = {1}"),
+            1,
+        )
+        for exclusive in (0, 1)
+        for reverse in (0, 1)
+    },
     "global-max": (single("y = GlobalMaxPool(x)", opset=22), 1),
     "resized": (
         single("y = Resize<mode = \"linear\", antialias = 0>(x, \"\", s)", opset=19,

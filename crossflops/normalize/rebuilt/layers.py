@@ -175,3 +175,18 @@ class OneHot(nn.Module):
         places = torch.arange(self.depth).reshape([-1] + [1] * (indices.dim() - axis))
         wrapped = torch.where(indices < 0, indices + self.depth, indices).unsqueeze(axis)
         return self.values[(wrapped == places).long()]
+
+
+class RunningSum(nn.Module):
+    """Sums along an axis up to each element, or from it on; without itself if `exclusive`."""
+
+    def __init__(self, axis: int, exclusive: bool, reverse: bool) -> None:
+        super().__init__()
+        self.axis, self.exclusive, self.reverse = axis, exclusive, reverse
+
+    def forward(self, x: Any) -> Any:
+        """Of the same size."""
+        x = torch.flip(x, [self.axis]) if self.reverse else x
+        sums = torch.cumsum(x, self.axis)
+        sums = sums - x if self.exclusive else sums
+        return torch.flip(sums, [self.axis]) if self.reverse else sums

@@ -36,11 +36,21 @@ def _global_max(facts: Facts) -> tuple[Any, tuple[int, ...]]:
     return (None, ()) if kind is None else (kind(1), (0,))
 
 
+def _running_sum(facts: Facts) -> tuple[Any, tuple[int, ...]]:
+    """That of onnx2torch 1.5 sums in reverse unless told otherwise, along a computed axis."""
+    axis, attributes = facts.constant(1), facts.attributes
+    if axis is None:
+        return None, ()
+    told = (bool(attributes.get(name, 0)) for name in ("exclusive", "reverse"))
+    return layers.RunningSum(int(axis.item()), *told), (0,)
+
+
 WHOLES: dict[str, Whole] = {
     "LSTM": recurrent,
     "GRU": recurrent,
     "RNN": recurrent,
     "Trilu": _triangle,
+    "CumSum": _running_sum,
     "OneHot": _one_hot,
     "GlobalMaxPool": _global_max,
 }
