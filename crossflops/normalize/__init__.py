@@ -21,7 +21,7 @@ from crossflops.normalize.tensorflow.quiet import quiet
 class Source(msgspec.Struct, frozen=True):
     """A model object with the arguments that it is called with.
 
-    `trips` and `branches` say of a model of JAX what `OnnxFile` has of a file.
+    `trips` and `branches` say of a model of JAX or TensorFlow what `OnnxFile` has of a file.
     """
 
     model: Any
@@ -93,7 +93,7 @@ def controlled(
 
 def _refuse_control(trips: object, branches: object) -> None:
     if trips or branches:
-        what = "--trips and --branch are for ONNX files and models of JAX"
+        what = "--trips and --branch are for ONNX files and models of JAX, Keras and TensorFlow"
         raise InputError(what, "leave them out")
 
 

@@ -26,7 +26,7 @@ _KINDS: Mapping[str, Callable[[object], bool]] = {
     "sklearn": is_sklearn,
     "jax": is_jax,  # last: where JAX is loaded, anything callable may be a function of it
 }
-CONTROLLED = ("jax",)  # whose loops and branches have names that a caller can use
+CONTROLLED = ("jax", "tensorflow")  # whose loops and branches have names that a caller can use
 _ROOTS = ("tensorflow", "keras", "sklearn", "jax", "flax", "skl2onnx")
 
 

@@ -6,7 +6,7 @@ import pytest
 from crossflops.core.trace import Setting
 from crossflops.count import count
 from crossflops.errors import NormalizeError
-from crossflops.normalize import from_object, program
+from crossflops.normalize import controlled, from_object, program
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
@@ -129,3 +129,12 @@ def test_a_list_of_inputs():
     model = keras.Model(inputs, layers.Concatenate()([layers.Dense(8)(one) for one in inputs]))
     source = from_object(model, ([tf.TensorSpec((2, 4)), tf.TensorSpec((2, 6))],))
     assert count(program(source, Setting())[1]).total.macs == 2 * (4 + 6) * 8
+
+
+def test_how_often_a_loop_runs():
+    """Three products of 4 x 4 by 4 x 4, where data decides."""
+    loop = tf.function(lambda x: tf.while_loop(lambda y: y[0, 0] < 5, lambda y: (y @ y,), (x,))[0])
+    source = from_object(loop, tf.TensorSpec((4, 4)))
+    (node,) = count(program(source, Setting())[1]).uncounted
+    told = controlled(source, {node.node.key: 3}, None)
+    assert count(program(told, Setting())[1]).total.macs == 3 * 4 * 4 * 4

@@ -13,11 +13,13 @@ def program(
     kwargs: Mapping[str, Any],
     setting: Setting,
     observed: Sequence[Setting] = (),
+    trips: Mapping[str, int] = {},
+    branches: Mapping[str, str] = {},
 ) -> tuple[bytes, Graph, Trace]:
     """See `whole.program`, which is imported when it is needed. Nothing is to be observed."""
     from crossflops.normalize.tensorflow import whole
 
-    return whole.program(model, args, kwargs, setting)
+    return whole.program(model, args, kwargs, setting, trips, branches)
 
 
 def require(model: Any) -> None:

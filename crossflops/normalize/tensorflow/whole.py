@@ -20,12 +20,17 @@ from crossflops.normalize.tensorflow.quiet import quiet
 
 @quiet()
 def program(
-    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    trips: Mapping[str, int] = {},
+    branches: Mapping[str, str] = {},
 ) -> tuple[bytes, Graph, Trace]:
     """The graph of a model on inputs of these shapes (tf.TensorSpec), and its operations.
 
     Before them the bytes of the ONNX model that the graph was read from; its large weights are
-    there by shape alone.
+    there by shape alone. `trips` and `branches` are those of `OnnxFile`.
 
     The graph is made from the frozen function with loops and branches whole, the operator calls
     are those of the frozen graph as TensorFlow runs it, in which loops are taken apart. Raises
@@ -39,7 +44,7 @@ def program(
         return rebuilt.program(model, seen, setting)
     whole = freeze(seen.traced.function, lowered=False)
     data = to_onnx(whole)
-    graph, _ = onnx_file.of_bytes(data, seen.name, setting)
+    graph, _ = onnx_file.of_bytes(data, seen.name, setting, trips=trips, branches=branches)
     graph, every = linked(graph, seen.trace.calls, seen.frozen, seen.layers)
     graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
