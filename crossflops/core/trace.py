@@ -22,6 +22,7 @@ Storey: TypeAlias = Literal[
 ]
 # storeys of a real run, or of a real compilation
 OBSERVED: frozenset[str] = frozenset({"jit", "traced", "event", "dispatch", "lowered", "compiled"})
+UNWATCHED = "(unwatched)"  # the only call of a run that raises when it is watched
 NESTED = "nested:"  # begins what is said of a call in which padding was dropped
 Scalar: TypeAlias = bool | int | float | str | list[Any] | None
 

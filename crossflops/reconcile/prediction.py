@@ -10,7 +10,7 @@ from crossflops.core.convention import Clause, Convention
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Amount
-from crossflops.core.trace import OBSERVED, Call, Module, Setting, Trace
+from crossflops.core.trace import OBSERVED, UNWATCHED, Call, Module, Setting, Trace
 from crossflops.reconcile.bookings import Booking, Prediction, PredictionError
 from crossflops.reconcile.ownership import collector_of, home_of
 
@@ -81,8 +81,8 @@ class _Walk:
     def _observed(self) -> list[Call]:
         """The calls of the real run that the convention looks at: all that the tool sees there.
 
-        None for a model of another framework. Raises ValueError when there was no such run: the
-        trace was recorded for other tools.
+        None for a model of another framework. Raises PredictionError when the model does not run
+        while it is watched, ValueError when the trace was recorded for other tools.
         """
         foreign = self.convention.framework != self.trace.framework
         if self.convention.sees not in OBSERVED or not self.trace.calls or foreign:
@@ -91,6 +91,9 @@ class _Walk:
         found = [one for one in self.trace.observed if (one.storey, one.setting) == seen]
         if not found:
             raise ValueError(f"the trace holds no {self.convention.sees} calls ({self.setting})")
+        failed = next((one for one in found if one.target == UNWATCHED), None)
+        if failed is not None:
+            raise self._fails("the model", failed.settings["reason"], self.convention.sees)
         return found
 
     def _visit(self, call: Call, above: int | None) -> int | None:

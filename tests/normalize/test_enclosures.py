@@ -65,6 +65,15 @@ def test_what_a_hook_does_is_marked(register):
     assert before == (dict(model[0]._forward_hooks), dict(model[0]._forward_pre_hooks))
 
 
+def test_a_module_that_a_hook_calls_has_its_hook_around_it():
+    """Also where it does nothing, and the hook leads to no operator."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.Identity())
+    model[0].register_forward_hook(lambda m, i, o: model[1](o))
+    trace = traced(model, ROWS)
+    around = [trace.by_key[call.parent].target for call in trace.calls if call.parent]
+    assert "torch.nn.Module.hook" in around
+
+
 def test_everything_is_put_back():
     """What was replaced for the time of the run."""
     from torch._functorch import apis

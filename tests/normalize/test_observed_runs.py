@@ -6,9 +6,10 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as modes
 
 from crossflops.conventions import find
-from crossflops.core.trace import Setting, View
+from crossflops.core.trace import UNWATCHED, Setting, View
 from crossflops.reconcile import PredictionError, predict
 from tests.models import traced
 
@@ -85,6 +86,45 @@ def test_what_cannot_be_traced_is_said():
     assert [call.target for call in calls] == ["untraced"]
     with pytest.raises(PredictionError, match="torchprofile cannot count"):
         predict(find("torchprofile"), trace, Setting())
+
+
+class Shy(nn.Module):
+    """Raises where a dispatch mode looks on."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(32, 8)
+
+    def forward(self, x):
+        """One layer. The export looks on by modes of its own, and is not minded."""
+        if any(type(one).__module__.startswith("crossflops") for one in modes()):
+            raise RuntimeError("somebody looks")
+        return self.layer(x)
+
+
+def test_a_run_that_raises_when_it_is_watched_is_a_failure_of_who_watches():
+    """The model runs, so it is counted; a tool that watches alike cannot, and others go on."""
+    trace, calls = seen(Shy(), X, view=DISPATCH)
+    assert [call.target for call in calls] == [UNWATCHED]
+    assert any(call.target == "aten.linear.default" for call in trace.calls)
+    with pytest.raises(PredictionError, match=r"torch-flop-counter .* somebody looks"):
+        predict(find("torch-flop-counter"), trace, Setting())
+
+
+def test_what_the_compiler_kept_of_a_watched_run_is_forgotten():
+    """torch.cond raises in every run after one under a mode, until the compiler begins anew."""
+
+    class Chosen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other = nn.Linear(32, 8), nn.Linear(32, 8)
+
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, self.one, self.other, (x,))
+
+    trace = traced(Chosen().eval(), X, observed=(DISPATCH, EVENT))
+    assert {call.storey for call in trace.observed} == {"dispatch", "event"}
+    assert UNWATCHED not in {call.target for call in trace.observed}
 
 
 def test_a_convention_needs_its_run():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.core.graph import Graph
-from crossflops.core.trace import Call, Kernel, Setting, Trace, View
+from crossflops.core.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
 from crossflops.normalize.pytorch.alignment import observed_calls
 from crossflops.normalize.pytorch.autocast import write_out_casts
 from crossflops.normalize.pytorch.causality import answered, answers, is_asked
@@ -16,15 +16,15 @@ from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.events import events
 from crossflops.normalize.pytorch.exported import placed
 from crossflops.normalize.pytorch.exporter import to_onnx
-from crossflops.normalize.pytorch.failures import not_traced
+from crossflops.normalize.pytorch.failures import brief, not_traced
 from crossflops.normalize.pytorch.graph import to_graph
 from crossflops.normalize.pytorch.jit_graph import jit_nodes, traced_nodes
 from crossflops.normalize.pytorch.kernels import Ran, fused_kernels, is_fused, summary, swallowed
 from crossflops.normalize.pytorch.model import (
     callable_by_export,
     duplicate,
-    raised,
     run,
+    run_unwatched,
     switch,
 )
 from crossflops.normalize.pytorch.modules import ModuleIndex, parameter_bytes, parameter_count
@@ -33,7 +33,13 @@ from crossflops.normalize.pytorch.recorder import Recorder
 from crossflops.normalize.pytorch.seen import Seen
 from crossflops.normalize.pytorch.simplify import simplify
 from crossflops.normalize.pytorch.tree import linked, tree
-from crossflops.normalize.pytorch.untouched import compiler_tables, fresh, generators, quiet
+from crossflops.normalize.pytorch.untouched import (
+    compiler_tables,
+    forget_compiled,
+    fresh,
+    generators,
+    quiet,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -169,11 +175,12 @@ def _observe(
         if storey == "module" and not is_asked(model):
             continue  # nothing in it makes nested tensors
         try:
-            found, kernels = _ran(model, args, kwargs, setting, setting.id not in ran)
+            found, kernels = _ran_afresh(model, args, kwargs, setting, setting.id not in ran)
         except (Exception, SystemExit) as error:
             if storey == "module":
                 continue  # so it does for the tool, whose failure it is
-            raise raised(error, f"when run ({setting.id})") from error
+            run_unwatched(model, args, kwargs, setting, error)
+            found, kernels = [Seen(UNWATCHED, settings={"reason": brief(error)})], None
         if isinstance(setting, View):
             seen.extend(observed_calls(found, calls, setting))
         if kernels is None:
@@ -192,6 +199,15 @@ def _observe(
 
 def _sees_kernels(setting: Setting) -> bool:
     return not isinstance(setting, View) or setting.storey in _DISPATCHED
+
+
+def _ran_afresh(*asked: Any) -> tuple[list[Seen], list[Ran] | None]:
+    """As `_ran`, and where that raises once more, without what was compiled before."""
+    try:
+        return _ran(*asked)
+    except Exception:
+        forget_compiled()
+        return _ran(*asked)
 
 
 def _ran(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError, NormalizeError
-from crossflops.normalize.pytorch.untouched import fresh, generators, quiet
+from crossflops.normalize.pytorch.untouched import forget_compiled, fresh, generators, quiet
 
 if TYPE_CHECKING:
     from torch import nn
@@ -105,6 +105,22 @@ def try_out(
     """Run a copy of the model as it is asked for. Raises InputError when it raises."""
     with generators(), quiet():
         run(switch(duplicate(model), setting.training), args, kwargs, setting.grad)
+
+
+def run_unwatched(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    error: BaseException,
+) -> None:
+    """Raises InputError, with the error of a watched run, where the model itself raises."""
+    forget_compiled()
+    own = switch(duplicate(model), setting.training)
+    try:
+        run(own, *fresh(args, kwargs), setting.grad)
+    except InputError:
+        raise raised(error, f"when run ({setting.id})") from error
 
 
 def raised(error: BaseException, where: str = "on these inputs") -> InputError:

@@ -8,23 +8,27 @@ from crossflops.normalize.pytorch.recorder import Frame
 
 
 def tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
-    """Frames and operators as one list, parents first. Functions that contain no operator go."""
+    """Frames and operators as one list, parents first.
+
+    Functions go that contain neither an operator nor a module.
+    """
     by_parent: dict[str, list[Call]] = {}
     for call in operators.values():
         by_parent.setdefault(call.parent or "", []).append(call)
-    wanted = _with_operators(frames, by_parent)
+    modules = [frame.key for frame in frames if frame.storey == "module"]
+    wanted = _with_all_around(frames, [*by_parent, *modules])
     found: list[Call] = []
     for frame in frames:
-        if frame.storey == "module" or frame.key in wanted:
+        if frame.key in wanted:
             found.append(_call(frame))
             found.extend(by_parent.get(frame.key, ()))
     return tuple(found)
 
 
-def _with_operators(frames: list[Frame], by_parent: dict[str, list[Call]]) -> set[str]:
+def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
     parents = {frame.key: frame.parent for frame in frames}
     found: set[str] = set()
-    for key in by_parent:
+    for key in keys:
         around: str | None = key
         while around is not None and around not in found:
             found.add(around)

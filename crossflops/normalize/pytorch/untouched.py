@@ -23,6 +23,16 @@ def compiler_tables() -> None:
         getattr(rules, table, lambda: None)()
 
 
+def forget_compiled() -> None:
+    """PyTorch's compiler begins anew.
+
+    What it took over (torch.cond) while a run was watched would raise in every other run.
+    """
+    import torch._dynamo
+
+    torch._dynamo.reset()
+
+
 @contextmanager
 def generators() -> Iterator[None]:
     """The states of PyTorch's, NumPy's and Python's generators are restored."""
