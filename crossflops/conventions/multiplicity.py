@@ -7,6 +7,47 @@ from crossflops.conventions.formulas import offered
 from crossflops.core.trace import Module
 
 Times = Callable[[tuple[Module, ...]], dict[int, int]]
+Within = Callable[[tuple[Module, ...]], dict[int, dict[int, int]]]
+
+
+def chains(
+    modules: tuple[Module, ...], ends: frozenset[str] = frozenset()
+) -> dict[int, dict[int, int]]:
+    """By module, the number of chains to it from itself and from each module around it.
+
+    A child stands once in each parent. No chain goes on beneath a module of a class in `ends`.
+    """
+    parents: dict[int, list[int]] = {}
+    for row in modules:
+        if row.bases[0] in ends:
+            continue
+        for child in {child for _, child in row.children}:
+            parents.setdefault(child, []).append(row.id)
+    found: dict[int, dict[int, int]] = {}
+
+    def around(module: int) -> dict[int, int]:
+        if module not in found:
+            counts = {module: 1}
+            for parent in parents.get(module, ()):
+                for one, count in around(parent).items():
+                    counts[one] = counts.get(one, 0) + count
+            found[module] = counts
+        return found[module]
+
+    return {row.id: around(row.id) for row in modules}
+
+
+def chains_squared(modules: tuple[Module, ...]) -> dict[int, dict[int, int]]:
+    """By module, the chains to it from each module around it, times those from the root."""
+    return {
+        module: {one: count * counts.get(0, 0) for one, count in counts.items()}
+        for module, counts in chains(modules).items()
+    }
+
+
+def contained(modules: tuple[Module, ...]) -> dict[int, dict[int, int]]:
+    """By module, one for itself and for each module around it, under whatever name."""
+    return {module: dict.fromkeys(counts, 1) for module, counts in chains(modules).items()}
 
 
 def child_paths(modules: tuple[Module, ...], ends: frozenset[str] = frozenset()) -> dict[int, int]:
@@ -15,20 +56,7 @@ def child_paths(modules: tuple[Module, ...], ends: frozenset[str] = frozenset())
     0 for a module that is registered nowhere. No chain goes on beneath a module of a class in
     `ends`.
     """
-    parents: dict[int, list[int]] = {}
-    for row in modules:
-        if row.bases[0] in ends:
-            continue
-        for child in {child for _, child in row.children}:
-            parents.setdefault(child, []).append(row.id)
-    found = {0: 1}
-
-    def paths(module: int) -> int:
-        if module not in found:
-            found[module] = sum(paths(parent) for parent in parents.get(module, ()))
-        return found[module]
-
-    return {row.id: paths(row.id) for row in modules}
+    return {module: counts.get(0, 0) for module, counts in chains(modules, ends).items()}
 
 
 def child_paths_squared(modules: tuple[Module, ...]) -> dict[int, int]:
@@ -37,6 +65,14 @@ def child_paths_squared(modules: tuple[Module, ...]) -> dict[int, int]:
     thop/profile.py: `model.apply(add_hooks)` and `dfs_count`, both of which walk `children()`.
     """
     return {module: count**2 for module, count in child_paths(modules).items()}
+
+
+def among_modules(modules: tuple[Module, ...]) -> dict[int, int]:
+    """Once for a module that is registered, and so in every module that contains it.
+
+    deepspeed/profiling/flops_profiler/profiler.py: get_module_flops sums over `modules()`.
+    """
+    return registered(modules)
 
 
 def registered(modules: tuple[Module, ...]) -> dict[int, int]:
@@ -103,10 +139,17 @@ def wrapped_base(modules: tuple[Module, ...]) -> dict[int, int]:
 TIMES: dict[str, Times] = {
     "child_paths": child_paths,
     "child_paths_squared": child_paths_squared,
+    "among_modules": among_modules,
     "registered": registered,
     "registered_leaves": registered_leaves,
     "torchstat.wrapped": wrapped,
     "torchstat.wrapped_base": wrapped_base,
+}
+# of tools that show a module's number under each of its parents
+WITHIN: dict[str, Within] = {
+    "child_paths": chains,
+    "child_paths_squared": chains_squared,
+    "among_modules": contained,
 }
 
 
@@ -114,3 +157,13 @@ TIMES: dict[str, Times] = {
 def multiplicities() -> dict[str, Times]:
     """All of them by name, those that tools' formulas offer too."""
     return TIMES | offered("TIMES")
+
+
+@functools.cache
+def within() -> dict[str, Within]:
+    """How often a call is booked in the number of each module around its own, by the same names.
+
+    What the root has of it is what the formula of that name in `multiplicities` gives. One that is
+    not here stands once under the first name of the module alone.
+    """
+    return WITHIN | offered("WITHIN")

@@ -1,9 +1,10 @@
 """Where a tool's number comes from: each module with all beneath it, cause by cause."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from crossflops.conventions.multiplicity import within
 from crossflops.core.graph import Node
 from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Amount, Profile
@@ -11,11 +12,14 @@ from crossflops.core.reconciliation import PathRow
 from crossflops.core.trace import Trace
 from crossflops.reconcile.bookings import Booking, Prediction
 
+DIVIDED = "scope.batch-divided"
+
 
 class Step(msgspec.Struct, frozen=True):
     """An amount booked under a cause, for one call and under one module.
 
-    `macs` is the part of it that stands in MACs, which the step of the unit then scales.
+    `macs` is the part of it that stands in MACs, which the step of the unit then scales. It is in
+    the number of every module around as well, unless it is `alone`.
     """
 
     stage: int
@@ -25,6 +29,7 @@ class Step(msgspec.Struct, frozen=True):
     reference: str
     path: str = ""
     macs: int = 0
+    alone: bool = False
 
 
 def by_path(
@@ -40,7 +45,7 @@ def by_path(
     is a step away from the one and a step towards the other.
     """
     causes = by_cause(steps)
-    predicted = _predicted(prediction, causes)
+    predicted = _predicted(prediction, trace, causes)
     theirs = {entry.path: entry.amount for entry in profile.entries} if profile else {}
     return rows(trace, ledger, predicted, causes, theirs)
 
@@ -49,7 +54,7 @@ def by_cause(steps: Iterable[Step]) -> dict[str, dict[str, Amount]]:
     """Amount by cause of all beneath each module."""
     causes: dict[str, dict[str, Amount]] = {}
     for step in sorted(steps, key=lambda step: step.stage):
-        for path in around(step.path):
+        for path in (step.path,) if step.alone else around(step.path):
             found = causes.setdefault(path, {})
             found[step.cause] = found.get(step.cause, 0) + step.amount
     return causes
@@ -81,20 +86,53 @@ def rows(
     return tuple(row for row in found if row.ours or row.predicted or row.theirs)
 
 
-def _predicted(prediction: Prediction, causes: dict[str, dict[str, Amount]]) -> dict[str, Amount]:
-    """What the tool makes of all beneath each module; what it rounds there joins the causes."""
+def _predicted(
+    prediction: Prediction, trace: Trace, causes: dict[str, dict[str, Amount]]
+) -> dict[str, Amount]:
+    """What the tool makes of all beneath each module; what it divides there joins the causes."""
     inside: dict[str, list[Booking]] = {}
-    whole: dict[str, int] = {}
-    for booking, left in zip(prediction.bookings, prediction.divided(), strict=True):
-        for path in around(booking.path):
-            inside.setdefault(path, []).append(booking)
-            whole[path] = whole.get(path, 0) + left
-    predicted = {path: prediction.sum(bookings) for path, bookings in inside.items()}
-    rounds = prediction.convention.rounds
-    for path, amount in predicted.items():
+    for booking, standing in standings(prediction, trace):
+        for path, times in standing.items():
+            same = times == booking.times
+            one = booking if same else msgspec.structs.replace(booking, times=times)
+            inside.setdefault(path, []).append(one)
+    predicted: dict[str, Amount] = {}
+    for path, bookings in inside.items():
+        row = msgspec.structs.replace(prediction, bookings=tuple(bookings))
+        predicted[path], left = row.total, sum(row.divided())
         found = causes.setdefault(path, {})
-        found[rounds] = found.get(rounds, 0) + amount - whole[path]
+        for cause, amount in (
+            (DIVIDED, left - sum(map(row.worth, bookings))),
+            (prediction.convention.rounds, predicted[path] - left),
+        ):
+            found[cause] = found.get(cause, 0) + amount
     return predicted
+
+
+def standings(prediction: Prediction, trace: Trace) -> Iterator[tuple[Booking, dict[str, int]]]:
+    """Every booking, and how often it stands in the number of each module, by its path.
+
+    A tool that adds up the tree of modules shows a module under all of its parents; any other has
+    its own rule for that, and is taken to show it under the first of its names.
+    """
+    shown: dict[str, dict[str, dict[str, int]]] = {}
+    for booking in prediction.bookings:
+        name = booking.clause.times
+        if name is None or name not in within() or booking.clause.in_total_only:
+            yield booking, dict.fromkeys(around(booking.path), booking.times)
+            continue
+        if name not in shown:
+            shown[name] = _by_name(within()[name](trace.modules), trace)
+        yield booking, shown[name][booking.path]
+
+
+def _by_name(found: dict[int, dict[int, int]], trace: Trace) -> dict[str, dict[str, int]]:
+    """The same table by paths; what is registered nowhere has none."""
+    named = {row.id: row.path for row in trace.modules if row.names}
+    return {
+        path: {named[one]: times for one, times in found[module].items() if one in named and times}
+        for module, path in named.items()
+    }
 
 
 def home(node: Node, trace: Trace) -> str:

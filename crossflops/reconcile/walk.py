@@ -8,18 +8,20 @@ and add up by construction.
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
+import msgspec
+
 from crossflops.core.convention import Convention
 from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Profile
 from crossflops.core.reconciliation import Explanation, Reconciliation
 from crossflops.core.trace import OBSERVED, Call, Trace
 from crossflops.reconcile.bookings import Booking, Prediction
-from crossflops.reconcile.paths import Step, by_path, home
+from crossflops.reconcile.paths import DIVIDED, Step, around, by_path, home, standings
 
 FORCED = "scope.mode-forced-eval"
 ELSEWHERE = "module.booked-elsewhere"
 PER_MAC = "unit.mac-vs-flop"
-DIVIDED = "scope.batch-divided"
+SHARED = "module.shared-parents"
 
 
 class Stage(IntEnum):
@@ -52,8 +54,9 @@ def reconcile(
     ours = (base or ledger).total.macs
     forced = _forced_mode(ledger.total.macs - ours, convention.source)
     found = tuple(step for step in steps(prediction, trace, macs) if step.amount)
-    exact = (step for step in found if step.stage != Stage.PRECISION)
-    booked = (*exact, *_moved(prediction, trace, macs), *_imposed(trace, ledger, base))
+    whole = (step for step in found if step.stage < Stage.BATCH)
+    moved = (*_moved(prediction, trace, macs), *_shown(prediction, trace))
+    booked = (*whole, *moved, *_imposed(trace, ledger, base))
     return Reconciliation(
         tool=convention.tool,
         edition=convention.edition,
@@ -101,6 +104,40 @@ def _moved(prediction: Prediction, trace: Trace, macs: dict[str, int]) -> Iterat
         if amount and ours != theirs:
             yield Step(Stage.GRAPH, ELSEWHERE, -amount, key, "", ours)
             yield Step(Stage.GRAPH, ELSEWHERE, amount, key, "", theirs)
+
+
+def _shown(prediction: Prediction, trace: Trace) -> Iterator[Step]:
+    """How else a module with several parents stands in the numbers of those around it.
+
+    The steps of a booking have all of it under the first name of its module.
+    """
+    for booking, standing in standings(prediction, trace):
+        first = dict.fromkeys(around(booking.path), booking.times)
+        if standing == first:
+            continue
+        dead = _is_dead(trace.by_key[booking.call], trace)
+        for path in {**first, **standing}:
+            before, after = (
+                msgspec.structs.replace(booking, times=times.get(path, 0))
+                for times in (first, standing)
+            )
+            for step in _instead(prediction, before, after, dead):
+                yield msgspec.structs.replace(step, path=path, alone=True)
+
+
+def _instead(
+    prediction: Prediction, before: Booking, after: Booking, dead: bool
+) -> Iterator[Step]:
+    """From what the tool makes of a booking so many times to so many others."""
+    convention, clause = prediction.convention, after.clause
+    if clause.kind == "core":
+        macs = int(after.amount) * (after.times - before.times)
+        unit = (convention.unit - 1) * macs
+        yield Step(Stage.MULTIPLICITY, SHARED, macs, after.call, clause.reference, macs=macs)
+        yield Step(Stage.UNIT, PER_MAC, unit, after.call, convention.source)
+    else:
+        step = _part(prediction, after, dead)
+        yield msgspec.structs.replace(step, amount=step.amount - prediction.worth(before))
 
 
 def steps(prediction: Prediction, trace: Trace, macs: dict[str, int]) -> Iterator[Step]:
@@ -151,7 +188,7 @@ def _core(prediction: Prediction, booking: Booking, ours: int, dead: bool) -> It
     else:
         yield step(Stage.FORMULA, clause.cause, counted - ours)
     repeated = counted * (booking.times - 1)
-    yield step(Stage.MULTIPLICITY, "module.shared-parents", repeated)
+    yield step(Stage.MULTIPLICITY, SHARED, repeated)
     unit = (prediction.convention.unit - 1) * (counted + repeated)
     yield Step(Stage.UNIT, PER_MAC, unit, call, prediction.convention.source, path)
 

@@ -1,8 +1,9 @@
 """Named formulas. Every module in this folder offers its own in `FORMULAS`.
 
-It may also offer `TIMES` (how often a module's calls are booked), `BATCHES` (what a tool divides
-by), `SUMS` (how it adds up) and `VIEWS` (a graph with the shapes that it infers). Those of graph
-nodes, which take a node instead of a call, stand in `NODE_FORMULAS`.
+It may also offer `TIMES` (how often a module's calls are booked), `WITHIN` (how often in the
+number of each module around), `BATCHES` (what a tool divides by), `SUMS` (how it adds up) and
+`VIEWS` (a graph with the shapes that it infers). Those of graph nodes, which take a node instead
+of a call, stand in `NODE_FORMULAS`.
 """
 
 import functools

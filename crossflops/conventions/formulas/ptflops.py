@@ -14,7 +14,7 @@ from crossflops.conventions.formulas.contraction import (
     result_of,
     shape_of,
 )
-from crossflops.conventions.multiplicity import Times, child_paths
+from crossflops.conventions.multiplicity import Times, Within, chains, child_paths
 from crossflops.conventions.ptflops_layers import SUPPORTED
 from crossflops.core.profile import Amount
 from crossflops.core.trace import Call, Module, Trace
@@ -164,6 +164,11 @@ def paths(modules: tuple[Module, ...]) -> dict[int, int]:
     return child_paths(modules, SUPPORTED)
 
 
+def chains_of_paths(modules: tuple[Module, ...]) -> dict[int, dict[int, int]]:
+    """The same chains from every module: print_model_with_flops shows what each accumulates."""
+    return chains(modules, SUPPORTED)
+
+
 def _is_alone(call: Call) -> bool:
     """Whether the model is given a single tensor, by position."""
     return (call.arity, call.keywords) == (1, 0) and call.input("0") is not None
@@ -232,5 +237,6 @@ FORMULAS: dict[str, Formula] = {
     "ptflops.positional": positional,
 }
 TIMES: dict[str, Times] = {"ptflops.paths": paths}
+WITHIN: dict[str, Within] = {"ptflops.paths": chains_of_paths}
 BATCHES: dict[str, Batch] = {"ptflops.batch": batch}
 SUMS: dict[str, Sum] = {"ptflops.total": total}
