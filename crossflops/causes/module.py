@@ -96,7 +96,8 @@ CAUSES = (
         id="module.shared-parents",
         title="modules registered under several parents",
         page="The tool walks the children of modules to register hooks, or to sum what they hold, "
-        "and meets a module once for every way that leads to it.",
+        "and meets a module once for every way that leads to it. Module by module, what it counts "
+        "there stands in the number of each parent.",
         recognise="list(model.modules()) is shorter than the modules met on a walk of children.",
         example=Example(
             code="layer = nn.Linear(64, 64, bias=False)\n"

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from crossflops.conventions.multiplicity import (
     child_paths,
     child_paths_squared,
+    multiplicities,
     registered_leaves,
+    within,
 )
 from crossflops.core.trace import Module, Parameter
 
@@ -56,6 +58,14 @@ def test_what_is_registered_nowhere_has_no_path():
     assert found == {0: 1, 1: 0, 2: 0}
 
 
+def test_what_stands_in_the_number_of_each_parent():
+    """Module 4 is in 3 alone, which is in 1 and in 2: two chains from the root, one from each."""
+    shared = table([1, 2], [3], [3], [4], [])
+    assert within()["child_paths"](shared)[4] == {0: 2, 1: 1, 2: 1, 3: 1, 4: 1}
+    assert within()["child_paths_squared"](shared)[4] == {0: 4, 1: 2, 2: 2, 3: 2, 4: 2}
+    assert within()["among_modules"](shared)[4] == dict.fromkeys(range(5), 1)
+
+
 @st.composite
 def graphs(draw):
     """Children that always have a higher number: no module contains itself."""
@@ -101,3 +111,11 @@ def test_a_leaf_is_registered_and_has_no_children_but_empty_containers():
     )
     found = registered_leaves((*rows[:4], empty, filled, rows[6]))
     assert found == {0: 0, 1: 1, 2: 1, 3: 0, 4: 1, 5: 1, 6: 0}
+
+
+@given(graphs())
+def test_the_root_has_as_many_as_the_whole(rows):
+    """The formula for the rows and that for the total are two readings of one tree."""
+    for name, formula in within().items():
+        counts = {module: found.get(0, 0) for module, found in formula(rows).items()}
+        assert counts == multiplicities()[name](rows), name

@@ -75,6 +75,45 @@ def test_a_residual_is_found_by_path():
     ]
 
 
+@pytest.mark.parametrize(
+    ("times", "whole", "below", "own"),
+    [
+        ("child_paths", 60, 30, 30),
+        ("child_paths_squared", 120, 60, 60),
+        ("among_modules",) + (30,) * 3,
+    ],
+)
+def test_a_shared_module_stands_under_each_of_its_parents(times, whole, below, own):
+    """10 elements, 3 each: `c` is under `a` and under `b`, and is called in `b` alone."""
+    rows = (
+        module(0, "", children=[1, 2]),
+        module(1, "a", children=[3]),
+        module(2, "b", children=[3]),
+        module(3, "a.c", "my.Conv"),
+    )
+    calls = trace(
+        call("b", "(model)", "module", "my.Block", 2),
+        call("b.c", "b", "module", "my.Conv", 3, size=10),
+        operator("o", parent="b.c", number=3),
+        rows=rows,
+    )
+    core = clause(
+        "conv", "core", "my.Conv", "module", formula="input_elements", factor=2, times=times,
+        stands_for=("aten.mm",),
+    )  # fmt: skip
+    part = clause("bias", "part", "my.Conv", "module", formula="input_elements", times=times)
+    rules = convention(core, part)
+    _, found = explained(rules, calls, ledger({"o": 7}))
+    assert {row.path: row.predicted for row in found.by_path} == {
+        "": whole, "a": below, "b": below, "a.c": own,
+    }  # fmt: skip
+    for row in found.by_path:
+        assert isinstance(row.causes, dict)
+        assert row.ours + sum(row.causes.values()) == row.predicted
+    others = next(row for row in found.by_path if row.path == "b")
+    assert set(others.causes) == {"module.shared-parents", part.cause}
+
+
 def test_what_runs_by_forward_is_reported_under_its_caller():
     """A tool with hooks on calls never saw the module whose forward was called."""
     inner = call("a", "(model)", "module", "my.Block", 1)

@@ -110,3 +110,64 @@ def test_the_model_of_the_caller_is_untouched():
     assert not any(vars(module).get("__flops__") for module in model.modules())
     second = compare(model, IMAGE, tools=["deepspeed", "deepspeed-macs"])
     assert second.reconciliations == first.reconciliations
+
+
+class Inner(nn.Module):
+    """Calls a module that others may hold as well."""
+
+    def __init__(self, core):
+        super().__init__()
+        self.core = core
+
+    def forward(self, x):
+        """The first result."""
+        found = self.core(x)
+        return found[0] if isinstance(found, tuple) else found
+
+
+class Shared(nn.Module):
+    """One module in two parents: `core` is a.core and b.core."""
+
+    def __init__(self, core):
+        super().__init__()
+        self.a, self.b = Inner(core), Inner(core)
+
+    def forward(self, x):
+        """Twice."""
+        return self.b(self.a(x))
+
+
+def rows(model, adapter):
+    """What is predicted of each module, which is what the tool prints of it."""
+    found = compare(model, torch.randn(3, 5, 8), tools=[adapter.name]).reconciliations[0]
+    assert found.residual == 0
+    assert {row.path: row.theirs for row in found.by_path} == {
+        row.path: row.predicted for row in found.by_path
+    }
+    for row in found.by_path:
+        assert row.predicted - row.ours == sum(row.causes.values())
+    return {row.path: row.theirs for row in found.by_path}
+
+
+def test_a_shared_module_stands_whole_in_each_of_its_parents():
+    """15 rows: 2*64 and 8 of a linear layer, 8 of ReLU. Both calls under both parents."""
+    core = nn.Sequential(nn.Linear(8, 8, bias=False), nn.ReLU())
+    linear, relu = 2 * 2 * 15 * 64, 2 * 15 * 8
+    whole = dict.fromkeys(("", "a", "b", "a.core"), linear + relu)
+    assert rows(Shared(core), Deepspeed()) == whole | {"a.core.0": linear, "a.core.1": relu}
+    macs = rows(Shared(core), DeepspeedMacs())
+    assert macs == dict.fromkeys(("", "a", "b", "a.core", "a.core.0"), linear // 2)
+
+
+def test_a_shared_layer_that_is_hooked_stands_in_each_of_its_parents():
+    """An LSTM: 33120 is what DeepSpeed printed of both of its calls."""
+    found = rows(Shared(nn.LSTM(8, 8, batch_first=True)), Deepspeed())
+    assert found == dict.fromkeys(("", "a", "b", "a.core"), 33120)
+
+
+def test_parents_that_are_shared_themselves():
+    """The inner block is called seven times, and each of those around it has all of that."""
+    core = nn.Linear(8, 8, bias=False)
+    model = nn.Sequential(Inner(Shared(core)), nn.Sequential())
+    model[1].extend([Inner(model[0].core), model[0].core, core])
+    assert set(rows(model, DeepspeedMacs()).values()) == {7 * 15 * 64}

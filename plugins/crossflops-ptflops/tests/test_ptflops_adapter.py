@@ -165,3 +165,65 @@ def test_a_padding_mask_fails_without_gradients():
     with pytest.raises(PredictionError):
         predict(convention, trace, no_grad)
     assert profile(model, x).total == predict(convention, trace, Setting()).total
+
+
+class Inner(nn.Module):
+    """Calls a module that others may hold as well."""
+
+    def __init__(self, core):
+        super().__init__()
+        self.core = core
+
+    def forward(self, x):
+        """The first result."""
+        found = self.core(x)
+        return found[0] if isinstance(found, tuple) else found
+
+
+class Shared(nn.Module):
+    """One module in two parents: `core` is a.core and b.core."""
+
+    def __init__(self, core):
+        super().__init__()
+        self.a, self.b = Inner(core), Inner(core)
+
+    def forward(self, x):
+        """Twice."""
+        return self.b(self.a(x))
+
+
+def rows(model, adapter):
+    """What is predicted of each module, which is what the tool prints of it."""
+    found = crossflops.compare(model, torch.randn(3, 5, 8), tools=[adapter.name]).reconciliations[
+        0
+    ]
+    assert found.residual == 0
+    assert {row.path: row.theirs for row in found.by_path} == {
+        row.path: row.predicted for row in found.by_path
+    }
+    for row in found.by_path:
+        assert row.predicted - row.ours == sum(row.causes.values())
+    return {row.path: row.theirs for row in found.by_path}
+
+
+def test_a_shared_module_stands_whole_in_each_of_its_parents():
+    """15 rows: 64 of a linear layer, both calls under both parents, divided by a batch of 3.
+
+    8 of nn.ReLU, which calls F.relu: once more, undivided, and of no module.
+    """
+    core = nn.Sequential(nn.Linear(8, 8, bias=False), nn.ReLU())
+    linear, relu = 2 * 15 * 64 // 3, 2 * 15 * 8 // 3
+    once = dict.fromkeys(("a", "b", "a.core"), linear + relu)
+    both = {"": 2 * (linear + relu) + 2 * 15 * 8, "a.core.0": linear, "a.core.1": relu}
+    assert rows(Shared(core), PtflopsPytorch()) == once | both
+
+
+def test_parents_that_are_shared_themselves():
+    """A layer that is called seven times, once for each chain that leads to it."""
+    core = nn.Linear(8, 8, bias=False)
+    model = nn.Sequential(Inner(Shared(core)), nn.Sequential())
+    model[1].extend([Inner(model[0].core), model[0].core, core])
+    chains = {"": 7, "0": 2, "0.core": 2, "0.core.a": 1, "0.core.a.core": 1, "0.core.b": 1}
+    chains |= {"1": 5, "1.0": 2}
+    found = rows(model, PtflopsPytorch())
+    assert found == {path: n * 7 * 5 * 64 for path, n in chains.items()}

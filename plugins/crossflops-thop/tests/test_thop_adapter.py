@@ -151,3 +151,50 @@ def test_padding_that_an_encoder_drops():
     assert (found.theirs, found.residual) == (2 * 14 * 32 * 64 + norms, 0)
     skipped = [one.amount for one in found.explanations if "padding" in one.cause]
     assert sum(skipped) == -(2 * 6 * 32 * 64) - dropped
+
+
+class Inner(nn.Module):
+    """Calls a module that others may hold as well."""
+
+    def __init__(self, core):
+        super().__init__()
+        self.core = core
+
+    def forward(self, x):
+        """The first result."""
+        found = self.core(x)
+        return found[0] if isinstance(found, tuple) else found
+
+
+class Shared(nn.Module):
+    """One module in two parents: `core` is a.core and b.core."""
+
+    def __init__(self, core):
+        super().__init__()
+        self.a, self.b = Inner(core), Inner(core)
+
+    def forward(self, x):
+        """Twice."""
+        return self.b(self.a(x))
+
+
+def rows(model, adapter):
+    """What is predicted of each module, which is what the tool prints of it."""
+    found = crossflops.compare(model, torch.randn(3, 5, 8), tools=[adapter.name]).reconciliations[
+        0
+    ]
+    assert found.residual == 0
+    assert {row.path: row.theirs for row in found.by_path} == {
+        row.path: row.predicted for row in found.by_path
+    }
+    for row in found.by_path:
+        assert row.predicted - row.ours == sum(row.causes.values())
+    return {row.path: row.theirs for row in found.by_path}
+
+
+@pytest.mark.skipif(OLD, reason="thop 0.0.31 says nothing of the modules")
+def test_a_shared_module_stands_in_each_of_its_parents():
+    """15 rows of 64, two calls, two hooks; both parents are added up."""
+    once = 2 * 2 * 15 * 64
+    found = rows(Shared(nn.Linear(8, 8)), Thop())
+    assert found == {"": 2 * once, **dict.fromkeys(("a", "b", "a.core"), once)}
