@@ -50,7 +50,7 @@ def test_a_cause_of_no_family_lists_all():
 def named_by_the_reconciler():
     """The texts in the code of the reconciler that have the form of an id."""
     texts = set()
-    rooms = ("walk", "node_walk", "parameters", "rebuilt", "stored")
+    rooms = ("walk", "paths", "node_walk", "parameters", "rebuilt", "stored")
     rooms = [f"reconcile.{name}" for name in rooms]
     rooms += [f"reconcile.models.{name}" for name in ("alignment", "operations", "steps")]
     for name in (*rooms, "conventions.parameters"):
