@@ -8,6 +8,7 @@ from crossflops.conventions import layers
 from crossflops.conventions.operators import CONTRACTIONS, HOOKS, VMAP
 from crossflops.conventions.patched import EINSUM, Rule
 from crossflops.core.convention import Clause, Convention, Match, Parameters
+from crossflops.core.trace import NESTED
 
 # name, cause, formula and factor of what hooks add for recurrent layers
 GATES = ("recurrent.gates", "rnn.gate-elementwise", "patched.gates", 1)
@@ -15,6 +16,13 @@ RECURRENT_BIAS = ("recurrent.bias", "bias.rnn", "patched.recurrent_bias", 1)
 FIRST_ADDS = ("recurrent.first-adds", "unit.first-add-omitted", "patched.first_adds", -1)
 
 _AT = "torch.Tensor.__matmul__"
+# What an encoder calls on nested tensors beside linear, and the formulas of what it drops there.
+_IN_ENCODERS = {"relu", "transcendental", "layer_norm"}
+_NESTED = {
+    "patched.linear": "patched.linear_nested",
+    "patched.elements": "patched.elements_dropped",
+    "patched.norm": "patched.norm_dropped",
+}
 FAST_PATHS = ("aten._native_multi_head_attention*", "aten._transformer_encoder_layer*")
 
 
@@ -55,8 +63,25 @@ class Edition:
             for rule in rules
             if rule.name in {"linear", "convolution", "matmul"}
         ]
+        nested = [self.nested(rule) for rule in rules if rule.name == "linear"]
         plain = [self.function(rule) for rule in rules]
-        return (*found, *plain)
+        return (*found, *nested, *plain)
+
+    def nested(self, rule: Rule) -> Clause:
+        """A rule on a nested tensor, of which an encoder drops what a padding mask covers.
+
+        A product is booked so in the place of its rule, of other work what is dropped beside it.
+        """
+        dropped = msgspec.structs.replace(
+            rule, cause="attention.padding-skipped", formula=_NESTED[str(rule.formula)]
+        )
+        factor = 1 if rule.core else -1
+        return self.function(dropped, f"{rule.name}.nested", factor, fused=(f"{NESTED}*",))
+
+    def parts(self, rules: tuple[Rule, ...]) -> tuple[Clause, ...]:
+        """Rules for all other work, those of a layer of an encoder on nested tensors too."""
+        nested = [self.nested(rule) for rule in rules if rule.name in _IN_ENCODERS]
+        return (*map(self.function, rules), *nested)
 
     def uncounted(self, rules: tuple[Rule, ...]) -> tuple[Clause, ...]:
         """Rules of which this number has nothing, and which may end the tool all the same."""
@@ -183,7 +208,7 @@ def pair(
             "FLOPs",
             (
                 *flops.products((*products, EINSUM)),
-                *map(flops.function, parts),
+                *flops.parts(parts),
                 *flops.recurrent(GATES, RECURRENT_BIAS, FIRST_ADDS),
                 *flops.unseen((*products, EINSUM)),
             ),

@@ -124,8 +124,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     parameter, an input. `returns` says of a module's call what its result is: "tensor",
     "sequence", "mapping", "none" or, by which most tools are lost, any other "object".
     `fused` names, by setting id, the kernel that swallowed this call in that setting: an operator
-    in it, or a function that the kernel was called in place of. Of a module's call that dealt with
-    nested tensors it is `NESTED`, followed by the number of positions that a padding mask left.
+    in it, or a function that the kernel was called in place of. Of the call of a module or a
+    function that dealt with nested tensors it is `NESTED`, followed by the number of positions
+    that a padding mask left.
     `arity` and `keywords` are the numbers of arguments that a module or a function was given by
     position and by keyword.
 

@@ -10,7 +10,7 @@ from crossflops.core.convention import Clause, Convention
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Amount
-from crossflops.core.trace import OBSERVED, UNWATCHED, Call, Module, Setting, Trace
+from crossflops.core.trace import NESTED, OBSERVED, UNWATCHED, Call, Module, Setting, Trace
 from crossflops.reconcile.bookings import Booking, Prediction, PredictionError
 from crossflops.reconcile.ownership import collector_of, home_of
 
@@ -171,8 +171,9 @@ class _Walk:
         return self.bookings[above].clause.storey == "module"
 
     def _counts(self, call: Call) -> bool:
-        if call.storey == "function" and self.setting in call.fused:
-            return False  # a kernel ran in its place
+        kernel = call.fused.get(self.setting, NESTED)
+        if call.storey == "function" and not kernel.startswith(NESTED):
+            return False  # it ran in the place of the function
         stored = call.stored and self.convention.counts_stored
         return call.live or stored or self.convention.counts_dead
 

@@ -18,6 +18,19 @@ def linear(call: Call, module: Module) -> int:
     return prod(given.shape("input")) * given.shape("weight")[0]
 
 
+def linear_nested(call: Call, module: Module) -> int:
+    """The same of a nested tensor, whose numel() has no padding. _linear_flops_compute."""
+    given = bound(call)
+    return left(call) * given.shape("input")[-1] * given.shape("weight")[0]
+
+
+def left(call: Call) -> int:
+    """The positions of padded sequences that are left in a nested tensor."""
+    if call.rows is None:
+        raise ValueError(f"{call.key} has rows of lengths that nobody knows")
+    return call.rows
+
+
 def convolution(call: Call, module: Module) -> int:
     """N x Ci x Co/g x prod(k) x prod(o), o computed from padding, stride and dilation.
 
@@ -115,6 +128,12 @@ def elements(call: Call, module: Module) -> int:
     return prod(bound(call).shape("input"))
 
 
+def elements_dropped(call: Call, module: Module) -> int:
+    """Elements of the input that a padding mask covers, which numel() of a nested one lacks."""
+    shape = bound(call).shape("input")
+    return prod(shape) - left(call) * shape[-1]
+
+
 def pooled(call: Call, module: Module) -> int:
     """n(x). _pool_flops_compute, which has no argument `output_size`."""
     return prod(bound(call, as_function="pool").shape("input"))
@@ -136,6 +155,11 @@ def norm(call: Call, module: Module) -> int:
     return (5 if given.has("weight") else 4) * prod(given.shape("input"))
 
 
+def norm_dropped(call: Call, module: Module) -> int:
+    """5 or 4 for each of these elements. _layer_norm_flops_compute."""
+    return (5 if bound(call).has("weight") else 4) * elements_dropped(call, module)
+
+
 def broadcast(call: Call, module: Module) -> int:
     """Elements of the result of adding or multiplying. _elementwise_flops_compute."""
     shapes = operands(call)
@@ -151,7 +175,8 @@ def operands(call: Call) -> list[tuple[int, ...]]:
 FORMULAS: dict[str, Formula] = {
     f"patched.{formula.__name__}": formula
     for formula in (
-        linear, convolution, convolution_bias, matmul, addmm, addmm_input, einsum, einsum_odd,
-        elements, pooled, batch_norm, norm, broadcast,
+        linear, linear_nested, convolution, convolution_bias, matmul, addmm, addmm_input, einsum,
+        einsum_odd,
+        elements, elements_dropped, pooled, batch_norm, norm, norm_dropped, broadcast,
     )
 }  # fmt: skip

@@ -50,8 +50,8 @@ def fused_kernels(
 ) -> list[Ran]:
     """Run the model for real: each fused kernel, with the frames around it, innermost first.
 
-    So are modules that dealt with nested tensors, with their own frame alone: as `NESTED`, with
-    the number of positions that the mask left.
+    So are modules and functions that dealt with nested tensors, with their own frame alone: as
+    `NESTED`, with the number of positions that the mask left.
     The model may be changed by the run (buffers in training mode): pass a copy.
     """
     import torch
@@ -92,7 +92,7 @@ def _nested(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
 def _is_nested(frame: Frame) -> bool:
     """In a real run only a nested tensor has no shape."""
     tensors = (*frame.inputs, *frame.outputs)
-    return frame.storey == "module" and any(one.shape is None for one in tensors)
+    return frame.storey != "operator" and any(one.shape is None for one in tensors)
 
 
 def summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
@@ -115,7 +115,8 @@ def _module(key: str) -> str:
 def swallowed(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
     """Key of an operator or a function call -> the kernel that swallowed it.
 
-    Of the call of a module that dealt with nested tensors: `NESTED`, and how many rows are left.
+    Of the call of a module or a function that dealt with nested tensors: `NESTED`, and how many
+    rows are left.
 
     A kernel swallows the operators that the innermost call around it contains, and those of its
     functions that are not called on the way to the kernel. Where the export has no such call (it

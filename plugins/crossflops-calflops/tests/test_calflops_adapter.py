@@ -201,3 +201,33 @@ def test_parents_that_are_shared_themselves():
     chains = {"": 7, "0": 2, "0.core": 2, "0.core.a": 1, "0.core.a.core": 1, "0.core.b": 1}
     chains |= {"1": 5, "1.0": 2}
     assert rows(model, CalflopsMacs()) == {path: n * 7 * 15 * 64 for path, n in chains.items()}
+
+
+class Padded(nn.Module):
+    """An encoder of two layers, on two rows of five positions, of which 2 and 4 are no padding."""
+
+    def __init__(self, activation):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation=activation)
+        self.encoder = nn.TransformerEncoder(layer, 2)
+
+    def forward(self, x):
+        """The mask is made here."""
+        mask = torch.tensor([[False] * 2 + [True] * 3, [False] * 4 + [True]])
+        return self.encoder(x, src_key_padding_mask=mask)
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU(), nn.GELU()])
+def test_padding_that_an_encoder_drops(activation):
+    """6 of 10 positions: 8 to 16 and back, 5 per element of two norms, 1 of the activation."""
+    model, x, names = Padded(activation), torch.randn(2, 5, 8), ["calflops", "calflops-macs"]
+    setting = Setting(grad=False)
+    report = compare(model, x, tools=names, setting=setting, isolate=False)
+    macs, others = 2 * 8 * 16, 2 * 5 * 8 + 16
+    prints = {"calflops": 2 * 6 * (2 * macs + others), "calflops-macs": 2 * 6 * macs}
+    dropped = {"calflops": -2 * 4 * (macs + others), "calflops-macs": -2 * 4 * macs}
+    for found in report.reconciliations:
+        assert (found.theirs, found.residual) == (prints[found.tool], 0)
+        assert all(row.theirs == row.predicted for row in found.by_path)
+        skipped = [one.amount for one in found.explanations if "padding" in one.cause]
+        assert sum(skipped) == dropped[found.tool]

@@ -171,3 +171,33 @@ def test_parents_that_are_shared_themselves():
     model = nn.Sequential(Inner(Shared(core)), nn.Sequential())
     model[1].extend([Inner(model[0].core), model[0].core, core])
     assert set(rows(model, DeepspeedMacs()).values()) == {7 * 15 * 64}
+
+
+class Padded(nn.Module):
+    """An encoder of two layers, on two rows of five positions, of which 2 and 4 are no padding."""
+
+    def __init__(self, activation):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation=activation)
+        self.encoder = nn.TransformerEncoder(layer, 2)
+
+    def forward(self, x):
+        """The mask is made here."""
+        mask = torch.tensor([[False] * 2 + [True] * 3, [False] * 4 + [True]])
+        return self.encoder(x, src_key_padding_mask=mask)
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU(), nn.GELU()])
+def test_padding_that_an_encoder_drops(activation):
+    """6 of 10 positions: 8 to 16 and back, 5 per element of two norms, 1 of the activation."""
+    model, x, names = Padded(activation), torch.randn(2, 5, 8), ["deepspeed", "deepspeed-macs"]
+    setting = Setting(grad=False)
+    report = compare(model, x, tools=names, setting=setting, isolate=False)
+    macs, others = 2 * 8 * 16, 2 * 5 * 8 + 16
+    prints = {"deepspeed": 2 * 6 * (2 * macs + others), "deepspeed-macs": 2 * 6 * macs}
+    dropped = {"deepspeed": -2 * 4 * (macs + others), "deepspeed-macs": -2 * 4 * macs}
+    for found in report.reconciliations:
+        assert (found.theirs, found.residual) == (prints[found.tool], 0)
+        assert all(row.theirs == row.predicted for row in found.by_path)
+        skipped = [one.amount for one in found.explanations if "padding" in one.cause]
+        assert sum(skipped) == dropped[found.tool]
