@@ -233,10 +233,10 @@ def _operators(call: Call, trace: Trace) -> Iterator[Call]:
 
 
 def explanations(found: Iterable[Step]) -> tuple[Explanation, ...]:
-    """The steps in their order, those of one cause together."""
-    grouped: dict[tuple[int, str], list[Step]] = {}
-    for step in found:
-        grouped.setdefault((step.stage, step.cause), []).append(step)
+    """One for each cause, in the order of the stages at which they are booked first."""
+    grouped: dict[str, list[Step]] = {}
+    for step in sorted(found, key=lambda one: (one.stage, one.cause)):
+        grouped.setdefault(step.cause, []).append(step)
     return tuple(
         Explanation(
             cause=cause,
@@ -245,6 +245,6 @@ def explanations(found: Iterable[Step]) -> tuple[Explanation, ...]:
             reference=group[0].reference,
             macs=sum(step.macs for step in group),
         )
-        for (_, cause), group in sorted(grouped.items())
+        for cause, group in grouped.items()
         if sum(step.amount for step in group)  # parts of one whole may cancel out
     )
