@@ -1,7 +1,9 @@
 """Whether a clause is about a call."""
 
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
+from crossflops.conventions.operators import PRE_HOOK
 from crossflops.core.convention import Clause, Match
 from crossflops.core.trace import Call, Module, Trace
 
@@ -10,7 +12,7 @@ _TRANSPARENT = {
     "einops.einsum",
     "torch.autograd.Function.apply",
     "torch.nn.Module.hook",
-    "torch.nn.Module.pre_hook",
+    PRE_HOOK,
     "torch.vmap",
 }
 
@@ -79,14 +81,26 @@ def _around(match: Match, call: Call, trace: Trace) -> bool:
     return (
         _any_of(modules, match.within)
         and _any_of(functions, match.under)
-        and not (match.outside and _is_inside(match.outside, modules, trace))
+        and not (match.outside and _is_inside(match.outside, calls, trace))
     )
 
 
-def _is_inside(classes: tuple[str, ...], calls: list[Call], trace: Trace) -> bool:
-    """Whether a registered module of these classes was called, by `__call__`."""
-    rows = (trace.modules[one.module] for one in calls if one.via == "call")
-    return any(row.names and not set(classes).isdisjoint(row.bases) for row in rows)
+def _is_inside(classes: tuple[str, ...], calls: Iterable[Call], trace: Trace) -> bool:
+    """Whether a registered module of these classes was called, by `__call__`.
+
+    A module's own pre-hook runs ahead of the hook by which a tool knows that the module runs.
+    """
+    early = False
+    for one in calls:
+        if one.target == PRE_HOOK:
+            early = True
+        elif one.storey == "module":
+            row = trace.modules[one.module]
+            known = one.via == "call" and row.names and not early
+            if known and not set(classes).isdisjoint(row.bases):
+                return True
+            early = False
+    return False
 
 
 def _any_of(calls: list[Call], patterns: tuple[str, ...]) -> bool:
