@@ -53,6 +53,8 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
     from jax import lax
 
     params, result = eqn.params, eqn.outvars[0].aval
+    if not params["window_strides"]:
+        return _without_axes(eqn, x, weights)
     pads, steps = list(params["padding"]), tuple(params["lhs_dilation"])
     strides, dilations = tuple(params["window_strides"]), tuple(params["rhs_dilation"])
     x, weights = x.astype(result.dtype), weights.astype(result.dtype)
@@ -74,6 +76,17 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
         pads = [(0, 0)] * len(pads)
     sides = {"begins": tuple(low for low, _ in pads), "ends": tuple(high for _, high in pads)}
     return _primitive("onnx_conv").bind(x, weights, **more, strides=strides, **sides)
+
+
+def _without_axes(eqn: Any, x: Any, weights: Any) -> Any:
+    """A Conv of ONNX has an axis of space at least: one of a single place."""
+    from jax import lax
+
+    result = eqn.outvars[0].aval
+    x, weights = (lax.expand_dims(one.astype(result.dtype), (2,)) for one in (x, weights))
+    sides = {"strides": (1,), "dilations": (1,), "begins": (0,), "ends": (0,)}
+    more = {"group": eqn.params["feature_group_count"], "out": (*result.shape, 1)}
+    return lax.squeeze(_primitive("onnx_conv").bind(x, weights, **more, **sides), (2,))
 
 
 def _turned(weights: Any, groups: int) -> Any:
