@@ -1,9 +1,10 @@
 """Set crossflops up in this folder. Needs Python 3.11 or newer with venv and pip, nothing else.
 
     python3 start.py report    make .venv, count ResNet-50 with eight tools, leave the report
+    python3 start.py tests --quick    pass the tests that need no framework
     python3 start.py tests     pass the tests: tox and all its environments
 
-Both may be run again: what is there and up to date is kept. The tests remove each environment as
+All may be run again: what is there and up to date is kept. The tests remove each environment as
 it ends, or the disk would fill; with --keep they stay.
 """
 
@@ -22,8 +23,9 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -34,8 +36,29 @@ FIRST = ("fvcore", "ptflops", "thop", "torch", "torchinfo", "torchprofile")
 MODEL = ("torchvision.models:resnet50", "--input", "1x3x224x224")
 STAMP = ".crossflops-set-up"
 JOBS = 2
-# Those two at a time, at their largest; all that tox makes is over 20 GB, and most is not kept.
+# Those two at a time, at their largest; all that tox makes is over 10 GB, and most is not kept.
 TESTS_NEED = 7e9  # bytes
+# How long each environment took, set-up included, in tox's order and two at a time on two cores.
+# They only say how much time is left: a machine that is slower or faster is noticed on the way.
+SECONDS = {
+    "tools": 600,
+    "torch": 600,
+    "lint": 20,
+    "types": 60,
+    "floors": 20,
+    "py311": 120,
+    "py312": 120,
+    "py313": 120,
+    "onnxruntime": 60,
+    "plots": 30,
+    "sklearn": 60,
+    "thop-0.0.31": 200,
+    "ultralytics-thop": 200,
+    "tensorflow": 200,
+    "jax": 200,
+    "all-frameworks": 200,
+}
+ENDED = re.compile(r"^(\S+): (?:OK|FAIL|SKIP)\b.* in ")  # tox's line for an environment
 CLOSING = re.compile(r"^=+ (.+ in [\d.]+s\b.*?) =+$", re.MULTILINE)  # pytest's last line
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 COUNTED = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed|warnings?)")
@@ -54,11 +77,18 @@ def main() -> int:
     parser.add_argument("job", choices=("report", "tests"), nargs="?", default="report")
     parser.add_argument("rest", nargs="*", help="for tests: environments of tox (default: all)")
     parser.add_argument(
-        "--keep", action="store_true", help="for tests: leave the environments (over 20 GB)"
+        "--keep", action="store_true", help="for tests: leave the environments (over 10 GB)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="for tests: only what needs no framework"
     )
     options = parser.parse_args()
     try:
-        return tests(options.rest, options.keep) if options.job == "tests" else report()
+        if options.job == "report":
+            return report()
+        if options.quick:
+            return quick_tests()
+        return tests(options.rest, options.keep)
     except StartError as stop:
         wrong, remedy = stop.args
         print(f"error: {wrong}\nhint: {remedy}", file=sys.stderr)
@@ -95,6 +125,17 @@ def report() -> int:
     return 0
 
 
+def quick_tests() -> int:
+    """Run the tests of the core beside this Python, in an environment that is kept."""
+    here = f"py{sys.version_info[0]}{sys.version_info[1]}"
+    status = tests([here], keep=True)
+    others = ", ".join(name for name in SECONDS if name != here)
+    duration = minutes(max(schedule(SECONDS).values()))
+    say(f"that was the core, without any framework, in {here}")
+    say(f"`python3 start.py tests` adds, in about {duration} on two cores: {others}")
+    return status
+
+
 def tests(environments: list[str], keep: bool) -> int:
     """Run tox, which makes what it needs, in an environment of its own.
 
@@ -115,12 +156,60 @@ def tests(environments: list[str], keep: bool) -> int:
     variables = os.environ | {"TOX_DISCOVER": os.pathsep.join(interpreters())}
     if not keep:
         variables["CROSSFLOPS_REMOVE_ENVIRONMENTS"] = "yes"
-    status = subprocess.run(line, cwd=ROOT, check=False, env=variables).returncode
+    status = watched(line, variables, environments or list(SECONDS))
     closing = closing_lines(results)
     for name, last in closing.items():
         say(f"{name}: {last}")
     say(f"in all: {total(closing.values())}; tox ended with status {status}")
     return status
+
+
+def watched(line: list[str], variables: Mapping[str, str], environments: list[str]) -> int:
+    """Run tox, show what it prints, and say after each environment how much time is left."""
+    mean = sum(SECONDS.values()) / len(SECONDS)
+    usual = {name: SECONDS.get(name, mean) for name in environments}
+    begin = time.monotonic()
+    say(f"{len(usual)} environments, about {minutes(max(schedule(usual).values()))}")
+    with subprocess.Popen(
+        line, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True, errors="replace"
+    ) as tox:
+        assert tox.stdout is not None  # it is a pipe
+        ended: list[str] = []
+        for printed in tox.stdout:
+            print(printed, end="", flush=True)
+            name = ENDED.match(COLOUR.sub("", printed))
+            if name and name[1] in usual and name[1] not in ended:
+                ended.append(name[1])
+                left = time_left(usual, ended, time.monotonic() - begin)
+                say(f"{len(ended)} of {len(usual)} environments, about {minutes(left)} left")
+    return tox.returncode
+
+
+def time_left(usual: Mapping[str, float], ended: list[str], passed: float) -> float:
+    """Seconds until the last environment ends, where these have ended after `passed` seconds.
+
+    The machine is taken to go on as it has gone until now, against the usual seconds.
+    """
+    ends = schedule(usual)
+    pace = passed / max(ends[name] for name in ended)
+    return max(0.0, pace * max(ends.values()) - passed)
+
+
+def schedule(seconds: Mapping[str, float]) -> dict[str, float]:
+    """When each ends, where the next begins as soon as fewer than `JOBS` run."""
+    ends: dict[str, float] = {}
+    free_at = [0.0] * JOBS
+    for name, duration in seconds.items():
+        free_at.sort()
+        free_at[0] += duration
+        ends[name] = free_at[0]
+    return ends
+
+
+def minutes(seconds: float) -> str:
+    """A duration for a person: "a minute", "12 minutes"."""
+    count = round(seconds / 60)
+    return "a minute" if count <= 1 else f"{count} minutes"
 
 
 def closing_lines(results: Path) -> dict[str, str]:

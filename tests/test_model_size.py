@@ -1,7 +1,11 @@
 """The size of PyTorch models: each storage once, in its own type."""
 
+import pytest
+
 from crossflops.pipeline import count
 from tests.models import nn, torch
+
+pytestmark = pytest.mark.torch
 
 
 def test_ten_million_floats_are_forty_megabytes():

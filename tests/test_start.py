@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -116,30 +117,102 @@ def test_the_tests_are_counted(start, tmp_path):
     assert start.closing_lines(tmp_path / "missing.json") == {}
 
 
+@pytest.fixture
+def tox(start, monkeypatch):
+    """Stands for tox: prints these lines and ends with this status; gives the environment."""
+
+    def runs(status=0, *lines):
+        seen = []
+
+        class Tox:
+            stdout = iter(lines)
+            returncode = status
+
+            def __init__(self, command, env, **options):
+                seen.append((command, env))
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *failure):
+                """Nothing is to be closed."""
+
+        monkeypatch.setattr(start.subprocess, "Popen", Tox)
+        return seen
+
+    return runs
+
+
 @pytest.mark.parametrize("status", [0, 1])
-def test_the_status_is_that_of_tox(start, capsys, monkeypatch, status):
+def test_the_status_is_that_of_tox(start, capsys, monkeypatch, tox, status):
     """Whatever the lines say, a failure of tox is a failure."""
-    done = start.subprocess.CompletedProcess([], status)
-    monkeypatch.setattr(start.subprocess, "run", lambda *line, **options: done)
+    tox(status)
     monkeypatch.setattr(start.sys, "argv", ["start.py", "tests", "lint"])
     assert start.main() == status
     assert f"no tests; tox ended with status {status}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("line", "removed"), [(["tests"], True), (["tests", "--keep"], False)])
-def test_environments_stay_when_they_are_to_be_kept(start, monkeypatch, line, removed):
+def test_environments_stay_when_they_are_to_be_kept(start, monkeypatch, tox, line, removed):
     """Tox is told to remove what has run, unless the environments are asked for."""
-    told = []
-
-    def tox(command, env, **options):
-        told.append(env)
-        return start.subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr(start.subprocess, "run", tox)
+    seen = tox()
     monkeypatch.delenv("CROSSFLOPS_REMOVE_ENVIRONMENTS", raising=False)
     monkeypatch.setattr(start.sys, "argv", ["start.py", *line])
     assert start.main() == 0
-    assert ["CROSSFLOPS_REMOVE_ENVIRONMENTS" in env for env in told] == [removed]
+    assert ["CROSSFLOPS_REMOVE_ENVIRONMENTS" in env for _, env in seen] == [removed]
+
+
+def test_the_quick_door_runs_the_core_and_names_the_rest(start, capsys, monkeypatch, tox):
+    """One environment, that of this Python, which stays; and what a full run adds."""
+    seen = tox()
+    here = f"py{sys.version_info[0]}{sys.version_info[1]}"
+    monkeypatch.setattr(start.sys, "argv", ["start.py", "tests", "--quick"])
+    assert start.main() == 0
+    [(command, env)] = seen
+    assert command[-2:] == ["-e", here]
+    assert "CROSSFLOPS_REMOVE_ENVIRONMENTS" not in env
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert set(last.rpartition(": ")[2].split(", ")) == set(start.SECONDS) - {here}
+
+
+def test_every_environment_of_tox_has_its_seconds(start):
+    """In tox's order, on which the time that is left depends."""
+    parser = ConfigParser(interpolation=None)
+    parser.read(SCRIPT.with_name("tox.ini"), "utf-8")
+    assert parser["tox"]["env_list"].split(", ") == list(start.SECONDS)
+
+
+def test_two_environments_run_at_a_time(start):
+    """a and b begin, c follows b, d follows a."""
+    assert start.schedule({"a": 60, "b": 40, "c": 30, "d": 5}) == {
+        "a": 60, "b": 40, "c": 70, "d": 65,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ended", "passed", "left"), [("b", 40, 30), ("b", 80, 60), ("bac", 75, 0)]
+)
+def test_the_time_left_goes_on_as_until_now(start, ended, passed, left):
+    """After b in twice its time, the 70 seconds are 140; at the end nothing is left."""
+    usual = {"a": 60, "b": 40, "c": 30, "d": 5}
+    assert start.time_left(usual, list(ended), passed) == left
+
+
+def test_a_line_after_each_environment(start, capsys, tox):
+    """Whether it passed or failed; colours and other lines of tox are let through."""
+    tox(
+        1,
+        "torch: commands\n",
+        "\x1b[32mlint: OK ✔ in 2.1 seconds\x1b[0m\n",
+        "types: FAIL ✖ in 1 s\n",
+    )
+    assert start.tests(["lint", "types"], keep=False) == 1
+    printed = capsys.readouterr().out
+    assert "torch: commands\n" in printed
+    assert [line for line in printed.splitlines() if " left" in line] == [
+        "==> 1 of 2 environments, about a minute left",
+        "==> 2 of 2 environments, about a minute left",
+    ]
 
 
 @pytest.mark.parametrize(("asked", "stays"), [("", True), ("yes", False)])
@@ -158,10 +231,9 @@ def test_an_environment_that_has_run_is_removed_when_asked(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(("free", "told"), [(1.5e9, True), (200e9, False)])
-def test_a_full_disk_is_told_of_before(start, capsys, monkeypatch, free, told):
+def test_a_full_disk_is_told_of_before(start, capsys, monkeypatch, tox, free, told):
     """All tests need some GB; how many are there is said where it is too few."""
     monkeypatch.setattr(start.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
-    done = start.subprocess.CompletedProcess([], 0)
-    monkeypatch.setattr(start.subprocess, "run", lambda *line, **options: done)
+    tox()
     assert start.tests([], keep=False) == 0
     assert ("1.5 GB are free here, and all tests need 7 GB" in capsys.readouterr().out) == told

@@ -216,6 +216,7 @@ def test_refused(line, arguments, said):
     assert len(err.splitlines()) == 2
 
 
+@pytest.mark.plots
 def test_a_picture(line, small, tmp_path):
     """Beside the text, as the suffix says."""
     pytest.importorskip("matplotlib")

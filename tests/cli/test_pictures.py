@@ -74,6 +74,7 @@ def test_a_file_that_is_no_run_is_refused(line, small, tmp_path):
     assert "is not what `bench` writes" in err
 
 
+@pytest.mark.plots
 def test_render_draws_what_was_written(line, small, bench, tmp_path):
     """A curve of a run, and the roofline of a report, which is also shown again as it was."""
     pytest.importorskip("matplotlib")
@@ -87,6 +88,7 @@ def test_render_draws_what_was_written(line, small, bench, tmp_path):
     assert roof.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.plots
 def test_a_report_without_a_picture_is_refused(line, small, tmp_path):
     """A count has none; an answer without a roofline says how to ask for one."""
     pytest.importorskip("matplotlib")

@@ -6,6 +6,8 @@ from crossflops.errors import CrossflopsError
 from crossflops.pipeline import count
 from tests.models import nn, torch
 
+pytestmark = pytest.mark.torch
+
 COLUMNS = (
     "torchstat", "torchstat-madd", "torchstat-memread", "torchstat-memwrite", "torchstat-memory",
 )  # fmt: skip

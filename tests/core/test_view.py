@@ -7,6 +7,8 @@ from crossflops.errors import InputError
 from crossflops.pipeline import count
 from tests.models import nn, torch
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture(scope="module")
 def report():

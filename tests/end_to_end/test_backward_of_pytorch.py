@@ -7,6 +7,8 @@ from crossflops.pipeline.native import native_count
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.torch
+
 
 def network():
     """A convolution, attention in pieces, and two linears with an adapter beside one of them."""

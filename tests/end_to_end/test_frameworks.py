@@ -22,6 +22,8 @@ except ImportError:
 for needed in ("thop", "fvcore", "crossflops_thop", "crossflops_fvcore", "crossflops_torch"):
     pytest.importorskip(needed)
 
+pytestmark = pytest.mark.frameworks
+
 TARGETS = Path(__file__).with_name("targets_of_frameworks.py")
 TOOLS = ("fvcore", "thop", "torch-flop-counter")
 # 6 x 6 x 8 x 27, 36 x 8 x 9, 8 x 5

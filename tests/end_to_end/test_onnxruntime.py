@@ -8,6 +8,8 @@ from tests.onnx_files import graph_of, ledger_of, saved, with_weights
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
+pytestmark = pytest.mark.onnxruntime
+
 LAYER = """
 g (float[2,16,32] x,
   float[32,32] wq, float[32] bq, float[32,32] wk, float[32] bk, float[32,32] wv, float[32] bv,

@@ -16,6 +16,8 @@ from crossflops.adapters import discovery  # noqa: E402
 if "tensorflow" not in discovery.installed():
     pytest.skip("the plugin for TensorFlow's profiler is not installed", allow_module_level=True)
 
+pytestmark = pytest.mark.frameworks
+
 TARGETS = Path(__file__).with_name("targets_of_frameworks.py")
 
 

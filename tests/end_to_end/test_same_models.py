@@ -11,6 +11,8 @@ from crossflops.core.trace import Setting
 from crossflops.count import count
 from crossflops.normalize import from_object, normalize
 
+pytestmark = pytest.mark.frameworks
+
 BATCH, SIDE = 2, 16
 WIDTH, HEADS, INSIDE, LENGTH = 16, 4, 64, 6
 

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
-pytestmark = pytest.mark.torch
+pytestmark = pytest.mark.tools
 
 MODELS = "targets_of_threads.py"
 

@@ -9,7 +9,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 from crossflops.core.alignment import Alignment
 from crossflops.pipeline import compare
 
-pytestmark = pytest.mark.torch
+pytestmark = pytest.mark.frameworks
 IMAGE = ["1x3x224x224"]
 
 

@@ -10,6 +10,8 @@ from crossflops.normalize.torchvision import mended
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+pytestmark = pytest.mark.tools
+
 LAYERS, HIDDEN, HEADS, VOCABULARY, MASKED, BATCH, TOKENS = 2, 64, 4, 96, 7, 3, 16
 
 

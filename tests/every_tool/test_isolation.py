@@ -18,7 +18,7 @@ ELSEWHERE = {"tensorflow", "ultralytics-thop", "xla-lowered", "xla-compiled"}
 TOOLS = sorted(set(installed()) - ELSEWHERE)
 WITNESS = "torch-flop-counter"
 pytestmark = [
-    pytest.mark.torch,
+    pytest.mark.tools,
     pytest.mark.skipif(
         WITNESS not in TOOLS and "CROSSFLOPS_EVERY_TOOL" not in os.environ,
         reason="crossflops-torch is not installed",

@@ -21,7 +21,7 @@ TOOLS = {
 MISSING = TOOLS - set(entry_points(group="crossflops.adapters").names)
 # The environment that is to have them all says so: there a missing one is a failure.
 pytestmark = [
-    pytest.mark.torch,
+    pytest.mark.tools,
     pytest.mark.skipif(
         bool(MISSING) and "CROSSFLOPS_EVERY_TOOL" not in os.environ,
         reason=f"not installed: {', '.join(sorted(MISSING))}",

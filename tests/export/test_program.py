@@ -13,6 +13,8 @@ from crossflops.normalize import pytorch
 from crossflops.pipeline import count, export
 from tests.models import EVAL, Apply, nn, torch
 
+pytestmark = pytest.mark.torch
+
 
 def run(path, inputs):
     """What the file computes: by onnxruntime where it is installed, else by onnx itself."""

@@ -18,6 +18,8 @@ jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
 nnx = pytest.importorskip("flax.nnx")
 partial_eval = pytest.importorskip("jax.interpreters.partial_eval")
+
+pytestmark = pytest.mark.jax
 jnp, lax = jax.numpy, jax.lax
 
 

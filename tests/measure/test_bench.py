@@ -18,6 +18,8 @@ from tests.onnx_files import parsed, saved, with_weights
 
 pytest.importorskip("onnxruntime", reason="the extra [runtime] is not installed")
 
+pytestmark = pytest.mark.onnxruntime
+
 QUICK = Conditions(threads=1, limits=Limits(warmup=2, runs=2, fewest=1, seconds=1))
 NET = (
     "g (float[n,8,16,16] x, float[8,8,3,3] w, float[8,8,1,1] v, float[8] s, float[16,4] m) "

@@ -58,6 +58,7 @@ def test_pytorch_tells_the_time_of_every_call(tmp_path, capsys):
     assert "own framework is torch" in capsys.readouterr().err
 
 
+@pytest.mark.tensorflow
 def test_keras_runs_as_a_function(tmp_path):
     """4 x 8 x 5, and a trace for TensorBoard."""
     pytest.importorskip("tensorflow", reason="the extra [tensorflow] is not installed")
@@ -69,6 +70,7 @@ def test_keras_runs_as_a_function(tmp_path):
     assert list(folder.rglob("*.xplane.pb"))
 
 
+@pytest.mark.jax
 def test_jax_runs_compiled(tmp_path):
     """4 x 8 x 5."""
     pytest.importorskip("jax2onnx", reason="the extra [jax] is not installed")

@@ -27,6 +27,8 @@ MODEL = (
 )
 pytest.importorskip("onnxruntime", reason="the extra [runtime] is not installed")
 
+pytestmark = pytest.mark.onnxruntime
+
 
 @pytest.fixture
 def path(tmp_path):

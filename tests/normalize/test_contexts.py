@@ -7,6 +7,8 @@ torch = pytest.importorskip("torch", reason="models are PyTorch's")
 import crossflops  # noqa: E402  # after the framework is known to be there
 from crossflops.testing.probes.probe import function, nn  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 LAYER = nn("Linear", 8, 8)  # 4 rows: 4 x 8 x 8 = 256 MACs
 
 

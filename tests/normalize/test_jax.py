@@ -13,6 +13,8 @@ from crossflops.normalize.inputs import parse
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
 nnx = pytest.importorskip("flax.nnx")
+
+pytestmark = pytest.mark.jax
 jnp = jax.numpy
 
 FILE = """

@@ -12,6 +12,8 @@ from crossflops.normalize.inputs import parse
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
 
+pytestmark = pytest.mark.jax
+
 LOOP = """
 import jax
 

@@ -11,6 +11,8 @@ from crossflops.normalize import from_object, program
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
+
+pytestmark = pytest.mark.jax
 jnp, lax = jax.numpy, jax.lax
 
 

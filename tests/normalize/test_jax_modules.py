@@ -10,6 +10,8 @@ from crossflops.normalize import from_object, normalize
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
 nnx = pytest.importorskip("flax.nnx")
+
+pytestmark = pytest.mark.jax
 jnp = jax.numpy
 
 

@@ -25,7 +25,7 @@ from crossflops.normalize.onnx_file import OnnxFile  # noqa: E402
 from crossflops.normalize.rebuilt import rebuild  # noqa: E402
 from tests.onnx_files import ledger_of, parsed, saved, with_weights  # noqa: E402
 
-pytestmark = pytest.mark.torch
+pytestmark = pytest.mark.tools
 X, Y = "float[1,4,6,6] x", "float[?,?,?,?] y"
 ROWS, FLAT = "float[2,6] x", "float[?,?] y"
 

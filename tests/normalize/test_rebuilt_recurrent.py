@@ -24,7 +24,7 @@ from crossflops.normalize.onnx_file import OnnxFile  # noqa: E402
 from crossflops.normalize.rebuilt import rebuild  # noqa: E402
 from tests.onnx_files import ledger_of, saved  # noqa: E402
 
-pytestmark = pytest.mark.torch
+pytestmark = pytest.mark.tools
 STEPS, BATCH, INPUTS, HIDDEN = 4, 2, 3, 5
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 DIRECTIONS = ("forward", "reverse", "bidirectional")

@@ -24,6 +24,8 @@ from crossflops.normalize.rebuilt.tensorflow.rules import RULES  # noqa: E402
 from tests.node_tests import cases, fed  # noqa: E402
 from tests.onnx_files import graph_of, ledger_of, parsed, saved, with_weights  # noqa: E402
 
+pytestmark = pytest.mark.tensorflow
+
 # Where ONNX says what TensorFlow leaves open, or says otherwise.
 ELSEWHERE = (
     "nan_robustness",  # a row of attention that looks at no key is NaN in TensorFlow

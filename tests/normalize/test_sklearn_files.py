@@ -16,6 +16,8 @@ pytest.importorskip("skl2onnx")
 
 from tests.estimators import data, fitted, made
 
+pytestmark = pytest.mark.sklearn
+
 X, Y = data()
 
 

@@ -13,6 +13,8 @@ pytest.importorskip("skl2onnx")
 
 from tests.estimators import data, made
 
+pytestmark = pytest.mark.sklearn
+
 X, Y = data()
 LINEAR = 4 * 3  # MACs of four features and three classes
 

@@ -15,6 +15,8 @@ from skl2onnx._supported_operators import sklearn_operator_name_map  # noqa: E40
 
 from tests.estimators import fitted  # noqa: E402
 
+pytestmark = pytest.mark.sklearn
+
 # Of skl2onnx, no estimators of scikit-learn that one could fit; and one of dictionaries, which
 # have no shape.
 HELPERS = {"CastRegressor", "CastTransformer", "ReplaceTransformer", "_ConstantPredictor"}

@@ -12,6 +12,8 @@ from crossflops.normalize.inputs import parse
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
 keras = pytest.importorskip("keras")
+
+pytestmark = pytest.mark.tensorflow
 layers = keras.layers
 
 IMAGE = tf.TensorSpec((1, 16, 16, 3))

@@ -42,6 +42,7 @@ def test_an_import(then, level, shown, printed, tmp_path):
     assert (found.stderr, found.stdout) == (shown, printed)
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("verb", ["count-keras", "compare-file"])
 def test_a_command_says_nothing_beside_its_result(verb, tmp_path):
     """A model of Keras, or a file that is rebuilt for the profiler: only progress is on stderr."""

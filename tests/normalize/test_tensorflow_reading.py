@@ -14,6 +14,8 @@ from crossflops.normalize.tensorflow.kinds import is_path, split
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
 keras = pytest.importorskip("keras")
+
+pytestmark = pytest.mark.tensorflow
 layers = keras.layers
 
 

@@ -5,6 +5,8 @@ import pytest
 from crossflops.normalize.tensorflow.operators import local_name
 from crossflops.normalize.tensorflow.scopes import scope_of
 
+pytestmark = pytest.mark.tensorflow
+
 SCOPES = dict.fromkeys(("net", "net/conv_1", "net/lstm", "net/lstm/while/cell", "conv_1"))
 
 

@@ -11,6 +11,8 @@ from crossflops.normalize import controlled, from_object, program
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
 keras = pytest.importorskip("keras")
+
+pytestmark = pytest.mark.tensorflow
 layers = keras.layers
 
 STEPS = (2, 5, 16)

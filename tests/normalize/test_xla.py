@@ -11,6 +11,8 @@ from crossflops.normalize.xla.observed import programs
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
 
+pytestmark = pytest.mark.jax
+
 VIEWS = {one: View(storey=one) for one in ("lowered", "compiled")}
 
 

@@ -9,7 +9,7 @@ from crossflops.core.profile import Failure
 from crossflops.normalize.torchvision import mended
 from tests.onnx_files import parsed, saved, with_weights
 
-pytestmark = pytest.mark.torch
+pytestmark = pytest.mark.tools
 
 try:
     mended(lambda: importlib.import_module("onnx2torch"))

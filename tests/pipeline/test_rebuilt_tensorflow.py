@@ -13,6 +13,8 @@ from tests.onnx_files import parsed, saved, with_weights
 if "tensorflow" not in discovery.installed():
     pytest.skip("the plugin for TensorFlow's profiler is not installed", allow_module_level=True)
 
+pytestmark = pytest.mark.tensorflow
+
 TEXT = (
     "g (float[n,3,8,8] x, float[4,3,3,3] w, float[4] b, float[5,4] v) => (float[n,5] y)"
     " { c = Conv<pads=[1,1,1,1]>(x, w, b) r = Relu(c) m = GlobalAveragePool(r) f = Flatten(m)"

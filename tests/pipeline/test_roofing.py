@@ -13,6 +13,8 @@ from crossflops.pipeline.counting import counted
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.tools
+
 LAYERS, WIDTH, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, VOCAB, BATCH, PAST = (
     2,
     64,

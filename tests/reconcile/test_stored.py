@@ -86,6 +86,7 @@ def test_another_file_comes_first(tmp_path):
     assert amounts(found) == {"graph.other-file": -94, "params.no-initializer": -6}
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("tool", TOOLS)
 def test_the_tools_print_it(tmp_path, tool):
     """What is predicted is what the installed tool says."""

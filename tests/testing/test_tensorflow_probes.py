@@ -10,6 +10,8 @@ from crossflops.count import count
 from crossflops.normalize import Source, normalize
 from crossflops.testing.tensorflow.conformance import PROBES
 
+pytestmark = pytest.mark.tensorflow
+
 # What no converter has an operator for, or nobody can count.
 UNKNOWN = [name for name, one in PROBES.items() if one.macs is None]
 

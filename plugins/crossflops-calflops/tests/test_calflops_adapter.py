@@ -13,6 +13,8 @@ from crossflops.adapters.discovery import load_value
 from crossflops.core.trace import Setting
 from crossflops.errors import MissingExtraError
 
+pytestmark = pytest.mark.tools
+
 IMAGE = torch.randn(1, 3, 16, 16)
 
 

@@ -1,8 +1,11 @@
 """calflops' conventions predict both of its numbers."""
 
+import pytest
 from crossflops_calflops import Calflops, CalflopsMacs
 
 from crossflops.testing.conformance import Conformance
+
+pytestmark = pytest.mark.tools
 
 
 class TestFlops(Conformance):

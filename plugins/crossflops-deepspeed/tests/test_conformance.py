@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 
 import einops
+import pytest
 import torch
 from crossflops_deepspeed import Deepspeed, DeepspeedMacs
 from torch import nn
 
 from crossflops.core.trace import Setting
 from crossflops.testing.conformance import Conformance, Evidence, predicted, printed
+
+pytestmark = pytest.mark.tools
 
 
 class Products(nn.Module):

@@ -10,6 +10,8 @@ from crossflops import compare
 from crossflops.adapters.discovery import load_value
 from crossflops.core.trace import Setting
 
+pytestmark = pytest.mark.tools
+
 IMAGE = torch.randn(1, 3, 16, 16)
 
 

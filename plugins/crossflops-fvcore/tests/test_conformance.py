@@ -12,6 +12,8 @@ from crossflops.core.trace import Setting
 from crossflops.reconcile import PredictionError, predict
 from crossflops.testing.conformance import Conformance, run_here
 
+pytestmark = pytest.mark.tools
+
 
 @dataclass
 class Rows:

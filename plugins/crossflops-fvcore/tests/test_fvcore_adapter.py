@@ -1,11 +1,14 @@
 """The fvcore adapter: what FlopCountAnalysis prints, at its own grain."""
 
+import pytest
 import torch
 from crossflops_fvcore import Fvcore
 from torch import nn
 
 from crossflops.adapters.discovery import load_value
 from crossflops.core.trace import Setting
+
+pytestmark = pytest.mark.tools
 
 IMAGE = torch.randn(1, 3, 16, 16)
 

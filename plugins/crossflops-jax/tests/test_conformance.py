@@ -10,6 +10,8 @@ from crossflops_jax import CompiledProgram, LoweredProgram
 
 from crossflops.testing.jax.conformance import JaxConformance
 
+pytestmark = pytest.mark.jax
+
 
 class TestLowered(JaxConformance):
     """The whole kit, on the program that XLA is given."""

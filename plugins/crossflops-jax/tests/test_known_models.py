@@ -14,6 +14,8 @@ from crossflops.reconcile import predict, reconcile
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
 nnx = pytest.importorskip("flax.nnx")
+
+pytestmark = pytest.mark.jax
 TOOLS = (LoweredProgram(), CompiledProgram())
 
 

@@ -1,8 +1,11 @@
 """onnx_opcounter's convention predicts onnx_opcounter."""
 
+import pytest
 from crossflops_onnx_opcounter import OnnxOpcounter
 
 from crossflops.testing.conformance import Conformance
+
+pytestmark = pytest.mark.tools
 
 
 class TestConformance(Conformance):

@@ -9,6 +9,8 @@ from crossflops.adapters.discovery import load_value
 from crossflops.core.trace import Setting
 from crossflops.testing.file_probes import file_probes
 
+pytestmark = pytest.mark.tools
+
 
 def profile(folder, name):
     """What the adapter says of a file probe."""

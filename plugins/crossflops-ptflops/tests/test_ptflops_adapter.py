@@ -18,6 +18,8 @@ from crossflops.core.trace import Setting
 from crossflops.normalize.pytorch import record
 from crossflops.reconcile import PredictionError, predict
 
+pytestmark = pytest.mark.tools
+
 IMAGE = torch.randn(2, 3, 16, 16)
 FORCED = Setting(hooked=True)
 

@@ -3,6 +3,7 @@
 import copy
 import sys
 
+import pytest
 import torch
 from crossflops_ptflops import PtflopsAten
 from torch import nn
@@ -10,6 +11,8 @@ from torch import nn
 import crossflops
 from crossflops.adapters.discovery import load_value
 from crossflops.core.trace import Setting
+
+pytestmark = pytest.mark.tools
 
 FORCED = Setting(hooked="children")
 

@@ -6,6 +6,8 @@ from crossflops.pipeline import compare
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
+
+pytestmark = pytest.mark.tensorflow
 layers = keras.layers
 
 

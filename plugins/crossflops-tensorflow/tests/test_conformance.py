@@ -8,6 +8,8 @@ from crossflops_tensorflow import TensorFlowProfiler
 
 from crossflops.testing.tensorflow.conformance import TensorFlowConformance
 
+pytestmark = pytest.mark.tensorflow
+
 
 class TestConformance(TensorFlowConformance):
     """The whole kit."""

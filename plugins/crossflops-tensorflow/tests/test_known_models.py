@@ -11,6 +11,8 @@ from crossflops.reconcile import predict, reconcile
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
+
+pytestmark = pytest.mark.tensorflow
 layers = keras.layers
 
 

@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
+pytestmark = pytest.mark.tensorflow
+
 PROGRAM = """
 import json, numpy, keras, tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2

@@ -13,6 +13,8 @@ from crossflops.pipeline import compare
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
+
+pytestmark = pytest.mark.tensorflow
 layers = keras.layers
 IMAGE = tf.TensorSpec((1, 16, 16, 3))
 

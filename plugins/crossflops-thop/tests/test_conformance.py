@@ -1,8 +1,11 @@
 """thop's convention predicts thop, in the edition that is installed."""
 
+import pytest
 from crossflops_thop import Thop
 
 from crossflops.testing.conformance import Conformance
+
+pytestmark = pytest.mark.tools
 
 
 class TestConformance(Conformance):

@@ -15,6 +15,8 @@ from crossflops.core.profile import Entry
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError, MissingExtraError
 
+pytestmark = pytest.mark.tools
+
 FORCED = Setting(training=False, grad=False, hooked=True)
 IMAGE = torch.randn(1, 3, 16, 16)
 OLD = Thop().version().startswith("0.0.31")

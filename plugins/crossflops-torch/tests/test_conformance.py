@@ -9,6 +9,8 @@ from crossflops.core.trace import Setting
 from crossflops.reconcile import predict
 from crossflops.testing.conformance import Conformance, run_here
 
+pytestmark = pytest.mark.tools
+
 # PyTorch takes the pairs of an equation in the order of opt_einsum where that is installed: here
 # the last two first, 4 x 5 x 6 and then 2 x 3 x 4 x 6; else 2 x 3 x 4 x 5 and 2 x 3 x 5 x 6
 ORDERED = 120 + 144 if torch.backends.opt_einsum.is_available() else 120 + 180

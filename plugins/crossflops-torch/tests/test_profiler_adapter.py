@@ -1,5 +1,6 @@
 """The adapter of torch.profiler: the flops of all events."""
 
+import pytest
 import torch
 from crossflops_torch import TorchProfiler
 from torch import nn
@@ -7,6 +8,8 @@ from torch import nn
 from crossflops.adapters.discovery import load_value
 from crossflops.core.profile import Entry
 from crossflops.core.trace import Setting
+
+pytestmark = pytest.mark.tools
 
 IMAGE = torch.randn(1, 3, 16, 16)
 

@@ -1,8 +1,11 @@
 """torch.profiler's convention predicts torch.profiler."""
 
+import pytest
 from crossflops_torch import TorchProfiler
 
 from crossflops.testing.conformance import Conformance
+
+pytestmark = pytest.mark.tools
 
 
 class TestConformance(Conformance):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 import torch
 from crossflops_torch import TorchFlopCounter
 from torch import nn
@@ -10,6 +11,8 @@ from torch import nn
 from crossflops.adapters.discovery import load_value
 from crossflops.core.profile import Entry
 from crossflops.core.trace import Setting
+
+pytestmark = pytest.mark.tools
 
 IMAGE = torch.randn(1, 3, 16, 16)
 

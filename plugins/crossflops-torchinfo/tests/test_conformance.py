@@ -1,8 +1,11 @@
 """torchinfo's convention predicts torchinfo."""
 
+import pytest
 from crossflops_torchinfo import Torchinfo
 
 from crossflops.testing.conformance import Conformance
+
+pytestmark = pytest.mark.tools
 
 
 class TestConformance(Conformance):

@@ -10,6 +10,8 @@ from crossflops.core.trace import Setting
 from crossflops.reconcile import PredictionError, predict
 from crossflops.testing.conformance import Conformance, run_here
 
+pytestmark = pytest.mark.tools
+
 
 class ByKeyword(nn.Module):
     """Its input cannot go by position."""

@@ -11,6 +11,8 @@ from crossflops.adapters.discovery import load_value
 from crossflops.core.profile import Entry
 from crossflops.core.trace import Setting
 
+pytestmark = pytest.mark.tools
+
 IMAGE = torch.randn(1, 3, 16, 16)
 
 

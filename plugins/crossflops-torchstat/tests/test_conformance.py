@@ -1,11 +1,14 @@
 """torchstat's conventions predict torchstat, column by column."""
 
+import pytest
 from crossflops_torchstat import Flops, MAdd, MemRead, MemWrite
 from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
 
 from crossflops.testing.architectures import Architecture, architectures
 from crossflops.testing.conformance import EXAMPLES, GRAD, Conformance, predicted, printed
+
+pytestmark = pytest.mark.tools
 
 
 class Columns(Conformance):

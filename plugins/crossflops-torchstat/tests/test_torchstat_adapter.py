@@ -15,6 +15,8 @@ from crossflops.core.trace import Setting
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.render.terminal import terminal
 
+pytestmark = pytest.mark.tools
+
 IMAGE = torch.randn(1, 3, 16, 16)
 
 

@@ -17,6 +17,8 @@ from crossflops.core.profile import Entry
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError, MissingExtraError
 
+pytestmark = pytest.mark.ultralytics_thop
+
 FORCED = Setting(training=False, grad=False, hooked=True)
 IMAGE = torch.randn(1, 3, 16, 16)
 SIBLING = Path(__file__).resolve().parents[2] / "crossflops-thop" / "src"

@@ -14,6 +14,8 @@ from crossflops.render.plots import batch_plot, roofline_plot
 
 pytest.importorskip("matplotlib")
 
+pytestmark = pytest.mark.plots
+
 MACHINE = Ceiling(name="machine", peaks={"fp16": 1e14, "fp32": 1e13}, bandwidth=1e12)
 RUN = Scenario(label="as asked", ceiling=MACHINE, examples=2, precision="fp16")
 CURVE = [

@@ -8,6 +8,8 @@ from crossflops.core.measurement import measured
 from crossflops.errors import MissingExtraError, UnknownNameError
 from crossflops.render.plots import batch_plot, checked
 
+pytestmark = pytest.mark.plots
+
 
 @pytest.mark.parametrize("suffix", ["", ".pdf", ".svgz"])
 def test_other_formats_are_refused(suffix):

@@ -1,0 +1,66 @@
+"""Which tests an environment runs, for those of the package and of all plugins.
+
+`-m MARKER` names an environment's tests (tests/selection.py). Files in which no test bears the
+marker are not imported then, since what they import is another environment's.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.selection import CORE, markers, tests_of
+
+MISSING = ("could not import", "is not installed", "are not installed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The switch that every environment of tox sets."""
+    parser.addoption(
+        "--all-installed",
+        action="store_true",
+        help="all that the tests need is to be installed: one that is skipped without it fails",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a file of tests without any that bears the marker."""
+    marker = config.option.markexpr
+    if marker not in markers() or not collection_path.match("test_*.py"):
+        return None
+    return all(marker not in test.marks for test in tests_of(collection_path)) or None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark a test that names no environment as one of the core, before `-m` selects."""
+    for item in items:
+        if not any(mark.name in markers() for mark in item.iter_markers()):
+            item.add_marker(CORE)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Iterator[None]:
+    """Let a file that is skipped for want of a package fail."""
+    report = yield
+    _insist(report, collector.config)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Let a test that is skipped for want of a package fail."""
+    report = yield
+    _insist(report, item.config)
+    return report
+
+
+def _insist(report: pytest.CollectReport | pytest.TestReport, config: pytest.Config) -> None:
+    if not (config.option.all_installed and report.skipped and isinstance(report.longrepr, tuple)):
+        return
+    path, line, reason = report.longrepr
+    if any(words in reason for words in MISSING):
+        report.outcome = "failed"
+        report.longrepr = f"{path}:{line}: {reason}, and this environment is to have it"
