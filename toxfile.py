@@ -1,7 +1,7 @@
 """What tox does here beside tox.ini: it removes an environment that has run, when asked to.
 
 There is an environment for every tool and framework, most of them with a PyTorch of their own:
-together they take over 20 GB. `start.py tests` asks for the removal, so that only those that
+together they take over 10 GB. `start.py tests` asks for the removal, so that only those that
 run at the same time are on the disk; `tox -e NAME` by hand keeps what it makes.
 """
 
