@@ -4,6 +4,7 @@
 marker are not imported then, since what they import is another environment's.
 """
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not any(mark.name in markers() for mark in item.iter_markers()):
             item.add_marker(CORE)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Keep the garbage collector from what the files until now have imported.
+
+    A framework is a million objects, which would be looked through again and again: two thirds of
+    the time of a conformance kit.
+    """
+    if item.session.stash.get(_FILE, None) != item.path:
+        item.session.stash[_FILE] = item.path
+        gc.collect()
+        gc.freeze()
+
+
+_FILE = pytest.StashKey[Path]()
 
 
 @pytest.hookimpl(wrapper=True)

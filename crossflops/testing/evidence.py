@@ -1,8 +1,10 @@
 """What the conformance kit holds against each other: what is predicted, and what is printed."""
 
+import functools
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,9 +14,13 @@ from crossflops.core.convention import Convention
 from crossflops.core.graph import Graph
 from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Amount, Failure, Profile
-from crossflops.core.trace import Setting, Trace
+from crossflops.core.trace import Setting, Trace, View
+from crossflops.count import count, count_whole
 from crossflops.export import save_program
+from crossflops.normalize.pytorch import converted, record
 from crossflops.reconcile import (
+    NodePrediction,
+    Prediction,
     PredictionError,
     predict,
     predict_nodes,
@@ -34,14 +40,67 @@ class Evidence(msgspec.Struct, frozen=True):
     program: Any = None
 
 
+class Recorded:
+    """A run of a model under export, from which the kits of all tools take what they look at.
+
+    What is made of it is made when it is first asked for, and kept.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        setting: Setting,
+        views: Iterable[View],
+    ) -> None:
+        self._model = model
+        self._recording = record(model, args, kwargs, setting, sorted(views, key=repr))
+
+    @property
+    def trace(self) -> Trace:
+        """What was called, and what was seen of each real run."""
+        return self._recording.trace
+
+    @functools.cached_property
+    def converted(self) -> tuple[Any, Graph, Trace]:
+        """The ONNX model (of onnx_ir), its graph, and the trace with the nodes of every call."""
+        return converted(self._model, self._recording)
+
+    @functools.cache  # noqa: B019 - what is kept lives as long as the recording does
+    def ledger(self, whole: bool = False) -> Ledger:
+        """The counts of the graph; with `whole`, those of functions are not opened."""
+        graph = self.converted[1]
+        return count_whole(graph) if whole else count(graph)
+
+
+class Right(NamedTuple):
+    """What a convention says of a probe: its total, and the clauses that book something there."""
+
+    evidence: Evidence
+    setting: Setting
+    total: Amount | None
+    clauses: frozenset[str]
+
+
 def predicted(convention: Convention, evidence: Evidence, setting: Setting) -> Amount | None:
     """What the convention says the tool prints; None where it says that the tool fails."""
+    return booked(convention, evidence, setting)[0]
+
+
+def booked(
+    convention: Convention, evidence: Evidence, setting: Setting
+) -> tuple[Amount | None, frozenset[str]]:
+    """What is predicted, and the ids of the clauses that it is made of."""
+    prediction: Prediction | NodePrediction
     try:
         if evidence.graph is not None and evidence.ledger is not None:
-            return predict_nodes(convention, evidence.graph, evidence.ledger).total
-        return predict(convention, evidence.trace, setting, evidence.ledger).total
+            prediction = predict_nodes(convention, evidence.graph, evidence.ledger)
+        else:
+            prediction = predict(convention, evidence.trace, setting, evidence.ledger)
+        return prediction.total, frozenset(one.clause.id for one in prediction.bookings)
     except PredictionError:
-        return None
+        return None, frozenset()
 
 
 def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:

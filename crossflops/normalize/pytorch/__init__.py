@@ -86,7 +86,14 @@ def program(
 
     Its nodes are those of the graph, in their order and with their keys as names.
     """
-    recording = record(model, args, kwargs, setting, observed)
+    return converted(model, record(model, args, kwargs, setting, observed))
+
+
+def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, Trace]:
+    """What `program` gives, of a run of the model that was recorded.
+
+    Raises NormalizeError when the recorded program has no ONNX form.
+    """
     trace = recording.trace
     with quiet():
         exported = to_onnx(recording.program)

@@ -5,6 +5,7 @@ from typing import Any
 from crossflops.errors import NormalizeError
 from crossflops.normalize.pytorch.failures import brief
 from crossflops.normalize.pytorch.opaque import for_complex_too, opaque, unknown_operator
+from crossflops.normalize.pytorch.registry import kept_registry
 
 OPSET = 23  # the first that keeps attention and RMS normalization whole
 
@@ -33,7 +34,7 @@ def to_onnx(exported: Any) -> Any:
         try:
             # Without gradients, as the decompositions choose kernels by it, and a view that was
             # right for the strides of one kernel is wrong for those of the other.
-            with torch.no_grad(), for_complex_too(table):
+            with torch.no_grad(), for_complex_too(table), kept_registry():
                 return torch.onnx.export(
                     exported,
                     dynamo=True,
