@@ -62,6 +62,8 @@ def count_node(node: Node, stored: Mapping[str, str] = {}) -> Counted | Uncounte
     known = rule(node.op)
     if known is None:
         return Uncounted(node, missing(node.op))
+    if known.requires:
+        known.check(node)
     try:
         work = known.formula(node)
         contracted = contraction(node, stored) if work.macs else ""

@@ -7,6 +7,7 @@ from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, number, shape, size, source, text
 from crossflops.ops.activation import softmax_cost
+from crossflops.ops.operands import by_rank, dims_of, fits, label, sizes
 from crossflops.ops.rule import PREVIEW, Entry, bound_by_input, entry
 
 
@@ -164,6 +165,50 @@ def recurrence(
     return cost
 
 
+def _shared_keys(node: Node) -> str:
+    """Query heads divide into groups, one for each key head."""
+    query, key = dims_of(node, 0), dims_of(node, 1)
+    if query is None or key is None:
+        return ""
+    if len(query) == 4 == len(key):
+        heads, kv_heads = query[1], key[1]
+    else:
+        heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
+    if not kv_heads or heads % kv_heads == 0:
+        return ""
+    return f"the {heads} heads of {label(node, 0, 'Q')} do not share {kv_heads} heads of keys"
+
+
+def _masked(node: Node) -> str:
+    """attn_mask broadcasts to the scores; its last axis may end before the last key."""
+    mask = dims_of(node, 3)
+    if mask is None or any(dims_of(node, index) is None for index in (0, 1, 2)):
+        return ""
+    h = dimensions(node)
+    whole = (h.batch, h.heads, h.queries)
+    if len(mask) < 2 or len(mask) > 4 or mask[-1] > h.total or not fits(mask[:-1], whole):
+        shown = "x".join(map(str, (*whole, h.total)))
+        return f"{label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
+    return ""
+
+
+_OPERANDS = (
+    by_rank(
+        0,
+        {
+            3: sizes(
+                "q=@q_num_heads k=@kv_num_heads Q[B,S,q*D] K[B,L,k*D] V[B,L,k*E] attn_mask "
+                "past_key[B,k,P,D] past_value[B,k,P,E]"
+            ),
+            4: sizes(
+                "Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E] attn_mask past_key[B,k,P,D] past_value[B,k,P,E]"
+            ),
+        },
+    ),
+    _shared_keys,
+    _masked,
+)
+
 _ATTENTION = (
     "S*(D+Dv) MACs, S = B*Hq*Sq*St, St = Skv+past; scale: n(Q)+B*Hkv*St*D muls; "
     "mask: S adds; softcap: S*(div, tanh, mul); softmax: S-S/St compares, S subs, S exps, "
@@ -171,19 +216,28 @@ _ATTENTION = (
 )
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("Attention", attention, _ATTENTION, since=23, doubt=bound_by_input(6)),
+    entry(
+        "Attention",
+        attention,
+        _ATTENTION,
+        since=23,
+        doubt=bound_by_input(6),
+        requires=_OPERANDS,
+    ),
     entry(
         "FlexAttention",
         flex_attention,
         "S*(D+Dv) MACs, S = B*Hq*Sq*Sk; scale: S muls; softmax: S-S/Sk compares, S subs, S exps, "
         "S-S/Sk adds, S divs",
         domain=PREVIEW,
+        requires=(sizes("Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E]"), _shared_keys),
     ),
     entry(
         "RotaryEmbedding",
         rotary_embedding,
         "pairs*(4 muls, 2 adds), pairs = B*H*S*rotary_embedding_dim/2",
         since=23,
+        requires=sizes("X[B,...] cos_cache[...,R] sin_cache[...,R] position_ids[B,_]"),
     ),
     entry(
         "LinearAttention",
@@ -191,5 +245,8 @@ ENTRIES: tuple[Entry, ...] = (
         "B*T*dk*dv*(Hkv+Hq) MACs; delta: + B*T*Hkv*dk*dv MACs, B*T*Hkv*dv*(add, mul); "
         "gated: n(decay) exps, B*T*Hkv*dk*dv muls; scale: B*T*Hq*dv muls",
         since=27,
+        requires=sizes(
+            "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] past_state[B,k,D,E]"
+        ),
     ),
 )

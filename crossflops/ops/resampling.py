@@ -10,6 +10,7 @@ from math import floor, prod
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import integer, out_size, result, shape, source, text
+from crossflops.ops.operands import by_rank, dims_of, label, sizes
 from crossflops.ops.rule import Entry, Exactness, entry, estimated
 
 _REACH = {"linear": 1, "bilinear": 1, "cubic": 2, "bicubic": 2}
@@ -92,11 +93,37 @@ def roi_align(node: Node) -> Cost:
     return (_weighted(4) * samples + last) * out_size(node)
 
 
+def one_per_axis(node: Node) -> str:
+    """Scales (or sizes) for each axis of X, or for each one in the attribute `axes`."""
+    before, axes = dims_of(node, 0), node.attrs.get("axes")
+    if before is None:
+        return ""
+    asked = len(axes) if isinstance(axes, tuple) else len(before)
+    for place in (2, 3) if node.op.type == "Resize" and node.op.since >= 11 else (1,):
+        dims = dims_of(node, place)
+        if dims not in (None, (0,), (asked,)):
+            needed = f"{asked} numbers are needed for {label(node, 0)}"
+            return f"{label(node, place)} does not fit: {needed}"
+    return ""
+
+
 _RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that change"
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("Resize", resize, f"{_RESIZE}; cubic: 4^d", since=10, doubt=scale_is_a_value),
-    entry("Upsample", resize, _RESIZE),
+    entry(
+        "Resize",
+        resize,
+        f"{_RESIZE}; cubic: 4^d",
+        since=10,
+        doubt=scale_is_a_value,
+        requires=one_per_axis,
+    ),
+    entry(
+        "Upsample",
+        resize,
+        _RESIZE,
+        requires=one_per_axis,
+    ),
     entry(
         "GridSample",
         grid_sample,
@@ -104,12 +131,26 @@ ENTRIES: tuple[Entry, ...] = (
         "nearest: N*prod(o)*d rounds",
         since=16,
         doubt=estimated,
+        requires=by_rank(
+            0,
+            {
+                4: sizes("X[N,C,H,W] grid[N,_,_,2]"),
+                5: sizes("X[N,C,D,H,W] grid[N,_,_,_,3]"),
+            },
+        ),
     ),
-    entry("AffineGrid", affine_grid, "n(grid)*(d+1) MACs", since=20),
+    entry(
+        "AffineGrid",
+        affine_grid,
+        "n(grid)*(d+1) MACs",
+        since=20,
+        requires=by_rank(1, {1: sizes("theta[N,d,_] size[_]")}),
+    ),
     entry(
         "RoiAlign",
         roi_align,
         "n(Y)*(s*(4 muls, 3 adds) + avg: s-1 adds, div; max: s-1 compares); s = sampling_ratio^2",
         since=10,
+        requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R]"),
     ),
 )

@@ -3,6 +3,8 @@
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import size, text
+from crossflops.ops.arrangement import scattered, scattered_nd
+from crossflops.ops.operands import sizes
 from crossflops.ops.pointwise import ADD, COMPARE, MUL
 from crossflops.ops.rule import Entry, entry
 
@@ -39,7 +41,25 @@ def column_to_image(node: Node) -> Cost:
 _SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("ScatterND", scatter, _SCATTER, since=11),
-    entry("ScatterElements", scatter, _SCATTER, since=11),
-    entry("Col2Im", column_to_image, "n(input) adds", since=18),
+    entry(
+        "ScatterND",
+        scatter,
+        _SCATTER,
+        since=11,
+        requires=scattered_nd,
+    ),
+    entry(
+        "ScatterElements",
+        scatter,
+        _SCATTER,
+        since=11,
+        requires=scattered,
+    ),
+    entry(
+        "Col2Im",
+        column_to_image,
+        "n(input) adds",
+        since=18,
+        requires=sizes("input[N,C,L] image_shape[d] block_shape[d]"),
+    ),
 )

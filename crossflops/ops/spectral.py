@@ -10,6 +10,7 @@ from math import prod
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, out_size, result, shape, source
+from crossflops.ops.operands import rank, single
 from crossflops.ops.rule import MICROSOFT, Entry, Formula, entry, estimated
 
 
@@ -118,8 +119,22 @@ def mel_weights(node: Node) -> Cost:
 _FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("DFT", dft, f"rows * {_FFT}; inverse: 2N divs", since=17, doubt=estimated),
-    entry("STFT", stft, f"B*frames*(window: N muls + {_FFT})", since=17, doubt=estimated),
+    entry(
+        "DFT",
+        dft,
+        f"rows * {_FFT}; inverse: 2N divs",
+        since=17,
+        doubt=estimated,
+        requires=(rank(0, 2, least=True), single(1, 2)),
+    ),
+    entry(
+        "STFT",
+        stft,
+        f"B*frames*(window: N muls + {_FFT})",
+        since=17,
+        doubt=estimated,
+        requires=(rank(0, (2, 3)), single(1, 3), rank(2, 1)),
+    ),
     entry("Rfft", rfft, f"rows * {_FFT}", domain=MICROSOFT, doubt=estimated),
     entry("Irfft", irfft, f"rows * {_FFT}; n(Y) divs", domain=MICROSOFT, doubt=estimated),
     *(
@@ -137,5 +152,6 @@ ENTRIES: tuple[Entry, ...] = (
         "n(output)*(2 subs, 2 divs, 2 compares)",
         since=17,
         doubt=estimated,
+        requires=single(0, 1, 2, 3, 4),
     ),
 )

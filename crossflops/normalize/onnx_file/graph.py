@@ -110,6 +110,7 @@ def _nodes(
                 inputs=tuple([_named(name, specs) for name in given]),
                 outputs=tuple([_named(name, specs) for name in node.output]),
                 attrs=attributes(node),
+                values=_values(node, around),
                 path=place.path,
                 bodies=bodies,
                 trips=trips(node, around, reading.trips) if bodies else None,
@@ -118,6 +119,16 @@ def _nodes(
             )
         )
     return tuple(found)
+
+
+def _values(node: Any, around: Level) -> dict[int, tuple[int, ...]]:
+    """The whole numbers of the inputs that are known ones, by place."""
+    known = around.values
+    return {
+        place: known[name].items
+        for place, name in enumerate(node.input)
+        if name in known and known[name].rank in (0, 1)
+    }
 
 
 def _read_inside(bodies: Iterable[Graph]) -> set[str]:

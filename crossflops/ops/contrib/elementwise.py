@@ -5,6 +5,7 @@ from crossflops.core.graph import Node
 from crossflops.ops.access import given, out_size, shape, size, source, text
 from crossflops.ops.convolution import conv_transpose
 from crossflops.ops.movement import dropout, moved
+from crossflops.ops.operands import sizes
 from crossflops.ops.pointwise import per_element
 from crossflops.ops.pooling import max_pool
 from crossflops.ops.resampling import grid_sample
@@ -75,7 +76,13 @@ ENTRIES: tuple[Entry, ...] = (
         domain=MICROSOFT,
     ),
     *(
-        entry(name, complex_mul, "n(C)/2*(4 muls, 2 adds)", domain=MICROSOFT)
+        entry(
+            name,
+            complex_mul,
+            "n(C)/2*(4 muls, 2 adds)",
+            domain=MICROSOFT,
+            requires=sizes("A[...,2] B[...,2]"),
+        )
         for name in ("ComplexMul", "ComplexMulConj")
     ),
     entry(
@@ -83,6 +90,7 @@ ENTRIES: tuple[Entry, ...] = (
         distances,
         "M*N*(K subs, K muls, K-1 adds); euclidean: M*N sqrts",
         domain=MICROSOFT,
+        requires=sizes("A[M,K] B[N,K]"),
     ),
     entry("IsAllFinite", all_finite, "n compares", domain=MICROSOFT),
     entry(
@@ -117,5 +125,6 @@ ENTRIES: tuple[Entry, ...] = (
         dynamic_pads,
         "n(X)*(M/group)*prod(k) MACs; B: n(Y) adds",
         domain=MICROSOFT,
+        requires=sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...]"),
     ),
 )

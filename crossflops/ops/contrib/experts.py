@@ -8,6 +8,7 @@ from crossflops.core.graph import Node
 from crossflops.ops.access import folded, given, integer, positive, shape, size, source, text
 from crossflops.ops.activation import softmax_cost
 from crossflops.ops.contrib.activation import NAMED
+from crossflops.ops.operands import sizes
 from crossflops.ops.pointwise import ADD, MUL
 from crossflops.ops.rule import MICROSOFT, Entry, Exactness, entry
 
@@ -144,7 +145,15 @@ _MIXTURE = (
 )
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("MoE", mixture, _MIXTURE, domain=MICROSOFT),
+    entry(
+        "MoE",
+        mixture,
+        _MIXTURE,
+        domain=MICROSOFT,
+        requires=sizes(
+            "input[...,H] router_probs[T,E] fc1[E,_,_] fc1_bias[E,_] fc2[E,_,_] fc2_bias[E,_] fc3[E,_,_] fc3_bias[E,_]"
+        ),
+    ),
     entry(
         "QMoE",
         quantized_mixture,

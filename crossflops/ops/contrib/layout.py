@@ -10,7 +10,7 @@ from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import out_size, shape, source, text
 from crossflops.ops.contrib.activation import named
-from crossflops.ops.contrib.fused import fused_conv
+from crossflops.ops.contrib.fused import CONV_LAST, fused_conv
 from crossflops.ops.convolution import conv_transpose, qlinear_conv
 from crossflops.ops.movement import moved
 from crossflops.ops.normalization import batch_normalization, local_response, standardization
@@ -83,7 +83,7 @@ ENTRIES: tuple[Entry, ...] = (
         for name in ("ReorderInput", "ReorderOutput")
     ),
     entry("Upsample", upsample, "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds)", domain=NCHWC),
-    entry("Conv", fused_conv, _CONV + _ACTIVATION, domain=NHWC),
+    entry("Conv", fused_conv, _CONV + _ACTIVATION, domain=NHWC, requires=CONV_LAST),
     entry(
         "ConvTranspose",
         activated(conv_transpose),

@@ -21,6 +21,7 @@ from crossflops.ops.access import (
 )
 from crossflops.ops.contrib.activation import SILU
 from crossflops.ops.normalization import standardization
+from crossflops.ops.operands import dims_of, label, rank, sizes
 from crossflops.ops.pointwise import ADD, MUL, SPECIAL
 from crossflops.ops.rule import MICROSOFT, Entry, entry
 
@@ -169,6 +170,19 @@ def _branches(node: Node) -> int:
     return count
 
 
+def _skip_fits(node: Node) -> str:
+    """skip has the shape of the input, or misses only its batch: [1, S, H] or [S, H]."""
+    dims, skip = dims_of(node, 0), dims_of(node, 1)
+    if dims is None or skip is None or skip == dims:
+        return ""
+    same = len(skip) in (2, 3) and skip[-2:] == dims[-2:] and skip[:-2] in ((), (1,))
+    return "" if same else f"{label(node, 1)} has not the shape of {label(node, 0)}"
+
+
+_EMBEDDED = sizes(
+    "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] beta[H] "
+    "mask[B,S] position_ids[1|B,S]"
+)
 _STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, div), n muls"
 _RMS = "n muls, n-m adds, m divs, m*(add, sqrt), n divs; scale: n muls"
 
@@ -178,12 +192,18 @@ ENTRIES: tuple[Entry, ...] = (
         skip_layer_normalization,
         f"skip, bias: n adds each; {_STANDARD}; gamma: n muls; beta: n adds; m = n/H",
         domain=MICROSOFT,
+        requires=(
+            rank(0, (2, 3)),
+            sizes("input[...,H] skip[...,H] gamma[H] beta[H] bias[H]"),
+            _skip_fits,
+        ),
     ),
     entry(
         "SkipSimplifiedLayerNormalization",
         skip_simplified,
         f"skip, bias: n adds each; {_RMS}; m = n/H",
         domain=MICROSOFT,
+        requires=(rank(0, (2, 3)), sizes("input[...,H] skip[...,H] gamma[H] bias[H]"), _skip_fits),
     ),
     entry(
         "EmbedLayerNormalization",
@@ -192,6 +212,7 @@ ENTRIES: tuple[Entry, ...] = (
         domain=MICROSOFT,
         operand=2,
         tables=(2, 3, 4),
+        requires=_EMBEDDED,
     ),
     entry(
         "QEmbedLayerNormalization",
@@ -206,6 +227,7 @@ ENTRIES: tuple[Entry, ...] = (
         group_norm,
         f"{_STANDARD}; gamma: n muls; beta: n adds; m = N*groups; SiLU: n*(sigmoid, mul)",
         domain=MICROSOFT,
+        requires=sizes("X[N,_,_,_] gamma[C] beta[C]"),
     ),
     entry(
         "SkipGroupNorm",

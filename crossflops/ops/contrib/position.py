@@ -6,6 +6,7 @@ from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import integer, number, out_size, positive, result, shape, size, source
 from crossflops.ops.contrib.scores import PAIR
+from crossflops.ops.operands import sizes
 from crossflops.ops.rule import MICROSOFT, Entry, entry, estimated
 
 
@@ -68,7 +69,14 @@ def gated_relative_position_bias(node: Node) -> Cost:
 _ROTARY = "pairs*(4 muls, 2 adds), pairs = B*S*N*R/2; scale: 2 muls per pair"
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("RotaryEmbedding", rotary, _ROTARY, domain=MICROSOFT, tables=(2, 3)),
+    entry(
+        "RotaryEmbedding",
+        rotary,
+        _ROTARY,
+        domain=MICROSOFT,
+        tables=(2, 3),
+        requires=sizes("input[B,...] position_ids cos_cache[M,R] sin_cache[M,R]"),
+    ),
     entry("MRotaryEmbedding", rotary, _ROTARY, domain=MICROSOFT, tables=(2, 3)),
     entry(
         "GemmaRotaryEmbedding",

@@ -1,11 +1,14 @@
 """Matrix products of small integers, and of real numbers with packed weights."""
 
+from math import prod
+
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, out_size, positive, result, shape, size, source
 from crossflops.ops.contrib.activation import named
 from crossflops.ops.contrib.normalization import rms
-from crossflops.ops.matmul import matmul
+from crossflops.ops.matmul import MATMUL, matmul, same_inner
+from crossflops.ops.operands import dims_of, label, single, sizes
 from crossflops.ops.pointwise import MUL
 from crossflops.ops.quantization import dynamic_quantize_linear, requantize
 from crossflops.ops.rule import MICROSOFT, Entry, entry
@@ -136,6 +139,25 @@ def fp4_weight(node: Node) -> Cost:
     return matmul(node) + Cost(muls=2 * weights + rounded, divs=rounded, adds=bias)
 
 
+def _qgemm_inner(node: Node) -> str:
+    return same_inner(node, 0, 3)
+
+
+def _blocks(node: Node) -> str:
+    """B [N, ceil(K / block_size), bytes of a block], a scale for each block."""
+    depth, width = positive(node, "K"), positive(node, "N")
+    block, bits = positive(node, "block_size"), positive(node, "bits", 4)
+    count = -(-depth // block)
+    asked = width * count * (-(-block * bits // 8))
+    packed, scales = dims_of(node, 1), dims_of(node, 2)
+    if packed is not None and prod(packed) != asked:
+        return f"{label(node, 1, 'B')} needs {asked} elements for K = {depth} and N = {width}"
+    if scales is not None and prod(scales) != width * count:
+        return f"{label(node, 2, 'scales')} needs {width * count} elements, one for each block"
+    return ""
+
+
+_NBITS = (sizes("K=@K N=@N A[...,K] B scales zero_points g_idx bias[N]"), _blocks)
 _BITS = "dequantize: K*N*(sub, mul)"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -145,13 +167,21 @@ ENTRIES: tuple[Entry, ...] = (
         "M*N*K MACs; zero points: n(A)+n(B) adds; C: M*N adds; requantize: M*N*(mul, round, add, "
         "2 compares), or M*N muls to a real output",
         domain=MICROSOFT,
+        requires=(_qgemm_inner, single(1, 2)),
     ),
-    entry("MatMulInteger16", matmul, "n(Y)*K MACs", domain=MICROSOFT),
+    entry(
+        "MatMulInteger16",
+        matmul,
+        "n(Y)*K MACs",
+        domain=MICROSOFT,
+        requires=MATMUL,
+    ),
     entry(
         "MatMulIntegerToFloat",
         integer_to_float,
         "n(Y)*K MACs; zero points: n(A)+n(B) adds; n(Y) muls; bias: n(Y) adds",
         domain=MICROSOFT,
+        requires=MATMUL,
     ),
     entry(
         "DynamicQuantizeMatMul",
@@ -160,12 +190,14 @@ ENTRIES: tuple[Entry, ...] = (
         "muls; bias: n(Y) adds",
         domain=MICROSOFT,
         operand=1,
+        requires=MATMUL,
     ),
     entry(
         "MatMulNBits",
         matmul_nbits,
         f"(n(A)/K)*K*N MACs; {_BITS}; bias: n(Y) adds",
         domain=MICROSOFT,
+        requires=_NBITS,
     ),
     entry("MatMulBnb4", matmul_bnb4, "(n(A)/K)*K*N MACs; dequantize: K*N muls", domain=MICROSOFT),
     entry("MatMulFpQ4", matmul_fpq4, f"n(Y)*K MACs; {_BITS}", domain=MICROSOFT),
@@ -175,6 +207,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"n(A)*(Nq+2Nkv) MACs; {_BITS} of all three; biases: adds; skip: n(A) adds; RMS "
         "normalization of A",
         domain=MICROSOFT,
+        requires=sizes("K=@K A[...,K] skip[...,K] norm_scale[K]"),
     ),
     entry(
         "MatMulNBitsMlp",
@@ -182,12 +215,14 @@ ENTRIES: tuple[Entry, ...] = (
         f"n(A)*2N MACs; {_BITS} of both; biases: adds; skip: n(A) adds; RMS normalization of A; "
         "n(Y)*(activation, mul)",
         domain=MICROSOFT,
+        requires=sizes("K=@K A[...,K] skip[...,K] norm_scale[K]"),
     ),
     entry(
         "MatMulBlockQuantizedFp8Weight",
         fp8_weight,
         "n(Y)*K MACs; dequantize: K*N muls; a_scale: n(A)*(div, mul); bias: n(Y) adds",
         domain=MICROSOFT,
+        requires=sizes("A[...,K] B[N,K] b_scale a_scale bias[N]"),
     ),
     entry(
         "MatMulBlockQuantizedFp4Weight",

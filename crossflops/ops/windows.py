@@ -1,0 +1,130 @@
+"""Windows that slide over data: whether their attributes fit the data, and they its extents."""
+
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from crossflops.core.graph import Node
+from crossflops.ops.access import integer, text
+from crossflops.ops.operands import Shape, dims_of, ints, label
+from crossflops.ops.rule import Constraint
+
+Layout = Literal["first", "last"]
+
+
+class _Sizes(NamedTuple):
+    """What decides about a window: extents of data and kernel, and how it moves. Hashable."""
+
+    extents: Shape
+    kernel: Shape
+    strides: Shape
+    dilations: Shape
+    pads: Shape
+    ceiling: bool
+
+
+def window(
+    data: int = 0, weight: int | None = None, least: int = 1, channels: Layout = "first"
+) -> Constraint:
+    """A window over the axes behind N and C, which has at least so many places along each.
+
+    Its extents are those of the weight [M, C/group, k...], or `kernel_shape`. With `least` 0 a
+    window may be larger than its padded data, and the result empty.
+    """
+
+    def constraint(node: Node) -> str:
+        shape = dims_of(node, data)
+        if shape is None:
+            return ""
+        if len(shape) < 3:
+            return f"{label(node, data)} has rank {len(shape)}, and needs at least 3"
+        extents = shape[2:] if channels == "first" else shape[1:-1]
+        if wrong := _wrong_lengths(node, data, weight, len(extents)):
+            return wrong
+        kernel = _kernel(node, weight)
+        if kernel is None or text(node, "auto_pad", "NOTSET").startswith("SAME"):
+            return ""
+        sizes = _moves(node, extents, kernel)
+        place = _too_large(sizes, least)
+        if place < 0:
+            return ""
+        return _told(node, data, sizes, place, 2 if channels == "first" else 1)
+
+    return constraint
+
+
+def _told(node: Node, data: int, sizes: _Sizes, place: int, before: int) -> str:
+    count = len(sizes.extents)
+    padding = sizes.pads[place] + sizes.pads[place + count]
+    reach = sizes.dilations[place] * (sizes.kernel[place] - 1) + 1
+    has = f"{label(node, data)} has {sizes.extents[place]} at axis {place + before}"
+    padded = f" and {padding} of padding" if padding else ""
+    return f"{has}{padded}, and the window takes {reach}"
+
+
+def _kernel(node: Node, weight: int | None) -> Shape | None:
+    if weight is None:
+        return ints(node, "kernel_shape")
+    shape = dims_of(node, weight)
+    return None if shape is None else shape[2:]
+
+
+def _wrong_lengths(node: Node, data: int, weight: int | None, places: int) -> str:
+    """The weight, and every attribute of a window, has as many extents as the data."""
+    shape = None if weight is None else dims_of(node, weight)
+    if weight is not None and shape is not None and len(shape) != places + 2:
+        has = f"{label(node, weight)} has rank {len(shape)}"
+        return f"{has}, and {places + 2} is needed for {label(node, data)}"
+    for name, asked in (
+        ("kernel_shape", places), ("strides", places), ("dilations", places), ("pads", 2 * places),
+    ):  # fmt: skip
+        value = node.attrs.get(name)
+        if isinstance(value, tuple) and len(value) != asked:
+            has = f"attribute {name!r} has {len(value)} sizes"
+            return f"{has}, and {asked} are needed for {label(node, data)}"
+    kernel = ints(node, "kernel_shape")
+    if weight is not None and shape is not None and kernel is not None and kernel != shape[2:]:
+        shown = "x".join(map(str, kernel))
+        return f"{label(node, weight)} does not end in the kernel_shape {shown}"
+    return ""
+
+
+def _moves(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
+    ones = (1,) * len(extents)
+    padded = text(node, "auto_pad", "NOTSET") == "NOTSET"
+    pads = ints(node, "pads") if padded else None
+    return _Sizes(
+        extents=extents,
+        kernel=kernel,
+        strides=ints(node, "strides") or ones,
+        dilations=ints(node, "dilations") or ones,
+        pads=pads or (0,) * (2 * len(extents)),
+        ceiling=integer(node, "ceil_mode", 0) != 0,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _too_large(sizes: _Sizes, least: int) -> int:
+    """The first place at which the window stands at fewer positions than `least`; -1 for none."""
+    count = len(sizes.extents)
+    for place, extent in enumerate(sizes.extents):
+        reach = sizes.dilations[place] * (sizes.kernel[place] - 1) + 1
+        left = extent + sizes.pads[place] + sizes.pads[place + count] - reach
+        stride = sizes.strides[place]
+        steps = -(-left // stride) if sizes.ceiling else left // stride
+        if stride > 0 and steps + 1 < least:
+            return place
+    return -1
+
+
+def pads_within(node: Node) -> str:
+    """The pads of a pooling are smaller than its window, which else would see nothing."""
+    kernel, pads = ints(node, "kernel_shape"), ints(node, "pads")
+    if kernel is None or pads is None or len(pads) != 2 * len(kernel):
+        return ""
+    if text(node, "auto_pad", "NOTSET") != "NOTSET":
+        return ""
+    for place, pad in enumerate(pads):
+        extent = kernel[place % len(kernel)]
+        if pad >= extent:
+            return f"attribute 'pads' has {pad}, and the window takes {extent}"
+    return ""
