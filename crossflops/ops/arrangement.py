@@ -1,4 +1,4 @@
-"""What operators that move data require: sizes that add up or multiply, axes, places that exist."""
+"""What operators that move data require: sizes that add up or multiply, axes that exist."""
 
 from math import prod
 
@@ -168,8 +168,22 @@ def padded(node: Node) -> str:
     else:
         asked, what = 2 * len(shape), "two numbers for each axis"
     if count == asked:
-        return ""
+        return _mirrored(node, shape)
     return f"{count} pads are given for {label(node, 0)}, and {asked} are needed, {what}"
+
+
+def _mirrored(node: Node, shape: Shape) -> str:
+    """What is padded with its own elements has some: two where it is mirrored."""
+    mode = node.attrs.get("mode", "constant")
+    pads = node.values.get(1, ints(node, "pads")) or ()
+    least = {"reflect": 2, "edge": 1, "wrap": 1}.get(str(mode), 0)
+    if len(pads) != 2 * len(shape):
+        return ""
+    for axis, size in enumerate(shape):
+        if size < least and max(pads[axis], pads[axis + len(shape)]) > 0:
+            has = f"{label(node, 0)} has {size} at axis {axis}"
+            return f"{has}, and at least {least} is needed for mode {mode!r}"
+    return ""
 
 
 def sliced(node: Node) -> str:
@@ -205,6 +219,10 @@ def gathered(node: Node) -> str:
 
 
 def _within(node: Node, place: int, size: int, axis: int) -> str:
+    indices = dims_of(node, place)
+    if not size and indices is not None and 0 not in indices:
+        has = f"{label(node, 0)} has 0 at axis {axis}"
+        return f"{has}, and {label(node, place)} asks for {prod(indices)} of it"
     for index in node.values.get(place, ()):
         if not -size <= index < size:
             has = f"{label(node, 0)} has {size} at axis {axis}"
@@ -225,7 +243,7 @@ def gathered_elements(node: Node) -> str:
         if at != axis % len(shape) and asked > own:
             has = f"{label(node, 1)} has {asked} at axis {at}"
             return f"{has}, and {label(node, 0)} only {own}"
-    return ""
+    return _within(node, 1, shape[axis], axis % len(shape))
 
 
 def gathered_nd(node: Node) -> str:
@@ -238,7 +256,7 @@ def gathered_nd(node: Node) -> str:
         return f"{label(node, 0 if not shape else 1)} has rank 0, and needs at least 1"
     if batch >= len(shape) or batch >= len(indices):
         return f"batch_dims = {batch} are more than the axes of {label(node, 0)}"
-    if shape[:batch] != indices[:batch]:
+    if shape[:batch] != indices[:batch] and 0 not in indices:
         return f"{label(node, 1)} does not begin with the {batch} batch sizes of {label(node, 0)}"
     if indices[-1] > len(shape) - batch:
         has = f"{label(node, 1)} has {indices[-1]} at its last axis"
@@ -321,10 +339,14 @@ def compressed(node: Node) -> str:
 
 def unpooled(node: Node) -> str:
     """MaxUnpool: one place for each element, and a window of as many axes."""
-    shape, places = dims_of(node, 0), dims_of(node, 1)
-    if shape is None or places is None or shape == places:
+    shape, places, whole = (dims_of(node, index) for index in (0, 1, 2))
+    if shape is None:
         return ""
-    return f"{label(node, 1)} has not the shape of {label(node, 0)}"
+    if places is not None and shape != places:
+        return f"{label(node, 1)} has not the shape of {label(node, 0)}"
+    if whole is None or whole == (len(shape),):
+        return ""
+    return f"{label(node, 2)} needs {len(shape)} numbers, one for each axis of {label(node, 0)}"
 
 
 def cropped(node: Node) -> str:

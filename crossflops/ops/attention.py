@@ -246,7 +246,8 @@ ENTRIES: tuple[Entry, ...] = (
         "gated: n(decay) exps, B*T*Hkv*dk*dv muls; scale: B*T*Hq*dv muls",
         since=27,
         requires=sizes(
-            "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] past_state[B,k,D,E]"
+            "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] "
+            "past_state[B,k,D,E]"
         ),
     ),
 )

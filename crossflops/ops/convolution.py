@@ -8,7 +8,7 @@ from crossflops.ops.access import given, integer, out_size, result, shape, size,
 from crossflops.ops.operands import dims_of, label, sizes
 from crossflops.ops.quantization import requantize
 from crossflops.ops.rule import Constraint, Entry, entry, estimated
-from crossflops.ops.windows import window
+from crossflops.ops.windows import positions, transposed, window
 
 
 def _window(node: Node, index: int) -> int:
@@ -109,15 +109,17 @@ QLINEAR_CONV: tuple[Constraint, ...] = (
 
 
 def _offsets(node: Node) -> str:
-    """Offsets and a mask for each place of the window, in each of the offset groups."""
+    """Offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], G offset groups."""
     weight, groups = dims_of(node, 1), integer(node, "offset_group", 1)
-    if weight is None or len(weight) < 3:
+    extents = positions(node, 0, 1)
+    if weight is None or extents is None:
         return ""
     places = groups * prod(weight[2:])
-    for index, asked in ((2, places * (len(weight) - 2)), (4, places)):
+    for index, channels in ((2, places * (len(weight) - 2)), (4, places)):
         shape = dims_of(node, index)
-        if shape is not None and len(shape) > 1 and shape[1] != asked:
-            return f"{label(node, index)} has {shape[1]} at axis 1, and {asked} are needed"
+        if shape is not None and shape[1:] != (channels, *extents):
+            needed = "x".join(map(str, (channels, *extents)))
+            return f"{label(node, index)} needs {needed} behind its first axis"
     return ""
 
 
@@ -132,7 +134,7 @@ ENTRIES: tuple[Entry, ...] = (
         "ConvTranspose",
         conv_transpose,
         "n(X)*(M/group)*prod(k) MACs; B: n(Y) adds",
-        requires=sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...]"),
+        requires=(sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...] B[g*P]"), transposed()),
     ),
     entry(
         "ConvInteger",
@@ -161,6 +163,7 @@ ENTRIES: tuple[Entry, ...] = (
         since=19,
         requires=(
             sizes("g=@group:1 X[N,g*I,...] W[g*P,I,...] offset[N,_,...] B[g*P] mask[N,_,...]"),
+            window(weight=1),
             _offsets,
         ),
     ),

@@ -8,7 +8,8 @@ from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.core.tensor import TensorSpec
 from crossflops.ops.access import folded, shape, source, text
-from crossflops.ops.operands import dims_of, label
+from crossflops.ops.operands import dims_of
+from crossflops.ops.operands import label as operand
 from crossflops.ops.rule import Entry, Exactness, entry
 
 Labelled: TypeAlias = dict[str, int]
@@ -124,12 +125,15 @@ def labels_agree(node: Node) -> str:
         try:
             row = _labels(word, len(dims))
         except ValueError:
-            return f"{label(node, index)} has rank {len(dims)}, and its labels are {word!r}"
+            return f"{operand(node, index)} has rank {len(dims)}, and its labels are {word!r}"
         for letter, size in zip(row, dims, strict=True):
+            first = dims[row.index(letter)]
+            if size != first:
+                return f"{operand(node, index)} has {first} and {size} for {letter!r}"
             known, owner = found.get(letter, (1, index))
             if 1 not in (size, known) and size != known:
-                has = f"{label(node, index)} has {size} for {letter!r}"
-                return f"{has}, and {label(node, owner)} has {known}"
+                has = f"{operand(node, index)} has {size} for {letter!r}"
+                return f"{has}, and {operand(node, owner)} has {known}"
             if known == 1:
                 found[letter] = (size, index)
     return ""

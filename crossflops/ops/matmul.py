@@ -3,9 +3,9 @@
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, number, out_size, shape, size, source
-from crossflops.ops.operands import Shape, broadcast_to, dims_of, inner, label
+from crossflops.ops.operands import Shape, broadcast_to, dims_of, inner, label, single
 from crossflops.ops.quantization import requantize
-from crossflops.ops.rule import Entry, entry
+from crossflops.ops.rule import Constraint, Entry, entry
 
 
 def gemm(node: Node) -> Cost:
@@ -80,6 +80,24 @@ def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
 
 
 GEMM = (same_inner, broadcast_to(2, product, "the product"))
+
+
+def _parameter(weight: int, *places: int) -> Constraint:
+    """A scale or a zero point of B [..., K, N]: one number, N, or [..., 1, N]."""
+
+    def constraint(node: Node) -> str:
+        dims = dims_of(node, weight)
+        for place in places:
+            own = dims_of(node, place)
+            if dims is None or own is None or own in ((), (1,), dims[-1:]):
+                continue
+            if len(own) != len(dims) or own != (*dims[:-2], 1, dims[-1]):
+                return f"{label(node, place)} needs to be one number, or one for each column"
+        return ""
+
+    return constraint
+
+
 MATMUL = inner(0, 1)
 
 ENTRIES: tuple[Entry, ...] = (
@@ -100,13 +118,13 @@ ENTRIES: tuple[Entry, ...] = (
         matmul_integer,
         "n(Y)*K MACs; zero points: n(A)+n(B) adds",
         since=10,
-        requires=MATMUL,
+        requires=(MATMUL, single(2), _parameter(1, 3)),
     ),
     entry(
         "QLinearMatMul",
         qlinear_matmul,
         "n(y)*K MACs; zero points: n(a)+n(b) adds; requantize: n(y)*(mul, round, add, 2 compares)",
         since=10,
-        requires=inner(0, 3),
+        requires=(inner(0, 3), single(1, 2, 6, 7), _parameter(3, 4, 5)),
     ),
 )

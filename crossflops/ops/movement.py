@@ -26,7 +26,7 @@ from crossflops.ops.arrangement import (
     unsqueezed,
     written,
 )
-from crossflops.ops.operands import axis, broadcast, rank, single, sizes
+from crossflops.ops.operands import axis, broadcast, listed, rank, single, sizes
 from crossflops.ops.rule import Constraint, Entry, Exactness, Traffic, entry
 
 # Name and first version of operators that read every input and write every output.
@@ -57,10 +57,10 @@ _GATHER: tuple[tuple[str, int], ...] = (
 _REQUIRES: dict[str, tuple[Constraint, ...]] = {
     "Transpose": (transposed,),
     "Concat": (concatenated,),
-    "Split": (split,),
-    "Pad": (padded,),
+    "Split": (listed(1), split),
+    "Pad": (listed(1), padded),
     "Tile": (tiled,),
-    "Expand": (expanded,),
+    "Expand": (listed(1), expanded),
     "Trilu": (rank(0, 2, least=True), single(1)),
     "ConstantOfShape": (rank(0, 1),),
     "EyeLike": (rank(0, 2),),
@@ -69,12 +69,12 @@ _REQUIRES: dict[str, tuple[Constraint, ...]] = {
     "ReverseSequence": (reversed_sequence,),
     "TensorScatter": (written, sizes("past_cache[B,...] update[B,...] write_indices[B]")),
     "CenterCropPad": (cropped,),
-    "MaxUnpool": (unpooled,),
+    "MaxUnpool": (listed(2), unpooled),
     "Scatter": (scattered,),
-    "Reshape": (reshaped,),
+    "Reshape": (listed(1), reshaped),
     "Flatten": (axis(default=1, last=True),),
-    "Squeeze": (squeezed,),
-    "Unsqueeze": (unsqueezed,),
+    "Squeeze": (listed(1), squeezed),
+    "Unsqueeze": (listed(1), unsqueezed),
     "Gather": (gathered,),
     "GatherElements": (gathered_elements,),
     "GatherND": (gathered_nd,),

@@ -230,6 +230,21 @@ def single(*indices: int) -> Constraint:
     return constraint
 
 
+def listed(*indices: int) -> Constraint:
+    """Operands that are lists of numbers: of rank 1."""
+
+    def constraint(node: Node) -> str:
+        for index in indices:
+            shape = dims_of(node, index)
+            if shape is not None and len(shape) != 1:
+                return (
+                    f"{label(node, index)} has rank {len(shape)}, and needs 1: a list of numbers"
+                )
+        return ""
+
+    return constraint
+
+
 def equal(*indices: int) -> Constraint:
     """Operands of one shape."""
 

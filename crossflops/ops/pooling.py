@@ -5,7 +5,7 @@ from crossflops.core.graph import Node
 from crossflops.ops.access import folded, kernel, number, out_size, size
 from crossflops.ops.operands import rank
 from crossflops.ops.rule import Constraint, Entry, entry
-from crossflops.ops.windows import pads_within, window
+from crossflops.ops.windows import empty_members, pads_within, window
 
 
 def max_pool(node: Node) -> Cost:
@@ -74,6 +74,8 @@ def _norm(node: Node, before: int, after: int) -> Cost:
 
 POOL: tuple[Constraint, ...] = (window(least=0), pads_within)
 
+_WHOLE: tuple[Constraint, ...] = (rank(0, 3, least=True), empty_members)
+
 _NORM = "p=1: compares, p=2: muls and a sqrt, else compares, pows and a root"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -99,18 +101,18 @@ ENTRIES: tuple[Entry, ...] = (
         "GlobalMaxPool",
         global_max_pool,
         "n(X)-n(Y) compares",
-        requires=rank(0, 3, least=True),
+        requires=_WHOLE,
     ),
     entry(
         "GlobalAveragePool",
         global_average_pool,
         "n(X)-n(Y) adds, n(Y) divs",
-        requires=rank(0, 3, least=True),
+        requires=_WHOLE,
     ),
     entry(
         "GlobalLpPool",
         global_lp_pool,
         f"n(X)-n(Y) adds; powers of n(X): {_NORM}",
-        requires=rank(0, 3, least=True),
+        requires=_WHOLE,
     ),
 )

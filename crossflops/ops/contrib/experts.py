@@ -151,7 +151,8 @@ ENTRIES: tuple[Entry, ...] = (
         _MIXTURE,
         domain=MICROSOFT,
         requires=sizes(
-            "input[...,H] router_probs[T,E] fc1[E,_,_] fc1_bias[E,_] fc2[E,_,_] fc2_bias[E,_] fc3[E,_,_] fc3_bias[E,_]"
+            "input[...,H] router_probs[T,E] fc1[E,_,_] fc1_bias[E,_] fc2[E,_,_] "
+            "fc2_bias[E,_] fc3[E,_,_] fc3_bias[E,_]"
         ),
     ),
     entry(

@@ -135,7 +135,8 @@ ENTRIES: tuple[Entry, ...] = (
         operand=1,
         doubt=bound_by_input(4),
         requires=sizes(
-            "H=@hidden_size X[T,B,I] W[D,I,4*H] R[D,H,4*H] B[D,8*H] sequence_lens[B] initial_h[D,B,H] initial_c[D,B,H] P[D,3*H]"
+            "H=@hidden_size X[T,B,I] W[D,I,4*H] R[D,H,4*H] B[D,8*H] sequence_lens[B] "
+            "initial_h[D,B,H] initial_c[D,B,H] P[D,3*H]"
         ),
     ),
     entry(
