@@ -209,6 +209,51 @@ _OPERANDS = (
     _masked,
 )
 
+
+def _decayed(node: Node) -> str:
+    """One decay for each head, or for each of its D: decay [B, T, k] or [B, T, k*D]."""
+    key, decay, heads = dims_of(node, 1), dims_of(node, 4), integer(node, "kv_num_heads")
+    if key is None or decay is None or decay in ((*key[:2], heads), key):
+        return ""
+    return f"{label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
+
+
+LINEAR = (
+    sizes(
+        "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] "
+        "past_state[B,k,D,E] decay beta[B,T,_]"
+    ),
+    _decayed,
+)
+
+
+def _rotated(node: Node) -> str:
+    """cos_cache and sin_cache [M, R / 2] with position_ids [B, S], else [B, S, R / 2]."""
+    dims, cosines, sines = (dims_of(node, index) for index in (0, 1, 2))
+    if dims is None or cosines is None:
+        return ""
+    if len(dims) not in (3, 4):
+        return f"{label(node, 0)} has rank {len(dims)}, and needs 3 or 4"
+    if sines is not None and sines != cosines:
+        return f"{label(node, 2)} has not the shape of {label(node, 1)}"
+    heads = integer(node, "num_heads", 0) if len(dims) == 3 else 1
+    if heads <= 0 or dims[-1] % heads:
+        return (
+            f"{label(node, 0)} has {dims[-1]} at axis 2, which num_heads = {heads} does not divide"
+        )
+    tokens, depth = (dims[0], dims[-2]), dims[-1] // heads
+    rotated = integer(node, "rotary_embedding_dim", 0) or depth
+    if rotated > depth or cosines[-1] != rotated // 2:
+        has = f"{label(node, 1)} has {cosines[-1]} at its last axis"
+        return f"{has}, and {rotated // 2} is needed for heads of {depth}"
+    places, asked = dims_of(node, 3), (3, tokens) if not given(node, 3) else (2, None)
+    if len(cosines) != asked[0] or (asked[1] and cosines[:2] != tokens):
+        return f"{label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"
+    if places is None or places == tokens:
+        return ""
+    return f"{label(node, 3)} needs to be {tokens[0]}x{tokens[1]}, one for each token"
+
+
 _ATTENTION = (
     "S*(D+Dv) MACs, S = B*Hq*Sq*St, St = Skv+past; scale: n(Q)+B*Hkv*St*D muls; "
     "mask: S adds; softcap: S*(div, tanh, mul); softmax: S-S/St compares, S subs, S exps, "
@@ -237,7 +282,7 @@ ENTRIES: tuple[Entry, ...] = (
         rotary_embedding,
         "pairs*(4 muls, 2 adds), pairs = B*H*S*rotary_embedding_dim/2",
         since=23,
-        requires=sizes("X[B,...] cos_cache[...,R] sin_cache[...,R] position_ids[B,_]"),
+        requires=_rotated,
     ),
     entry(
         "LinearAttention",
@@ -245,9 +290,6 @@ ENTRIES: tuple[Entry, ...] = (
         "B*T*dk*dv*(Hkv+Hq) MACs; delta: + B*T*Hkv*dk*dv MACs, B*T*Hkv*dv*(add, mul); "
         "gated: n(decay) exps, B*T*Hkv*dk*dv muls; scale: B*T*Hq*dv muls",
         since=27,
-        requires=sizes(
-            "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] "
-            "past_state[B,k,D,E]"
-        ),
+        requires=LINEAR,
     ),
 )

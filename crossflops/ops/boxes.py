@@ -3,7 +3,7 @@
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, out_size, shape, source, text
-from crossflops.ops.operands import single, sizes
+from crossflops.ops.operands import sizes
 from crossflops.ops.rule import MICROSOFT, Entry, bounded, entry
 
 # Of two boxes: the corners of what they share (4 compares), its sides (2 subs, not below 0:
@@ -70,7 +70,7 @@ ENTRIES: tuple[Entry, ...] = (
         "score_threshold: B*C*S compares; areas: B*S*(2 subs, mul)",
         since=10,
         doubt=bounded,
-        requires=(sizes("boxes[B,S,4] scores[B,C,S]"), single(2, 3, 4)),
+        requires=sizes("boxes[B,S,4] scores[B,C,S]"),
     ),
     entry(
         "MaxRoiPool",

@@ -223,7 +223,7 @@ ENTRIES: tuple[Entry, ...] = (
         "LRN",
         local_response,
         "n*(2 muls, size adds, pow, div)",
-        requires=sizes("X[N,C,_,...]"),
+        requires=sizes("X[N,C,H,W]"),
     ),
     entry(
         "LpNormalization",

@@ -237,9 +237,7 @@ def listed(*indices: int) -> Constraint:
         for index in indices:
             shape = dims_of(node, index)
             if shape is not None and len(shape) != 1:
-                return (
-                    f"{label(node, index)} has rank {len(shape)}, and needs 1: a list of numbers"
-                )
+                return f"{label(node, index)} has rank {len(shape)}, and needs 1"
         return ""
 
     return constraint

@@ -9,7 +9,7 @@ from math import floor, prod
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import integer, out_size, result, shape, source, text
+from crossflops.ops.access import given, integer, out_size, result, shape, source, text
 from crossflops.ops.operands import by_rank, dims_of, label, sizes
 from crossflops.ops.rule import Entry, Exactness, entry, estimated
 
@@ -94,17 +94,46 @@ def roi_align(node: Node) -> Cost:
 
 
 def one_per_axis(node: Node) -> str:
-    """Scales (or sizes) for each axis of X, or for each one in the attribute `axes`."""
+    """Scales or sizes for each axis of X, or for each one in the attribute `axes`; not both."""
     before, axes = dims_of(node, 0), node.attrs.get("axes")
     if before is None:
         return ""
     asked = len(axes) if isinstance(axes, tuple) else len(before)
-    for place in (2, 3) if node.op.type == "Resize" and node.op.since >= 11 else (1,):
-        dims = dims_of(node, place)
-        if dims not in (None, (0,), (asked,)):
+    resized = node.op.type == "Resize" and node.op.since >= 11
+    lengths = {place: dims_of(node, place) for place in ((2, 3) if resized else (1,))}
+    counts = {place: prod(dims) for place, dims in lengths.items() if dims is not None}
+    for place, count in counts.items():
+        if count not in (0, asked):
             needed = f"{asked} numbers are needed for {label(node, 0)}"
             return f"{label(node, place)} does not fit: {needed}"
+    unknown = any(dims is None and given(node, place) for place, dims in lengths.items())
+    if resized and not unknown and sum(map(bool, counts.values())) != 1:
+        return f"{label(node, 0)} needs either scales or sizes, {asked} numbers"
     return ""
+
+
+def _turned(node: Node) -> str:
+    """theta [N, 2, 3] for a size of 4 numbers, [N, 3, 4] for one of 5."""
+    theta, size = dims_of(node, 0), dims_of(node, 1)
+    if size is not None and size not in ((4,), (5,)):
+        return f"{label(node, 1)} needs 4 or 5 numbers"
+    if theta is None or size is None:
+        return ""
+    dims = size[0] - 2
+    if theta[1:] != (dims, dims + 1):
+        return f"{label(node, 0)} needs to be Nx{dims}x{dims + 1} for {label(node, 1)}"
+    batch = node.values.get(1, theta)[0]
+    if batch == theta[0]:
+        return ""
+    return f"{label(node, 0)} has {theta[0]} at axis 0, and the size begins with {batch}"
+
+
+def _not_empty(node: Node) -> str:
+    """There is something to sample."""
+    dims = dims_of(node, 0)
+    if dims is None or 0 not in dims[2:]:
+        return ""
+    return f"{label(node, 0)} is empty, and at least 1 is needed along each axis"
 
 
 _RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that change"
@@ -131,12 +160,15 @@ ENTRIES: tuple[Entry, ...] = (
         "nearest: N*prod(o)*d rounds",
         since=16,
         doubt=estimated,
-        requires=by_rank(
-            0,
-            {
-                4: sizes("X[N,C,H,W] grid[N,_,_,2]"),
-                5: sizes("X[N,C,D,H,W] grid[N,_,_,_,3]"),
-            },
+        requires=(
+            by_rank(
+                0,
+                {
+                    4: sizes("X[N,C,H,W] grid[N,_,_,2]"),
+                    5: sizes("X[N,C,D,H,W] grid[N,_,_,_,3]"),
+                },
+            ),
+            _not_empty,
         ),
     ),
     entry(
@@ -144,7 +176,7 @@ ENTRIES: tuple[Entry, ...] = (
         affine_grid,
         "n(grid)*(d+1) MACs",
         since=20,
-        requires=by_rank(1, {1: sizes("theta[N,d,_] size[_]")}),
+        requires=_turned,
     ),
     entry(
         "RoiAlign",

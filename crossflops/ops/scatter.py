@@ -6,7 +6,7 @@ from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import size, text
 from crossflops.ops.arrangement import scattered, scattered_nd
-from crossflops.ops.operands import sizes
+from crossflops.ops.operands import dims_of, ints, label, sizes
 from crossflops.ops.pointwise import ADD, COMPARE, MUL
 from crossflops.ops.rule import Entry, entry
 
@@ -50,9 +50,9 @@ def _blocks(node: Node) -> str:
     count, pads = len(image), ints(node, "pads") or (0,) * (2 * len(image))
     strides, dilations = (ints(node, name) or (1,) * count for name in ("strides", "dilations"))
     places = 1
-    for at, size in enumerate(image):
+    for at, extent in enumerate(image):
         reach = dilations[at] * (block[at] - 1) + 1
-        places *= (size + pads[at] + pads[at + count] - reach) // strides[at] + 1
+        places *= (extent + pads[at] + pads[at + count] - reach) // strides[at] + 1
     if dims[2] == places:
         return ""
     return f"{label(node, 0)} has {dims[2]} at axis 2, and blocks lie at {places} places"

@@ -3,7 +3,7 @@
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import axis_of, integer, result, shape, size
-from crossflops.ops.operands import axis, dims_of, label, single
+from crossflops.ops.operands import axis, dims_of, label, sizes
 from crossflops.ops.rule import Entry, entry, estimated
 
 
@@ -53,7 +53,7 @@ ENTRIES: tuple[Entry, ...] = (
         top_k,
         "n(X)*ceil(log2 k) compares, at least n(X)",
         doubt=estimated,
-        requires=(axis(default=-1), single(1), _enough),
+        requires=(axis(default=-1), sizes("X K[1]"), _enough),
     ),
     entry(
         "Unique",

@@ -10,7 +10,7 @@ from math import prod
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, out_size, result, shape, source
-from crossflops.ops.operands import rank, single
+from crossflops.ops.operands import dims_of, label, rank, single
 from crossflops.ops.rule import MICROSOFT, Entry, Formula, entry, estimated
 
 
@@ -116,6 +116,32 @@ def mel_weights(node: Node) -> Cost:
     return Cost(adds=2, divs=2, compares=2) * out_size(node)
 
 
+def _numbers(node: Node) -> str:
+    """The last axis holds real numbers, or pairs that are complex ones."""
+    dims = dims_of(node, 0)
+    if dims is None or not dims:
+        return ""
+    onesided = node.op.type == "DFT" and integer(node, "onesided", 0)
+    asked = (1,) if onesided and not integer(node, "inverse", 0) else (1, 2)
+    if dims[-1] in asked:
+        return ""
+    needed = "1 (real)" if len(asked) == 1 else "1 (real) or 2 (complex)"
+    return f"{label(node, 0)} has {dims[-1]} at its last axis, and {needed} is needed"
+
+
+def _frames(node: Node) -> str:
+    """A frame is as long as the window, and no longer than the signal."""
+    signal, window_, length = dims_of(node, 0), dims_of(node, 2), node.values.get(3)
+    frame = length[0] if length else window_[0] if window_ else None
+    if signal is None or frame is None:
+        return ""
+    if window_ is not None and window_ != (frame,):
+        return f"{label(node, 2)} needs {frame} numbers, one for each of a frame"
+    if signal[1] >= frame:
+        return ""
+    return f"{label(node, 0)} has {signal[1]} at axis 1, and a frame takes {frame}"
+
+
 _FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -125,7 +151,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"rows * {_FFT}; inverse: 2N divs",
         since=17,
         doubt=estimated,
-        requires=(rank(0, 2, least=True), single(1, 2)),
+        requires=(rank(0, 2, least=True), single(1, 2), _numbers),
     ),
     entry(
         "STFT",
@@ -133,7 +159,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"B*frames*(window: N muls + {_FFT})",
         since=17,
         doubt=estimated,
-        requires=(rank(0, (2, 3)), single(1, 3), rank(2, 1)),
+        requires=(rank(0, 3), single(1), rank(2, 1), rank(3, 0), _numbers, _frames),
     ),
     entry("Rfft", rfft, f"rows * {_FFT}", domain=MICROSOFT, doubt=estimated),
     entry("Irfft", irfft, f"rows * {_FFT}; n(Y) divs", domain=MICROSOFT, doubt=estimated),
