@@ -9,6 +9,7 @@ import msgspec
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Graph, Node
 from crossflops.core.ledger import Counted, Ledger, Uncounted
+from crossflops.errors import OperandError
 from crossflops.ops import missing, rule
 from crossflops.ops.precision import computed, contraction
 from crossflops.ops.precision import stored as precision_of_results
@@ -175,23 +176,40 @@ class _Work:
         """
         if len(node.bodies) < 2 and node.choice not in _WHY:
             return (Uncounted(node, f"{node.op}: the file has not both of its branches"),)
+        if len(node.bodies) > 1 and not node.choice:
+            return self._either(node, stored)
         found = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
         names = [body.name for body in node.bodies]
         if node.choice == "sum":
             held = _held(node, f"the sum of {' and '.join(names)}", exact=False)
             return (held, *(one for counts in found for one in _inside(node, counts, 1)))
-        if len(found) == 1:
-            why = _WHY[node.choice]
-            held = _held(node, f"{names[0]}: {why}", exact=node.choice in ("constant", "seen"))
-            return (held, *_inside(node, found[0], 1))
-        sizes = list(map(self._size, found))
-        largest = sizes.index(max(sizes))
+        why = _WHY[node.choice]
+        held = _held(node, f"{names[0]}: {why}", exact=node.choice in ("constant", "seen"))
+        return (held, *_inside(node, found[0], 1))
+
+    def _either(self, node: Node, stored: Precisions) -> Counts:
+        """The larger of two branches, of those that can run. Raises OperandError if none can."""
+        found: dict[str, tuple[Counts, tuple[int, int, int]]] = {}
+        obstacle: OperandError | None = None
+        for body in node.bodies:
+            try:
+                counts = tuple(self.counts(body.nodes, stored))
+                found[body.name] = counts, self._size(counts)
+            except OperandError as error:
+                obstacle = error
+        if not found and obstacle is not None:
+            raise obstacle
+        largest = max(found, key=lambda name: found[name][1])
         told = ", ".join(
-            f"{name} {macs} MACs {flops} FLOPs"
-            for name, (macs, flops, _) in zip(names, sizes, strict=True)
+            f"{name} {macs} MACs {flops} FLOPs" for name, (_, (macs, flops, _)) in found.items()
         )
-        held = _held(node, f"{names[largest]}: the larger of {told}", exact=False)
-        return (held, *_inside(node, found[largest], 1))
+        what = f"the larger of {told}"
+        if obstacle is not None:
+            what = f"of the other branch {obstacle.message}"
+        return (
+            _held(node, f"{largest}: {what}", exact=False),
+            *_inside(node, found[largest][0], 1),
+        )
 
     def _size(self, counts: Counts) -> tuple[int, int, int]:
         whole = tuple(self.flat(counts))

@@ -238,9 +238,7 @@ def _rotated(node: Node) -> str:
         return f"{label(node, 2)} has not the shape of {label(node, 1)}"
     heads = integer(node, "num_heads", 0) if len(dims) == 3 else 1
     if heads <= 0 or dims[-1] % heads:
-        return (
-            f"{label(node, 0)} has {dims[-1]} at axis 2, which num_heads = {heads} does not divide"
-        )
+        return f"{label(node, 0)} has {dims[-1]} at axis 2, and num_heads is {heads}"
     tokens, depth = (dims[0], dims[-2]), dims[-1] // heads
     rotated = integer(node, "rotary_embedding_dim", 0) or depth
     if rotated > depth or cosines[-1] != rotated // 2:

@@ -22,6 +22,7 @@ from crossflops.normalize.onnx_file.modules import Place, places
 from crossflops.normalize.onnx_file.parameters import ARGUMENT, everywhere, parameters
 from crossflops.normalize.onnx_file.pins import unpinned
 from crossflops.normalize.onnx_file.types import Type, of_graph
+from crossflops.ops import rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
 
@@ -61,6 +62,15 @@ def to_graph(
         bindings=bindings,
     )
     return msgspec.structs.replace(graph, digest=digest(graph)), found
+
+
+def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:
+    """Raises OperandError where a node has operands of types that its operator cannot take."""
+    op = _op(node, reading)
+    known, specs = rule(op), {name: _spec(name, kind, False) for name, kind in types.items()}
+    if known is not None:
+        inputs = tuple(_named(name, specs) for name in node.input)
+        known.check(Node(key=key, op=op, inputs=inputs, outputs=(), attrs=attributes(node)))
 
 
 def _specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
