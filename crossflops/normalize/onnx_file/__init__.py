@@ -18,7 +18,7 @@ from crossflops.normalize.onnx_file.calls import Calls
 from crossflops.normalize.onnx_file.graph import Reading, check_operands, to_graph
 from crossflops.normalize.onnx_file.modules import table
 from crossflops.normalize.onnx_file.settling import Asked
-from crossflops.normalize.onnx_file.shapes import ImpossibleShape, infer_shapes
+from crossflops.normalize.onnx_file.shapes import ImpossibleShapeError, infer_shapes
 from crossflops.normalize.onnx_file.types import Type
 
 
@@ -103,7 +103,7 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     seen = observed.types(file.seen)
     try:
         model, types = infer_shapes(model, bound, asked, kept, seen)
-    except ImpossibleShape as error:
+    except ImpossibleShapeError as error:
         check_operands(error.key, error.node, error.types, Reading(opset, editions, *asked))
         raise
     opset |= {o.domain: o.version for o in model.opset_import if o.domain != "ai.onnx"}

@@ -21,7 +21,7 @@ _MOST_WARNINGS = 5
 Declared = dict[str, Type]
 
 
-class ImpossibleShape(TargetError):
+class ImpossibleShapeError(TargetError):
     """A node would make a shape that no tensor can have.
 
     `key` is what it is called, `types` are those of its operands.
@@ -161,7 +161,7 @@ def _check(
     node: Any, number: int, name: str, shape: tuple[int, ...], types: Mapping[str, Type]
 ) -> None:
     if wrong := wrong_dims(shape):
-        raise ImpossibleShape(
+        raise ImpossibleShapeError(
             f"{name!r} of node {label(node, number)!r} {wrong}",
             "the attributes or constants of that node are damaged",
             label(node, number),
