@@ -186,7 +186,7 @@ def _masked(node: Node) -> str:
         return ""
     h = dimensions(node)
     whole = (h.batch, h.heads, h.queries)
-    if len(mask) < 2 or len(mask) > 4 or mask[-1] > h.total or not fits(mask[:-1], whole):
+    if not mask or mask[-1] > h.total or not fits(mask[:-1], whole):
         shown = "x".join(map(str, (*whole, h.total)))
         return f"{label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
     return ""
@@ -241,7 +241,7 @@ def _rotated(node: Node) -> str:
         return f"{label(node, 0)} has {dims[-1]} at axis 2, and num_heads is {heads}"
     tokens, depth = (dims[0], dims[-2]), dims[-1] // heads
     rotated = integer(node, "rotary_embedding_dim", 0) or depth
-    if rotated > depth or cosines[-1] != rotated // 2:
+    if rotated > depth or cosines[-1] not in (rotated // 2, depth // 2):
         has = f"{label(node, 1)} has {cosines[-1]} at its last axis"
         return f"{has}, and {rotated // 2} is needed for heads of {depth}"
     places, asked = dims_of(node, 3), (3, tokens) if not given(node, 3) else (2, None)

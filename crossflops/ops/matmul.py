@@ -82,7 +82,7 @@ def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
 GEMM = (same_inner, broadcast_to(2, product, "the product"))
 
 
-def _parameter(weight: int, *places: int) -> Constraint:
+def of_columns(weight: int, *places: int) -> Constraint:
     """A scale or a zero point of B [..., K, N]: one number, N, or [..., 1, N]."""
 
     def constraint(node: Node) -> str:
@@ -90,6 +90,8 @@ def _parameter(weight: int, *places: int) -> Constraint:
         for place in places:
             own = dims_of(node, place)
             if dims is None or own is None or own in ((), (1,), dims[-1:]):
+                continue
+            if node.op.domain and set(own) == {1}:
                 continue
             if len(own) != len(dims) or own != (*dims[:-2], 1, dims[-1]):
                 return f"{label(node, place)} needs to be one number, or one for each column"
@@ -118,13 +120,13 @@ ENTRIES: tuple[Entry, ...] = (
         matmul_integer,
         "n(Y)*K MACs; zero points: n(A)+n(B) adds",
         since=10,
-        requires=(MATMUL, single(2), _parameter(1, 3)),
+        requires=(MATMUL, single(2), of_columns(1, 3)),
     ),
     entry(
         "QLinearMatMul",
         qlinear_matmul,
         "n(y)*K MACs; zero points: n(a)+n(b) adds; requantize: n(y)*(mul, round, add, 2 compares)",
         since=10,
-        requires=(inner(0, 3), single(1, 2, 6, 7), _parameter(3, 4, 5)),
+        requires=(inner(0, 3), single(1, 2, 6, 7), of_columns(3, 4, 5)),
     ),
 )

@@ -74,7 +74,7 @@ _REQUIRES: dict[str, tuple[Constraint, ...]] = {
     "Reshape": (listed(1), reshaped),
     "Flatten": (axis(default=1, last=True),),
     "Squeeze": (listed(1), squeezed),
-    "Unsqueeze": (listed(1), unsqueezed),
+    "Unsqueeze": (rank(1, (0, 1)), unsqueezed),
     "Gather": (gathered,),
     "GatherElements": (gathered_elements,),
     "GatherND": (gathered_nd,),

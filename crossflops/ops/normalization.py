@@ -174,7 +174,14 @@ def _divided(node: Node) -> str:
     return ""
 
 
-BATCH_NORM = sizes("X[N,C,...] scale[C] B[C] mean[C] var[C]")
+_CHANNELS = sizes("X[N,C,...] scale[C] B[C] mean[C] var[C]")
+
+
+def batch_norm(node: Node) -> str:
+    """One number for each channel; before version 9 with spatial = 0 one for each place."""
+    return _CHANNELS(node) if integer(node, "spatial", 1) else ""
+
+
 _STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, div), n muls"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -183,7 +190,7 @@ ENTRIES: tuple[Entry, ...] = (
         batch_normalization,
         "n(X)*(sub, 2 muls, add) + C*(add, sqrt, div); training: + 2(n-C) adds, n muls, 2C divs, "
         "C*(4 muls, 2 adds)",
-        requires=BATCH_NORM,
+        requires=batch_norm,
     ),
     entry(
         "LayerNormalization",

@@ -65,7 +65,7 @@ class _Operand(NamedTuple):
     A `single` one may also be one number for all.
     """
 
-    index: int
+    place: int
     name: str
     first: tuple[_Term | None, ...]
     last: tuple[_Term | None, ...]
@@ -121,7 +121,7 @@ def _operand(index: int, name: str, axes: str) -> _Operand:
     words = [word for word in axes.split(",") if word]
     place = words.index("...") if "..." in words else len(words)
     return _Operand(
-        index=index,
+        place=index,
         name=name.removesuffix("?"),
         first=tuple(map(_term, words[:place])),
         last=tuple(map(_term, words[place + 1 :])),
@@ -146,7 +146,7 @@ def _disagreement(pattern: _Pattern, node: Node) -> str:
         if isinstance(size, int):
             bound[symbol] = _Bound(size, f"{attribute} = {size}")
     for operand in pattern.operands:
-        shape = dims_of(node, operand.index)
+        shape = dims_of(node, operand.place)
         if shape is not None and (wrong := _mismatch(node, operand, shape, bound)):
             return wrong
     return ""
@@ -169,16 +169,16 @@ def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _Bou
 
 
 def _wrong_rank(node: Node, operand: _Operand, asked: int) -> str:
-    told = label(node, operand.index, operand.name)
+    told = label(node, operand.place, operand.name)
     least = "at least " if operand.open else ""
-    return f"{told} has rank {len(dims_of(node, operand.index) or ())}, and needs {least}{asked}"
+    return f"{told} has rank {len(dims_of(node, operand.place) or ())}, and needs {least}{asked}"
 
 
 def _unequal(
     node: Node, operand: _Operand, axis: int, term: _Term, bound: dict[str, _Bound]
 ) -> str:
     """What is wrong with the size at one axis. A symbol that is still open becomes bound."""
-    size = (dims_of(node, operand.index) or ())[axis]
+    size = (dims_of(node, operand.place) or ())[axis]
     if term.one and size == 1:
         return ""
     factor, source, free = term.factor, "", ""
@@ -191,11 +191,11 @@ def _unequal(
         else:
             free = symbol
     if free and factor and size % factor == 0:
-        bound[free] = _Bound(size // factor, label(node, operand.index, operand.name))
+        bound[free] = _Bound(size // factor, label(node, operand.place, operand.name))
         return ""
     if not free and size == factor:
         return ""
-    told = f"{label(node, operand.index, operand.name)} has {size} at axis {axis}"
+    told = f"{label(node, operand.place, operand.name)} has {size} at axis {axis}"
     needed = f"a multiple of {factor}" if free else f"{factor}"
     return f"{told}, and {needed} is needed" + (f" for {source}" if source else "")
 
@@ -397,6 +397,15 @@ def inner(first: int = 0, second: int = 1) -> Constraint:
 
 
 # -- By rank -------------------------------------------------------------------------------------
+
+
+def joint(*constraints: Constraint) -> Constraint:
+    """What the first of these says that says anything."""
+
+    def constraint(node: Node) -> str:
+        return next((wrong for one in constraints if (wrong := one(node))), "")
+
+    return constraint
 
 
 def by_rank(index: int, options: Mapping[int, Constraint]) -> Constraint:

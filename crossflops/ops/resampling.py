@@ -106,8 +106,8 @@ def one_per_axis(node: Node) -> str:
         if count not in (0, asked):
             needed = f"{asked} numbers are needed for {label(node, 0)}"
             return f"{label(node, place)} does not fit: {needed}"
-    unknown = any(dims is None and given(node, place) for place, dims in lengths.items())
-    if resized and not unknown and sum(map(bool, counts.values())) != 1:
+    wanted = [place for place in lengths if given(node, place)]
+    if resized and wanted and len(counts) == len(wanted) and sum(map(bool, counts.values())) != 1:
         return f"{label(node, 0)} needs either scales or sizes, {asked} numbers"
     return ""
 

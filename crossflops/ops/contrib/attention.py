@@ -203,6 +203,17 @@ def _whole_heads(node: Node) -> str:
     return ""
 
 
+def _biased(node: Node) -> str:
+    """The biases of query, key and value stand in one vector."""
+    query, value, bias = dims_of(node, 0), dims_of(node, 2), dims_of(node, 3)
+    if bias is None or query is None or value is None or len(query) != 3:
+        return ""
+    width = value[2] if len(value) == 3 else query[2]
+    if bias == (2 * query[2] + width,):
+        return ""
+    return f"{label(node, 3, 'bias')} needs {2 * query[2] + width} numbers for {label(node, 0)}"
+
+
 def _paired(node: Node) -> str:
     """Keys and values of a multi-head attention go with its queries."""
     if not given(node, 1):
@@ -230,6 +241,7 @@ _MULTI_HEAD_OPERANDS = (
     ),
     _paired,
     _whole_heads,
+    _biased,
 )
 _DECODER_OPERANDS = (_paired, _whole_heads)
 
@@ -258,7 +270,13 @@ ENTRIES: tuple[Entry, ...] = (
         f"{_PROJECTED}; zero points: n(input)+n(weight) adds; n(QKV) muls",
         domain=MICROSOFT,
         doubt=shared_buffer(_QUANTIZED),
-        requires=(sizes("input[B,S,I] weight[I,H] bias[H]"), _heads_divide),
+        requires=(
+            sizes(
+                "input[B,S,I] weight[I,H] bias[H] input_scale?[1] weight_scale?[H] mask "
+                "input_zero_point?[1] weight_zero_point?[H]"
+            ),
+            _heads_divide,
+        ),
     ),
     entry(
         "MultiHeadAttention",

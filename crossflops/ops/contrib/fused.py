@@ -2,6 +2,8 @@
 
 from math import prod
 
+import msgspec
+
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, number, out_size, result, shape, size, source
@@ -9,7 +11,7 @@ from crossflops.ops.activation import log_softmax_cost, softmax_cost
 from crossflops.ops.contrib.activation import GELU_TANH, named
 from crossflops.ops.convolution import CONV
 from crossflops.ops.matmul import GEMM, MATMUL, gemm, matmul
-from crossflops.ops.operands import Shape, dims_of, label, sizes
+from crossflops.ops.operands import Shape, dims_of, sizes
 from crossflops.ops.rule import MICROSOFT, Constraint, Entry, bounded, entry
 from crossflops.ops.windows import window
 
@@ -100,12 +102,12 @@ def _matrices(node: Node, index: int, name: str) -> Shape | None:
 
 
 def fused_inner(node: Node) -> str:
-    """K of A' and of B' is the same, after what trans* say."""
-    a, b = _matrices(node, 0, "A"), _matrices(node, 1, "B")
-    if not a or not b or a[-1] == b[max(len(b) - 2, 0)]:
-        return ""
-    has = f"{label(node, 1)} has {b[max(len(b) - 2, 0)]} in its inner axis"
-    return f"{has}, and {a[-1]} is needed for {label(node, 0)}"
+    """K of A' and of B' is the same and their batches broadcast, after what trans* say."""
+    operands = list(node.inputs)
+    for index, name in ((0, "A"), (1, "B")):
+        spec, dims = source(node, index), _matrices(node, index, name)
+        operands[index] = msgspec.structs.replace(spec, shape=dims)
+    return MATMUL(msgspec.structs.replace(node, inputs=tuple(operands)))
 
 
 _CONV = "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds"

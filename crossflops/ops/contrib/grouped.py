@@ -109,8 +109,8 @@ def _grouped_heads(node: Node) -> str:
 
 _GQA = (
     sizes(
-        "k=@kv_num_heads query[B,S,_] key[B,_,_] value[B,_,_] past_key[B,k,_,_] "
-        "past_value[B,k,_,_] seqlens_k total_sequence_length cos_cache[M,R] sin_cache[M,R]"
+        "k=@kv_num_heads query[B,S,_] key[B,S,_] value[B,S,_] past_key[B,k,P,D] "
+        "past_value[B,k,P,D] seqlens_k total_sequence_length cos_cache[M,R] sin_cache[M,R]"
     ),
     _grouped_heads,
 )

@@ -171,12 +171,11 @@ def _branches(node: Node) -> int:
 
 
 def _skip_fits(node: Node) -> str:
-    """skip has the shape of the input, or misses only its batch: [1, S, H] or [S, H]."""
+    """skip has the last two sizes of the input; its batch may be missing."""
     dims, skip = dims_of(node, 0), dims_of(node, 1)
-    if dims is None or skip is None or skip == dims:
+    if dims is None or skip is None or (len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]):
         return ""
-    same = len(skip) in (2, 3) and skip[-2:] == dims[-2:] and skip[:-2] in ((), (1,))
-    return "" if same else f"{label(node, 1)} has not the shape of {label(node, 0)}"
+    return f"{label(node, 1)} does not end as {label(node, 0)}"
 
 
 _EMBEDDED = sizes(

@@ -1,14 +1,14 @@
 """Matrix products of small integers, and of real numbers with packed weights."""
 
-from math import prod
+from functools import partial
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, out_size, positive, result, shape, size, source
 from crossflops.ops.contrib.activation import named
 from crossflops.ops.contrib.normalization import rms
-from crossflops.ops.matmul import MATMUL, matmul, same_inner
-from crossflops.ops.operands import dims_of, label, single, sizes
+from crossflops.ops.matmul import MATMUL, matmul, of_columns, product, same_inner
+from crossflops.ops.operands import broadcast_to, dims_of, equal, label, single, sizes
 from crossflops.ops.pointwise import MUL
 from crossflops.ops.quantization import dynamic_quantize_linear, requantize
 from crossflops.ops.rule import MICROSOFT, Entry, entry
@@ -148,15 +148,22 @@ def _blocks(node: Node) -> str:
     depth, width = positive(node, "K"), positive(node, "N")
     block, bits = positive(node, "block_size"), positive(node, "bits", 4)
     count = -(-depth // block)
-    asked = width * count * (-(-block * bits // 8))
+    bytes_ = -(-block * bits // 8)
     packed, scales = dims_of(node, 1), dims_of(node, 2)
-    if packed is not None and prod(packed) != asked:
-        return f"{label(node, 1, 'B')} needs {asked} elements for K = {depth} and N = {width}"
-    if scales is not None and prod(scales) != width * count:
-        return f"{label(node, 2, 'scales')} needs {width * count} elements, one for each block"
+    if packed is not None and packed != (width, count, bytes_):
+        return f"{label(node, 1, 'B')} needs {width}x{count}x{bytes_} for K = {depth}"
+    if scales is not None and scales not in ((width * count,), (width, count)):
+        return f"{label(node, 2, 'scales')} needs {width}x{count}, one for each block"
     return ""
 
 
+_QGEMM = (
+    _qgemm_inner,
+    single(1, 2, 7, 8),
+    of_columns(3, 4, 5),
+    equal(4, 5),
+    broadcast_to(6, partial(product, second=3), "the product"),
+)
 _NBITS = (sizes("K=@K N=@N A[...,K] B scales zero_points g_idx bias[N]"), _blocks)
 _BITS = "dequantize: K*N*(sub, mul)"
 
@@ -167,7 +174,7 @@ ENTRIES: tuple[Entry, ...] = (
         "M*N*K MACs; zero points: n(A)+n(B) adds; C: M*N adds; requantize: M*N*(mul, round, add, "
         "2 compares), or M*N muls to a real output",
         domain=MICROSOFT,
-        requires=(_qgemm_inner, single(1, 2)),
+        requires=_QGEMM,
     ),
     entry(
         "MatMulInteger16",
@@ -181,7 +188,7 @@ ENTRIES: tuple[Entry, ...] = (
         integer_to_float,
         "n(Y)*K MACs; zero points: n(A)+n(B) adds; n(Y) muls; bias: n(Y) adds",
         domain=MICROSOFT,
-        requires=MATMUL,
+        requires=(MATMUL, of_columns(1, 2, 3, 4, 5)),
     ),
     entry(
         "DynamicQuantizeMatMul",
@@ -190,7 +197,7 @@ ENTRIES: tuple[Entry, ...] = (
         "muls; bias: n(Y) adds",
         domain=MICROSOFT,
         operand=1,
-        requires=MATMUL,
+        requires=(MATMUL, of_columns(1, 2, 3)),
     ),
     entry(
         "MatMulNBits",

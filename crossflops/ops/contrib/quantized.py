@@ -22,7 +22,7 @@ from crossflops.ops.access import (
 from crossflops.ops.activation import softmax_cost
 from crossflops.ops.arrangement import joined
 from crossflops.ops.convolution import QLINEAR_CONV, qlinear_conv
-from crossflops.ops.operands import axes, axis, broadcasting, rank, single, sizes
+from crossflops.ops.operands import axes, axis, broadcasting, joint, rank, single, sizes
 from crossflops.ops.pointwise import ADD, COMPARE, MUL, SPECIAL
 from crossflops.ops.quantization import SCALES, dequantize_linear, quantize_linear, requantize
 from crossflops.ops.rule import MICROSOFT, NHWC, Constraint, Entry, Formula, entry
@@ -138,7 +138,11 @@ def gather_quantized(node: Node) -> Cost:
 
 def _concatenated(node: Node) -> str:
     """The operands are inputs 2, 5, 8 ..., each with its scale and zero point behind it."""
-    return joined(node, range(2, len(node.inputs), 3))
+    scales = (index for index in range(len(node.inputs)) if index < 2 or index % 3 != 2)
+    return joined(node, range(2, len(node.inputs), 3)) or single(*scales)(node)
+
+
+_BINARY = (broadcasting(0, 3), *(rank(index, 0) for index in (1, 2, 4, 5, 6, 7)))
 
 
 def _conv_last(node: Node) -> str:
@@ -152,14 +156,15 @@ _LAST = sizes(
     "g=@group:1 x[N,...,g*I] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
     "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
 )
+_SCALARS = joint(*(rank(index, 0) for index in (1, 2, 3, 4)))
 _POOL: tuple[Constraint, ...] = (window(least=0), pads_within)
 
 
 def _pooled(node: Node) -> str:
     """QLinearAveragePool may have its channels last, where another window slides."""
     if integer(node, "channels_last", 0):
-        return ""
-    return next((wrong for one in _POOL if (wrong := one(node))), "")
+        return _SCALARS(node)
+    return next((wrong for one in (_SCALARS, *_POOL) if (wrong := one(node))), "")
 
 
 _DEQUANTIZE = "n(X)*(mul; zero point: add)"
@@ -189,14 +194,14 @@ ENTRIES: tuple[Entry, ...] = (
         qlinear_add,
         f"{_DEQUANTIZE} of A and B, n(C) adds, {_QUANTIZE} of C",
         domain=MICROSOFT,
-        requires=broadcasting(0, 3),
+        requires=_BINARY,
     ),
     entry(
         "QLinearMul",
         qlinear_mul,
         f"zero points: n(A)+n(B) adds; n(C) muls; {_REQUANTIZE} of C",
         domain=MICROSOFT,
-        requires=broadcasting(0, 3),
+        requires=_BINARY,
     ),
     entry(
         "MulInteger",
@@ -232,7 +237,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"n(Z)*(mul, add), {_QUANTIZE} of Z",
         domain=MICROSOFT,
         operand=1,
-        requires=broadcasting(0, 1, 4),
+        requires=(broadcasting(0, 1, 4), single(2, 3, 5, 6, 7, 8)),
     ),
     entry(
         "QLinearConcat",
