@@ -1,9 +1,11 @@
 """Between real numbers and small integers."""
 
+from math import prod
+
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, size
-from crossflops.ops.operands import dims_of, equal, label
+from crossflops.ops.operands import dims_of, label
 from crossflops.ops.rule import Entry, entry
 
 
@@ -62,7 +64,15 @@ def scale_fits(node: Node) -> str:
     return f"{has}, and {label(node, 1)} needs one scale for each, or one for all"
 
 
-SCALES = (scale_fits, equal(1, 2))
+def _paired(node: Node) -> str:
+    """A zero point for each scale."""
+    scale, zero = dims_of(node, 1), dims_of(node, 2)
+    if scale is None or zero is None or scale == zero or prod(scale) == prod(zero) == 1:
+        return ""
+    return f"{label(node, 2)} has not the shape of {label(node, 1)}"
+
+
+SCALES = (scale_fits, _paired)
 
 ENTRIES: tuple[Entry, ...] = (
     entry(
