@@ -1,11 +1,12 @@
 """Windows that slide over data: whether their attributes fit the data, and they its extents."""
 
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from crossflops.core.graph import Node
 from crossflops.ops.access import integer, text
-from crossflops.ops.operands import Shape, dims_of, ints, label
+from crossflops.ops.operands import Shape, dims_of, ints, label, operands, remembered
 from crossflops.ops.rule import Constraint
 
 Layout = Literal["first", "last"]
@@ -53,7 +54,11 @@ def window(
             return ""
         return _told(node, data, sizes, place, 2 if channels == "first" else 1)
 
-    return constraint
+    return remembered(constraint, _decides)
+
+
+def _decides(node: Node) -> Hashable:
+    return operands(node), tuple(node.attrs.items())
 
 
 def _told(node: Node, data: int, sizes: _Sizes, place: int, before: int) -> str:
