@@ -11,8 +11,10 @@ from crossflops.core.graph import Graph, Node
 from crossflops.core.ledger import Counted, Ledger, Uncounted
 from crossflops.errors import OperandError
 from crossflops.ops import missing, rule
+from crossflops.ops.control import REQUIRES
 from crossflops.ops.precision import computed, contraction
 from crossflops.ops.precision import stored as precision_of_results
+from crossflops.ops.rule import check
 from crossflops.ops.traffic import traffic
 
 Piece: TypeAlias = "Counted | Uncounted | _Runs"
@@ -113,14 +115,17 @@ class _Work:
                 given = tuple(stored.get(spec.name, "") if spec else "" for spec in node.inputs)
                 yield _held(node, f"calls {body.name}", exact=True)
                 yield _Runs(body, given, 1)
-            elif not node.op.domain and node.op.type in _LOOPS:
-                yield from self._loop(node, stored)
-            elif not node.op.domain and node.op.type in _BRANCHES:
-                yield from self._branches(node, stored)
+            elif not node.op.domain and node.op.type in (*_LOOPS, *_BRANCHES):
+                yield from self._controlled(node, stored)
             elif rule(node.op) is not None:
                 yield from self._once(node, stored)
             else:
                 yield Uncounted(node, missing(node.op))
+
+    def _controlled(self, node: Node, stored: Precisions) -> Counts:
+        """A loop or an If. Raises OperandError for what it cannot take."""
+        check(node, REQUIRES.get(node.op.type, ()))
+        return self._loop(node, stored) if node.op.type in _LOOPS else self._branches(node, stored)
 
     def _once(self, node: Node, stored: Precisions) -> Iterator[Piece]:
         """The node's own work, and that of its bodies, each of which runs once."""

@@ -89,11 +89,28 @@ def split(node: Node) -> str:
     if parts is None:
         if len(node.inputs) > 1 and node.inputs[1] is not None:
             return ""
-        uneven = node.op.since < 18 and size % count
-        return f"{has}, which does not divide into {count} equal parts" if uneven else ""
+        if size % count if node.op.since < 18 else size < count:
+            return f"{has}, which does not divide into {count} parts"
+        return ""
     if sum(parts) != size:
         return f"{has}, and the parts add up to {sum(parts)}"
     return "" if len(parts) == count else f"{len(parts)} parts are given for {count} results"
+
+
+def split_to_sequence(node: Node) -> str:
+    """SplitToSequence: an axis of the operand, and lengths that add up to it."""
+    shape, parts, axis = dims_of(node, 0), dims_of(node, 1), integer(node, "axis", 0)
+    if shape is None:
+        return ""
+    if wrong := out_of_range(node, axis):
+        return wrong
+    if parts is None or len(parts) != 1 or 1 not in node.values:
+        return ""
+    total, size = sum(node.values[1]), shape[axis]
+    if total == size:
+        return ""
+    has = f"{label(node, 0)} has {size} at axis {axis % len(shape)}"
+    return f"{has}, and the parts add up to {total}"
 
 
 def transposed(node: Node) -> str:
@@ -355,6 +372,9 @@ def cropped(node: Node) -> str:
     if shape is None or sizes is None:
         return ""
     asked = len(shape) if axes is None else len(axes)
+    for axis in axes or ():
+        if wrong := out_of_range(node, axis):
+            return wrong
     if sizes == (asked,):
         return ""
     return f"{label(node, 1)} does not fit: {asked} sizes are needed for {label(node, 0)}"

@@ -198,10 +198,11 @@ _OPERANDS = (
         {
             3: sizes(
                 "q=@q_num_heads k=@kv_num_heads Q[B,S,q*D] K[B,L,k*D] V[B,L,k*E] attn_mask "
-                "past_key[B,k,P,D] past_value[B,k,P,E]"
+                "past_key[B,k,P,D] past_value[B,k,P,E] nonpad_kv_seqlen[B]"
             ),
             4: sizes(
-                "Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E] attn_mask past_key[B,k,P,D] past_value[B,k,P,E]"
+                "Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E] attn_mask past_key[B,k,P,D] "
+                "past_value[B,k,P,E] nonpad_kv_seqlen[B]"
             ),
         },
     ),
@@ -218,12 +219,21 @@ def _decayed(node: Node) -> str:
     return f"{label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
 
 
+def _weighed(node: Node) -> str:
+    """One beta for each head, or for all of them: beta [B, T, k] or [B, T, 1]."""
+    beta, heads = dims_of(node, 5), integer(node, "kv_num_heads")
+    if beta is None or beta[-1] in (1, heads):
+        return ""
+    return f"{label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
+
+
 LINEAR = (
     sizes(
         "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] "
         "past_state[B,k,D,E] decay beta[B,T,_]"
     ),
     _decayed,
+    _weighed,
 )
 
 

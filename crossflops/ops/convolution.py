@@ -123,6 +123,14 @@ def _offsets(node: Node) -> str:
     return ""
 
 
+def _remembered(node: Node) -> str:
+    """The state holds what the window reaches back: past_state [B, C, k - 1]."""
+    weight, state = dims_of(node, 1), dims_of(node, 3)
+    if weight is None or state is None or state[-1] == weight[-1] - 1:
+        return ""
+    return f"{label(node, 3)} has {state[-1]} at axis 2, and {weight[-1] - 1} is needed"
+
+
 ENTRIES: tuple[Entry, ...] = (
     entry(
         "Conv",
@@ -172,6 +180,6 @@ ENTRIES: tuple[Entry, ...] = (
         causal_conv,
         "n(output)*k MACs; bias: n adds; activation: n*(sigmoid, mul)",
         since=27,
-        requires=sizes("input[B,C,L] weight[C,1,k] bias[C] past_state[B,C,_]"),
+        requires=(sizes("input[B,C,L] weight[C,1,k] bias[C] past_state[B,C,_]"), _remembered),
     ),
 )

@@ -73,18 +73,23 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return self.doubt(node) if self.doubt is not None else "exact"
 
     def check(self, node: Node) -> None:
-        """Raises OperandError where the node has operands that the operator cannot take.
+        """Raises OperandError where the node has operands that the operator cannot take."""
+        check(node, self.requires)
 
-        What is not known is no contradiction, and of an attribute that is not what it should be
-        the formula says so.
-        """
-        for constraint in self.requires:
-            try:
-                wrong = constraint(node)
-            except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
-                continue
-            if wrong:
-                raise OperandError(f"node {node.key!r} ({node.op}) cannot run: {wrong}", _HINT)
+
+def check(node: Node, constraints: Iterable[Constraint]) -> None:
+    """Raises OperandError where a constraint says that something is wrong with a node's operands.
+
+    What is not known is no contradiction, and of an attribute that is not what it should be the
+    formula says so.
+    """
+    for constraint in constraints:
+        try:
+            wrong = constraint(node)
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
+            continue
+        if wrong:
+            raise OperandError(f"node {node.key!r} ({node.op}) cannot run: {wrong}", _HINT)
 
 
 Entry: TypeAlias = tuple[Op, Rule]

@@ -116,16 +116,21 @@ def mel_weights(node: Node) -> Cost:
     return Cost(adds=2, divs=2, compares=2) * out_size(node)
 
 
+_KINDS = {1: "real", 2: "complex"}
+
+
 def _numbers(node: Node) -> str:
     """The last axis holds real numbers, or pairs that are complex ones."""
     dims = dims_of(node, 0)
-    if dims is None or not dims:
+    if dims is None or not dims or (node.op.type == "STFT" and len(dims) == 2):
         return ""
     onesided = node.op.type == "DFT" and integer(node, "onesided", 0)
-    asked = (1,) if onesided and not integer(node, "inverse", 0) else (1, 2)
+    asked: tuple[int, ...] = (1, 2)
+    if onesided:
+        asked = (2,) if integer(node, "inverse", 0) else (1,)
     if dims[-1] in asked:
         return ""
-    needed = "1 (real)" if len(asked) == 1 else "1 (real) or 2 (complex)"
+    needed = " or ".join(f"{size} ({_KINDS[size]})" for size in asked)
     return f"{label(node, 0)} has {dims[-1]} at its last axis, and {needed} is needed"
 
 
@@ -151,7 +156,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"rows * {_FFT}; inverse: 2N divs",
         since=17,
         doubt=estimated,
-        requires=(rank(0, 2, least=True), single(1, 2), _numbers),
+        requires=(rank(0, 2, least=True), rank(1, 0), rank(2, 0), _numbers),
     ),
     entry(
         "STFT",
@@ -159,7 +164,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"B*frames*(window: N muls + {_FFT})",
         since=17,
         doubt=estimated,
-        requires=(rank(0, 3), single(1), rank(2, 1), rank(3, 0), _numbers, _frames),
+        requires=(rank(0, (2, 3)), single(1), rank(2, 1), rank(3, 0), _numbers, _frames),
     ),
     entry("Rfft", rfft, f"rows * {_FFT}", domain=MICROSOFT, doubt=estimated),
     entry("Irfft", irfft, f"rows * {_FFT}; n(Y) divs", domain=MICROSOFT, doubt=estimated),

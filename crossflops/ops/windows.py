@@ -125,7 +125,8 @@ def _positions(sizes: _Sizes) -> Shape:
             continue
         reach = sizes.dilations[place] * (sizes.kernel[place] - 1) + 1
         left = extent + sizes.pads[place] + sizes.pads[place + count] - reach
-        found.append((-(-left // stride) if sizes.ceiling else left // stride) + 1)
+        up = sizes.ceiling or left < 0  # runtimes divide towards zero
+        found.append((-(-left // stride) if up else left // stride) + 1)
     return tuple(found)
 
 
