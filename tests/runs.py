@@ -12,11 +12,11 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-# What is wrong with values, or with an empty operand, is no word about sizes.
+# What is wrong with values, or is missing in a kernel, is no word about sizes.
 _OF_VALUES = re.compile(
     "out of data bounds|invalid ind|out of bounds|sequence_lens|Unexpected mode|"
     "index found|must be in the range|index (is )?out of range|gather_elements.cc|"
-    "tensorscatter.cc|"
+    "tensorscatter.cc|without antialias|mode only supports|"
     "duplicate value|Issues with types"
 )
 

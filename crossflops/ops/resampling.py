@@ -11,7 +11,7 @@ from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, out_size, result, shape, source, text
 from crossflops.ops.operands import by_rank, dims_of, label, sizes
-from crossflops.ops.rule import Entry, Exactness, entry, estimated
+from crossflops.ops.rule import Constraint, Entry, Exactness, entry, estimated
 
 _REACH = {"linear": 1, "bilinear": 1, "cubic": 2, "bicubic": 2}
 
@@ -106,6 +106,10 @@ def one_per_axis(node: Node) -> str:
         if count not in (0, asked):
             needed = f"{asked} numbers are needed for {label(node, 0)}"
             return f"{label(node, place)} does not fit: {needed}"
+    roi = dims_of(node, 1) if resized else None
+    cropped = text(node, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
+    if cropped and roi is not None and prod(roi) != 2 * asked:
+        return f"{label(node, 1)} needs {2 * asked} numbers for {label(node, 0)}"
     wanted = [place for place in lengths if given(node, place)]
     if resized and wanted and len(counts) == len(wanted) and sum(map(bool, counts.values())) != 1:
         return f"{label(node, 0)} needs either scales or sizes, {asked} numbers"
@@ -136,6 +140,17 @@ def _not_empty(node: Node) -> str:
     return f"{label(node, 0)} is empty, and at least 1 is needed along each axis"
 
 
+SAMPLED: tuple[Constraint, ...] = (
+    by_rank(
+        0,
+        {
+            4: sizes("X[N,C,H,W] grid[N,_,_,2]"),
+            5: sizes("X[N,C,D,H,W] grid[N,_,_,_,3]"),
+        },
+    ),
+    _not_empty,
+)
+
 _RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that change"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -160,16 +175,7 @@ ENTRIES: tuple[Entry, ...] = (
         "nearest: N*prod(o)*d rounds",
         since=16,
         doubt=estimated,
-        requires=(
-            by_rank(
-                0,
-                {
-                    4: sizes("X[N,C,H,W] grid[N,_,_,2]"),
-                    5: sizes("X[N,C,D,H,W] grid[N,_,_,_,3]"),
-                },
-            ),
-            _not_empty,
-        ),
+        requires=SAMPLED,
     ),
     entry(
         "AffineGrid",

@@ -8,7 +8,7 @@ from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import axis_of, given, number, out_size, shape, size, source
 from crossflops.ops.activation import ACTIVATIONS, softmax_cost
-from crossflops.ops.operands import sizes
+from crossflops.ops.operands import broadcasting, equal, sizes
 from crossflops.ops.pointwise import ADD, MUL, SPECIAL
 from crossflops.ops.rule import MICROSOFT, Entry, entry
 
@@ -136,6 +136,7 @@ ENTRIES: tuple[Entry, ...] = (
         bias_softmax,
         "n adds, n-m compares, n subs, n exps, n-m adds, n divs; m = dims before axis",
         domain=MICROSOFT,
+        requires=broadcasting(0, 1),
     ),
     entry(
         "BiasAdd",
@@ -144,6 +145,18 @@ ENTRIES: tuple[Entry, ...] = (
         domain=MICROSOFT,
         requires=sizes("X[N,S,C] bias[C] skip[N,S,C]"),
     ),
-    entry("BiasDropout", bias_dropout, _DROPPED, domain=MICROSOFT),
-    entry("BitmaskBiasDropout", bias_dropout, _DROPPED, domain=MICROSOFT),
+    entry(
+        "BiasDropout",
+        bias_dropout,
+        _DROPPED,
+        domain=MICROSOFT,
+        requires=(broadcasting(0, 1), equal(0, 2)),
+    ),
+    entry(
+        "BitmaskBiasDropout",
+        bias_dropout,
+        _DROPPED,
+        domain=MICROSOFT,
+        requires=(broadcasting(0, 1), equal(0, 2)),
+    ),
 )

@@ -3,13 +3,14 @@
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, out_size, shape, size, source, text
+from crossflops.ops.arrangement import gathered_nd, padded
 from crossflops.ops.convolution import conv_transpose
 from crossflops.ops.movement import dropout, moved
-from crossflops.ops.operands import sizes
+from crossflops.ops.operands import rank, single, sizes
 from crossflops.ops.pointwise import per_element
-from crossflops.ops.pooling import max_pool
-from crossflops.ops.resampling import grid_sample
-from crossflops.ops.rule import MICROSOFT, Entry, Traffic, entry, estimated
+from crossflops.ops.pooling import POOL, max_pool
+from crossflops.ops.resampling import SAMPLED, grid_sample
+from crossflops.ops.rule import MICROSOFT, Constraint, Entry, Traffic, entry, estimated
 from crossflops.ops.sorting import unique
 
 _MOVES: tuple[tuple[str, Traffic], ...] = (
@@ -17,6 +18,14 @@ _MOVES: tuple[tuple[str, Traffic], ...] = (
     *(("RemovePadding", "touch"), ("RestorePadding", "touch")),
     *(("ExpandDims", "view"), ("GatherND", "gather"), ("TorchEmbedding", "gather")),
 )
+
+
+_REQUIRES: dict[str, tuple[Constraint, ...]] = {
+    "Pad": (padded,),
+    "Trilu": (rank(0, 2, least=True), single(1)),
+    "ExpandDims": (single(1),),
+    "GatherND": (gathered_nd,),
+}
 
 
 def complex_mul(node: Node) -> Cost:
@@ -65,7 +74,14 @@ def dynamic_pads(node: Node) -> Cost:
 
 ENTRIES: tuple[Entry, ...] = (
     *(
-        entry(name, moved, "0: data movement", domain=MICROSOFT, traffic=traffic)
+        entry(
+            name,
+            moved,
+            "0: data movement",
+            domain=MICROSOFT,
+            traffic=traffic,
+            requires=_REQUIRES.get(name, ()),
+        )
         for name, traffic in _MOVES
     ),
     entry("BitmaskDropout", dropout, "0 in inference", domain=MICROSOFT, traffic="view"),
@@ -74,6 +90,7 @@ ENTRIES: tuple[Entry, ...] = (
         per_element(Cost(muls=1, adds=1)),
         "n(Y)*(mul, add): Y = start + i * delta",
         domain=MICROSOFT,
+        requires=single(0, 1, 2),
     ),
     *(
         entry(
@@ -98,6 +115,7 @@ ENTRIES: tuple[Entry, ...] = (
         masked_max_pool,
         "n(Y)*(prod(k)-1) + n(X) compares",
         domain=MICROSOFT,
+        requires=POOL,
     ),
     entry(
         "DynamicTimeWarping",
@@ -119,6 +137,7 @@ ENTRIES: tuple[Entry, ...] = (
         "nearest: N*prod(o)*d rounds",
         domain=MICROSOFT,
         doubt=estimated,
+        requires=SAMPLED,
     ),
     entry(
         "ConvTransposeWithDynamicPads",

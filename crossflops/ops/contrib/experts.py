@@ -139,14 +139,22 @@ def shared_experts(node: Node) -> Exactness:
     return "exact" if _active(sizes) == min(sizes.total, sizes.chosen) else "bound"
 
 
+def _routed(node: Node) -> str:
+    """The router says something of every token."""
+    data, probs = dims_of(node, 0), dims_of(node, 1)
+    if data is None or probs is None or probs[0] == prod(data[:-1]):
+        return ""
+    return f"{label(node, 1, 'router_probs')} has {probs[0]} rows for {prod(data[:-1])} tokens"
+
+
 def _layers(node: Node) -> str:
     """Tokens meet the router, and the layers of an expert each other, whichever way they lie."""
-    data, probs, first = (dims_of(node, index) for index in (0, 1, 2))
+    data, first = dims_of(node, 0), dims_of(node, 2)
     if data is None or first is None:
         return ""
-    tokens, hidden, count = prod(data[:-1]), data[-1], first[0]
-    if probs is not None and probs[0] != tokens:
-        return f"{label(node, 1, 'router_probs')} has {probs[0]} rows for {tokens} tokens"
+    if wrong := _routed(node):
+        return wrong
+    hidden, count = data[-1], first[0]
     if hidden not in first[1:]:
         return f"{label(node, 2, 'fc1')} has no axis of the {hidden} of {label(node, 0)}"
     wide = first[1] if first[2] == hidden else first[2]
@@ -179,5 +187,10 @@ ENTRIES: tuple[Entry, ...] = (
         f"{_MIXTURE}; dequantize: min(E, tokens*k)*weights*(sub, mul)",
         domain=MICROSOFT,
         doubt=shared_experts,
+        requires=(
+            rank(0, (2, 3)),
+            sizes("input[...,H] router_probs[_,E] fc1[E,_,_] fc1_scales[E,...]"),
+            _routed,
+        ),
     ),
 )

@@ -21,7 +21,7 @@ from crossflops.ops.access import (
 )
 from crossflops.ops.contrib.activation import SILU
 from crossflops.ops.normalization import standardization
-from crossflops.ops.operands import dims_of, label, rank, sizes
+from crossflops.ops.operands import dims_of, equal, label, rank, sizes
 from crossflops.ops.pointwise import ADD, MUL, SPECIAL
 from crossflops.ops.rule import MICROSOFT, Entry, entry
 
@@ -220,6 +220,7 @@ ENTRIES: tuple[Entry, ...] = (
         domain=MICROSOFT,
         operand=8,
         tables=(2, 3, 4),
+        requires=_EMBEDDED,
     ),
     entry(
         "GroupNorm",
@@ -234,31 +235,48 @@ ENTRIES: tuple[Entry, ...] = (
         f"skip, bias: n adds each; {_STANDARD}; gamma: n muls; beta: n adds; m = N*groups; SiLU: "
         "n*(sigmoid, mul)",
         domain=MICROSOFT,
+        requires=sizes("X[N,_,_,_] gamma[C] beta[C] skip[N,...] bias[C]"),
     ),
     entry(
         "GatedRMSNorm",
         gated_rms_norm,
         f"{_RMS}; m = n/n(scale); gate: n*(sigmoid, mul), silu: n muls more",
         domain=MICROSOFT,
+        requires=equal(0, 2),
     ),
-    entry("BranchwiseRMSNorm", branchwise_rms_norm, f"{_RMS}; m = n/H", domain=MICROSOFT),
+    entry(
+        "BranchwiseRMSNorm",
+        branchwise_rms_norm,
+        f"{_RMS}; m = n/H",
+        domain=MICROSOFT,
+        requires=rank(0, 1, least=True),
+    ),
     entry(
         "EngramGate",
         engram_gate,
         f"n MACs, 2 or 3 times ({_RMS}); m*(div, 4 compares, sqrt, mul, sigmoid), n muls",
         domain=MICROSOFT,
+        requires=equal(0, 1),
     ),
-    entry("GatedAdd", gated_add, "n*(mul, add)", domain=MICROSOFT),
+    entry(
+        "GatedAdd",
+        gated_add,
+        "n*(mul, add)",
+        domain=MICROSOFT,
+        requires=equal(0, 1),
+    ),
     entry(
         "HyperConnectionPreMix",
         pre_mix,
         "n(X) MACs; reduction_scale: n(Y) muls",
         domain=MICROSOFT,
+        requires=rank(0, 2, least=True),
     ),
     entry(
         "HyperConnectionPostMix",
         post_mix,
         "n*(mul, add); stream_mix: C*n MACs",
         domain=MICROSOFT,
+        requires=rank(0, 2, least=True),
     ),
 )

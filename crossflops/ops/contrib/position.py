@@ -97,7 +97,14 @@ ENTRIES: tuple[Entry, ...] = (
         tables=(2, 3),
         requires=(rank(0, (3, 4)), sizes("x position_ids cos_cache[M,R] sin_cache[M,R]"), _turned),
     ),
-    entry("MRotaryEmbedding", rotary, _ROTARY, domain=MICROSOFT, tables=(2, 3)),
+    entry(
+        "MRotaryEmbedding",
+        rotary,
+        _ROTARY,
+        domain=MICROSOFT,
+        tables=(2, 3),
+        requires=sizes("x position_ids cos_cache[M,R] sin_cache[M,R]"),
+    ),
     entry(
         "GemmaRotaryEmbedding",
         gemma_rotary,
@@ -117,5 +124,6 @@ ENTRIES: tuple[Entry, ...] = (
         gated_relative_position_bias,
         "B*S*N*D*G MACs, n(query) adds, B*S*N*(2G adds, 2 sigmoids, 2 muls), n(output) muls",
         domain=MICROSOFT,
+        requires=sizes("query_layer[B,S,H] query_bias[H] rel_pos[1,N,S,S] weight[D,G] bias[G]"),
     ),
 )

@@ -157,6 +157,12 @@ def _blocks(node: Node) -> str:
     return ""
 
 
+def _bnb4(node: Node) -> str:
+    """A ends in K, and in N where B is not transposed."""
+    return (_K_LAST if integer(node, "transB", 1) else _N_LAST)(node)
+
+
+_K_LAST, _N_LAST = sizes("K=@K A[...,K]"), sizes("N=@N A[...,N]")
 _QGEMM = (
     _qgemm_inner,
     single(1, 2, 7, 8),
@@ -206,7 +212,13 @@ ENTRIES: tuple[Entry, ...] = (
         domain=MICROSOFT,
         requires=_NBITS,
     ),
-    entry("MatMulBnb4", matmul_bnb4, "(n(A)/K)*K*N MACs; dequantize: K*N muls", domain=MICROSOFT),
+    entry(
+        "MatMulBnb4",
+        matmul_bnb4,
+        "(n(A)/K)*K*N MACs; dequantize: K*N muls",
+        domain=MICROSOFT,
+        requires=_bnb4,
+    ),
     entry("MatMulFpQ4", matmul_fpq4, f"n(Y)*K MACs; {_BITS}", domain=MICROSOFT),
     entry(
         "MatMulNBitsQkv",
@@ -236,5 +248,6 @@ ENTRIES: tuple[Entry, ...] = (
         fp4_weight,
         "n(Y)*K MACs; dequantize: K*N*(2 muls); input_scale: n(A)*(div, mul); bias: n(Y) adds",
         domain=MICROSOFT,
+        requires=sizes("A[...,2*P] B[N,P] weight_scale weight_scale_2 input_scale bias[N]"),
     ),
 )

@@ -10,7 +10,7 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.ops.access import folded, given, integer, out_size, shape, size, source, text
 from crossflops.ops.attention import recurrence
 from crossflops.ops.contrib.activation import SILU, SOFTPLUS
-from crossflops.ops.operands import sizes
+from crossflops.ops.operands import equal, sizes
 from crossflops.ops.pointwise import ADD, MUL, SPECIAL
 from crossflops.ops.quantization import dynamic_quantize_linear
 from crossflops.ops.recurrent import dimensions, lstm
@@ -152,6 +152,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"{_LINEAR}; qk_l2_norm: n muls, n-m adds, m sqrts, n divs; qwen: n(decay)*(2 adds, 2 "
         "specials, mul), Hv exps; beta: n(beta) sigmoids",
         domain=MICROSOFT,
+        requires=equal(0, 1),
     ),
     entry(
         "LinearAttentionGate",
@@ -166,5 +167,11 @@ ENTRIES: tuple[Entry, ...] = (
         domain=MICROSOFT,
         requires=sizes("input[B,...] weight[C,1,...] bias[C] past_state[B,...]"),
     ),
-    entry("VarlenCausalConvWithState", varlen_causal_conv, _CONV, domain=MICROSOFT),
+    entry(
+        "VarlenCausalConvWithState",
+        varlen_causal_conv,
+        _CONV,
+        domain=MICROSOFT,
+        requires=sizes("input weight[C,1,...] lengths bias[C]"),
+    ),
 )
