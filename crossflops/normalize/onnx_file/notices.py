@@ -6,9 +6,10 @@ These are no errors: the warnings bear the name of the file, where the sizes sta
 import warnings
 from collections.abc import Iterator
 
-from crossflops.core.graph import Graph
+from crossflops.core.graph import Graph, Node
 from crossflops.core.tensor import TensorSpec
-from crossflops.errors import CrossflopsWarning
+from crossflops.errors import CrossflopsWarning, OperandError
+from crossflops.ops import rule
 
 _MOST = 5  # results that are named
 
@@ -49,8 +50,20 @@ def _results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
                 and "float" in spec.dtype
                 and not node.constant
                 and not any(map(_is_empty, node.inputs))
+                and _can_run(node)
             ):
                 yield node.key, spec
+
+
+def _can_run(node: Node) -> bool:
+    """Whether the node takes its operands: what it does not take is refused, not warned of."""
+    known = rule(node.op)
+    try:
+        if known is not None:
+            known.check(node)
+    except OperandError:
+        return False
+    return True
 
 
 def _is_empty(spec: TensorSpec | None) -> bool:
