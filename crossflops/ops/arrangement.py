@@ -8,7 +8,6 @@ from crossflops.ops.operands import (
     Shape,
     axes_given,
     dims_of,
-    fits,
     ints,
     label,
     made,
@@ -395,11 +394,3 @@ def written(node: Node) -> str:
             has = f"{label(node, 1)} has {asked} at axis {at}"
             return f"{has}, and {label(node, 0)} has {own}"
     return ""
-
-
-def broadcasts_into(node: Node, place: int, whole: Shape, what: str) -> str:
-    """An input broadcasts to a shape, which is called `what`."""
-    shape = dims_of(node, place)
-    if shape is None or fits(shape, whole):
-        return ""
-    return f"{label(node, place)} does not broadcast to {what}, which is {_shown(whole)}"

@@ -333,11 +333,11 @@ def _apart(node: Node, index: int, axis: int, size: int, owner: int, other: int)
     return f"{told}, which does not broadcast with the {other} of {label(node, owner)}"
 
 
-def broadcast_to(index: int, shape_of: Callable[[Node], Shape | None], what: str) -> Constraint:
+def broadcast_to(index: int, target: Callable[[Node], Shape | None], what: str) -> Constraint:
     """The operand broadcasts to a shape, which is called `what`, and adds nothing to it."""
 
     def constraint(node: Node) -> str:
-        shape, whole = dims_of(node, index), shape_of(node)
+        shape, whole = dims_of(node, index), target(node)
         if shape is None or whole is None or fits(shape, whole):
             return ""
         shown = "x".join(map(str, whole)) or "a scalar"
@@ -351,15 +351,6 @@ def fits(shape: Shape, whole: Shape) -> bool:
     if len(shape) > len(whole):
         return False
     return all(size in (1, other) for size, other in zip(shape[::-1], whole[::-1], strict=False))
-
-
-def shape_of(index: int) -> Callable[[Node], Shape | None]:
-    """Where `broadcast_to` takes a shape from: an input."""
-    return partial(_dims_at, index)
-
-
-def _dims_at(index: int, node: Node) -> Shape | None:
-    return dims_of(node, index)
 
 
 # -- Axes ----------------------------------------------------------------------------------------
@@ -401,7 +392,9 @@ def axes(place: int = 1, index: int = 0, name: str = "axes") -> Constraint:
         shape, given = dims_of(node, index), axes_given(node, place, name)
         if shape is None or given is None:
             return ""
-        return next((wrong for one in given if (wrong := out_of_range(node, one, index))), "")
+        return next(
+            (wrong for place_ in given if (wrong := out_of_range(node, place_, index))), ""
+        )
 
     return constraint
 
@@ -437,7 +430,7 @@ def joint(*constraints: Constraint) -> Constraint:
     """What the first of these says that says anything."""
 
     def constraint(node: Node) -> str:
-        return next((wrong for one in constraints if (wrong := one(node))), "")
+        return next((wrong for each in constraints if (wrong := each(node))), "")
 
     return constraint
 
