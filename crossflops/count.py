@@ -9,9 +9,12 @@ import msgspec
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Graph, Node
 from crossflops.core.ledger import Counted, Ledger, Uncounted
+from crossflops.errors import OperandError
 from crossflops.ops import missing, rule
+from crossflops.ops.control import REQUIRES
 from crossflops.ops.precision import computed, contraction
 from crossflops.ops.precision import stored as precision_of_results
+from crossflops.ops.rule import check
 from crossflops.ops.traffic import traffic
 
 Piece: TypeAlias = "Counted | Uncounted | _Runs"
@@ -62,6 +65,8 @@ def count_node(node: Node, stored: Mapping[str, str] = {}) -> Counted | Uncounte
     known = rule(node.op)
     if known is None:
         return Uncounted(node, missing(node.op))
+    if known.requires:
+        known.check(node)
     try:
         work = known.formula(node)
         contracted = contraction(node, stored) if work.macs else ""
@@ -110,14 +115,17 @@ class _Work:
                 given = tuple(stored.get(spec.name, "") if spec else "" for spec in node.inputs)
                 yield _held(node, f"calls {body.name}", exact=True)
                 yield _Runs(body, given, 1)
-            elif not node.op.domain and node.op.type in _LOOPS:
-                yield from self._loop(node, stored)
-            elif not node.op.domain and node.op.type in _BRANCHES:
-                yield from self._branches(node, stored)
+            elif not node.op.domain and node.op.type in (*_LOOPS, *_BRANCHES):
+                yield from self._controlled(node, stored)
             elif rule(node.op) is not None:
                 yield from self._once(node, stored)
             else:
                 yield Uncounted(node, missing(node.op))
+
+    def _controlled(self, node: Node, stored: Precisions) -> Counts:
+        """A loop or an If. Raises OperandError for what it cannot take."""
+        check(node, REQUIRES.get(node.op.type, ()))
+        return self._loop(node, stored) if node.op.type in _LOOPS else self._branches(node, stored)
 
     def _once(self, node: Node, stored: Precisions) -> Iterator[Piece]:
         """The node's own work, and that of its bodies, each of which runs once."""
@@ -173,23 +181,40 @@ class _Work:
         """
         if len(node.bodies) < 2 and node.choice not in _WHY:
             return (Uncounted(node, f"{node.op}: the file has not both of its branches"),)
+        if len(node.bodies) > 1 and not node.choice:
+            return self._either(node, stored)
         found = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
         names = [body.name for body in node.bodies]
         if node.choice == "sum":
             held = _held(node, f"the sum of {' and '.join(names)}", exact=False)
             return (held, *(one for counts in found for one in _inside(node, counts, 1)))
-        if len(found) == 1:
-            why = _WHY[node.choice]
-            held = _held(node, f"{names[0]}: {why}", exact=node.choice in ("constant", "seen"))
-            return (held, *_inside(node, found[0], 1))
-        sizes = list(map(self._size, found))
-        largest = sizes.index(max(sizes))
+        why = _WHY[node.choice]
+        held = _held(node, f"{names[0]}: {why}", exact=node.choice in ("constant", "seen"))
+        return (held, *_inside(node, found[0], 1))
+
+    def _either(self, node: Node, stored: Precisions) -> Counts:
+        """The larger of two branches, of those that can run. Raises OperandError if none can."""
+        found: dict[str, tuple[Counts, tuple[int, int, int]]] = {}
+        obstacle: OperandError | None = None
+        for body in node.bodies:
+            try:
+                counts = tuple(self.counts(body.nodes, stored))
+                found[body.name] = counts, self._size(counts)
+            except OperandError as error:
+                obstacle = error
+        if not found and obstacle is not None:
+            raise obstacle
+        largest = max(found, key=lambda name: found[name][1])
         told = ", ".join(
-            f"{name} {macs} MACs {flops} FLOPs"
-            for name, (macs, flops, _) in zip(names, sizes, strict=True)
+            f"{name} {macs} MACs {flops} FLOPs" for name, (_, (macs, flops, _)) in found.items()
         )
-        held = _held(node, f"{names[largest]}: the larger of {told}", exact=False)
-        return (held, *_inside(node, found[largest], 1))
+        what = f"the larger of {told}"
+        if obstacle is not None:
+            what = f"of the other branch {obstacle.message}"
+        return (
+            _held(node, f"{largest}: {what}", exact=False),
+            *_inside(node, found[largest][0], 1),
+        )
 
     def _size(self, counts: Counts) -> tuple[int, int, int]:
         whole = tuple(self.flat(counts))

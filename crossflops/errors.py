@@ -24,6 +24,10 @@ class InputError(CrossflopsError):
     """The inputs do not fit the model, or are written wrongly."""
 
 
+class OperandError(CrossflopsError):
+    """A node has operands that its operator cannot take: the graph cannot run as it is."""
+
+
 class NormalizeError(CrossflopsError):
     """The model was built, but no graph could be made of it."""
 

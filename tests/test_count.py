@@ -10,6 +10,7 @@ from crossflops.core.graph import Node, Op
 from crossflops.core.ledger import Counted, Uncounted
 from crossflops.core.tensor import TensorSpec
 from crossflops.count import count, count_node
+from crossflops.errors import OperandError
 from crossflops.ops import RULES
 from crossflops.testing.graphs import graph, node, spec
 
@@ -199,7 +200,7 @@ names = st.sampled_from(
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_no_node_makes_the_counter_raise(data):
-    """Whatever a broken file holds, a node is counted with no negative number, or uncounted."""
+    """A broken node is counted with no negative number, or uncounted, or its operands refused."""
     one = Node(
         key="n",
         op=data.draw(st.sampled_from(list(RULES))),
@@ -207,7 +208,10 @@ def test_no_node_makes_the_counter_raise(data):
         outputs=tuple(data.draw(st.lists(tensors, max_size=3))),
         attrs=data.draw(st.dictionaries(names, values, max_size=4)),
     )
-    found = count_node(one)
+    try:
+        found = count_node(one)
+    except OperandError:
+        return
     if isinstance(found, Counted):
         assert min(getattr(found.cost, kind) for kind in found.cost.__struct_fields__) >= 0
     else:

@@ -25,9 +25,11 @@ class Op(msgspec.Struct, frozen=True):
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One operation of a graph.
 
-    An input that is left out is None. `call` is the key of the operator call that produced the
-    node ("" if none is known), `path` the module it belongs to. A `constant` node depends on no
-    input of the model: a converter that folds constants would remove it.
+    An input that is left out is None. `values` are the whole numbers of small inputs that are
+    known without running the model (a shape, axes), by the place of the input. `call` is the key
+    of the operator call that produced the node ("" if none is known), `path` the module it
+    belongs to. A `constant` node depends on no input of the model: a converter that folds
+    constants would remove it.
 
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
     an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
@@ -40,6 +42,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[TensorSpec | None, ...]
     outputs: tuple[TensorSpec | None, ...]
     attrs: dict[str, Attribute] = {}
+    values: dict[int, tuple[int, ...]] = {}
     call: str = ""
     path: str = ""
     bodies: tuple["Graph", ...] = ()

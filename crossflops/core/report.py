@@ -86,7 +86,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     Round-trips through JSON; derived values (`delta`, `residual`) are written, and recomputed
     when read. `module` is the one that the rows are about, where that is not the model;
-    `made_with` are versions of what made the count.
+    `made_with` are versions of what made the count. `warnings` are sentences: what whoever reads
+    the count should know of the model, such as sizes that override those of a file.
     """
 
     schema: str = SCHEMA
@@ -111,6 +112,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     consensus: Consensus | UnsetType = UNSET
     made_with: dict[str, str] | UnsetType = UNSET
     against: Against | UnsetType = UNSET
+    warnings: tuple[str, ...] = ()
 
     @property
     def macs(self) -> int:

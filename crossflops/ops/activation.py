@@ -9,6 +9,7 @@ from math import prod
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import axis_of, folded, given, out_size, shape, source, text
+from crossflops.ops.operands import axis, equal, single
 from crossflops.ops.pointwise import COMPARE, MUL, Row, rows
 from crossflops.ops.rule import Entry, entry
 
@@ -159,7 +160,12 @@ _LOG_SOFTMAX = "n-m compares, n subs, n exps, n-m adds, m logs, n subs; m groups
 
 ENTRIES: tuple[Entry, ...] = (
     *rows(ACTIVATIONS),
-    entry("Clip", clip, "n(Y)*(compare per bound): Y = min(max(X, min), max)"),
+    entry(
+        "Clip",
+        clip,
+        "n(Y)*(compare per bound): Y = min(max(X, min), max)",
+        requires=single(1, 2),
+    ),
     entry(
         "Gelu",
         gelu,
@@ -167,11 +173,50 @@ ENTRIES: tuple[Entry, ...] = (
         since=20,
     ),
     entry("Swish", swish, "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls", since=24),
-    entry("SwiGLU", swiglu, "n(Y)*(sigmoid, 2 muls); alpha != 1: n(Y) muls", since=28),
-    entry("Softmax", flattened_softmax, _SOFTMAX + " = rows of the flattened input"),
-    entry("Softmax", softmax, _SOFTMAX + " along axis", since=13),
-    entry("LogSoftmax", flattened_log_softmax, _LOG_SOFTMAX + " = rows of the flattened input"),
-    entry("LogSoftmax", log_softmax, _LOG_SOFTMAX + " along axis", since=13),
-    entry("Hardmax", flattened_hardmax, "n-m compares; m rows of the flattened input"),
-    entry("Hardmax", hardmax, "n-m compares; m groups along axis", since=13),
+    entry(
+        "SwiGLU",
+        swiglu,
+        "n(Y)*(sigmoid, 2 muls); alpha != 1: n(Y) muls",
+        since=28,
+        requires=equal(0, 1),
+    ),
+    entry(
+        "Softmax",
+        flattened_softmax,
+        _SOFTMAX + " = rows of the flattened input",
+        requires=axis(default=1),
+    ),
+    entry(
+        "Softmax",
+        softmax,
+        _SOFTMAX + " along axis",
+        since=13,
+        requires=axis(default=-1),
+    ),
+    entry(
+        "LogSoftmax",
+        flattened_log_softmax,
+        _LOG_SOFTMAX + " = rows of the flattened input",
+        requires=axis(default=1),
+    ),
+    entry(
+        "LogSoftmax",
+        log_softmax,
+        _LOG_SOFTMAX + " along axis",
+        since=13,
+        requires=axis(default=-1),
+    ),
+    entry(
+        "Hardmax",
+        flattened_hardmax,
+        "n-m compares; m rows of the flattened input",
+        requires=axis(default=1),
+    ),
+    entry(
+        "Hardmax",
+        hardmax,
+        "n-m compares; m groups along axis",
+        since=13,
+        requires=axis(default=-1),
+    ),
 )

@@ -9,6 +9,7 @@ from crossflops.core.graph import Node
 from crossflops.core.tensor import TensorSpec
 from crossflops.ops.access import given, out_size, result, shape, source
 from crossflops.ops.einsum import einsum
+from crossflops.ops.operands import sizes
 from crossflops.ops.rule import TORCH, TORCH_PAGES, Entry, entry
 
 
@@ -72,6 +73,7 @@ ENTRIES: tuple[Entry, ...] = (
         "complex: 4*rows*I*O MACs; bias: 2*rows*O adds",
         domain=TORCH,
         page=f"{TORCH_PAGES}nn.functional.linear.html",
+        requires=sizes("input[...,I,2] weight[O,I,2] bias[O,2]"),
     ),
     entry(
         "aten.einsum.default",

@@ -7,6 +7,7 @@ from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, number, shape, size, source, text
 from crossflops.ops.activation import softmax_cost
+from crossflops.ops.operands import by_rank, dims_of, fits, label, sizes
 from crossflops.ops.rule import PREVIEW, Entry, bound_by_input, entry
 
 
@@ -164,6 +165,103 @@ def recurrence(
     return cost
 
 
+def _shared_keys(node: Node) -> str:
+    """Query heads divide into groups, one for each key head."""
+    query, key = dims_of(node, 0), dims_of(node, 1)
+    if query is None or key is None:
+        return ""
+    if len(query) == 4 == len(key):
+        heads, kv_heads = query[1], key[1]
+    else:
+        heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
+    if not kv_heads or heads % kv_heads == 0:
+        return ""
+    return f"the {heads} heads of {label(node, 0, 'Q')} do not share {kv_heads} heads of keys"
+
+
+def _masked(node: Node) -> str:
+    """attn_mask broadcasts to the scores; its last axis may end before the last key."""
+    mask = dims_of(node, 3)
+    if mask is None or any(dims_of(node, index) is None for index in (0, 1, 2)):
+        return ""
+    h = dimensions(node)
+    whole = (h.batch, h.heads, h.queries)
+    if not mask or mask[-1] > h.total or not fits(mask[:-1], whole):
+        shown = "x".join(map(str, (*whole, h.total)))
+        return f"{label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
+    return ""
+
+
+_OPERANDS = (
+    by_rank(
+        0,
+        {
+            3: sizes(
+                "q=@q_num_heads k=@kv_num_heads Q[B,S,q*D] K[B,L,k*D] V[B,L,k*E] attn_mask "
+                "past_key[B,k,P,D] past_value[B,k,P,E] nonpad_kv_seqlen[B]"
+            ),
+            4: sizes(
+                "Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E] attn_mask past_key[B,k,P,D] "
+                "past_value[B,k,P,E] nonpad_kv_seqlen[B]"
+            ),
+        },
+    ),
+    _shared_keys,
+    _masked,
+)
+
+
+def _decayed(node: Node) -> str:
+    """One decay for each head, or for each of its D: decay [B, T, k] or [B, T, k*D]."""
+    key, decay, heads = dims_of(node, 1), dims_of(node, 4), integer(node, "kv_num_heads")
+    if key is None or decay is None or decay in ((*key[:2], heads), key):
+        return ""
+    return f"{label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
+
+
+def _weighed(node: Node) -> str:
+    """One beta for each head, or for all of them: beta [B, T, k] or [B, T, 1]."""
+    beta, heads = dims_of(node, 5), integer(node, "kv_num_heads")
+    if beta is None or beta[-1] in (1, heads):
+        return ""
+    return f"{label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
+
+
+LINEAR = (
+    sizes(
+        "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] "
+        "past_state[B,k,D,E] decay beta[B,T,_]"
+    ),
+    _decayed,
+    _weighed,
+)
+
+
+def _rotated(node: Node) -> str:
+    """cos_cache and sin_cache [M, R / 2] with position_ids [B, S], else [B, S, R / 2]."""
+    dims, cosines, sines = (dims_of(node, index) for index in (0, 1, 2))
+    if dims is None or cosines is None:
+        return ""
+    if len(dims) not in (3, 4):
+        return f"{label(node, 0)} has rank {len(dims)}, and needs 3 or 4"
+    if sines is not None and sines != cosines:
+        return f"{label(node, 2)} has not the shape of {label(node, 1)}"
+    heads = integer(node, "num_heads", 0) if len(dims) == 3 else 1
+    if heads <= 0 or dims[-1] % heads:
+        return f"{label(node, 0)} has {dims[-1]} at axis 2, and num_heads is {heads}"
+    tokens, depth = (dims[0], dims[-2]), dims[-1] // heads
+    rotated = integer(node, "rotary_embedding_dim", 0) or depth
+    if rotated > depth or cosines[-1] not in (rotated // 2, depth // 2):
+        has = f"{label(node, 1)} has {cosines[-1]} at its last axis"
+        return f"{has}, and {rotated // 2} is needed for heads of {depth}"
+    places, asked = dims_of(node, 3), (3, tokens) if not given(node, 3) else (2, None)
+    if len(cosines) != asked[0] or (asked[1] and cosines[:2] != tokens):
+        return f"{label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"
+    if places is None or places == tokens:
+        return ""
+    return f"{label(node, 3)} needs to be {tokens[0]}x{tokens[1]}, one for each token"
+
+
 _ATTENTION = (
     "S*(D+Dv) MACs, S = B*Hq*Sq*St, St = Skv+past; scale: n(Q)+B*Hkv*St*D muls; "
     "mask: S adds; softcap: S*(div, tanh, mul); softmax: S-S/St compares, S subs, S exps, "
@@ -171,19 +269,28 @@ _ATTENTION = (
 )
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("Attention", attention, _ATTENTION, since=23, doubt=bound_by_input(6)),
+    entry(
+        "Attention",
+        attention,
+        _ATTENTION,
+        since=23,
+        doubt=bound_by_input(6),
+        requires=_OPERANDS,
+    ),
     entry(
         "FlexAttention",
         flex_attention,
         "S*(D+Dv) MACs, S = B*Hq*Sq*Sk; scale: S muls; softmax: S-S/Sk compares, S subs, S exps, "
         "S-S/Sk adds, S divs",
         domain=PREVIEW,
+        requires=(sizes("Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E]"), _shared_keys),
     ),
     entry(
         "RotaryEmbedding",
         rotary_embedding,
         "pairs*(4 muls, 2 adds), pairs = B*H*S*rotary_embedding_dim/2",
         since=23,
+        requires=_rotated,
     ),
     entry(
         "LinearAttention",
@@ -191,5 +298,6 @@ ENTRIES: tuple[Entry, ...] = (
         "B*T*dk*dv*(Hkv+Hq) MACs; delta: + B*T*Hkv*dk*dv MACs, B*T*Hkv*dv*(add, mul); "
         "gated: n(decay) exps, B*T*Hkv*dk*dv muls; scale: B*T*Hq*dv muls",
         since=27,
+        requires=LINEAR,
     ),
 )

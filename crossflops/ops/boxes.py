@@ -3,6 +3,7 @@
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, out_size, shape, source, text
+from crossflops.ops.operands import sizes
 from crossflops.ops.rule import MICROSOFT, Entry, bounded, entry
 
 # Of two boxes: the corners of what they share (4 compares), its sides (2 subs, not below 0:
@@ -69,17 +70,20 @@ ENTRIES: tuple[Entry, ...] = (
         "score_threshold: B*C*S compares; areas: B*S*(2 subs, mul)",
         since=10,
         doubt=bounded,
+        requires=sizes("boxes[B,S,4] scores[B,C,S]"),
     ),
     entry(
         "MaxRoiPool",
         max_roi_pool,
         "n(Y)*(window-1) compares, window <= (floor(H/ph)+2)*(floor(W/pw)+2); R*4*(mul, round)",
         doubt=bounded,
+        requires=sizes("X[N,C,H,W] rois[R,5]"),
     ),
     entry(
         "CropAndResize",
         crop_and_resize,
         "bilinear: n(Y)*(4 muls, 3 adds); nearest: 0",
         domain=MICROSOFT,
+        requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R] crop_size[2]"),
     ),
 )

@@ -4,9 +4,11 @@ from math import prod
 
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import given, out_size, result, shape, size, source, text
+from crossflops.ops.access import given, integer, out_size, result, shape, size, source, text
+from crossflops.ops.operands import dims_of, label, sizes
 from crossflops.ops.quantization import requantize
-from crossflops.ops.rule import Entry, entry, estimated
+from crossflops.ops.rule import Constraint, Entry, entry, estimated
+from crossflops.ops.windows import positions, transposed, window
 
 
 def _window(node: Node, index: int) -> int:
@@ -93,14 +95,64 @@ def causal_conv(node: Node) -> Cost:
     return _conv(node, weight=1, bias=2) + gate
 
 
+CONV: tuple[Constraint, ...] = (
+    sizes("g=@group:1 X[N,g*I,...] W[g*P,I,...] B[g*P]"),
+    window(weight=1),
+)
+QLINEAR_CONV: tuple[Constraint, ...] = (
+    sizes(
+        "g=@group:1 x[N,g*I,...] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
+        "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
+    ),
+    window(weight=3),
+)
+
+
+def _offsets(node: Node) -> str:
+    """Offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], G offset groups."""
+    weight, groups = dims_of(node, 1), integer(node, "offset_group", 1)
+    extents = positions(node, 0, 1)
+    if weight is None or extents is None:
+        return ""
+    places = groups * prod(weight[2:])
+    for index, channels in ((2, places * (len(weight) - 2)), (4, places)):
+        shape = dims_of(node, index)
+        if shape is not None and shape[1:] != (channels, *extents):
+            needed = "x".join(map(str, (channels, *extents)))
+            return f"{label(node, index)} needs {needed} behind its first axis"
+    return ""
+
+
+def _remembered(node: Node) -> str:
+    """The state holds what the window reaches back: past_state [B, C, k - 1]."""
+    weight, state = dims_of(node, 1), dims_of(node, 3)
+    if weight is None or state is None or state[-1] == weight[-1] - 1:
+        return ""
+    return f"{label(node, 3)} has {state[-1]} at axis 2, and {weight[-1] - 1} is needed"
+
+
 ENTRIES: tuple[Entry, ...] = (
-    entry("Conv", conv, "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds"),
-    entry("ConvTranspose", conv_transpose, "n(X)*(M/group)*prod(k) MACs; B: n(Y) adds"),
+    entry(
+        "Conv",
+        conv,
+        "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds",
+        requires=CONV,
+    ),
+    entry(
+        "ConvTranspose",
+        conv_transpose,
+        "n(X)*(M/group)*prod(k) MACs; B: n(Y) adds",
+        requires=(sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...] B[g*P]"), transposed()),
+    ),
     entry(
         "ConvInteger",
         conv_integer,
         "n(y)*(C/group)*prod(k) MACs; zero points: n(x)+n(w) adds",
         since=10,
+        requires=(
+            sizes("g=@group:1 x[N,g*I,...] w[g*P,I,...] x_zero_point?[1] w_zero_point?[g*P]"),
+            window(weight=1),
+        ),
     ),
     entry(
         "QLinearConv",
@@ -108,6 +160,7 @@ ENTRIES: tuple[Entry, ...] = (
         "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
         "requantize: n(y)*(mul, round, add, 2 compares)",
         since=10,
+        requires=QLINEAR_CONV,
     ),
     entry(
         "DeformConv",
@@ -116,11 +169,17 @@ ENTRIES: tuple[Entry, ...] = (
         "G*P*(3d adds, d floors, 2^d*(d-1) muls); mask: C*P muls; P = N*prod(o)*prod(k)",
         doubt=estimated,
         since=19,
+        requires=(
+            sizes("g=@group:1 X[N,g*I,...] W[g*P,I,...] offset[N,_,...] B[g*P] mask[N,_,...]"),
+            window(weight=1),
+            _offsets,
+        ),
     ),
     entry(
         "CausalConvWithState",
         causal_conv,
         "n(output)*k MACs; bias: n adds; activation: n*(sigmoid, mul)",
         since=27,
+        requires=(sizes("input[B,C,L] weight[C,1,k] bias[C] past_state[B,C,_]"), _remembered),
     ),
 )

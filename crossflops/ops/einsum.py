@@ -8,6 +8,8 @@ from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.core.tensor import TensorSpec
 from crossflops.ops.access import folded, shape, source, text
+from crossflops.ops.operands import dims_of
+from crossflops.ops.operands import label as operand
 from crossflops.ops.rule import Entry, Exactness, entry
 
 Labelled: TypeAlias = dict[str, int]
@@ -110,6 +112,33 @@ def order_is_chosen(node: Node) -> Exactness:
     return "estimate" if len(node.inputs) > 2 else "exact"
 
 
+def labels_agree(node: Node) -> str:
+    """A label stands for one size, or 1; and every operand has as many axes as it has labels."""
+    words = "".join(text(node, "equation").split()).partition("->")[0].split(",")
+    if len(words) != len(node.inputs):
+        return f"the equation has {len(words)} terms for {len(node.inputs)} operands"
+    found: dict[str, tuple[int, int]] = {}
+    for index, word in enumerate(words):
+        dims = dims_of(node, index)
+        if dims is None:
+            continue
+        try:
+            row = _labels(word, len(dims))
+        except ValueError:
+            return f"{operand(node, index)} has rank {len(dims)}, and its labels are {word!r}"
+        for letter, size in zip(row, dims, strict=True):
+            first = dims[row.index(letter)]
+            if size != first:
+                return f"{operand(node, index)} has {first} and {size} for {letter!r}"
+            known, owner = found.get(letter, (1, index))
+            if 1 not in (size, known) and size != known:
+                has = f"{operand(node, index)} has {size} for {letter!r}"
+                return f"{has}, and {operand(node, owner)} has {known}"
+            if known == 1:
+                found[letter] = (size, index)
+    return ""
+
+
 ENTRIES: tuple[Entry, ...] = (
     entry(
         "Einsum",
@@ -118,5 +147,6 @@ ENTRIES: tuple[Entry, ...] = (
         "operand alone: n(in)-n(out) adds first; operands left to right",
         since=12,
         doubt=order_is_chosen,
+        requires=labels_agree,
     ),
 )

@@ -5,6 +5,7 @@ from math import prod
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import shape, source
+from crossflops.ops.operands import sizes
 from crossflops.ops.rule import MICROSOFT, Entry, entry, estimated
 
 
@@ -45,6 +46,7 @@ ENTRIES: tuple[Entry, ...] = (
         "elimination: n(n-1)/2 divs, (n-1)n(2n-1)/6*(mul, sub), n-1 muls per matrix",
         since=11,
         doubt=estimated,
+        requires=sizes("X[...,M,M]"),
     ),
     entry(
         "Inverse",
@@ -52,5 +54,6 @@ ENTRIES: tuple[Entry, ...] = (
         "elimination: n^2 divs, n(n-1)^2*(mul, sub) per matrix",
         domain=MICROSOFT,
         doubt=estimated,
+        requires=sizes("X[...,M,M]"),
     ),
 )

@@ -6,6 +6,7 @@ from crossflops.ops.normalization import (
     layer_normalization,
     mean_variance_normalization,
     rms_normalization,
+    scaled,
 )
 from crossflops.ops.pointwise import COMPARE, per_element
 from crossflops.ops.rule import ADDED, EXTINCT, Entry, entry
@@ -40,12 +41,14 @@ ENTRIES: tuple[Entry, ...] = (
         "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, div), n muls; "
         "scale: n muls; B: n adds; m = dims before axis",
         page=ADDED,
+        requires=scaled,
     ),
     entry(
         "SimplifiedLayerNormalization",
         rms_normalization,
         "n muls, n-m adds, m divs, m*(add, sqrt), n divs; scale: n muls; m = dims before axis",
         page=ADDED,
+        requires=scaled,
     ),
     entry("MemcpyFromHost", moved, "0: data movement", page=ADDED),
     entry("MemcpyToHost", moved, "0: data movement", page=ADDED),

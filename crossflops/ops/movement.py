@@ -3,7 +3,32 @@
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, size
-from crossflops.ops.rule import Entry, Exactness, Traffic, entry
+from crossflops.ops.arrangement import (
+    compressed,
+    concatenated,
+    cropped,
+    depth_to_space,
+    expanded,
+    gathered,
+    gathered_elements,
+    gathered_nd,
+    padded,
+    reshaped,
+    reversed_sequence,
+    scattered,
+    sliced,
+    space_to_depth,
+    split,
+    split_to_sequence,
+    squeezed,
+    tiled,
+    transposed,
+    unpooled,
+    unsqueezed,
+    written,
+)
+from crossflops.ops.operands import axis, broadcast, listed, rank, single, sizes
+from crossflops.ops.rule import Constraint, Entry, Exactness, Traffic, entry
 
 # Name and first version of operators that read every input and write every output.
 _TOUCH: tuple[tuple[str, int], ...] = (
@@ -28,6 +53,39 @@ _GATHER: tuple[tuple[str, int], ...] = (
     *(("Gather", 1), ("GatherElements", 11), ("GatherND", 11), ("Slice", 1), ("Compress", 9)),
     *(("ConcatFromSequence", 11),),
 )
+
+
+_REQUIRES: dict[str, tuple[Constraint, ...]] = {
+    "Transpose": (transposed,),
+    "Concat": (concatenated,),
+    "Split": (listed(1), split),
+    "Pad": (listed(1), padded),
+    "Tile": (tiled,),
+    "Expand": (expanded,),
+    "Trilu": (rank(0, 2, least=True), single(1)),
+    "ConstantOfShape": (rank(0, 1),),
+    "EyeLike": (rank(0, 2),),
+    "DepthToSpace": (depth_to_space,),
+    "SpaceToDepth": (space_to_depth,),
+    "ReverseSequence": (reversed_sequence,),
+    "TensorScatter": (written, sizes("past_cache[B,...] update[B,...] write_indices[B]")),
+    "CenterCropPad": (cropped,),
+    "MaxUnpool": (listed(2), unpooled),
+    "Scatter": (scattered,),
+    "Reshape": (listed(1), reshaped),
+    "Flatten": (axis(default=1, last=True),),
+    "Squeeze": (listed(1), squeezed),
+    "Unsqueeze": (rank(1, (0, 1)), unsqueezed),
+    "Gather": (gathered,),
+    "GatherElements": (gathered_elements,),
+    "GatherND": (gathered_nd,),
+    "Slice": (sliced,),
+    "Compress": (compressed,),
+    "SplitToSequence": (split_to_sequence,),
+    "SequenceAt": (single(1),),
+    "SequenceErase": (single(1),),
+    "SequenceInsert": (single(2),),
+}
 
 
 def moved(_node: Node) -> Cost:
@@ -60,7 +118,14 @@ def _drawn(node: Node) -> Exactness:
 
 def _moving(table: tuple[tuple[str, int], ...], traffic: Traffic) -> tuple[Entry, ...]:
     return tuple(
-        entry(name, moved, "0: data movement", since=since, traffic=traffic)
+        entry(
+            name,
+            moved,
+            "0: data movement",
+            since=since,
+            traffic=traffic,
+            requires=_REQUIRES.get(name, ()),
+        )
         for name, since in table
     )
 
@@ -69,13 +134,28 @@ ENTRIES: tuple[Entry, ...] = (
     *_moving(_TOUCH, "touch"),
     *_moving(_VIEW, "view"),
     *_moving(_GATHER, "gather"),
-    entry("Where", moved, "0: selection", since=9, operand=1),
-    entry("OneHot", moved, "0: data movement", since=9, operand=2),
+    entry(
+        "Where",
+        moved,
+        "0: selection",
+        since=9,
+        operand=1,
+        requires=broadcast,
+    ),
+    entry(
+        "OneHot",
+        moved,
+        "0: data movement",
+        since=9,
+        operand=2,
+        requires=(single(1), sizes("indices depth values[2]")),
+    ),
     entry(
         "Dropout",
         dropout,
         "0 in inference, in training n(data)*(2 muls, compare)",
         traffic="view",
         doubt=_drawn,
+        requires=single(1, 2),
     ),
 )

@@ -5,6 +5,7 @@ from math import prod
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import axis_of, folded, given, integer, shape, size, source, wanted
+from crossflops.ops.operands import Shape, axes, axis, dims_of, fits, label, sizes
 from crossflops.ops.rule import Entry, entry
 
 
@@ -137,6 +138,50 @@ def lp_normalization(node: Node) -> Cost:
     return both + Cost(muls=count, specials=groups)
 
 
+def _normalized(node: Node) -> Shape | None:
+    """The sizes of X from `axis` on, which are normalized."""
+    dims = dims_of(node, 0)
+    return None if dims is None else dims[axis_of(node, len(dims), -1) :]
+
+
+def scaled(node: Node) -> str:
+    """Scale and bias broadcast to what is normalized, or to all of X."""
+    dims, whole = dims_of(node, 0), _normalized(node)
+    if dims is None or whole is None:
+        return ""
+    for index in (1, 2):
+        own = dims_of(node, index)
+        if own is not None and not fits(own, dims):
+            shown = "x".join(map(str, whole)) or "a scalar"
+            return f"{label(node, index)} does not broadcast to the normalized {shown}"
+    return ""
+
+
+def _divided(node: Node) -> str:
+    """num_groups divides the channels, and scale and bias have one number for each group or C."""
+    dims, groups = dims_of(node, 0), integer(node, "num_groups")
+    if dims is None:
+        return ""
+    if len(dims) < 3:
+        return f"{label(node, 0)} has rank {len(dims)}, and needs at least 3"
+    if groups > 0 and dims[1] % groups:
+        return f"{label(node, 0)} has {dims[1]} channels, which do not divide into {groups} groups"
+    asked = (groups if node.op.since < 21 else dims[1],)
+    for index in (1, 2):
+        own = dims_of(node, index)
+        if own is not None and own != asked:
+            return f"{label(node, index)} needs {asked[0]} numbers for {label(node, 0)}"
+    return ""
+
+
+_CHANNELS = sizes("X[N,C,...] scale[C] B[C] mean[C] var[C]")
+
+
+def batch_norm(node: Node) -> str:
+    """One number for each channel; before version 9 with spatial = 0 one for each place."""
+    return _CHANNELS(node) if integer(node, "spatial", 1) else ""
+
+
 _STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, div), n muls"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -145,40 +190,52 @@ ENTRIES: tuple[Entry, ...] = (
         batch_normalization,
         "n(X)*(sub, 2 muls, add) + C*(add, sqrt, div); training: + 2(n-C) adds, n muls, 2C divs, "
         "C*(4 muls, 2 adds)",
+        requires=batch_norm,
     ),
     entry(
         "LayerNormalization",
         layer_normalization,
         f"{_STANDARD}; Scale: n muls; B: n adds; m = dims before axis",
         since=17,
+        requires=(axis(default=-1), scaled),
     ),
     entry(
         "RMSNormalization",
         rms_normalization,
         "n muls, n-m adds, m divs, m*(add, sqrt), n divs; scale: n muls; m = dims before axis",
         since=23,
+        requires=(axis(default=-1), scaled),
     ),
     entry(
         "GroupNormalization",
         group_normalization,
         f"{_STANDARD}; scale: n muls; bias: n adds; m = N*num_groups",
         since=18,
+        requires=_divided,
     ),
     entry(
         "InstanceNormalization",
         instance_normalization,
         f"{_STANDARD}; scale: n muls; B: n adds; m = N*C",
+        requires=sizes("input[N,C,_,...] scale[C] B[C]"),
     ),
     entry(
         "MeanVarianceNormalization",
         mean_variance_normalization,
         "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub, div)",
         since=9,
+        requires=axes(),
     ),
-    entry("LRN", local_response, "n*(2 muls, size adds, pow, div)"),
+    entry(
+        "LRN",
+        local_response,
+        "n*(2 muls, size adds, pow, div)",
+        requires=sizes("X[N,C,H,W]"),
+    ),
     entry(
         "LpNormalization",
         lp_normalization,
         "n-m adds, n divs; p=1: n compares; p=2: n muls, m sqrts; m groups along axis",
+        requires=axis(default=-1),
     ),
 )

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import out_size
+from crossflops.ops.operands import broadcast, single
 from crossflops.ops.rule import Entry, Formula, entry
 
 Row: TypeAlias = tuple[str, int, Cost, str]
@@ -84,6 +85,11 @@ def variadic(work: Cost, last: Cost) -> Formula:
     return formula
 
 
+def joined(node: Node) -> str:
+    """Operands broadcast as in numpy, which they do since version 7 (8 where they are many)."""
+    return broadcast(node) if node.op.since >= 7 else ""
+
+
 def describe(work: Cost) -> str:
     """Work in words: "2 muls, 1 add"."""
     kinds = ("muls", "adds", "divs", "compares", "specials")
@@ -94,7 +100,13 @@ def describe(work: Cost) -> str:
 def rows(table: tuple[Row, ...]) -> tuple[Entry, ...]:
     """The rules of a table of pointwise operators."""
     return tuple(
-        entry(name, per_element(work), f"n(Y)*({describe(work)}): Y = {equation}", since=since)
+        entry(
+            name,
+            per_element(work),
+            f"n(Y)*({describe(work)}): Y = {equation}",
+            since=since,
+            requires=single(0, 1, 2) if name == "Range" else joined,
+        )
         for name, since, work, equation in table
     )
 
@@ -107,6 +119,7 @@ ENTRIES: tuple[Entry, ...] = (
             name,
             variadic(work, last),
             f"n(Y)*((k-1)*({describe(work)})" + (f" + {describe(last)})" if last.flops else ")"),
+            requires=joined,
         )
         for name, work, last in VARIADIC
     ),

@@ -3,7 +3,9 @@
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import folded, kernel, number, out_size, size
-from crossflops.ops.rule import Entry, entry
+from crossflops.ops.operands import rank
+from crossflops.ops.rule import Constraint, Entry, entry
+from crossflops.ops.windows import empty_members, pads_within, window
 
 
 def max_pool(node: Node) -> Cost:
@@ -70,13 +72,47 @@ def _norm(node: Node, before: int, after: int) -> Cost:
     return adds + Cost(compares=before, specials=before + after)
 
 
+POOL: tuple[Constraint, ...] = (window(least=0), pads_within)
+
+_WHOLE: tuple[Constraint, ...] = (rank(0, 3, least=True), empty_members)
+
 _NORM = "p=1: compares, p=2: muls and a sqrt, else compares, pows and a root"
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("MaxPool", max_pool, "n(Y)*(prod(k)-1) compares"),
-    entry("AveragePool", average_pool, "n(Y)*(prod(k)-1) adds, n(Y) divs"),
-    entry("LpPool", lp_pool, f"n(Y)*(prod(k)-1) adds; powers of n(Y)*prod(k): {_NORM}"),
-    entry("GlobalMaxPool", global_max_pool, "n(X)-n(Y) compares"),
-    entry("GlobalAveragePool", global_average_pool, "n(X)-n(Y) adds, n(Y) divs"),
-    entry("GlobalLpPool", global_lp_pool, f"n(X)-n(Y) adds; powers of n(X): {_NORM}"),
+    entry(
+        "MaxPool",
+        max_pool,
+        "n(Y)*(prod(k)-1) compares",
+        requires=POOL,
+    ),
+    entry(
+        "AveragePool",
+        average_pool,
+        "n(Y)*(prod(k)-1) adds, n(Y) divs",
+        requires=POOL,
+    ),
+    entry(
+        "LpPool",
+        lp_pool,
+        f"n(Y)*(prod(k)-1) adds; powers of n(Y)*prod(k): {_NORM}",
+        requires=POOL,
+    ),
+    entry(
+        "GlobalMaxPool",
+        global_max_pool,
+        "n(X)-n(Y) compares",
+        requires=_WHOLE,
+    ),
+    entry(
+        "GlobalAveragePool",
+        global_average_pool,
+        "n(X)-n(Y) adds, n(Y) divs",
+        requires=_WHOLE,
+    ),
+    entry(
+        "GlobalLpPool",
+        global_lp_pool,
+        f"n(X)-n(Y) adds; powers of n(X): {_NORM}",
+        requires=_WHOLE,
+    ),
 )

@@ -1,8 +1,11 @@
 """Between real numbers and small integers."""
 
+from math import prod
+
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import given, size
+from crossflops.ops.access import given, integer, size
+from crossflops.ops.operands import dims_of, label
 from crossflops.ops.rule import Entry, entry
 
 
@@ -43,12 +46,41 @@ def dynamic_quantize_linear(node: Node) -> Cost:
     return spread + once + Cost(divs=1, specials=1, adds=1, compares=2) * count
 
 
+def scale_fits(node: Node) -> str:
+    """One scale for all, one for each place along `axis`, or one for each block along it."""
+    dims, scale = dims_of(node, 0), dims_of(node, 1)
+    if dims is None or scale is None or scale in ((), (1,)):
+        return ""
+    axis, block = integer(node, "axis", 1), integer(node, "block_size", 0)
+    if not -len(dims) <= axis < len(dims):
+        return f"axis {axis} is out of range for {label(node, 0)}, which has rank {len(dims)}"
+    if block > 0:
+        place = axis % len(dims)
+        blocks = (*dims[:place], -(-dims[place] // block), *dims[place + 1 :])
+        return "" if scale == blocks else f"{label(node, 1)} has not one scale for each block"
+    if scale == (dims[axis],):
+        return ""
+    has = f"{label(node, 0)} has {dims[axis]} at axis {axis % len(dims)}"
+    return f"{has}, and {label(node, 1)} needs one scale for each, or one for all"
+
+
+def _paired(node: Node) -> str:
+    """A zero point for each scale."""
+    scale, zero = dims_of(node, 1), dims_of(node, 2)
+    if scale is None or zero is None or scale == zero or prod(scale) == prod(zero) == 1:
+        return ""
+    return f"{label(node, 2)} has not the shape of {label(node, 1)}"
+
+
+SCALES = (scale_fits, _paired)
+
 ENTRIES: tuple[Entry, ...] = (
     entry(
         "QuantizeLinear",
         quantize_linear,
         "n(x)*(div, round, 2 compares); zero point: n(x) adds",
         since=10,
+        requires=SCALES,
     ),
     entry(
         "DequantizeLinear",
@@ -56,6 +88,7 @@ ENTRIES: tuple[Entry, ...] = (
         "n(x) muls; zero point: n(x) adds",
         operand=1,
         since=10,
+        requires=SCALES,
     ),
     entry(
         "DynamicQuantizeLinear",

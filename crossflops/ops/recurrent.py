@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import given, integer, shape, source, texts
+from crossflops.ops.access import given, integer, shape, source, text, texts
 from crossflops.ops.activation import ACTIVATIONS
+from crossflops.ops.operands import dims_of, label, sizes
 from crossflops.ops.pointwise import SPECIAL
-from crossflops.ops.rule import Entry, bound_by_input, entry
+from crossflops.ops.rule import Constraint, Entry, bound_by_input, entry
 
 # The activation functions that the operator pages of LSTM, GRU and RNN name.
 _FUNCTIONS: dict[str, Cost] = {
@@ -106,6 +107,29 @@ def rnn(node: Node) -> Cost:
     return _gates(node, layer, 1) + _activations(node, layer, (1,), "Tanh")
 
 
+def _layer(gates: int) -> Constraint:
+    """X, the weights and the states of a layer with so many gates; in layout 1 the batch first."""
+    weights = f"W[D,{gates}*H,I] R[D,{gates}*H,H] B[D,{2 * gates}*H] sequence_lens[B]"
+    first, second = (
+        sizes(f"H=@hidden_size X[{x},I] {weights} initial_h[{h},H] initial_c[{h},H] P[D,3*H]")
+        for x, h in (("T,B", "D,B"), ("B,T", "B,D"))
+    )
+
+    def constraint(node: Node) -> str:
+        return second(node) if integer(node, "layout", 0) else first(node)
+
+    return constraint
+
+
+def _directions(node: Node) -> str:
+    """W has one direction, or two where the layer is bidirectional."""
+    shape = dims_of(node, 1)
+    asked = 2 if text(node, "direction", "forward") == "bidirectional" else 1
+    if shape is None or len(shape) != 3 or shape[0] == asked:
+        return ""
+    return f"{label(node, 1, 'W')} has {shape[0]} directions, and {asked} is needed"
+
+
 _PER_GATE = "B: 2 adds, clip: 2 compares per gate"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -115,6 +139,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"D*T*B*4*H*(I+H) MACs; {_PER_GATE}; P: D*T*B*H*(3 muls, 3 adds); "
         "D*T*B*H*(3 muls, 1 add, 3 f, g, h)",
         doubt=bound_by_input(4),
+        requires=(_directions, _layer(4)),
     ),
     entry(
         "GRU",
@@ -122,6 +147,13 @@ ENTRIES: tuple[Entry, ...] = (
         f"D*T*B*3*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*(3 muls, 2 adds, 2 f, g); "
         "linear_before_reset: D*T*B*H adds",
         doubt=bound_by_input(4),
+        requires=(_directions, _layer(3)),
     ),
-    entry("RNN", rnn, f"D*T*B*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*f", doubt=bound_by_input(4)),
+    entry(
+        "RNN",
+        rnn,
+        f"D*T*B*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*f",
+        doubt=bound_by_input(4),
+        requires=(_directions, _layer(1)),
+    ),
 )

@@ -4,7 +4,8 @@ from typing import TypeAlias
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import folded, out_size, size
+from crossflops.ops.access import folded, integer, out_size, size
+from crossflops.ops.operands import axes, axis, dims_of, label, listed, out_of_range, single
 from crossflops.ops.pointwise import ADD, COMPARE, DIV, MUL, SPECIAL
 from crossflops.ops.rule import Entry, Formula, entry
 
@@ -50,13 +51,46 @@ REDUCTIONS: tuple[Row, ...] = (
     ("ArgMin", ZERO, COMPARE, ZERO, "n-m compares"),
 )
 
+
+def _not_empty(node: Node) -> str:
+    """There is something to choose from along the axis."""
+    dims, place = dims_of(node, 0), integer(node, "axis", 0)
+    if dims is None or dims[place]:
+        return ""
+    return f"{label(node, 0)} has 0 at axis {place % len(dims)}, and at least 1 is needed"
+
+
+def _along(node: Node) -> str:
+    """The axis, the value of input 1, is one of the operand."""
+    place = node.values.get(1, ())
+    known = len(place) == 1 and dims_of(node, 0) is not None
+    return out_of_range(node, place[0]) if known else ""
+
+
 ENTRIES: tuple[Entry, ...] = (
     *(
         entry(
-            name, reduction(element, combination, end), f"{equation}; n = n(data), m = n(reduced)"
+            name,
+            reduction(element, combination, end),
+            f"{equation}; n = n(data), m = n(reduced)",
+            requires=(axis(default=0), _not_empty)
+            if name.startswith("Arg")
+            else (listed(1), axes()),
         )
         for name, element, combination, end, equation in REDUCTIONS
     ),
-    entry("CumSum", cumulative(ADD), "n(x) adds", since=11),
-    entry("CumProd", cumulative(MUL), "n(x) muls", since=26),
+    entry(
+        "CumSum",
+        cumulative(ADD),
+        "n(x) adds",
+        since=11,
+        requires=(single(1), _along),
+    ),
+    entry(
+        "CumProd",
+        cumulative(MUL),
+        "n(x) muls",
+        since=26,
+        requires=(single(1), _along),
+    ),
 )

@@ -9,8 +9,9 @@ from math import floor, prod
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import integer, out_size, result, shape, source, text
-from crossflops.ops.rule import Entry, Exactness, entry, estimated
+from crossflops.ops.access import given, integer, out_size, result, shape, source, text
+from crossflops.ops.operands import by_rank, dims_of, label, sizes
+from crossflops.ops.rule import Constraint, Entry, Exactness, entry, estimated
 
 _REACH = {"linear": 1, "bilinear": 1, "cubic": 2, "bicubic": 2}
 
@@ -92,11 +93,81 @@ def roi_align(node: Node) -> Cost:
     return (_weighted(4) * samples + last) * out_size(node)
 
 
+def one_per_axis(node: Node) -> str:
+    """Scales or sizes for each axis of X, or for each one in the attribute `axes`; not both."""
+    before, axes = dims_of(node, 0), node.attrs.get("axes")
+    if before is None:
+        return ""
+    asked = len(axes) if isinstance(axes, tuple) else len(before)
+    resized = node.op.type == "Resize" and node.op.since >= 11
+    lengths = {place: dims_of(node, place) for place in ((2, 3) if resized else (1,))}
+    counts = {place: prod(dims) for place, dims in lengths.items() if dims is not None}
+    for place, count in counts.items():
+        if count not in (0, asked):
+            needed = f"{asked} numbers are needed for {label(node, 0)}"
+            return f"{label(node, place)} does not fit: {needed}"
+    roi = dims_of(node, 1) if resized else None
+    cropped = text(node, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
+    if cropped and roi is not None and prod(roi) != 2 * asked:
+        return f"{label(node, 1)} needs {2 * asked} numbers for {label(node, 0)}"
+    wanted = [place for place in lengths if given(node, place)]
+    if resized and wanted and len(counts) == len(wanted) and sum(map(bool, counts.values())) != 1:
+        return f"{label(node, 0)} needs either scales or sizes, {asked} numbers"
+    return ""
+
+
+def _turned(node: Node) -> str:
+    """theta [N, 2, 3] for a size of 4 numbers, [N, 3, 4] for one of 5."""
+    theta, size = dims_of(node, 0), dims_of(node, 1)
+    if size is not None and size not in ((4,), (5,)):
+        return f"{label(node, 1)} needs 4 or 5 numbers"
+    if theta is None or size is None:
+        return ""
+    dims = size[0] - 2
+    if theta[1:] != (dims, dims + 1):
+        return f"{label(node, 0)} needs to be Nx{dims}x{dims + 1} for {label(node, 1)}"
+    batch = node.values.get(1, theta)[0]
+    if batch == theta[0]:
+        return ""
+    return f"{label(node, 0)} has {theta[0]} at axis 0, and the size begins with {batch}"
+
+
+def _not_empty(node: Node) -> str:
+    """There is something to sample."""
+    dims = dims_of(node, 0)
+    if dims is None or 0 not in dims[2:]:
+        return ""
+    return f"{label(node, 0)} is empty, and at least 1 is needed along each axis"
+
+
+SAMPLED: tuple[Constraint, ...] = (
+    by_rank(
+        0,
+        {
+            4: sizes("X[N,C,H,W] grid[N,_,_,2]"),
+            5: sizes("X[N,C,D,H,W] grid[N,_,_,_,3]"),
+        },
+    ),
+    _not_empty,
+)
+
 _RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that change"
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("Resize", resize, f"{_RESIZE}; cubic: 4^d", since=10, doubt=scale_is_a_value),
-    entry("Upsample", resize, _RESIZE),
+    entry(
+        "Resize",
+        resize,
+        f"{_RESIZE}; cubic: 4^d",
+        since=10,
+        doubt=scale_is_a_value,
+        requires=one_per_axis,
+    ),
+    entry(
+        "Upsample",
+        resize,
+        _RESIZE,
+        requires=one_per_axis,
+    ),
     entry(
         "GridSample",
         grid_sample,
@@ -104,12 +175,20 @@ ENTRIES: tuple[Entry, ...] = (
         "nearest: N*prod(o)*d rounds",
         since=16,
         doubt=estimated,
+        requires=SAMPLED,
     ),
-    entry("AffineGrid", affine_grid, "n(grid)*(d+1) MACs", since=20),
+    entry(
+        "AffineGrid",
+        affine_grid,
+        "n(grid)*(d+1) MACs",
+        since=20,
+        requires=_turned,
+    ),
     entry(
         "RoiAlign",
         roi_align,
         "n(Y)*(s*(4 muls, 3 adds) + avg: s-1 adds, div; max: s-1 compares); s = sampling_ratio^2",
         since=10,
+        requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R]"),
     ),
 )

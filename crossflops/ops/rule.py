@@ -8,8 +8,11 @@ import msgspec
 
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node, Op
+from crossflops.errors import OperandError
 
 Formula: TypeAlias = Callable[[Node], Cost]
+# What is wrong with the operands of a node, in one line, or "". See `crossflops.ops.operands`.
+Constraint: TypeAlias = Callable[[Node], str]
 Traffic: TypeAlias = Literal["touch", "view", "gather"]
 Exactness: TypeAlias = Literal["exact", "bound", "estimate"]
 
@@ -25,6 +28,9 @@ TORCH_PAGES = "https://docs.pytorch.org/docs/stable/generated/torch."
 _ONNX = "https://onnx.ai/onnx/operators/onnx_"
 _RUNTIME = "https://github.com/microsoft/onnxruntime/blob/main/"
 _SCHEMAS = f"{_RUNTIME}onnxruntime/core/graph/contrib_ops/"
+_HINT = (
+    "give other sizes (--input, --dim); if they are right, the file is damaged: export it again"
+)
 # Where the operators of a domain are described, by the operator's name.
 _PAGES: dict[str, str] = {
     "": f"{_ONNX}_{{}}.html",
@@ -49,7 +55,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     inputs of a "touch" of which only as many bytes are read as the first output has.
     `equation` is the formula in the letters of the specification, `page` where that stands.
     `operand` is the input in whose element type the node computes. `doubt` says for a node
-    whether the count is exact; a rule with none is always exact.
+    whether the count is exact; a rule with none is always exact. `requires` says which operands
+    the operator can take.
     """
 
     formula: Formula
@@ -59,10 +66,30 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     operand: int = 0
     tables: tuple[int, ...] = ()
     doubt: Callable[[Node], Exactness] | None = None
+    requires: tuple[Constraint, ...] = ()
 
     def exactness(self, node: Node) -> Exactness:
         """How far the count of this node can be trusted."""
         return self.doubt(node) if self.doubt is not None else "exact"
+
+    def check(self, node: Node) -> None:
+        """Raises OperandError where the node has operands that the operator cannot take."""
+        check(node, self.requires)
+
+
+def check(node: Node, constraints: Iterable[Constraint]) -> None:
+    """Raises OperandError where a constraint says that something is wrong with a node's operands.
+
+    What is not known is no contradiction, and of an attribute that is not what it should be the
+    formula says so.
+    """
+    for constraint in constraints:
+        try:
+            wrong = constraint(node)
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
+            continue
+        if wrong:
+            raise OperandError(f"node {node.key!r} ({node.op}) cannot run: {wrong}", _HINT)
 
 
 Entry: TypeAlias = tuple[Op, Rule]
@@ -80,6 +107,7 @@ def entry(
     operand: int = 0,
     tables: tuple[int, ...] = (),
     doubt: Callable[[Node], Exactness] | None = None,
+    requires: Constraint | tuple[Constraint, ...] = (),
 ) -> Entry:
     """One row of a family: an operator from schema version `since` on, and its rule.
 
@@ -95,6 +123,7 @@ def entry(
         operand=operand,
         tables=tables,
         doubt=doubt,
+        requires=requires if isinstance(requires, tuple) else (requires,),
     )
     return Op(domain, type, since), rule
 

@@ -7,6 +7,7 @@ sqrt(-2 * log(u)) * cos(2 * pi * v).
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import folded, out_size, shape, size, source
+from crossflops.ops.operands import rank
 from crossflops.ops.pointwise import COMPARE, per_element
 from crossflops.ops.rule import Entry, entry, estimated
 
@@ -50,5 +51,6 @@ ENTRIES: tuple[Entry, ...] = (
         "n(input) exps, B*(C-1) adds, n(output)*(mul, ceil(log2 C) compares)",
         since=7,
         doubt=estimated,
+        requires=rank(0, 2),
     ),
 )

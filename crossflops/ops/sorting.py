@@ -2,7 +2,8 @@
 
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import axis_of, result, shape, size
+from crossflops.ops.access import axis_of, integer, result, shape, size
+from crossflops.ops.operands import axis, dims_of, label, sizes
 from crossflops.ops.rule import Entry, entry, estimated
 
 
@@ -37,8 +38,30 @@ def non_zero(node: Node) -> Cost:
     return Cost(compares=size(node))
 
 
+def _enough(node: Node) -> str:
+    """k is at most the size of the axis along which the largest are looked for."""
+    dims, largest = dims_of(node, 0), node.values.get(1, ())
+    place = integer(node, "axis", -1)
+    if dims is None or len(largest) != 1 or dims[place] >= largest[0]:
+        return ""
+    return f"{label(node, 0)} has {dims[place]} at axis {place % len(dims)}, and k is {largest[0]}"
+
+
 ENTRIES: tuple[Entry, ...] = (
-    entry("TopK", top_k, "n(X)*ceil(log2 k) compares, at least n(X)", doubt=estimated),
-    entry("Unique", unique, "n(X)*ceil(log2 n(X)) compares", since=11, doubt=estimated),
+    entry(
+        "TopK",
+        top_k,
+        "n(X)*ceil(log2 k) compares, at least n(X)",
+        doubt=estimated,
+        requires=(axis(default=-1), sizes("X K[1]"), _enough),
+    ),
+    entry(
+        "Unique",
+        unique,
+        "n(X)*ceil(log2 n(X)) compares",
+        since=11,
+        doubt=estimated,
+        requires=axis(),
+    ),
     entry("NonZero", non_zero, "n(X) compares", since=9),
 )

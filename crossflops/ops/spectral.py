@@ -10,6 +10,7 @@ from math import prod
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, out_size, result, shape, source
+from crossflops.ops.operands import dims_of, label, rank, single
 from crossflops.ops.rule import MICROSOFT, Entry, Formula, entry, estimated
 
 
@@ -115,11 +116,56 @@ def mel_weights(node: Node) -> Cost:
     return Cost(adds=2, divs=2, compares=2) * out_size(node)
 
 
+_KINDS = {1: "real", 2: "complex"}
+
+
+def _numbers(node: Node) -> str:
+    """The last axis holds real numbers, or pairs that are complex ones."""
+    dims = dims_of(node, 0)
+    if dims is None or not dims or (node.op.type == "STFT" and len(dims) == 2):
+        return ""
+    onesided = node.op.type == "DFT" and integer(node, "onesided", 0)
+    asked: tuple[int, ...] = (1, 2)
+    if onesided:
+        asked = (2,) if integer(node, "inverse", 0) else (1,)
+    if dims[-1] in asked:
+        return ""
+    needed = " or ".join(f"{size} ({_KINDS[size]})" for size in asked)
+    return f"{label(node, 0)} has {dims[-1]} at its last axis, and {needed} is needed"
+
+
+def _frames(node: Node) -> str:
+    """A frame is as long as the window, and no longer than the signal."""
+    signal, window_, length = dims_of(node, 0), dims_of(node, 2), node.values.get(3)
+    frame = length[0] if length else window_[0] if window_ else None
+    if signal is None or frame is None:
+        return ""
+    if window_ is not None and window_ != (frame,):
+        return f"{label(node, 2)} needs {frame} numbers, one for each of a frame"
+    if signal[1] >= frame:
+        return ""
+    return f"{label(node, 0)} has {signal[1]} at axis 1, and a frame takes {frame}"
+
+
 _FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("DFT", dft, f"rows * {_FFT}; inverse: 2N divs", since=17, doubt=estimated),
-    entry("STFT", stft, f"B*frames*(window: N muls + {_FFT})", since=17, doubt=estimated),
+    entry(
+        "DFT",
+        dft,
+        f"rows * {_FFT}; inverse: 2N divs",
+        since=17,
+        doubt=estimated,
+        requires=(rank(0, 2, least=True), rank(1, 0), rank(2, 0), _numbers),
+    ),
+    entry(
+        "STFT",
+        stft,
+        f"B*frames*(window: N muls + {_FFT})",
+        since=17,
+        doubt=estimated,
+        requires=(rank(0, (2, 3)), single(1), rank(2, 1), rank(3, 0), _numbers, _frames),
+    ),
     entry("Rfft", rfft, f"rows * {_FFT}", domain=MICROSOFT, doubt=estimated),
     entry("Irfft", irfft, f"rows * {_FFT}; n(Y) divs", domain=MICROSOFT, doubt=estimated),
     *(
@@ -137,5 +183,6 @@ ENTRIES: tuple[Entry, ...] = (
         "n(output)*(2 subs, 2 divs, 2 compares)",
         since=17,
         doubt=estimated,
+        requires=single(0, 1, 2, 3, 4),
     ),
 )

@@ -3,7 +3,8 @@
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import number, size, text
-from crossflops.ops.rule import TRAINING, Entry, entry
+from crossflops.ops.operands import equal, joint, single
+from crossflops.ops.rule import TRAINING, Constraint, Entry, entry
 
 
 def _parameters(node: Node, kinds: int) -> int:
@@ -46,18 +47,37 @@ def adam(node: Node) -> Cost:
     return Cost(muls=7 + post, adds=5, specials=1, divs=1) * _parameters(node, 4)
 
 
+def _groups(kinds: int) -> Constraint:
+    """R and T are numbers; a tensor, its gradient and what is kept of it have one shape."""
+
+    def constraint(node: Node) -> str:
+        count = (len(node.inputs) - 2) // kinds
+        alike = (equal(*range(2 + at, len(node.inputs), count)) for at in range(count))
+        return joint(single(0, 1), *alike)(node)
+
+    return constraint
+
+
 ENTRIES: tuple[Entry, ...] = (
-    entry("Momentum", momentum, "n(X)*(4 muls, 3 adds); nesterov: mul, add", domain=TRAINING),
+    entry(
+        "Momentum",
+        momentum,
+        "n(X)*(4 muls, 3 adds); nesterov: mul, add",
+        domain=TRAINING,
+        requires=_groups(3),
+    ),
     entry(
         "Adagrad",
         adagrad,
         "n(X)*(3 muls, 4 adds, sqrt, div) + (div, add, mul)",
         domain=TRAINING,
+        requires=_groups(3),
     ),
     entry(
         "Adam",
         adam,
         "n(X)*(7 muls, 5 adds, sqrt, div); norm_coefficient_post: n(X) muls",
         domain=TRAINING,
+        requires=_groups(4),
     ),
 )

@@ -17,6 +17,7 @@ from crossflops.pipeline.comparing.study import Progress
 from crossflops.pipeline.comparing.study import report as compared
 from crossflops.pipeline.counting import Counted
 from crossflops.pipeline.exporting import export
+from crossflops.pipeline.heard import heard
 from crossflops.pipeline.native import native_count
 from crossflops.pipeline.rating.rate import rated
 from crossflops.pipeline.rating.tables import rated_runs
@@ -194,8 +195,11 @@ def _second(
 def _asked(asking: "Asking") -> tuple[Counted, Report]:
     """The native count in the setting that was asked for, and the report with all answers."""
     request = asking.request
-    own, answers = asking.answers()
+    with heard() as told:
+        own, answers = asking.answers()
     report = msgspec.structs.replace(
-        compared(own, request.setting, answers), made_with=made_with(request.is_file)
+        compared(own, request.setting, answers),
+        made_with=made_with(request.is_file),
+        warnings=tuple(told),
     )
     return own.counted[request.setting.training], report

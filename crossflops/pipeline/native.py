@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.conventions import named
+from crossflops.core.convention import Convention
 from crossflops.core.formulas import Formulas
 from crossflops.core.observation import Run
 from crossflops.core.report import Report
@@ -15,6 +16,7 @@ from crossflops.normalize.request import Request, asked_for
 from crossflops.normalize.targets import imports_restored
 from crossflops.pipeline.counting import Counted, counted, folded, observed
 from crossflops.pipeline.counting import report as counted_report
+from crossflops.pipeline.heard import heard
 
 
 @imports_restored()
@@ -48,8 +50,19 @@ def native_count(
         trips=trips,
         branches=branches,
     )
-    request, formulas, run = _sized(request, vary, observe, inputs_file)
     conventions = named([as_] if isinstance(as_, str) else as_ or ())
+    with heard() as told:
+        request, formulas, run = _sized(request, vary, observe, inputs_file)
+        report, native = _counted(request, conventions)
+    report = msgspec.structs.replace(
+        report, formulas=formulas, observed=run, warnings=(*report.warnings, *told)
+    )
+    return report, native
+
+
+def _counted(request: Request, conventions: Sequence[Convention]) -> tuple[Report, Counted]:
+    """The report at definite sizes, also as these conventions fold it, and the native count."""
+    setting = request.setting
     watched = observed(conventions, setting)
     modes = {}
 
@@ -62,8 +75,7 @@ def native_count(
 
     native = mode(setting.training)
     folds = [folded(one, mode(one.setting(setting).training), setting) for one in conventions]
-    report = counted_report(native, folds)
-    return msgspec.structs.replace(report, formulas=formulas, observed=run), native
+    return counted_report(native, folds), native
 
 
 def _sized(

@@ -162,7 +162,7 @@ FILES = {
     "a scale that is no number": (resized(float("nan")), "node 'Resize_0'"),
     "an overflowing reshape": (
         parsed(f"g (float[4,4] x) => (y) {SHAPE} {{ y = Reshape(x, s) }}"),
-        None,
+        "'x' (4x4) has 16 elements, which do not fill",
     ),
     "a cycle": (handmade(("Add", "x b", "a"), ("Relu", "a", "b")), "'node_a' depends on its own"),
     "nodes out of order": (handmade(("Relu", "a", "b"), ("Relu", "x", "a")), None),
@@ -170,7 +170,7 @@ FILES = {
     "a value that nothing makes": (handmade(("Relu", "q", "a")), "'node_a' reads 'q'"),
     "two inputs of one name": (handmade(("Relu", "x", "a"), inputs=("x", "x")), "two inputs"),
     "an operator of no name": (handmade(("", "x", "a")), "has no operator"),
-    "steps and groups of zero": (handmade(*CONV), None),
+    "steps and groups of zero": (handmade(*CONV), "'x' (4x4) has rank 2, and needs at least 3"),
     "a node with a million inputs": (wide(1_000_000), None),
     "a Loop without end": (looped(2**62), None),
     "a Loop without end that grows": (looped(2**62, "float[n,4]", GROWS), None),

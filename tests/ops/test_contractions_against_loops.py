@@ -73,12 +73,13 @@ def check_convolution(op, loop, arrays, attrs, compare):
     tally = Tally()
     x, w, b = (None if array is None else tally.array(array) for array in arrays)
     y = loop(tally, x, w, b, *attrs)
+    strides, pads, dilations, group = attrs
+    named = {"strides": strides, "pads": pads * 2, "dilations": dilations, "group": group}
     if compare:
-        strides, pads, dilations, group = attrs
-        named = {"strides": strides, "pads": pads * 2, "dilations": dilations, "group": group}
         assert np.allclose(values(y), reference(op, arrays, **named), atol=1e-4)
     shapes = [None if array is None else array.shape for array in arrays]
-    assert work(node(op, shapes, [y.shape])) == tally.cost
+    fixed = {name: tuple(v) if isinstance(v, list) else v for name, v in named.items()}
+    assert work(node(op, shapes, [y.shape], **fixed)) == tally.cost
 
 
 @few

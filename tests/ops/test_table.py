@@ -81,3 +81,22 @@ def test_the_reason_names_the_operator():
     )
     assert missing(Op("ai.onnx", "Loop", 23)).startswith("Loop: ")
     assert missing(Op("com.microsoft", "BeamSearch", 1)).startswith("com.microsoft.BeamSearch: ")
+
+
+# A contraction that states nothing of its operands, and why.
+UNCHECKED = {
+    "com.microsoft.MatMulFpQ4": "its weights are a blob without sizes",
+    "torch.ops.aten.lstm.input": "PyTorch has run it, and its weights come in a list",
+    "torch.ops.aten.einsum.default": "PyTorch has run it",
+    "torch.ops.aten._int_mm.default": "PyTorch has run it",
+    "torch.ops.aten._grouped_mm.default": "PyTorch has run it",
+    "torch.ops.transformers.grouped_mm_fallback.default": "PyTorch has run it",
+}
+
+
+def test_every_contraction_states_what_it_takes():
+    """A number of MACs holds only for operands that fit: which do stands beside it."""
+    silent = {
+        str(op) for op, rule in RULES.items() if "MACs" in rule.equation and not rule.requires
+    }
+    assert silent == set(UNCHECKED)

@@ -13,12 +13,12 @@ from crossflops.core.trace import Setting, Trace
 from crossflops.errors import TargetError
 from crossflops.load import decoded, read
 from crossflops.load.protobuf import decode_error, parse
-from crossflops.normalize.onnx_file import binding, control, functions, observed
+from crossflops.normalize.onnx_file import binding, control, functions, notices, observed
 from crossflops.normalize.onnx_file.calls import Calls
-from crossflops.normalize.onnx_file.graph import Reading, to_graph
+from crossflops.normalize.onnx_file.graph import Reading, check_operands, to_graph
 from crossflops.normalize.onnx_file.modules import table
 from crossflops.normalize.onnx_file.settling import Asked
-from crossflops.normalize.onnx_file.shapes import infer_shapes
+from crossflops.normalize.onnx_file.shapes import ImpossibleShapeError, infer_shapes
 from crossflops.normalize.onnx_file.types import Type
 
 
@@ -101,10 +101,15 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     if apart:
         asked = _with_calls(model, local, opset, asked)
     seen = observed.types(file.seen)
-    model, types = infer_shapes(model, bound, asked, kept, seen)
+    try:
+        model, types = infer_shapes(model, bound, asked, kept, seen)
+    except ImpossibleShapeError as error:
+        check_operands(error.key, error.node, error.types, Reading(opset, editions, *asked))
+        raise
     opset |= {o.domain: o.version for o in model.opset_import if o.domain != "ai.onnx"}
     name = model.graph.name or Path(file.path).stem
     graph, places = to_graph(model, types, name, bound, Reading(opset, editions, *asked))
+    notices.empty(file.path, graph)
     return graph, Trace(calls=(), modules=table(places, name), setting=setting)
 
 

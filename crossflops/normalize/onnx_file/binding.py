@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import InputError
 from crossflops.load.payload import wrong_dims
+from crossflops.normalize.onnx_file.notices import overridden
 
 _HINT = "bind dimensions with --dim NAME=SIZE, or give a whole shape with --input NAME=1x3x224x224"
 
@@ -54,6 +55,8 @@ def bind(
         if size < 0:
             raise InputError(f"dimension {name!r} cannot be {size}", _HINT)
     for value in inputs:
+        if value.name in given:
+            overridden(path, value.name, _stated(value), given[value.name])
         _write(value, given.get(value.name), bound)
     _require(inputs, _Said(path, dims, specs))
     return {name: bound[name] for name in sorted(bound) if name in names}
@@ -117,6 +120,13 @@ def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> No
                 f"{bound[dim.dim_param]} elsewhere",
                 _HINT,
             )
+
+
+def _stated(value: Any) -> tuple[int | None, ...]:
+    """The sizes that the file fixes, None for others; as many as are given."""
+    return tuple(
+        dim.dim_value if dim.WhichOneof("value") == "dim_value" else None for dim in _dims(value)
+    )
 
 
 def _write(value: Any, shape: tuple[int, ...] | None, bound: Mapping[str, int]) -> None:

@@ -22,6 +22,7 @@ from crossflops.normalize.onnx_file.modules import Place, places
 from crossflops.normalize.onnx_file.parameters import ARGUMENT, everywhere, parameters
 from crossflops.normalize.onnx_file.pins import unpinned
 from crossflops.normalize.onnx_file.types import Type, of_graph
+from crossflops.ops import rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
 
@@ -61,6 +62,15 @@ def to_graph(
         bindings=bindings,
     )
     return msgspec.structs.replace(graph, digest=digest(graph)), found
+
+
+def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:
+    """Raises OperandError where a node has operands of types that its operator cannot take."""
+    op = _op(node, reading)
+    known, specs = rule(op), {name: _spec(name, kind, False) for name, kind in types.items()}
+    if known is not None:
+        inputs = tuple(_named(name, specs) for name in node.input)
+        known.check(Node(key=key, op=op, inputs=inputs, outputs=(), attrs=attributes(node)))
 
 
 def _specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
@@ -110,6 +120,7 @@ def _nodes(
                 inputs=tuple([_named(name, specs) for name in given]),
                 outputs=tuple([_named(name, specs) for name in node.output]),
                 attrs=attributes(node),
+                values=_values(node, around),
                 path=place.path,
                 bodies=bodies,
                 trips=trips(node, around, reading.trips) if bodies else None,
@@ -118,6 +129,16 @@ def _nodes(
             )
         )
     return tuple(found)
+
+
+def _values(node: Any, around: Level) -> dict[int, tuple[int, ...]]:
+    """The whole numbers of the inputs that are known ones, by place."""
+    known = around.values
+    return {
+        place: known[name].items
+        for place, name in enumerate(node.input)
+        if name in known and known[name].rank in (0, 1)
+    }
 
 
 def _read_inside(bodies: Iterable[Graph]) -> set[str]:

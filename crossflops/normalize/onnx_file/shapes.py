@@ -21,6 +21,21 @@ _MOST_WARNINGS = 5
 Declared = dict[str, Type]
 
 
+class ImpossibleShapeError(TargetError):
+    """A node would make a shape that no tensor can have.
+
+    `key` is what it is called, `types` are those of its operands.
+    """
+
+    def __init__(
+        self, message: str, hint: str, key: str, node: Any, types: Mapping[str, Type]
+    ) -> None:
+        super().__init__(message, hint)
+        self.key = key
+        self.node = node
+        self.types = types
+
+
 class Gap(NamedTuple):
     """A value whose shape is not known, and the graph that it is in."""
 
@@ -129,7 +144,7 @@ def _open(graph: Any, grows: Collection[str]) -> tuple[list[Gap], dict[str, Type
             for name in node.output:
                 shape = types[name].shape if name in types else None
                 if shape is not None:
-                    _check(node, number, name, shape)
+                    _check(node, number, name, shape, types)
                 elif name and steady and name not in others:
                     found.append(Gap(one, name))
     return found, whole
@@ -142,11 +157,16 @@ def _forget_impossible(graph: Any) -> None:
             unset(value.type)
 
 
-def _check(node: Any, number: int, name: str, shape: tuple[int, ...]) -> None:
+def _check(
+    node: Any, number: int, name: str, shape: tuple[int, ...], types: Mapping[str, Type]
+) -> None:
     if wrong := wrong_dims(shape):
-        raise TargetError(
+        raise ImpossibleShapeError(
             f"{name!r} of node {label(node, number)!r} {wrong}",
             "the attributes or constants of that node are damaged",
+            label(node, number),
+            node,
+            types,
         )
 
 

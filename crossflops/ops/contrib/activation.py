@@ -8,6 +8,7 @@ from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import axis_of, given, number, out_size, shape, size, source
 from crossflops.ops.activation import ACTIVATIONS, softmax_cost
+from crossflops.ops.operands import broadcasting, equal, sizes
 from crossflops.ops.pointwise import ADD, MUL, SPECIAL
 from crossflops.ops.rule import MICROSOFT, Entry, entry
 
@@ -102,12 +103,19 @@ _DROPPED = "n adds; residual: n adds; inference"
 
 ENTRIES: tuple[Entry, ...] = (
     entry("Gelu", gelu, "n(Y)*(div, erf, add, 2 muls)", domain=MICROSOFT),
-    entry("BiasGelu", bias_gelu, "n(C)*(div, erf, 2 adds, 2 muls)", domain=MICROSOFT),
+    entry(
+        "BiasGelu",
+        bias_gelu,
+        "n(C)*(div, erf, 2 adds, 2 muls)",
+        domain=MICROSOFT,
+        requires=sizes("A[...,H] B[H]"),
+    ),
     entry(
         "FastGelu",
         fast_gelu,
         "n(Y)*(pow, tanh, 2 adds, 4 muls); bias: n(Y) adds",
         domain=MICROSOFT,
+        requires=sizes("X[...,H] bias[H]"),
     ),
     entry(
         "QuickGelu",
@@ -121,14 +129,34 @@ ENTRIES: tuple[Entry, ...] = (
         bias_split_gelu,
         "n(X) adds, n(Y)*(div, erf, add, 3 muls)",
         domain=MICROSOFT,
+        requires=sizes("X[N,S,D] bias[D]"),
     ),
     entry(
         "BiasSoftmax",
         bias_softmax,
         "n adds, n-m compares, n subs, n exps, n-m adds, n divs; m = dims before axis",
         domain=MICROSOFT,
+        requires=broadcasting(0, 1),
     ),
-    entry("BiasAdd", bias_add, "2n(Y) adds", domain=MICROSOFT),
-    entry("BiasDropout", bias_dropout, _DROPPED, domain=MICROSOFT),
-    entry("BitmaskBiasDropout", bias_dropout, _DROPPED, domain=MICROSOFT),
+    entry(
+        "BiasAdd",
+        bias_add,
+        "2n(Y) adds",
+        domain=MICROSOFT,
+        requires=sizes("X[N,S,C] bias[C] skip[N,S,C]"),
+    ),
+    entry(
+        "BiasDropout",
+        bias_dropout,
+        _DROPPED,
+        domain=MICROSOFT,
+        requires=(broadcasting(0, 1), equal(0, 2)),
+    ),
+    entry(
+        "BitmaskBiasDropout",
+        bias_dropout,
+        _DROPPED,
+        domain=MICROSOFT,
+        requires=(broadcasting(0, 1), equal(0, 2)),
+    ),
 )

@@ -8,6 +8,7 @@ from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, positive, shape, size, source
 from crossflops.ops.contrib.scores import Scores, dense, head_size, rotated, scored
+from crossflops.ops.operands import by_rank, dims_of, label, sizes
 from crossflops.ops.pointwise import ADD
 from crossflops.ops.rule import MICROSOFT, Entry, Exactness, entry
 
@@ -161,6 +162,89 @@ def shared_buffer(places: Places) -> Callable[[Node], Exactness]:
     return judge
 
 
+def _heads_divide(node: Node) -> str:
+    """Each of the hidden sizes of Q, K and V divides into the heads."""
+    heads, weights = positive(node, "num_heads"), dims_of(node, 1)
+    if weights is None or len(weights) != 2:
+        return ""
+    widths = projected_sizes(node) if weights[1] % 3 == 0 or _sized(node) else (weights[1],)
+    if len(widths) == 1:
+        return f"{label(node, 1, 'weights')} has {weights[1]} at axis 1, no multiple of 3"
+    if sum(widths) != weights[1]:
+        has = f"{label(node, 1, 'weights')} has {weights[1]} at axis 1"
+        return f"{has}, and qkv_hidden_sizes add up to {sum(widths)}"
+    for width in widths:
+        if width % heads:
+            return f"{label(node, 1, 'weights')}: {width} does not divide into {heads} heads"
+    return ""
+
+
+def _sized(node: Node) -> bool:
+    return bool(node.attrs.get("qkv_hidden_sizes"))
+
+
+_SELF_OPERANDS = (
+    sizes("input[B,S,I] weights[I,H] bias[H] mask past[2,B,_,_,_] attention_bias[1|B,_,S,_]"),
+    _heads_divide,
+)
+
+
+def _whole_heads(node: Node) -> str:
+    """The hidden sizes of query, key and value divide into the heads."""
+    heads, query = positive(node, "num_heads"), dims_of(node, 0)
+    if query is None:
+        return ""
+    packed = 3 if not given(node, 1) else 1
+    for index, parts in ((0, packed), (1, 1), (2, 1)):
+        dims = dims_of(node, index)
+        if dims is not None and len(dims) == 3 and dims[2] % (parts * heads):
+            has = f"{label(node, index)} has {dims[2]} at axis 2"
+            return f"{has}, which does not divide into {parts * heads} heads"
+    return ""
+
+
+def _biased(node: Node) -> str:
+    """The biases of query, key and value stand in one vector."""
+    query, value, bias = dims_of(node, 0), dims_of(node, 2), dims_of(node, 3)
+    if bias is None or query is None or value is None or len(query) != 3:
+        return ""
+    width = value[2] if len(value) == 3 else query[2]
+    if bias == (2 * query[2] + width,):
+        return ""
+    return f"{label(node, 3, 'bias')} needs {2 * query[2] + width} numbers for {label(node, 0)}"
+
+
+def _paired(node: Node) -> str:
+    """Keys and values of a multi-head attention go with its queries."""
+    if not given(node, 1):
+        return ""
+    key = dims_of(node, 1)
+    return "" if key is None else _KEYS.get(len(key), _no_keys)(node)
+
+
+def _no_keys(node: Node) -> str:
+    return f"{label(node, 1, 'key')} has rank {len(dims_of(node, 1) or ())}, and needs 3, 4 or 5"
+
+
+_KEYS = {
+    3: sizes("query[B,S,H] key[B,L,H] value[B,L,_]"),
+    4: sizes("n=@num_heads query[B,S,n*D] key[B,n,L,D] value[B,n,L,_]"),
+    5: sizes("n=@num_heads query[B,S,n*D] key[B,L,n,2,D]"),
+}
+_MULTI_HEAD_OPERANDS = (
+    by_rank(
+        0,
+        {
+            3: sizes("query[B,S,_] key[B,...] value[B,...] bias mask bias past[B,_,_,_]"),
+            5: sizes("n=@num_heads query[B,S,n,3,D] key value bias mask bias past[B,_,_,_]"),
+        },
+    ),
+    _paired,
+    _whole_heads,
+    _biased,
+)
+_DECODER_OPERANDS = (_paired, _whole_heads)
+
 _CORE = (
     "scale: S muls; mask: S adds; attention_bias: S adds; softmax: S-S/T compares, S subs, "
     "S exps, S-S/T adds, S divs; T = past+new"
@@ -176,6 +260,7 @@ ENTRIES: tuple[Entry, ...] = (
             f"{_PROJECTED}; do_rotary: (n(Q)+n(K))/2*(4 muls, 2 adds)",
             domain=MICROSOFT,
             doubt=shared_buffer(_SELF),
+            requires=_SELF_OPERANDS,
         )
         for name in ("Attention", "DecoderMaskedSelfAttention")
     ),
@@ -185,6 +270,13 @@ ENTRIES: tuple[Entry, ...] = (
         f"{_PROJECTED}; zero points: n(input)+n(weight) adds; n(QKV) muls",
         domain=MICROSOFT,
         doubt=shared_buffer(_QUANTIZED),
+        requires=(
+            sizes(
+                "input[B,S,I] weight[I,H] bias[H] input_scale?[1] weight_scale?[H] mask "
+                "input_zero_point?[1] weight_zero_point?[H]"
+            ),
+            _heads_divide,
+        ),
     ),
     entry(
         "MultiHeadAttention",
@@ -192,6 +284,7 @@ ENTRIES: tuple[Entry, ...] = (
         _OPERANDS,
         domain=MICROSOFT,
         doubt=shared_buffer(_MULTI_HEAD),
+        requires=_MULTI_HEAD_OPERANDS,
     ),
     entry(
         "DecoderMaskedMultiHeadAttention",
@@ -199,5 +292,6 @@ ENTRIES: tuple[Entry, ...] = (
         _OPERANDS,
         domain=MICROSOFT,
         doubt=shared_buffer(_DECODER),
+        requires=_DECODER_OPERANDS,
     ),
 )

@@ -3,12 +3,14 @@
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, out_size, shape, size, source, text
+from crossflops.ops.arrangement import gathered_nd, padded
 from crossflops.ops.convolution import conv_transpose
 from crossflops.ops.movement import dropout, moved
+from crossflops.ops.operands import rank, single, sizes
 from crossflops.ops.pointwise import per_element
-from crossflops.ops.pooling import max_pool
-from crossflops.ops.resampling import grid_sample
-from crossflops.ops.rule import MICROSOFT, Entry, Traffic, entry, estimated
+from crossflops.ops.pooling import POOL, max_pool
+from crossflops.ops.resampling import SAMPLED, grid_sample
+from crossflops.ops.rule import MICROSOFT, Constraint, Entry, Traffic, entry, estimated
 from crossflops.ops.sorting import unique
 
 _MOVES: tuple[tuple[str, Traffic], ...] = (
@@ -16,6 +18,14 @@ _MOVES: tuple[tuple[str, Traffic], ...] = (
     *(("RemovePadding", "touch"), ("RestorePadding", "touch")),
     *(("ExpandDims", "view"), ("GatherND", "gather"), ("TorchEmbedding", "gather")),
 )
+
+
+_REQUIRES: dict[str, tuple[Constraint, ...]] = {
+    "Pad": (padded,),
+    "Trilu": (rank(0, 2, least=True), single(1)),
+    "ExpandDims": (single(1),),
+    "GatherND": (gathered_nd,),
+}
 
 
 def complex_mul(node: Node) -> Cost:
@@ -64,7 +74,14 @@ def dynamic_pads(node: Node) -> Cost:
 
 ENTRIES: tuple[Entry, ...] = (
     *(
-        entry(name, moved, "0: data movement", domain=MICROSOFT, traffic=traffic)
+        entry(
+            name,
+            moved,
+            "0: data movement",
+            domain=MICROSOFT,
+            traffic=traffic,
+            requires=_REQUIRES.get(name, ()),
+        )
         for name, traffic in _MOVES
     ),
     entry("BitmaskDropout", dropout, "0 in inference", domain=MICROSOFT, traffic="view"),
@@ -73,9 +90,16 @@ ENTRIES: tuple[Entry, ...] = (
         per_element(Cost(muls=1, adds=1)),
         "n(Y)*(mul, add): Y = start + i * delta",
         domain=MICROSOFT,
+        requires=single(0, 1, 2),
     ),
     *(
-        entry(name, complex_mul, "n(C)/2*(4 muls, 2 adds)", domain=MICROSOFT)
+        entry(
+            name,
+            complex_mul,
+            "n(C)/2*(4 muls, 2 adds)",
+            domain=MICROSOFT,
+            requires=sizes("A[...,2] B[...,2]"),
+        )
         for name in ("ComplexMul", "ComplexMulConj")
     ),
     entry(
@@ -83,6 +107,7 @@ ENTRIES: tuple[Entry, ...] = (
         distances,
         "M*N*(K subs, K muls, K-1 adds); euclidean: M*N sqrts",
         domain=MICROSOFT,
+        requires=sizes("A[M,K] B[N,K]"),
     ),
     entry("IsAllFinite", all_finite, "n compares", domain=MICROSOFT),
     entry(
@@ -90,6 +115,7 @@ ENTRIES: tuple[Entry, ...] = (
         masked_max_pool,
         "n(Y)*(prod(k)-1) + n(X) compares",
         domain=MICROSOFT,
+        requires=POOL,
     ),
     entry(
         "DynamicTimeWarping",
@@ -111,11 +137,13 @@ ENTRIES: tuple[Entry, ...] = (
         "nearest: N*prod(o)*d rounds",
         domain=MICROSOFT,
         doubt=estimated,
+        requires=SAMPLED,
     ),
     entry(
         "ConvTransposeWithDynamicPads",
         dynamic_pads,
         "n(X)*(M/group)*prod(k) MACs; B: n(Y) adds",
         domain=MICROSOFT,
+        requires=sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...]"),
     ),
 )

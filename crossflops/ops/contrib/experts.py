@@ -8,6 +8,7 @@ from crossflops.core.graph import Node
 from crossflops.ops.access import folded, given, integer, positive, shape, size, source, text
 from crossflops.ops.activation import softmax_cost
 from crossflops.ops.contrib.activation import NAMED
+from crossflops.ops.operands import dims_of, label, rank, sizes
 from crossflops.ops.pointwise import ADD, MUL
 from crossflops.ops.rule import MICROSOFT, Entry, Exactness, entry
 
@@ -138,18 +139,58 @@ def shared_experts(node: Node) -> Exactness:
     return "exact" if _active(sizes) == min(sizes.total, sizes.chosen) else "bound"
 
 
+def _routed(node: Node) -> str:
+    """The router says something of every token."""
+    data, probs = dims_of(node, 0), dims_of(node, 1)
+    if data is None or probs is None or probs[0] == prod(data[:-1]):
+        return ""
+    return f"{label(node, 1, 'router_probs')} has {probs[0]} rows for {prod(data[:-1])} tokens"
+
+
+def _layers(node: Node) -> str:
+    """Tokens meet the router, and the layers of an expert each other, whichever way they lie."""
+    data, first = dims_of(node, 0), dims_of(node, 2)
+    if data is None or first is None:
+        return ""
+    if wrong := _routed(node):
+        return wrong
+    hidden, count = data[-1], first[0]
+    if hidden not in first[1:]:
+        return f"{label(node, 2, 'fc1')} has no axis of the {hidden} of {label(node, 0)}"
+    wide = first[1] if first[2] == hidden else first[2]
+    inner = wide // 2 if integer(node, "swiglu_fusion", 0) else wide
+    layer = {(count, hidden, inner), (count, inner, hidden)}
+    for index, fitting in ((3, {(count, wide)}), (4, layer), (5, {(count, hidden)}), (6, layer)):
+        dims = dims_of(node, index)
+        if dims is not None and dims not in fitting:
+            needed = " or ".join("x".join(map(str, one)) for one in sorted(fitting))
+            return f"{label(node, index)} needs to be {needed}"
+    return ""
+
+
 _MIXTURE = (
     "tokens*k*(H*F + I*H [+ H*I]) MACs; biases: adds; tokens*k*I*activation; softmax of the "
     "router, k largest: compares; normalized: tokens*k divs; sum: tokens*H*(k muls, k-1 adds)"
 )
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("MoE", mixture, _MIXTURE, domain=MICROSOFT),
+    entry(
+        "MoE",
+        mixture,
+        _MIXTURE,
+        domain=MICROSOFT,
+        requires=(rank(0, (2, 3)), sizes("input[...,H] router_probs[_,E] fc1[E,_,_]"), _layers),
+    ),
     entry(
         "QMoE",
         quantized_mixture,
         f"{_MIXTURE}; dequantize: min(E, tokens*k)*weights*(sub, mul)",
         domain=MICROSOFT,
         doubt=shared_experts,
+        requires=(
+            rank(0, (2, 3)),
+            sizes("input[...,H] router_probs[_,E] fc1[E,_,_] fc1_scales[E,...]"),
+            _routed,
+        ),
     ),
 )

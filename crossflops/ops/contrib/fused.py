@@ -2,13 +2,18 @@
 
 from math import prod
 
+import msgspec
+
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, number, out_size, result, shape, size, source
 from crossflops.ops.activation import log_softmax_cost, softmax_cost
 from crossflops.ops.contrib.activation import GELU_TANH, named
-from crossflops.ops.matmul import gemm, matmul
-from crossflops.ops.rule import MICROSOFT, Entry, bounded, entry
+from crossflops.ops.convolution import CONV
+from crossflops.ops.matmul import GEMM, MATMUL, gemm, matmul
+from crossflops.ops.operands import Shape, dims_of, sizes
+from crossflops.ops.rule import MICROSOFT, Constraint, Entry, bounded, entry
+from crossflops.ops.windows import window
 
 
 def fused_conv(node: Node) -> Cost:
@@ -80,17 +85,60 @@ def gemm_float8(node: Node) -> Cost:
     return cost + (named(node) + Cost(muls=1 if given(node, 5) else 0)) * out
 
 
+CONV_LAST: tuple[Constraint, ...] = (
+    sizes("g=@group:1 X[N,...,g*I] W[g*P,I,...] B[g*P]"),
+    window(weight=1, channels="last"),
+)
+
+
+def _matrices(node: Node, index: int, name: str) -> Shape | None:
+    """An operand with its batch dimensions first and its matrix last, as trans* say."""
+    dims = dims_of(node, index)
+    if dims is None or len(dims) < 2:
+        return dims
+    if integer(node, f"transBatch{name}", 0):
+        dims = (*dims[1:-1], dims[0], dims[-1])
+    return (*dims[:-2], dims[-1], dims[-2]) if integer(node, f"trans{name}", 0) else dims
+
+
+def fused_inner(node: Node) -> str:
+    """K of A' and of B' is the same and their batches broadcast, after what trans* say."""
+    operands = list(node.inputs)
+    for index, name in ((0, "A"), (1, "B")):
+        spec, dims = source(node, index), _matrices(node, index, name)
+        operands[index] = msgspec.structs.replace(spec, shape=dims)
+    return MATMUL(msgspec.structs.replace(node, inputs=tuple(operands)))
+
+
 _CONV = "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds"
 _GELU = "n(Y)*(pow, tanh, 2 adds, 4 muls)"
 
 ENTRIES: tuple[Entry, ...] = (
     *(
-        entry(name, fused_conv, f"{_CONV}; Z: n(Y) adds; activation: n(Y)", domain=MICROSOFT)
-        for name in ("FusedConv", "NhwcFusedConv")
+        entry(
+            name,
+            fused_conv,
+            f"{_CONV}; Z: n(Y) adds; activation: n(Y)",
+            domain=MICROSOFT,
+            requires=constraints,
+        )
+        for name, constraints in (("FusedConv", CONV), ("NhwcFusedConv", CONV_LAST))
     ),
-    entry("NhwcConv", fused_conv, _CONV, domain=MICROSOFT),
+    entry(
+        "NhwcConv",
+        fused_conv,
+        _CONV,
+        domain=MICROSOFT,
+        requires=CONV_LAST,
+    ),
     *(
-        entry(name, fused_matmul, "n(Y)*K MACs; alpha != 1: n(Y) muls", domain=MICROSOFT)
+        entry(
+            name,
+            fused_matmul,
+            "n(Y)*K MACs; alpha != 1: n(Y) muls",
+            domain=MICROSOFT,
+            requires=fused_inner,
+        )
         for name in ("FusedMatMul", "TransposeMatMul")
     ),
     entry(
@@ -98,6 +146,7 @@ ENTRIES: tuple[Entry, ...] = (
         matmul_activation,
         "n(Y)*K MACs; alpha != 1: n(Y) muls; activation: n(Y), or softmax along activation_axis",
         domain=MICROSOFT,
+        requires=fused_inner,
     ),
     entry(
         "SparseToDenseMatMul",
@@ -105,18 +154,21 @@ ENTRIES: tuple[Entry, ...] = (
         "n(Y)*K MACs, as if A were dense; alpha != 1: n(Y) muls",
         domain=MICROSOFT,
         doubt=bounded,
+        requires=fused_inner,
     ),
     entry(
         "FusedGemm",
         fused_gemm,
         "M*N*K MACs; alpha != 1: M*N muls; C: M*N adds; beta != 1: n(C) muls; activation: M*N",
         domain=MICROSOFT,
+        requires=GEMM,
     ),
     entry(
         "GemmFastGelu",
         gemm_fast_gelu,
         f"n(Y)*K MACs; bias: n(Y) adds; {_GELU}",
         domain=MICROSOFT,
+        requires=(MATMUL, sizes("X[...,K] W[K,N] bias[N]")),
     ),
     entry(
         "GemmFloat8",
@@ -124,5 +176,6 @@ ENTRIES: tuple[Entry, ...] = (
         "M*N*K MACs; alpha != 1 or scales: M*N muls; beta != 0: M*N adds, beta != 1: n(C) muls; "
         "activation: M*N; scaleY: M*N muls",
         domain=MICROSOFT,
+        requires=GEMM,
     ),
 )

@@ -4,6 +4,7 @@ from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, positive, result, shape, source, wanted
 from crossflops.ops.contrib.scores import Grouped, Scores, capped, dense, grouped, prepared, scored
+from crossflops.ops.operands import dims_of, label, sizes
 from crossflops.ops.pointwise import MUL
 from crossflops.ops.rule import MICROSOFT, Entry, bounded, entry
 
@@ -85,6 +86,35 @@ def paged(node: Node) -> Cost:
     return work + prepared(node, heads, caches=8, norms=12) + cached
 
 
+def _grouped_heads(node: Node) -> str:
+    """Query heads divide into groups, one for each key head; all heads have one depth."""
+    heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
+    if heads % kv_heads:
+        return f"num_heads = {heads} is no multiple of kv_num_heads = {kv_heads}"
+    query, key = dims_of(node, 0), dims_of(node, 1)
+    if query is None or len(query) < 2:
+        return ""
+    parts = heads if given(node, 1) else heads + 2 * kv_heads
+    if query[-1] % parts:
+        return (
+            f"{label(node, 0, 'query')} has {query[-1]}, which does not divide into {parts} heads"
+        )
+    depth = query[-1] // parts
+    for index, dims in ((1, key), (2, dims_of(node, 2))):
+        if dims is not None and dims[-1] != kv_heads * depth:
+            has = f"{label(node, index)} has {dims[-1]} at its last axis"
+            return f"{has}, and {kv_heads} heads of {depth} need {kv_heads * depth}"
+    return ""
+
+
+_GQA = (
+    sizes(
+        "k=@kv_num_heads query[B,S,_] key[B,S,_] value[B,S,_] past_key[B,k,P,D] "
+        "past_value[B,k,P,D] seqlens_k total_sequence_length cos_cache[M,R] sin_cache[M,R]"
+    ),
+    _grouped_heads,
+)
+
 _GROUPED = (
     "S*2*D MACs, S = B*Hq*S*T; scale: S muls; mask, attention_bias: S adds each; softcap: S*(div, "
     "tanh, mul); sink: B*Hq*S*(compare, sub, exp, add); softmax over T; norms of Q and K; "
@@ -93,7 +123,14 @@ _GROUPED = (
 )
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("GroupQueryAttention", group_query, _GROUPED, domain=MICROSOFT, doubt=bounded),
+    entry(
+        "GroupQueryAttention",
+        group_query,
+        _GROUPED,
+        domain=MICROSOFT,
+        doubt=bounded,
+        requires=_GQA,
+    ),
     entry(
         "SparseAttention",
         sparse,
@@ -101,6 +138,7 @@ ENTRIES: tuple[Entry, ...] = (
         "softmax; do_rotary: B*S*(Hq+Hkv)*R/2*(4 muls, 2 adds)",
         domain=MICROSOFT,
         doubt=bounded,
+        requires=_grouped_heads,
     ),
     entry(
         "PagedAttention",
@@ -108,5 +146,6 @@ ENTRIES: tuple[Entry, ...] = (
         "S*(D+Dv) MACs, S = tokens*Hq*T, T = blocks*block_size; as GroupQueryAttention",
         domain=MICROSOFT,
         doubt=bounded,
+        requires=_grouped_heads,
     ),
 )

@@ -10,11 +10,13 @@ from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import out_size, shape, source, text
 from crossflops.ops.contrib.activation import named
-from crossflops.ops.contrib.fused import fused_conv
+from crossflops.ops.contrib.fused import CONV_LAST, fused_conv
 from crossflops.ops.convolution import conv_transpose, qlinear_conv
 from crossflops.ops.movement import moved
 from crossflops.ops.normalization import batch_normalization, local_response, standardization
+from crossflops.ops.operands import rank, sizes
 from crossflops.ops.pooling import (
+    POOL,
     average_pool,
     global_average_pool,
     global_lp_pool,
@@ -24,7 +26,17 @@ from crossflops.ops.pooling import (
 )
 from crossflops.ops.quantization import requantize
 from crossflops.ops.resampling import grid_sample, resize, scale_is_a_value
-from crossflops.ops.rule import MICROSOFT, NCHWC, NHWC, Entry, Formula, entry, estimated
+from crossflops.ops.rule import (
+    MICROSOFT,
+    NCHWC,
+    NHWC,
+    Constraint,
+    Entry,
+    Formula,
+    entry,
+    estimated,
+)
+from crossflops.ops.windows import pads_within, window
 
 
 def activated(formula: Formula) -> Formula:
@@ -68,6 +80,9 @@ _POOLS = (
     ("GlobalMaxPool", global_max_pool, "n(X)-n(Y) compares"),
     ("GlobalAveragePool", global_average_pool, "n(X)-n(Y) adds, n(Y) divs"),
 )
+# A pooling over everything has no window: only its rank matters.
+_SLIDES = {name: (rank(0, 3, least=True),) for name, _, _ in _POOLS if name.startswith("Global")}
+_POOL_LAST: tuple[Constraint, ...] = (window(least=0, channels="last"), pads_within)
 _ACTIVATION = "; activation: n(Y)"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -76,31 +91,43 @@ ENTRIES: tuple[Entry, ...] = (
         fused_conv,
         f"{_CONV}; Sum: n(Y) adds{_ACTIVATION}; C and M in whole blocks",
         domain=NCHWC,
+        requires=window(weight=1),
     ),
-    *(entry(name, formula, equation, domain=NCHWC) for name, formula, equation in _POOLS),
+    *(
+        entry(name, formula, equation, domain=NCHWC, requires=_SLIDES.get(name, POOL))
+        for name, formula, equation in _POOLS
+    ),
     *(
         entry(name, moved, "0: data movement", domain=NCHWC)
         for name in ("ReorderInput", "ReorderOutput")
     ),
     entry("Upsample", upsample, "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds)", domain=NCHWC),
-    entry("Conv", fused_conv, _CONV + _ACTIVATION, domain=NHWC),
+    entry("Conv", fused_conv, _CONV + _ACTIVATION, domain=NHWC, requires=CONV_LAST),
     entry(
         "ConvTranspose",
         activated(conv_transpose),
         f"n(X)*(M/group)*prod(k) MACs; B: n(Y) adds{_ACTIVATION}",
         domain=NHWC,
+        requires=sizes("g=@group:1 X[N,...,g*C] W[g*C,P,...] B[g*P]"),
     ),
     *(
-        entry(name, activated(formula), equation + _ACTIVATION, domain=NHWC)
+        entry(
+            name,
+            activated(formula),
+            equation + _ACTIVATION,
+            domain=NHWC,
+            requires=_SLIDES.get(name, _POOL_LAST),
+        )
         for name, formula, equation in _POOLS
     ),
-    entry("LpPool", lp_pool, "as LpPool of ai.onnx", domain=NHWC),
+    entry("LpPool", lp_pool, "as LpPool of ai.onnx", domain=NHWC, requires=_POOL_LAST),
     entry("GlobalLpPool", global_lp_pool, "as GlobalLpPool of ai.onnx", domain=NHWC),
     entry(
         "BatchNormalization",
         activated(batch_normalization),
         f"n(X)*(sub, 2 muls, add) + C*(add, sqrt, div){_ACTIVATION}",
         domain=NHWC,
+        requires=sizes("X[N,...,C] scale[C] B[C] mean[C] var[C]"),
     ),
     entry(
         "InstanceNormalization",
@@ -108,6 +135,7 @@ ENTRIES: tuple[Entry, ...] = (
         "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, div), n muls; "
         f"scale: n muls; B: n adds; m = N*C{_ACTIVATION}",
         domain=NHWC,
+        requires=sizes("input[N,...,C] scale[C] B[C]"),
     ),
     entry("LRN", local_response, "n*(2 muls, size adds, pow, div)", domain=NHWC),
     entry(
@@ -116,6 +144,7 @@ ENTRIES: tuple[Entry, ...] = (
         "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
         "requantize: n(y)*(mul, round, add, 2 compares)",
         domain=NHWC,
+        requires=sizes("g=@group:1 x[N,...,g*I] s z w[g*P,I,...] s z s z B[g*P]"),
     ),
     entry(
         "QLinearConvTranspose",
@@ -123,6 +152,7 @@ ENTRIES: tuple[Entry, ...] = (
         "n(x)*(M/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
         "requantize: n(y)*(mul, round, add, 2 compares)",
         domain=NHWC,
+        requires=sizes("g=@group:1 x[N,...,g*C] s z w[g*C,P,...] s z s z B[g*P]"),
     ),
     entry(
         "Resize",
@@ -138,7 +168,13 @@ ENTRIES: tuple[Entry, ...] = (
         domain=NHWC,
         doubt=estimated,
     ),
-    entry("NhwcMaxPool", max_pool, "n(y)*(prod(k)-1) compares", domain=MICROSOFT),
+    entry(
+        "NhwcMaxPool",
+        max_pool,
+        "n(y)*(prod(k)-1) compares",
+        domain=MICROSOFT,
+        requires=_POOL_LAST,
+    ),
     *(
         entry(name, moved, "0: data movement", domain=NHWC)
         for name in ("DepthToSpace", "SpaceToDepth", "MaxUnpool")

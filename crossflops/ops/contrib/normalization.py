@@ -21,6 +21,7 @@ from crossflops.ops.access import (
 )
 from crossflops.ops.contrib.activation import SILU
 from crossflops.ops.normalization import standardization
+from crossflops.ops.operands import dims_of, equal, label, rank, sizes
 from crossflops.ops.pointwise import ADD, MUL, SPECIAL
 from crossflops.ops.rule import MICROSOFT, Entry, entry
 
@@ -169,6 +170,18 @@ def _branches(node: Node) -> int:
     return count
 
 
+def _skip_fits(node: Node) -> str:
+    """skip has the last two sizes of the input; its batch may be missing."""
+    dims, skip = dims_of(node, 0), dims_of(node, 1)
+    if dims is None or skip is None or (len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]):
+        return ""
+    return f"{label(node, 1)} does not end as {label(node, 0)}"
+
+
+_EMBEDDED = sizes(
+    "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] beta[H] "
+    "mask[B,S] position_ids[1|B,S]"
+)
 _STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, div), n muls"
 _RMS = "n muls, n-m adds, m divs, m*(add, sqrt), n divs; scale: n muls"
 
@@ -178,12 +191,18 @@ ENTRIES: tuple[Entry, ...] = (
         skip_layer_normalization,
         f"skip, bias: n adds each; {_STANDARD}; gamma: n muls; beta: n adds; m = n/H",
         domain=MICROSOFT,
+        requires=(
+            rank(0, (2, 3)),
+            sizes("input[...,H] skip[...,H] gamma[H] beta[H] bias[H]"),
+            _skip_fits,
+        ),
     ),
     entry(
         "SkipSimplifiedLayerNormalization",
         skip_simplified,
         f"skip, bias: n adds each; {_RMS}; m = n/H",
         domain=MICROSOFT,
+        requires=(rank(0, (2, 3)), sizes("input[...,H] skip[...,H] gamma[H] bias[H]"), _skip_fits),
     ),
     entry(
         "EmbedLayerNormalization",
@@ -192,6 +211,7 @@ ENTRIES: tuple[Entry, ...] = (
         domain=MICROSOFT,
         operand=2,
         tables=(2, 3, 4),
+        requires=_EMBEDDED,
     ),
     entry(
         "QEmbedLayerNormalization",
@@ -200,12 +220,14 @@ ENTRIES: tuple[Entry, ...] = (
         domain=MICROSOFT,
         operand=8,
         tables=(2, 3, 4),
+        requires=_EMBEDDED,
     ),
     entry(
         "GroupNorm",
         group_norm,
         f"{_STANDARD}; gamma: n muls; beta: n adds; m = N*groups; SiLU: n*(sigmoid, mul)",
         domain=MICROSOFT,
+        requires=sizes("X[N,_,_,_] gamma[C] beta[C]"),
     ),
     entry(
         "SkipGroupNorm",
@@ -213,31 +235,48 @@ ENTRIES: tuple[Entry, ...] = (
         f"skip, bias: n adds each; {_STANDARD}; gamma: n muls; beta: n adds; m = N*groups; SiLU: "
         "n*(sigmoid, mul)",
         domain=MICROSOFT,
+        requires=sizes("X[N,_,_,_] gamma[C] beta[C] skip[N,...] bias[C]"),
     ),
     entry(
         "GatedRMSNorm",
         gated_rms_norm,
         f"{_RMS}; m = n/n(scale); gate: n*(sigmoid, mul), silu: n muls more",
         domain=MICROSOFT,
+        requires=equal(0, 2),
     ),
-    entry("BranchwiseRMSNorm", branchwise_rms_norm, f"{_RMS}; m = n/H", domain=MICROSOFT),
+    entry(
+        "BranchwiseRMSNorm",
+        branchwise_rms_norm,
+        f"{_RMS}; m = n/H",
+        domain=MICROSOFT,
+        requires=rank(0, 1, least=True),
+    ),
     entry(
         "EngramGate",
         engram_gate,
         f"n MACs, 2 or 3 times ({_RMS}); m*(div, 4 compares, sqrt, mul, sigmoid), n muls",
         domain=MICROSOFT,
+        requires=equal(0, 1),
     ),
-    entry("GatedAdd", gated_add, "n*(mul, add)", domain=MICROSOFT),
+    entry(
+        "GatedAdd",
+        gated_add,
+        "n*(mul, add)",
+        domain=MICROSOFT,
+        requires=equal(0, 1),
+    ),
     entry(
         "HyperConnectionPreMix",
         pre_mix,
         "n(X) MACs; reduction_scale: n(Y) muls",
         domain=MICROSOFT,
+        requires=rank(0, 2, least=True),
     ),
     entry(
         "HyperConnectionPostMix",
         post_mix,
         "n*(mul, add); stream_mix: C*n MACs",
         domain=MICROSOFT,
+        requires=rank(0, 2, least=True),
     ),
 )

@@ -11,6 +11,7 @@ from crossflops.core.graph import Node
 from crossflops.ops.access import given, positive, shape, source
 from crossflops.ops.contrib.attention import projected_sizes
 from crossflops.ops.contrib.scores import dense, head_size, scored
+from crossflops.ops.operands import by_rank, sizes
 from crossflops.ops.pointwise import ADD
 from crossflops.ops.rule import MICROSOFT, Entry, bounded, entry
 
@@ -56,6 +57,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"T*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, {_CORE}; bias: n(QKV) adds",
         domain=MICROSOFT,
         doubt=bounded,
+        requires=sizes("input[T,I] weights[I,H] bias[H] token_offset[B,S]"),
     ),
     entry(
         "PackedMultiHeadAttention",
@@ -63,5 +65,9 @@ ENTRIES: tuple[Entry, ...] = (
         f"S*(D+Dv) MACs, {_CORE}; bias: n(Q)+n(K)+n(V) adds",
         domain=MICROSOFT,
         doubt=bounded,
+        requires=by_rank(
+            0,
+            {2: sizes("query[T,H] key[T,H] value[T,_]"), 4: sizes("n=@num_heads query[T,n,3,D]")},
+        ),
     ),
 )

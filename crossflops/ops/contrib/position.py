@@ -6,6 +6,7 @@ from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import integer, number, out_size, positive, result, shape, size, source
 from crossflops.ops.contrib.scores import PAIR
+from crossflops.ops.operands import dims_of, label, rank, sizes
 from crossflops.ops.rule import MICROSOFT, Entry, entry, estimated
 
 
@@ -65,11 +66,45 @@ def gated_relative_position_bias(node: Node) -> Cost:
     return gate * rows + Cost(adds=rows * depth, muls=out_size(node))
 
 
+def _turned(node: Node) -> str:
+    """Half of what rotates has a cosine; a position is that of each token, or of the first."""
+    dims, places, cosines = (dims_of(node, index) for index in (0, 1, 2))
+    if dims is None:
+        return ""
+    tokens = (dims[0], dims[1] if len(dims) == 3 else dims[2])
+    if places not in (None, (), (1,), tokens):
+        return f"{label(node, 1)} needs {tokens[0]}x{tokens[1]} positions, or one"
+    heads, rotated = integer(node, "num_heads", 0), integer(node, "rotary_embedding_dim", 0)
+    if cosines is None or (len(dims) == 3 and not heads):
+        return ""
+    if len(dims) == 3 and dims[2] % heads:
+        return f"{label(node, 0)} has {dims[2]} at axis 2, which is no multiple of {heads} heads"
+    depth = dims[3] if len(dims) == 4 else dims[2] // heads
+    asked = (rotated or depth) // 2
+    if cosines[1] in (asked, depth // 2):
+        return ""
+    return f"{label(node, 2)} has {cosines[1]} at axis 1, and {asked} are needed for {depth}"
+
+
 _ROTARY = "pairs*(4 muls, 2 adds), pairs = B*S*N*R/2; scale: 2 muls per pair"
 
 ENTRIES: tuple[Entry, ...] = (
-    entry("RotaryEmbedding", rotary, _ROTARY, domain=MICROSOFT, tables=(2, 3)),
-    entry("MRotaryEmbedding", rotary, _ROTARY, domain=MICROSOFT, tables=(2, 3)),
+    entry(
+        "RotaryEmbedding",
+        rotary,
+        _ROTARY,
+        domain=MICROSOFT,
+        tables=(2, 3),
+        requires=(rank(0, (3, 4)), sizes("x position_ids cos_cache[M,R] sin_cache[M,R]"), _turned),
+    ),
+    entry(
+        "MRotaryEmbedding",
+        rotary,
+        _ROTARY,
+        domain=MICROSOFT,
+        tables=(2, 3),
+        requires=sizes("x position_ids cos_cache[M,R] sin_cache[M,R]"),
+    ),
     entry(
         "GemmaRotaryEmbedding",
         gemma_rotary,
@@ -89,5 +124,6 @@ ENTRIES: tuple[Entry, ...] = (
         gated_relative_position_bias,
         "B*S*N*D*G MACs, n(query) adds, B*S*N*(2G adds, 2 sigmoids, 2 muls), n(output) muls",
         domain=MICROSOFT,
+        requires=sizes("query_layer[B,S,H] query_bias[H] rel_pos[1,N,S,S] weight[D,G] bias[G]"),
     ),
 )

@@ -1,11 +1,14 @@
 """Matrix products of small integers, and of real numbers with packed weights."""
 
+from functools import partial
+
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, out_size, positive, result, shape, size, source
 from crossflops.ops.contrib.activation import named
 from crossflops.ops.contrib.normalization import rms
-from crossflops.ops.matmul import matmul
+from crossflops.ops.matmul import MATMUL, matmul, of_columns, product, same_inner
+from crossflops.ops.operands import broadcast_to, dims_of, equal, label, single, sizes
 from crossflops.ops.pointwise import MUL
 from crossflops.ops.quantization import dynamic_quantize_linear, requantize
 from crossflops.ops.rule import MICROSOFT, Entry, entry
@@ -136,6 +139,38 @@ def fp4_weight(node: Node) -> Cost:
     return matmul(node) + Cost(muls=2 * weights + rounded, divs=rounded, adds=bias)
 
 
+def _qgemm_inner(node: Node) -> str:
+    return same_inner(node, 0, 3)
+
+
+def _blocks(node: Node) -> str:
+    """B [N, ceil(K / block_size), bytes of a block], a scale for each block."""
+    depth, width = positive(node, "K"), positive(node, "N")
+    block, bits = positive(node, "block_size"), positive(node, "bits", 4)
+    count = -(-depth // block)
+    bytes_ = -(-block * bits // 8)
+    packed, scales = dims_of(node, 1), dims_of(node, 2)
+    if packed is not None and packed != (width, count, bytes_):
+        return f"{label(node, 1, 'B')} needs {width}x{count}x{bytes_} for K = {depth}"
+    if scales is not None and scales not in ((width * count,), (width, count)):
+        return f"{label(node, 2, 'scales')} needs {width}x{count}, one for each block"
+    return ""
+
+
+def _bnb4(node: Node) -> str:
+    """A ends in K, and in N where B is not transposed."""
+    return (_K_LAST if integer(node, "transB", 1) else _N_LAST)(node)
+
+
+_K_LAST, _N_LAST = sizes("K=@K A[...,K]"), sizes("N=@N A[...,N]")
+_QGEMM = (
+    _qgemm_inner,
+    single(1, 2, 7, 8),
+    of_columns(3, 4, 5),
+    equal(4, 5),
+    broadcast_to(6, partial(product, second=3), "the product"),
+)
+_NBITS = (sizes("K=@K N=@N A[...,K] B scales zero_points g_idx bias[N]"), _blocks)
 _BITS = "dequantize: K*N*(sub, mul)"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -145,13 +180,21 @@ ENTRIES: tuple[Entry, ...] = (
         "M*N*K MACs; zero points: n(A)+n(B) adds; C: M*N adds; requantize: M*N*(mul, round, add, "
         "2 compares), or M*N muls to a real output",
         domain=MICROSOFT,
+        requires=_QGEMM,
     ),
-    entry("MatMulInteger16", matmul, "n(Y)*K MACs", domain=MICROSOFT),
+    entry(
+        "MatMulInteger16",
+        matmul,
+        "n(Y)*K MACs",
+        domain=MICROSOFT,
+        requires=MATMUL,
+    ),
     entry(
         "MatMulIntegerToFloat",
         integer_to_float,
         "n(Y)*K MACs; zero points: n(A)+n(B) adds; n(Y) muls; bias: n(Y) adds",
         domain=MICROSOFT,
+        requires=(MATMUL, of_columns(1, 2, 3, 4, 5)),
     ),
     entry(
         "DynamicQuantizeMatMul",
@@ -160,14 +203,22 @@ ENTRIES: tuple[Entry, ...] = (
         "muls; bias: n(Y) adds",
         domain=MICROSOFT,
         operand=1,
+        requires=(MATMUL, of_columns(1, 2, 3)),
     ),
     entry(
         "MatMulNBits",
         matmul_nbits,
         f"(n(A)/K)*K*N MACs; {_BITS}; bias: n(Y) adds",
         domain=MICROSOFT,
+        requires=_NBITS,
     ),
-    entry("MatMulBnb4", matmul_bnb4, "(n(A)/K)*K*N MACs; dequantize: K*N muls", domain=MICROSOFT),
+    entry(
+        "MatMulBnb4",
+        matmul_bnb4,
+        "(n(A)/K)*K*N MACs; dequantize: K*N muls",
+        domain=MICROSOFT,
+        requires=_bnb4,
+    ),
     entry("MatMulFpQ4", matmul_fpq4, f"n(Y)*K MACs; {_BITS}", domain=MICROSOFT),
     entry(
         "MatMulNBitsQkv",
@@ -175,6 +226,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"n(A)*(Nq+2Nkv) MACs; {_BITS} of all three; biases: adds; skip: n(A) adds; RMS "
         "normalization of A",
         domain=MICROSOFT,
+        requires=sizes("K=@K A[...,K] skip[...,K] norm_scale[K]"),
     ),
     entry(
         "MatMulNBitsMlp",
@@ -182,17 +234,20 @@ ENTRIES: tuple[Entry, ...] = (
         f"n(A)*2N MACs; {_BITS} of both; biases: adds; skip: n(A) adds; RMS normalization of A; "
         "n(Y)*(activation, mul)",
         domain=MICROSOFT,
+        requires=sizes("K=@K A[...,K] skip[...,K] norm_scale[K]"),
     ),
     entry(
         "MatMulBlockQuantizedFp8Weight",
         fp8_weight,
         "n(Y)*K MACs; dequantize: K*N muls; a_scale: n(A)*(div, mul); bias: n(Y) adds",
         domain=MICROSOFT,
+        requires=sizes("A[...,K] B[N,K] b_scale a_scale bias[N]"),
     ),
     entry(
         "MatMulBlockQuantizedFp4Weight",
         fp4_weight,
         "n(Y)*K MACs; dequantize: K*N*(2 muls); input_scale: n(A)*(div, mul); bias: n(Y) adds",
         domain=MICROSOFT,
+        requires=sizes("A[...,2*P] B[N,P] weight_scale weight_scale_2 input_scale bias[N]"),
     ),
 )

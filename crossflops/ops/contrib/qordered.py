@@ -12,6 +12,7 @@ from crossflops.ops.contrib.activation import GELU
 from crossflops.ops.contrib.scores import dense, head_size, scored
 from crossflops.ops.matmul import matmul
 from crossflops.ops.normalization import layer_normalization
+from crossflops.ops.operands import inner, sizes
 from crossflops.ops.pointwise import ADD, MUL
 from crossflops.ops.rule import MICROSOFT, Entry, entry
 
@@ -63,6 +64,7 @@ ENTRIES: tuple[Entry, ...] = (
         qordered_matmul,
         "n(Y)*K MACs; bias: n(Y) adds; C: n(Y)*(mul, add); n(Y)*(mul, round, 2 compares)",
         domain=MICROSOFT,
+        requires=(inner(0, 2), sizes("A[...,K] scale_A B[...,K,N] scale_B scale_Y bias[N]")),
     ),
     entry(
         "QOrderedGelu",
@@ -75,6 +77,7 @@ ENTRIES: tuple[Entry, ...] = (
         qordered_layer_normalization,
         "n muls, LayerNormalization, n*(mul, round, 2 compares)",
         domain=MICROSOFT,
+        requires=sizes("X[...,H] scale_X scale[H] B[H]"),
     ),
     entry(
         "QOrderedAttention",
@@ -82,5 +85,8 @@ ENTRIES: tuple[Entry, ...] = (
         "B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; biases: n(QKV) adds; as Attention; "
         "(n(QKV) + n(output) + 2S)*(mul, round, 2 compares)",
         domain=MICROSOFT,
+        requires=sizes(
+            "input[B,S,I] s s s s q[I,Q] k[I,K] v[I,V] s s s q_bias[Q] k_bias[K] v_bias[V]"
+        ),
     ),
 )

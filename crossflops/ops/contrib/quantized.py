@@ -20,10 +20,13 @@ from crossflops.ops.access import (
     source,
 )
 from crossflops.ops.activation import softmax_cost
-from crossflops.ops.convolution import qlinear_conv
+from crossflops.ops.arrangement import joined
+from crossflops.ops.convolution import QLINEAR_CONV, qlinear_conv
+from crossflops.ops.operands import axes, axis, broadcasting, joint, rank, single, sizes
 from crossflops.ops.pointwise import ADD, COMPARE, MUL, SPECIAL
-from crossflops.ops.quantization import dequantize_linear, quantize_linear, requantize
-from crossflops.ops.rule import MICROSOFT, NHWC, Entry, Formula, entry
+from crossflops.ops.quantization import SCALES, dequantize_linear, quantize_linear, requantize
+from crossflops.ops.rule import MICROSOFT, NHWC, Constraint, Entry, Formula, entry
+from crossflops.ops.windows import pads_within, window
 
 
 def dequantized(node: Node, index: int, zero_point: int) -> Cost:
@@ -133,6 +136,37 @@ def gather_quantized(node: Node) -> Cost:
     return (MUL + shift) * out_size(node)
 
 
+def _concatenated(node: Node) -> str:
+    """The operands are inputs 2, 5, 8 ..., each with its scale and zero point behind it."""
+    scales = (index for index in range(len(node.inputs)) if index < 2 or index % 3 != 2)
+    return joined(node, range(2, len(node.inputs), 3)) or single(*scales)(node)
+
+
+_BINARY = (broadcasting(0, 3), *(rank(index, 0) for index in (1, 2, 4, 5, 6, 7)))
+
+
+def _conv_last(node: Node) -> str:
+    """QLinearConv of com.microsoft may have its channels last."""
+    if integer(node, "channels_last", 0):
+        return _LAST(node)
+    return next((wrong for one in QLINEAR_CONV if (wrong := one(node))), "")
+
+
+_LAST = sizes(
+    "g=@group:1 x[N,...,g*I] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
+    "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
+)
+_SCALARS = joint(*(rank(index, 0) for index in (1, 2, 3, 4)))
+_POOL: tuple[Constraint, ...] = (window(least=0), pads_within)
+
+
+def _pooled(node: Node) -> str:
+    """QLinearAveragePool may have its channels last, where another window slides."""
+    if integer(node, "channels_last", 0):
+        return _SCALARS(node)
+    return next((wrong for one in (_SCALARS, *_POOL) if (wrong := one(node))), "")
+
+
 _DEQUANTIZE = "n(X)*(mul; zero point: add)"
 _QUANTIZE = "n(Y)*(div, round, 2 compares; zero point: add)"
 _REQUANTIZE = "n(Y)*(mul, round, add, 2 compares)"
@@ -143,6 +177,7 @@ ENTRIES: tuple[Entry, ...] = (
         quantize_linear,
         "n(x)*(div, round, 2 compares); zero point: n(x) adds",
         domain=MICROSOFT,
+        requires=SCALES,
     ),
     entry(
         "DequantizeLinear",
@@ -150,6 +185,7 @@ ENTRIES: tuple[Entry, ...] = (
         "n(x) muls; zero point: n(x) adds",
         domain=MICROSOFT,
         operand=1,
+        requires=SCALES,
     ),
     entry("QuantizeWithOrder", quantize_linear, "n(x)*(div, round, 2 compares)", domain=MICROSOFT),
     entry("DequantizeWithOrder", dequantize_linear, "n(x) muls", domain=MICROSOFT, operand=1),
@@ -158,31 +194,42 @@ ENTRIES: tuple[Entry, ...] = (
         qlinear_add,
         f"{_DEQUANTIZE} of A and B, n(C) adds, {_QUANTIZE} of C",
         domain=MICROSOFT,
+        requires=_BINARY,
     ),
     entry(
         "QLinearMul",
         qlinear_mul,
         f"zero points: n(A)+n(B) adds; n(C) muls; {_REQUANTIZE} of C",
         domain=MICROSOFT,
+        requires=_BINARY,
     ),
-    entry("MulInteger", mul_integer, "zero points: n(A)+n(B) adds; n(C) muls", domain=MICROSOFT),
+    entry(
+        "MulInteger",
+        mul_integer,
+        "zero points: n(A)+n(B) adds; n(C) muls",
+        domain=MICROSOFT,
+        requires=broadcasting(0, 2),
+    ),
     entry(
         "QLinearLeakyRelu",
         leaky_relu,
         f"{_DEQUANTIZE}, n*(compare, mul), {_QUANTIZE}",
         domain=MICROSOFT,
+        requires=single(1, 2, 3, 4),
     ),
     entry(
         "QLinearSigmoid",
         between(SPECIAL),
         f"{_DEQUANTIZE}, n sigmoids, {_QUANTIZE}",
         domain=MICROSOFT,
+        requires=single(1, 2, 3, 4),
     ),
     entry(
         "QLinearSoftmax",
         qlinear_softmax,
         f"{_DEQUANTIZE}, n-m compares, n subs, n exps, n-m adds, n divs, {_QUANTIZE}",
         domain=MICROSOFT,
+        requires=axis(default=-1),
     ),
     entry(
         "QLinearWhere",
@@ -190,6 +237,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"n(Z)*(mul, add), {_QUANTIZE} of Z",
         domain=MICROSOFT,
         operand=1,
+        requires=(broadcasting(0, 1, 4), single(2, 3, 5, 6, 7, 8)),
     ),
     entry(
         "QLinearConcat",
@@ -197,6 +245,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"n(Y)*(mul, add), {_QUANTIZE}",
         domain=MICROSOFT,
         operand=2,
+        requires=_concatenated,
     ),
     *(
         entry(
@@ -204,6 +253,7 @@ ENTRIES: tuple[Entry, ...] = (
             qlinear_average_pool,
             f"n(Y)*(prod(k)-1) adds; zero point: n(X) adds; {_REQUANTIZE}",
             domain=domain,
+            requires=_pooled if domain == MICROSOFT else (),
         )
         for domain in (MICROSOFT, NHWC)
     ),
@@ -212,20 +262,29 @@ ENTRIES: tuple[Entry, ...] = (
         qlinear_global_average_pool,
         f"n(X)-n(Y) adds; zero point: n(X) adds; {_REQUANTIZE}",
         domain=MICROSOFT,
+        requires=(rank(0, 3, least=True), single(1, 2, 3, 4)),
     ),
     entry(
         "QLinearReduceMean",
         qlinear_reduce_mean,
         f"{_DEQUANTIZE}, n-m adds, m divs, {_QUANTIZE}",
         domain=MICROSOFT,
+        requires=axes(place=-1),
     ),
-    entry("ReduceSumInteger", reduce_sum_integer, "n-m adds", domain=MICROSOFT),
+    entry(
+        "ReduceSumInteger",
+        reduce_sum_integer,
+        "n-m adds",
+        domain=MICROSOFT,
+        requires=axes(place=-1),
+    ),
     entry(
         "QLinearConv",
         qlinear_conv,
         "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
         f"requantize: {_REQUANTIZE}",
         domain=MICROSOFT,
+        requires=_conv_last,
     ),
     entry(
         "GatherBlockQuantized",

@@ -10,6 +10,7 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.ops.access import folded, given, integer, out_size, shape, size, source, text
 from crossflops.ops.attention import recurrence
 from crossflops.ops.contrib.activation import SILU, SOFTPLUS
+from crossflops.ops.operands import equal, sizes
 from crossflops.ops.pointwise import ADD, MUL, SPECIAL
 from crossflops.ops.quantization import dynamic_quantize_linear
 from crossflops.ops.recurrent import dimensions, lstm
@@ -133,14 +134,25 @@ ENTRIES: tuple[Entry, ...] = (
         domain=MICROSOFT,
         operand=1,
         doubt=bound_by_input(4),
+        requires=sizes(
+            "H=@hidden_size X[T,B,I] W[D,I,4*H] R[D,H,4*H] B[D,8*H] sequence_lens[B] "
+            "initial_h[D,B,H] initial_c[D,B,H] P[D,3*H]"
+        ),
     ),
-    entry("LinearAttention", linear_attention, _LINEAR, domain=MICROSOFT),
+    entry(
+        "LinearAttention",
+        linear_attention,
+        _LINEAR,
+        domain=MICROSOFT,
+        requires=sizes("q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,_] value[B,T,k*E]"),
+    ),
     entry(
         "GatedDeltaNet",
         gated_delta_net,
         f"{_LINEAR}; qk_l2_norm: n muls, n-m adds, m sqrts, n divs; qwen: n(decay)*(2 adds, 2 "
         "specials, mul), Hv exps; beta: n(beta) sigmoids",
         domain=MICROSOFT,
+        requires=equal(0, 1),
     ),
     entry(
         "LinearAttentionGate",
@@ -148,6 +160,18 @@ ENTRIES: tuple[Entry, ...] = (
         "n(a)*(2 adds, exp, log, mul), n(b) sigmoids",
         domain=MICROSOFT,
     ),
-    entry("CausalConvWithState", causal_conv, _CONV, domain=MICROSOFT),
-    entry("VarlenCausalConvWithState", varlen_causal_conv, _CONV, domain=MICROSOFT),
+    entry(
+        "CausalConvWithState",
+        causal_conv,
+        _CONV,
+        domain=MICROSOFT,
+        requires=sizes("input[B,...] weight[C,1,...] bias[C] past_state[B,...]"),
+    ),
+    entry(
+        "VarlenCausalConvWithState",
+        varlen_causal_conv,
+        _CONV,
+        domain=MICROSOFT,
+        requires=sizes("input weight[C,1,...] lengths bias[C]"),
+    ),
 )

@@ -9,6 +9,7 @@ from crossflops.core.graph import Node
 from crossflops.ops.access import folded, size, text
 from crossflops.ops.ml.tables import length, rows_of
 from crossflops.ops.movement import moved
+from crossflops.ops.operands import dims_of, label
 from crossflops.ops.pointwise import COMPARE, per_element
 from crossflops.ops.rule import ML, Entry, Traffic, entry
 
@@ -48,9 +49,26 @@ def normalizer(node: Node) -> Cost:
     raise ValueError(f"the norm {name!r} of Normalizer is not known")
 
 
+def _one_per_feature(node: Node) -> str:
+    """An offset and a scale for every feature, or one for all."""
+    dims = dims_of(node, 0)
+    for name in ("offset", "scale"):
+        count = length(node, name)
+        if dims and count not in (0, 1, dims[-1]):
+            has = f"{label(node, 0, 'X')} has {dims[-1]} features"
+            return f"{has}, and attribute {name!r} has {count} numbers"
+    return ""
+
+
 ENTRIES: tuple[Entry, ...] = (
     *(entry(name, moved, "0: lookup", domain=ML, traffic=traffic) for name, traffic in _MOVES),
-    entry("Scaler", scaler, "offset: n subs; scale: n muls", domain=ML),
+    entry(
+        "Scaler",
+        scaler,
+        "offset: n subs; scale: n muls",
+        domain=ML,
+        requires=_one_per_feature,
+    ),
     entry(
         "Normalizer",
         normalizer,

@@ -4,6 +4,7 @@ from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import integer, text
 from crossflops.ops.ml.tables import features_of, integers, labels, length, post_transform, rows_of
+from crossflops.ops.operands import dims_of, label, rank
 from crossflops.ops.rule import ML, Entry, Exactness, entry
 
 
@@ -112,6 +113,27 @@ def coupling_iterates(node: Node) -> Exactness:
     return "estimate" if length(node, "prob_a") else "exact"
 
 
+def _enough_weights(node: Node) -> str:
+    """A coefficient for every feature, in each column of scores."""
+    dims, count = dims_of(node, 0), length(node, "coefficients")
+    columns = max(length(node, "intercepts"), integer(node, "targets", 1))
+    if not dims or count >= columns * dims[-1]:
+        return ""
+    has = f"{label(node, 0, 'X')} has {dims[-1]} features"
+    return f"{has}, and there are {count} coefficients for {columns} columns of scores"
+
+
+def _known_features(node: Node) -> str:
+    """Support vectors of as many features as a row has."""
+    vectors = sum(integers(node, "vectors_per_class")) or integer(node, "n_supports", 0)
+    dims, count = dims_of(node, 0), length(node, "support_vectors")
+    if not dims or not vectors or count == vectors * dims[-1]:
+        return ""
+    has = f"{label(node, 0, 'X')} has {dims[-1]} features"
+    return f"{has}, and {vectors} support vectors of {count // vectors} are stored"
+
+
+_ROWS = rank(0, (1, 2))
 _KERNEL = "LINEAR: C MACs; POLY, SIGMOID: C MACs, mul, add, special; RBF: 2C-1 adds, C+1 muls, exp"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -120,12 +142,14 @@ ENTRIES: tuple[Entry, ...] = (
         linear_classifier,
         "N*C*E MACs; intercepts: N*E adds; N*(classes-1) compares; post_transform",
         domain=ML,
+        requires=(_ROWS, _enough_weights),
     ),
     entry(
         "LinearRegressor",
         linear_regressor,
         "N*C*targets MACs; intercepts: N*targets adds; post_transform",
         domain=ML,
+        requires=(_ROWS, _enough_weights),
     ),
     entry(
         "SVMClassifier",
@@ -133,11 +157,13 @@ ENTRIES: tuple[Entry, ...] = (
         f"N*(V kernels + (E-1)*V MACs + E(E-1)/2*(add, compare) + E-1 compares); {_KERNEL}",
         domain=ML,
         doubt=coupling_iterates,
+        requires=(_ROWS, _known_features),
     ),
     entry(
         "SVMRegressor",
         svm_regressor,
         f"N*(V kernels + V MACs + add); one_class: N compares; {_KERNEL}",
         domain=ML,
+        requires=(_ROWS, _known_features),
     ),
 )

@@ -7,6 +7,7 @@ from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import integer, text
 from crossflops.ops.ml.tables import integers, labels, post_transform, rows_of
+from crossflops.ops.operands import rank
 from crossflops.ops.rule import ML, Entry, Exactness, entry
 
 Key: TypeAlias = tuple[int, int]
@@ -204,5 +205,6 @@ ENTRIES: tuple[Entry, ...] = (
         domain=ML,
         since=5,
         doubt=leaf_is_data,
+        requires=rank(0, 2),
     ),
 )

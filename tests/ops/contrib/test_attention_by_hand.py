@@ -5,6 +5,7 @@ import pytest
 from crossflops.core.cost import Cost
 from crossflops.core.ledger import Counted, Uncounted
 from crossflops.count import count_node
+from crossflops.errors import OperandError
 from crossflops.testing.graphs import node
 from tests.ops.scalars import work
 
@@ -106,8 +107,6 @@ def test_packed_sequences_are_bounded_by_the_longest():
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (node(f"{MS}MultiHeadAttention", [(1, 2, 9)] * 3, [(1, 2, 9)], num_heads=2), "2 heads"),
-        (node(f"{MS}Attention", [(1, 2, 9), (9, 28)], [(1, 2, 9)], num_heads=3), "Q, K and V"),
         (node(f"{MS}LongformerAttention", [(1, 2, 9)], [(1, 2, 9)]), "globally"),
     ],
 )
@@ -116,3 +115,16 @@ def test_what_cannot_be_known_has_a_reason(one, words):
     found = count_node(one)
     assert isinstance(found, Uncounted)
     assert words in found.reason
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (node(f"{MS}MultiHeadAttention", [(1, 2, 9)] * 3, [(1, 2, 9)], num_heads=2), "2 heads"),
+        (node(f"{MS}Attention", [(1, 2, 9), (9, 28)], [(1, 2, 9)], num_heads=3), "28 at axis 1"),
+    ],
+)
+def test_operands_that_contradict_each_other_are_refused(one, words):
+    """No runtime takes them, so there is nothing to count."""
+    with pytest.raises(OperandError, match=words):
+        count_node(one)

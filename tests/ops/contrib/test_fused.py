@@ -47,10 +47,12 @@ def test_a_fused_convolution_is_a_convolution_and_more(inputs, attrs, more):
 
 def test_a_convolution_with_channels_last_is_a_convolution():
     """NhwcConv and the internal NHWC domain keep the filter as it is."""
-    plain = work(node("Conv", [X, W, (4,)], [Y]))
-    assert work(node(f"{MS}NhwcConv", [LAST_X, W, (4,)], [LAST_Y])) == plain
-    assert work(node("com.ms.internal.nhwc::Conv", [LAST_X, W, (4,)], [LAST_Y])) == plain
-    relu = node("com.ms.internal.nhwc::Conv", [LAST_X, W, (4,)], [LAST_Y], activation="Relu")
+    plain = work(node("Conv", [X, W, (4,)], [Y], group=2))
+    assert work(node(f"{MS}NhwcConv", [LAST_X, W, (4,)], [LAST_Y], group=2)) == plain
+    assert work(node("com.ms.internal.nhwc::Conv", [LAST_X, W, (4,)], [LAST_Y], group=2)) == plain
+    relu = node(
+        "com.ms.internal.nhwc::Conv", [LAST_X, W, (4,)], [LAST_Y], activation="Relu", group=2
+    )
     assert work(relu) == plain + RELU * OUT
 
 
@@ -175,12 +177,12 @@ def test_activations_are_what_they_were_made_of(one, expected):
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (node(f"{MS}FusedConv", [X, W], [Y], activation="Snake"), "Snake"),
+        (node(f"{MS}FusedConv", [X, W], [Y], activation="Snake", group=2), "Snake"),
         (node(f"{MS}BiasDropout", [A, (4,), None, None, ":bool"], [A]), "training_mode"),
         (
             node(
                 f"{MS}FusedMatMulActivation",
-                [A, A],
+                [A, (4, 4)],
                 [A],
                 activation="Softmax",
                 activation_axis=3,

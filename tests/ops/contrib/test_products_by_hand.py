@@ -5,6 +5,7 @@ import pytest
 from crossflops.core.cost import Cost
 from crossflops.core.ledger import Counted, Uncounted
 from crossflops.count import count_node
+from crossflops.errors import OperandError
 from crossflops.testing.graphs import node
 from tests.ops.scalars import work
 
@@ -139,7 +140,6 @@ def test_small_integers_are_the_precision_of_a_product():
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (node(f"{MS}MatMulNBits", [(2, 5)], [(2, 4)], K=6, N=4), "K is 6"),
         (node(f"{MS}MatMulNBits", [(2, 5)], [(2, 4)], K=5), "'N'"),
         (node(f"{MS}MoE", [(2, 8), (2, 4), (4, 6, 8)], [(2, 8)], activation_type="x"), "'x'"),
         (node(f"{MS}MoE", [(2, 8), (2, 4), (4, 5, 8)], [(2, 8)], swiglu_fusion=1), "halve"),
@@ -150,3 +150,15 @@ def test_what_cannot_be_known_has_a_reason(one, words):
     found = count_node(one)
     assert isinstance(found, Uncounted)
     assert words in found.reason
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (node(f"{MS}MatMulNBits", [(2, 5)], [(2, 4)], K=6, N=4), "5 at axis 1, and 6 is needed"),
+    ],
+)
+def test_operands_that_contradict_each_other_are_refused(one, words):
+    """No runtime takes them, so there is nothing to count."""
+    with pytest.raises(OperandError, match=words):
+        count_node(one)

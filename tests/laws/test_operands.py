@@ -1,0 +1,190 @@
+"""A count holds only for a graph that can run: what a runtime refuses for its sizes, so do we.
+
+The oracle is onnxruntime, and ONNX's reference implementation for what that does not know.
+"""
+
+import functools
+import os
+from collections import defaultdict
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from crossflops.core.trace import Setting
+from crossflops.count import count
+from crossflops.errors import CrossflopsError
+from crossflops.normalize.onnx_file import of_bytes
+from crossflops.ops import NOT_YET
+from tests.node_tests import cases, fed
+from tests.onnx_files import parsed
+from tests.operand_cases import models
+from tests.runs import obstacle, with_operands
+
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning")
+
+# What onnxruntime runs although the specification rules it out: it computes these by reshaping.
+LAXER = {
+    "GatherND": "batches of the indices that the data does not have",
+    "GroupNormalization": "scale and bias of any shape with the right number of elements",
+    "NegativeLogLikelihoodLoss": "weights for other classes than there are",
+    "SoftmaxCrossEntropyLoss": "weights for other classes than there are",
+}
+few = settings(max_examples=250, suppress_health_check=list(HealthCheck))
+
+
+def refusal(model):
+    """What the counter says is wrong with a model, or ""."""
+    fork = os.fork
+    del os.fork
+    try:
+        count(of_bytes(model.SerializeToString(), "m", Setting())[0])
+    except CrossflopsError as error:
+        return error.message
+    finally:
+        os.fork = fork
+    return ""
+
+
+@functools.cache
+def nodes():
+    """Models of one node with operands that fit, by operator."""
+    found = defaultdict(list)
+    for case in cases().values():
+        arrays, (first, *more) = fed(case), case.model.graph.node
+        if not more and all(isinstance(value, np.ndarray) for value in arrays.values()):
+            found[f"{first.domain}.{first.op_type}"].append((case.model, arrays))
+    rng = np.random.default_rng(0)
+    for model in models().values():
+        arrays = {}
+        for value in model.graph.input:
+            tensor = value.type.tensor_type
+            dims = [dim.dim_value for dim in tensor.shape.dim]
+            kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+            arrays[value.name] = (rng.random(dims) * (kind.kind == "f")).astype(kind)
+        found[f"com.microsoft.{model.graph.node[0].op_type}"].append((model, arrays))
+    return {op: of_it for op, of_it in found.items() if op.removeprefix(".") not in NOT_YET}
+
+
+def small(model, arrays):
+    """The inputs behind the first that are lists of a few whole numbers: their values matter."""
+    first = next(iter(model.graph.node[0].input), "")
+    return {
+        name
+        for name, array in arrays.items()
+        if name != first and array.dtype.kind == "i" and array.ndim < 2 and array.size <= 16
+    }
+
+
+@functools.cache
+def needs_reference(op, number):
+    """Whether onnxruntime does not run this case; None when the reference does not, either."""
+    model, arrays = nodes()[op][number]
+    base = with_operands(model, arrays, small(model, arrays))
+    for reference in (False, True):
+        if obstacle(base, arrays, reference) == "":
+            return reference
+    return None
+
+
+def changed(draw, shape):
+    """Another shape, a little away from this one, with nothing empty in it."""
+    found = [(*shape, 1), (1, *shape), (2, *shape)]
+    found += [shape[1:], shape[:-1]] if shape else []
+    for axis, size in enumerate(shape):
+        others = {size + 1, max(size - 1, 1), 2 * size, 1} - {size}
+        found += [(*shape[:axis], other, *shape[axis + 1 :]) for other in sorted(others)]
+    return draw(st.sampled_from(found))
+
+
+@few
+@given(st.data())
+def test_what_a_runtime_refuses_is_refused(data):
+    """One operand of a node that runs gets another shape: it still runs, or we refuse it, too."""
+    op = data.draw(st.sampled_from(sorted(nodes())))
+    number = data.draw(st.integers(0, len(nodes()[op]) - 1))
+    model, arrays = nodes()[op][number]
+    reference = needs_reference(op, number)
+    assume(reference is not None and arrays)
+    name = data.draw(st.sampled_from(sorted(arrays)))
+    assume(arrays[name].size)
+    shape = changed(data.draw, arrays[name].shape)
+    arrays = {**arrays, name: np.resize(arrays[name], shape)}
+    one = with_operands(model, arrays, small(model, nodes()[op][number][1]))
+    theirs = obstacle(one, arrays, reference)
+    assume(theirs is not None)
+    ours = refusal(one)
+    if theirs:
+        assert ours, (op, {key: value.shape for key, value in arrays.items()}, theirs)
+    elif not reference and op.partition(".")[2] not in LAXER:
+        assert not ours, (op, {key: value.shape for key, value in arrays.items()}, ours)
+
+
+size = st.integers(1, 3)
+
+
+kernel, channels, wide = st.integers(1, 3), st.sampled_from([2, 4]), st.sampled_from([1, 2])
+features, hidden = st.sampled_from([2, 3]), st.sampled_from([2, 2, 3])
+# Inputs with their sizes, some of which are drawn, and the node.
+CONTRACTIONS = (
+    (
+        {"x": (1, channels, size, size), "w": (channels, wide, kernel, kernel), "b": (channels,)},
+        "Conv <group={}> (x, w, b)",
+    ),
+    (
+        {"x": (1, channels, size, size), "w": (channels, wide, kernel, kernel)},
+        "ConvTranspose <group={}> (x, w)",
+    ),
+    ({"a": (size, size, features), "b": (features, 2)}, "MatMul (a, b)"),
+    ({"a": (size, 2, features), "b": (size, features, 2)}, "MatMul (a, b)"),
+    ({"a": (2, features), "b": (features, 3), "c": (size,)}, "Gemm <transA={}> (a, b, c)"),
+    ({"a": (features, features), "b": (features, 2)}, 'Einsum <equation="ij,jk->ik"> (a, b)'),
+    (
+        {
+            "x": (3, 1, features),
+            "w": (1, hidden.map(lambda n: 4 * n), features),
+            "r": (1, 8, hidden),
+        },
+        "LSTM <hidden_size=2> (x, w, r)",
+    ),
+    (
+        {
+            "x": (3, 1, features),
+            "w": (1, hidden.map(lambda n: 3 * n), features),
+            "r": (1, 6, hidden),
+        },
+        "GRU <hidden_size=2> (x, w, r)",
+    ),
+)
+
+
+@st.composite
+def contractions(draw):
+    """A contraction with operands of sizes that are drawn one by one: some of them fit."""
+    operands, words = draw(st.sampled_from(CONTRACTIONS))
+    tensors = (
+        (name, [dim if isinstance(dim, int) else draw(dim) for dim in dims])
+        for name, dims in operands.items()
+    )
+    inputs = ", ".join(f"float[{','.join(map(str, dims))}] {name}" for name, dims in tensors)
+    return inputs, words.format(draw(st.integers(0, 1) if "trans" in words else wide))
+
+
+@few
+@given(contractions())
+def test_a_contraction_runs_where_it_counts(case):
+    """Sizes that are drawn one by one fit by chance: onnxruntime and the counter agree on it."""
+    inputs, words = case
+    results = "y, h" if words.startswith(("LSTM", "GRU")) else "y"
+    text = f"g ({inputs}) => ({results}) {{ {results} = {words} }}"
+    model = parsed(text)
+    arrays = {
+        value.name: np.ones([d.dim_value for d in value.type.tensor_type.shape.dim], np.float32)
+        for value in model.graph.input
+    }
+    theirs = obstacle(model, arrays, reference=False)
+    assume(theirs is not None)
+    assert bool(theirs) is bool(refusal(model)), (text, theirs)
