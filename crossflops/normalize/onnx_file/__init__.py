@@ -16,7 +16,7 @@ from crossflops.load.protobuf import decode_error, parse
 from crossflops.normalize.onnx_file import binding, control, functions, observed
 from crossflops.normalize.onnx_file.calls import Calls
 from crossflops.normalize.onnx_file.graph import Reading, to_graph
-from crossflops.normalize.onnx_file.modules import table
+from crossflops.normalize.onnx_file.modules import table, with_parameters
 from crossflops.normalize.onnx_file.settling import Asked
 from crossflops.normalize.onnx_file.shapes import infer_shapes
 from crossflops.normalize.onnx_file.types import Type
@@ -110,7 +110,8 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     opset |= {o.domain: o.version for o in model.opset_import if o.domain != "ai.onnx"}
     name = model.graph.name or Path(file.path).stem
     graph, places = to_graph(model, types, name, bound, Reading(opset, editions, *asked))
-    return graph, Trace(calls=(), modules=table(places, name), setting=setting)
+    modules = with_parameters(table(places, name), graph)
+    return graph, Trace(calls=(), modules=modules, setting=setting)
 
 
 def _with_calls(
