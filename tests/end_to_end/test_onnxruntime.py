@@ -84,6 +84,8 @@ def test_an_optimized_graph_has_the_macs_of_the_model(model, level):
 
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+
+
 def narrow(path, folder):
     """The file with layers of 64 units for 4096, whose weights are not worth writing."""
     model = onnx.load(path)

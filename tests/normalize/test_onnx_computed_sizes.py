@@ -163,7 +163,7 @@ def test_a_factor_computed_from_sizes_says_the_size_of_an_image(tmp_path):
           given = Shape (x) wanted = Shape (like)
           a = Cast <to = 1> (given) b = Cast <to = 1> (wanted)
           scales = Div (b, a)
-          y = {node.replace(' (', ' <mode = "nearest"> (')}
+          y = {node.replace(" (", ' <mode = "nearest"> (')}
         }}"""
         path = saved(tmp_path, parsed(text, opset))
         graph = graph_of(path, dims={"height": 25, "width": 30})

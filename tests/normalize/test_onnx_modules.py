@@ -132,7 +132,7 @@ def test_packed_weights_are_parameters_of_their_module(tmp_path):
     model = stored(
         parsed(
             "g (float[4,32] x, float[16] s) => (y) "
-            "{ y = com.microsoft.MatMulNBits <K = 32, N = 16, bits = 4, block_size = 32> (x, w, s) }"
+            "{ y = com.microsoft.MatMulNBits <K = 32, N = 16, bits = 4, block_size = 32>(x, w, s)}"
         ),
         w=np.zeros((16, 1, 16), np.uint8),
     )

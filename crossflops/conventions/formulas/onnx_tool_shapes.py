@@ -1,9 +1,10 @@
 """The shapes that onnx-tool 1.0.1 infers, where they are not those of the operators.
 
 Source: the methods `shape_infer` and `value_infer` of the classes in onnx_tool/node.py. What is
-not said here is taken to be inferred as ONNX says, as long as the shapes it comes from are. The values
-of the graph's inputs, which a caller would give, are zeros to the tool. Raises LookupError where
-the tool raises; where it is not known what a wrong shape or value leads to, the result has none.
+not said here is taken to be inferred as ONNX says, as long as the shapes it comes from are. The
+values of the graph's inputs, which a caller would give, are zeros to the tool. Raises LookupError
+where the tool raises; where it is not known what a wrong shape or value leads to, the result has
+none.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -269,7 +270,9 @@ def _permuted(node: Node, shapes: Shapes) -> Shape:
 _MEANS = ("ReduceMean", "ReduceSum", "ReduceProd", "ReduceMin", "ReduceMax")
 # The inputs whose values decide about the shape, and what comes of zeros in their place.
 _VALUES: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys((*_MEANS, "Squeeze", "Unsqueeze", "Reshape", "Expand", "Tile", "OneHot"), (1,)),
+    **dict.fromkeys(
+        (*_MEANS, "Squeeze", "Unsqueeze", "Reshape", "Expand", "Tile", "OneHot"), (1,)
+    ),
     **dict.fromkeys(("Split", "TopK"), (1,)),
     "NonZero": (0,),
     "ConstantOfShape": (0,),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import reduce
-from math import ceil, floor, sqrt
+from math import ceil, floor, prod, sqrt
 
 from crossflops.normalize.onnx_file.whole_numbers import MATRIX, MOST, Number, Value, rounded
 
@@ -164,7 +164,7 @@ def _power(base: Number, exponent: Number) -> Number:
     """Of whole numbers, where the result is exact; an exponent has a type of its own."""
     if base != int(base) or exponent != int(exponent) or not 0 <= exponent <= 64:
         raise ValueError("that is rounded")
-    return int(base) ** int(exponent)
+    return prod([int(base)] * int(exponent))
 
 
 def _raised(values: list[Value]) -> Value:
