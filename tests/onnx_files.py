@@ -40,6 +40,18 @@ def saved(folder: Path, model: onnx.ModelProto | bytes, name: str = "model.onnx"
     return str(file)
 
 
+def optimized(path: str, level: str) -> str:
+    """The file that onnxruntime writes of the graph that it runs at a level of optimization."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    options.optimized_model_filepath = path.replace(".onnx", f".{level}.onnx")
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return options.optimized_model_filepath
+
+
 def graph_of(path: str, **options):
     """The graph of a file."""
     return normalize(OnnxFile(path=path, **options), Setting())[0]

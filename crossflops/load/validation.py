@@ -16,10 +16,13 @@ _PAYLOADS = (
 
 
 def validate(model: Any) -> None:
-    """Check a parsed model, and put its nodes in order where they are not.
+    """Check a parsed model, and put its nodes in order where they are not, in place.
+
+    Negative sizes of values are left open.
 
     Raises TargetError, which names the node or the tensor: no graph, a value that is made twice
-    or not at all, a cycle, a negative or overflowing shape, a payload of another size.
+    or not at all, a cycle, an overflowing shape, a negative one of a stored tensor, a payload of
+    another size.
     """
     if not model.graph.node:
         raise TargetError("the model has no nodes", "give an ONNX model: export it again")
@@ -44,6 +47,7 @@ def _graph(graph: Any, outer: set[str]) -> None:
     for tensor in graph.initializer:
         _tensor(tensor, f"initializer {tensor.name!r}")
     for value in (*graph.input, *graph.value_info, *graph.output):
+        forget_negative(value.type)
         _declared(value)
     _sort(graph.node, own | outer)
     seen = own | outer | _names(graph.node)
@@ -101,6 +105,21 @@ def _declared(value: Any) -> None:
     dims = value.type.tensor_type.shape.dim
     if wrong := payload.wrong_dims(tuple(dim.dim_value for dim in dims)):
         raise TargetError(f"{value.name!r} {wrong}", _AGAIN)
+
+
+def forget_negative(kind: Any) -> None:
+    """Leave open, in place, what a TypeProto says is negative.
+
+    Exporters write -1 for a size that they do not know, and onnxruntime takes any negative size
+    for one.
+    """
+    held = kind.WhichOneof("value")
+    if held in ("sequence_type", "optional_type"):
+        forget_negative(getattr(kind, held).elem_type)
+    elif held in ("tensor_type", "sparse_tensor_type"):
+        for dim in getattr(kind, held).shape.dim:
+            if dim.dim_value < 0:
+                dim.ClearField("dim_value")
 
 
 def _tensor(tensor: Any, where: str) -> None:

@@ -12,7 +12,7 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.errors import InputError
 
 _HINT = "write --input 1x3x224x224, or --input input_ids=1x128:int64"
-_TEXT = re.compile(r"(?:(?P<name>[^=:]+)=)?(?P<shape>scalar|\d+(?:x\d+)*)(?::(?P<dtype>\w+))?")
+_TEXT = re.compile(r"(?:(?P<name>.+)=)?(?P<shape>scalar|\d+(?:x\d+)*)(?::(?P<dtype>\w+))?")
 _DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
     "bool", "complex64", "complex128", "string",

@@ -73,10 +73,17 @@ def _core(prediction: NodePrediction, booking: NodeBooking, ours: int) -> Iterat
 
 
 def _invisible(prediction: NodePrediction, macs: dict[str, int]) -> Iterator[Step]:
-    """`macs` are those of the nodes that no core clause is about."""
+    """`macs` are those of the nodes that no core clause is about.
+
+    What is not known of a node is left as it is natively.
+    """
     convention = prediction.convention
     for one in prediction.ledger.counted:
         node, amount = one.node, -macs.get(one.node.key, 0)
+        if node.key in prediction.unknown:
+            unit = -(convention.unit - 1) * amount
+            yield Step(Stage.UNIT, PER_MAC, unit, node.key, convention.source, node.path)
+            continue
         told = next((c for c in matching(convention, node) if c.kind == "unseen"), None)
         cause = told.cause if told else convention.unseen
         reference = told.reference if told else convention.source

@@ -27,17 +27,20 @@ class NodeBooking(msgspec.Struct, frozen=True):
 class NodePrediction(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool that counts a graph should print, and where it comes from.
 
-    `ledger` has one count for each node that the tool sees, with all in it that it does not.
+    `ledger` has one count for each node that the tool sees, with all in it that it does not. Of
+    the nodes in `unknown` nobody can say what the tool counts: they stand for their native MACs.
     """
 
     convention: Convention
     ledger: Ledger
     bookings: tuple[NodeBooking, ...]
+    unknown: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
         """The number that the tool should print."""
-        return sum(self.worth(booking) for booking in self.bookings)
+        left = sum(one.cost.macs for one in self.ledger.counted if one.node.key in self.unknown)
+        return sum(map(self.worth, self.bookings)) + self.convention.unit * left
 
     def worth(self, booking: NodeBooking) -> int:
         """A booking in the tool's own unit."""
@@ -47,15 +50,9 @@ class NodePrediction(msgspec.Struct, frozen=True, kw_only=True):
 def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> NodePrediction:
     """Book what every clause says of every node of the graph, as `ledger` counts them.
 
-    Raises PredictionError where the tool itself would fail, and where a shape is not known.
+    Raises PredictionError where the tool itself would fail.
     """
-    prediction, unknown = _predicted(convention, graph, ledger)
-    if unknown:
-        raise PredictionError(
-            f"nobody can say what {convention.tool} counts for {unknown[0]}",
-            "bind the sizes of the inputs, and see which nodes `crossflops count` cannot count",
-        )
-    return prediction
+    return _predicted(convention, graph, ledger)
 
 
 def fold_nodes(
@@ -67,18 +64,16 @@ def fold_nodes(
     about which no clause says anything and, of a convention that is no tool, those without a
     native count. Raises PredictionError where the tool itself would fail.
     """
-    prediction, unknown = _predicted(convention, graph, ledger)
+    prediction = _predicted(convention, graph, ledger)
     totals: dict[str, FoldedRow] = {}
     for booking in prediction.bookings:
         key, before = booking.node.key, totals.get(booking.node.key)
         amount = prediction.worth(booking) + (before.amount if before else 0)
         totals[key] = FoldedRow(key, booking.node.path, amount)
-    return tuple(row for row in totals.values() if row.amount), unknown
+    return tuple(row for row in totals.values() if row.amount), prediction.unknown
 
 
-def _predicted(
-    convention: Convention, graph: Graph, ledger: Ledger
-) -> tuple[NodePrediction, tuple[str, ...]]:
+def _predicted(convention: Convention, graph: Graph, ledger: Ledger) -> NodePrediction:
     _check(convention, graph)
     ledger = _as_seen(convention, graph, ledger)
     bookings: list[NodeBooking] = []
@@ -89,8 +84,9 @@ def _predicted(
             bookings += _bookings(convention, _with_roles(one, results))
         except ValueError:
             unknown.append(one.node.key)
-    found = NodePrediction(convention=convention, ledger=ledger, bookings=tuple(bookings))
-    return found, tuple(unknown)
+    return NodePrediction(
+        convention=convention, ledger=ledger, bookings=tuple(bookings), unknown=tuple(unknown)
+    )
 
 
 def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
@@ -103,9 +99,6 @@ def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
             nodes = views()[convention.shapes](graph).nodes
     except LookupError as error:
         what = f"{convention.tool} infers shapes of its own, and fails: {error}"
-        raise PredictionError(what, f"see {convention.shapes}") from error
-    except ValueError as error:
-        what = f"nobody can say which shapes {convention.tool} infers: {error}"
         raise PredictionError(what, f"see {convention.shapes}") from error
     pairs = zip(ledger.counts, nodes, strict=True)
     counts = tuple(msgspec.structs.replace(one, node=node) for one, node in pairs)

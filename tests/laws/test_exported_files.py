@@ -13,10 +13,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from crossflops import count
 from crossflops.core.cost import Cost
 from crossflops.normalize.torchvision import mended
 from tests.models import nn, torch
-from tests.onnx_files import ledger_of, saved
+from tests.onnx_files import ledger_of, optimized, saved
 
 pytestmark = pytest.mark.torch
 WIDTH, HEADS, INSIDE, LAYERS, WORDS, LENGTH = 32, 4, 64, 2, 50, 10
@@ -236,3 +237,34 @@ def test_a_subgraph_counts_as_what_it_unrolls_to(name, tmp_path):
     unrolled(copies, 3)
     assert work(cost(tmp_path, copies)) == tuple(3 * kind for kind in once)
     assert work(cost(tmp_path, loop)) == tuple(3 * kind for kind in once)
+
+
+@pytest.mark.parametrize("level", ["ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED"])
+def test_what_the_optimizer_of_onnxruntime_writes_has_the_macs_of_the_model(name, level, tmp_path):
+    """Also in the version of the format in which initializers were inputs once, which it may keep.
+
+    Nothing of these three depends on constants alone, so nothing that multiplies is folded away.
+    """
+    pytest.importorskip("onnxruntime")
+    path = optimized(saved(tmp_path, exported(name)), level)
+    model = onnx.load(path)
+    for version in (3, model.ir_version):
+        model.ir_version = version
+        assert cost(tmp_path, model, 1).macs == MODELS[name][2]
+
+
+def test_work_is_in_the_module_that_owns_the_weight(tmp_path):
+    """torch.onnx folds every batch normalization of a ResNet into the convolution before it.
+
+    Products and parameters of some convolutions by hand. Normalizations that were never trained
+    add 0, which torch.onnx drops, so weights are all that is left.
+    """
+    found = count(saved(tmp_path, exported("resnet")), dims={"batch": 1})
+    rows = {row.path: (row.macs, row.params) for row in found.modules}
+    assert {row.node for row in found.nodes if row.op == "BatchNormalization"} == set()
+    assert rows["conv1"] == (64 * 3 * 49 * 112 * 112, 64 * 3 * 49)
+    assert rows["layer1.0.conv2"] == (64 * 64 * 9 * 56 * 56, 64 * 64 * 9)
+    assert rows["layer2.0.downsample.0"] == (128 * 64 * 28 * 28, 128 * 64)
+    assert rows["fc"] == (512 * 1000, 512 * 1000 + 1000)
+    assert rows[""] == (MODELS["resnet"][2], found.totals.params)
+    assert [path for path in rows if "bn" in path and rows[path][0]] == []

@@ -18,6 +18,10 @@ from crossflops.normalize.inputs import arguments, from_file, make, parse, split
         ("scalar", TensorSpec("0", "float32", (), "input")),
         ("step=scalar:int32", TensorSpec("step", "int32", (), "input")),
         ("mask=4:bool", TensorSpec("mask", "bool", (4,), "input")),
+        ("in:0=1x3", TensorSpec("in:0", "float32", (1, 3), "input")),
+        ("in:0=1x3:int64", TensorSpec("in:0", "int64", (1, 3), "input")),
+        ("a=b=1x3", TensorSpec("a=b", "float32", (1, 3), "input")),
+        ("1x3:int64=2x3", TensorSpec("1x3:int64", "float32", (2, 3), "input")),
         (" 0x3 ", TensorSpec("0", "float32", (0, 3), "input")),
     ],
 )

@@ -2,13 +2,14 @@
 
 import shlex
 
+import numpy as np
 import pytest
 
 from crossflops.cli import main
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import CrossflopsWarning, InputError, TargetError
 from crossflops.normalize.onnx_file import settling
-from tests.onnx_files import graph_of, ledger_of, parsed, saved
+from tests.onnx_files import graph_of, ledger_of, parsed, saved, with_weights
 
 DYNAMIC = (
     "g (float[batch,seq,8] x, int64[batch,seq] ids, float[8,4] w) => (float[batch,seq,4] y) "
@@ -105,12 +106,76 @@ def test_an_inference_that_loses_nodes_is_noticed(tmp_path, monkeypatch):
         graph_of(saved(tmp_path, parsed("g (float[4] x) => (y) { y = Relu(x) }")))
 
 
-def test_a_negative_size_is_no_size(tmp_path):
-    """A file that says -5 is refused by name."""
+NEGATIVE = "g (float[{0},8] x) => (float[{0},8] y) <float[{0},8] u> {{ u = Relu(x) y = Relu(u) }}"
+
+
+def negative(size):
+    """A file that says the size of its input, of its result and of what lies between."""
+    model = parsed(NEGATIVE.format(3))
+    for value in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = size
+    return model
+
+
+@pytest.mark.parametrize("size", [-1, -5])
+def test_a_negative_size_is_an_open_one(size, tmp_path):
+    """As for onnxruntime: nothing is stated, so it is asked for, and what follows is inferred."""
+    path = saved(tmp_path, negative(size))
+    with pytest.raises(InputError, match=r"x \[\?, 8\]"):
+        graph_of(path)
+    ledger = ledger_of(path, specs=[given("x", 5, 8)])
+    assert (ledger.total.compares, ledger.uncounted) == (2 * 5 * 8, ())
+
+
+@pytest.mark.parametrize("size", [-1, -5])
+def test_onnxruntime_takes_a_negative_size_for_an_open_one(size, tmp_path):
+    """What the test above relies on."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(saved(tmp_path, negative(size)))
+    (found,) = session.run(None, {"x": np.ones((5, 8), np.float32)})
+    assert found.shape == (5, 8)
+
+
+def test_a_negative_size_within_a_sequence_is_an_open_one(tmp_path):
+    """Types lie within types."""
+    model = parsed("g (float[3,8] x) => (y) { y = SequenceConstruct(x, x) }")
+    kind = model.graph.output[0].type.sequence_type.elem_type.tensor_type
+    kind.elem_type = 1
+    for size in (-1, 8):
+        kind.shape.dim.add().dim_value = size
+    (node,) = graph_of(saved(tmp_path, model)).nodes
+    assert node.op.type == "SequenceConstruct"
+
+
+def test_an_input_without_a_shape_takes_any(tmp_path):
+    """Not even the number of its dimensions is stated."""
     model = parsed("g (float[3,8] x) => (y) { y = Relu(x) }")
-    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -5
-    with pytest.raises(TargetError, match="'x' has the negative dimension -5"):
-        graph_of(saved(tmp_path, model))
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    path = saved(tmp_path, model)
+    assert ledger_of(path, specs=[given("x", 2, 3, 4)]).total.compares == 24
+    with pytest.raises(InputError, match="no shape"):
+        graph_of(path)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 10])
+def test_what_is_stored_needs_to_be_no_input(version, tmp_path):
+    """In files of any age: onnxruntime's own optimizer writes version 3 in this way.
+
+    Also what a body stores, of a branch here: 3*8*4 and 3*4*2 products.
+    """
+    model = with_weights(
+        """g (float[3,8] x, float[8,4] w, bool c) => (y) {
+            u = MatMul(x, w)
+            y = If(c) <
+                then_branch = t () => (p) <float[4,2] v = {1,2,3,4,5,6,7,8}> { p = MatMul(u, v) },
+                else_branch = e () => (q) <float[4,2] v = {1,2,3,4,5,6,7,8}> { q = MatMul(u, v) }
+            >
+        }""",
+        "w",
+    )
+    model.ir_version = version
+    ledger = ledger_of(saved(tmp_path, model))
+    assert (ledger.total.macs, ledger.uncounted) == (3 * 8 * 4 + 3 * 4 * 2, ())
 
 
 def test_what_the_file_says_is_held_against_what_follows(tmp_path):

@@ -48,7 +48,8 @@ def test_a_sequence_map_over_an_input_needs_its_length(tmp_path):
     ("before", "products"),
     [
         ("zero = Constant<value_int = 0>() n2 = Range(zero, ten, two) t = Size(n2)", 5),
-        ("f = Cast<to = 1>(ten) t = Cast<to = 7>(f)", None),  # a float may hold what no int does
+        ("f = Cast<to = 1>(ten) t = Cast<to = 7>(f)", 10),
+        ("f = Cast<to = 1>(ten) g = Exp (f) t = Cast<to = 7>(g)", None),
         ("big = Greater(ten, two) t = Where(big, two, ten)", 2),
         ("s = Shape(x) t = ReduceProd<keepdims = 0>(s)", 128),
         (
@@ -59,7 +60,7 @@ def test_a_sequence_map_over_an_input_needs_its_length(tmp_path):
     ],
 )
 def test_trip_counts_that_are_computed(before, products, tmp_path):
-    """Ranges, comparisons, products and slices of sizes; not what passes through a float."""
+    """Ranges, comparisons, products and slices of sizes, also through floats; no powers of e."""
     model = parsed(
         f"{HEAD} <int64 ten = {{10}}, int64 two = {{2}}, bool yes = {{1}}> "
         f"{{ {before} y = Loop (t, yes, x) <body = b {STEP}> }}"

@@ -16,10 +16,12 @@ from crossflops.load.protobuf import decode_error, parse
 from crossflops.normalize.onnx_file import binding, control, functions, notices, observed
 from crossflops.normalize.onnx_file.calls import Calls
 from crossflops.normalize.onnx_file.graph import Reading, check_operands, to_graph
-from crossflops.normalize.onnx_file.modules import table
+from crossflops.normalize.onnx_file.modules import table, with_parameters
 from crossflops.normalize.onnx_file.settling import Asked
 from crossflops.normalize.onnx_file.shapes import ImpossibleShapeError, infer_shapes
 from crossflops.normalize.onnx_file.types import Type
+
+_STORED_APART = 4  # the first version of ONNX's IR in which an initializer need not be an input
 
 
 class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +87,10 @@ def _normalized(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Tr
 def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     before = _declared(model)
     bound = binding.bind(model.graph, file.dims, file.specs, file.path)
-    kept = all(old in (None, new) for old, new in zip(before, _declared(model), strict=True))
+    kept = all(map(_holds, before, _declared(model)))
+    # ONNX's inference looks only from this version on at what is stored and is no input, which
+    # onnxruntime allows in any.
+    model.ir_version = max(model.ir_version, _STORED_APART)
     local = functions.local(model)
     opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
     editions: dict[str, dict[str, int]] = {}
@@ -110,7 +115,8 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     name = model.graph.name or Path(file.path).stem
     graph, places = to_graph(model, types, name, bound, Reading(opset, editions, *asked))
     notices.empty(file.path, graph)
-    return graph, Trace(calls=(), modules=table(places, name), setting=setting)
+    modules = with_parameters(table(places, name), graph)
+    return graph, Trace(calls=(), modules=modules, setting=setting)
 
 
 def _with_calls(
@@ -127,10 +133,21 @@ def _with_calls(
     return whole
 
 
-def _declared(model: Any) -> list[int | None]:
-    """The sizes of the inputs that are numbers, None for the others."""
+def _declared(model: Any) -> list[list[int | None]]:
+    """The sizes of each input that are numbers, None for the others."""
     return [
-        dim.dim_value if dim.WhichOneof("value") == "dim_value" else None
+        [
+            dim.dim_value if dim.WhichOneof("value") == "dim_value" else None
+            for dim in value.type.tensor_type.shape.dim
+        ]
         for value in binding.model_inputs(model.graph)
-        for dim in value.type.tensor_type.shape.dim
     ]
+
+
+def _holds(declared: list[int | None], bound: list[int | None]) -> bool:
+    """Whether an input has every size that was declared; of one without a shape there is none."""
+    return len(declared) <= len(bound) and all(map(_same, declared, bound))
+
+
+def _same(declared: int | None, bound: int | None) -> bool:
+    return declared in (None, bound)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import InputError
 from crossflops.load.payload import wrong_dims
+from crossflops.load.validation import forget_negative
 from crossflops.normalize.onnx_file.notices import overridden
 
 _HINT = "bind dimensions with --dim NAME=SIZE, or give a whole shape with --input NAME=1x3x224x224"
@@ -42,6 +43,8 @@ def bind(
     or a size that contradicts, and lists what is not bound, with a command line that binds it.
     """
     inputs = model_inputs(graph)
+    for value in inputs:
+        forget_negative(value.type)
     given = _given(inputs, specs)
     bound = dict(dims)
     for value in inputs:

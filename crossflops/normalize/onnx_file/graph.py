@@ -46,8 +46,8 @@ def to_graph(
     model: Any, types: dict[str, Type], name: str, bindings: dict[str, int], reading: Reading
 ) -> tuple[Graph, list[Place]]:
     """The graph of a model with these types, and the module that each node is in."""
-    found = places(model.graph.node)
     specs = _specs(model.graph, types)
+    found = places(model.graph.node, specs)
     inputs = [one.name for one in model_inputs(model.graph)]
     nodes = _nodes(level(model.graph, types=types), specs, set(inputs), found, reading)
     params, param_bytes = parameters(nodes)
@@ -199,7 +199,7 @@ def _bodies(
             if any(one in varying for one in node.input)
             else set(varying)
         )
-        within = [_within(one, place) for one in places(proto.node)]
+        within = [_within(one, place) for one in places(proto.node, inside)]
         nodes = _nodes(level(proto, around, types), inside, own, within, reading)
         found.append(
             Graph(
@@ -236,7 +236,7 @@ def _function(
             if name in inside:
                 inside[name] = _as(inside[name], ARGUMENT)
         there = msgspec.structs.replace(reading, opset=reading.calls.opset(node), editions={})
-        nodes = _nodes(level(graph, types=known), inside, own, places(graph.node), there)
+        nodes = _nodes(level(graph, types=known), inside, own, places(graph.node, inside), there)
         number = sum(name == unit.name for name, _ in reading.bodies)
         reading.bodies[unit.name, vary] = Graph(
             name=f"{unit.name}@{number + 1}" if number else unit.name,

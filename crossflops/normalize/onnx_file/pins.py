@@ -5,11 +5,14 @@ from typing import Any
 
 from crossflops.normalize.onnx_file.loops import levels
 from crossflops.normalize.onnx_file.types import of_graph
-from crossflops.normalize.onnx_file.whole_numbers import MATRIX, SEQUENCE, Value
+from crossflops.normalize.onnx_file.whole_numbers import FLOATS, MATRIX, SEQUENCE, Value
 
 # Operators whose result has a shape that the values of their inputs say, and the first of these.
 SIZED = {
     **dict.fromkeys(("ConstantOfShape", "Range"), 0),
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix"), 0),
+    **dict.fromkeys(("AffineGrid", "CenterCropPad", "Col2Im", "DFT", "MaxUnpool"), 1),
+    **dict.fromkeys(("OneHot", "STFT", "TopK", "Upsample"), 1),
     **dict.fromkeys(("Expand", "Pad", "Reshape", "Resize", "Slice", "Split", "Tile"), 1),
     **dict.fromkeys(("Squeeze", "Unsqueeze", "ReduceMean", "ReduceSum"), 1),  # their axes
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMin", "ReduceProd"), 1),
@@ -17,6 +20,7 @@ SIZED = {
 }
 _PIN = "#known"
 _FORMATS = {6: "i", 7: "q"}  # TensorProto.INT32 and INT64
+_KINDS = {**dict.fromkeys(_FORMATS, ""), **FLOATS}  # of the values of a type that is pinned
 
 
 def pin(graph: Any) -> bool:
@@ -36,7 +40,9 @@ def pin(graph: Any) -> bool:
             for place, name in enumerate(node.input[first:], first):
                 value = around.values.get(name)
                 kind = types[name].dtype if name in types else 7
-                if value is None or value.rank in (SEQUENCE, MATRIX) or kind not in _FORMATS:
+                if value is None or value.rank in (SEQUENCE, MATRIX):
+                    continue
+                if _KINDS.get(kind) != value.kind:
                     continue
                 if name.endswith(_PIN) or (
                     node.op_type == "Split" and min(value.items, default=0) < 0
@@ -49,12 +55,13 @@ def pin(graph: Any) -> bool:
 
 
 def store(graph: Any, name: str, kind: int, value: Value) -> None:
-    """Add an initializer of that type, INT32 or INT64."""
+    """Add an initializer of that type: INT32, INT64 or a float."""
+    form = value.kind or _FORMATS[kind]
     graph.initializer.add(
         name=name,
         data_type=kind,
         dims=[len(value.items)] * value.rank,
-        raw_data=struct.pack(f"<{len(value.items)}{_FORMATS[kind]}", *value.items),
+        raw_data=struct.pack(f"<{len(value.items)}{form}", *value.items),
     )
 
 

@@ -1,7 +1,7 @@
 """What follows from small constants and from shapes, without running the model."""
 
-from collections.abc import Mapping
-from math import prod
+from collections.abc import Mapping, Sequence
+from math import isfinite, prod
 from typing import Any
 
 from crossflops.normalize.onnx_file.arithmetic import OPERATORS
@@ -47,7 +47,7 @@ def known(
 
 
 def _fit(value: Value) -> bool:
-    return all(-(1 << 63) <= item < 1 << 63 for item in value.items)
+    return bool(value.kind) or all(-(1 << 63) <= item < 1 << 63 for item in value.items)
 
 
 def _evaluate(
@@ -74,7 +74,7 @@ def _evaluate(
         return _repeated(values[0], attributes)
     try:
         return OPERATORS[node.op_type]([value for value in values if value is not None])
-    except (ValueError, IndexError, ZeroDivisionError):
+    except (ValueError, IndexError, ArithmeticError):
         return None
 
 
@@ -109,7 +109,7 @@ def _sequence(
         split = found.get(node.input[1]) if len(node.input) > 1 else Value(0, (1,))
         if split is None or (split.rank == 0 and split.items[0] < 1):
             return None
-        parts = len(split.items) if split.rank else -(-shape[axis] // split.items[0])
+        parts = len(split.items) if split.rank else -(-shape[axis] // split.whole[0])
         return Value(SEQUENCE, (parts,))
     before = length(found.get(node.input[0]))
     if before is None:
@@ -119,11 +119,11 @@ def _sequence(
 
 
 def _repeated(shape: Value | None, attributes: Mapping[str, Any]) -> Value | None:
-    """A vector of one whole number; without an attribute it is a float."""
+    """A vector of one number; without an attribute it is a float, of which no size is made."""
     one = of_tensor(attributes["value"].t) if "value" in attributes else None
     if one is None or shape is None or len(shape.items) != 1 or not 0 < shape.items[0] <= MOST:
         return None
-    return Value(1, one.items[:1] * shape.items[0])
+    return Value(1, one.items[:1] * shape.whole[0], kind=one.kind)
 
 
 def _constant(attributes: Mapping[str, Any]) -> Value | None:
@@ -133,4 +133,12 @@ def _constant(attributes: Mapping[str, Any]) -> Value | None:
         return Value(0, (attributes["value_int"].i,))
     if "value_ints" in attributes:
         return Value(1, tuple(attributes["value_ints"].ints))
+    if "value_float" in attributes:
+        return _floats(0, (attributes["value_float"].f,))
+    if "value_floats" in attributes:
+        return _floats(1, attributes["value_floats"].floats)
     return None
+
+
+def _floats(rank: int, items: Sequence[float]) -> Value | None:
+    return Value(rank, tuple(items), kind="f") if all(map(isfinite, items)) else None

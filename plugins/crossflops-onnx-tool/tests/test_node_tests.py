@@ -1,0 +1,149 @@
+"""ONNX's own node tests: what onnx-tool prints is what was predicted, where it answers.
+
+In these files the values that decide about shapes are inputs, for which the tool takes zeros.
+"""
+
+import functools
+import os
+import warnings
+
+import pytest
+from crossflops_onnx_tool import OnnxTool
+
+from crossflops.conventions import find
+from crossflops.core.profile import Profile
+from crossflops.core.trace import Setting
+from crossflops.count import count_whole
+from crossflops.normalize.onnx_file import OnnxFile, normalize
+from crossflops.reconcile import PredictionError, predict_nodes, reconcile_nodes
+
+OPERATORS = (
+    "Resize", "Squeeze", "Unsqueeze", "Shape", "NonZero", "Reshape", "NonMaxSuppression",
+    "ReduceSum", "ReduceMean", "ReduceMin", "ReduceMax", "ReduceProd",
+)  # fmt: skip
+
+MOST = 4  # nodes of a file: bodies of functions have more, and of the same
+LEAST = {"NonZero": 1, "NonMaxSuppression": 0, "Unsqueeze": 1}
+
+
+@functools.cache
+def cases():
+    """The tests with one of these operators, by name; the tool takes tensors alone."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = load_model_tests(kind="node")
+    return {
+        case.name: case.model
+        for case in found
+        if len(case.model.graph.node) <= MOST
+        and any(node.op_type in OPERATORS for node in case.model.graph.node)
+        and all(value.type.HasField("tensor_type") for value in case.model.graph.input)
+    }
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    """Shapes are inferred in this process, as where a system has no fork: it is twice as fast."""
+    monkeypatch.delattr(os, "fork", raising=False)
+
+
+def answer(path) -> Profile | None:
+    """What the tool says; None where it raises."""
+    try:
+        return OnnxTool().profile(path, (), {}, Setting())
+    except Exception:  # it raises whatever numpy or Python does
+        return None
+
+
+def normalized(path):
+    """The graph of a file, in which nothing is inlined, and its modules."""
+    return normalize(OnnxFile(path=str(path), inlined=False), Setting())
+
+
+def predicted(path):
+    """What it should say; None where it should raise."""
+    graph, _ = normalized(path)
+    try:
+        return predict_nodes(find("onnx-tool"), graph, count_whole(graph))
+    except PredictionError:
+        return None
+
+
+def text(folder, body, opset=17):
+    """A file in ONNX's own text form."""
+    import onnx
+
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}]> {body}')
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    return folder / "model.onnx"
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_what_it_prints_is_what_was_predicted(operator, tmp_path):
+    """Where it answers, and where of every node somebody can say what it counts."""
+    path, told = tmp_path / "model.onnx", 0
+    for name, model in cases().items():
+        if not any(node.op_type == operator for node in model.graph.node):
+            continue
+        path.write_bytes(model.SerializeToString())
+        printed = answer(path)
+        if printed is not None:
+            found = predicted(path)
+            assert found is not None, name
+            if not found.unknown:
+                assert found.total == printed.total, name
+                told += 1
+    assert told >= LEAST.get(operator, 2)
+
+
+BODIES = {
+    # the second axis stays, and with it 1x3 for 2x3
+    "squeeze without axes": ("float[2,1,3] x", "s = Squeeze (x) y = Relu (s)", 3),
+    "squeeze of nothing": ("float[2,3] x", "s = Squeeze (x) y = Relu (s)", 3),
+    "squeeze of the first": ("float[1,2,3] x", "s = Squeeze (x) y = Relu (s)", 6),
+    "scales given": (
+        "float[1,2,4,4] x, float[4] s",
+        'r = Resize <mode = "linear"> (x, , s) y = Relu (r)',
+        0,
+    ),
+    "sizes given": (
+        "float[1,2,4,4] x, int64[4] s",
+        'r = Resize <mode = "linear"> (x, , , s) y = Relu (r)',
+        0,
+    ),
+    # two sizes are added to the first two extents: of zeros, 1x2 is left
+    "two sizes given": (
+        "float[1,2,4,4] x, int64[2] s",
+        'r = Resize <mode = "linear", axes = [2, 3]> (x, , , s) y = Relu (r)',
+        4 * 2 + 2,
+    ),
+    "axes given": ("float[4,5] x, int64[1] s", "r = ReduceSum (x, s) y = Relu (r)", 20 + 5),
+    # what NonZero finds, nobody can say; the product of 2x3 by 3x4 is 24 all the same
+    "a part that is not known": (
+        "float[2,3] x, float[3,4] w, float[2,3] m",
+        "p = MatMul (x, w) y = Relu (p) k = Sigmoid (m) n = NonZero (k)",
+        24 + 8 + 32 * 6 + 12,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_by_hand(name, tmp_path):
+    """The tool prints the number, which follows from its source, and it was predicted."""
+    inputs, body, total = BODIES[name]
+    opset = 18 if "axes =" in body else 17
+    results = "y, n" if "n =" in body else "y"
+    path = text(tmp_path, f"g ({inputs}) => ({results}) {{ {body} }}", opset)
+    printed, found = answer(path), predicted(path)
+    assert printed is not None
+    assert printed.total == total
+    entries = (entry for entry in printed.entries if entry.path not in found.unknown)
+    amounts = sum(entry.amount for entry in entries)
+    assert sum(map(found.worth, found.bookings)) == amounts
+    assert bool(found.unknown) == ("not known" in name)
+    account = reconcile_nodes(found, normalized(path)[1], printed, base=found.ledger)
+    assert account.delta == sum(one.amount for one in account.explanations) + account.residual
+    # no contraction is unknown, so what is left over is all that the tool books for such nodes
+    assert account.residual == printed.total - amounts
