@@ -45,13 +45,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _warn(message: Warning | str, *_: object) -> None:
-    click.echo(f"warning: {' '.join(str(message).split())}", err=True)
+    _say("warning", str(message))
 
 
 def _refuse(message: str, hint: str, status: int) -> int:
-    for word, text in (("error", message), ("hint", hint)):
-        click.echo(f"{word}: {' '.join(text.split())}", err=True)
+    _say("error", message)
+    _say("hint", hint)
     return status
+
+
+def _say(word: str, text: str) -> None:
+    from crossflops.cli.output import say
+
+    say(f"{word}: {text}")
 
 
 def _help(error: click.ClickException) -> str:

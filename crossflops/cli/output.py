@@ -14,10 +14,12 @@ from crossflops.core.efficiency import EfficiencyReport, rooflines
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.render import FORMATS
 from crossflops.render.layout import Noun
+from crossflops.render.legible import WORD, inert_json, legible
 from crossflops.render.summary import Unit
 from crossflops.render.terminal import terminal
 
 NARROWEST = 20
+_SAID = 4000  # letters of a line on stderr: a command may have many paths in it
 _ASCII = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "…": "..."})
 
 
@@ -29,11 +31,16 @@ def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
     """
     if file is not None:
         _write(file, FORMATS[file.suffix.lower()](noun, unit=unit))
-        click.echo(f"wrote {file}", err=True)
+        say(f"wrote {file}")
     if as_json:
-        _print(_spelled(FORMATS[".json"](noun)))
+        _print(_spelled(inert_json(FORMATS[".json"](noun))))
     elif file is None:
         _print(_plain(terminal(noun, width(), colour(), unit)))
+
+
+def say(text: str) -> None:
+    """A line on stderr, whatever is in the names that it tells."""
+    click.echo(legible(" ".join(text.split()), WORD, _SAID), err=True)
 
 
 def width() -> int:
@@ -104,12 +111,12 @@ def keep_roofline(report: EfficiencyReport, plot: str) -> None:
     title = report.report.model.name if report.report else "as given"
     _keep(file, roofline_plot(roofs[0], title, file.suffix))
     if len(roofs) > 1:
-        click.echo(f"the picture is that of {roofs[0].device}", err=True)
+        say(f"the picture is that of {roofs[0].device}")
 
 
 def _keep(file: Path, data: bytes) -> None:
     _write(file, data)
-    click.echo(f"wrote {file}", err=True)
+    say(f"wrote {file}")
 
 
 def _write(file: Path, content: str | bytes) -> None:

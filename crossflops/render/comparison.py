@@ -89,9 +89,9 @@ def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table
     return Table(
         columns=(
             Column(head="tool"),
-            Column(head="prints", spare=1),
+            Column(head="prints", spare=2),
             Column(head="total", right=True),
-            Column(head="as MACs" if unit == "macs" else "2 x MACs", right=True, spare=2),
+            Column(head="as MACs" if unit == "macs" else "2 x MACs", right=True, spare=1),
             Column(head="vs native", right=True),
             Column(head="explained", right=True),
         ),

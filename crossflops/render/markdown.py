@@ -3,6 +3,7 @@
 import re
 
 from crossflops.render.layout import Noun, layout
+from crossflops.render.legible import inert
 from crossflops.render.page import Block, Code, Heading, Table, Text, Title
 from crossflops.render.summary import Unit
 
@@ -49,4 +50,5 @@ def _indented(cell: str) -> str:
 
 def _plain(text: str) -> str:
     """The text with what Markdown would read escaped; an address stays as it is, to be a link."""
-    return _SPECIAL.sub(lambda found: found[1] or f"\\{found[2]}", " ".join(text.split()))
+    plain = inert(" ".join(text.split()))
+    return _SPECIAL.sub(lambda found: found[1] or f"\\{found[2]}", plain)
