@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from crossflops.commands import standing_here
 from crossflops.core.bench import Bench
 from crossflops.core.efficiency import EfficiencyReport, rooflines
 from crossflops.errors import CrossflopsError, InputError
@@ -40,7 +41,8 @@ def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
 
 def say(text: str) -> None:
     """A line on stderr, whatever is in the names that it tells."""
-    click.echo(legible(" ".join(text.split()), WORD, _SAID), err=True)
+    line = legible(standing_here(" ".join(text.split())), WORD, _SAID)
+    click.echo(line, err=True)
 
 
 def width() -> int:

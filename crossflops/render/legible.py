@@ -1,4 +1,4 @@
-"""Names that models, files and tools bring, as a terminal can show them: inert, and not endless."""
+"""Names that models, files and tools bring, as a terminal can show them: inert, not endless."""
 
 import json
 import re

@@ -4,7 +4,7 @@ import re
 
 from crossflops.render.layout import Noun, layout
 from crossflops.render.legible import inert
-from crossflops.render.page import Block, Code, Heading, Table, Text, Title
+from crossflops.render.page import Block, Code, Command, Heading, Table, Text, Title
 from crossflops.render.summary import Unit
 
 _SPECIAL = re.compile(r"(https?://[^\s|<>]+)|([\\`*_\[\]<>|#~])")
@@ -32,6 +32,9 @@ def _written(block: Block) -> str:
             return f"{lead}{_plain(text)}"
         case Code(text):
             return f"```python\n{text.strip()}\n```"
+        case Command(text, mark):
+            lead = f"{_plain(mark)}\n\n" if mark.strip() else ""
+            return f"{lead}```\n{inert(text)}\n```"
         case Table():
             return _table(block)
 

@@ -10,22 +10,23 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
+from crossflops.commands import standing_here
 from crossflops.render.layout import Noun, layout
 from crossflops.render.legible import WORD, inert, legible
-from crossflops.render.page import Block, Code, Heading, Row, Table, Text, Title
+from crossflops.render.page import Block, Code, Command, Heading, Row, Table, Text, Title
 from crossflops.render.summary import Unit
 
 _STYLES = {"": "", "good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim"}
 _GAPS = (3, 2)
 # the gap between columns and whether their heads may take several lines: the first that fits
-_LAYOUTS = tuple((gap, False) for gap in _GAPS) + ((_GAPS[-1], True),)
+_LAYOUTS = (*((gap, False) for gap in _GAPS), (_GAPS[-1], True))
 _INDENT = 1
 _FLOWING = 24  # cells that may take several lines get this width before a spare column does
 _SQUEEZED = 10  # and this one before the other columns are broken up
 
 
 def terminal(noun: Noun, width: int, colour: bool = False, unit: Unit = "macs") -> str:
-    """The page as text, no line longer than `width`. Ends with a newline.
+    """The page as text, no line longer than `width` but those to copy. Ends with a newline.
 
     No name reaches the terminal with a control character in it, nor at any length. Columns that a
     table has no room for are named under it, unless the table before has lost the same.
@@ -76,9 +77,11 @@ def _legible(block: Block) -> Block:
         case Heading(text):
             return Heading(legible(text))
         case Text(text, mark, tone):
-            return Text(legible(text, WORD), inert(mark), tone)
+            return Text(legible(standing_here(text), WORD), legible(mark), tone)
         case Code(text):
             return Code("\n".join(map(inert, text.splitlines())))
+        case Command(text, mark):
+            return Command(inert(standing_here(text)), legible(mark))
         case Table():
             return replace(
                 block,
@@ -115,6 +118,8 @@ def _print(console: Console, block: Block, width: int) -> None:
         case Code():
             lines = RichText(block.text.strip(), overflow="fold")
             console.print(Padding(lines, (0, 0, 0, 3 * _INDENT)))
+        case Command():
+            console.print(RichText(f"{block.mark}{block.text}"), soft_wrap=True)
         case Table():
             indent = _indent(block)
             for place, table in enumerate(_parts(block.brief(), width - indent)):

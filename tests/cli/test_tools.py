@@ -8,6 +8,7 @@ import pytest
 
 from crossflops.adapters.inventory import Offer
 from crossflops.cli import doctor, explain, toolbox
+from crossflops.commands import python
 from crossflops.core.convention import Cause, Convention
 from crossflops.core.profile import Failure
 
@@ -94,7 +95,7 @@ def test_tools_fits_on_eighty_columns(line):
     """The table stays within 80 columns, and names every tool."""
     _, out, _ = line("tools")
     assert max(map(len, out.splitlines())) <= 80
-    assert " gone: pip install gone\n" in out
+    assert f" gone:\n   {python()} -m pip install gone\n" in out
     assert "unverified: checked on 1\n" in out
 
 
@@ -152,7 +153,7 @@ def test_doctor_says_how_to_install_what_is_missing(line, monkeypatch):
     assert "pip install" in parts["torch"]["install"]
     assert "[torch]" in parts["torch"]["install"]
     assert "--no-deps torchvision" in parts["torchvision"]["install"]
-    assert "\n torch, onnxscript: " in line("doctor")[1]
+    assert "\n torch, onnxscript:\n" in line("doctor")[1]
 
 
 @pytest.mark.usefixtures("world")

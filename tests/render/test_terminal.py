@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
+from crossflops.commands import python
 from crossflops.core.folded import Folded
 from crossflops.core.profile import Failure
 from crossflops.core.report import InputInfo, UncountedRow
@@ -256,6 +257,29 @@ def test_only_failures_leave_no_empty_table(count):
     text = terminal(replace(count, profiles=(failure,), reconciliations=()), 80)
     assert "explained" not in text
     assert text.endswith("\n\n No answer\n thop failed at load: broken (mend it)\n")
+
+
+def test_tools_that_fail_for_one_reason_are_one_line(count):
+    """Also where each is named in its own message; another stage, word or hint is another line."""
+    rows = [
+        *((tool, "build", "the file has no batch norm", "mend it") for tool in ("a", "b", "c-d")),
+        ("e", "build", "e wants e", "leave e out"),
+        ("f-g", "build", "f-g wants f-g", "leave f-g out"),
+        ("h", "run", "the file has no batch norm", "mend it"),
+        ("i", "build", "the file has no batch norm", "pip install it"),
+    ]
+    failures = tuple(
+        Failure(tool=tool, stage=stage, message=message, hint=hint)
+        for tool, stage, message, hint in rows
+    )
+    text = terminal(replace(count, profiles=failures, reconciliations=()), 120)
+    assert text.split(" No answer\n")[1].splitlines() == [
+        " a, b, c-d failed at build: the file has no batch norm (mend it)",
+        " e, f-g failed at build: e wants e (leave e out)",
+        " h failed at run: the file has no batch norm (mend it)",
+        " i failed at build: the file has no batch norm",
+        f"   {python()} -m pip install it",
+    ]
 
 
 def test_names_are_not_read_as_markup():
