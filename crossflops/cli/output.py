@@ -18,8 +18,8 @@ from crossflops.render.layout import Noun
 from crossflops.render.legible import WORD, inert_json, legible
 from crossflops.render.summary import Unit
 from crossflops.render.terminal import terminal
+from crossflops.render.text import NARROWEST, WIDTH
 
-NARROWEST = 20
 _SAID = 4000  # letters of a line on stderr: a command may have many paths in it
 _ASCII = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "…": "..."})
 
@@ -47,7 +47,7 @@ def say(text: str) -> None:
 
 def width() -> int:
     """Columns of the terminal; 80 when stdout is none, unless COLUMNS says otherwise."""
-    return max(NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+    return max(NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
 def colour() -> bool:
@@ -96,7 +96,7 @@ def keep_curve(bench: Bench, plot: str) -> None:
     from crossflops.render.plots import batch_plot
 
     file = Path(plot)
-    title = f"{bench.model.name}, {bench.runtime}, {bench.device}"
+    title = f"{bench.name}, {bench.runtime}, {bench.device}"
     _keep(file, batch_plot(bench.curve, title, file.suffix, bench.batch))
 
 
@@ -110,7 +110,7 @@ def keep_roofline(report: EfficiencyReport, plot: str) -> None:
     file, roofs = Path(plot), rooflines(report)
     if not roofs:
         raise InputError("there is no roofline to draw", "ask efficiency for it by --roofline")
-    title = report.report.model.name if report.report else "as given"
+    title = report.report.name if report.report else "as given"
     _keep(file, roofline_plot(roofs[0], title, file.suffix))
     if len(roofs) > 1:
         say(f"the picture is that of {roofs[0].device}")

@@ -15,6 +15,7 @@ from crossflops.normalize.request import Request, asked_for
 from crossflops.normalize.targets import imports_restored
 from crossflops.pipeline.counting import Counted, counted, folded, observed
 from crossflops.pipeline.counting import report as counted_report
+from crossflops.pipeline.provenance import asked, made_with
 
 
 @imports_restored()
@@ -48,6 +49,9 @@ def native_count(
         trips=trips,
         branches=branches,
     )
+    wanted = request
+    typed = {"vary": vary or None, "observe": observe or None, "as_": as_ or None,
+             "inputs": inputs_file}  # fmt: skip
     request, formulas, run = _sized(request, vary, observe, inputs_file)
     conventions = named([as_] if isinstance(as_, str) else as_ or ())
     watched = observed(conventions, setting)
@@ -56,14 +60,21 @@ def native_count(
     def mode(training: bool) -> Counted:
         if training not in modes:
             own = [one for one in watched if one.training == training]
-            asked = msgspec.structs.replace(setting, training=training)
-            modes[training] = counted(request.source(), asked, own)
+            here = msgspec.structs.replace(setting, training=training)
+            modes[training] = counted(request.source(), here, own)
         return modes[training]
 
     native = mode(setting.training)
     folds = [folded(one, mode(one.setting(setting).training), setting) for one in conventions]
     report = counted_report(native, folds)
-    return msgspec.structs.replace(report, formulas=formulas, observed=run), native
+    report = msgspec.structs.replace(
+        report,
+        formulas=formulas,
+        observed=run,
+        request=asked("count", wanted, report.model, typed, target, arguments),
+        made_with=made_with(request.is_file),
+    )
+    return report, native
 
 
 def _sized(

@@ -19,6 +19,7 @@ from crossflops.hardware.rates.question import Question
 from crossflops.hardware.rates.rate import of_terms
 from crossflops.hardware.rates.worlds import Layout, layout, pace
 from crossflops.pipeline.devices import known
+from crossflops.pipeline.provenance import asked_of, made_with
 from crossflops.pipeline.rating import roofs
 from crossflops.pipeline.rating.contradictions import refuse
 from crossflops.pipeline.rating.work import Progress, Studied, studied
@@ -65,8 +66,20 @@ def rated(
     )
     if found.trouble is not None and found.unknown:
         raise _with_rate(found.trouble, rows[0])
-    noun = EfficiencyReport(efficiency=rows, report=work.report)
+    noun = told(EfficiencyReport(efficiency=rows, report=work.report), question)
     return Rated(noun=noun, trouble=found.trouble, left_out=found.left_out)
+
+
+def told(noun: EfficiencyReport, question: Question) -> EfficiencyReport:
+    """The same with what was asked, and with what it was made."""
+    usual = Question().flat
+    flags = {name: value for name, value in question.flat.items() if value != usual[name]}
+    counted = noun.report
+    return replace(
+        noun,
+        request=asked_of("efficiency", flags, counted.request if counted else None),
+        made_with=counted.made_with if counted else made_with(is_file=True),
+    )
 
 
 def precisions(question: Question) -> tuple[str, ...]:
