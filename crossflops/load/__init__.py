@@ -23,7 +23,12 @@ def read(path: str) -> Any:
     No tensor payload above 1 KiB is read, no external data is opened, and the file may be of
     any size. Raises TargetError.
     """
-    return _checked(_rest(path))
+    try:
+        return _checked(_rest(path))
+    except TargetError as error:
+        if path not in error.message:  # what is wrong inside of it, told without its name
+            error.message = f"{path}: {error.message}"
+        raise
 
 
 def decoded(data: bytes) -> Any:

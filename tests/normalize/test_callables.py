@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from crossflops.errors import TargetError
+from crossflops.errors import TRACEBACK, TargetError
 from crossflops.normalize.targets import build, imports_restored
 
 
@@ -82,7 +82,7 @@ def test_a_callable_that_raises_is_quoted(file, body, reason):
     """In one line; it is its own error, and no argument on our side would help."""
     message, hint = refused(f"{file(f'def make(): {body}')}:make")
     assert message == f"models.py:make raised {reason}"
-    assert hint == "call it in Python by itself to see the whole traceback"
+    assert hint == TRACEBACK
 
 
 def test_a_name_that_is_nearly_right_is_suggested(file):

@@ -12,6 +12,7 @@ from crossflops.core.bench import Bench
 from crossflops.core.efficiency import Efficiency, EfficiencyReport
 from crossflops.core.roofline import Roofline
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
+from crossflops.hardware.devices.catalogue import AmbiguousDeviceError
 from crossflops.hardware.rates import measured, parts, terms, times
 from crossflops.hardware.rates.denominators import Peaks, denominators
 from crossflops.hardware.rates.numerators import Numerator
@@ -66,8 +67,39 @@ def rated(
     )
     if found.trouble is not None and found.unknown:
         raise _with_rate(found.trouble, rows[0])
+    trouble: CrossflopsError | None = found.trouble
+    agreed = None if found.left_out else _agreed(rows, trouble)
+    if agreed is not None:
+        rows, trouble = agreed, None
     noun = told(EfficiencyReport(efficiency=rows, report=work.report), question)
-    return Rated(noun=noun, trouble=found.trouble, left_out=found.left_out)
+    return Rated(noun=noun, trouble=trouble, left_out=found.left_out)
+
+
+def _agreed(
+    rows: tuple[Efficiency, ...], trouble: CrossflopsError | None
+) -> tuple[Efficiency, ...] | None:
+    """The answers for the devices that an ambiguous name means as one, where they are equal."""
+    if not isinstance(trouble, AmbiguousDeviceError):
+        return None
+    names = " or ".join(one.label for one in trouble.candidates)
+    note = f"{trouble.name!r} is {names}, which agree in all that is asked"
+    size = len(trouble.candidates)
+    found = []
+    for place in range(0, len(rows), size):
+        first, *others = rows[place : place + size]
+        if any(_figures(one) != _figures(first) for one in others):
+            return None
+        assumed = (note, *first.assumptions)
+        found.append(replace(first, device=trouble.name, assumptions=assumed))
+    return tuple(found)
+
+
+def _figures(one: Efficiency) -> Efficiency:
+    """An answer without the name of its device, and without what is said of it."""
+    roof = one.roofline
+    if isinstance(roof, Roofline):
+        roof = replace(roof, device="", assumptions=(), warnings=())
+    return replace(one, device=None, roofline=roof, assumptions=(), warnings=())
 
 
 def told(noun: EfficiencyReport, question: Question) -> EfficiencyReport:
