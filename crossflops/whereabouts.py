@@ -18,7 +18,7 @@ _RUNNERS = frozenset(
 
 
 def raised_at(error: BaseException) -> str:
-    """ " (model.py:12, in forward)": the innermost line of the model itself, "" where none is known.
+    """The innermost line of the model itself, as " (model.py:12, in forward)"; "" where none is.
 
     That is a file of the user; else one of an installed library that is no framework. Of an error
     that another one led to, the first that tells is taken.

@@ -81,7 +81,7 @@ def test_any_argument_may_be_taken(file):
 def test_a_callable_that_raises_is_quoted(file, body, reason):
     """In one line; it is its own error, and no argument on our side would help."""
     message, hint = refused(f"{file(f'def make(): {body}')}:make")
-    assert message == f"models.py:make raised {reason}"
+    assert message == f"models.py:make raised {reason} (models.py:1, in make)"
     assert hint == TRACEBACK
 
 
