@@ -33,9 +33,8 @@ def model(tmp_path, monkeypatch):
 
 def test_the_innermost_line_of_the_model_is_named(model):
     """Not the one of the library that the model called, nor the one that called the model."""
-    forward = model(
-        "import json\ndef forward():\n    return inner()\ndef inner():\n    return json.loads('{')\n"
-    )
+    inner = "def inner():\n    return json.loads('{')\n"
+    forward = model(f"import json\ndef forward():\n    return inner()\n{inner}")
     assert raised_at(caught(forward)) == " (model.py:5, in inner)"
 
 

@@ -84,8 +84,8 @@ def _looked_up(asked: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
     try:
         return sheet(find(asked["name"], own)), None
     except AmbiguousDeviceError as error:
-        found = listed(error.candidates, f"{asked['name']!r} may be", precision)
-        return found, None if _agree(found) and asked["precision"] else error
+        meant = listed(error.candidates, f"{asked['name']!r} may be", precision)
+        return meant, None if precision and _agree(meant) else error
 
 
 def _agree(found: DeviceList) -> bool:

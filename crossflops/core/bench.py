@@ -165,9 +165,10 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """The page of the bench, as a terminal shows it."""
+        from crossflops.render.bench import TOP, Benched
         from crossflops.render.text import shown
 
-        return shown(self)
+        return shown(Benched(self, TOP))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Bench":

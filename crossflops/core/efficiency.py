@@ -1,5 +1,7 @@
 """A count set against a peak: the noun, whose parts are there where they were asked for."""
 
+from typing import Any
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -165,12 +167,12 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> str:
         """Indented JSON, the report as it is written by itself, counts as exact integers."""
-        plain = {
+        plain: dict[str, Any] = {
             "schema": self.schema,
             "efficiency": self.efficiency,
             "report": None if self.report is None else self.report.to_dict(),
         }
-        told = {"request": self.request, "made_with": self.made_with}
+        told: dict[str, Any] = {"request": self.request, "made_with": self.made_with}
         plain |= {key: value for key, value in told.items() if value is not UNSET}
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
 

@@ -14,6 +14,7 @@ from crossflops.core.bench import Bench
 from crossflops.core.efficiency import EfficiencyReport
 from crossflops.core.report import Report
 from crossflops.pipeline.provenance import _plain, portable
+from crossflops.render.bench import TOP, Benched
 from crossflops.render.markdown import markdown
 from crossflops.render.terminal import terminal
 
@@ -127,6 +128,18 @@ def test_a_printed_report_is_its_table(files, monkeypatch):
     for _, _, report in reports("a/model.onnx"):
         assert f"{report}\n" == terminal(report, 60)
         assert repr(report).startswith(f"{type(report).__name__}(")
+
+
+def test_a_printed_bench_is_its_table(files, monkeypatch):
+    """As every other result."""
+    model = crossflops.count("a/model.onnx").model
+    bench = Bench(
+        model=model, batch=4, macs=320, flops=640, macs_by_precision={"float32": 320},
+        runtime="onnxruntime", device="cpu", threads=1, curve=(),
+    )  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "70")
+    assert f"{bench}\n" == terminal(Benched(bench, TOP), 70)
+    assert Bench.from_json(bench.to_json()) == bench
 
 
 @pytest.mark.parametrize(
