@@ -1,7 +1,10 @@
 """Everything that crossflops raises on purpose: what is wrong, what to do, where to read more."""
 
-from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 TRACEBACK = "--debug, or CROSSFLOPS_DEBUG=1, shows the whole traceback"
 _NEAR = 3  # names that a hint offers
@@ -46,7 +49,7 @@ class CrossflopsWarning(UserWarning):
     """Something about a model that whoever reads its count should know."""
 
 
-def nearest(wrong: str, known: Iterable[str], otherwise: str = "") -> str:
+def nearest(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
     """What to do about a name that is not known: the names that are like it, or else all of them.
 
     `otherwise` is what stands for all of them, where they are many.

@@ -1,5 +1,6 @@
 """The callable behind the colon: what it is given, what it raises, and where it stands."""
 
+import re
 import sys
 
 import pytest
@@ -33,10 +34,11 @@ def file(tmp_path):
 
 
 def refused(target, arguments=None):
-    """The message and the hint of the error for a target, the path left out."""
+    """The message and the hint of the error for a target, the folders of paths left out."""
     with pytest.raises(TargetError) as caught:
         build(target, arguments or {})
-    return caught.value.message.rpartition("/")[2], caught.value.hint
+    bare = re.sub(r"^[^(]*?/\S*/|(?<=\()/\S*/", "", caught.value.message)
+    return bare, caught.value.hint
 
 
 @pytest.mark.parametrize(
