@@ -1,5 +1,14 @@
 """Everything that crossflops raises on purpose: what is wrong, what to do, where to read more."""
 
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TRACEBACK = "--debug, or CROSSFLOPS_DEBUG=1, shows the whole traceback"
+_NEAR = 3  # names that a hint offers
+
 
 class CrossflopsError(Exception):
     """The root. `message` says what is wrong in one line, `hint` what to do in one line.
@@ -42,6 +51,22 @@ class MissingExtraError(CrossflopsError):
 
 class CrossflopsWarning(UserWarning):
     """Something about a model that whoever reads its count should know."""
+
+
+def nearest(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
+    """What to do about a name that is not known: the names that are like it, or else all of them.
+
+    `otherwise` is what stands for all of them, where they are many.
+
+    >>> nearest("thpo", ["thop", "fvcore"]), nearest("x", ["thop", "fvcore"])
+    ('did you mean thop?', 'known: thop, fvcore')
+    """
+    names = list(known)
+    folded = {name.casefold(): name for name in names}
+    near = [folded[one] for one in get_close_matches(wrong.casefold(), folded, n=_NEAR)]
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return otherwise or f"known: {', '.join(names) or 'none'}"
 
 
 def _one_line(text: str) -> str:

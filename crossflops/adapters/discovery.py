@@ -7,7 +7,7 @@ from crossflops.adapters.contract import Adapter
 from crossflops.adapters.failures import failure
 from crossflops.conventions import for_version
 from crossflops.core.profile import Failure
-from crossflops.errors import UnknownNameError
+from crossflops.errors import UnknownNameError, nearest
 
 GROUP = "crossflops.adapters"
 _MEMBERS = ("name", "convention", "distribution", "version", "load", "accepts", "profile")
@@ -93,9 +93,10 @@ def unknown(tool: str, points: dict[str, EntryPoint]) -> UnknownNameError:
             f"the plugin of {tool} is not installed (installed: {known})", f"pip install {wanted}"
         )
     usual = " ".join(sorted(set(plugins.values()))) or "'crossflops[tools]'"
+    more = f"choose one of them, or add the usual ones: pip install {usual}"
     return UnknownNameError(
         f"no installed plugin offers the tool {tool!r} (installed: {known})",
-        f"choose one of them, or add the usual ones: pip install {usual}",
+        nearest(tool, [*points, *plugins], more),
     )
 
 

@@ -4,6 +4,7 @@ import functools
 from importlib import import_module
 from pkgutil import iter_modules
 
+from crossflops.causes.words import WORDS
 from crossflops.core.convention import Cause
 from crossflops.errors import UnknownNameError
 
@@ -22,6 +23,11 @@ def _by_id() -> dict[str, Cause]:
 def causes() -> tuple[Cause, ...]:
     """All causes, by id."""
     return tuple(one for _, one in sorted(_by_id().items()))
+
+
+def words() -> tuple[Cause, ...]:
+    """Words of reports that are no causes, each with a page."""
+    return WORDS
 
 
 def cause(id: str) -> Cause:

@@ -1,14 +1,17 @@
 """Arguments to pipeline to renderer: one file per verb."""
 
 import gc
+import os
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 
 import click
 
-from crossflops.cli.verbs import group
-from crossflops.errors import CrossflopsError, CrossflopsWarning
+from crossflops.cli.verbs import DEBUG, group
+from crossflops.errors import TRACEBACK, CrossflopsError, CrossflopsWarning
+from crossflops.whereabouts import raised_at
 
 NAME = "crossflops"
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
@@ -29,10 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", CrossflopsWarning)
         warnings.showwarning = _warn  # type: ignore[assignment]  # the way that Python documents
+    debug = DEBUG in (sys.argv[1:] if arguments is None else arguments) or _asked_by_environment()
     try:
         status = group.main(args=arguments, prog_name=NAME, standalone_mode=False)
         return status if isinstance(status, int) else 0
     except CrossflopsError as error:
+        _trace(error, debug)
         return _refuse(error.message, error.hint, error.exit_status)
     except click.ClickException as error:
         return _refuse(error.format_message(), _help(error), WRONG)
@@ -40,18 +45,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except (Exception, SystemExit) as error:
         # Nothing that a model does ends in a traceback; what is left to say is what it was.
-        what = f"{type(error).__name__}: {error}".rstrip(": ")
-        return _refuse(what, "if the model itself runs on these inputs, please report it", WRONG)
+        _trace(error, debug)
+        what = f"{type(error).__name__}: {error}".rstrip(": ") + raised_at(error)
+        return _refuse(what, f"{TRACEBACK}; if the model itself runs, please report it", WRONG)
+
+
+def _asked_by_environment() -> bool:
+    return os.environ.get("CROSSFLOPS_DEBUG", "0") not in ("", "0")
+
+
+def _trace(error: BaseException, debug: bool) -> None:
+    """The traceback of an error, with what led to it, where it was asked for."""
+    if not debug:
+        return
+    from crossflops.render.legible import inert
+
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        click.echo(inert(line), err=True)
 
 
 def _warn(message: Warning | str, *_: object) -> None:
-    click.echo(f"warning: {' '.join(str(message).split())}", err=True)
+    _say("warning", str(message))
 
 
 def _refuse(message: str, hint: str, status: int) -> int:
-    for word, text in (("error", message), ("hint", hint)):
-        click.echo(f"{word}: {' '.join(text.split())}", err=True)
+    _say("error", message)
+    _say("hint", hint)
     return status
+
+
+def _say(word: str, text: str) -> None:
+    from crossflops.cli.output import say
+
+    say(f"{word}: {text}")
 
 
 def _help(error: click.ClickException) -> str:

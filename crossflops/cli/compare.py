@@ -14,7 +14,7 @@ from crossflops.cli.options import (
     strict_option,
     unit_option,
 )
-from crossflops.cli.output import deliver
+from crossflops.cli.output import deliver, say
 from crossflops.cli.progress import progress
 from crossflops.cli.questions import (
     NO_ANSWER,
@@ -104,9 +104,9 @@ def _status(report: Report, strict: bool, alone: bool) -> int:
     other = report.against if isinstance(report.against, Against) else None
     profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
     if not profiles and not alone:
-        click.echo(f"no tool is installed; to install some: {to_install() or DOCTOR}", err=True)
+        say(f"no tool is installed; to install some: {to_install() or DOCTOR}")
     elif profiles and all(isinstance(one, Failure) for one in profiles):
-        click.echo("every tool failed", err=True)
+        say("every tool failed")
         return NO_ANSWER
     left = [(tool, residual) for tool, residual in report.residuals.items() if residual]
     left += (
@@ -118,6 +118,6 @@ def _status(report: Report, strict: bool, alone: bool) -> int:
     if strict and (left or missing):
         what = [f"{tool} leaves a residual of {residual}" for tool, residual in left]
         what += [f"{missing} nodes are not counted"] if missing else []
-        click.echo(f"strict: {'; '.join(what)}", err=True)
+        say(f"strict: {'; '.join(what)}")
         return 1
     return 0

@@ -13,7 +13,7 @@ from crossflops.cli.options import (
     view_options,
     viewed,
 )
-from crossflops.cli.output import deliver
+from crossflops.cli.output import deliver, say
 from crossflops.cli.progress import progress
 
 
@@ -62,6 +62,6 @@ def command(
         )
     deliver(viewed(report, fields, fields["unit"]), **fields)
     if strict and report.uncounted:
-        click.echo(f"strict: {len(report.uncounted)} nodes are not counted", err=True)
+        say(f"strict: {len(report.uncounted)} nodes are not counted")
         return 1
     return 0

@@ -7,6 +7,7 @@ import click
 from crossflops.cli.options import output_options
 from crossflops.cli.output import deliver
 from crossflops.cli.progress import progress
+from crossflops.core.device import DeviceList
 from crossflops.errors import InputError, UnknownNameError
 
 _QUESTIONS = ("name", "search", "peak_tflops", "here", "measure")
@@ -83,4 +84,10 @@ def _looked_up(asked: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
     try:
         return sheet(find(asked["name"], own)), None
     except AmbiguousDeviceError as error:
-        return listed(error.candidates, f"{asked['name']!r} may be", precision), error
+        meant = listed(error.candidates, f"{asked['name']!r} may be", precision)
+        return meant, None if precision and _agree(meant) else error
+
+
+def _agree(found: DeviceList) -> bool:
+    """Whether all of them have one peak in the precision that was asked for."""
+    return len({one.peak for one in found.devices}) == 1

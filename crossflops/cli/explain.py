@@ -1,42 +1,48 @@
 """`crossflops explain`."""
 
-from difflib import get_close_matches
 from typing import Any
 
 import click
 
-from crossflops.causes import causes
+from crossflops.causes import causes, words
+from crossflops.causes.search import search
 from crossflops.cli.options import output_options
 from crossflops.cli.output import deliver
 from crossflops.conventions import conventions
 from crossflops.core.convention import Cause, Convention
-from crossflops.errors import UnknownNameError
+from crossflops.errors import UnknownNameError, nearest
+from crossflops.render.cause import Matches
 
 
 @click.command("explain")
-@click.argument("name", metavar="CAUSE|TOOL[@EDITION]")
+@click.argument("name", metavar="CAUSE|TOOL[@EDITION]|WORDS", nargs=-1, required=True)
 @output_options
-def command(name: str, **fields: Any) -> int:
-    """Say what a cause is, or everything that a tool does."""
-    deliver(_noun(name), **fields)
+def command(name: tuple[str, ...], **fields: Any) -> int:
+    """Say what a cause is, or everything that a tool does.
+
+    WORDS find a cause by what it is about (`explain batchnorm`, `explain relu twice`). `native`
+    and `residual` are words of every report, and have a page, too.
+    """
+    deliver(_noun(" ".join(name)), **fields)
     return 0
 
 
-def _noun(name: str) -> Cause | Convention:
-    """The cause of that id, or the convention of that tool: its first edition by default."""
+def _noun(name: str) -> Cause | Convention | Matches:
+    """The cause of that id, the convention of that tool (its first edition), or what is found."""
     known: dict[str, Cause | Convention] = {}
     for convention in conventions():
         known.setdefault(convention.tool, convention)
         known[f"{convention.tool}@{convention.edition}"] = convention
-    known.update({one.id: one for one in causes()})
-    if name in known:
-        return known[name]
-    family = f"{name.partition('.')[0]}."
-    near = (
-        get_close_matches(name, known, n=3, cutoff=0.8)
-        or [one for one in known if one.startswith(family)]
-        or sorted({one.tool for one in conventions()})
-    )
-    raise UnknownNameError(
-        f"{name} is neither a cause nor a tool", f"perhaps one of these: {', '.join(near)}"
-    )
+    pages = (*words(), *causes())
+    known.update({one.id: one for one in pages})
+    if (spelled := name.strip().casefold().replace(" ", "-")) in known:
+        return known[spelled]
+    near = nearest(name, known, " ").strip()
+    found = search(name, pages)
+    if not found:
+        families = ", ".join(dict.fromkeys(one.id.partition(".")[0] for one in causes()))
+        more = (
+            f"try a word of what it is about, or one of {families}; `crossflops tools` has tools"
+        )
+        raise UnknownNameError(f"{name} is neither a cause nor a tool", near or more)
+    return found[0] if len(found) == 1 else Matches(name, found)

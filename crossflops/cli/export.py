@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from crossflops.cli.options import model_options, request, unit_option
+from crossflops.cli.output import say
 from crossflops.cli.progress import progress
 from crossflops.errors import CrossflopsError
 
@@ -52,7 +53,7 @@ def command(file: Path, **fields: Any) -> int:
             **fields,
         )
     for path in written:
-        click.echo(f"wrote {path}", err=True)
+        say(f"wrote {path}")
     return 0
 
 

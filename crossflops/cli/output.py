@@ -9,15 +9,18 @@ from pathlib import Path
 
 import click
 
+from crossflops.commands import standing_here
 from crossflops.core.bench import Bench
 from crossflops.core.efficiency import EfficiencyReport, rooflines
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.render import FORMATS
 from crossflops.render.layout import Noun
+from crossflops.render.legible import WORD, inert_json, legible
 from crossflops.render.summary import Unit
 from crossflops.render.terminal import terminal
+from crossflops.render.text import NARROWEST, WIDTH
 
-NARROWEST = 20
+_SAID = 4000  # letters of a line on stderr: a command may have many paths in it
 _ASCII = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "…": "..."})
 
 
@@ -29,16 +32,22 @@ def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
     """
     if file is not None:
         _write(file, FORMATS[file.suffix.lower()](noun, unit=unit))
-        click.echo(f"wrote {file}", err=True)
+        say(f"wrote {file}")
     if as_json:
-        _print(_spelled(FORMATS[".json"](noun)))
+        _print(_spelled(inert_json(FORMATS[".json"](noun))))
     elif file is None:
         _print(_plain(terminal(noun, width(), colour(), unit)))
 
 
+def say(text: str) -> None:
+    """A line on stderr, whatever is in the names that it tells."""
+    line = legible(standing_here(" ".join(text.split())), WORD, _SAID)
+    click.echo(line, err=True)
+
+
 def width() -> int:
     """Columns of the terminal; 80 when stdout is none, unless COLUMNS says otherwise."""
-    return max(NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+    return max(NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
 def colour() -> bool:
@@ -87,7 +96,7 @@ def keep_curve(bench: Bench, plot: str) -> None:
     from crossflops.render.plots import batch_plot
 
     file = Path(plot)
-    title = f"{bench.model.name}, {bench.runtime}, {bench.device}"
+    title = f"{bench.name}, {bench.runtime}, {bench.device}"
     _keep(file, batch_plot(bench.curve, title, file.suffix, bench.batch))
 
 
@@ -101,15 +110,15 @@ def keep_roofline(report: EfficiencyReport, plot: str) -> None:
     file, roofs = Path(plot), rooflines(report)
     if not roofs:
         raise InputError("there is no roofline to draw", "ask efficiency for it by --roofline")
-    title = report.report.model.name if report.report else "as given"
+    title = report.report.name if report.report else "as given"
     _keep(file, roofline_plot(roofs[0], title, file.suffix))
     if len(roofs) > 1:
-        click.echo(f"the picture is that of {roofs[0].device}", err=True)
+        say(f"the picture is that of {roofs[0].device}")
 
 
 def _keep(file: Path, data: bytes) -> None:
     _write(file, data)
-    click.echo(f"wrote {file}", err=True)
+    say(f"wrote {file}")
 
 
 def _write(file: Path, content: str | bytes) -> None:

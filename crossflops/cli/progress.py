@@ -23,12 +23,14 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
         from rich.console import Console
         from rich.text import Text
 
+        from crossflops.render.legible import legible
+
         # Another descriptor of the terminal: that of stderr may lead elsewhere for a while.
         with (
             os.fdopen(os.dup(_STDERR), "w", encoding=sys.stderr.encoding) as terminal,
-            Console(file=terminal).status(Text(what)) as status,
+            Console(file=terminal).status(Text(legible(what))) as status,
         ):
-            yield lambda what: status.update(Text(what))
+            yield lambda what: status.update(Text(legible(what)))
 
 
 @contextmanager

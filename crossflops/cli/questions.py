@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
+from crossflops.cli.output import say
 from crossflops.core.against import Against
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.report import Report
@@ -63,9 +64,8 @@ def unanswered(report: Report, between: tuple[str, str] | None) -> bool:
         if isinstance(one, Failure) and one.tool in tools
     ]
     for one in failed:
-        click.echo(
+        say(
             f"nothing stands between {' and '.join(between or ())}: {one.tool} failed at "
-            f"{one.stage}: {one.message}",
-            err=True,
+            f"{one.stage}: {one.message}"
         )
     return bool(failed)

@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from crossflops.errors import UnknownNameError, nearest
+
 VERBS = {
     "count": "Count a model exactly, with no tool.",
     "compare": "Run other counters on a model, and explain every difference.",
@@ -21,6 +23,12 @@ VERBS = {
 }
 
 
+DEBUG = "--debug"
+_DEBUG = click.Option(
+    [DEBUG], is_flag=True, expose_value=False, help="Show the traceback of an error."
+)
+
+
 class LazyGroup(click.Group):
     """A group whose commands live in `crossflops.cli.<verb>`, each under the name `command`."""
 
@@ -33,7 +41,20 @@ class LazyGroup(click.Group):
         if cmd_name not in VERBS:
             return None
         command: Any = import_module(f"crossflops.cli.{cmd_name}").command
-        return command if isinstance(command, click.Command) else None
+        if not isinstance(command, click.Command):
+            return None
+        if _DEBUG not in command.params:
+            command.params.append(_DEBUG)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb; a name that is none is refused with those that are like it."""
+        name = args[0]
+        if name not in VERBS and not name.startswith("-"):
+            raise UnknownNameError(f"there is no verb {name!r}", nearest(name, VERBS))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The verbs with a sentence each, without importing any of them."""
@@ -53,7 +74,11 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     ctx.exit()
 
 
-@click.group(cls=LazyGroup, invoke_without_command=True)
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -62,6 +87,7 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     callback=_version,
     help="Show the version and exit.",
 )
+@click.option(DEBUG, is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.pass_context
 def group(context: click.Context) -> None:
     """Count a model's FLOPs exactly, and explain why other counters differ.

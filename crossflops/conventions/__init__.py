@@ -7,7 +7,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from crossflops.core.convention import Convention
-from crossflops.errors import UnknownNameError
+from crossflops.errors import UnknownNameError, nearest
 
 
 @functools.cache
@@ -29,7 +29,7 @@ def find(tool: str, edition: str | None = None) -> Convention:
     if not editions:
         known = sorted({one.tool for one in conventions()})
         raise UnknownNameError(
-            f"no convention is known for the tool {tool!r}", f"known: {', '.join(known)}"
+            f"no convention is known for the tool {tool!r}", nearest(tool, known)
         )
     for one in editions:
         if edition in {None, one.edition}:

@@ -6,6 +6,7 @@ from msgspec import UNSET, UnsetType
 from crossflops.core.alignment import Alignment
 from crossflops.core.contrast import Contrast
 from crossflops.core.profile import Failure, Profile
+from crossflops.core.provenance import Asked, named
 from crossflops.core.reconciliation import Reconciliation
 from crossflops.core.totals import ModelInfo, Totals
 from crossflops.core.trace import Setting
@@ -26,4 +27,10 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
     profiles: tuple[Profile | Failure, ...] = ()
     reconciliations: tuple[Reconciliation, ...] = ()
     tools: tuple[Contrast, ...] = ()
+    request: Asked | UnsetType = UNSET
     made_with: dict[str, str] | UnsetType = UNSET
+
+    @property
+    def name(self) -> str:
+        """What tells the second model from others: see `provenance.named`."""
+        return named(self.model.name, self.model.digest, self.request)

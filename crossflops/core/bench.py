@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from crossflops.core.measurement import Measurement, Unfit
+from crossflops.core.provenance import Asked, named
 from crossflops.core.report import SCHEMA, ModelInfo
 
 
@@ -124,6 +126,13 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    request: Asked | UnsetType = UNSET
+    made_with: dict[str, str] | UnsetType = UNSET
+
+    @property
+    def name(self) -> str:
+        """What tells this model from others: see `provenance.named`."""
+        return named(self.model.name, self.model.digest, self.request)
 
     @property
     def measurement(self) -> Measurement | None:
@@ -153,6 +162,13 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         if self.profile is not None:
             plain["profile"] |= {"macs": self.profile.macs, "covered": self.profile.covered}
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
+
+    def __str__(self) -> str:
+        """The page of the bench, as a terminal shows it."""
+        from crossflops.render.bench import TOP, Benched
+        from crossflops.render.text import shown
+
+        return shown(Benched(self, TOP))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Bench":

@@ -1,8 +1,11 @@
 """A count set against a peak: the noun, whose parts are there where they were asked for."""
 
+from typing import Any
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from crossflops.core.provenance import Asked
 from crossflops.core.report import SCHEMA, Report
 from crossflops.core.roofline import Roofline
 
@@ -159,15 +162,25 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     efficiency: tuple[Efficiency, ...]
     report: Report | None = None
+    request: Asked | UnsetType = UNSET
+    made_with: dict[str, str] | UnsetType = UNSET
 
     def to_json(self) -> str:
         """Indented JSON, the report as it is written by itself, counts as exact integers."""
-        plain = {
+        plain: dict[str, Any] = {
             "schema": self.schema,
             "efficiency": self.efficiency,
             "report": None if self.report is None else self.report.to_dict(),
         }
+        told: dict[str, Any] = {"request": self.request, "made_with": self.made_with}
+        plain |= {key: value for key, value in told.items() if value is not UNSET}
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
+
+    def __str__(self) -> str:
+        """The page of the efficiency, as a terminal shows it."""
+        from crossflops.render.text import shown
+
+        return shown(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "EfficiencyReport":

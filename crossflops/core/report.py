@@ -15,6 +15,7 @@ from crossflops.core.formulas import Formulas
 from crossflops.core.memory import Memory
 from crossflops.core.observation import Run
 from crossflops.core.profile import Amount, Failure, Profile
+from crossflops.core.provenance import Asked, named
 from crossflops.core.reconciliation import Reconciliation
 from crossflops.core.totals import InputInfo as InputInfo
 from crossflops.core.totals import ModelInfo as ModelInfo
@@ -86,8 +87,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     Round-trips through JSON; derived values (`delta`, `residual`) are written, and recomputed
     when read. `module` is the one that the rows are about, where that is not the model;
-    `made_with` are versions of what made the count. `warnings` are sentences: what whoever reads
-    the count should know of the model, such as sizes that override those of a file.
+    `request` is what was asked, `made_with` are versions of what made the count. `warnings` are
+    sentences: what whoever reads the count should know of the model, such as sizes that override
+    those of a file.
     """
 
     schema: str = SCHEMA
@@ -110,9 +112,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     between: Contrast | UnsetType = UNSET
     module: ModuleRow | UnsetType = UNSET
     consensus: Consensus | UnsetType = UNSET
+    request: Asked | UnsetType = UNSET
     made_with: dict[str, str] | UnsetType = UNSET
     against: Against | UnsetType = UNSET
     warnings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What tells this report from that of another target: see `provenance.named`."""
+        return named(self.model.name, self.model.digest, self.request)
 
     @property
     def macs(self) -> int:
@@ -188,6 +196,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def from_json(cls, text: str | bytes) -> "Report":
         """The report that `to_json` wrote. Raises msgspec.ValidationError on anything else."""
         return msgspec.json.decode(text, type=cls)
+
+    def __str__(self) -> str:
+        """The page of the report, as a terminal shows it."""
+        from crossflops.render.text import shown  # the other upward look: a report that is printed
+
+        return shown(self)
 
     def _repr_html_(self) -> str:
         from crossflops.render.html import html  # the one upward look: notebooks ask the noun

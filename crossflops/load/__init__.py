@@ -4,9 +4,10 @@ import contextlib
 import mmap
 import os
 import stat
+from pathlib import Path
 from typing import Any
 
-from crossflops.errors import TargetError
+from crossflops.errors import TargetError, nearest
 from crossflops.load.protobuf import parse
 from crossflops.load.reader import weightless
 from crossflops.load.texts import check
@@ -23,7 +24,12 @@ def read(path: str) -> Any:
     No tensor payload above 1 KiB is read, no external data is opened, and the file may be of
     any size. Raises TargetError.
     """
-    return _checked(_rest(path))
+    try:
+        return _checked(_rest(path))
+    except TargetError as error:
+        if path not in error.message:  # what is wrong inside of it, told without its name
+            error.message = f"{path}: {error.message}"
+        raise
 
 
 def decoded(data: bytes) -> Any:
@@ -57,4 +63,13 @@ def _rest(path: str) -> bytes:
                 return weightless(mapped)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise TargetError(f"{path} cannot be read: {reason}", _HINT) from error
+        raise TargetError(f"{path} cannot be read: {reason}", _near(Path(path))) from error
+
+
+def _near(path: Path) -> str:
+    """The files beside it that are called like it."""
+    try:
+        beside = [str(one) for one in path.parent.glob("*.onnx") if one != path]
+    except (OSError, ValueError):
+        beside = []
+    return nearest(str(path), beside, _HINT)

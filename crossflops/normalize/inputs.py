@@ -13,6 +13,13 @@ from crossflops.errors import InputError
 
 _HINT = "write --input 1x3x224x224, or --input input_ids=1x128:int64"
 _TEXT = re.compile(r"(?:(?P<name>.+)=)?(?P<shape>scalar|\d+(?:x\d+)*)(?::(?P<dtype>\w+))?")
+# A shape as Python prints one, or with commas: (1, 3, 32, 32), [1, 3], 1,3,224,224, 1 x 3
+_DIMS = r"\d+(?:(?:\s*[x×*,]\s*|\s+)\d+)*"
+_LISTED = re.compile(
+    rf"(?:^|(?<==))\s*(?:torch\.size\()?"
+    rf"(?:\(\s*({_DIMS})?\s*,?\s*\)|\[\s*({_DIMS})?\s*,?\s*\]|({_DIMS}))\)?\s*(?=:|$)",
+    re.IGNORECASE,
+)
 _DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
     "bool", "complex64", "complex128", "string",
@@ -33,7 +40,7 @@ def parse(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
 
 
 def _parse(place: int, text: str) -> TensorSpec:
-    found = _TEXT.fullmatch(text.strip())
+    found = _TEXT.fullmatch(_LISTED.sub(_with_crosses, text).strip())
     if not found:
         raise InputError(f"cannot read the input {text!r}", _HINT)
     dtype = found["dtype"] or "float32"
@@ -43,6 +50,12 @@ def _parse(place: int, text: str) -> TensorSpec:
     scalar = found["shape"] == "scalar"
     shape = () if scalar else tuple(map(int, found["shape"].split("x")))
     return TensorSpec(found["name"] or str(place), dtype, shape, "input")
+
+
+def _with_crosses(found: re.Match[str]) -> str:
+    """A shape as 1x3x224x224; that without dimensions is a scalar."""
+    dims = next((one for one in found.groups() if one), "")
+    return "x".join(re.findall(r"\d+", dims)) or "scalar"
 
 
 def make(model: Any, specs: Sequence[TensorSpec]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from crossflops.errors import MissingExtraError, TargetError
+from crossflops.errors import TRACEBACK, MissingExtraError, TargetError
 from crossflops.normalize import extras
 from crossflops.normalize.torchvision import mended
+from crossflops.whereabouts import raised_at
 
 _RELATIVE = "attempted relative import"
 
@@ -38,8 +39,8 @@ def run(path: Path, hint: str) -> ModuleType:
         if isinstance(absent, MissingExtraError):
             raise absent from error
         raise TargetError(
-            f"running {path} failed: {type(error).__name__}: {error}",
-            f"see what python {path} says",
+            f"running {path} failed: {type(error).__name__}: {error}{raised_at(error)}",
+            TRACEBACK,
         ) from error
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from crossflops.errors import CrossflopsError, MissingExtraError, TargetError
+from crossflops.errors import TRACEBACK, CrossflopsError, MissingExtraError, TargetError
 from crossflops.normalize import extras, pickled, python_file
 from crossflops.normalize.frameworks import framework_of, opened
 from crossflops.normalize.jax import kinds as jax_kinds
 from crossflops.normalize.tensorflow.kinds import is_path
 from crossflops.normalize.torchvision import mended
+from crossflops.whereabouts import raised_at
 
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
 _NAMED = 5  # callables of a file that a hint names
@@ -99,8 +100,8 @@ def _module(place: str) -> ModuleType:
         raise TargetError(f"{place} needs {missing}", f"pip install {missing}") from error
     except (Exception, SystemExit) as error:
         raise TargetError(
-            f"importing {place} failed: {type(error).__name__}: {error}",
-            f'see what python -c "import {place}" says',
+            f"importing {place} failed: {type(error).__name__}: {error}{raised_at(error)}",
+            TRACEBACK,
         ) from error
 
 
@@ -155,8 +156,8 @@ def _call(found: Callable[..., Any], arguments: Mapping[str, object], target: st
         if isinstance(absent, MissingExtraError):
             raise absent from error
         raise TargetError(
-            f"{target} raised {type(error).__name__}: {error}",
-            "call it in Python by itself to see the whole traceback",
+            f"{target} raised {type(error).__name__}: {error}{raised_at(error)}",
+            TRACEBACK,
         ) from error
 
 

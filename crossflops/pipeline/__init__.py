@@ -12,19 +12,21 @@ from crossflops.hardware.rates.question import Question
 from crossflops.normalize.request import Request, asked_for
 from crossflops.normalize.targets import imports_restored
 from crossflops.pipeline.benching.verb import bench
-from crossflops.pipeline.comparing.asked import answered, made_with, of_models
+from crossflops.pipeline.comparing.asked import answered, of_models
 from crossflops.pipeline.comparing.study import Progress
 from crossflops.pipeline.comparing.study import report as compared
 from crossflops.pipeline.counting import Counted
 from crossflops.pipeline.exporting import export
 from crossflops.pipeline.heard import heard
 from crossflops.pipeline.native import native_count
+from crossflops.pipeline.provenance import asked, made_with
 from crossflops.pipeline.rating.rate import rated
 from crossflops.pipeline.rating.tables import rated_runs
 
 if TYPE_CHECKING:
     from crossflops.pipeline.comparing.asking import Asking
 
+TIMEOUT = 300.0  # seconds
 __all__ = ["bench", "compare", "count", "efficiency", "export"]
 
 
@@ -101,7 +103,7 @@ def compare(
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
     onnx: str | None = None,
-    timeout: float = 300.0,
+    timeout: float = TIMEOUT,
     memory: int | None = None,
     isolate: bool = True,
     python: Mapping[str, str] | None = None,
@@ -165,6 +167,20 @@ def compare(
         isolate=isolate,
     )
     native, report = _asked(asking)
+    flags = {
+        "tools": tools,
+        "onnx": onnx,
+        "timeout": None if timeout == TIMEOUT else timeout,
+        "memory": memory,
+        "isolate": None if isolate else False,
+        "python": python or None,
+        "between": between,
+        "module": module,
+        "consensus": consensus or None,
+        "against": against,
+    }
+    told = asked("compare", request, report.model, flags, target, arguments)
+    report = msgspec.structs.replace(report, request=told)
     if two is None:
         return answered(report, between=between, module=module, consensus=consensus)
     from crossflops.pipeline.comparing.against import against as set_against
@@ -172,6 +188,8 @@ def compare(
 
     with told_of_the_second():
         other, found = _asked(msgspec.structs.replace(asking, request=two, choice=others))
+    told = asked("compare", two, found.model, {}, against, options.get("arguments"))
+    found = msgspec.structs.replace(found, request=told)
     return set_against(report, found, (native, other), between)
 
 

@@ -17,6 +17,7 @@ from crossflops.normalize.targets import imports_restored
 from crossflops.pipeline.counting import Counted, counted, folded, observed
 from crossflops.pipeline.counting import report as counted_report
 from crossflops.pipeline.heard import heard
+from crossflops.pipeline.provenance import asked, made_with
 
 
 @imports_restored()
@@ -50,12 +51,20 @@ def native_count(
         trips=trips,
         branches=branches,
     )
+    wanted = request
+    typed = {"vary": vary or None, "observe": observe or None, "as_": as_ or None,
+             "inputs": inputs_file}  # fmt: skip
     conventions = named([as_] if isinstance(as_, str) else as_ or ())
     with heard() as told:
         request, formulas, run = _sized(request, vary, observe, inputs_file)
         report, native = _counted(request, conventions)
     report = msgspec.structs.replace(
-        report, formulas=formulas, observed=run, warnings=(*report.warnings, *told)
+        report,
+        formulas=formulas,
+        observed=run,
+        request=asked("count", wanted, report.model, typed, target, arguments),
+        made_with=made_with(request.is_file),
+        warnings=(*report.warnings, *told),
     )
     return report, native
 
@@ -69,8 +78,8 @@ def _counted(request: Request, conventions: Sequence[Convention]) -> tuple[Repor
     def mode(training: bool) -> Counted:
         if training not in modes:
             own = [one for one in watched if one.training == training]
-            asked = msgspec.structs.replace(setting, training=training)
-            modes[training] = counted(request.source(), asked, own)
+            here = msgspec.structs.replace(setting, training=training)
+            modes[training] = counted(request.source(), here, own)
         return modes[training]
 
     native = mode(setting.training)

@@ -41,14 +41,27 @@ def _page(report: Report, other: Against, top: int) -> Page:
 
 
 def _names(report: Report, other: Against) -> Names:
-    names = report.model.name, other.model.name
+    """What the models are called in tables: the last word of their names, where these differ."""
+    names = report.name, other.name
+    short = _last(names[0]), _last(names[1])
+    if short[0].casefold() != short[1].casefold():
+        return short
     return names if names[0] != names[1] else (f"{names[0]} (first)", f"{names[1]} (second)")
+
+
+def _last(name: str) -> str:
+    """The last word of a name.
+
+    >>> _last("torchvision.models:resnet50"), _last("a/model.onnx"), _last("ResNet")
+    ('resnet50', 'model.onnx', 'ResNet')
+    """
+    return name.rpartition(":")[2].rpartition("/")[2]
 
 
 def _second(other: Against) -> str:
     totals = other.totals
     parts = [
-        other.model.name,
+        other.name,
         short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
         *described(other.model.inputs),
         short(totals.macs, "MACs"),

@@ -60,7 +60,7 @@ def percent(part: float, whole: float) -> str:
 def _title(noun: Bench) -> Title:
     optimized = f"optimization {noun.optimization}" if noun.optimization else ""
     parts = (
-        noun.model.name,
+        noun.name,
         *(f"{one.name} {shape(one.shape)} {one.dtype}" for one in noun.model.inputs),
         noun.runtime,
         optimized,

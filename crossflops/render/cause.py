@@ -1,5 +1,7 @@
 """The page of `explain CAUSE`: what it is, how to recognise it, who has it, what shows it."""
 
+import msgspec
+
 from crossflops.conventions import conventions
 from crossflops.core.convention import Cause, Clause, Convention, Example, Parameters
 from crossflops.render.clauses import booked, conditions, whom
@@ -7,6 +9,22 @@ from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Tabl
 from crossflops.render.quantity import signed
 
 _SEVERAL = 3  # clauses of one tool, behind which the rest is only numbered
+
+
+class Matches(msgspec.Struct, frozen=True):
+    """The causes that were found by some words, the nearest first."""
+
+    words: str
+    causes: tuple[Cause, ...]
+
+
+def matches_page(found: Matches) -> Page:
+    """A line for each cause; `explain` with its name shows the page."""
+    columns = (Column(head="cause"), Column(head="what", flows=True))
+    rows = tuple(Row((one.id, one.title)) for one in found.causes)
+    title = Title((f"{len(found.causes)} causes have to do with {found.words!r}",))
+    said = Text(f"`crossflops explain {found.causes[0].id}` shows the page of the first", " ")
+    return Page((title, Table(columns=columns, rows=rows), said))
 
 
 def cause_page(cause: Cause) -> Page:

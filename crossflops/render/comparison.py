@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from math import isfinite
+from re import escape, sub
 
 from msgspec.structs import replace
 
@@ -17,7 +18,7 @@ from crossflops.errors import UnknownNameError
 from crossflops.render.consensus import consensus_blocks
 from crossflops.render.contrast import contrast_blocks
 from crossflops.render.kernels import changed_by_hooks, ran
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text
+from crossflops.render.page import Block, Column, Command, Heading, Page, Row, Table, Text
 from crossflops.render.parameters import parameters
 from crossflops.render.places import TOP, disagreement
 from crossflops.render.quantity import change, covered, exact, number, short
@@ -89,9 +90,9 @@ def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table
     return Table(
         columns=(
             Column(head="tool"),
-            Column(head="prints", spare=1),
+            Column(head="prints", spare=2),
             Column(head="total", right=True),
-            Column(head="as MACs" if unit == "macs" else "2 x MACs", right=True, spare=2),
+            Column(head="as MACs" if unit == "macs" else "2 x MACs", right=True, spare=1),
             Column(head="vs native", right=True),
             Column(head="explained", right=True),
         ),
@@ -216,11 +217,26 @@ def _as_expected(report: Report, profile: Profile) -> bool:
 
 
 def failed(failures: tuple[Failure, ...]) -> list[Block]:
-    """The tools without an answer, and why."""
+    """The tools without an answer, those with one reason together, and why."""
     if not failures:
         return []
-    texts = [
-        Text(f"failed at {one.stage}: {one.message} ({one.hint})", f" {one.tool} ", "warn")
-        for one in failures
-    ]
-    return [Heading("No answer"), *texts]
+    reasons: dict[tuple[str, ...], list[Failure]] = {}
+    for one in failures:
+        reasons.setdefault(_reason(one), []).append(one)
+    return [Heading("No answer"), *(block for one in reasons.values() for block in _failed(one))]
+
+
+def _reason(failure: Failure) -> tuple[str, ...]:
+    """What tools share that failed for one reason: all but their names."""
+    words = (failure.stage, failure.message, failure.hint)
+    return tuple(sub(rf"(?<![\w-]){escape(failure.tool)}(?![\w-])", "", text) for text in words)
+
+
+def _failed(alike: list[Failure]) -> list[Block]:
+    """A line for tools that failed alike, in the words of the first; a command is one to copy."""
+    first, tools = alike[0], ", ".join(one.tool for one in alike)
+    what = f"failed at {first.stage}: {first.message}"
+    lead = (what, f" {tools} ") if len(alike) == 1 else (f"{tools} {what}", " ")
+    if "pip install" not in first.hint:
+        return [Text(f"{lead[0]} ({first.hint})", lead[1], "warn")]
+    return [Text(*lead, "warn"), Command(first.hint, "   ")]

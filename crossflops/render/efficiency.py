@@ -48,7 +48,7 @@ def _opening(noun: EfficiencyReport) -> list[Block]:
     if report is not None and report.profiles:
         return [*comparison(report).blocks, Heading(f"Required rate: {', '.join(run)}")]
     named = "MACs as given" if first.unit == "example" else "by its sizes"
-    return [Title((named if report is None else report.model.name, *run))]
+    return [Title((named if report is None else report.name, *run))]
 
 
 def _explained(noun: EfficiencyReport) -> list[Block]:

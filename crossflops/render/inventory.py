@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from crossflops.render.page import Column, Heading, Page, Row, Table, Text, Title, Tone
+from crossflops.render.page import Column, Command, Heading, Page, Row, Table, Text, Title, Tone
 
 State = Literal["ok", "unverified", "missing", "broken", "no tool"]
 _TONES: dict[str, Tone] = {
@@ -76,7 +76,7 @@ def health(noun: Health) -> Page:
     """The components, the tools, and the commands that install what is missing."""
     rows = tuple(
         Row(
-            (one.name, one.version or "-", one.message or one.python or one.state),
+            (one.name, one.version or "-", one.message or one.state),
             _TONES[one.state],
         )
         for one in noun.components
@@ -85,9 +85,10 @@ def health(noun: Health) -> Page:
         columns=(Column(head="part"), Column(head="version"), Column(head="state", flows=True)),
         rows=rows,
     )
+    places = [Command(one.python, f" {one.name}: ") for one in noun.components if one.python]
     missing = [(one.name, one.install) for one in noun.components if one.install]
     remedies = _remedies([*missing, *_lacking(noun.tools)])
-    tables = (parts, Heading("Tools"), _table(noun.tools), *_elsewhere(noun.tools))
+    tables = (parts, *places, Heading("Tools"), _table(noun.tools), *_elsewhere(noun.tools))
     return Page((*tables, *remedies))
 
 
@@ -122,13 +123,13 @@ def _state(one: ToolRow) -> str:
     return f"{one.state}: {one.message}" if one.message else one.state
 
 
-def _elsewhere(tools: tuple[ToolRow, ...]) -> tuple[Heading | Text, ...]:
+def _elsewhere(tools: tuple[ToolRow, ...]) -> tuple[Heading | Command, ...]:
     """The interpreters other than this one, each with the tools that it runs."""
     names: dict[str, list[str]] = {}
     for one in tools:
         if one.python not in ("", sys.executable):
             names.setdefault(one.python, []).append(one.tool)
-    texts = [Text(python, f" {', '.join(found)}: ") for python, found in names.items()]
+    texts = [Command(python, f" {', '.join(found)}: ") for python, found in names.items()]
     return (Heading("In other interpreters"), *texts) if texts else ()
 
 
@@ -136,10 +137,14 @@ def _lacking(tools: tuple[ToolRow, ...]) -> list[tuple[str, str]]:
     return [(one.tool, one.install) for one in tools if one.install]
 
 
-def _remedies(lacking: list[tuple[str, str]]) -> tuple[Heading | Text, ...]:
-    """Every command once, with the names of all that it brings."""
+def _remedies(lacking: list[tuple[str, str]]) -> tuple[Heading | Text | Command, ...]:
+    """Every command once, as a line to copy under the names of all that it brings."""
     names: dict[str, list[str]] = {}
     for name, install in lacking:
         names.setdefault(install, []).append(name)
-    texts = [Text(install, f" {', '.join(found)}: ") for install, found in names.items()]
-    return (Heading("To install"), *texts) if texts else ()
+    lines = [
+        block
+        for install, found in names.items()
+        for block in (Text(f"{', '.join(found)}:", " "), Command(install, "   "))
+    ]
+    return (Heading("To install"), *lines) if lines else ()

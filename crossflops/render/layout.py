@@ -11,7 +11,7 @@ from crossflops.core.machine import Machine
 from crossflops.core.report import Report
 from crossflops.render.against import compared_page
 from crossflops.render.bench import Benched, bench_page
-from crossflops.render.cause import cause_page
+from crossflops.render.cause import Matches, cause_page, matches_page
 from crossflops.render.convention import convention_page
 from crossflops.render.devices import derivation_page, device_page, devices_page
 from crossflops.render.efficiency import efficiency_page
@@ -27,6 +27,7 @@ Noun: TypeAlias = (
     | Viewed
     | Compared
     | Cause
+    | Matches
     | Convention
     | Inventory
     | Health
@@ -47,6 +48,8 @@ def layout(noun: Noun, unit: Unit = "macs") -> Page:
             return noun
         case Cause():
             return cause_page(noun)
+        case Matches():
+            return matches_page(noun)
         case Convention():
             return convention_page(noun)
         case Inventory():

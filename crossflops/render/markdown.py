@@ -3,7 +3,8 @@
 import re
 
 from crossflops.render.layout import Noun, layout
-from crossflops.render.page import Block, Code, Heading, Table, Text, Title
+from crossflops.render.legible import inert
+from crossflops.render.page import Block, Code, Command, Heading, Table, Text, Title
 from crossflops.render.summary import Unit
 
 _SPECIAL = re.compile(r"(https?://[^\s|<>]+)|([\\`*_\[\]<>|#~])")
@@ -31,6 +32,9 @@ def _written(block: Block) -> str:
             return f"{lead}{_plain(text)}"
         case Code(text):
             return f"```python\n{text.strip()}\n```"
+        case Command(text, mark):
+            lead = f"{_plain(mark)}\n\n" if mark.strip() else ""
+            return f"{lead}```\n{inert(text)}\n```"
         case Table():
             return _table(block)
 
@@ -49,4 +53,5 @@ def _indented(cell: str) -> str:
 
 def _plain(text: str) -> str:
     """The text with what Markdown would read escaped; an address stays as it is, to be a link."""
-    return _SPECIAL.sub(lambda found: found[1] or f"\\{found[2]}", " ".join(text.split()))
+    plain = inert(" ".join(text.split()))
+    return _SPECIAL.sub(lambda found: found[1] or f"\\{found[2]}", plain)

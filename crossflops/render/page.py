@@ -34,6 +34,13 @@ class Code(msgspec.Struct, frozen=True):
     text: str
 
 
+class Command(msgspec.Struct, frozen=True):
+    """A line to copy, such as a command or a path: never broken. `mark` stands before it."""
+
+    text: str
+    mark: str = ""
+
+
 class Column(msgspec.Struct, frozen=True, kw_only=True):
     """A column of a table.
 
@@ -89,7 +96,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return table
 
 
-Block: TypeAlias = Title | Heading | Text | Code | Table
+Block: TypeAlias = Title | Heading | Text | Code | Command | Table
 
 
 class Page(msgspec.Struct, frozen=True):

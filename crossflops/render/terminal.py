@@ -1,26 +1,36 @@
 """Text for a terminal of any width: no frames, columns by spaces, colour where it is asked for."""
 
 from io import StringIO
+from textwrap import wrap
 
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
+from crossflops.commands import standing_here
 from crossflops.render.layout import Noun, layout
-from crossflops.render.page import Block, Code, Heading, Table, Text, Title
+from crossflops.render.legible import WORD, inert, legible
+from crossflops.render.page import Block, Code, Command, Heading, Row, Table, Text, Title
 from crossflops.render.summary import Unit
 
 _STYLES = {"": "", "good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim"}
 _GAPS = (3, 2)
+# the gap between columns and whether their heads may take several lines: the first that fits
+_LAYOUTS = (*((gap, False) for gap in _GAPS), (_GAPS[-1], True))
 _INDENT = 1
 _FLOWING = 24  # cells that may take several lines get this width before a spare column does
 _SQUEEZED = 10  # and this one before the other columns are broken up
 
 
 def terminal(noun: Noun, width: int, colour: bool = False, unit: Unit = "macs") -> str:
-    """The page as text, no line longer than `width`. Ends with a newline."""
+    """The page as text, no line longer than `width` but those to copy. Ends with a newline.
+
+    No name reaches the terminal with a control character in it, nor at any length. Columns that a
+    table has no room for are named under it, unless the table before has lost the same.
+    """
     out = StringIO()
     console = Console(
         file=out,
@@ -35,13 +45,17 @@ def terminal(noun: Noun, width: int, colour: bool = False, unit: Unit = "macs") 
         legacy_windows=False,
     )
     before: Block | None = None
-    for block in layout(noun, unit).blocks:
+    named: tuple[str, ...] = ()
+    for block in map(_legible, layout(noun, unit).blocks):
         if isinstance(block, Table) and (block.detail or not block.rows):
             continue
         if _apart(before, block):
             console.print()
         _print(console, block, width)
         before = block
+        if isinstance(block, Table) and (lost := _lost(block, width)) and lost != named:
+            console.print(_paragraph(_left_out(lost, block, width)))
+            named = lost
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -55,6 +69,44 @@ def _apart(before: Block | None, block: Block) -> bool:
     )
 
 
+def _legible(block: Block) -> Block:
+    """The block with every name in it as a terminal can show it."""
+    match block:
+        case Title(parts):
+            return Title(tuple(map(legible, parts)))
+        case Heading(text):
+            return Heading(legible(text))
+        case Text(text, mark, tone):
+            return Text(legible(standing_here(text), WORD), legible(mark), tone)
+        case Code(text):
+            return Code("\n".join(map(inert, text.splitlines())))
+        case Command(text, mark):
+            return Command(inert(standing_here(text)), legible(mark))
+        case Table():
+            return replace(
+                block,
+                columns=tuple(replace(one, head=legible(one.head)) for one in block.columns),
+                rows=tuple(Row(tuple(map(legible, row.cells)), row.tone) for row in block.rows),
+            )
+
+
+def _lost(table: Table, width: int) -> tuple[str, ...]:
+    """The heads of the columns that have no room."""
+    room = width - _indent(table)
+    brief = table.brief()
+    kept = [one for part in _parts(brief, room) for one in _fitted(part, room)[0].columns]
+    lost = [column for column in brief.columns if not any(column is one for one in kept)]
+    return tuple(column.head for column in lost if column.head)
+
+
+def _left_out(lost: tuple[str, ...], table: Table, width: int) -> Text:
+    """What says which columns have no room, and how to see them."""
+    wide = _natural(table.brief(), _GAPS[-1]) + _indent(table)
+    shown = "it" if len(lost) == 1 else "them"
+    how = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"
+    return Text(f"left out at {width} columns: {', '.join(lost)}; {how}", "   ", "dim")
+
+
 def _print(console: Console, block: Block, width: int) -> None:
     match block:
         case Title():
@@ -66,12 +118,18 @@ def _print(console: Console, block: Block, width: int) -> None:
         case Code():
             lines = RichText(block.text.strip(), overflow="fold")
             console.print(Padding(lines, (0, 0, 0, 3 * _INDENT)))
+        case Command():
+            console.print(RichText(f"{block.mark}{block.text}"), soft_wrap=True)
         case Table():
-            indent = 3 * _INDENT if block.bare else _INDENT
+            indent = _indent(block)
             for place, table in enumerate(_parts(block.brief(), width - indent)):
                 if place:
                     console.print()
                 console.print(Padding(_grid(table, width - indent), (0, 0, 0, indent)))
+
+
+def _indent(table: Table) -> int:
+    return 3 * _INDENT if table.bare else _INDENT
 
 
 def _broken(parts: tuple[str, ...], width: int) -> str:
@@ -96,12 +154,12 @@ def _paragraph(block: Text) -> RichTable:
 
 
 def _grid(table: Table, room: int) -> RichTable:
-    table, gap = _fitted(table, room)
-    tight = _natural(table, gap, _SQUEEZED) > room
+    table, gap, broken = _fitted(table, room)
+    tight = _natural(table, gap, _SQUEEZED, broken) > room
     grid = RichTable(box=None, show_header=not table.bare, pad_edge=False, padding=(0, gap, 0, 0))
-    for column in table.columns:
+    for place, column in enumerate(table.columns):
         grid.add_column(
-            column.head,
+            "\n".join(_head(table, place)) if broken else column.head,
             justify="right" if column.right else "left",
             no_wrap=not (column.flows or tight),
             overflow="fold",
@@ -127,20 +185,21 @@ def _parts(table: Table, room: int) -> list[Table]:
     return [table.only([*stub, *part]) for part in parts]
 
 
-def _fitted(table: Table, room: int) -> tuple[Table, int]:
-    """The table with what must make way gone, and the gap between its columns."""
+def _fitted(table: Table, room: int) -> tuple[Table, int, bool]:
+    """The table with what must make way gone, the gap of its columns, and whether heads break."""
     while True:
-        for gap in _GAPS:
-            if _natural(table, gap) <= room:
-                return table, gap
+        for gap, broken in _LAYOUTS:
+            if _natural(table, gap, broken=broken) <= room:
+                return table, gap, broken
         spare = max(table.columns, key=lambda column: column.spare)
         if not spare.spare:
-            return table, _GAPS[-1]
+            return table, *_LAYOUTS[-1]
         table = table.without(spare)
 
 
-def _natural(table: Table, gap: int, flowing: int = _FLOWING) -> int:
-    widths = [_widest(table, place) for place in range(len(table.columns))]
+def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = False) -> int:
+    """The columns that the table takes."""
+    widths = [_widest(table, place, broken) for place in range(len(table.columns))]
     wanted = [
         min(width, flowing) if column.flows else width
         for column, width in zip(table.columns, widths, strict=True)
@@ -148,6 +207,17 @@ def _natural(table: Table, gap: int, flowing: int = _FLOWING) -> int:
     return sum(wanted) + gap * (len(wanted) - 1)
 
 
-def _widest(table: Table, place: int) -> int:
-    heads = [] if table.bare else [table.columns[place].head]
-    return max(map(cell_len, [*heads, *(row.cells[place] for row in table.rows)]))
+def _widest(table: Table, place: int, broken: bool) -> int:
+    head = _head(table, place) if broken else (table.columns[place].head,)
+    return max(_widest_cell(table, place), *map(cell_len, () if table.bare else head), 0)
+
+
+def _head(table: Table, place: int) -> tuple[str, ...]:
+    """The head of a column in lines that are no longer than its cells, where its words allow."""
+    head = table.columns[place].head
+    longest = max(map(len, head.split()), default=1)
+    return tuple(wrap(head, max(longest, _widest_cell(table, place)))) or ("",)
+
+
+def _widest_cell(table: Table, place: int) -> int:
+    return max((cell_len(row.cells[place]) for row in table.rows), default=0)

@@ -13,7 +13,7 @@ def title(report: Report) -> Title:
     if isinstance(report.module, ModuleRow):
         return _module_title(report.module, report)
     parts = [
-        report.model.name,
+        report.name,
         short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
         *inputs(report.model.inputs),
         *_setting(report.setting),
@@ -27,7 +27,7 @@ def title(report: Report) -> Title:
 def _module_title(module: ModuleRow, report: Report) -> Title:
     return Title(
         (
-            f"{module.path or '(the model)'} of {report.model.name}",
+            f"{module.path or '(the model)'} of {report.name}",
             module.class_,
             f"{short(module.params)} parameter{'' if module.params == 1 else 's'}",
             *inputs(report.model.inputs),

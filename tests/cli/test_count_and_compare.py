@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from crossflops import pipeline
 from crossflops.cli import compare, main
+from crossflops.commands import python
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting
 from crossflops.errors import TargetError
@@ -188,7 +189,7 @@ def test_without_a_tool_the_remedy_is_told(line, answers, report, monkeypatch):
     status, out, err = line("compare", "m:f")
     assert status == 0
     assert "10 MACs" in out
-    assert err == "no tool is installed; to install some: pip install that\n"
+    assert err == f"no tool is installed; to install some: {python()} -m pip install that\n"
 
 
 @pytest.mark.parametrize(

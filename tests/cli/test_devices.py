@@ -23,6 +23,15 @@ def here(monkeypatch):
     monkeypatch.setattr(machine, "measured", lambda again=False: PEAK)
 
 
+def test_a_name_of_several_is_no_error_where_they_agree(line):
+    """All that bear the name A100 have one fp16 peak; those that bear V100 have several."""
+    status, out, err = line("devices", "A100", "--precision", "fp16")
+    assert (status, err) == (0, "")
+    assert all(name in out for name in ("a100-pcie-40gb", "a100-sxm4-80gb"))
+    assert line("devices", "V100", "--precision", "fp16")[0] == 2
+    assert line("devices", "A100")[0] == 2
+
+
 def test_one_device(line):
     """Names, peaks with their derivation, source and confidence."""
     status, out, err = line("devices", "Tesla V100-SXM2-16GB")

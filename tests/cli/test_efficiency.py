@@ -69,6 +69,23 @@ def test_a_device_with_variants_lists_them_and_ends_with_2(efficiency):
     )
 
 
+def test_a_device_whose_variants_agree_is_no_error(efficiency):
+    """All four A100 have 312 TFLOP/s in fp16: 32.69 of these are 10.5 %, whichever it is."""
+    status, out, err = efficiency(*FP16, "--device", "A100")
+    assert (status, err) == (0, "")
+    assert "peak 312.0 TFLOP/s A100, dense fp16" in out
+    assert "share 10.5 % required / peak" in out
+    assert "which agree in all that is asked" in " ".join(out)
+
+
+def test_variants_that_agree_in_work_may_differ_in_bytes(line):
+    """A roofline asks for the bandwidth too: 1555 GB/s or 2039 GB/s, so it has to be said."""
+    moved = ("--bytes-per-example", "100M", "--roofline")
+    status, _, err = line("efficiency", *FP16, "--device", "A100", *moved)
+    assert status == 2
+    assert err.startswith("error: 'A100' names 4 devices")
+
+
 def test_an_ambiguous_device_in_json(line):
     """With --json stdout is JSON alone, one efficiency for each variant."""
     status, out, err = line("efficiency", *FP16, "--device", "V100", "--json")

@@ -1,10 +1,12 @@
 """What a user sees when something is wrong, and what the command costs when nothing is asked."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 from click import Context
+from msgspec.structs import replace
 
 from crossflops.cli.verbs import VERBS, group
 from crossflops.errors import TargetError
@@ -52,6 +54,66 @@ def test_help_lists_the_verbs(line):
     assert line() == (0, out, "")
 
 
+@pytest.mark.parametrize("verb", [(), ("count",), ("efficiency",)])
+def test_help_has_a_short_form(line, verb):
+    """-h is --help, of the command and of every verb."""
+    assert line(*verb, "-h") == line(*verb, "--help")
+    assert "--debug" in line(*verb, "-h")[1]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("cuont", "m:f"), "did you mean count?"),
+        (("explane", "thop"), "did you mean explain?"),
+        (("count", "m:f", "--inptu", "1"), "'--input'"),
+        (("explain", "norm.bacth"), "did you mean norm.batch"),
+    ],
+)
+def test_a_slip_is_met_with_what_was_meant(line, typed, meant):
+    """Verbs, options, causes: the nearest names stand in the answer."""
+    status, out, err = line(*typed)
+    assert (status, out, len(err.splitlines())) == (2, "", 2)
+    assert meant in err
+
+
+@pytest.mark.parametrize("how", ["before", "behind", "environment", "no", "environment 0"])
+def test_the_traceback_is_shown_where_it_is_asked_for(line, answers, monkeypatch, how):
+    """With what led to the error, and before the two lines, which stay the last."""
+    error = TargetError("m:f failed", "mend it")
+    error.__cause__ = RuntimeError("deep\x1b[2J inside")
+    answers(error)
+    monkeypatch.setenv("CROSSFLOPS_DEBUG", {"environment": "1", "environment 0": "0"}.get(how, ""))
+    before, behind = (["--debug"] if how == one else [] for one in ("before", "behind"))
+    status, out, err = line(*before, "count", "m:f", *behind)
+    assert (status, out) == (2, "")
+    assert err.endswith("error: m:f failed\nhint: mend it\n")
+    shown = how in ("before", "behind", "environment")
+    assert ("RuntimeError: deep\\x1b[2J inside\n" in err) is shown
+    assert ("Traceback (most recent call last):\n" in err) is shown
+
+
+def test_names_in_errors_are_inert_and_short(line, answers):
+    """Whatever a file calls its nodes, stderr shows letters alone, and few of them."""
+    answers(TargetError(f"the node '\x1b[2J\x9b{'n' * 100_000}' has no input", "\u202elook"))
+    status, out, err = line("count", "m:f")
+    assert (status, out) == (2, "")
+    assert all(letter == "\n" or letter.isprintable() for letter in err)
+    assert len(err) < 1_000
+    assert r"\x1b[2J\x9bnnn" in err
+    assert err.splitlines()[0].endswith("nnn' has no input")
+
+
+def test_json_on_a_terminal_is_inert_as_well(line, answers, report):
+    """Control characters stand in it as JSON spells them, and are read back as they were."""
+    name = "a\x1b[2J\x9b\x7f\u202e\u2028z"
+    made = report()
+    answers(replace(made, model=replace(made.model, name=name)))
+    out = line("count", "m:f", "--json")[1]
+    assert all(letter == "\n" or letter.isprintable() for letter in out)
+    assert json.loads(out)["model"]["name"] == name
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -97,7 +159,7 @@ def test_an_unintended_error_is_two_lines_as_well(line, answers):
     answers(RuntimeError("a bug"))
     status, out, told = line("count", "m:f")
     assert (status, out) == (2, "")
-    assert told.splitlines()[0] == "error: RuntimeError: a bug"
+    assert told.startswith("error: RuntimeError: a bug (")  # and where
     assert len(told.splitlines()) == 2
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from crossflops.adapters.inventory import Offer
 from crossflops.cli import doctor, explain, toolbox
+from crossflops.commands import python
 from crossflops.core.convention import Cause, Convention
 from crossflops.core.profile import Failure
 
@@ -94,7 +95,7 @@ def test_tools_fits_on_eighty_columns(line):
     """The table stays within 80 columns, and names every tool."""
     _, out, _ = line("tools")
     assert max(map(len, out.splitlines())) <= 80
-    assert " gone: pip install gone\n" in out
+    assert f" gone:\n   {python()} -m pip install gone\n" in out
     assert "unverified: checked on 1\n" in out
 
 
@@ -152,7 +153,7 @@ def test_doctor_says_how_to_install_what_is_missing(line, monkeypatch):
     assert "pip install" in parts["torch"]["install"]
     assert "[torch]" in parts["torch"]["install"]
     assert "--no-deps torchvision" in parts["torchvision"]["install"]
-    assert "\n torch, onnxscript: " in line("doctor")[1]
+    assert "\n torch, onnxscript:\n" in line("doctor")[1]
 
 
 @pytest.mark.usefixtures("world")
@@ -206,15 +207,28 @@ def test_explain_knows_causes_tools_and_editions(line):
 
 
 @pytest.mark.usefixtures("world")
-@pytest.mark.parametrize("name", ["norm.bacth", "norm", "norm.nothing-of-the-sort"])
-def test_explain_offers_the_nearest(line, name):
-    """A slip of the finger is met with what was perhaps meant, a family with its causes."""
-    status, out, err = line("explain", name)
-    assert (status, out) == (2, "")
-    assert err.splitlines() == [
-        f"error: {name} is neither a cause nor a tool",
-        "hint: perhaps one of these: norm.batch",
-    ]
+def test_explain_offers_the_nearest(line):
+    """A slip of the finger is met with what was perhaps meant; nonsense with where to look."""
+    assert line("explain", "norm.bacth") == (
+        *(2, ""),
+        "error: norm.bacth is neither a cause nor a tool\nhint: did you mean norm.batch?\n",
+    )
+    status, out, err = line("explain", "zeppelin")
+    assert (status, out, len(err.splitlines())) == (2, "", 2)
+    assert "one of norm; `crossflops tools` has tools" in err
+
+
+def test_explain_finds_by_words(line):
+    """One cause is shown, several are listed; words of reports have a page, in any case."""
+    assert line("explain", "batchnorm")[1].startswith("norm.batch · batch normalization\n")
+    status, out, err = line("explain", "relu", "twice")
+    assert (status, err) == (0, "")
+    assert "\n functional.double-counted   a module, and the function that it calls\n" in out
+    found = json.loads(line("explain", "relu twice", "--json")[1])
+    assert "functional.double-counted" in [one["id"] for one in found["causes"]]
+    assert line("explain", "native")[1].startswith("native · ")
+    assert line("explain", "Residual")[1].startswith("residual · what no cause explains\n")
+    assert line("explain", "torch", "flop", "counter")[1].startswith("torch-flop-counter@")
 
 
 @pytest.mark.usefixtures("world")

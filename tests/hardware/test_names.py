@@ -74,6 +74,37 @@ def test_every_name_resolves_to_its_own_device(label, device):
     assert {find(one).label for one in spellings} == {device.label}
 
 
+@pytest.mark.parametrize(
+    ("label", "device"), [pair for pair in LABELS if " @ " not in pair[0]], ids=str
+)
+def test_words_may_be_written_together(label, device):
+    """Without any space or hyphen a name leads to its device, or to no other: rtx4090."""
+    bare = "".join(bared(label, device).replace("-", " ").replace("_", " ").split())
+    assert find(bare).label == device.label
+    assert find(bare.lower()).label == device.label
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("rtx4090", "rtx-4090"),
+        ("RTX4090 24GB", "rtx-4090"),
+        ("geforce rtx4090", "rtx-4090"),
+        ("V100PCIE", "v100-pcie"),
+    ],
+)
+def test_a_name_is_found_as_people_type_it(name, label):
+    """The words that they write together, and the size of the memory."""
+    assert find(name).label == label
+
+
+@pytest.mark.parametrize("name", ["L4 0", "A10 0", "rtx409", "409 0", "rtx 4 090", "4090ti super"])
+def test_no_word_is_cut(name):
+    """What is cut or joined otherwise than the device's name has no peak, nor a neighbour's."""
+    with pytest.raises(UnknownNameError):
+        find(name)
+
+
 @pytest.mark.parametrize("entry", PRINTED)
 def test_every_printed_name_resolves_to_its_entry(entry):
     """The name of an entry and its aliases, in any case and without the vendor."""
@@ -144,7 +175,7 @@ def test_v100s_is_a_device_of_its_own():
         "A100X", "A1000", "RTX A1000", "RTX A4000", "RTX A40", "V10", "V1000", "V100-FHHL-16GB",
         "V100 PCIe 8GB", "Tesla V100-DGXS-32GB", "GRID A100-10C", "PCIE", "16GB", "Tesla",
         "NVIDIA", "", " ", "-", "100", "AMD V100", "GeForce V100", "2x V100", "V100/A100",
-        "V100PCIE", "SXM2", "NVIDIA T400", "NVIDIA T4G", "NVIDIA L40G", "NVIDIA L20", "NVIDIA L2",
+        "SXM2", "NVIDIA T400", "NVIDIA T4G", "NVIDIA L40G", "NVIDIA L20", "NVIDIA L2",
         "NVIDIA A4000", "NVIDIA H20 NVL", "NVIDIA H100 80GB HBM2e",
         "NVIDIA GeForce RTX 2080", "NVIDIA GeForce RTX 4080 SUPER", "GeForce GTX 1080",
         "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A10M",

@@ -1,10 +1,11 @@
 """The callable behind the colon: what it is given, what it raises, and where it stands."""
 
+import re
 import sys
 
 import pytest
 
-from crossflops.errors import TargetError
+from crossflops.errors import TRACEBACK, TargetError
 from crossflops.normalize.targets import build, imports_restored
 
 
@@ -33,10 +34,11 @@ def file(tmp_path):
 
 
 def refused(target, arguments=None):
-    """The message and the hint of the error for a target, the path left out."""
+    """The message and the hint of the error for a target, the folders of paths left out."""
     with pytest.raises(TargetError) as caught:
         build(target, arguments or {})
-    return caught.value.message.rpartition("/")[2], caught.value.hint
+    bare = re.sub(r"^[^(]*?/\S*/|(?<=\()/\S*/", "", caught.value.message)
+    return bare, caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -81,8 +83,8 @@ def test_any_argument_may_be_taken(file):
 def test_a_callable_that_raises_is_quoted(file, body, reason):
     """In one line; it is its own error, and no argument on our side would help."""
     message, hint = refused(f"{file(f'def make(): {body}')}:make")
-    assert message == f"models.py:make raised {reason}"
-    assert hint == "call it in Python by itself to see the whole traceback"
+    assert message == f"models.py:make raised {reason} (models.py:1, in make)"
+    assert hint == TRACEBACK
 
 
 def test_a_name_that_is_nearly_right_is_suggested(file):

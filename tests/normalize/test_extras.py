@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from crossflops.cli import main
+from crossflops.commands import standing_here
 from crossflops.errors import MissingExtraError
 from crossflops.normalize import from_object, load
 from crossflops.normalize.inputs import parse
@@ -43,7 +44,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(package, without, cap
     assert out == ""
     assert err.splitlines() == [
         f"error: {package} is not installed",
-        f"hint: pip install 'crossflops[{extra}]'",
+        standing_here(f"hint: pip install 'crossflops[{extra}]'"),
     ]
 
 

@@ -4,6 +4,7 @@ import json
 
 from msgspec.structs import replace
 
+from crossflops.commands import python
 from crossflops.core.convention import Cause, Clause, Convention, Example, Match
 from crossflops.core.reconciliation import PathRow
 from crossflops.render import FORMATS
@@ -180,7 +181,7 @@ def test_tools_are_listed_with_how_to_get_them():
     text = terminal(noun, 100)
     assert " thop     0.1.1      0.1.1        0.1.1       ok\n" in text
     assert " odd      -          -            -           broken: no module named odd\n" in text
-    assert text.endswith(" To install\n fvcore: pip install that\n")
+    assert text.endswith(f" To install\n fvcore:\n   {python()} -m pip install that\n")
     assert json.loads(FORMATS[".json"](noun))["tools"][1]["install"] == "pip install that"
 
 
@@ -199,8 +200,24 @@ def test_health_lists_parts_and_tools():
         " torchvision   -         missing\n\n"
         " Tools\n\n"
         " To install\n"
-        " torchvision: get it\n"
+        " torchvision:\n"
+        "   get it\n"
     )
+
+
+def test_commands_and_paths_are_not_broken():
+    """What is to be copied stands on one line, however long it is, with all its letters."""
+    path = f"/{'folder/' * 60}python"
+    noun = Health(
+        (
+            Component(name="Python", version="3", state="ok", python=path),
+            Component(name="x", version=None, state="missing", install=f"{path} -m pip install x"),
+        ),
+        (ToolRow(tool="far", python=path, state="ok"),),
+    )
+    lines = terminal(noun, 80).splitlines()
+    assert {f" Python: {path}", f" far: {path}", f"   {path} -m pip install x"} <= set(lines)
+    assert f"```\n{path} -m pip install x\n```" in FORMATS[".md"](noun)
 
 
 def test_a_residual_is_located_in_the_innermost_modules():

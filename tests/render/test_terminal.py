@@ -6,10 +6,13 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
+from crossflops.commands import python
+from crossflops.core.folded import Folded
 from crossflops.core.profile import Failure
+from crossflops.core.report import InputInfo, UncountedRow
 from crossflops.core.trace import Setting
 from crossflops.render import comparison
-from crossflops.render.page import Column, Page, Row, Table, Title
+from crossflops.render.page import Code, Column, Heading, Page, Row, Table, Title
 from crossflops.render.terminal import terminal
 
 WIDE = """\
@@ -95,14 +98,87 @@ def test_eighty_columns_keep_every_number(resnet):
 
 
 def test_narrow_overviews_lose_the_least_needed_column_first():
-    """A spare column makes way, the highest number first; the others stay whole."""
+    """A spare column makes way, the highest number first, and is named; the others stay whole."""
     table = Table(
         columns=(Column(head="aaaa"), Column(head="bbbb", spare=1), Column(head="cccc", spare=2)),
         rows=(Row(("1", "2", "3")),),
     )
     assert lines(terminal(Page((table,)), 17)) == [" aaaa  bbbb  cccc", " 1     2     3"]
-    assert lines(terminal(Page((table,)), 16)) == [" aaaa   bbbb", " 1      2"]
-    assert lines(terminal(Page((table,)), 10)) == [" aaaa", " 1"]
+    assert lines(terminal(Page((table,)), 16))[:3] == [
+        " aaaa   bbbb",
+        " 1      2",
+        "   left out at",
+    ]
+    assert "16 columns: cccc; COLUMNS=17 shows it," in said(terminal(Page((table,)), 16))
+    narrow = terminal(Page((table,)), 10)
+    assert lines(narrow)[:2] == [" aaaa", " 1"]
+    assert "columns:bbbb,cccc;COLUMNS=17showsthem," in said(narrow).replace(" ", "")
+
+
+def said(text):
+    """The words of a text, wherever its lines break."""
+    return " ".join(text.split())
+
+
+def test_what_is_left_out_is_named_once_for_like_tables():
+    """Two tables that lose the same column name it once; another loss is named again."""
+    first = Table(
+        columns=(Column(head="aaaa"), Column(head="bbbb" * 5, spare=1)), rows=(Row(("1", "2")),)
+    )
+    other = replace(first, columns=(Column(head="aaaa"), Column(head="cccc" * 5, spare=1)))
+    text = said(terminal(Page((first, first, other)), 24))
+    assert text.count("left out at 24 columns: " + "bbbb" * 5) == 1
+    assert text.count("left out at 24 columns: " + "cccc" * 5) == 1
+
+
+def test_the_figures_that_answer_stay_at_eighty_columns(resnet):
+    """Of a comparison with long names and totals, the word that a tool prints makes way first."""
+    profiles = tuple(replace(one, version="2.13.99rc1") for one in resnet.profiles)
+    report = replace(resnet, profiles=profiles)
+    text = terminal(report, 80)
+    heads = " ".join(lines(text)[3:5])
+    assert all(word in heads for word in ("total", "as MACs", "native", "explained"))
+    assert "prints" not in heads
+    assert "left out at 80 columns: prints; COLUMNS=" in said(text)
+    wide = int(said(text).split("COLUMNS=")[1].split()[0])
+    assert '"flops"' in terminal(report, wide)
+    assert "left out" not in terminal(report, wide)
+
+
+HOSTILE = "conv\x1b[2J\x9b31m\u202egnp.\x07\x7f\u2028\udc80\r\n"
+INERT = r"conv\x1b[2J\x9b31m\u202egnp.\x07\x7f\u2028\udc80\r\n"
+
+
+def test_no_control_character_reaches_the_terminal(count):
+    """Wherever a name stands, what a terminal would obey is spelled out."""
+    rows = (UncountedRow(HOSTILE, HOSTILE, HOSTILE),)
+    named = InputInfo(HOSTILE, "float32", (1,))
+    model = replace(count.model, name=HOSTILE, inputs=(named, named))
+    failure = Failure(tool=HOSTILE, stage="load", message=HOSTILE, hint=HOSTILE)
+    folds = Folded(tool=HOSTILE, edition="1", total=1, assumed=True)
+    reports = (
+        replace(count, model=model, uncounted=rows, as_=folds),
+        replace(count, model=model, profiles=(failure,), reconciliations=()),
+    )
+    for report in reports:
+        text = terminal(report, 300)
+        assert all(letter == "\n" or letter.isprintable() for letter in text)
+        assert INERT in text
+    assert terminal(Page((Code("a\x1b\nb"), Heading(HOSTILE))), 80).startswith("   a\\x1b\n   b\n")
+
+
+@pytest.mark.parametrize("letter", ["a", "a ", "\u0301", "\x1b", "\u3042"])
+def test_an_endless_name_does_not_fill_the_screen(count, letter):
+    """A name of 100 000 letters, of whatever kind, takes a few lines and keeps both ends."""
+    name = f"begin{letter * 100_000}end"
+    model = replace(count.model, name=name, inputs=(InputInfo(name, "float32", (1,)),) * 2)
+    rows = (UncountedRow(name, name, name),)
+    text = terminal(replace(count, model=model, uncounted=rows), 80)
+    plain = terminal(count, 80)
+    assert len(text) < 20_000
+    assert len(lines(text)) < len(lines(plain)) + 3 * 24 * (4 if " " in letter else 1)
+    assert "begin" in text
+    assert "end" in text
 
 
 def test_a_title_breaks_between_its_parts():
@@ -181,6 +257,29 @@ def test_only_failures_leave_no_empty_table(count):
     text = terminal(replace(count, profiles=(failure,), reconciliations=()), 80)
     assert "explained" not in text
     assert text.endswith("\n\n No answer\n thop failed at load: broken (mend it)\n")
+
+
+def test_tools_that_fail_for_one_reason_are_one_line(count):
+    """Also where each is named in its own message; another stage, word or hint is another line."""
+    rows = [
+        *((tool, "build", "the file has no batch norm", "mend it") for tool in ("a", "b", "c-d")),
+        ("e", "build", "e wants e", "leave e out"),
+        ("f-g", "build", "f-g wants f-g", "leave f-g out"),
+        ("h", "run", "the file has no batch norm", "mend it"),
+        ("i", "build", "the file has no batch norm", "pip install it"),
+    ]
+    failures = tuple(
+        Failure(tool=tool, stage=stage, message=message, hint=hint)
+        for tool, stage, message, hint in rows
+    )
+    text = terminal(replace(count, profiles=failures, reconciliations=()), 120)
+    assert text.split(" No answer\n")[1].splitlines() == [
+        " a, b, c-d failed at build: the file has no batch norm (mend it)",
+        " e, f-g failed at build: e wants e (leave e out)",
+        " h failed at run: the file has no batch norm (mend it)",
+        " i failed at build: the file has no batch norm",
+        f"   {python()} -m pip install it",
+    ]
 
 
 def test_names_are_not_read_as_markup():

@@ -49,7 +49,7 @@ def shown(report, **options):
 
 def test_the_tree_is_indented_and_adds_up(tree):
     """Names of modules alone, under those that they are in, and a line for the whole."""
-    lines = terminal(shown(tree, by="module"), 100).splitlines()
+    lines = terminal(shown(tree, by="module"), 200).splitlines()
     rows = [line for line in lines if "Conv2d" in line or "Block" in line]
     names = [line.split()[0] for line in rows]
     indents = [len(line) - len(line.lstrip()) for line in rows]

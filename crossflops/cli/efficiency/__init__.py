@@ -21,7 +21,7 @@ from crossflops.cli.efficiency import (
     work,
 )
 from crossflops.cli.options import model_options, output_options, request
-from crossflops.cli.output import deliver, keep_roofline
+from crossflops.cli.output import deliver, keep_roofline, say
 from crossflops.cli.progress import progress
 from crossflops.core.efficiency import Efficiency, EfficiencyReport, Step
 from crossflops.core.profile import Failure
@@ -70,7 +70,7 @@ def command(as_json: bool, file: Any, **fields: Any) -> int:
         rate = rated if question.speed.runs is None else rated_runs
         found = rate(question, asked.target, inputs, how=keywords, on_progress=on_progress)
     for said in found.left_out:
-        click.echo(said, err=True)
+        say(said)
     deliver(found.noun, as_json=as_json, file=file)
     if question.roof.plot is not None:
         keep_roofline(found.noun, question.roof.plot)
@@ -82,14 +82,14 @@ def command(as_json: bool, file: Any, **fields: Any) -> int:
 def _status(noun: EfficiencyReport) -> int:
     profiles = (noun.report.profiles if noun.report else None) or ()
     if noun.report and noun.report.profiles == ():
-        click.echo("no tool is installed; see `crossflops doctor`", err=True)
+        say("no tool is installed; see `crossflops doctor`")
     if profiles and all(isinstance(one, Failure) for one in profiles):
-        click.echo("every tool failed", err=True)
+        say("every tool failed")
         return EVERY_TOOL_FAILED
     if not any(map(_impossible, noun.efficiency)):
         return 0
-    click.echo("error: more than 100 % of a peak is impossible", err=True)
-    click.echo("hint: the warnings of the result name likely reasons", err=True)
+    say("error: more than 100 % of a peak is impossible")
+    say("hint: the warnings of the result name likely reasons")
     return A_CHECK_FAILED
 
 

@@ -7,6 +7,7 @@ checked. Devices of one's own may be added (`crossflops.hardware.devices.additio
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ _FAMILIES = "families.json"
 
 
 class AmbiguousDeviceError(UnknownNameError):
-    """A name that several devices bear. `candidates` are these devices."""
+    """A `name` that several devices bear. `candidates` are these devices."""
 
     def __init__(self, name: str, candidates: tuple[Device, ...]) -> None:
         ids = " | ".join(device.label for device in candidates)
@@ -31,6 +32,7 @@ class AmbiguousDeviceError(UnknownNameError):
             f"{name!r} names {len(candidates)} devices with peaks of their own",
             f"say which one it is: --device {ids}",
         )
+        self.name = name
         self.candidates = candidates
 
 
@@ -141,9 +143,30 @@ def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...
     """The devices of that name; one alone where it is its own, whoever else bears it."""
     own = (*_by_name().get(spelled, ()), *_named(spelled, additions))
     shared = _by_family().get(spelled, ())
+    if not own and not shared and (apart := _apart(spelled, additions)):
+        return _bearing(apart, additions)
     if len(own) != 1:
         return own or shared
     return (replace(own[0], also=tuple(one.label for one in shared if one != own[0])),)
+
+
+def _apart(spelled: Words, additions: tuple[Device, ...]) -> Words | None:
+    """The name whose words these are, some of them written together: rtx4090, a10080gb.
+
+    Only where all of it is there, and never with a word of the name cut: "L4 0" is no L40.
+    """
+    ends = _ends(spelled)
+    known = [*_by_name(), *_by_family()]
+    known += [
+        words for one in additions for name in labels(one) for words in spellings(name, one.vendor)
+    ]
+    whole = "".join(spelled)
+    return next((one for one in known if "".join(one) == whole and ends <= _ends(one)), None)
+
+
+def _ends(spelled: Words) -> set[int]:
+    """Where words end, in letters from the start."""
+    return set(accumulate(map(len, spelled)))
 
 
 def _of_size(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:

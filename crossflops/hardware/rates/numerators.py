@@ -67,7 +67,7 @@ def given(macs: int, report: Report | None = None) -> Numerator:
         return Numerator(label=GIVEN, macs=macs, notes=("the MACs are given, not counted",))
     native = report.macs
     off = f" ({float(100 * Fraction(macs - native, native)):+.2f} % to these)" if native else ""
-    note = f"the MACs are given; {report.model.name} has {_spelled(native)}, counted natively{off}"
+    note = f"the MACs are given; {report.name} has {_spelled(native)}, counted natively{off}"
     return Numerator(label=GIVEN, macs=macs, notes=(note, *_example(report)))
 
 

@@ -9,6 +9,7 @@ import msgspec
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.normalize.jax.kinds import is_linen, is_module
 from crossflops.normalize.jax.linen import Called, entered
+from crossflops.whereabouts import raised_at
 
 _INSTALL = "pip install 'crossflops[jax]'"
 _HINT = "check the number, the names, the shapes and the types of --input"
@@ -198,7 +199,7 @@ def _asked(question: Callable[[], Any]) -> Any:
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())
         raise InputError(
-            f"the model raised {type(error).__name__}: {text[:300]}",
+            f"the model raised {type(error).__name__}: {text[:300]}{raised_at(error)}",
             _HINTS.get(type(error).__name__, _HINT),
         ) from error
 

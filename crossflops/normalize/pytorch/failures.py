@@ -3,6 +3,7 @@
 import re
 
 from crossflops.errors import NormalizeError
+from crossflops.whereabouts import raised_at
 
 _LONGEST = 200
 # By what the message says: what helps. The first that is found holds.
@@ -36,7 +37,8 @@ def not_traced(error: BaseException) -> NormalizeError:
     """The model runs, and torch.export does not take it."""
     text = f"{type(error).__name__}: {error}"
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), _FALLBACK)
-    return NormalizeError(f"torch.export cannot trace the model: {brief(error)}", hint)
+    what = f"torch.export cannot trace the model: {brief(error)}{raised_at(error)}"
+    return NormalizeError(what, hint)
 
 
 def brief(error: BaseException) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError, NormalizeError
 from crossflops.normalize.pytorch.untouched import forget_compiled, fresh, generators, quiet
+from crossflops.whereabouts import raised_at
 
 if TYPE_CHECKING:
     from torch import nn
@@ -127,7 +128,8 @@ def raised(error: BaseException, where: str = "on these inputs") -> InputError:
     """The model's own error, as one line."""
     leaves = isinstance(error, SystemExit)
     return InputError(
-        f"the model raised {where}: {type(error).__name__}: {error}".rstrip(": "),
+        f"the model raised {where}: {type(error).__name__}: {error}".rstrip(": ")
+        + raised_at(error),
         "take the exit out of the model: it would end whoever runs it"
         if leaves
         else "check the number, the shapes and the types of --input",

@@ -11,6 +11,7 @@ from crossflops.errors import CrossflopsError, InputError, MissingExtraError, No
 from crossflops.normalize.tensorflow.frozen import writes
 from crossflops.normalize.tensorflow.messages import shortened
 from crossflops.normalize.tensorflow.scopes import recorded
+from crossflops.whereabouts import raised_at
 
 CHOSEN = "crossflops_signature"  # an attribute of a SavedModel whose target names a signature
 _SERVING = ("serving_default", "serve")
@@ -77,7 +78,7 @@ def _concrete(
         raise
     except (Exception, SystemExit) as error:
         raise InputError(
-            f"the model raised {type(error).__name__}: {shortened(error)}",
+            f"the model raised {type(error).__name__}: {shortened(error)}{raised_at(error)}",
             "check the number, the names, the shapes and the types of --input",
         ) from error
 

@@ -20,6 +20,7 @@ from crossflops.normalize.targets import imports_restored
 from crossflops.pipeline.benching.accounting import accounted
 from crossflops.pipeline.benching.attempts import Attempts, Conditions
 from crossflops.pipeline.benching.runnable import ONNX, Runnable
+from crossflops.pipeline.provenance import asked, made_with
 from crossflops.pipeline.rating.shares import by_precision
 
 Progress = Callable[[str], None]
@@ -45,12 +46,14 @@ def bench(
     max_latency: float | None = None,
     peak: Peak | None = None,
     on_progress: Progress | None = None,
+    flags: Mapping[str, Any] = {},
 ) -> Bench:
     """Run a model, and say how fast it is, at which batch, and where the time goes.
 
     `batches` are the sizes to try, or "auto" to look for the fastest; by default that of the
     inputs alone. Of several, the one with the most examples per second within `max_latency`
-    seconds (p99) is profiled. Raises NormalizeError when the model runs at no batch.
+    seconds (p99) is profiled. `flags` are what the result tells of the request. Raises
+    NormalizeError when the model runs at no batch.
     """
     how = conditions or Conditions(threads=cpus())
     own = isinstance(target, str) and is_file(target)
@@ -64,7 +67,13 @@ def bench(
     tell = on_progress or (lambda _: None)
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, how, folder, batch_dim)
-        return _found(attempts, batches, Goal(max_latency), how, peak, tell)
+        found = _found(attempts, batches, Goal(max_latency), how, peak, tell)
+    given = {**flags, "inputs": inputs_file}
+    return msgspec.structs.replace(
+        found,
+        request=asked("bench", request, found.model, given, target, arguments),
+        made_with=made_with(request.is_file),
+    )
 
 
 def _found(

@@ -22,6 +22,7 @@ from crossflops.normalize.request import asked_for
 from crossflops.normalize.targets import imports_restored
 from crossflops.pipeline.benching.accounting import RULE
 from crossflops.pipeline.benching.runnable import ONNX, Runnable, runnable
+from crossflops.pipeline.provenance import asked, made_with
 from crossflops.pipeline.rating.shares import by_precision
 
 _SECONDS = 300.0
@@ -42,6 +43,7 @@ def read_trace(
     allow_pickle: bool = False,
     peak: Peak | None = None,
     dropped: int = 0,
+    flags: Mapping[str, Any] = {},
 ) -> Bench:
     """The kernels of a trace of onnxruntime or of torch.profiler, joined to the model's nodes.
 
@@ -66,7 +68,12 @@ def read_trace(
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         ready = runnable(request, None, folder, ONNX if is_onnxruntime(found) else _OWN)
         profile, notes = _profile(ready, found, trace, dropped, peak)
-    return _bench(ready, profile, notes, trace, peak)
+    made = _bench(ready, profile, notes, trace, peak)
+    return msgspec.structs.replace(
+        made,
+        request=asked("bench", request, made.model, flags, target, arguments),
+        made_with=made_with(request.is_file),
+    )
 
 
 def _profile(

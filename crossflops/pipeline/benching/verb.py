@@ -44,12 +44,25 @@ def bench(
     """
     peak = None if peak_tflops is None else _peak(peak_tflops)
     shared = {"setting": setting, "peak": peak, **options}
+    flags = {
+        "batches": batches or None,
+        "batch_dim": batch_dim,
+        "max_latency_ms": max_latency_ms,
+        "memory": memory,
+        "threads": threads,
+        "runtime": runtime,
+        "optimization": optimization,
+        "seconds": seconds,
+        "timeout": timeout,
+        "write_trace": write_trace,
+    }
     if trace is not None:
         given = (batches, max_latency_ms, write_trace, memory, inputs_file)
         _refuse(dict(zip(_OF_RUNS, given, strict=True)))
         from crossflops.pipeline.benching.reading import read_trace
 
-        return read_trace(target, inputs, trace=trace, **shared)
+        told = {"trace": trace, "peak_tflops": peak_tflops}
+        return read_trace(target, inputs, trace=trace, flags=told, **shared)
     from crossflops.measure.timing import Limits
     from crossflops.pipeline.benching.attempts import Conditions
     from crossflops.pipeline.benching.bench import bench as run
@@ -73,6 +86,7 @@ def bench(
         max_latency=None if max_latency_ms is None else max_latency_ms / 1e3,
         conditions=how,
         on_progress=on_progress,
+        flags={**flags, "peak_tflops": peak_tflops},
         **shared,
     )
 

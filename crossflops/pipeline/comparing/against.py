@@ -50,6 +50,7 @@ def against(
         alignment=align(*map(_layers, counted)),
         profiles=second.profiles or (),
         reconciliations=second.reconciliations or (),
+        request=second.request,
         made_with=second.made_with,
     )
     return contrasted(msgspec.structs.replace(first, against=found), between)

@@ -1,9 +1,6 @@
 """What may be asked of a comparison beside the comparison itself."""
 
-import contextlib
-import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 
@@ -82,23 +79,3 @@ def answered(
     from crossflops.pipeline.comparing.consensus import consensus as found
 
     return msgspec.structs.replace(report, consensus=found(report))
-
-
-# a module that is loaded, and the distribution that tells of it
-_FRAMEWORKS = (
-    *(("torch", "torch"), ("tensorflow", "tensorflow"), ("keras", "keras")),
-    *(("jax", "jax"), ("flax", "flax")),
-    *(("skl2onnx", "scikit-learn"), ("skl2onnx", "skl2onnx")),
-)
-
-
-def made_with(is_file: bool) -> dict[str, str]:
-    """The versions of crossflops and, of a model that is no file, of the framework."""
-    names = ["crossflops"]
-    if not is_file:
-        names += [name for module, name in _FRAMEWORKS if module in sys.modules]
-    found = {}
-    for name in names:
-        with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found

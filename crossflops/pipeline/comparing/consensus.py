@@ -67,7 +67,7 @@ def _sentence(
 
 
 def _name(report: Report) -> str:
-    name = report.model.name
+    name = report.name
     if not isinstance(report.module, ModuleRow) or not report.module.path:
         return name
     return f"{report.module.path} of {name}"

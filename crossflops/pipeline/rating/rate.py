@@ -12,6 +12,7 @@ from crossflops.core.bench import Bench
 from crossflops.core.efficiency import Efficiency, EfficiencyReport
 from crossflops.core.roofline import Roofline
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
+from crossflops.hardware.devices.catalogue import AmbiguousDeviceError
 from crossflops.hardware.rates import measured, parts, terms, times
 from crossflops.hardware.rates.denominators import Peaks, denominators
 from crossflops.hardware.rates.numerators import Numerator
@@ -19,6 +20,7 @@ from crossflops.hardware.rates.question import Question
 from crossflops.hardware.rates.rate import of_terms
 from crossflops.hardware.rates.worlds import Layout, layout, pace
 from crossflops.pipeline.devices import known
+from crossflops.pipeline.provenance import asked_of, made_with
 from crossflops.pipeline.rating import roofs
 from crossflops.pipeline.rating.contradictions import refuse
 from crossflops.pipeline.rating.work import Progress, Studied, studied
@@ -65,8 +67,51 @@ def rated(
     )
     if found.trouble is not None and found.unknown:
         raise _with_rate(found.trouble, rows[0])
-    noun = EfficiencyReport(efficiency=rows, report=work.report)
-    return Rated(noun=noun, trouble=found.trouble, left_out=found.left_out)
+    trouble: CrossflopsError | None = found.trouble
+    agreed = None if found.left_out else _agreed(rows, trouble)
+    if agreed is not None:
+        rows, trouble = agreed, None
+    noun = told(EfficiencyReport(efficiency=rows, report=work.report), question)
+    return Rated(noun=noun, trouble=trouble, left_out=found.left_out)
+
+
+def _agreed(
+    rows: tuple[Efficiency, ...], trouble: CrossflopsError | None
+) -> tuple[Efficiency, ...] | None:
+    """The answers for the devices that an ambiguous name means as one, where they are equal."""
+    if not isinstance(trouble, AmbiguousDeviceError):
+        return None
+    names = " or ".join(one.label for one in trouble.candidates)
+    note = f"{trouble.name!r} is {names}, which agree in all that is asked"
+    size = len(trouble.candidates)
+    found = []
+    for place in range(0, len(rows), size):
+        first, *others = rows[place : place + size]
+        if any(_figures(one) != _figures(first) for one in others):
+            return None
+        assumed = (note, *first.assumptions)
+        found.append(replace(first, device=trouble.name, assumptions=assumed))
+    return tuple(found)
+
+
+def _figures(one: Efficiency) -> Efficiency:
+    """An answer without the name of its device, and without what is said of it."""
+    roof = one.roofline
+    if isinstance(roof, Roofline):
+        roof = replace(roof, device="", assumptions=(), warnings=())
+    return replace(one, device=None, roofline=roof, assumptions=(), warnings=())
+
+
+def told(noun: EfficiencyReport, question: Question) -> EfficiencyReport:
+    """The same with what was asked, and with what it was made."""
+    usual = Question().flat
+    flags = {name: value for name, value in question.flat.items() if value != usual[name]}
+    counted = noun.report
+    return replace(
+        noun,
+        request=asked_of("efficiency", flags, counted.request if counted else None),
+        made_with=counted.made_with if counted else made_with(is_file=True),
+    )
 
 
 def precisions(question: Question) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from crossflops.core.efficiency import EfficiencyReport
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.hardware.rates import runs
 from crossflops.hardware.rates.question import Question
-from crossflops.pipeline.rating.rate import Rated, rated
+from crossflops.pipeline.rating.rate import Rated, rated, told
 from crossflops.pipeline.rating.work import Progress, Studied
 
 
@@ -51,7 +51,7 @@ def rated_runs(
     trouble = _trouble(table, len(errors)) if errors else None
     if not rows:
         raise InputError("; ".join(said), "correct these rows")
-    noun = EfficiencyReport(efficiency=tuple(rows), report=report)
+    noun = told(EfficiencyReport(efficiency=tuple(rows), report=report), question)
     return Rated(noun=noun, trouble=trouble, left_out=tuple(said))
 
 

@@ -1,0 +1,132 @@
+"""The commands that a hint names, as they work where the reader stands.
+
+A hint is written as if everything lay on PyPI and on the PATH: "pip install 'crossflops[torch]'",
+"`crossflops doctor`". Before it is shown, `standing_here` puts in which Python and which command
+are meant, and what an extra consists of: that installs whether or not there is a release.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution, requires
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+NAME = "crossflops"
+ROOT = Path(__file__).resolve().parents[1]
+_PIP = re.compile(r"(?<!-m )(?<!uv )\bpip ((?:un)?install) ")
+_EXTRA = re.compile(rf"'?\b{NAME}\[([\w,-]+)\](?:==[\w.+]+)?'?")
+_PLUGIN = re.compile(rf"(?<![\w/.@=-]){NAME}-[a-z][a-z-]*[a-z](?![\w/.=-])")
+_SELF = re.compile(rf"(?<=`){NAME} (?=[a-z-])|(?<=: ){NAME} (?=[a-z]+ )")
+
+
+def standing_here(text: str) -> str:
+    """The text with every command in it as it works here, in this folder and environment."""
+    if "pip " in text and _PIP.search(text):
+        text = _PLUGIN.sub(lambda found: shlex.join(_source(found[0])), text)
+        text = _EXTRA.sub(lambda found: shlex.join(_brought_by(found[1].split(","))), text)
+        text = _PIP.sub(lambda found: f"{_installer(found[1])} ", text)
+    return _SELF.sub(f"{program()} ", text)
+
+
+def program() -> str:
+    """How this command was called, in a form that can be typed again."""
+    called = Path(sys.argv[0] or NAME)
+    if called.name == "__main__.py" and called.parent.name == NAME:
+        return f"{python()} -m {NAME}"
+    if called.stem != NAME or _is_on_path(called.name, called):  # or called from Python
+        return NAME
+    return shlex.quote(_from_here(called))
+
+
+def python() -> str:
+    """This interpreter, as short as it can be typed."""
+    own = Path(sys.executable or "python3")
+    short = next((name for name in ("python", "python3") if _is_on_path(name, own)), None)
+    return short or shlex.quote(_from_here(own))
+
+
+def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
+    """What an extra of crossflops consists of, each as pip takes it; () of an unknown one."""
+    found: list[tuple[str, ...]] = []
+    for one in _declared().get(extra, ()):
+        own = _EXTRA.fullmatch(one)
+        names = own[1].split(",") if own else ()
+        found += [part for name in names for part in requirements(name)]
+        found += [] if own else [_source(one)]
+    return tuple(dict.fromkeys(found))
+
+
+def _installer(verb: str) -> str:
+    """What installs into, or removes from, the environment of this interpreter."""
+    if find_spec("pip") is None and shutil.which("uv"):
+        return f"uv pip {verb} --python {python()}"
+    return f"{python()} -m pip {verb}"
+
+
+def _brought_by(extras: list[str]) -> list[str]:
+    """Their requirements; crossflops with these extras where nothing tells what they are."""
+    parts = [requirements(name) for name in extras]
+    if not all(parts):
+        return [f"{NAME}[{','.join(extras)}]"]
+    return [word for one in dict.fromkeys(sum(parts, ())) for word in one]
+
+
+def _source(requirement: str) -> tuple[str, ...]:
+    """A plugin of ours from where crossflops itself came from; anything else by its name."""
+    if not requirement.startswith(f"{NAME}-"):
+        return (requirement,)
+    folder = ROOT / "plugins" / requirement
+    if (folder / "pyproject.toml").is_file():
+        return "-e", _from_here(folder)
+    origin = _origin()
+    if "vcs_info" not in origin:
+        return (requirement,)
+    address = f"{origin['vcs_info']['vcs']}+{origin['url']}"
+    return (f"{requirement} @ {address}#subdirectory=plugins/{requirement}",)
+
+
+def _declared() -> dict[str, list[str]]:
+    """The requirements of each extra: of the source folder, or of what is installed."""
+    project = ROOT / "pyproject.toml"
+    if project.is_file():
+        table: dict[str, Any] = tomllib.loads(project.read_text(encoding="utf-8"))
+        declared: dict[str, list[str]] = table["project"]["optional-dependencies"]
+        return declared
+    try:
+        lines = requires(NAME) or []
+    except PackageNotFoundError:
+        return {}
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        name, _, marker = line.partition(";")
+        extra = marker.partition("extra ==")[2].strip(" '\"")
+        found.setdefault(extra, []).append(name.strip())
+    return found
+
+
+def _origin() -> dict[str, Any]:
+    """Where crossflops was installed from, as pip notes it (PEP 610); {} from an index."""
+    try:
+        text = distribution(NAME).read_text("direct_url.json")
+    except PackageNotFoundError:
+        return {}
+    return json.loads(text) if text else {}
+
+
+def _is_on_path(name: str, wanted: Path) -> bool:
+    """Whether the shell finds this very file by its name; links of environments stay apart."""
+    found = shutil.which(name)
+    return found is not None and Path(found).absolute() == wanted.absolute()
+
+
+def _from_here(path: Path) -> str:
+    """The path from the current folder where it lies in it, else the whole path."""
+    whole = Path(os.path.abspath(path))
+    here = Path.cwd()
+    return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)

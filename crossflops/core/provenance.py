@@ -1,0 +1,33 @@
+"""What a report was asked for: enough to ask again, and nothing of the machine it was made on."""
+
+from typing import Any
+
+import msgspec
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, as it stands in the JSON of a report.
+
+    `target` is what was typed, or of an object its class or function by its full name; a file
+    that is not in the folder of the caller is named without its folders, ".../model.onnx".
+    `arguments` are those of the callable, `inputs` are written as on the command line, and `flags`
+    are all other options that were given, by their names in Python. `typed` says whether the
+    target is a text that can be given again.
+    """
+
+    verb: str
+    target: str
+    typed: bool = True
+    arguments: dict[str, Any] = {}
+    inputs: tuple[str, ...] = ()
+    flags: dict[str, Any] = {}
+
+
+def named(model: str, digest: str, asked: object) -> str:
+    """What a report is titled by: the target, or the name of the model where an object was given.
+
+    Files in other folders may have one name: the digest of the graph tells them apart.
+    """
+    if not isinstance(asked, Asked) or not asked.typed:
+        return model
+    return f"{asked.target} {digest[:8]}" if asked.target.startswith("...") else asked.target

@@ -1,0 +1,58 @@
+"""Causes are found by the words that people have for them."""
+
+import pytest
+
+from crossflops.causes import cause, causes, words
+from crossflops.causes.search import search
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("batchnorm", ["norm.batch"]),
+        ("Batch-Norm", ["norm.batch"]),
+        ("layer norms", ["norm.layer"]),
+        ("maxpool", ["pool.max"]),
+        ("avgpool", ["pool.avg"]),
+        ("dead code", ["control.dead-code"]),
+        ("2x", ["unit.mac-vs-flop"]),
+    ],
+)
+def test_a_name_in_other_letters_finds_the_cause(typed, found):
+    """Written together, in the plural, abbreviated: one cause and no other."""
+    assert [one.id for one in search(typed, causes())] == found
+
+
+@pytest.mark.parametrize(
+    ("typed", "among"),
+    [
+        ("relu twice", "functional.double-counted"),
+        ("relu counted twice", "functional.double-counted"),
+        ("norm", "norm.rms"),
+    ],
+)
+def test_several_causes_may_have_to_do_with_words(typed, among):
+    """All words stand in each of them."""
+    found = [one.id for one in search(typed, causes())]
+    assert among in found
+    assert 1 < len(found) < 20
+
+
+@pytest.mark.parametrize("one", causes(), ids=lambda one: one.id)
+def test_every_cause_is_found_by_its_title(one):
+    """What a report prints beside an amount leads to its page."""
+    assert one.id in [found.id for found in search(one.title, causes())]
+
+
+@pytest.mark.parametrize("typed", ["", "   ", "-", "no such words", "relu zeppelin"])
+def test_words_that_stand_nowhere_find_nothing(typed):
+    """One word that is strange is enough."""
+    assert search(typed, causes()) == ()
+
+
+def test_words_of_reports_have_pages_and_are_no_causes():
+    """`native` and `residual` are in every report."""
+    assert [one.id for one in words()] == ["native", "residual"]
+    known = {one.id for one in causes()}
+    assert all(one.page and one.title and one.id not in known for one in words())
+    assert cause("norm.batch") in causes()

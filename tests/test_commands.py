@@ -1,0 +1,122 @@
+"""Commands in hints: what is printed can be copied, and does what it says where the reader is."""
+
+import shlex
+import sys
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from crossflops import commands
+from crossflops.commands import program, python, standing_here
+
+ROOT = Path(__file__).resolve().parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A PATH with nothing on it, in a folder far from everything."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def command(path, name):
+    """A file that a shell would start."""
+    file = path / name
+    file.write_text("#!/bin/sh\n")
+    file.chmod(0o755)
+    return file
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_is_named_by_what_it_consists_of(extra):
+    """No extra of crossflops is fetched from an index, where it need not be."""
+    line = standing_here(f"pip install 'crossflops[{extra}]'")
+    words = shlex.split(line)
+    assert words[:4] == [sys.executable, "-m", "pip", "install"]
+    wanted = words[4:]
+    assert wanted
+    folders = [word for flag, word in pairwise(wanted) if flag == "-e"]
+    assert all((Path(folder) / "pyproject.toml").is_file() for folder in folders)
+    others = {word for word in wanted if word != "-e"} - set(folders)
+    assert not any(word.startswith("crossflops") for word in others)
+    assert others <= {one for rows in EXTRAS.values() for one in rows}
+
+
+@pytest.mark.usefixtures("path")
+def test_an_extra_holds_those_that_it_names():
+    """[rebuild] is [torch] and one more."""
+    line = standing_here("pip install 'crossflops[rebuild]'")
+    assert shlex.split(line)[4:] == [*EXTRAS["torch"], EXTRAS["rebuild"][-1]]
+
+
+@pytest.mark.usefixtures("path")
+def test_a_plugin_is_installed_from_the_sources():
+    """A plugin of this repository lies on no index."""
+    line = standing_here("choose one, or: pip install crossflops-thop crossflops-torch numpy")
+    folders = [str(ROOT / "plugins" / name) for name in ("crossflops-thop", "crossflops-torch")]
+    assert line == "choose one, or: " + shlex.join(
+        [sys.executable, "-m", "pip", "install", "-e", folders[0], "-e", folders[1], "numpy"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("origin", "plugin"),
+    [
+        (
+            {"url": "https://h/x.git", "vcs_info": {"vcs": "git"}},
+            "'crossflops-thop @ git+https://h/x.git#subdirectory=plugins/crossflops-thop'",
+        ),
+        ({}, "crossflops-thop"),
+    ],
+)
+def test_without_the_sources_the_origin_of_the_installation_counts(
+    path, monkeypatch, origin, plugin
+):
+    """As pip notes it: a plugin comes from the same repository, or from the index."""
+    monkeypatch.setattr(commands, "ROOT", path)
+    monkeypatch.setattr(commands, "_origin", lambda: origin)
+    declared = ["crossflops-thop; extra == 'thop'", "onnx2torch>=1; extra == 'rebuild'", "click"]
+    monkeypatch.setattr(commands, "requires", lambda name: declared)
+    assert standing_here("pip install 'crossflops[thop]'").endswith(f" pip install {plugin}")
+    rebuilt = standing_here("pip install 'crossflops[thop,rebuild]'")
+    assert rebuilt.endswith(f" pip install {plugin} 'onnx2torch>=1'")
+    unknown = standing_here("pip install 'crossflops[no-such]'")
+    assert unknown.endswith(" pip install 'crossflops[no-such]'")
+
+
+def test_the_python_is_named_as_it_can_be_typed(path, monkeypatch):
+    """By its name where the shell finds this very one, by its path otherwise, from here."""
+    own = command(path, "python3")
+    monkeypatch.setattr(sys, "executable", str(own))
+    assert python() == "python3"
+    command(path, "python")
+    monkeypatch.setattr(sys, "executable", str(path / "python"))
+    assert python() == "python"
+    monkeypatch.setattr(sys, "executable", str(path / "my venv" / "bin" / "python"))
+    assert python() == "'my venv/bin/python'"
+    monkeypatch.setattr(sys, "executable", "/else/bin/python")
+    assert standing_here("pip uninstall a, then pip install b") == (
+        "/else/bin/python -m pip uninstall a, then /else/bin/python -m pip install b"
+    )
+    assert standing_here("/v/python -m pip install x") == "/v/python -m pip install x"
+
+
+def test_the_command_is_named_as_it_was_called(path, monkeypatch):
+    """`.venv/bin/crossflops` is not on the PATH, and `python -m crossflops` is no command."""
+    hint = "see `crossflops doctor`"
+    command(path, "crossflops")
+    monkeypatch.setattr(sys, "argv", [str(path / "crossflops")])
+    assert standing_here(hint) == hint
+    monkeypatch.setattr(sys, "argv", [".venv/bin/crossflops"])
+    assert standing_here(hint) == "see `.venv/bin/crossflops doctor`"
+    monkeypatch.setattr(sys, "argv", ["/site-packages/crossflops/__main__.py"])
+    monkeypatch.setattr(sys, "executable", "/v/bin/python")
+    assert program() == "/v/bin/python -m crossflops"
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    assert standing_here(hint) == hint
+    assert standing_here("crossflops is a word") == "crossflops is a word"
