@@ -28,6 +28,11 @@ _QUESTIONS = frozenset({
     "retain_grad",
 })  # fmt: skip
 
+# Assigned to a class in Python, it makes tensors sequences to PyTorch, which then asks a scalar for
+# its length: `torch.tensor([a, b])` raises from then on, even after the assignment is undone. So
+# none but the TorchFunctionMode sees it.
+_NEVER_ASSIGNED = frozenset({"__getitem__"})
+
 # Functions that only call another one, which torch lists as not to be overridden.
 _FORWARDING = frozenset({"upsample"})
 
@@ -43,8 +48,10 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
         for owner, label in _owners():
             for attribute, function in _functions(owner):
                 name = f"{label}.{attribute}"
-                wrapper = _wrap(recorder, name, function)
                 names.setdefault(id(function), name)
+                if attribute in _NEVER_ASSIGNED:
+                    continue
+                wrapper = _wrap(recorder, name, function)
                 names[id(wrapper)] = name
                 _replace(undo, owner, attribute, wrapper)
         wrap_enclosures(undo, recorder)
