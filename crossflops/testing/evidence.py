@@ -16,6 +16,7 @@ from crossflops.core.trace import Setting, Trace
 from crossflops.export import save_program
 from crossflops.reconcile import (
     PredictionError,
+    WatchError,
     predict,
     predict_nodes,
     reconcile_parameters,
@@ -35,11 +36,16 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def predicted(convention: Convention, evidence: Evidence, setting: Setting) -> Amount | None:
-    """What the convention says the tool prints; None where it says that the tool fails."""
+    """What the convention says the tool prints; None where it says that the tool fails.
+
+    Raises WatchError where it is unknown what the tool sees.
+    """
     try:
         if evidence.graph is not None and evidence.ledger is not None:
             return predict_nodes(convention, evidence.graph, evidence.ledger).total
         return predict(convention, evidence.trace, setting, evidence.ledger).total
+    except WatchError:
+        raise
     except PredictionError:
         return None
 
