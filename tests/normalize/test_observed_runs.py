@@ -151,7 +151,7 @@ class OfScalars(nn.Module):
 
 @pytest.mark.parametrize("storey", ["jit", "traced"])
 def test_tensors_of_sizes_are_made_while_it_is_watched(storey):
-    """A size is a tensor of no axes to the tracer, and has no length that PyTorch could ask for."""
+    """A size is a tensor of no axes to the tracer, without a length that one could ask for."""
     _, calls = seen(OfScalars(), X, view=View(storey=storey))
     (linear,) = named(calls, "aten::linear")
     assert linear.inputs[0].shape == (2, 10, 32)

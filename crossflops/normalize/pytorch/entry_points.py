@@ -28,9 +28,9 @@ _QUESTIONS = frozenset({
     "retain_grad",
 })  # fmt: skip
 
-# Assigned to a class in Python, it makes tensors sequences to PyTorch, which then asks a scalar for
-# its length: `torch.tensor([a, b])` raises from then on, even after the assignment is undone. So
-# none but the TorchFunctionMode sees it.
+# Assigned to a class in Python, it makes tensors sequences to PyTorch, which then asks a scalar
+# for its length: `torch.tensor([a, b])` raises from then on, even after the assignment is undone.
+# So none but the TorchFunctionMode sees it.
 _NEVER_ASSIGNED = frozenset({"__getitem__"})
 
 # Functions that only call another one, which torch lists as not to be overridden.
@@ -168,8 +168,10 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
     _replace(undo, nn.Module, "_call_impl", call_impl)
     owners = {base for cls in recorder.index.classes for base in cls.__mro__}
     for owner in owners:
-        if issubclass(owner, nn.Module) and owner is not nn.Module and "forward" in vars(owner):
-            _replace(undo, owner, "forward", _wrap_forward(recorder, vars(owner)["forward"]))
+        forward = vars(owner).get("forward") if issubclass(owner, nn.Module) else None
+        # That of TorchScript is a descriptor, which nobody calls by the class.
+        if owner is not nn.Module and callable(forward):
+            _replace(undo, owner, "forward", _wrap_forward(recorder, forward))
 
 
 def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[..., Any]:

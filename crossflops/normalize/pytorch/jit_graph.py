@@ -76,8 +76,8 @@ def _traced(
             graph = torch.jit._get_trace_graph(whole, inputs)[0]
     except (Exception, SystemExit) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-        target = UNWATCHED if _is_traced_unwatched(whole, model, args, kwargs, setting) else UNTRACED
-        return [Seen(target, settings={"reason": reason})]
+        traces = _is_traced_unwatched(whole, model, args, kwargs, setting)
+        return [Seen(UNWATCHED if traces else UNTRACED, settings={"reason": reason})]
     frames = chains(recorder)
     return [Seen(RUN), *(_seen(node, frames) for node in graph.nodes())]
 
