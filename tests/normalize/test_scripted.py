@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 import crossflops
-from crossflops.core.trace import Setting
+from crossflops.core.trace import Setting, View
 from crossflops.errors import NormalizeError
 from crossflops.normalize.pytorch import record
+from tests.models import traced
 
 pytestmark = pytest.mark.torch
 X = torch.ones(1, 20)
@@ -106,3 +107,30 @@ def test_torchscript_that_decides_by_values_says_so():
     with pytest.raises(NormalizeError, match="Could not guard on data-dependent") as caught:
         record(torch.jit.script(Deciding().eval()), (torch.ones(2, 4),), {}, Setting())
     assert "torch.cond" in caught.value.hint
+
+
+@torch.jit.script_if_tracing
+def resized(x: torch.Tensor, size: int) -> torch.Tensor:
+    """Made TorchScript when it is first called under a tracer."""
+    return nn.functional.interpolate(x, size=size, mode="nearest")
+
+
+class Resizing(nn.Module):
+    """A layer behind such a function."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 2)
+
+    def forward(self, x):
+        """A line of three, as one of six."""
+        return self.layer(resized(x, 6))
+
+
+@pytest.mark.parametrize("storey", ["jit", "traced"])
+def test_a_function_may_be_compiled_while_it_is_watched(storey):
+    """Out of the functions of PyTorch, and not out of what stands in their place meanwhile."""
+    x = torch.ones(1, 4, 3)
+    seen = traced(Resizing().eval(), x, observed=(View(storey=storey),)).observed
+    (linear,) = [call for call in seen if call.target == "aten::linear"]
+    assert linear.inputs[0].shape == (1, 4, 6)

@@ -6,8 +6,9 @@ by reference before anybody could wrap them.
 """
 
 import functools
+import importlib
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
@@ -45,6 +46,7 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
     """
     with ExitStack() as undo:
         names: dict[int, str] = {}
+        originals: list[tuple[Any, str, Callable[..., Any]]] = []
         for owner, label in _owners():
             for attribute, function in _functions(owner):
                 name = f"{label}.{attribute}"
@@ -53,7 +55,9 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
                     continue
                 wrapper = _wrap(recorder, name, function)
                 names[id(wrapper)] = name
+                originals.append((owner, attribute, function))
                 _replace(undo, owner, attribute, wrapper)
+        _wrap_compiler(undo, originals)
         wrap_enclosures(undo, recorder)
         if captured:
             _hide_autocast(undo)
@@ -150,6 +154,28 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
 
     types_of_python = types.FunctionType
     return Captured
+
+
+def _wrap_compiler(
+    undo: ExitStack, originals: Sequence[tuple[Any, str, Callable[..., Any]]]
+) -> None:
+    """What is made TorchScript meanwhile is compiled from the functions as they were.
+
+    `torch.jit.script_if_tracing` compiles in the middle of a trace.
+    """
+    home: Any = importlib.import_module("torch.jit._script")
+    script = home._script_impl  # behind all references to torch.jit.script
+
+    @functools.wraps(script)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as redo:
+            for owner, attribute, function in originals:
+                _replace(redo, owner, attribute, function)
+            # It looks names up in the frame of its caller, so many frames above.
+            kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
+            return script(*args, **kwargs)
+
+    _replace(undo, home, "_script_impl", compiled)
 
 
 def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
