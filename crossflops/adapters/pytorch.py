@@ -29,7 +29,8 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
     if setting.device != "cpu":
         raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
     torch = sys.modules["torch"]
-    before = [(module, module.training) for module in model.modules()]
+    # Frozen TorchScript has no such flag.
+    before = [(one, one.training) for one in model.modules() if hasattr(one, "training")]
     model.train(setting.training)
     try:
         with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(setting.grad):

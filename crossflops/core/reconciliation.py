@@ -66,7 +66,8 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     Explanations and residual add up to the difference: `delta == sum(amounts) + residual`.
     `unit` is what the tool counts for one MAC. `params` is the same for parameters, where the tool
-    counts them and it is known how.
+    counts them and it is known how. `obstacle` says why nothing is explained, where nothing was
+    predicted.
     """
 
     tool: str
@@ -78,6 +79,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     by_path: tuple[PathRow, ...] = ()
     unit: int | UnsetType = UNSET
     params: ParamsReconciliation | UnsetType = UNSET
+    obstacle: str | UnsetType = UNSET
 
     @property
     def delta(self) -> Amount:

@@ -1,6 +1,6 @@
 """What a convention predicts, and every reason why that differs from the native count."""
 
-from crossflops.reconcile.bookings import Booking, Prediction, PredictionError
+from crossflops.reconcile.bookings import Booking, Prediction, PredictionError, WatchError
 from crossflops.reconcile.node_walk import OTHER_FILE, reconcile_nodes
 from crossflops.reconcile.nodes import TOLD, NodePrediction, fold_nodes, predict_nodes
 from crossflops.reconcile.parameters import reconcile_parameters
@@ -18,6 +18,7 @@ __all__ = [
     "Prediction",
     "PredictionError",
     "Stock",
+    "WatchError",
     "fold_nodes",
     "from_file",
     "parameters_from_file",

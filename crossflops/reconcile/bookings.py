@@ -15,6 +15,10 @@ class PredictionError(CrossflopsError):
     """The tool fails on this model, so there is no number to predict."""
 
 
+class WatchError(PredictionError):
+    """The run that the tool makes could not be watched: the tool may well answer."""
+
+
 class Booking(msgspec.Struct, frozen=True, kw_only=True):
     """An amount that a clause books for a call: MACs of a core clause, the tool's unit of a part.
 

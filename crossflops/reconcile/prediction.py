@@ -11,7 +11,7 @@ from crossflops.core.cost import ZERO, Cost
 from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Amount
 from crossflops.core.trace import NESTED, OBSERVED, UNWATCHED, Call, Module, Setting, Trace
-from crossflops.reconcile.bookings import Booking, Prediction, PredictionError
+from crossflops.reconcile.bookings import Booking, Prediction, PredictionError, WatchError
 from crossflops.reconcile.ownership import collector_of, home_of
 
 _SHADOWED = -1  # in the place of a core booking: what lies inside a ruled module is not looked at
@@ -23,7 +23,7 @@ def predict(
     """Walk the call tree and book what every clause says.
 
     The ledger is needed only by clauses with weights. Raises PredictionError where the tool itself
-    would fail.
+    would fail, WatchError where it is unknown what the tool sees.
     """
     return _Walk(convention, trace, convention.setting(asked).id, ledger).prediction()
 
@@ -81,7 +81,7 @@ class _Walk:
     def _observed(self) -> list[Call]:
         """The calls of the real run that the convention looks at: all that the tool sees there.
 
-        None for a model of another framework. Raises PredictionError when the model does not run
+        None for a model of another framework. Raises WatchError when the model does not run
         while it is watched, ValueError when the trace was recorded for other tools.
         """
         foreign = self.convention.framework != self.trace.framework
@@ -93,7 +93,11 @@ class _Walk:
             raise ValueError(f"the trace holds no {self.convention.sees} calls ({self.setting})")
         failed = next((one for one in found if one.target == UNWATCHED), None)
         if failed is not None:
-            raise self._fails("the model", failed.settings["reason"], self.convention.sees)
+            raise WatchError(
+                f"crossflops could not watch the run that {self.convention.tool} makes: "
+                f"{failed.settings['reason']}",
+                "its number is not explained, which is a failure of crossflops: please report it",
+            )
         return found
 
     def _visit(self, call: Call, above: int | None) -> int | None:

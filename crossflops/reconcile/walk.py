@@ -15,7 +15,7 @@ from crossflops.core.ledger import Ledger
 from crossflops.core.profile import Profile
 from crossflops.core.reconciliation import Explanation, Reconciliation
 from crossflops.core.trace import OBSERVED, Call, Trace
-from crossflops.reconcile.bookings import Booking, Prediction
+from crossflops.reconcile.bookings import Booking, Prediction, PredictionError, WatchError
 from crossflops.reconcile.paths import DIVIDED, Step, around, by_path, home, standings
 
 FORCED = "scope.mode-forced-eval"
@@ -69,8 +69,11 @@ def reconcile(
     )
 
 
-def unpredicted(convention: Convention, ledger: Ledger, profile: Profile) -> Reconciliation:
-    """A tool that answered where its convention says it fails: all of it is residual."""
+def unpredicted(
+    convention: Convention, ledger: Ledger, profile: Profile, error: PredictionError
+) -> Reconciliation:
+    """A tool that answered where nothing was predicted, for this error: all of it is residual."""
+    unwatched = isinstance(error, WatchError)
     return Reconciliation(
         tool=convention.tool,
         edition=convention.edition,
@@ -78,6 +81,7 @@ def unpredicted(convention: Convention, ledger: Ledger, profile: Profile) -> Rec
         theirs=profile.total,
         predicted=ledger.total.macs,
         explanations=(),
+        obstacle=error.message if unwatched else f"it was predicted to fail: {error.message}",
     )
 
 

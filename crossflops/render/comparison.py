@@ -186,6 +186,8 @@ def _account(report: Report, profile: Profile) -> list[Block]:
 def _places(found: Reconciliation) -> list[str]:
     if not found.residual:
         return []
+    if found.obstacle:
+        return [found.obstacle]
     rows = localised(found.by_path)
     texts = [
         f"at {row.path or '(the model)'}: predicted {exact(row.predicted)}, printed "

@@ -22,6 +22,7 @@ from crossflops.reconcile import (
     NodePrediction,
     Prediction,
     PredictionError,
+    WatchError,
     predict,
     predict_nodes,
     reconcile_parameters,
@@ -84,14 +85,17 @@ class Right(NamedTuple):
 
 
 def predicted(convention: Convention, evidence: Evidence, setting: Setting) -> Amount | None:
-    """What the convention says the tool prints; None where it says that the tool fails."""
+    """What the convention says the tool prints; None where it says that the tool fails.
+
+    Raises WatchError where it is unknown what the tool sees.
+    """
     return booked(convention, evidence, setting)[0]
 
 
 def booked(
     convention: Convention, evidence: Evidence, setting: Setting
 ) -> tuple[Amount | None, frozenset[str]]:
-    """What is predicted, and the ids of the clauses that it is made of."""
+    """What is predicted, as by `predicted`, and the ids of the clauses that it is made of."""
     prediction: Prediction | NodePrediction
     try:
         if evidence.graph is not None and evidence.ledger is not None:
@@ -99,6 +103,8 @@ def booked(
         else:
             prediction = predict(convention, evidence.trace, setting, evidence.ledger)
         return prediction.total, frozenset(one.clause.id for one in prediction.bookings)
+    except WatchError:
+        raise
     except PredictionError:
         return None, frozenset()
 

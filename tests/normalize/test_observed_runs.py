@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as mod
 
 from crossflops.conventions import find
 from crossflops.core.trace import UNWATCHED, Setting, View
-from crossflops.reconcile import PredictionError, predict
+from crossflops.reconcile import PredictionError, WatchError, predict
 from tests.models import traced
 
 JIT, EVENT, DISPATCH = (View(storey=one) for one in ("jit", "event", "dispatch"))
@@ -109,6 +109,59 @@ def test_a_run_that_raises_when_it_is_watched_is_a_failure_of_who_watches():
     assert any(call.target == "aten.linear.default" for call in trace.calls)
     with pytest.raises(PredictionError, match=r"torch-flop-counter .* somebody looks"):
         predict(find("torch-flop-counter"), trace, Setting())
+
+
+class ShyOfTracing(nn.Module):
+    """Raises where functions are replaced while it is traced."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(32, 8)
+
+    def forward(self, x):
+        """One layer."""
+        if torch.jit.is_tracing() and hasattr(torch.relu, "__wrapped__"):
+            raise RuntimeError("somebody looks")
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("tool", ["fvcore", "torchprofile"])
+def test_a_trace_that_raises_only_when_it_is_watched_is_no_failure_of_the_tool(tool):
+    """PyTorch traces the model when nobody looks, so the tool answers, and this is said."""
+    asked = find(tool)
+    view = View(storey=asked.sees, hooked=asked.setting(Setting()).hooked)
+    trace, calls = seen(ShyOfTracing(), X, view=view)
+    assert [call.target for call in calls] == [UNWATCHED]
+    with pytest.raises(WatchError, match=rf"could not watch the run that {tool} .* looks"):
+        predict(asked, trace, Setting())
+
+
+class OfScalars(nn.Module):
+    """Makes a tensor of tensors of no axes: of sizes while it is traced."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(32, 8)
+
+    def forward(self, x):
+        """One layer, and its input folded by the smallest size."""
+        fold = torch.min(torch.tensor([x.shape[0], x.shape[1]])) if torch.jit.is_tracing() else 2
+        return self.layer(x).view(fold, -1)
+
+
+@pytest.mark.parametrize("storey", ["jit", "traced"])
+def test_tensors_of_sizes_are_made_while_it_is_watched(storey):
+    """A size is a tensor of no axes to the tracer, without a length that one could ask for."""
+    _, calls = seen(OfScalars(), X, view=View(storey=storey))
+    (linear,) = named(calls, "aten::linear")
+    assert linear.inputs[0].shape == (2, 10, 32)
+
+
+def test_tensors_of_scalars_are_made_after_a_model_was_watched():
+    """What is watched is watched by replacing attributes, and not all of them can be put back."""
+    seen(OfScalars(), X, view=DISPATCH)
+    scalars = [torch.tensor(1.0), torch.tensor(2.0)]
+    assert torch.tensor(scalars).tolist() == [1.0, 2.0]
 
 
 def test_what_the_compiler_kept_of_a_watched_run_is_forgotten():

@@ -173,8 +173,6 @@ def test_tied_weights_are_parameters_once():
 @pytest.mark.parametrize(
     ("model", "what", "hint"),
     [
-        (lambda: torch.jit.script(nn.Sequential(layer())), "the model is TorchScript", "Python"),
-        (lambda: nn.Sequential(torch.jit.trace(layer(), ROWS)), "0 is TorchScript", "Python"),
         (lambda: torch.ao.quantization.quantize_dynamic(nn.Sequential(layer()), {nn.Linear}),
          "torch.export cannot trace the model: ", "before torch.ao converts"),
         (lambda: Apply(lambda s, x: x if x.sum() > 0 else -x),
@@ -184,7 +182,7 @@ def test_tied_weights_are_parameters_once():
         (lambda: Apply(lambda s, x: s.a(nn.utils.rnn.pack_sequence([x, x]))[1], a=nn.GRU(8, 8)),
          "torch.export cannot trace the model: ", "the padded batch"),
     ],
-    ids=["scripted", "traced child", "quantized", "values", "numpy", "packed"],
+    ids=["quantized", "values", "numpy", "packed"],
 )  # fmt: skip
 def test_what_cannot_be_exported_says_why_in_two_lines(model, what, hint, capfd):
     """One sentence of what PyTorch said, a hint that is about it, and nothing else."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crossflops.core.reconciliation import Reconciliation
 from crossflops.core.trace import Trace
-from crossflops.reconcile import predict, reconcile, unpredicted
+from crossflops.reconcile import PredictionError, predict, reconcile, unpredicted
 from tests.reconcile.synthetic import (
     SETTING,
     call,
@@ -140,10 +140,12 @@ def test_one_wrong_weight_leaves_what_it_is_off():
 
 
 def test_a_tool_that_answers_where_it_should_fail_is_all_residual():
-    """Nothing is explained by a convention that has nothing to say."""
-    found = unpredicted(convention(), ledger({"o": 40}), printed(100))
+    """Nothing is explained by a convention that has nothing to say, and the account says why."""
+    error = PredictionError("tool cannot count o: no weight", "see its rule")
+    found = unpredicted(convention(), ledger({"o": 40}), printed(100), error)
     assert (found.ours, found.theirs, found.explanations) == (40, 100, ())
     assert found.residual == found.delta == 60
+    assert found.obstacle == "it was predicted to fail: tool cannot count o: no weight"
 
 
 @given(traces(), conventions(), st.integers() | st.floats(-1e15, 1e15))

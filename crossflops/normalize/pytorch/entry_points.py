@@ -6,8 +6,9 @@ by reference before anybody could wrap them.
 """
 
 import functools
+import importlib
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
@@ -28,6 +29,11 @@ _QUESTIONS = frozenset({
     "retain_grad",
 })  # fmt: skip
 
+# Assigned to a class in Python, it makes tensors sequences to PyTorch, which then asks a scalar
+# for its length: `torch.tensor([a, b])` raises from then on, even after the assignment is undone.
+# So none but the TorchFunctionMode sees it.
+_NEVER_ASSIGNED = frozenset({"__getitem__"})
+
 # Functions that only call another one, which torch lists as not to be overridden.
 _FORWARDING = frozenset({"upsample"})
 
@@ -40,13 +46,18 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
     """
     with ExitStack() as undo:
         names: dict[int, str] = {}
+        originals: list[tuple[Any, str, Callable[..., Any]]] = []
         for owner, label in _owners():
             for attribute, function in _functions(owner):
                 name = f"{label}.{attribute}"
-                wrapper = _wrap(recorder, name, function)
                 names.setdefault(id(function), name)
+                if attribute in _NEVER_ASSIGNED:
+                    continue
+                wrapper = _wrap(recorder, name, function)
                 names[id(wrapper)] = name
+                originals.append((owner, attribute, function))
                 _replace(undo, owner, attribute, wrapper)
+        _wrap_compiler(undo, originals)
         wrap_enclosures(undo, recorder)
         if captured:
             _hide_autocast(undo)
@@ -145,6 +156,28 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
     return Captured
 
 
+def _wrap_compiler(
+    undo: ExitStack, originals: Sequence[tuple[Any, str, Callable[..., Any]]]
+) -> None:
+    """What is made TorchScript meanwhile is compiled from the functions as they were.
+
+    `torch.jit.script_if_tracing` compiles in the middle of a trace.
+    """
+    home: Any = importlib.import_module("torch.jit._script")
+    script = home._script_impl  # behind all references to torch.jit.script
+
+    @functools.wraps(script)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as redo:
+            for owner, attribute, function in originals:
+                _replace(redo, owner, attribute, function)
+            # It looks names up in the frame of its caller, so many frames above.
+            kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
+            return script(*args, **kwargs)
+
+    _replace(undo, home, "_script_impl", compiled)
+
+
 def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
     from torch import nn
 
@@ -161,8 +194,10 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
     _replace(undo, nn.Module, "_call_impl", call_impl)
     owners = {base for cls in recorder.index.classes for base in cls.__mro__}
     for owner in owners:
-        if issubclass(owner, nn.Module) and owner is not nn.Module and "forward" in vars(owner):
-            _replace(undo, owner, "forward", _wrap_forward(recorder, vars(owner)["forward"]))
+        forward = vars(owner).get("forward") if issubclass(owner, nn.Module) else None
+        # That of TorchScript is a descriptor, which nobody calls by the class.
+        if owner is not nn.Module and callable(forward):
+            _replace(undo, owner, "forward", _wrap_forward(recorder, forward))
 
 
 def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -45,7 +45,11 @@ def brief(error: BaseException) -> str:
     """The first sentence of an error, cut where it is long; its class where it says nothing."""
     name = type(error).__name__
     # Where the text is only what PyTorch stumbled over, the class says what it was.
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    # TorchScript puts its own traceback before what went wrong.
+    inner = (line for line in lines if line.startswith("RuntimeError: "))
+    scripted = lines[0].endswith("failed in the TorchScript interpreter.")
+    first = next(inner, lines[0]).removeprefix("RuntimeError: ") if scripted else lines[0]
     sentence = re.split(r"(?<=\w{3}[.!?])\s", first, maxsplit=1)[0].rstrip(".")
     if " " not in sentence:
         return f"{name}: {sentence}".removesuffix(": ")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.core.binding import positional
 from crossflops.core.tensor import TensorSpec
-from crossflops.core.trace import Scalar, Setting
+from crossflops.core.trace import UNWATCHED, Scalar, Setting
 from crossflops.normalize.pytorch.enclosures import APPLY
 from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.hooks import hooks
@@ -39,7 +39,8 @@ def jit_nodes(
 ) -> list[Seen]:
     """The nodes of the graph, in order; one `untraced` with the reason where tracing raises.
 
-    The first stands for the run itself.
+    The first stands for the run itself. Where tracing raises only because it is watched, there is
+    one `UNWATCHED` with the reason.
 
     The model may be changed by the run (buffers in training mode): pass a copy. Inputs go by
     position, as tools that trace pass them.
@@ -75,9 +76,29 @@ def _traced(
             graph = torch.jit._get_trace_graph(whole, inputs)[0]
     except (Exception, SystemExit) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-        return [Seen(UNTRACED, settings={"reason": reason})]
+        traces = _is_traced_unwatched(whole, model, args, kwargs, setting)
+        return [Seen(UNWATCHED if traces else UNTRACED, settings={"reason": reason})]
     frames = chains(recorder)
     return [Seen(RUN), *(_seen(node, frames) for node in graph.nodes())]
+
+
+def _is_traced_unwatched(
+    whole: "nn.Module",
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+) -> bool:
+    """Whether PyTorch traces the model while nothing of it is recorded."""
+    import torch
+
+    try:
+        inputs = positional(model.forward, args, kwargs)
+        with hooks(model, setting), torch.set_grad_enabled(setting.grad):
+            torch.jit._get_trace_graph(whole, inputs)
+    except (Exception, SystemExit):
+        return False
+    return True
 
 
 @contextmanager

@@ -137,18 +137,12 @@ def raised(error: BaseException, where: str = "on these inputs") -> InputError:
 
 
 def callable_by_export(model: "nn.Module") -> "nn.Module":
-    """The model, or one around it where torch.export would not call it but interpret its nodes.
+    """The model, or one around it where torch.export would not call it.
 
-    Raises NormalizeError for TorchScript, whose tensors are no parameters of Python's.
+    It interprets the nodes of a GraphModule, and refuses TorchScript, whose operators reach who
+    traces all the same. The model may be changed: pass a copy.
     """
     import torch
-
-    for name, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):
-            raise NormalizeError(
-                f"{name or 'the model'} is TorchScript, which torch.export does not take",
-                "give the Python model that it was made from",
-            )
 
     class Around(torch.nn.Module):
         """Calls the model."""
@@ -160,4 +154,17 @@ def callable_by_export(model: "nn.Module") -> "nn.Module":
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             return self.model(*args, **kwargs)
 
-    return Around() if isinstance(model, torch.fx.GraphModule) else model
+    _name_parameters(model)
+    around = isinstance(model, torch.fx.GraphModule | torch.jit.ScriptModule)
+    return Around() if around else model
+
+
+def _name_parameters(model: "nn.Module") -> None:
+    """Make the parameters of TorchScript what Python calls parameters: in a copy they are not."""
+    import torch
+    from torch.nn import Parameter
+
+    for module in model.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            for name, tensor in module.named_parameters(recurse=False):
+                setattr(module, name, Parameter(tensor.detach(), tensor.requires_grad))

@@ -34,7 +34,16 @@ from crossflops.reconcile import (
 )
 
 Progress = Callable[[str], None]
-Predicted: TypeAlias = Prediction | NodePrediction | Convention
+
+
+class Unpredicted(msgspec.Struct, frozen=True):
+    """Why there is no prediction: should the tool answer, nothing is explained."""
+
+    convention: Convention
+    error: PredictionError
+
+
+Predicted: TypeAlias = Prediction | NodePrediction | Unpredicted
 
 
 class Study(msgspec.Struct, frozen=True):
@@ -84,8 +93,7 @@ def study(
         try:
             found = _by_mode(rebuilt, asked, conventions)
         except CrossflopsError as error:
-            # what is predicted will not be heard
-            return Study(known, dict(conventions), obstacle=error)
+            return Study(known, {}, obstacle=error)  # nobody will be asked
         own = Study(known, {}, rebuilt=dict.fromkeys(conventions, found))
     else:
         tell("exporting the model to ONNX")
@@ -124,13 +132,12 @@ def _by_mode(
 
 
 def _predicted(convention: Convention, asked: Setting, mine: Counted) -> Predicted:
-    """The convention itself where the tool should fail: should it answer, nothing is explained."""
     try:
         if convention.sees == "node":
             return predict_nodes(convention, mine.graph, seen_by(convention, mine))
         return predict(convention, mine.trace, asked, mine.ledger)
-    except PredictionError:
-        return convention
+    except PredictionError as error:
+        return Unpredicted(convention, error)
 
 
 def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) -> Report:
@@ -143,7 +150,7 @@ def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) 
             profiles.append(answer)
             continue
         prediction = study.predictions[tool]
-        convention = prediction if isinstance(prediction, Convention) else prediction.convention
+        convention = prediction.convention
         reads = convention.sees == "node"
         mine = own if reads else study.run(tool, convention.setting(asked).training)
         seen = study.file if reads and study.file else study.run(tool, asked.training)
@@ -173,8 +180,8 @@ def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) 
 def _reconciled(
     prediction: Predicted, own: Counted, mine: Counted, profile: Profile
 ) -> Reconciliation:
-    if isinstance(prediction, Convention):
-        return unpredicted(prediction, own.ledger, profile)
+    if isinstance(prediction, Unpredicted):
+        return unpredicted(prediction.convention, own.ledger, profile, prediction.error)
     if isinstance(prediction, NodePrediction):
         return reconcile_nodes(prediction, own.trace, profile, base=own.ledger)
     return reconcile(prediction, mine.trace, mine.ledger, profile, base=own.ledger)
