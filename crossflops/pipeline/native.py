@@ -63,6 +63,7 @@ def native_count(
     native = mode(setting.training)
     folds = [folded(one, mode(one.setting(setting).training), setting) for one in conventions]
     report = counted_report(native, folds)
+    run = report.observed if run is UNSET else run
     return msgspec.structs.replace(report, formulas=formulas, observed=run), native
 
 
