@@ -13,12 +13,12 @@ from crossflops.normalize.pytorch.as_run import questions
 from crossflops.normalize.pytorch.causality import answered, answers, is_asked
 from crossflops.normalize.pytorch.depends import Known, open_sizes
 from crossflops.normalize.pytorch.entry_points import recorded
-from crossflops.normalize.pytorch.executed import Executed
 from crossflops.normalize.pytorch.failures import not_traced
 from crossflops.normalize.pytorch.model import callable_by_export, duplicate, run, switch
 from crossflops.normalize.pytorch.modules import ModuleIndex
 from crossflops.normalize.pytorch.operators import MARK
 from crossflops.normalize.pytorch.recorder import Recorder
+from crossflops.normalize.pytorch.untouched import seeded
 from crossflops.normalize.pytorch.valued import has_values, valued
 
 if TYPE_CHECKING:
@@ -64,23 +64,25 @@ def traced(asked: Asked) -> Traced:
     try:
         plain = _attempt(asked)
     except NormalizeError:
-        if not has_values(asked.model, asked.args, asked.kwargs):
-            raise
         again = _with_values(asked)
         if again is None:
             raise
-        return again
-    if not has_values(asked.model, asked.args, asked.kwargs):
-        return plain
+        return _noted(again, _differing(asked, again))
     known = open_sizes(plain.program)
-    if any(is_open for _, is_open in known):
-        again = _with_values(asked)
-        return plain if again is None else msgspec.structs.replace(again, known=known)
-    return _as_executed(asked, plain) if plain.heard_yes else plain
+    is_open = any(is_open for _, is_open in known)
+    if not is_open and not (plain.heard_yes and _differing(asked, plain)):
+        return plain
+    again = _with_values(asked)
+    if again is None:
+        return _noted(plain, [] if is_open else _differing(asked, plain))
+    again = _noted(again, _differing(asked, again))
+    return msgspec.structs.replace(again, known=known) if is_open else again
 
 
 def _with_values(asked: Asked) -> Traced | None:
     """With values, and on the path of a run; if that cannot be traced, on that of an export."""
+    if not has_values(asked.model, asked.args, asked.kwargs):
+        return None
     for denied in (True, False):
         try:
             return _attempt(asked, with_values=True, denied=denied)
@@ -89,31 +91,24 @@ def _with_values(asked: Asked) -> Traced | None:
     return None
 
 
-def _as_executed(asked: Asked, plain: Traced) -> Traced:
-    """The trace whose products are those of a run. What still differs is named."""
+def _differing(asked: Asked, trace: Traced) -> list[str]:
+    """The modules in which a run executes other products than the program.
+
+    Nothing where either cannot be watched so, or has no values.
+    """
+    if not has_values(asked.model, asked.args, asked.kwargs):
+        return []
+    args, kwargs = asked.args, asked.kwargs
     try:
-        ran = executed.of_model(
-            switch(duplicate(asked.model), asked.setting.training), asked.args, asked.kwargs
-        )
-        differs = executed.differing(ran, _products(asked, plain))
-    except Exception:  # neither half may be watched so: nothing is known that could be named
-        return plain
-    if not differs:
-        return plain
-    again = _with_values(asked)
-    if again is None:
-        return _noted(plain, differs)
-    try:
-        left = executed.differing(ran, _products(asked, again))
+        with seeded():
+            own = switch(duplicate(asked.model), asked.setting.training)
+            ran = executed.of_model(own, args, kwargs)
+        with seeded():
+            frames, index = trace.recorder.frames, trace.index
+            done = executed.of_program(trace.program, args, kwargs, frames, index)
     except Exception:
-        left = differs
-    return _noted(again, left)
-
-
-def _products(asked: Asked, trace: Traced) -> Executed:
-    return executed.of_program(
-        trace.program, asked.args, asked.kwargs, trace.recorder.frames, trace.index
-    )
+        return []
+    return executed.differing(ran, done)
 
 
 def _noted(trace: Traced, differs: list[str]) -> Traced:

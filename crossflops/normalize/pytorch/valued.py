@@ -10,10 +10,11 @@ points and nodes are those of every other export.
 Source: torch/_subclasses/fake_tensor.py (FakeTensorMode._dispatch_impl), torch/_C Tag.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from crossflops.normalize.pytorch.specs import spec
 from crossflops.normalize.pytorch.untouched import Drawn, seeded
 
 
@@ -41,11 +42,13 @@ def valued() -> Iterator[Drawn]:
     checked, copied = getattr(FakeTensorMode, check), meta_utils._safe_copy
 
     def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if mode.propagate_real_tensors and asks_for_values(func):
+        if not mode.propagate_real_tensors:
+            return usual(mode, func, types, args, kwargs)
+        if asks_for_values(func):
             answer = _answer(mode, func, args, kwargs)
             if answer is not _UNKNOWN:
                 return answer
-        return usual(mode, func, types, args, kwargs)
+        return _settled(mode, lambda: usual(mode, func, types, args, kwargs))
 
     def as_it_is(mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any) -> Any:
         return out  # fake and real kernels may differ in what is a view, which is no work
@@ -87,23 +90,48 @@ def _answer(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils import _pytree
 
-    flat, spec = _pytree.tree_flatten((args, kwargs or {}))
+    flat, form = _pytree.tree_flatten((args, kwargs or {}))
     fakes = [value for value in flat if isinstance(value, FakeTensor)]
     plain = [value for value in flat if isinstance(value, torch.Tensor)]
     if not fakes or len(fakes) < len(plain) or any(one.real_tensor is None for one in fakes):
         return _UNKNOWN
     values = [one.real_tensor if isinstance(one, FakeTensor) else one for one in flat]
-    own, named = _pytree.tree_unflatten(values, spec)
+    own, named = _pytree.tree_unflatten(values, form)
     real = func(*own, **named)
 
-    def fake(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        with mode:
-            like = torch.empty_strided(
-                value.shape, value.stride(), dtype=value.dtype, device=value.device
-            )
-        like.real_tensor = value
-        return like
+    return _pytree.tree_map_only(torch.Tensor, lambda value: _fake(mode, value), real)
 
-    return _pytree.tree_map(fake, real)
+
+def _settled(mode: Any, run: Callable[[], Any]) -> Any:
+    """What an operator gives, with the real sizes where it makes up open ones.
+
+    That is what an operator from outside does (torchvision's nms), which nothing announces.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._pytree import tree_map_only
+
+    shapes = mode.shape_env
+    pending = list(shapes.pending_fresh_unbacked_symbols) if shapes is not None else []
+    result = run()
+    if shapes is None or len(shapes.pending_fresh_unbacked_symbols) == len(pending):
+        return result
+    # else the exporter asks where in the result the new symbols are
+    shapes.pending_fresh_unbacked_symbols[:] = pending
+
+    def closed(value: Any) -> Any:
+        real = value.real_tensor
+        return value if spec("", value).shape is not None or real is None else _fake(mode, real)
+
+    return tree_map_only(FakeTensor, closed, result)
+
+
+def _fake(mode: Any, real: Any) -> Any:
+    """A fake tensor that stands for a real one, and carries it."""
+    import torch
+
+    with mode:
+        like = torch.empty_strided(
+            real.shape, real.stride(), dtype=real.dtype, device=real.device
+        )
+    like.real_tensor = real
+    return like
