@@ -161,7 +161,8 @@ ENTRIES: tuple[Entry, ...] = (
     entry(
         "aten.linalg_solve.default",
         solve,
-        "LU: n(n-1)(2n-1)/6 (mul, add), n(n-1)/2 (div, compare); per column n(n-1) (mul, add), n divs",
+        "LU: n(n-1)(2n-1)/6 (mul, add), n(n-1)/2 (div, compare); "
+        "per column n(n-1) (mul, add), n divs",
         domain=TORCH,
         page=f"{TORCH_PAGES}linalg.solve.html",
         doubt=estimated,

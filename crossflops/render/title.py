@@ -17,11 +17,7 @@ def title(report: Report) -> Title:
         short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
         *inputs(report.model.inputs),
         *_setting(report.setting),
-        *(
-            [f"sizes from a run of {run.runtime}"]
-            if isinstance(run, Run) and run.runtime
-            else []
-        ),
+        *([f"sizes from a run of {run.runtime}"] if isinstance(run, Run) and run.runtime else []),
         short(totals.macs, "MACs"),
         f"{short(totals.flops, 'FLOPs')} (native, {exactness(report)})",
     ]

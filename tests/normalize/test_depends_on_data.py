@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import crossflops
-from crossflops.core.observation import Run
 from crossflops import Report
+from crossflops.core.observation import Run
 from tests.models import Apply, nn, torch
 
 pytestmark = pytest.mark.torch
@@ -122,7 +122,9 @@ CASES = {
     "unique": (Collapse(), (LABELS,), 3 * DIM * 3),
     "a graph network": (Messages(), (rows(5), EDGES), 4 * DIM * DIM + 5 * DIM * 3),
     "padding that is read": (
-        Apply(lambda s, x, m: s.a(x) if m.all() else s.b(x), a=nn.Linear(DIM, 2), b=nn.Linear(DIM, 5)),
+        Apply(
+            lambda s, x, m: s.a(x) if m.all() else s.b(x), a=nn.Linear(DIM, 2), b=nn.Linear(DIM, 5)
+        ),
         (rows(4), torch.ones(4)),
         4 * DIM * 2,
     ),
@@ -148,7 +150,8 @@ def test_what_runs_before_a_size_depends_on_values_is_not_marked():
     report = crossflops.count(Masked(), (rows(),))
     products = {node.path: node for node in report.nodes if node.macs}
     assert products.pop("gate").depends_on_inputs is not True
-    assert products and all(node.depends_on_inputs is True for node in products.values())
+    assert products
+    assert all(node.depends_on_inputs is True for node in products.values())
 
 
 def test_other_values_give_other_sizes():
@@ -172,12 +175,13 @@ def test_without_values_it_stays_uncounted():
     with torch.device("meta"):
         model = Masked()
     report = crossflops.count(model, (rows().to("meta"),))
-    assert report.uncounted and not isinstance(report.observed, Run)
+    assert report.uncounted
+    assert not isinstance(report.observed, Run)
     assert all(node.depends_on_inputs is not True for node in report.nodes)
 
 
 def test_a_model_that_draws_its_sizes_says_so():
-    """Which rows are kept is drawn: seed 0 gives one answer, and the report says that it is one."""
+    """Which rows are kept is drawn: seed 0 gives one answer, and the report says so."""
     model = Apply(lambda s, x: s.a(x[torch.rand(len(x)) > 0.5]), a=nn.Linear(DIM, 2))
     first, second = (crossflops.count(model, (rows(40),)) for _ in range(2))
     torch.manual_seed(0)
@@ -194,7 +198,9 @@ def test_what_is_counted_is_what_runs():
 
 def test_asking_without_doing_other_products_changes_nothing():
     """The export stays as it is where a run executes the same products."""
-    model = Apply(lambda s, x: s.a(x) * (2 if torch.compiler.is_compiling() else 1), a=nn.Linear(DIM, 2))
+    model = Apply(
+        lambda s, x: s.a(x) * (2 if torch.compiler.is_compiling() else 1), a=nn.Linear(DIM, 2)
+    )
     report = crossflops.count(model, (rows(),))
     assert report.macs == 10 * DIM * 2
     assert not isinstance(report.observed, Run)
@@ -212,7 +218,9 @@ def test_tools_see_the_same_path():
 def test_settings_that_are_scalars_of_numpy():
     """np.float64 is a kind of float that JSON does not take; np.int64 is none."""
     model = nn.Sequential(
-        nn.Linear(np.int64(DIM), np.int64(4)), nn.LeakyReLU(np.float64(0.1)), nn.Dropout(np.float64(0.5))
+        nn.Linear(np.int64(DIM), np.int64(4)),
+        nn.LeakyReLU(np.float64(0.1)),
+        nn.Dropout(np.float64(0.5)),
     )
     report = crossflops.count(model, (rows(),))
     assert report.macs == 10 * DIM * 4

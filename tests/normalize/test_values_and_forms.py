@@ -25,9 +25,7 @@ def layer(outputs=8):
     ],
     ids=["rows", "elements", "places", "before the layer"],
 )  # fmt: skip
-def test_a_size_that_depends_on_values_is_uncounted_by_name_without_values(
-    forward, macs, missing
-):
+def test_a_size_that_depends_on_values_is_uncounted_by_name_without_values(forward, macs, missing):
     """What has a known size is counted; what has none is named, and never zero."""
     model = Apply(forward, a=layer()).to("meta")
     _, trace, ledger = exported(model, ROWS.to("meta"))

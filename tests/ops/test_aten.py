@@ -157,7 +157,12 @@ def solved(matrix, columns):
 
 @pytest.mark.parametrize(
     ("square", "right", "times", "columns"),
-    [((4, 4), (4, 3), 1, 3), ((2, 5, 5), (2, 5, 1), 2, 1), ((3, 3), (3,), 1, 1), ((1, 1), (1, 2), 1, 2)],
+    [
+        ((4, 4), (4, 3), 1, 3),
+        ((2, 5, 5), (2, 5, 1), 2, 1),
+        ((3, 3), (3,), 1, 1),
+        ((1, 1), (1, 2), 1, 2),
+    ],
 )
 def test_a_linear_system_is_that_of_a_loop(square, right, times, columns):
     """LU and substitutions, matrix by matrix."""

@@ -112,7 +112,8 @@ def _takes_places(node: "fx.Node") -> bool:
 
     if node.target is not torch.ops.aten.index.Tensor:
         return False
-    places = [place for place in node.args[1] if hasattr(place, "meta")]  # type: ignore[union-attr]
+    given: Any = node.args[1]
+    places = [place for place in given if hasattr(place, "meta")]
     return all(place.meta["val"].dtype not in {torch.bool, torch.uint8} for place in places)
 
 

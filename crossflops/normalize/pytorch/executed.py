@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 Executed = Counter[str]  # twice the MACs of products, by the path of the module
 
 
-def of_model(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Executed:
+def of_model(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Executed:
     """The products of a real run, with gradients: without them modules take fast paths, which
     no export takes. The run may change the model: pass a copy.
     """
@@ -100,9 +98,9 @@ def _weighed(here: Callable[[], str]) -> Iterator[Executed]:
                 if result is not NotImplemented:
                     return result
             result = func(*args, **kwargs)
-            if packet in flop_registry and (work := flop_registry[packet](
-                *args, **kwargs, out_val=result
-            )):
+            if packet in flop_registry and (
+                work := flop_registry[packet](*args, **kwargs, out_val=result)
+            ):
                 found[here()] += work
             return result
 

@@ -154,9 +154,7 @@ def _results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
 
     proto = ir.to_proto(node)
     names = [f"input{place}" for place, array in enumerate(inputs)]
-    given = {
-        name: array for name, array in zip(names, inputs, strict=True) if array is not None
-    }
+    given = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
     del proto.input[:]
     proto.input.extend(name if name in given else "" for name in names)
     wanted = [name for name in proto.output if name]

@@ -130,8 +130,6 @@ def _fake(mode: Any, real: Any) -> Any:
     import torch
 
     with mode:
-        like = torch.empty_strided(
-            real.shape, real.stride(), dtype=real.dtype, device=real.device
-        )
+        like = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device=real.device)
     like.real_tensor = real
     return like
