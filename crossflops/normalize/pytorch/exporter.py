@@ -70,16 +70,22 @@ def _without_empty_joins(exported: Any) -> None:
         if node.target is not torch.ops.aten.cat.default:
             continue
         first, shape = node.args[0][0], node.meta["val"].shape
-        if 0 in shape and first.meta["val"].shape == shape:
+        returned = any(user.op == "output" for user in node.users)  # the signature names it
+        if 0 in shape and first.meta["val"].shape == shape and not returned:
             node.replace_all_uses_with(first)
             exported.graph.erase_node(node)
     exported.graph_module.recompile()
 
 
-def _affine_grid(theta: Any, size: Any, align_corners: bool) -> Any:
-    """A product with a grid, as PyTorch computes it: taken apart it would be muls and a sum."""
+def _affine_grid(*args: Any) -> Any:
+    """A product with a grid, as PyTorch computes it: taken apart it would be muls and a sum.
+
+    The arguments, theta, size and align_corners, have no names of their own here: the exporter
+    would make tensors of plain ones by their annotations.
+    """
     from onnxscript.onnx_opset import opset23
 
+    theta, size, align_corners = args
     given = opset23.Constant(value_ints=[int(extent) for extent in size])
     return opset23.AffineGrid(theta, given, align_corners=int(align_corners))
 
