@@ -29,7 +29,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     known without running the model (a shape, axes), by the place of the input. `call` is the key
     of the operator call that produced the node ("" if none is known), `path` the module it
     belongs to. A `constant` node depends on no input of the model: a converter that folds
-    constants would remove it.
+    constants would remove it. What `depends_on_inputs` would have other sizes for other values of
+    the inputs, or may not be there at all.
 
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
     an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
@@ -49,6 +50,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     trips: int | None = None
     choice: Literal["", "constant", "asked", "seen", "sum", "function"] = ""
     constant: bool = False
+    depends_on_inputs: bool = False
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True):

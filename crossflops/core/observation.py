@@ -11,10 +11,15 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """That sizes come from a run: of what, on what."""
+    """That sizes come from a run: of what, on what.
+
+    `runtime` is "" where no size does, and there are only `notes`: what a reader should know of
+    how a run differs from what was counted, or from another run.
+    """
 
     runtime: str
     inputs: str
+    notes: tuple[str, ...] = ()
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,7 +65,8 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
 
     `class` is that of the module that it belongs to. `kind` and `target` say how the call that it
     came from reads in a traced graph of PyTorch (call_module, call_function, call_method); a file
-    has no calls, and its nodes have neither.
+    has no calls, and its nodes have neither. `depends_on_inputs` is there, and true, where other
+    values of the inputs would give the node other sizes, or leave it out.
     """
 
     node: str
@@ -80,6 +81,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     class_: str | UnsetType = msgspec.field(name="class", default=UNSET)
     kind: str | UnsetType = UNSET
     target: str | UnsetType = UNSET
+    depends_on_inputs: bool | UnsetType = UNSET
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -133,6 +133,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     A call on the storeys in `OBSERVED` belongs to a real run: `setting` is the id of its setting,
     and `of` names the operator calls whose work it does, or does a part of. Its target is spelled
     as PyTorch does there (`aten::linear`), or XLA, its tensors are named by place.
+    What `depends_on_inputs` would have other sizes, or not be called, for other values.
     `lists` names the settings of a function that are lists, where a tool may want tuples.
     """
 
@@ -158,6 +159,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     returns: str = ""
     setting: str = ""
     of: tuple[str, ...] = ()
+    depends_on_inputs: bool = False
 
     @property
     def rows(self) -> int | None:
@@ -185,6 +187,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `observed` are those of the storeys in `OBSERVED`, parents first too. `framework` is "torch",
     "tensorflow", "jax" or "sklearn": the clauses of a tool are about the calls of one of them.
     `kernels` are the fused ones that ran, by the id of every setting in which the model was run.
+    `runtime` is what ran the model where values of a run decided about sizes or calls, else "";
+    `notes` are what a reader should know of that run.
     """
 
     calls: tuple[Call, ...]
@@ -193,6 +197,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     observed: tuple[Call, ...] = ()
     framework: str = "torch"
     kernels: dict[str, tuple[Kernel, ...]] = {}
+    runtime: str = ""
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def by_key(self) -> dict[str, Call]:

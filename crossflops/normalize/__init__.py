@@ -17,11 +17,14 @@ from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.targets import build, refuse_url
 from crossflops.normalize.tensorflow.quiet import quiet
 
+GIVEN = "the inputs that were given"
+
 
 class Source(msgspec.Struct, frozen=True):
     """A model object with the arguments that it is called with.
 
     `trips` and `branches` say of a model of JAX or TensorFlow what `OnnxFile` has of a file.
+    `values` says where the inputs come from, in words.
     """
 
     model: Any
@@ -29,6 +32,7 @@ class Source(msgspec.Struct, frozen=True):
     kwargs: dict[str, Any]
     trips: Mapping[str, int] = {}
     branches: Mapping[str, str] = {}
+    values: str = GIVEN
 
 
 def load(
@@ -71,12 +75,12 @@ def load(
         return controlled(source, trips, branches)
     _refuse_control(trips, branches)
     if inputs_file is not None:
-        given = _inputs.from_file(inputs_file)
+        given, values = _inputs.from_file(inputs_file), inputs_file
     elif specs or own is None:
-        given = _inputs.make(model, specs)
+        given, values = _inputs.make(model, specs), _inputs.MADE_UP
     else:
-        given = _inputs.arguments(own)
-    return _source(model, *given, owned=True)
+        given, values = _inputs.arguments(own), "the inputs of the target"
+    return msgspec.structs.replace(_source(model, *given, owned=True), values=values)
 
 
 def controlled(

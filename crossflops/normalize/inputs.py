@@ -25,6 +25,8 @@ _DTYPES = (
     "bool", "complex64", "complex128", "string",
 )  # fmt: skip
 
+MADE_UP = "random floats (seed 0), and zeros of other types"
+
 
 def parse(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
     """The inputs that a command line names. One without a name gets its place: "0", "1" ...

@@ -9,7 +9,7 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError
 from crossflops.normalize import Source, controlled, from_object, is_file, load, make
-from crossflops.normalize.inputs import from_file, parse
+from crossflops.normalize.inputs import MADE_UP, from_file, parse
 from crossflops.normalize.targets import build
 
 
@@ -71,12 +71,15 @@ def asked_for(
     if inputs_file is not None and not is_empty(inputs):
         raise InputError("inputs and a file of inputs contradict each other", "give one of them")
     if inputs_file is not None and not isinstance(target, str):
-        return _given(target, from_file(inputs_file), setting, trips, branches)
+        request = _given(target, from_file(inputs_file), setting, trips, branches)
+        return _with_values(request, inputs_file)
     texts = [inputs] if isinstance(inputs, str) else inputs
     written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
     if not isinstance(target, str):
-        own = make(target, parse(texts)) if written else inputs
-        return _given(target, own, setting, trips, branches)
+        if not written or not texts:
+            return _given(target, inputs, setting, trips, branches)
+        request = _given(target, make(target, parse(texts)), setting, trips, branches)
+        return _with_values(request, MADE_UP)
     if not written and not is_file(target):
         model, _ = build(target, arguments or {}, allow_pickle)
         return _given(model, inputs, setting, trips, branches)
@@ -106,6 +109,14 @@ def _given(
 ) -> Request:
     source = controlled(from_object(model, inputs), trips, branches)
     return Request(target=None, given=source, setting=setting)
+
+
+def _with_values(request: Request, values: str) -> Request:
+    """The request, whose inputs come from where `values` says."""
+    assert request.given is not None
+    return msgspec.structs.replace(
+        request, given=msgspec.structs.replace(request.given, values=values)
+    )
 
 
 def is_empty(inputs: Any) -> bool:

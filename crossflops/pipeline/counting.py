@@ -4,12 +4,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from crossflops import tabulate
 from crossflops.core.convention import Convention
 from crossflops.core.folded import Folded, FoldedRow
 from crossflops.core.graph import Graph
 from crossflops.core.ledger import Ledger
+from crossflops.core.observation import Run
 from crossflops.core.report import Report
 from crossflops.core.trace import Setting, Trace, View
 from crossflops.count import count, count_whole
@@ -29,19 +31,24 @@ _NAMES = {
 class Counted(msgspec.Struct, frozen=True):
     """A model that was normalized and counted in one mode.
 
-    `program` is the ONNX model (of onnx_ir) that the graph was read from; None of a file.
+    `program` is the ONNX model (of onnx_ir) that the graph was read from; None of a file. `run`
+    is there where the values of its inputs decided about it, or a run was found to differ.
     """
 
     graph: Graph
     trace: Trace
     ledger: Ledger
     program: Any = None
+    run: Run | None = None
 
 
 def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Counted:
     """Normalize and count in this setting, and see what the observed ones fuse."""
     model, graph, trace = program(source, setting, observed)
-    return Counted(graph, trace, count(graph), model)
+    run = None
+    if trace.runtime or trace.notes:
+        run = Run(trace.runtime, source.values, trace.notes)
+    return Counted(graph, trace, count(graph), model, run)
 
 
 def observed(conventions: Iterable[Convention], asked: Setting) -> list[View]:
@@ -55,7 +62,8 @@ def observed(conventions: Iterable[Convention], asked: Setting) -> list[View]:
 def report(own: Counted, folds: Iterable[Folded] = ()) -> Report:
     """The report of a count."""
     memory = footprint(own.graph, own.ledger)
-    return tabulate.report(own.graph, own.trace, own.ledger, tuple(folds), memory)
+    report = tabulate.report(own.graph, own.trace, own.ledger, tuple(folds), memory)
+    return msgspec.structs.replace(report, observed=own.run or UNSET)
 
 
 def folded(convention: Convention, counted: Counted, asked: Setting) -> Folded:

@@ -61,7 +61,7 @@ def native_count(
     report = msgspec.structs.replace(
         report,
         formulas=formulas,
-        observed=run,
+        observed=report.observed if run is UNSET else run,
         request=asked("count", wanted, report.model, typed, target, arguments),
         made_with=made_with(request.is_file),
         warnings=(*report.warnings, *told),

@@ -25,6 +25,7 @@ from crossflops.render.quantity import change, covered, exact, number, short
 from crossflops.render.reasons import explanations
 from crossflops.render.summary import Unit, uncounted
 from crossflops.render.title import title as model_title
+from crossflops.render.title import values
 
 LOCATED = 5  # places of a residual that are named
 MARK = "*"
@@ -37,12 +38,12 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     """
     answers = _answers(report)
     failures = tuple(one for one in report.profiles or () if isinstance(one, Failure))
-    blocks: list[Block] = [model_title(report)]
+    blocks: list[Block] = [model_title(report), *values(report)]
     if answers:
         blocks += [_overview(report, answers, unit), *_unverified(report, answers)]
         blocks += [Text(text, " ", "warn") for text in changed_by_hooks(answers)]
     if isinstance(report.consensus, Consensus):
-        blocks = [blocks[0], *consensus_blocks(report.consensus)]
+        blocks = [model_title(report), *values(report), *consensus_blocks(report.consensus)]
     if isinstance(report.between, Contrast):
         blocks += contrast_blocks(report.between)
     elif not isinstance(report.consensus, Consensus):

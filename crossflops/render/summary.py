@@ -11,7 +11,7 @@ from crossflops.core.report import ModuleRow, Report
 from crossflops.render.formulas import formulas
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text
 from crossflops.render.quantity import exact, number, share, short
-from crossflops.render.title import title
+from crossflops.render.title import title, values
 
 Unit: TypeAlias = Literal["macs", "flops"]
 NAMED = 12  # uncounted nodes that are named before the rest is only numbered
@@ -23,7 +23,7 @@ _KINDS = ("adds", "muls", "divs", "compares", "specials")
 
 def summary(report: Report, unit: Unit = "macs") -> Page:
     """The count: totals by kind, operators by `unit`, what was not counted, the convention."""
-    blocks: list[Block] = [title(report)]
+    blocks: list[Block] = [title(report), *values(report)]
     if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
         blocks += [*formulas(report), _totals(report)]
     blocks.append(Heading("Operators"))

@@ -3,7 +3,7 @@
 from crossflops.core.observation import Run
 from crossflops.core.report import InputInfo, ModuleRow, Report
 from crossflops.core.trace import Setting
-from crossflops.render.page import Title
+from crossflops.render.page import Block, Text, Title
 from crossflops.render.quantity import number, shape, short
 
 
@@ -17,11 +17,23 @@ def title(report: Report) -> Title:
         short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
         *inputs(report.model.inputs),
         *_setting(report.setting),
-        *([f"sizes from a run of {run.runtime}"] if isinstance(run, Run) else []),
+        *([f"sizes from a run of {run.runtime}"] if isinstance(run, Run) and run.runtime else []),
         short(totals.macs, "MACs"),
         f"{short(totals.flops, 'FLOPs')} (native, {exactness(report)})",
     ]
     return Title(tuple(parts))
+
+
+def values(report: Report) -> list[Block]:
+    """On which values of the inputs sizes depend, and what a reader should know of that."""
+    run = report.observed
+    if not isinstance(run, Run):
+        return []
+    nodes = sum(node.depends_on_inputs is True for node in report.nodes)
+    depends = f"; {number(nodes, 'node')} would have others for other values" if nodes else ""
+    sizes = [f"Sizes are those of a run on {run.inputs}{depends}."] if run.runtime else []
+    notes = [f"{note[:1].upper()}{note[1:]}." for note in run.notes]
+    return [*(Text(text, " ") for text in sizes), *(Text(note, " ", "warn") for note in notes)]
 
 
 def _module_title(module: ModuleRow, report: Report) -> Title:

@@ -181,6 +181,7 @@ def _by_node(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
             class_=classes.get(one.node.path) or UNSET,
             kind=(where := sites.get(one.node.call, _NOWHERE)).kind or UNSET,
             target=where.target or UNSET,
+            depends_on_inputs=one.node.depends_on_inputs or UNSET,
         )
         for one in ledger.counted
     )

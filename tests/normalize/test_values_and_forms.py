@@ -25,9 +25,10 @@ def layer(outputs=8):
     ],
     ids=["rows", "elements", "places", "before the layer"],
 )  # fmt: skip
-def test_a_size_that_depends_on_values_is_uncounted_by_name(forward, macs, missing):
+def test_a_size_that_depends_on_values_is_uncounted_by_name_without_values(forward, macs, missing):
     """What has a known size is counted; what has none is named, and never zero."""
-    _, trace, ledger = exported(Apply(forward, a=layer()), ROWS)
+    model = Apply(forward, a=layer()).to("meta")
+    _, trace, ledger = exported(model, ROWS.to("meta"))
     assert ledger.total.macs == macs
     assert {one.node.op.type for one in ledger.uncounted} == missing
     shapes = [spec.shape for call in trace.calls for spec in call.outputs]
@@ -76,7 +77,6 @@ def test_a_body_that_sees_the_input_is_not_constant():
     ("forward", "inputs", "operator"),
     [
         (lambda s, x: torch.linalg.inv(x), (torch.eye(4),), "aten.linalg_inv.default"),
-        (lambda s, x: torch.linalg.solve(x, x), (torch.eye(4),), "aten.linalg_solve.default"),
         (lambda s, x: torch.linalg.cholesky(x), (torch.eye(4),), "aten.linalg_cholesky.default"),
     ],
 )

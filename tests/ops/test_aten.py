@@ -129,3 +129,56 @@ def test_a_product_of_groups(operator, shapes, macs):
     first, second, out = shapes
     inputs = [first, second, "3:int32"] if "grouped" in operator else [first, second]
     assert work(node(f"torch.ops::{operator}", inputs, [out])) == Cost(macs=macs)
+
+
+def solved(matrix, columns):
+    """Solve by LU with pivots and two substitutions on counted scalars: a dict of the work."""
+    rows = len(matrix)
+    done = {"muls": 0, "adds": 0, "divs": 0, "compares": 0}
+    for step in range(rows):
+        done["compares"] += rows - step - 1
+        for _below in range(step + 1, rows):
+            done["divs"] += 1
+            for _ in range(step + 1, rows):
+                done["muls"] += 1
+                done["adds"] += 1
+    for _ in range(columns):
+        for row in range(rows):
+            for _ in range(row):  # forward, the diagonal is 1
+                done["muls"] += 1
+                done["adds"] += 1
+        for row in range(rows):
+            for _ in range(row + 1, rows):  # backward
+                done["muls"] += 1
+                done["adds"] += 1
+            done["divs"] += 1
+    return done
+
+
+@pytest.mark.parametrize(
+    ("square", "right", "times", "columns"),
+    [
+        ((4, 4), (4, 3), 1, 3),
+        ((2, 5, 5), (2, 5, 1), 2, 1),
+        ((3, 3), (3,), 1, 1),
+        ((1, 1), (1, 2), 1, 2),
+    ],
+)
+def test_a_linear_system_is_that_of_a_loop(square, right, times, columns):
+    """LU and substitutions, matrix by matrix."""
+    one = node("torch.ops::aten.linalg_solve.default", [square, right], [right])
+    loop = solved([()] * square[-1], columns)
+    counted = count_node(one)
+    assert counted.exactness == "estimate"
+    assert {kind: getattr(counted.cost, kind) for kind in loop} == {
+        kind: amount * times for kind, amount in loop.items()
+    }
+
+
+def test_a_sparse_product_is_bounded_by_a_dense_one():
+    """(3x4 sparse) @ (4x5), added to (3x5): at most 60 MACs, and 15 adds."""
+    shapes = [(3, 5), (3, 4), (4, 5)]
+    counted = count_node(node("torch.ops::aten._sparse_addmm.default", shapes, [(3, 5)]))
+    assert (counted.cost.macs, counted.cost.adds, counted.exactness) == (60, 15, "bound")
+    alone = node("torch.ops::aten._sparse_addmm.default", shapes, [(3, 5)], beta=0)
+    assert count_node(alone).cost.adds == 0

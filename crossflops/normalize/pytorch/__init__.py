@@ -1,7 +1,7 @@
 """A PyTorch model -> a faithful ONNX graph and the trace of what was called."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,28 +10,23 @@ from crossflops.core.graph import Graph
 from crossflops.core.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
 from crossflops.normalize.pytorch.alignment import observed_calls
 from crossflops.normalize.pytorch.autocast import write_out_casts
-from crossflops.normalize.pytorch.causality import answered, answers, is_asked
+from crossflops.normalize.pytorch.causality import is_asked
+from crossflops.normalize.pytorch.depends import marked
 from crossflops.normalize.pytorch.dispatched import dispatched
-from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.events import events
 from crossflops.normalize.pytorch.exported import placed
 from crossflops.normalize.pytorch.exporter import to_onnx
-from crossflops.normalize.pytorch.failures import brief, not_traced
+from crossflops.normalize.pytorch.failures import brief
+from crossflops.normalize.pytorch.filled import fill_shapes
 from crossflops.normalize.pytorch.graph import to_graph
 from crossflops.normalize.pytorch.jit_graph import jit_nodes, traced_nodes
 from crossflops.normalize.pytorch.kernels import Ran, fused_kernels, is_fused, summary, swallowed
-from crossflops.normalize.pytorch.model import (
-    callable_by_export,
-    duplicate,
-    run,
-    run_unwatched,
-    switch,
-)
-from crossflops.normalize.pytorch.modules import ModuleIndex, parameter_bytes, parameter_count
-from crossflops.normalize.pytorch.operators import MARK, operator_calls
-from crossflops.normalize.pytorch.recorder import Recorder
+from crossflops.normalize.pytorch.model import duplicate, run_unwatched, switch
+from crossflops.normalize.pytorch.modules import parameter_bytes, parameter_count
+from crossflops.normalize.pytorch.operators import operator_calls
 from crossflops.normalize.pytorch.seen import Seen
 from crossflops.normalize.pytorch.simplify import simplify
+from crossflops.normalize.pytorch.tracing import Asked, traced
 from crossflops.normalize.pytorch.tree import linked, tree
 from crossflops.normalize.pytorch.untouched import (
     compiler_tables,
@@ -39,7 +34,9 @@ from crossflops.normalize.pytorch.untouched import (
     fresh,
     generators,
     quiet,
+    seeded,
 )
+from crossflops.normalize.pytorch.valued import valued
 
 if TYPE_CHECKING:
     from torch import nn
@@ -96,8 +93,12 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
     """
     trace = recording.trace
     with quiet():
-        exported = to_onnx(recording.program)
+        with valued() if trace.runtime else nullcontext():
+            exported = to_onnx(recording.program)
         simplify(exported)
+        if trace.runtime:
+            with seeded():
+                fill_shapes(exported)
     paths = {call.key: trace.modules[call.module].path for call in trace.calls}
     graph = to_graph(
         exported,
@@ -121,50 +122,31 @@ def record(
     """Only the run of the model, without its ONNX graph: all that a prediction needs."""
     compiler_tables()
     with generators(), quiet():
-        index = ModuleIndex(own := switch(duplicate(model), setting.training))
-        recorder = Recorder(index, around=_marked)
-        exported = _export(own, args, kwargs, setting, recorder)
+        found = traced(Asked(model, args, kwargs, setting))
+        exported, recorder = found.program, found.recorder
         operators = operator_calls(exported, recorder.frames)
+        if found.valued:
+            operators = marked(exported, operators, found.known)
         calls = tree(recorder.frames, operators)
         if recorder.autocast:
             operators = write_out_casts(exported, operators)
         calls, seen, kernels = _observe(model, args, kwargs, observed, calls)
-    trace = Trace(calls=calls, modules=index.rows, setting=setting, observed=seen, kernels=kernels)
+    trace = Trace(
+        calls=calls,
+        modules=found.index.rows,
+        setting=setting,
+        observed=seen,
+        kernels=kernels,
+        runtime=_version() if found.valued else "",
+        notes=found.notes,
+    )
     return Recording(exported, operators, trace)
 
 
-def _export(
-    model: "nn.Module",
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    setting: Setting,
-    recorder: Recorder,
-) -> Any:
+def _version() -> str:
     import torch
-    from torch.fx.traceback import preserve_node_meta
 
-    whole = callable_by_export(model)
-    known = answers(model, args, kwargs, setting.training) if is_asked(model) else []
-    try:
-        with (
-            preserve_node_meta(),
-            torch.set_grad_enabled(True),
-            answered(known),
-            recorded(recorder),
-        ):
-            return torch.export.export(whole, args, dict(kwargs), strict=False)
-    except (Exception, SystemExit) as error:
-        # Told apart by asking the model itself: does it run on these inputs at all?
-        run(model, args, kwargs, setting.grad)
-        raise not_traced(error) from error
-
-
-@contextmanager
-def _marked(number: int) -> Iterator[None]:
-    from torch.fx.traceback import annotate
-
-    with annotate({MARK: number}):
-        yield
+    return f"PyTorch {torch.__version__.partition('+')[0]}"
 
 
 def _observe(

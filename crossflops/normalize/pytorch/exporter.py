@@ -28,7 +28,9 @@ def to_onnx(exported: Any) -> Any:
     """The ONNX program. An operator that the exporter does not know becomes an opaque node."""
     import torch
 
+    _without_empty_joins(exported)
     table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
+    table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
     whole = True
     while True:
         try:
@@ -56,6 +58,37 @@ def to_onnx(exported: Any) -> Any:
                     "see whether torch.onnx.export(model, inputs, dynamo=True) takes the model",
                 ) from error
             table[operator] = opaque(operator)
+
+
+def _without_empty_joins(exported: Any) -> None:
+    """The program without `cat` of tensors that are all empty, which the exporter refuses.
+
+    Where the result is as empty as the first of them, it stands for the result.
+    """
+    import torch
+
+    for node in list(exported.graph.nodes):
+        if node.target is not torch.ops.aten.cat.default:
+            continue
+        first, shape = node.args[0][0], node.meta["val"].shape
+        returned = any(user.op == "output" for user in node.users)  # the signature names it
+        if 0 in shape and first.meta["val"].shape == shape and not returned:
+            node.replace_all_uses_with(first)
+            exported.graph.erase_node(node)
+    exported.graph_module.recompile()
+
+
+def _affine_grid(*args: Any) -> Any:
+    """A product with a grid, as PyTorch computes it: taken apart it would be muls and a sum.
+
+    The arguments, theta, size and align_corners, have no names of their own here: the exporter
+    would make tensors of plain ones by their annotations.
+    """
+    from onnxscript.onnx_opset import opset23
+
+    theta, size, align_corners = args
+    given = opset23.Constant(value_ints=[int(extent) for extent in size])
+    return opset23.AffineGrid(theta, given, align_corners=int(align_corners))
 
 
 def _without_form(exported: Any) -> set[Any]:

@@ -93,13 +93,14 @@ def _nodes(
                 key=node.name or f"{node.op_type}_{number}",
                 op=Op(domain, node.op_type, node.version or origins.opset.get(node.domain, 1)),
                 inputs=tuple(_spec(v, origins) if v is not None else None for v in node.inputs),
-                outputs=_specs(node.outputs, origins),
+                outputs=tuple(_spec(v, origins) if v.name else None for v in node.outputs),
                 attrs=_attributes(node),
                 call=call.key if call else "",
                 path=origins.paths.get(call.key, "") if call else "",
                 bodies=bodies,
                 trips=_trips(node),
                 constant=constant,
+                depends_on_inputs=bool(call and call.depends_on_inputs),
             )
         )
     return tuple(found)

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from crossflops.core.trace import Module, Parameter, Scalar
 from crossflops.normalize.pytorch.specs import dtype_name
 
@@ -118,11 +120,18 @@ def _settings(module: "nn.Module") -> dict[str, Scalar]:
     for name, value in vars(module).items():
         if name.startswith("_") or name == "training":
             continue
-        if isinstance(value, tuple) and all(isinstance(item, int | float) for item in value):
-            found[name] = list(value)
-        elif value is None or isinstance(value, bool | int | float | str):
-            found[name] = value
+        if isinstance(value, tuple):
+            items = [_python(item) for item in value]
+            if all(isinstance(item, int | float) for item in items):
+                found[name] = items
+        elif value is None or isinstance(_python(value), bool | int | float | str):
+            found[name] = _python(value)
     return found
+
+
+def _python(value: object) -> object:
+    """A scalar of NumPy as one of Python: it counts, and JSON takes it."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def parameter_count(rows: tuple[Module, ...]) -> int:

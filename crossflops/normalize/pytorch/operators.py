@@ -25,7 +25,7 @@ def operator_calls(program: "ExportedProgram", frames: list[Frame]) -> dict[str,
     seen: Counter[str] = Counter()
     calls: dict[str, Call] = {}
     for node in nodes:
-        frame = frames[_mark(node) or 0]
+        frame = frames[frame_of(node) or 0]
         name = f"{frame.key}/{_target(node)}"
         seen[name] += 1
         calls[node.name] = Call(
@@ -50,7 +50,7 @@ def _is_operator(node: "fx.Node") -> bool:
     return node.op == "call_function" and "getitem" not in getattr(node.target, "__name__", "")
 
 
-def _mark(node: "fx.Node") -> int | None:
+def frame_of(node: "fx.Node") -> int | None:
     """The number of the frame in which it was traced."""
     found: int | None = (node.meta.get("custom") or {}).get(MARK)
     return found
@@ -141,7 +141,7 @@ def _stores(node: "fx.Node") -> bool:
     if not _writes(node) or not any(base.op == "placeholder" for base in _bases(node)):
         return False
     source = node.all_input_nodes[-1]
-    made_up = _target(node) == "aten.copy_.default" and _mark(node) == _mark(source)
+    made_up = _target(node) == "aten.copy_.default" and frame_of(node) == frame_of(source)
     return not made_up
 
 

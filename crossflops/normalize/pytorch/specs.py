@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Scalar
 
@@ -79,7 +81,12 @@ def lists(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def plain(value: Any) -> Scalar:
-    """A JSON value for what is plain, None for a tensor or an object."""
+    """A JSON value for what is plain, None for a tensor or an object.
+
+    NumPy's scalars are those of Python: some are a kind of float or str that JSON does not take.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):

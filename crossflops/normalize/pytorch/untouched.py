@@ -47,6 +47,35 @@ def generators() -> Iterator[None]:
         np.random.set_state(numpy)
 
 
+class Drawn:
+    """Whether random numbers were drawn."""
+
+    any = False
+
+
+@contextmanager
+def seeded() -> Iterator[Drawn]:
+    """All generators begin at seed 0 in this context, and are restored behind it."""
+    import torch
+
+    drawn = Drawn()
+    with generators():
+        torch.manual_seed(0)
+        np.random.seed(0)
+        random.seed(0)
+        before = _states()
+        yield drawn
+        drawn.any = _states() != before
+
+
+def _states() -> tuple[Any, ...]:
+    """What the next random numbers of PyTorch, NumPy and Python depend on, to be compared."""
+    import torch
+
+    numpy = [str(part) for part in np.random.get_state()]
+    return torch.get_rng_state().tolist(), numpy, random.getstate()
+
+
 def fresh(
     args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -1,0 +1,135 @@
+"""A trace that knows values: what depends on data is decided by the data that is given.
+
+torch.export works with fake tensors, which have shapes and no values: where a size or a path of
+the model is a value of a tensor, it has an unknown size or gives up. PyTorch can carry a real
+tensor beside each fake one (`fake_tensor_propagate_real_tensors`, what draft_export does). An
+operator whose result is a Python number, or has a size that depends on values, is answered here
+from the real tensors: with the number itself, and with a fake tensor of the real shape. So no
+size is left open, the model takes the path that a run on these inputs takes, and modules, entry
+points and nodes are those of every other export.
+Source: torch/_subclasses/fake_tensor.py (FakeTensorMode._dispatch_impl), torch/_C Tag.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from crossflops.normalize.pytorch.specs import spec
+from crossflops.normalize.pytorch.untouched import Drawn, seeded
+
+
+def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the model can be run: all its tensors and its inputs hold data."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    held = [*model.parameters(), *model.buffers(), *tree_leaves((args, dict(kwargs)))]
+    return not any(isinstance(value, torch.Tensor) and value.is_meta for value in held)
+
+
+@contextmanager
+def valued() -> Iterator[Drawn]:
+    """In this context torch.export carries real tensors, and asks them where it would guess.
+
+    Random numbers begin at seed 0: the same ones when a program is traced again. Whether there
+    were any is known behind the context.
+    """
+    import torch._functorch.config as config
+    from torch._subclasses import meta_utils
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    usual, check = FakeTensorMode._dispatch_impl, "_maybe_infer_fake_kernel_from_pytree_out"
+    checked, copied = getattr(FakeTensorMode, check), meta_utils._safe_copy
+
+    def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if not mode.propagate_real_tensors:
+            return usual(mode, func, types, args, kwargs)
+        if asks_for_values(func):
+            answer = _answer(mode, func, args, kwargs)
+            if answer is not _UNKNOWN:
+                return answer
+        return _settled(mode, lambda: usual(mode, func, types, args, kwargs))
+
+    def as_it_is(mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any) -> Any:
+        return out  # fake and real kernels may differ in what is a view, which is no work
+
+    FakeTensorMode._dispatch_impl = dispatch  # type: ignore[method-assign]
+    setattr(FakeTensorMode, check, as_it_is)
+    meta_utils._safe_copy = _copy
+    try:
+        with seeded() as drawn, config.patch(fake_tensor_propagate_real_tensors=True):
+            yield drawn
+    finally:
+        FakeTensorMode._dispatch_impl = usual  # type: ignore[method-assign]
+        setattr(FakeTensorMode, check, checked)
+        meta_utils._safe_copy = copied
+
+
+def _copy(copy: Any, source: Any) -> None:
+    """Parameters too: PyTorch's own leaves the copy of a parameter without values."""
+    import torch
+
+    if type(source) in (torch.Tensor, torch.nn.Parameter):
+        copy.copy_(source)
+
+
+_UNKNOWN = object()
+
+
+def asks_for_values(func: Any) -> bool:
+    """Whether an operator's result, or the size of it, is a matter of values."""
+    import torch
+
+    asking = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+    return isinstance(func, torch._ops.OpOverload) and not asking.isdisjoint(func.tags)
+
+
+def _answer(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """What the operator gives for the real tensors; _UNKNOWN where one of them has none."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils import _pytree
+
+    flat, form = _pytree.tree_flatten((args, kwargs or {}))
+    fakes = [value for value in flat if isinstance(value, FakeTensor)]
+    plain = [value for value in flat if isinstance(value, torch.Tensor)]
+    if not fakes or len(fakes) < len(plain) or any(one.real_tensor is None for one in fakes):
+        return _UNKNOWN
+    values = [one.real_tensor if isinstance(one, FakeTensor) else one for one in flat]
+    own, named = _pytree.tree_unflatten(values, form)
+    real = func(*own, **named)
+
+    return _pytree.tree_map_only(torch.Tensor, lambda value: _fake(mode, value), real)
+
+
+def _settled(mode: Any, run: Callable[[], Any]) -> Any:
+    """What an operator gives, with the real sizes where it makes up open ones.
+
+    That is what an operator from outside does (torchvision's nms), which nothing announces.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._pytree import tree_map_only
+
+    shapes = mode.shape_env
+    pending = list(shapes.pending_fresh_unbacked_symbols) if shapes is not None else []
+    result = run()
+    if shapes is None or len(shapes.pending_fresh_unbacked_symbols) == len(pending):
+        return result
+    # else the exporter asks where in the result the new symbols are
+    shapes.pending_fresh_unbacked_symbols[:] = pending
+
+    def closed(value: Any) -> Any:
+        real = value.real_tensor
+        return value if spec("", value).shape is not None or real is None else _fake(mode, real)
+
+    return tree_map_only(FakeTensor, closed, result)
+
+
+def _fake(mode: Any, real: Any) -> Any:
+    """A fake tensor that stands for a real one, and carries it."""
+    import torch
+
+    with mode:
+        like = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device=real.device)
+    like.real_tensor = real
+    return like

@@ -1,0 +1,237 @@
+"""Models whose sizes, or whose path, depend on the values of their inputs."""
+
+import numpy as np
+import pytest
+
+import crossflops
+from crossflops import Report
+from crossflops.core.observation import Run
+from tests.models import Apply, nn, torch
+
+pytestmark = pytest.mark.torch
+DIM = 8
+
+
+class Masked(nn.Module):
+    """Experts that take the rows of a boolean mask: the export has a graph, and open sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(DIM, 4, bias=False)
+        self.experts = nn.ModuleList(nn.Linear(DIM, DIM) for _ in range(4))
+
+    def forward(self, x):
+        """Two of four experts for every row."""
+        chosen = self.gate(x).topk(2).indices
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            mask = (chosen == number).any(-1)
+            out[mask] += expert(x[mask])
+        return out
+
+
+class Looped(Masked):
+    """Experts in a loop over those that were chosen: no export follows it."""
+
+    def forward(self, x):
+        """One expert for every row."""
+        chosen = self.gate(x).argmax(-1)
+        out = torch.zeros_like(x)
+        for number in chosen.unique().tolist():
+            out[chosen == number] = self.experts[number](x[chosen == number])
+        return out
+
+
+class Exit(nn.Module):
+    """Layers until the result is small."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(DIM, DIM, bias=False) for _ in range(5))
+        for layer in self.layers:
+            nn.init.eye_(layer.weight)
+
+    def forward(self, x):
+        """The layers halve their input, which leaves at a mean below 1."""
+        for layer in self.layers:
+            x = layer(x) / 2
+            if x.mean() < 1:
+                break
+        return x
+
+
+class Collapse(nn.Module):
+    """A CTC decoder: repeated labels and blanks go, then each label is looked up and projected."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(9, DIM)
+        self.out = nn.Linear(DIM, 3)
+
+    def forward(self, labels):
+        """One row for each label that stays."""
+        found = torch.unique_consecutive(labels)
+        return self.out(self.table(found[found != 0]))
+
+
+class Messages(nn.Module):
+    """A graph network: loops are dropped, and there are as many nodes as the edges name."""
+
+    def __init__(self):
+        super().__init__()
+        self.message = nn.Linear(DIM, DIM)
+        self.out = nn.Linear(DIM, 3)
+
+    def forward(self, x, edges):
+        """Messages along the edges, added up at their ends."""
+        edges = edges[:, edges[0] != edges[1]]
+        nodes = int(edges.max()) + 1
+        sums = torch.zeros(nodes, DIM).index_add(0, edges[1], self.message(x[edges[0]]))
+        return self.out(sums)
+
+
+class Unlike(nn.Module):
+    """Takes another path while it is exported, as libraries do."""
+
+    def __init__(self):
+        super().__init__()
+        self.mixer = nn.Linear(DIM, DIM)
+        self.other = nn.Linear(DIM, 4 * DIM)
+
+    def forward(self, x):
+        """Exported, it does four times the work."""
+        if torch.compiler.is_exporting():
+            return self.other(x)[..., :DIM]
+        return self.mixer(x)
+
+
+def rows(number=10):
+    """Rows drawn from a seed of their own."""
+    return torch.randn(number, DIM, generator=torch.Generator().manual_seed(3))
+
+
+# Derived by hand from what each model does with these values.
+LABELS = torch.tensor([0, 3, 3, 0, 5, 5, 5, 3, 0])  # collapse to 3, 5, 3
+EDGES = torch.tensor([[0, 1, 2, 2, 4], [1, 1, 0, 3, 3]])  # 1 -> 1 is a loop: 4 edges, 5 nodes
+CASES = {
+    # the gate for 10 rows of 4 experts, then 20 rows in any experts
+    "a boolean mask": (Masked(), (rows(),), 10 * 4 * DIM + 20 * DIM * DIM),
+    "experts in a loop": (Looped(), (rows(),), 10 * 4 * DIM + 10 * DIM * DIM),
+    # a mean of 3 is 1.5, then 0.75: two layers
+    "an early exit": (Exit(), (torch.full((2, DIM), 3.0),), 2 * 2 * DIM * DIM),
+    "unique": (Collapse(), (LABELS,), 3 * DIM * 3),
+    "a graph network": (Messages(), (rows(5), EDGES), 4 * DIM * DIM + 5 * DIM * 3),
+    "padding that is read": (
+        Apply(
+            lambda s, x, m: s.a(x) if m.all() else s.b(x), a=nn.Linear(DIM, 2), b=nn.Linear(DIM, 5)
+        ),
+        (rows(4), torch.ones(4)),
+        4 * DIM * 2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_on_the_inputs_decides(name):
+    """Nothing stays uncounted, the products are those of these values, and this is said."""
+    model, inputs, macs = CASES[name]
+    report = crossflops.count(model, inputs)
+    assert (report.macs, report.uncounted) == (macs, ())
+    assert report.observed.runtime.startswith("PyTorch")
+    assert report.observed.inputs == "the inputs that were given"
+    assert report.observed.notes == ()
+    marked = [node.node for node in report.nodes if node.depends_on_inputs is True]
+    assert 0 < len(marked) <= len(report.nodes)
+    assert Report.from_json(report.to_json()) == report
+
+
+def test_what_runs_before_a_size_depends_on_values_is_not_marked():
+    """The gate of the experts has 10 rows whatever the values are; the experts have not."""
+    report = crossflops.count(Masked(), (rows(),))
+    products = {node.path: node for node in report.nodes if node.macs}
+    assert products.pop("gate").depends_on_inputs is not True
+    assert products
+    assert all(node.depends_on_inputs is True for node in products.values())
+
+
+def test_other_values_give_other_sizes():
+    """The same model on labels that do not repeat: five rows, not three."""
+    labels = torch.tensor([1, 2, 3, 4, 5])
+    assert crossflops.count(Collapse(), (labels,)).macs == 5 * DIM * 3
+
+
+def test_rows_go_to_the_experts_that_the_weights_choose():
+    """Routing is that of the real weights: a row each, by hand from the gate's own result."""
+    torch.manual_seed(5)
+    model, x = Looped(), rows(12)
+    chosen = model.gate(x).argmax(-1).bincount(minlength=4).tolist()
+    report = crossflops.count(model, (x,))
+    found = {row.path: row.macs for row in report.modules}
+    assert [found[f"experts.{n}"] for n in range(4)] == [times * DIM * DIM for times in chosen]
+
+
+def test_without_values_it_stays_uncounted():
+    """On the meta device there is no run: sizes are unknown, and named."""
+    with torch.device("meta"):
+        model = Masked()
+    report = crossflops.count(model, (rows().to("meta"),))
+    assert report.uncounted
+    assert not isinstance(report.observed, Run)
+    assert all(node.depends_on_inputs is not True for node in report.nodes)
+
+
+def test_a_model_that_draws_its_sizes_says_so():
+    """Which rows are kept is drawn: seed 0 gives one answer, and the report says so."""
+    model = Apply(lambda s, x: s.a(x[torch.rand(len(x)) > 0.5]), a=nn.Linear(DIM, 2))
+    first, second = (crossflops.count(model, (rows(40),)) for _ in range(2))
+    torch.manual_seed(0)
+    assert first.macs == second.macs == int((torch.rand(40) > 0.5).sum()) * DIM * 2
+    assert any("random" in note for note in first.observed.notes)
+
+
+def test_what_is_counted_is_what_runs():
+    """A model that asks whether it is exported is counted as it runs."""
+    report = crossflops.count(Unlike(), (rows(),))
+    assert report.macs == 10 * DIM * DIM
+    assert {row.path: row.macs for row in report.modules}["other"] == 0
+
+
+def test_asking_without_doing_other_products_changes_nothing():
+    """The export stays as it is where a run executes the same products."""
+    model = Apply(
+        lambda s, x: s.a(x) * (2 if torch.compiler.is_compiling() else 1), a=nn.Linear(DIM, 2)
+    )
+    report = crossflops.count(model, (rows(),))
+    assert report.macs == 10 * DIM * 2
+    assert not isinstance(report.observed, Run)
+
+
+def test_tools_see_the_same_path():
+    """Residual 0 for every tool that is part of PyTorch, on a model that no export takes."""
+    tools = ["torch-flop-counter", "torch-profiler"]
+    report = crossflops.compare(Looped(), (rows(),), tools=tools, isolate=False)
+    answered = {profile.tool: getattr(profile, "total", None) for profile in report.profiles}
+    assert report.residuals == {tool: 0 for tool, total in answered.items() if total is not None}
+    assert report.uncounted == ()
+
+
+def test_settings_that_are_scalars_of_numpy():
+    """np.float64 is a kind of float that JSON does not take; np.int64 is none."""
+    model = nn.Sequential(
+        nn.Linear(np.int64(DIM), np.int64(4)),
+        nn.LeakyReLU(np.float64(0.1)),
+        nn.Dropout(np.float64(0.5)),
+    )
+    report = crossflops.count(model, (rows(),))
+    assert report.macs == 10 * DIM * 4
+    assert Report.from_json(report.to_json()) == report
+
+
+@pytest.mark.parametrize("size", [(2, 3, 5, 7), (2, 3, 5, 7, 4)])
+def test_a_grid_is_a_product(size):
+    """theta (d x d+1) times each point of the base grid: N * prod(points) * d * (d + 1)."""
+    dims = len(size) - 2
+    model = Apply(lambda s, t: torch.nn.functional.affine_grid(t, size, align_corners=False))
+    report = crossflops.count(model, (torch.randn(2, dims, dims + 1),))
+    points = int(np.prod(size[2:]))
+    assert (report.macs, report.uncounted) == (2 * points * dims * (dims + 1), ())
