@@ -14,6 +14,13 @@ from crossflops.normalize.jax.equals import equal
 from crossflops.normalize.jax.equations import Recorder
 from crossflops.normalize.jax.inlining import inlined
 
+# jax2onnx writes out every step of these for every element: the nodes of a Cholesky factor of 40
+# rows take it minutes, and say no more than the equation.
+UNROLLED = frozenset({
+    "cholesky", "cholesky_update", "eig", "eigh", "geqrf", "hessenberg", "householder_product",
+    "lu", "lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "symmetric_product",
+    "triangular_solve", "tridiagonal", "tridiagonal_solve",
+})  # fmt: skip
 DOMAIN = "jax"  # of nodes that stand for equations without an equal in ONNX
 _DISPATCH = "jax2onnx.converter.lowering_dispatch"
 
@@ -47,6 +54,8 @@ def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
         if eqn.primitive.name in convolutions.NODES:
             return convolutions.lower(ctx, eqn)
         with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx.builder):
+            if eqn.primitive.name in UNROLLED:
+                return _opaque(ctx, eqn)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
                 return lower(plugin, ctx=ctx, eqn=eqn, **more)
