@@ -10,8 +10,10 @@ import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from crossflops.errors import NormalizeError
+from crossflops.load.hollow import NUMBER, hollow, is_hollow, is_uniform
 from crossflops.normalize.tensorflow.tidied import tell_shapes, tidy
 
 OPSET = 18  # the newest that tf2onnx 1.17 writes
@@ -47,7 +49,7 @@ def to_onnx(frozen: Any) -> bytes:
     try:
         with tf.device("/cpu:0"):
             graph = _inlined(graph, inputs, outputs)
-            with tf.Graph().as_default() as imported, _folding_sizes(tfonnx):
+            with tf.Graph().as_default() as imported, _folding_sizes(tfonnx), _hollow():
                 tf.import_graph_def(graph, name="")
                 found = tfonnx.process_tf_graph(
                     imported,
@@ -75,7 +77,7 @@ def _weightless(graph: Any) -> Any:
         tensor = node.attr["value"].tensor if node.op == "Const" else None
         if tensor is not None and tensor.dtype == 1 and len(tensor.tensor_content) > 4096:
             tensor.tensor_content = b""
-            tensor.float_val[:] = [0.5]
+            tensor.float_val[:] = [NUMBER]
     return graph
 
 
@@ -139,6 +141,45 @@ def _folding_sizes(tfonnx: Any) -> Iterator[None]:
         yield
     finally:
         setattr(tfonnx, name, before)
+
+
+@contextmanager
+def _hollow() -> Iterator[None]:
+    """While this is open, tf2onnx and onnx make no copies of weights that are one number.
+
+    tf2onnx/tf_utils.py: get_tf_tensor_data reads a constant, onnx/numpy_helper.py writes it.
+    """
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    utils = importlib.import_module("tf2onnx.tf_utils")
+    read, write, taken = numpy_helper.to_array, numpy_helper.from_array, utils.get_tf_tensor_data
+
+    def spread(dtype: Any, dims: Any) -> Any:
+        return np.broadcast_to(np.array(NUMBER, dtype), tuple(dims))
+
+    def array(tensor: Any, *more: Any, **named: Any) -> Any:
+        if not is_hollow(tensor):
+            return read(tensor, *more, **named)
+        return spread(helper.tensor_dtype_to_np_dtype(tensor.data_type), tensor.dims)
+
+    def proto(values: Any, name: str | None = None) -> Any:
+        if not is_uniform(np.asanyarray(values)):
+            return write(values, name)
+        kind = helper.np_dtype_to_tensor_dtype(values.dtype)
+        return hollow(TensorProto(name=name or "", data_type=kind, dims=values.shape))
+
+    def constant(tensor: Any) -> Any:
+        if list(tensor.float_val) != [NUMBER] or not tensor.tensor_shape.dim:
+            return taken(tensor)
+        return spread(np.float32, (one.size for one in tensor.tensor_shape.dim))
+
+    with (
+        patch.object(numpy_helper, "to_array", array),
+        patch.object(numpy_helper, "from_array", proto),
+        patch.object(utils, "get_tf_tensor_data", constant),
+    ):
+        yield
 
 
 def _folded(graph: Any, stored: Any, outputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
