@@ -297,12 +297,15 @@ _MEASURED_OF_TENSORFLOW: tuple[_Row, ...] = (
         (name, moved, _MOVED)
         for name in (
             "ExtractImagePatches", "Roll", "ShapeN", "BroadcastGradientArgs", "Real", "Imag",
-            "Complex", "EmptyTensorList", "TensorListReserve", "TensorListSetItem",
-            "TensorListGetItem", "TensorListStack", "TensorListFromTensor",
-            "TensorListPushBack", "TensorListPopBack", "TensorListLength",
-            "TensorListElementShape",
+            "Complex",
         )
     ),
+)  # fmt: skip
+# Lists of tensors are handles, whose elements stay where they are.
+_LISTS = (
+    "EmptyTensorList", "TensorListReserve", "TensorListSetItem", "TensorListGetItem",
+    "TensorListStack", "TensorListFromTensor", "TensorListPushBack", "TensorListPopBack",
+    "TensorListLength", "TensorListElementShape",
 )  # fmt: skip
 _OF_TORCH: tuple[_Row, ...] = (
     ("linalg_cholesky", _each(algebra.cholesky), _CHOLESKY),
@@ -387,5 +390,16 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     *_entries(_OF_TENSORFLOW, TENSORFLOW, _page_of_tensorflow, estimate=True),
     *_entries(_MEASURED_OF_TENSORFLOW, TENSORFLOW, _page_of_tensorflow, estimate=False),
+    *(
+        entry(
+            name,
+            moved,
+            _MOVED,
+            domain=TENSORFLOW,
+            page=_page_of_tensorflow(name),
+            traffic="view",
+        )
+        for name in _LISTS
+    ),
     *_entries(_OF_TORCH, TORCH, _page_of_torch, True, "aten.{}.default"),
 )

@@ -15,7 +15,8 @@ from crossflops.normalize.jax.equations import Recorder
 from crossflops.normalize.jax.inlining import inlined
 
 # jax2onnx writes out every step of these for every element: the nodes of a Cholesky factor of 40
-# rows take it minutes, and say no more than the equation.
+# rows take it minutes, and say no more than the equation. Small ones can still be run so.
+_SMALL = 8
 UNROLLED = frozenset({
     "cholesky", "cholesky_update", "eig", "eigh", "geqrf", "hessenberg", "householder_product",
     "lu", "lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "symmetric_product",
@@ -54,7 +55,7 @@ def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
         if eqn.primitive.name in convolutions.NODES:
             return convolutions.lower(ctx, eqn)
         with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx.builder):
-            if eqn.primitive.name in UNROLLED:
+            if eqn.primitive.name in UNROLLED and _is_large(eqn):
                 return _opaque(ctx, eqn)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
@@ -75,6 +76,10 @@ def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
     finally:
         dispatch.lower_equation_with_plugin = lower
         dispatch.get_registered_lowering_plugin = rule
+
+
+def _is_large(eqn: Any) -> bool:
+    return any(max(one.aval.shape, default=0) > _SMALL for one in (*eqn.invars, *eqn.outvars))
 
 
 def _is_simple(eqn: Any) -> bool:
