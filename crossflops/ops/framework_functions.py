@@ -12,6 +12,7 @@ from crossflops.core.graph import Node
 from crossflops.ops import linear_algebra as algebra
 from crossflops.ops.access import folded, integer, out_size, result, shape, size, source
 from crossflops.ops.movement import moved
+from crossflops.ops.resampling import resize
 from crossflops.ops.rule import TORCH, TORCH_PAGES, Entry, Formula, bounded, entry, estimated
 from crossflops.ops.spectral import fft
 
@@ -257,6 +258,7 @@ _MEASURED_OF_JAX: tuple[_Row, ...] = (
     ("lu_pivots_to_permutation", moved, _MOVED),
     ("rev", moved, _MOVED),
     ("lax/other.conv_general_dilated_patches", moved, _MOVED),
+    ("image/scale._resize", resize, "linear: n(Y)*(2^d muls, 2^d - 1 adds); cubic: 4^d; as Resize"),
 )
 _OF_TENSORFLOW: tuple[_Row, ...] = (
     ("Cholesky", _each(algebra.cholesky), _CHOLESKY),
@@ -360,7 +362,7 @@ def _entries(
 
 
 def _page_of_jax(name: str) -> str:
-    public = name.replace("/other", "").replace("/", ".")
+    public = name.replace("/other", "").replace("/scale._", "/").replace("/", ".")
     if "/" not in name and name in ("lu", "cholesky", "qr", "svd", "eigh", "eig"):
         public = f"lax.linalg.{name}"
     elif "/" not in name:

@@ -1,6 +1,6 @@
 """Which equation of a JAX program each ONNX node was made for: written down while it is made."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,6 +8,8 @@ import msgspec
 
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Scalar
+from crossflops.normalize.jax.resizes import FUNCTION as RESIZE
+from crossflops.normalize.jax.resizes import method_of, without_method
 
 _NOTE = "crossflops.equation"
 _KINDS = ("fft_type",)  # parameters that are a member of an enumeration
@@ -54,9 +56,12 @@ class Recorder:
         """
         number = len(self.equations)
         last = next(iter(reversed(builder.nodes)), None)
-        self._stack.append(str(eqn.source_info.name_stack))
+        stack = str(eqn.source_info.name_stack)
+        method = method_of(stack)
+        self._stack.append(without_method(stack))
         around = self._open[-1] if self._open else None
-        self.equations.append(_equation(eqn, "/".join(filter(None, self._stack)), around))
+        whole = "/".join(filter(None, self._stack))
+        self.equations.append(_equation(eqn, whole, around, method))
         self._open.append(number)
         try:
             yield
@@ -69,24 +74,27 @@ class Recorder:
             node.metadata_props.setdefault(_NOTE, str(number))
 
 
-def _equation(eqn: Any, stack: str, around: int | None) -> Equation:
+def _equation(
+    eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]
+) -> Equation:
     return Equation(
         primitive=eqn.primitive.name,
         stack=stack,
-        settings=_settings(eqn.params),
+        settings={**_settings(eqn.params), **method},
         inputs=tuple(_spec(f"input_{n}", one) for n, one in enumerate(eqn.invars)),
         outputs=tuple(_spec(f"output_{n}", one) for n, one in enumerate(eqn.outvars)),
-        function=_function(eqn),
+        function=_function(eqn, method),
         around=around,
     )
 
 
-def _function(eqn: Any) -> str:
+def _function(eqn: Any, method: Mapping[str, Scalar]) -> str:
     """The function of JAX that a `jit` is of, or in which JAX wrote a convolution; else ""."""
     if eqn.primitive.name in _CALLS:
         inner = getattr(eqn.params.get("jaxpr"), "jaxpr", None)
         written = str(getattr(getattr(inner, "debug_info", None), "func_filename", None) or "")
-        return _name_in_jax(written, str(eqn.params.get("name")))
+        name = _name_in_jax(written, str(eqn.params.get("name")))
+        return "" if name == RESIZE and not method else name
     if eqn.primitive.name in _WRITTEN_IN:
         frames = getattr(eqn.source_info.traceback, "frames", ())
         names = {_name_in_jax(one.file_name, one.function_name) for one in frames}
