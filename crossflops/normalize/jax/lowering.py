@@ -55,7 +55,7 @@ def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
         if eqn.primitive.name in convolutions.NODES:
             return convolutions.lower(ctx, eqn)
         with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx.builder):
-            if eqn.primitive.name in UNROLLED and _is_large(eqn):
+            if _is_large(eqn) if eqn.primitive.name in UNROLLED else _is_complex(eqn):
                 return _opaque(ctx, eqn)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
@@ -76,6 +76,11 @@ def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
     finally:
         dispatch.lower_equation_with_plugin = lower
         dispatch.get_registered_lowering_plugin = rule
+
+
+def _is_complex(eqn: Any) -> bool:
+    """Whether it transforms complex numbers: jax2onnx forgets that their parts are an axis."""
+    return eqn.primitive.name == "fft" and eqn.invars[0].aval.dtype.kind == "c"
 
 
 def _is_large(eqn: Any) -> bool:
