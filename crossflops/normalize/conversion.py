@@ -26,7 +26,7 @@ def listen(listener: Listener) -> None:
 
 @contextmanager
 def converting(framework: str) -> Iterator[None]:
-    """What runs in this block is the conversion of a model of this framework, and may take long."""
+    """What runs in this block converts a model of this framework, and may take long."""
     _tell(CONVERTERS[framework])
     try:
         yield

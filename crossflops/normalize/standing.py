@@ -25,7 +25,9 @@ class Operation(msgspec.Struct, frozen=True):
             op=self.op,
             inputs=self.inputs,
             outputs=self.outputs,
-            attrs={name: _attribute(one) for name, one in self.settings.items() if one is not None},
+            attrs={
+                name: _attribute(one) for name, one in self.settings.items() if one is not None
+            },
         )
 
 

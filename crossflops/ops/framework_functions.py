@@ -258,7 +258,11 @@ _MEASURED_OF_JAX: tuple[_Row, ...] = (
     ("lu_pivots_to_permutation", moved, _MOVED),
     ("rev", moved, _MOVED),
     ("lax/other.conv_general_dilated_patches", moved, _MOVED),
-    ("image/scale._resize", resize, "linear: n(Y)*(2^d muls, 2^d - 1 adds); cubic: 4^d; as Resize"),
+    (
+        "image/scale._resize",
+        resize,
+        "linear: n(Y)*(2^d muls, 2^d - 1 adds); cubic: 4^d; as Resize",
+    ),
 )
 _OF_TENSORFLOW: tuple[_Row, ...] = (
     ("Cholesky", _each(algebra.cholesky), _CHOLESKY),
@@ -361,12 +365,15 @@ def _entries(
     )
 
 
+_OF_LAX = ("fft", "abs", "scatter-add", "scatter", "rev")
+_PAGE_OF = {"geqrf": "qr"}  # a primitive that has none of its own
+
+
 def _page_of_jax(name: str) -> str:
     public = name.replace("/other", "").replace("/scale._", "/").replace("/", ".")
-    if "/" not in name and name in ("lu", "cholesky", "qr", "svd", "eigh", "eig"):
-        public = f"lax.linalg.{name}"
-    elif "/" not in name:
-        public = f"lax.{name.replace('-', '_')}"
+    if "/" not in name:
+        place = "lax" if name in _OF_LAX else "lax.linalg"
+        public = f"{place}.{_PAGE_OF.get(name, name).replace('-', '_')}"
     return f"{_JAX_PAGES}{public}.html"
 
 

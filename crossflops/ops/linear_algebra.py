@@ -26,7 +26,7 @@ def cholesky(n: int) -> Cost:
 
 
 def triangular(n: int, columns: int, unit: bool = False) -> Cost:
-    """L X = B of [n, n] and [n, columns]: per column n(n-1)/2 muls and subs, n divs unless unit."""
+    """L X = B of [n, n] and [n, columns]: per column n(n-1)/2 muls, subs; n divs unless unit."""
     inner = n * (n - 1) // 2
     return Cost(divs=0 if unit else n, muls=inner, adds=inner) * columns
 

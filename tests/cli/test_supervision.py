@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,7 @@ def _done(body: str) -> tuple[int, str, str]:
 
 
 def test_a_converter_that_runs_away_is_ended_with_a_message() -> None:
+    """It sleeps, and hears Ctrl-C."""
     begin = time.monotonic()
     status, _, err = _done("""
         limit(0.3)
@@ -70,6 +72,7 @@ def test_one_that_hears_no_signal_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_takes_its_time_outside_a_converter_is_left_alone() -> None:
+    """A tool, or a model that is built, has limits of its own."""
     status, out, err = _done("""
         limit(0.1)
         with converting("torch"):
@@ -82,6 +85,7 @@ def test_what_takes_its_time_outside_a_converter_is_left_alone() -> None:
 
 
 def test_every_conversion_has_its_own_time() -> None:
+    """Three of 0.3 s are within 0.6 s each."""
     status, out, _ = _done("""
         limit(0.6)
         for _ in range(3):
@@ -94,6 +98,7 @@ def test_every_conversion_has_its_own_time() -> None:
 
 
 def test_a_process_that_the_system_kills_says_so() -> None:
+    """As where memory is short."""
     status, _, err = _done("""
         import os, signal
         with converting("tensorflow"):
@@ -105,6 +110,7 @@ def test_a_process_that_the_system_kills_says_so() -> None:
 
 
 def test_a_signal_reaches_the_verb() -> None:
+    """Whoever started the command ends the verb with it."""
     process = _started("""
         try:
             print("up", flush=True)
@@ -121,6 +127,7 @@ def test_a_signal_reaches_the_verb() -> None:
 
 
 def test_the_verb_ends_with_the_process_that_was_started() -> None:
+    """Nothing runs on when the command was killed."""
     process = _started("""
         import os
         print(os.getpid(), flush=True)
@@ -135,7 +142,8 @@ def test_the_verb_ends_with_the_process_that_was_started() -> None:
             os.kill(verb, 0)
         except ProcessLookupError:
             return
-        if open(f"/proc/{verb}/stat").read().rpartition(")")[2].split()[0] == "Z":
+        state = Path(f"/proc/{verb}/stat")
+        if state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z":
             return
         time.sleep(0.05)
     pytest.fail("the verb outlived its parent")

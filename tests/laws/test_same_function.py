@@ -84,6 +84,7 @@ MORE = {
 
 
 def torch_functions():
+    """By name."""
     torch = pytest.importorskip("torch")
     functional, fft, linalg = torch.nn.functional, torch.fft, torch.linalg
 
@@ -128,6 +129,7 @@ def torch_functions():
 
 
 def jax_functions():
+    """By name."""
     pytest.importorskip("jax2onnx")
     jax = importlib.import_module("jax")
     jnp, lax, linalg = jax.numpy, jax.lax, jax.numpy.linalg
@@ -171,6 +173,7 @@ def jax_functions():
 
 
 def tensorflow_functions():
+    """By name."""
     pytest.importorskip("tf2onnx")
     tf = importlib.import_module("tensorflow")
     linalg, signal = tf.linalg, tf.signal
@@ -237,6 +240,7 @@ INPUTS = {
 
 
 def in_torch(name):
+    """The report of a function as a module."""
     function = torch_functions()[name]
     torch = importlib.import_module("torch")
 
@@ -252,6 +256,7 @@ def in_torch(name):
 
 
 def in_jax(name):
+    """The report of a function."""
     function = jax_functions()[name]
     jnp = importlib.import_module("jax.numpy")
     given = tuple(
@@ -261,6 +266,7 @@ def in_jax(name):
 
 
 def in_tensorflow(name):
+    """The report of a function; an image has its channels last."""
     function = tensorflow_functions()[name]
     tf = importlib.import_module("tensorflow")
     given = tuple(

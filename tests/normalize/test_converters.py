@@ -1,4 +1,4 @@
-"""The tricks of docs/converters.md, one by one: the operation is counted, the rest stands apart."""
+"""The tricks of docs/converters.md: the operation is counted, the rest stands apart."""
 
 import importlib
 
@@ -8,6 +8,7 @@ import crossflops
 
 
 def in_tensorflow(function, *shapes):
+    """The report of a function of tf and inputs of these shapes."""
     pytest.importorskip("tf2onnx")
     tf = importlib.import_module("tensorflow")
     given = tuple(one if hasattr(one, "dtype") else tf.TensorSpec(one) for one in shapes)
@@ -15,6 +16,7 @@ def in_tensorflow(function, *shapes):
 
 
 def in_jax(function, *given):
+    """The report of a function of jax and arrays, or inputs of these shapes."""
     pytest.importorskip("jax2onnx")
     jax = importlib.import_module("jax")
     arrays = tuple(jax.numpy.zeros(one) if isinstance(one, tuple) else one for one in given)
@@ -43,6 +45,7 @@ def test_dense_fourier():
 
 def test_patches():
     """6x6 windows of 3x3x2 in 8x8x2: each of 18 channels of the result had a kernel of 3x3."""
+
     def patches(tf, x):
         return tf.image.extract_patches(x, [1, 3, 3, 1], [1, 1, 1, 1], [1, 1, 1, 1], "VALID")
 
@@ -64,6 +67,7 @@ def test_segments():
 
 
 def test_roll():
+    """Elements are moved."""
     assert in_tensorflow(lambda tf, x: tf.roll(x, 3, -1), (3, 16)).totals.flops == 0
 
 
@@ -79,6 +83,7 @@ def test_constants_are_no_parameters():
 
 def test_what_tf2onnx_cannot_write():
     """Gradients: each element of dY meets each of 3x3x2 weights; ReLU's gate compares."""
+
     def gradients(tf, x, w):
         with tf.GradientTape() as tape:
             tape.watch(w)

@@ -29,6 +29,7 @@ LINEAR = [
 
 
 def totals(model, rows=1):
+    """The totals of a fitted estimator."""
     return crossflops.count(model, (np.zeros((rows, FEATURES), np.float32),)).totals
 
 
@@ -42,6 +43,7 @@ def test_two_classes_take_one_column_of_weights(model):
 
 @pytest.mark.parametrize("model", LINEAR, ids=lambda one: type(one).__name__)
 def test_more_classes_take_all_of_theirs(model):
+    """Three columns of three features."""
     found = totals(model.fit(X, THREE))
     assert (found.macs, found.converter_macs) == (3 * FEATURES, 0)
 

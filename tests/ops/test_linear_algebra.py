@@ -44,6 +44,7 @@ class Tally:
 
 
 def matrix(m: int, n: int, dominant: bool = True) -> list[list[float]]:
+    """Numbers, with a large diagonal where pivots must not be 0."""
     draw = random.Random(m * 10 + n)
     return [
         [draw.uniform(1, 2) + (10.0 if dominant and i == j else 0) for j in range(n)]
@@ -52,11 +53,13 @@ def matrix(m: int, n: int, dominant: bool = True) -> list[list[float]]:
 
 
 def product(a: list[list[float]], b: list[list[float]]) -> list[list[float]]:
+    """A B."""
     return [[sum(x * y for x, y in zip(row, col, strict=True)) for col in zip(*b, strict=True)]
             for row in a]  # fmt: skip
 
 
 def close(a: list[list[float]], b: list[list[float]]) -> bool:
+    """Whether two matrices are the same, but for rounding."""
     pairs = [(x, y) for r, s in zip(a, b, strict=True) for x, y in zip(r, s, strict=True)]
     return all(isclose(x, y, abs_tol=1e-9) for x, y in pairs)
 
@@ -75,6 +78,7 @@ def eliminated(a: list[list[float]], tally: Tally) -> list[list[float]]:
 
 @pytest.mark.parametrize(("m", "n"), SHAPES)
 def test_lu(m: int, n: int) -> None:
+    """L U is the matrix."""
     tally, a, k = Tally(), matrix(m, n), min(m, n)
     both = eliminated(a, tally)
     lower = [[1.0 if i == j else both[i][j] * (j < i) for j in range(k)] for i in range(m)]
@@ -85,6 +89,7 @@ def test_lu(m: int, n: int) -> None:
 
 @pytest.mark.parametrize("n", SIZES)
 def test_determinant(n: int) -> None:
+    """The product of the diagonal of U."""
     tally = Tally()
     both = eliminated(matrix(n, n), tally)
     found = both[0][0]
@@ -95,6 +100,7 @@ def test_determinant(n: int) -> None:
 
 @pytest.mark.parametrize("n", SIZES)
 def test_cholesky(n: int) -> None:
+    """L L^T is the matrix."""
     tally, a = Tally(), matrix(n, n)
     a = [[a[i][j] + a[j][i] for j in range(n)] for i in range(n)]
     lower = [[0.0] * n for _ in range(n)]
@@ -122,6 +128,7 @@ def substituted(a: list[list[float]], b: list[float], unit: bool, tally: Tally) 
 @pytest.mark.parametrize("unit", [False, True])
 @pytest.mark.parametrize("n", SIZES)
 def test_triangular(n: int, unit: bool) -> None:
+    """Three columns, by substitution."""
     tally, a = Tally(), matrix(n, n)
     for column in range(3):
         substituted(a, [float(i + column) for i in range(n)], unit, tally)
@@ -130,6 +137,7 @@ def test_triangular(n: int, unit: bool) -> None:
 
 @pytest.mark.parametrize("n", SIZES)
 def test_solve(n: int) -> None:
+    """A x is the right-hand side."""
     tally, a = Tally(), matrix(n, n)
     both = eliminated(a, tally)
     backwards = [list(reversed(row)) for row in reversed(both)]
@@ -174,6 +182,7 @@ def reflected(v: list[float], tau: float, column: list[float], tally: Tally) -> 
 @pytest.mark.parametrize("square", [False, True])
 @pytest.mark.parametrize(("m", "n"), SHAPES)
 def test_qr(m: int, n: int, square: bool) -> None:
+    """Q R is the matrix, with as many columns of Q as asked for."""
     tally, a = Tally(), matrix(m, n, dominant=False)
     columns, vectors = [list(col) for col in zip(*a, strict=True)], []
     for s in range(min(m, n)):

@@ -74,9 +74,7 @@ class Recorder:
             node.metadata_props.setdefault(_NOTE, str(number))
 
 
-def _equation(
-    eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]
-) -> Equation:
+def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]) -> Equation:
     return Equation(
         primitive=eqn.primitive.name,
         stack=stack,
@@ -103,7 +101,7 @@ def _function(eqn: Any, method: Mapping[str, Scalar]) -> str:
 
 
 def _name_in_jax(file: str, name: str) -> str:
-    """"numpy/linalg.solve" for jax/_src/numpy/linalg.py; "" for a file that is not of JAX."""
+    """As "numpy/linalg.solve" in jax/_src/numpy/linalg.py; "" for a file that is not of JAX."""
     place = file.replace("\\", "/").rpartition("/jax/_src/")[2] if "/jax/_src/" in file else ""
     return f"{place.removesuffix('.py')}.{name}" if place else ""
 

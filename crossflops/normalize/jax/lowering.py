@@ -80,7 +80,7 @@ def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
 
 def _is_complex(eqn: Any) -> bool:
     """Whether it transforms complex numbers: jax2onnx forgets that their parts are an axis."""
-    return eqn.primitive.name == "fft" and eqn.invars[0].aval.dtype.kind == "c"
+    return eqn.primitive.name == "fft" and bool(eqn.invars[0].aval.dtype.kind == "c")
 
 
 def _is_large(eqn: Any) -> bool:

@@ -18,7 +18,7 @@ _MARK = re.compile(r"/?crossflops\.resize\.(\w*)\.([01])")
 
 @contextmanager
 def resizes_named() -> Iterator[None]:
-    """While this is open, what is traced has a scope around every resizing that names its method."""
+    """While this is open, a scope stands around every resizing and names its method."""
     import jax
 
     module: Any = importlib.import_module("jax._src.image.scale")

@@ -19,7 +19,7 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
     """Write down the nodes of kernels that multiply nothing, while this is open.
 
     A WhiteKernel between two sets of rows is 0, a ConstantKernel one number: skl2onnx makes their
-    shape as a product of two vectors of zeros (operator_converters/_gp_kernels.py: convert_kernel).
+    shape as a product of two vectors of zeros (operator_converters/_gp_kernels.py).
     """
     places = [
         importlib.import_module(f"skl2onnx.operator_converters.{name}")
@@ -29,10 +29,10 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
     convert, add = places[0].convert_kernel, kind.add_to
     marked: dict[int, Any] = {}
 
-    def converted(kernel: Any, X: Any, *more: Any, **named: Any) -> Any:
-        found = convert(kernel, X, *more, **named)
+    def converted(kernel: Any, rows: Any, *more: Any, **named: Any) -> Any:
+        found = convert(kernel, rows, *more, **named)
         if type(kernel).__name__ in _VALUES:
-            given = {id(one) for one in (X, named.get("x_train"), *more)}
+            given = {id(one) for one in (rows, named.get("x_train"), *more)}
             marked.update((id(one), one) for one in _tree(found, given, kind))
         return found
 
@@ -64,13 +64,13 @@ def _tree(found: Any, given: set[int], kind: type) -> Iterator[Any]:
 def as_computed(node: Node, makers: Mapping[str, Any], empty: Collection[str]) -> Node:
     """The node, standing for what the estimator computes where that is something else.
 
-    `makers` are the estimators by the names of the nodes that were made for them, `empty` the nodes
-    of kernels that multiply nothing.
+    `makers` are the estimators by the names of the nodes that were made for them, `empty` the
+    nodes of kernels that multiply nothing.
     """
     if node.key in empty:
         return msgspec.structs.replace(node, stands_for=())
     rows = getattr(getattr(makers.get(node.key), "coef_", None), "shape", ())
-    if node.op.type != _LINEAR or not rows or len(rows) > 1 and rows[0] != 1:
+    if node.op.type != _LINEAR or not rows or (len(rows) > 1 and rows[0] != 1):
         return node
     return msgspec.structs.replace(node, stands_for=(_one_column(node, rows[-1]),))
 

@@ -63,8 +63,8 @@ def freeze(function: Any, lowered: bool) -> Any:
 def _by_shape() -> Iterator[None]:
     """While this is open, large variables of floats are not copied into constants.
 
-    tensorflow/python/framework/convert_to_constants.py: `_FunctionConverterDataInEager._eval` reads
-    a variable, `make_tensor_proto` writes it.
+    tensorflow/python/framework/convert_to_constants.py: `_FunctionConverterDataInEager._eval`
+    reads a variable, `make_tensor_proto` writes it.
     """
     module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
     kind, write = module._FunctionConverterDataInEager, module.tensor_util.make_tensor_proto
@@ -82,8 +82,9 @@ def _by_shape() -> Iterator[None]:
         told = values.flat[0]
         return write(told, dtype=values.dtype, shape=values.shape, allow_broadcast=True)
 
-    with patch.object(kind, "_eval", value), patch.object(
-        module.tensor_util, "make_tensor_proto", written
+    with (
+        patch.object(kind, "_eval", value),
+        patch.object(module.tensor_util, "make_tensor_proto", written),
     ):
         yield
 

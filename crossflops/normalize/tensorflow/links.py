@@ -78,7 +78,7 @@ class Links:
         """
         name = _RUN_OF.sub("", _BRANCH.sub("", node.key.partition("@")[0]))
         own = name if node.op.domain == DOMAIN else None
-        op = self._ops.get(self._origins.get(name, own) or "")
+        op = self._ops.get(self._origins.get(name) or own or "")
         return str(op.name) if op is not None else None
 
     def _called(self, names: Iterable[str]) -> Any:

@@ -9,9 +9,9 @@ _COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 
 
 def tidy(model: Any) -> None:
-    """Tidy the graph of a ModelProto; what tf2onnx left as it was belongs to TensorFlow's domain."""
+    """Tidy the graph of a ModelProto; what tf2onnx left as it was is in TensorFlow's domain."""
     _tidy(model.graph)
-    if any([_owned(node) for node in _everything(model.graph)]):
+    if sum(_owned(node) for node in _everything(model.graph)):
         model.opset_import.add(domain=DOMAIN, version=1)
 
 
