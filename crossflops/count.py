@@ -60,6 +60,8 @@ def _whole(graph: Graph, node: Node) -> Counted | Uncounted:
 
 def count_node(node: Node, stored: Mapping[str, str] = {}) -> Counted | Uncounted:
     """Counts one node that has no body. `stored`: see `crossflops.ops.precision`."""
+    if node.stands_for is not None:
+        return _standing(node, stored)
     if node.bodies:
         return Uncounted(node, f"{node.op}: a node with a body is counted as part of a graph")
     known = rule(node.op)
@@ -82,6 +84,30 @@ def count_node(node: Node, stored: Mapping[str, str] = {}) -> Counted | Uncounte
     except (ArithmeticError, LookupError, TypeError, AttributeError) as error:
         what = f"its attributes or shapes do not fit {node.op} ({type(error).__name__}: {error})"
         return Uncounted(node, what)
+
+
+def _standing(node: Node, stored: Mapping[str, str]) -> Counted | Uncounted:
+    """What the operation of the source framework costs, for which a converter wrote the node.
+
+    What the node multiplies itself, beyond that, is the converter's.
+    """
+    itself = msgspec.structs.replace(node, stands_for=None)
+    work = _Work()
+    own = _total(tuple(work.flat(tuple(work.counts((itself,), stored))))).macs
+    meant = [count_node(one) for one in node.stands_for or ()]
+    for one in meant:
+        if isinstance(one, Uncounted):
+            return Uncounted(node, one.reason)
+    known = [one for one in meant if isinstance(one, Counted)]
+    cost = _total(known)
+    return Counted(
+        node=node,
+        cost=cost,
+        formula=" + ".join(one.formula for one in known) or "0: part of another operation",
+        precision=known[0].precision if known else "",
+        exactness=known[0].exactness if known else "exact",
+        converter_macs=own - cost.macs,
+    )
 
 
 class _Runs(NamedTuple):
@@ -107,7 +133,7 @@ class _Work:
         """`outer` are the precisions of dequantized values around these nodes."""
         stored = dict(outer)
         for node in nodes:
-            if not node.bodies:
+            if not node.bodies or node.stands_for is not None:
                 stored |= precision_of_results(node, stored)
                 yield count_node(node, stored)
             elif node.choice == "function":
@@ -257,7 +283,12 @@ def _many(one: Counted | Uncounted, key: str, times: int) -> Counted | Uncounted
         return Uncounted(node, one.reason)
     formula = one.formula if times == 1 else f"{times} x ({one.formula})"
     return msgspec.structs.replace(
-        one, node=node, cost=one.cost * times, formula=formula, times=one.times * times
+        one,
+        node=node,
+        cost=one.cost * times,
+        formula=formula,
+        times=one.times * times,
+        converter_macs=one.converter_macs * times,
     )
 
 

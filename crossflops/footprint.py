@@ -56,11 +56,12 @@ def footprint(graph: Graph, ledger: Ledger) -> Memory:
 def _elements(ledger: Ledger) -> tuple[int, int]:
     read = written = 0
     for one in ledger.counted:
-        known = rule(one.node.op)
-        if known is not None and not one.node.bodies:
-            more = traffic(known, one.node, one.cost.flops > 0, numel)
-            read += more[0] * one.times
-            written += more[1] * one.times
+        for node in one.node.meant:
+            known = rule(node.op)
+            if known is not None and not node.bodies:
+                more = traffic(known, node, one.cost.flops > 0, numel)
+                read += more[0] * one.times
+                written += more[1] * one.times
     return read, written
 
 

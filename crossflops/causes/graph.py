@@ -12,6 +12,15 @@ CAUSES = (
         recognise="The calls that are named do not stand in the model's own code.",
     ),
     Cause(
+        id="graph.converter",
+        title="what a converter put in",
+        page="A converter wrote one operation of the model's framework as other nodes: a Fourier "
+        "transform as a product with a dense matrix, patches as a convolution with an identity "
+        "kernel. The native count is that of the operation; the tool counts the nodes. "
+        "docs/converters.md lists the tricks of each converter.",
+        recognise="The nodes have no like in the model's own code, and `converter_macs` is not 0.",
+    ),
+    Cause(
         id="graph.shape-arithmetic-counted",
         title="arithmetic on sizes",
         page="The tool counts additions and multiplications of integers by which a traced model "

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+from crossflops.cli.supervision import supervised
 from crossflops.cli.verbs import DEBUG, group
 from crossflops.errors import TRACEBACK, CrossflopsError, CrossflopsWarning
 from crossflops.whereabouts import raised_at
@@ -22,11 +23,17 @@ _ALLOCATIONS = 100_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit status.
+    """Run one verb and return the exit status; as a command beside a process that can end it.
 
     0 done; 1 done, and a check did not hold; 2 the request is wrong: two lines on stderr, what
     is wrong and what to do; 3 tools were tried and every one failed.
     """
+    if arguments is None:
+        return supervised(sys.argv[1:], lambda: _run(None), _refuse)
+    return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     gc.set_threshold(_ALLOCATIONS, 50, 100)
     if not sys.warnoptions:  # deprecations in frameworks are no business of whoever counts
         warnings.simplefilter("ignore")

@@ -59,8 +59,6 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 )
 @click.option("--seconds", type=_POSITIVE, default=5.0, show_default=True, metavar="X",
               help="Time for warm-up, and again for timing, of each batch.")  # fmt: skip
-@click.option("--timeout", type=_POSITIVE, default=300.0, show_default=True, metavar="X",
-              help="Seconds after which a worker is stopped.")  # fmt: skip
 @click.option(
     "--trace",
     metavar="FILE.json",
@@ -100,6 +98,7 @@ def command(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
             asked.target,
             batches=batches,
             memory=memory,
+            timeout=asked.timeout,
             on_progress=tell,
             **asked.keywords,
             **fields,

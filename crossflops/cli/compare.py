@@ -48,14 +48,6 @@ DOCTOR = "see `crossflops doctor`"
     help="For the tools that count an ONNX file: another one than the normalized model.",
 )
 @click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=300.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a tool may build the model, and how long it may run.",
-)
-@click.option(
     "--memory",
     type=click.FloatRange(min=0, min_open=True),
     metavar="GIB",
@@ -71,7 +63,6 @@ def command(
     tools: tuple[str, ...],
     no_tools: bool,
     onnx: str | None,
-    timeout: float,
     memory: float | None,
     python: dict[str, str],
     top: int,
@@ -87,7 +78,7 @@ def command(
             asked.target,
             tools=() if no_tools else tools or None,
             onnx=onnx,
-            timeout=timeout,
+            timeout=asked.timeout,
             memory=None if memory is None else round(memory * 2**30),
             python=python,
             **asked.keywords,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
+from crossflops.cli.supervision import limit
 from crossflops.core.trace import Setting
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 
@@ -31,12 +32,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     dims: dict[str, int]
     trips: dict[str, int]
     branches: dict[str, str]
+    timeout: float
 
     @property
     def keywords(self) -> dict[str, Any]:
         """As the verbs of the pipeline take it, beside the target."""
         fields = msgspec.structs.asdict(self)
-        del fields["target"]
+        del fields["target"], fields["timeout"]
         return fields
 
 
@@ -87,12 +89,23 @@ def model_options(function: Function, required: bool = True) -> Function:
         click.option("--no-grad", is_flag=True, help="Run without gradients (totals may differ)."),
         click.option("--train-mode", is_flag=True, help="Run in train() instead of eval()."),
         click.option("--allow-pickle", is_flag=True, help="Load pickles: these can run any code."),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=300.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long a converter may take, a tool may build the model, and a run may last.",
+        ),
     )
 
 
 def request(fields: dict[str, Any]) -> Request:
     """The values of `model_options`, taken out of a command's keyword arguments."""
+    timeout = fields.pop("timeout")
+    limit(timeout)
     return Request(
+        timeout=timeout,
         target=fields.pop("target"),
         inputs=tuple(fields.pop("inputs")),
         inputs_file=fields.pop("inputs_file"),

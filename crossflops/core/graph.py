@@ -36,6 +36,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
     since the condition is constant, the caller says so, or it alone ran; "sum" both. With
     "function" the body is that of a local function, which other nodes may share.
+
+    A converter may write one operation of its framework as many nodes. The first of them
+    `stands_for` that operation and costs what it costs, the others stand for nothing, (); None is
+    a node that stands for itself.
     """
 
     key: str
@@ -51,6 +55,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     choice: Literal["", "constant", "asked", "seen", "sum", "function"] = ""
     constant: bool = False
     depends_on_inputs: bool = False
+    stands_for: "tuple[Node, ...] | None" = None
+
+    @property
+    def meant(self) -> "tuple[Node, ...]":
+        """What is counted: the node itself, or the operations that it stands for."""
+        return (self,) if self.stands_for is None else self.stands_for
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True):

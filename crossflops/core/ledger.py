@@ -19,7 +19,8 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     its operands are stored ("int8", or "float32xint4" where they differ). `exactness` is
     "bound" where the work depends on data, "estimate" where the algorithm is not fixed by the
     operator. `cost` is that of all `times` runs: what is in a loop or a function may run more
-    than once.
+    than once. `converter_macs` are MACs of the node that the source model has not: a converter
+    wrote an operation so (see `Node.stands_for`).
     """
 
     node: Node
@@ -28,6 +29,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     precision: str
     exactness: Exactness = "exact"
     times: int = 1
+    converter_macs: int = 0
 
 
 class Uncounted(msgspec.Struct, frozen=True):

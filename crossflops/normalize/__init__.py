@@ -11,6 +11,7 @@ from crossflops.core.trace import Setting, Trace
 from crossflops.errors import InputError, MissingExtraError, NormalizeError
 from crossflops.normalize import frameworks, onnx_file
 from crossflops.normalize import inputs as _inputs
+from crossflops.normalize.conversion import converting
 from crossflops.normalize.dtypes import mixed
 from crossflops.normalize.frameworks import framework_of, is_pytorch, opened
 from crossflops.normalize.onnx_file import OnnxFile
@@ -155,15 +156,17 @@ def program(
         said: dict[str, Any] = {}
         if name in frameworks.CONTROLLED:
             said = {"trips": source.trips, "branches": source.branches}
-        found: tuple[bytes, Graph, Trace] = own.program(
-            source.model, source.args, source.kwargs, setting, observed, **said
-        )
+        with converting(name):
+            found: tuple[bytes, Graph, Trace] = own.program(
+                source.model, source.args, source.kwargs, setting, observed, **said
+            )
         return found
     from crossflops.normalize import pytorch
     from crossflops.normalize.pytorch.model import try_out
 
     model, args, kwargs = source.model, source.args, source.kwargs
-    exported, graph, trace = pytorch.program(model, args, kwargs, setting, observed)
+    with converting("torch"):
+        exported, graph, trace = pytorch.program(model, args, kwargs, setting, observed)
     if mixed(trace) is not None:
         try_out(model, args, kwargs, setting)
     return exported, graph, trace

@@ -17,6 +17,7 @@ from crossflops.ops import (
     convolution,
     einsum,
     elimination,
+    framework_functions,
     legacy,
     loss,
     matmul,
@@ -66,6 +67,7 @@ _FAMILIES = (
     legacy,
     aten,
     aten_products,
+    framework_functions,
     trees,
     machines,
     features,
@@ -74,7 +76,7 @@ _FAMILIES = (
 RULES: Mapping[Op, Rule] = assemble((*(family.ENTRIES for family in _FAMILIES), *CONTRIB))
 
 # Domains of operators that no version of ONNX has, and what these are.
-_FOREIGN = {"jax": "an equation of JAX"}
+_FOREIGN = {"jax": "an equation of JAX", "tensorflow": "an operation of TensorFlow"}
 
 
 def _editions() -> dict[tuple[str, str], list[tuple[int, Rule]]]:

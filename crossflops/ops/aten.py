@@ -4,7 +4,7 @@ A node has the tensors of the call as inputs, lists flattened, and its plain arg
 attributes, by the names of PyTorch's schema (native_functions.yaml).
 """
 
-from math import inf, prod
+from math import inf
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
@@ -20,7 +20,7 @@ from crossflops.ops.access import (
     source,
 )
 from crossflops.ops.movement import DROPPED, moved
-from crossflops.ops.rule import TORCH, TORCH_PAGES, Entry, bounded, entry, estimated
+from crossflops.ops.rule import TORCH, TORCH_PAGES, Entry, bounded, entry
 
 _SIGMOIDS_AND_TANHS = Cost(specials=5)
 
@@ -93,26 +93,6 @@ def cdist(node: Node) -> Cost:
     return (Cost(adds=width) + norm) * out_size(node)
 
 
-def solve(node: Node) -> Cost:
-    """aten.linalg_solve: A X = B by an LU factorization with pivots and two substitutions.
-
-    LU: n(n-1)(2n-1)/6 muls and adds, n(n-1)/2 divs and compares. For each of k right-hand sides:
-    n(n-1) muls and adds, n divs. A [..., n, n], B [..., n, k], or [..., n] with k = 1, or [k, n]
-    where `left` is false. The operator does not fix the algorithm: an estimate.
-    Golub, Van Loan: Matrix Computations, 3.1 and 3.2; LAPACK's getrf and getrs.
-    """
-    square = shape(source(node, 0), at_least=2)
-    rows = square[-1]
-    if square[-2] != rows:
-        raise ValueError(f"{node.op} takes square matrices, and these are {square[-2]}x{rows}")
-    matrices = prod(square[:-2])
-    below = rows * (rows - 1) // 2
-    inner = rows * (rows - 1) * (2 * rows - 1) // 6
-    factored = Cost(muls=inner, adds=inner, divs=below, compares=below) * matrices
-    columns = out_size(node) // rows if rows else 0
-    return factored + Cost(muls=2 * below, adds=2 * below, divs=rows) * columns
-
-
 def sparse_addmm(node: Node) -> Cost:
     """aten._sparse_addmm: beta * C + alpha * A B, A sparse; at most the M*K*N MACs of a dense A.
 
@@ -157,15 +137,6 @@ ENTRIES: tuple[Entry, ...] = (
         "n(result)*(M subs; p=2: M muls, M-1 adds, sqrt; see the docstring for other p)",
         domain=TORCH,
         page=f"{TORCH_PAGES}cdist.html",
-    ),
-    entry(
-        "aten.linalg_solve.default",
-        solve,
-        "LU: n(n-1)(2n-1)/6 (mul, add), n(n-1)/2 (div, compare); "
-        "per column n(n-1) (mul, add), n divs",
-        domain=TORCH,
-        page=f"{TORCH_PAGES}linalg.solve.html",
-        doubt=estimated,
     ),
     entry(
         "aten._sparse_addmm.default",

@@ -4,6 +4,7 @@ from math import prod
 
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
+from crossflops.ops import linear_algebra as algebra
 from crossflops.ops.access import shape, source
 from crossflops.ops.operands import sizes
 from crossflops.ops.rule import MICROSOFT, Entry, entry, estimated
@@ -23,8 +24,7 @@ def determinant(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__Det.html
     """
     count, n = _matrices(node)
-    inner = (n - 1) * n * (2 * n - 1) // 6
-    return Cost(divs=n * (n - 1) // 2, muls=inner + max(n - 1, 0), adds=inner) * count
+    return algebra.determinant(n) * count
 
 
 def inverse(node: Node) -> Cost:
@@ -35,8 +35,7 @@ def inverse(node: Node) -> Cost:
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
     """
     count, n = _matrices(node)
-    inner = n * (n - 1) ** 2
-    return Cost(divs=n * n, muls=inner, adds=inner) * count
+    return algebra.inverse(n) * count
 
 
 ENTRIES: tuple[Entry, ...] = (

@@ -15,6 +15,8 @@ from crossflops.reconcile.paths import Step, around, by_cause, rows
 from crossflops.reconcile.walk import PER_MAC, Stage, explanations
 
 OTHER_FILE = "graph.other-file"
+CONVERTER = "graph.converter"
+_WRITTEN = "docs/converters.md"
 
 
 def reconcile_nodes(
@@ -52,7 +54,11 @@ def reconcile_nodes(
 
 def steps(prediction: NodePrediction) -> Iterator[Step]:
     """Every step from the native MACs of these nodes, in the order of the nodes."""
-    macs = {one.node.key: one.cost.macs for one in prediction.ledger.counted}
+    macs = {}
+    for one in prediction.ledger.counted:
+        node, more = one.node, one.converter_macs
+        macs[node.key] = one.cost.macs + more
+        yield Step(Stage.GRAPH, CONVERTER, more, node.key, _WRITTEN, node.path, more)
     for booking in prediction.bookings:
         clause, node = booking.clause, booking.node
         if clause.kind == "core":

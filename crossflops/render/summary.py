@@ -71,6 +71,8 @@ def _totals(report: Report) -> Table:
     ]
     if totals.constant_macs:
         rows.append(("", totals.constant_macs, "of these depend on no input"))
+    if totals.converter_macs:
+        rows.append(("", totals.converter_macs, "besides, put in by the converter: not counted"))
     if len(report.macs_by_precision) > 1:
         rows += [("", macs, f"of these in {name}") for name, macs in _by_size(report)]
     rows += [(kind, getattr(totals, kind), "") for kind in _KINDS]

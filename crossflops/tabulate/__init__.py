@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.folded import Folded
-from crossflops.core.graph import Graph
+from crossflops.core.graph import Graph, Node
 from crossflops.core.ledger import Exactness, Ledger
 from crossflops.core.memory import Memory
 from crossflops.core.report import (
@@ -59,6 +59,11 @@ def report(
     )
 
 
+def _op(node: Node) -> str:
+    """The operator, or the operation of the source framework that the node stands for."""
+    return str(node.stands_for[0].op if node.stands_for else node.op)
+
+
 def _totals(graph: Graph, ledger: Ledger) -> Totals:
     cost = ledger.total
     constant = sum(one.cost.macs for one in ledger.counted if one.node.constant)
@@ -74,6 +79,7 @@ def _totals(graph: Graph, ledger: Ledger) -> Totals:
         bytes_read=cost.bytes_read,
         bytes_written=cost.bytes_written,
         constant_macs=constant,
+        converter_macs=sum(one.converter_macs for one in ledger.counted),
         active_params=_active(graph, ledger),
         exactness={
             "macs": _weakest(one.exactness for one in ledger.counted if one.cost.macs),
@@ -118,9 +124,9 @@ def _by_op(ledger: Ledger) -> tuple[OpRow, ...]:
     """Operators with the most FLOPs first; uncounted nodes are in the number of nodes."""
     costs: dict[str, Cost] = {}
     for one in ledger.counted:
-        op = str(one.node.op)
+        op = _op(one.node)
         costs[op] = costs.get(op, ZERO) + one.cost
-    numbers = Counter(str(one.node.op) for one in ledger.counts)
+    numbers = Counter(_op(one.node) for one in ledger.counts)
     rows = (
         OpRow(op, count, costs.get(op, ZERO).macs, costs.get(op, ZERO).flops)
         for op, count in numbers.items()
@@ -170,7 +176,7 @@ def _by_node(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
     return tuple(
         NodeRow(
             node=one.node.key,
-            op=str(one.node.op),
+            op=_op(one.node),
             path=one.node.path,
             macs=one.cost.macs,
             flops=one.cost.flops,

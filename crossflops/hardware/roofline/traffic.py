@@ -81,13 +81,14 @@ def _load(one: Counted, found: Flow, weights: int, cache: int, activations: int)
 
 def _unfused(one: Counted, found: Flow, formats: Formats) -> Load:
     """The node's own traffic, apart by what the tensors hold."""
-    known = rule(one.node.op)
-    if known is None or one.node.bodies:  # what is in a body stands in rows of its own
+    node = next(iter(one.node.meant), None)
+    known = rule(node.op) if node is not None else None
+    if node is None or known is None or node.bodies:  # a body's nodes have rows of their own
         return _load(one, found, 0, 0, 0)
     works = one.cost.flops > 0
 
     def moved(size: Size) -> int:
-        return sum(traffic(known, one.node, works, size)) * one.times
+        return sum(traffic(known, node, works, size)) * one.times
 
     def weights(spec: TensorSpec) -> int:
         return nbytes(spec, formats.of_weights()) if found.is_weight(spec) else 0

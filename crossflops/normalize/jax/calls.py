@@ -1,17 +1,19 @@
 """The equations of a JAX program as calls, and the nodes that were made for each."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
 
-from crossflops.core.graph import Graph, Node
+from crossflops.core.graph import Graph, Node, Op
 from crossflops.core.trace import Call, Module
 from crossflops.normalize.jax.converter import Converted
 from crossflops.normalize.jax.equations import Equation
+from crossflops.normalize.jax.lowering import DOMAIN
 from crossflops.normalize.jax.scopes import paths_of
+from crossflops.normalize.standing import Operation, known, standing
 
 MADE = "jax2onnx."  # before the type of a node that only the converter put in
 ROOT = "(model)"
@@ -61,7 +63,8 @@ def linked(graph: Graph, converted: Converted, rows: tuple[Module, ...]) -> Link
         )
         return msgspec.structs.replace(node, call=key, path=path, bodies=bodies)
 
-    graph = msgspec.structs.replace(graph, nodes=tuple(placed(one, None) for one in graph.nodes))
+    nodes_of_graph = tuple(placed(one, None) for one in standing(graph.nodes, _meant(converted)))
+    graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
     found = [
         _operator(key, one, chain, ids, nodes.get(key, ()))
         for key, one, chain in zip(keys, converted.equations, chains, strict=True)
@@ -69,6 +72,32 @@ def linked(graph: Graph, converted: Converted, rows: tuple[Module, ...]) -> Link
     ]
     own = (_with(call, nodes[call.key]) for call in made.values())
     return Linked(graph, (*_modules(chains, rows, ids), *found, *own))
+
+
+def _meant(converted: Converted) -> Callable[[Node], tuple[str, Operation] | None]:
+    """The operation of JAX that a node was made for: the outermost around it whose cost is known.
+
+    What is in loops that were unrolled was made as often as they run.
+    """
+    equations = converted.equations
+    outermost: list[int | None] = []
+    for number, one in enumerate(equations):
+        above = outermost[one.around] if one.around is not None else None
+        own = number if any(known(DOMAIN, name) for name in one.names) else None
+        outermost.append(own if above is None else above)
+
+    def meant(node: Node) -> tuple[str, Operation] | None:
+        name, _, run = node.key.partition("@")
+        number = converted.origins.get(name)
+        chosen = outermost[number] if number is not None else None
+        if chosen is None:
+            return None
+        one = equations[chosen]
+        name = next(name for name in one.names if known(DOMAIN, name))
+        op = Op(DOMAIN, name, 1)
+        return f"{chosen}@{run}", Operation(op, one.inputs, one.outputs, one.settings)
+
+    return meant
 
 
 def _chain(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:

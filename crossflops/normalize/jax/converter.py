@@ -15,6 +15,7 @@ from crossflops.normalize.jax import rules
 from crossflops.normalize.jax.equations import Equation, Recorder, named
 from crossflops.normalize.jax.lowering import DOMAIN, lowering
 from crossflops.normalize.jax.model import Pure, apart
+from crossflops.normalize.jax.resizes import resizes_named
 from crossflops.normalize.jax.tidied import tidy
 
 OPSET = 23  # the newest that jax2onnx 0.17 takes for granted
@@ -77,7 +78,7 @@ def _converted(pure: Pure, opaque: bool) -> Converted:
     import onnx_ir as ir
 
     recorder = Recorder()
-    with lowering(recorder, opaque), rules.mended(), _keeping(), _living():
+    with lowering(recorder, opaque), rules.mended(), _keeping(), _living(), resizes_named():
         model = importlib.import_module("jax2onnx").to_onnx(
             pure.function,
             list(pure.specs),

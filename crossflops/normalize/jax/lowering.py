@@ -14,6 +14,14 @@ from crossflops.normalize.jax.equals import equal
 from crossflops.normalize.jax.equations import Recorder
 from crossflops.normalize.jax.inlining import inlined
 
+# jax2onnx writes out every step of these for every element: the nodes of a Cholesky factor of 40
+# rows take it minutes, and say no more than the equation. Small ones can still be run so.
+_SMALL = 8
+UNROLLED = frozenset({
+    "cholesky", "cholesky_update", "eig", "eigh", "geqrf", "hessenberg", "householder_product",
+    "lu", "lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "symmetric_product",
+    "triangular_solve", "tridiagonal", "tridiagonal_solve",
+})  # fmt: skip
 DOMAIN = "jax"  # of nodes that stand for equations without an equal in ONNX
 _DISPATCH = "jax2onnx.converter.lowering_dispatch"
 
@@ -47,6 +55,8 @@ def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
         if eqn.primitive.name in convolutions.NODES:
             return convolutions.lower(ctx, eqn)
         with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx.builder):
+            if _is_large(eqn) if eqn.primitive.name in UNROLLED else _is_complex(eqn):
+                return _opaque(ctx, eqn)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
                 return lower(plugin, ctx=ctx, eqn=eqn, **more)
@@ -66,6 +76,15 @@ def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
     finally:
         dispatch.lower_equation_with_plugin = lower
         dispatch.get_registered_lowering_plugin = rule
+
+
+def _is_complex(eqn: Any) -> bool:
+    """Whether it transforms complex numbers: jax2onnx forgets that their parts are an axis."""
+    return eqn.primitive.name == "fft" and bool(eqn.invars[0].aval.dtype.kind == "c")
+
+
+def _is_large(eqn: Any) -> bool:
+    return any(max(one.aval.shape, default=0) > _SMALL for one in (*eqn.invars, *eqn.outvars))
 
 
 def _is_simple(eqn: Any) -> bool:

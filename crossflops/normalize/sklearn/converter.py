@@ -12,6 +12,7 @@ import msgspec
 
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import InputError, NormalizeError
+from crossflops.normalize.sklearn.written import kernels_recorded
 
 _ML, _OLDER_ML = "ai.onnx.ml", 3  # some converters know no newer one
 _LONGEST = 160  # letters of what skl2onnx says, which may print whole trees
@@ -31,10 +32,14 @@ _TYPES = {
 
 
 class Converted(msgspec.Struct, frozen=True):
-    """The bytes of an ONNX model, and the id of the estimator behind each node, by node name."""
+    """The bytes of an ONNX model, and the id of the estimator behind each node, by node name.
+
+    `empty` are the nodes in which the estimator computes nothing (see `written`).
+    """
 
     data: bytes
     makers: dict[str, int]
+    empty: frozenset[str] = frozenset()
 
 
 def to_onnx(
@@ -78,7 +83,8 @@ def _converted(
     import skl2onnx
 
     made: dict[str, int] = {}
-    with warnings.catch_warnings(), _recorded(made):
+    empty: set[str] = set()
+    with warnings.catch_warnings(), _recorded(made), kernels_recorded(empty):
         warnings.simplefilter("ignore")
         found = skl2onnx.convert_sklearn(
             model,
@@ -88,7 +94,7 @@ def _converted(
             target_opset=opset,
         )
     _declare(found.graph, types)
-    return Converted(found.SerializeToString(), made)
+    return Converted(found.SerializeToString(), made, frozenset(empty))
 
 
 def _declare(graph: Any, types: list[Any]) -> None:

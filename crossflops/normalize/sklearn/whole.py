@@ -15,6 +15,7 @@ from crossflops.normalize.digest import digest
 from crossflops.normalize.sklearn.converter import to_onnx
 from crossflops.normalize.sklearn.parameters import of_estimator
 from crossflops.normalize.sklearn.parts import Part, parts
+from crossflops.normalize.sklearn.written import as_computed
 
 
 def program(
@@ -38,12 +39,16 @@ def program(
         warnings.filterwarnings("ignore", "the file says", CrossflopsWarning)
         graph, _ = onnx_file.of_bytes(found.data, name, setting)
     paths = {id(one.estimator): one.path for one in inside}
+    estimators = {id(one.estimator): one.estimator for one in inside}
+    makers = {node: estimators.get(maker) for node, maker in found.makers.items()}
     owners = {node: paths[maker] for node, maker in found.makers.items() if maker in paths}
     rows = _table(inside, set(owners.values()))
     graph = msgspec.structs.replace(
         graph,
         name=name,
-        nodes=tuple(_placed(one, owners, "") for one in graph.nodes),
+        nodes=tuple(
+            _placed(as_computed(one, makers, found.empty), owners, "") for one in graph.nodes
+        ),
         params=sum(one.numel for row in rows for one in row.params),
         param_bytes=sum(one.nbytes for row in rows for one in row.params),
     )

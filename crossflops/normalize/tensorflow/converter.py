@@ -9,10 +9,13 @@ computes stays a node.
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from crossflops.errors import NormalizeError
-from crossflops.normalize.tensorflow.tidied import tell_shapes, tidy
+from crossflops.load.hollow import NUMBER, hollow, is_hollow, is_uniform
+from crossflops.normalize.standing import known
+from crossflops.normalize.tensorflow.tidied import DOMAIN, tell_shapes, tidy
 
 OPSET = 18  # the newest that tf2onnx 1.17 writes
 # Forbid to inline a function, and say nothing about its result.
@@ -30,8 +33,18 @@ _DRAWN = {
 _OPTIMIZERS = ("remove_identity", "loop_optimizer")
 
 
-def to_onnx(frozen: Any) -> bytes:
-    """The bytes of an ONNX model of a frozen function, whose nodes keep TensorFlow's names.
+class Converted(NamedTuple):
+    """The bytes of an ONNX model, and by its nodes the operations that tf2onnx wrote them for.
+
+    Those alone of whose operation it is known what it costs, whatever nodes are written for it.
+    """
+
+    data: bytes
+    origins: dict[str, str]
+
+
+def to_onnx(frozen: Any) -> Converted:
+    """An ONNX model of a frozen function, whose nodes keep TensorFlow's names.
 
     Weights are there by shape: all their elements are one number. Raises NormalizeError where
     tf2onnx fails.
@@ -41,13 +54,19 @@ def to_onnx(frozen: Any) -> bytes:
     inputs = [one.name for one in frozen.inputs]
     outputs = [one.name for one in frozen.outputs]
     graph = _plain(_weightless(frozen.graph.as_graph_def(add_shapes=True)))
+    origins: dict[str, str] = {}
     tfonnx = importlib.import_module("tf2onnx.tfonnx")
     optimizer = importlib.import_module("tf2onnx.optimizer")
     chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
     try:
         with tf.device("/cpu:0"):
             graph = _inlined(graph, inputs, outputs)
-            with tf.Graph().as_default() as imported, _folding_sizes(tfonnx):
+            with (
+                tf.Graph().as_default() as imported,
+                _folding_sizes(tfonnx),
+                _hollow(),
+                _recorded(tfonnx, origins),
+            ):
                 tf.import_graph_def(graph, name="")
                 found = tfonnx.process_tf_graph(
                     imported,
@@ -64,9 +83,8 @@ def to_onnx(frozen: Any) -> bytes:
             f"tf2onnx cannot convert the model: {type(error).__name__}: {error}",
             "see what python -m tf2onnx.convert says about it",
         ) from error
-    tidy(model.graph)
-    data: bytes = model.SerializeToString()
-    return data
+    tidy(model)
+    return Converted(model.SerializeToString(), origins)
 
 
 def _weightless(graph: Any) -> Any:
@@ -75,7 +93,7 @@ def _weightless(graph: Any) -> Any:
         tensor = node.attr["value"].tensor if node.op == "Const" else None
         if tensor is not None and tensor.dtype == 1 and len(tensor.tensor_content) > 4096:
             tensor.tensor_content = b""
-            tensor.float_val[:] = [0.5]
+            tensor.float_val[:] = [NUMBER]
     return graph
 
 
@@ -130,6 +148,39 @@ def _inlined(graph: Any, inputs: list[str], outputs: list[str]) -> Any:
 
 
 @contextmanager
+def _recorded(tfonnx: Any, origins: dict[str, str]) -> Iterator[None]:
+    """Write down the nodes that tf2onnx makes for the operations whose cost is known.
+
+    tf2onnx/tfonnx.py: tensorflow_onnx_mapping calls the handler of every operation, with the graph
+    and the operation's node, which it changes, or takes away and makes others.
+    """
+    name = "tensorflow_onnx_mapping"
+    mapping = getattr(tfonnx, name)
+
+    def recording(kind: str, handler: Any) -> Any:
+        def handled(graph: Any, node: Any, **named: Any) -> Any:
+            before, own = set(graph.get_nodes()), node.name
+            try:
+                return handler(graph, node, **named)
+            finally:
+                made = [one.name for one in graph.get_nodes() if one not in before]
+                origins.update(dict.fromkeys((own, *made), own))
+
+        return handled
+
+    def mapped(graph: Any, handlers: Any, *more: Any, **named: Any) -> Any:
+        known_ones = {
+            kind: (recording(kind, handler), *rest)
+            for kind, (handler, *rest) in handlers.items()
+            if known(DOMAIN, kind)
+        }
+        return mapping(graph, {**handlers, **known_ones}, *more, **named)
+
+    with patch.object(tfonnx, name, mapped):
+        yield
+
+
+@contextmanager
 def _folding_sizes(tfonnx: Any) -> Iterator[None]:
     """Let tf2onnx fold sizes and moved weights alone, all in one run instead of one run each."""
     name = "compute_const_folding_using_tf"
@@ -139,6 +190,45 @@ def _folding_sizes(tfonnx: Any) -> Iterator[None]:
         yield
     finally:
         setattr(tfonnx, name, before)
+
+
+@contextmanager
+def _hollow() -> Iterator[None]:
+    """While this is open, tf2onnx and onnx make no copies of weights that are one number.
+
+    tf2onnx/tf_utils.py: get_tf_tensor_data reads a constant, onnx/numpy_helper.py writes it.
+    """
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    utils = importlib.import_module("tf2onnx.tf_utils")
+    read, write, taken = numpy_helper.to_array, numpy_helper.from_array, utils.get_tf_tensor_data
+
+    def spread(dtype: Any, dims: Any) -> Any:
+        return np.broadcast_to(np.array(NUMBER, dtype), tuple(dims))
+
+    def array(tensor: Any, *more: Any, **named: Any) -> Any:
+        if not is_hollow(tensor):
+            return read(tensor, *more, **named)
+        return spread(helper.tensor_dtype_to_np_dtype(tensor.data_type), tensor.dims)
+
+    def proto(values: Any, name: str | None = None) -> Any:
+        if not is_uniform(np.asanyarray(values)):
+            return write(values, name)
+        kind = helper.np_dtype_to_tensor_dtype(values.dtype)
+        return hollow(TensorProto(name=name or "", data_type=kind, dims=values.shape))
+
+    def constant(tensor: Any) -> Any:
+        if list(tensor.float_val) != [NUMBER] or not tensor.tensor_shape.dim:
+            return taken(tensor)
+        return spread(np.float32, (one.size for one in tensor.tensor_shape.dim))
+
+    with (
+        patch.object(numpy_helper, "to_array", array),
+        patch.object(numpy_helper, "from_array", proto),
+        patch.object(utils, "get_tf_tensor_data", constant),
+    ):
+        yield
 
 
 def _folded(graph: Any, stored: Any, outputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -5,15 +5,17 @@ or where it fuses two the name of the second, or one of its own ("LSTM__34").
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from crossflops.core.graph import Graph, Node
+from crossflops.core.graph import Graph, Node, Op
 from crossflops.core.trace import Call
+from crossflops.normalize.standing import Operation, known, standing
 from crossflops.normalize.tensorflow.layers import Layers
 from crossflops.normalize.tensorflow.operators import CALLS, local_name, operations
+from crossflops.normalize.tensorflow.tidied import DOMAIN
 
 MADE = "tf2onnx."  # before the type of a node that no operation accounts for
 CONTRACTIONS = (
@@ -25,13 +27,16 @@ _PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "LSTM", "GRU",
 _MOVERS = ("Transpose", "Cast", "Squeeze", "Unsqueeze", "Reshape", "Identity")
 _COUNTER = re.compile(r"(_Gemm)?(__\d+)+$")
 _BRANCH = re.compile(r"^.*_(?:true|false)_\d+_")
+_RUN = re.compile(r"\[\d+\]")  # of a loop that was unrolled
+_RUN_OF = re.compile(r"^.*\[\d+\]/")
 _FARTHEST = 400  # operations that a search looks at: a loop has some dozens
 
 
 class Links:
     """Finds the operation of every node: each contraction for one node, as far as may be."""
 
-    def __init__(self, frozen: Any) -> None:
+    def __init__(self, frozen: Any, origins: Mapping[str, str] = {}) -> None:
+        self._origins = origins
         self._ops: dict[str, Any] = {}
         for op in operations(frozen):
             self._ops.setdefault(op.name, op)
@@ -40,6 +45,8 @@ class Links:
 
     def of(self, node: Node) -> str | None:
         """The name of the operation, None where the converter made the node by itself."""
+        if (written := self.recorded(node)) is not None:
+            return written
         if node.op.type in _MOVERS:
             own = self._ops.get(node.key.partition("@")[0])
             return str(own.name) if own is not None else None
@@ -63,6 +70,16 @@ class Links:
             return named[0].name if named else None
         self._taken.add(found.name)
         return str(found.name)
+
+    def recorded(self, node: Node) -> str | None:
+        """The operation that tf2onnx wrote the node for, where that was written down.
+
+        An operation that it left as it was has its name.
+        """
+        name = _RUN_OF.sub("", _BRANCH.sub("", node.key.partition("@")[0]))
+        own = name if node.op.domain == DOMAIN else None
+        op = self._ops.get(self._origins.get(name) or own or "")
+        return str(op.name) if op is not None else None
 
     def _called(self, names: Iterable[str]) -> Any:
         """The call of a function that the frozen graph keeps whole, and that the node is from."""
@@ -111,14 +128,18 @@ def _after(op: Any) -> list[Any]:
 
 
 def linked(
-    graph: Graph, calls: tuple[Call, ...], frozen: Any, layers: Layers
+    graph: Graph,
+    calls: tuple[Call, ...],
+    frozen: Any,
+    layers: Layers,
+    origins: Mapping[str, str] = {},
 ) -> tuple[Graph, tuple[Call, ...]]:
     """The graph with the call and the module of every node, and the calls with their nodes.
 
     A node that the converter made by itself (a layout transposition, say) gets a call of its
     own, whose target says so.
     """
-    links = Links(frozen)
+    links = Links(frozen, origins)
     keys = {call.key: call for call in calls}
     made: dict[str, Call] = {}
     nodes: dict[str, list[str]] = {}
@@ -136,12 +157,36 @@ def linked(
         path = layers.rows[call.module].path
         return msgspec.structs.replace(node, call=call.key, path=path, bodies=bodies)
 
-    graph = msgspec.structs.replace(graph, nodes=tuple(placed(one, "") for one in graph.nodes))
+    meant = _meant(links, keys)
+    nodes_of_graph = tuple(placed(one, "") for one in standing(graph.nodes, meant))
+    graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
     every = tuple(
         msgspec.structs.replace(call, nodes=tuple(nodes[call.key])) if call.key in nodes else call
         for call in (*calls, *made.values())
     )
     return graph, every
+
+
+def _meant(
+    links: Links, calls: Mapping[str, Call]
+) -> Callable[[Node], tuple[str, Operation] | None]:
+    """The operation of TensorFlow that a node was written for, where it is known what that costs.
+
+    A loop that was unrolled has the nodes of its body as often as it runs.
+    """
+
+    def meant(node: Node) -> tuple[str, Operation] | None:
+        name = links.recorded(node)
+        call = calls.get(name or "")
+        if call is None or not known(DOMAIN, call.target):
+            return None
+        if "TensorList" in call.target and node.op.domain != DOMAIN:
+            return None  # handles have no sizes, the tensors that stand in their place have
+        run = node.key.partition("@")[2] + "".join(_RUN.findall(node.key))
+        op = Op(DOMAIN, call.target, 1)
+        return f"{name}@{run}", Operation(op, call.inputs, call.outputs, call.settings)
+
+    return meant
 
 
 def _made(node: Node, layers: Layers) -> Call:

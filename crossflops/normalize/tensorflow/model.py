@@ -44,6 +44,13 @@ def require() -> None:
         )
 
 
+def is_frozen(model: Any) -> bool:
+    """Whether this is a graph, or a SavedModel, whose variables may have become constants."""
+    import tensorflow as tf
+
+    return isinstance(model, tf.compat.v1.GraphDef | tf.Graph) or hasattr(model, "signatures")
+
+
 def is_rebuilt(model: Any) -> bool:
     """Whether the model was rebuilt from an ONNX graph."""
     rebuilt = sys.modules.get("crossflops.normalize.rebuilt.tensorflow.module")

@@ -3,11 +3,29 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+DOMAIN = "tensorflow"  # of operations that tf2onnx has no rule for
 _SIZED = ("OneHot", "TopK", "Range")
 _COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 
 
-def tidy(graph: Any) -> None:
+def tidy(model: Any) -> None:
+    """Tidy the graph of a ModelProto; what tf2onnx left as it was is in TensorFlow's domain."""
+    _tidy(model.graph)
+    if sum(_owned(node) for node in _everything(model.graph)):
+        model.opset_import.add(domain=DOMAIN, version=1)
+
+
+def _owned(node: Any) -> bool:
+    """Whether ONNX has no such operator; then it gets the domain of TensorFlow's operations."""
+    from onnx import defs
+
+    if node.domain or defs.has(node.op_type):
+        return False
+    node.domain = DOMAIN
+    return True
+
+
+def _tidy(graph: Any) -> None:
     """Bring out what stands still in loops, let comparisons read whole numbers, write out erfc.
 
     Changes the GraphProto and the subgraphs in it; what it computes stays, but for a transposed
@@ -17,7 +35,7 @@ def tidy(graph: Any) -> None:
     made = {one: node for node in graph.node for one in node.output}
     for node in graph.node:
         for body in _bodies(node):
-            tidy(body)
+            _tidy(body)
         if node.op_type == "Loop":
             _bring_out(node, graph)
         if node.op_type == "ConvTranspose":

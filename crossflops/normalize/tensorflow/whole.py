@@ -13,7 +13,7 @@ from crossflops.normalize.tensorflow.converter import to_onnx
 from crossflops.normalize.tensorflow.frozen import freeze
 from crossflops.normalize.tensorflow.layers import KerasLayers, Layers, NamedLayers, variables
 from crossflops.normalize.tensorflow.links import linked
-from crossflops.normalize.tensorflow.model import Traced, is_rebuilt, traced
+from crossflops.normalize.tensorflow.model import Traced, is_frozen, is_rebuilt, traced
 from crossflops.normalize.tensorflow.operators import calls, operations
 from crossflops.normalize.tensorflow.quiet import quiet
 
@@ -43,10 +43,10 @@ def program(
 
         return rebuilt.program(model, seen, setting)
     whole = freeze(seen.traced.function, lowered=False)
-    data = to_onnx(whole)
+    data, origins = to_onnx(whole)
     graph, _ = onnx_file.of_bytes(data, seen.name, setting, trips=trips, branches=branches)
-    graph, every = linked(graph, seen.trace.calls, seen.frozen, seen.layers)
-    graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen))
+    graph, every = linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
+    graph = msgspec.structs.replace(graph, name=seen.name, **_size(model, seen))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
     return data, graph, msgspec.structs.replace(seen.trace, calls=every)
 
@@ -100,10 +100,14 @@ def layers_of(model: Any, found: Traced, frozen: Any) -> Layers:
     return layers
 
 
-def _size(seen: Seen) -> dict[str, int]:
-    """Number and bytes of the parameters; nothing where no module can tell of any."""
+def _size(model: Any, seen: Seen) -> dict[str, int]:
+    """Number and bytes of the parameters, which are variables.
+
+    Nothing for a graph that was frozen already: its constants were variables. Those of a function
+    are none (a matrix of a transform, a window).
+    """
     held = {one.storage: one for row in seen.trace.modules for one in row.params}
-    if not held and not isinstance(seen.layers, KerasLayers):
+    if not held and is_frozen(model):
         return {}
     return {
         "params": sum(one.numel for one in held.values()),

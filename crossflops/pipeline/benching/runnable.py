@@ -7,6 +7,7 @@ import msgspec
 from crossflops.core.ledger import Counted as CountedNode
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import InputError, NormalizeError
+from crossflops.load.hollow import filled
 from crossflops.normalize import Source
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.request import Request
@@ -46,7 +47,7 @@ def runnable(
     own = counted(source, request.setting, ())
     path, hollow = Path(folder, NAME), isinstance(own.program, bytes)
     if isinstance(own.program, bytes):
-        path.write_bytes(own.program)
+        path.write_bytes(filled(own.program))
     elif own.program is None:
         what = "the normalized file of such a model cannot be written yet"
         raise InputError(what, "convert the model to ONNX, and give the file")

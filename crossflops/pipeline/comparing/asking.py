@@ -13,6 +13,7 @@ from crossflops.adapters.observe import run_here
 from crossflops.adapters.pool import Workers
 from crossflops.core.profile import Failure, Profile
 from crossflops.errors import CrossflopsError
+from crossflops.load.hollow import filled
 from crossflops.normalize import Source
 from crossflops.normalize.frameworks import framework_of, may_be_of
 from crossflops.normalize.onnx_file import OnnxFile
@@ -110,6 +111,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         self.tell(f"rebuilding {REBUILT[framework]} from {origin}")
         try:
             program = self.request.source().model if is_file else mine.program
+            if isinstance(program, bytes):
+                program = filled(program)
             rebuilt = rebuilt_in(framework, program, mine.graph)
         except CrossflopsError as error:
             return own, {tool: failure(tool, "build", error) for tool in tools}

@@ -11,6 +11,7 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting
 from crossflops.errors import InputError
 from crossflops.load import decoded, read
+from crossflops.load.hollow import filled
 from crossflops.normalize import Source
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.onnx_file.parameters import held
@@ -61,7 +62,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
     def write(self, own: Counted) -> None:
         """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""
         if isinstance(own.program, bytes) and self.given is None:
-            self.path.write_bytes(own.program)
+            self.path.write_bytes(filled(own.program))
         elif self.given is None:
             from crossflops.export import save_program
 

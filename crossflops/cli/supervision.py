@@ -1,0 +1,150 @@
+"""The process of a verb, run beside one that can end it when a converter takes too long.
+
+The process that was started does nothing but wait: it forks before anything is imported, the
+child runs the verb, and says over a pipe when a converter begins and when it ended. What runs
+away in native code, and holds every lock of Python's, can still be ended from outside.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+VERBS = ("count", "compare", "efficiency", "bench", "export")
+_LOOK = 0.5  # seconds after which is looked whether the child is still there
+_GRACE = 5.0  # seconds to clean up: to end its own workers, to show the cursor again
+_TOO_LONG = 2
+_limit = [300.0]
+
+
+def limit(seconds: float) -> None:
+    """How long a converter may take, from now on."""
+    _limit[0] = seconds
+
+
+def supervised(arguments: list[str], run: Callable[[], int], refuse: Callable[..., int]) -> int:
+    """The exit status of `run()`, in a process of its own where a converter may be at work.
+
+    `refuse(message, hint, status)` says what is wrong. Where a system cannot fork (Windows) it
+    runs here, without a limit.
+    """
+    if not hasattr(os, "fork") or next(iter(arguments), "") not in VERBS:
+        return run()
+    news, tell = os.pipe()
+    alive, life = os.pipe()
+    child = os.fork()
+    if not child:
+        for end in (news, life):
+            os.close(end)
+        _attend(alive)
+        return _told(tell, run)
+    for end in (tell, alive):
+        os.close(end)
+    return _Supervisor(child, news).status(refuse)
+
+
+def _attend(alive: int) -> None:
+    """End with the parent: nobody else could end this process in its name."""
+
+    def wait() -> None:
+        os.read(alive, 1)
+        os._exit(_TOO_LONG)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _told(tell: int, run: Callable[[], int]) -> int:
+    from crossflops.normalize.conversion import listen
+
+    def say(converter: str | None) -> None:
+        with contextlib.suppress(OSError):
+            os.write(tell, f"{_limit[0]} {converter or ''}\n".encode())
+
+    listen(say)
+    return run()
+
+
+class _Supervisor:
+    """The parent's side: waits for the child, and ends it when a converter takes too long."""
+
+    def __init__(self, child: int, news: int) -> None:
+        self._child = child
+        self._news = news
+        self._unread = b""
+        self._converter = ""
+        self._seconds = 0.0
+        self._end: float | None = None
+
+    def status(self, refuse: Callable[..., int]) -> int:
+        """The exit status of the child."""
+        before = {one: signal.signal(one, self._forward) for one in _forwarded()}
+        try:
+            while (status := self._ended()) is None:
+                self._hear()
+                if self._end is not None and time.monotonic() > self._end:
+                    self._stop()
+                    what = f"{self._converter} was ended after {self._seconds:g} s"
+                    hint = "give it longer with --timeout SECONDS, or convert a smaller part"
+                    return refuse(f"{what}: it did not convert the model", hint, _TOO_LONG)
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+        if status < 0:
+            doing = f"while {self._converter} converted the model" if self._converter else ""
+            what = f"the process was ended by {signal.Signals(-status).name} {doing}"
+            hint = "often the system ran out of memory: give a smaller input"
+            return refuse(what, hint, _TOO_LONG)
+        return status
+
+    def _ended(self) -> int | None:
+        """The exit status, negative for a signal; None while the child runs."""
+        with contextlib.suppress(ChildProcessError):
+            process, status = os.waitpid(self._child, os.WNOHANG)
+            return os.waitstatus_to_exitcode(status) if process else None
+        return _TOO_LONG
+
+    def _hear(self) -> None:
+        """Wait for a word of the child, for its end, or for that of a converter's time."""
+        left = _LOOK if self._end is None else min(_LOOK, max(0.0, self._end - time.monotonic()))
+        if not select.select([self._news], [], [], left)[0]:
+            return
+        received = os.read(self._news, 4096)
+        if not received:  # the child is about to end
+            time.sleep(0.001)
+            return
+        *lines, self._unread = (self._unread + received).split(b"\n")
+        for line in lines:
+            seconds, _, self._converter = line.decode().partition(" ")
+            self._seconds = float(seconds)
+            self._end = time.monotonic() + self._seconds if self._converter else None
+
+    def _stop(self) -> None:
+        """As if by Ctrl-C, so that it cleans up; then for good."""
+        for sign, wait in ((signal.SIGINT, _GRACE), (signal.SIGKILL, _GRACE)):
+            os.kill(self._child, sign)
+            end = time.monotonic() + wait
+            while time.monotonic() < end:
+                if self._ended() is not None:
+                    return
+                time.sleep(0.02)
+
+    def _forward(self, sign: int, _frame: Any) -> None:
+        """Hand a signal on. The terminal gives Ctrl-C to both of us."""
+        if sign != signal.SIGINT or not _in_foreground():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._child, sign)
+
+
+def _forwarded() -> tuple[signal.Signals, ...]:
+    return signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+
+
+def _in_foreground() -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    return False

@@ -1,0 +1,149 @@
+"""A converter that does not end is ended, with a message, whatever it is busy with."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a system that cannot fork")
+_PROGRAM = """
+    import sys, time
+    from crossflops.cli.supervision import limit, supervised
+    from crossflops.normalize.conversion import converting
+
+    def refuse(message, hint, status):
+        print(f"{message} | {hint}", file=sys.stderr)
+        return status
+
+    def run():
+        BODY
+
+    sys.exit(supervised(["count"], run, refuse))
+"""
+
+
+def _started(body: str) -> "subprocess.Popen[str]":
+    lines = textwrap.indent(textwrap.dedent(body).strip(), "        ").strip()
+    code = textwrap.dedent(_PROGRAM.replace("BODY", lines))
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _done(body: str) -> tuple[int, str, str]:
+    process = _started(body)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def test_a_converter_that_runs_away_is_ended_with_a_message() -> None:
+    """It sleeps, and hears Ctrl-C."""
+    begin = time.monotonic()
+    status, _, err = _done("""
+        limit(0.3)
+        with converting("jax"):
+            time.sleep(600)
+    """)
+    assert status == 2
+    assert "jax2onnx was ended after 0.3 s" in err
+    assert "--timeout" in err
+    assert time.monotonic() - begin < 30
+
+
+def test_one_that_hears_no_signal_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Native code that holds every lock hears nothing: neither does who ignores Ctrl-C."""
+    status, _, err = _done("""
+        import crossflops.cli.supervision, signal
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        limit(0.2)
+        with converting("tensorflow"):
+            time.sleep(600)
+    """)
+    assert status == 2
+    assert "tf2onnx was ended after 0.2 s" in err
+
+
+def test_what_takes_its_time_outside_a_converter_is_left_alone() -> None:
+    """A tool, or a model that is built, has limits of its own."""
+    status, out, err = _done("""
+        limit(0.1)
+        with converting("torch"):
+            pass
+        time.sleep(0.5)
+        print("done")
+        return 1
+    """)
+    assert (status, out, err) == (1, "done\n", "")
+
+
+def test_every_conversion_has_its_own_time() -> None:
+    """Three of 0.3 s are within 0.6 s each."""
+    status, out, _ = _done("""
+        limit(0.6)
+        for _ in range(3):
+            with converting("sklearn"):
+                time.sleep(0.3)
+        print("done")
+        return 0
+    """)
+    assert (status, out) == (0, "done\n")
+
+
+def test_a_process_that_the_system_kills_says_so() -> None:
+    """As where memory is short."""
+    status, _, err = _done("""
+        import os, signal
+        with converting("tensorflow"):
+            os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    assert status == 2
+    assert "SIGKILL while tf2onnx converted the model" in err
+    assert "memory" in err
+
+
+def test_a_signal_reaches_the_verb() -> None:
+    """Whoever started the command ends the verb with it."""
+    process = _started("""
+        try:
+            print("up", flush=True)
+            time.sleep(600)
+        except KeyboardInterrupt:
+            print("cleaned up", flush=True)
+            return 130
+    """)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "cleaned up\n")
+
+
+def test_the_verb_ends_with_the_process_that_was_started() -> None:
+    """Nothing runs on when the command was killed."""
+    process = _started("""
+        import os
+        print(os.getpid(), flush=True)
+        time.sleep(600)
+    """)
+    assert process.stdout is not None
+    verb = int(process.stdout.readline())
+    process.kill()
+    process.wait(timeout=60)
+    for _ in range(600):
+        try:
+            os.kill(verb, 0)
+        except ProcessLookupError:
+            return
+        state = Path(f"/proc/{verb}/stat")
+        if state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.05)
+    pytest.fail("the verb outlived its parent")

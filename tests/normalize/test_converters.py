@@ -1,0 +1,154 @@
+"""The tricks of docs/converters.md: the operation is counted, the rest stands apart."""
+
+import importlib
+
+import pytest
+
+import crossflops
+
+
+def in_tensorflow(function, *shapes):
+    """The report of a function of tf and inputs of these shapes."""
+    pytest.importorskip("tf2onnx")
+    tf = importlib.import_module("tensorflow")
+    given = tuple(one if hasattr(one, "dtype") else tf.TensorSpec(one) for one in shapes)
+    return crossflops.count(tf.function(lambda *x: function(tf, *x)), given)
+
+
+def in_jax(function, *given):
+    """The report of a function of jax and arrays, or inputs of these shapes."""
+    pytest.importorskip("jax2onnx")
+    jax = importlib.import_module("jax")
+    arrays = tuple(jax.numpy.zeros(one) if isinstance(one, tuple) else one for one in given)
+    return crossflops.count(lambda *x: function(jax, *x), arrays)
+
+
+def test_dense_fourier():
+    """A log-mel front end: 11 frames of 512 samples, 257 magnitudes, 40 bands.
+
+    tf2onnx multiplies each frame by the cosines and by the sines of all 257 waves.
+    """
+
+    def log_mel(tf, x):
+        magnitudes = tf.abs(tf.signal.stft(x, 400, 160, 512))
+        weights = tf.signal.linear_to_mel_weight_matrix(40, 257, 16000)
+        return tf.math.log(tf.matmul(magnitudes, weights) + 1e-6)
+
+    found = in_tensorflow(log_mel, (1, 2000))
+    assert found.totals.macs == 11 * 257 * 40
+    assert found.totals.converter_macs == 11 * 2 * 257 * 512
+    costs = {one.op: one.flops for one in found.by_op}
+    assert costs["tensorflow.RFFT"] == 11 * 512 * 9 * 5 // 2  # 9 stages, real: half of them
+    assert costs["tensorflow.ComplexAbs"] == 11 * 257 * 4
+    assert not found.uncounted
+
+
+def test_patches():
+    """6x6 windows of 3x3x2 in 8x8x2: each of 18 channels of the result had a kernel of 3x3."""
+
+    def patches(tf, x):
+        return tf.image.extract_patches(x, [1, 3, 3, 1], [1, 1, 1, 1], [1, 1, 1, 1], "VALID")
+
+    found = in_tensorflow(patches, (1, 8, 8, 2))
+    assert (found.totals.macs, found.totals.flops, found.totals.params) == (0, 0, 0)
+    assert found.totals.converter_macs == 36 * 18 * 9
+
+
+def test_segments():
+    """Six rows of three are added to their segments."""
+    tf = pytest.importorskip("tensorflow")
+
+    def summed(tf, x, places):
+        return tf.math.unsorted_segment_sum(x, places, 5)
+
+    found = in_tensorflow(summed, (6, 3), tf.TensorSpec((6,), tf.int32))
+    assert (found.totals.flops, found.totals.adds) == (18, 18)
+    assert not found.uncounted
+
+
+def test_roll():
+    """Elements are moved."""
+    assert in_tensorflow(lambda tf, x: tf.roll(x, 3, -1), (3, 16)).totals.flops == 0
+
+
+def test_constants_are_no_parameters():
+    """A matrix that a function makes is none; a variable that it reads is."""
+    tf = pytest.importorskip("tensorflow")
+    own = tf.Variable(tf.ones((4, 2)))
+    fixed = in_tensorflow(lambda tf, x: x @ tf.ones((8, 4)), (3, 8))
+    assert (fixed.totals.params, fixed.totals.macs) == (0, 3 * 8 * 4)
+    held = in_tensorflow(lambda tf, x: x @ tf.ones((8, 4)) @ own, (3, 8))
+    assert held.totals.params == 8
+
+
+def test_what_tf2onnx_cannot_write():
+    """Gradients: each element of dY meets each of 3x3x2 weights; ReLU's gate compares."""
+
+    def gradients(tf, x, w):
+        with tf.GradientTape() as tape:
+            tape.watch(w)
+            y = tf.nn.relu(tf.nn.conv2d(x, w, 1, "VALID"))
+        return tape.gradient(y, w)
+
+    found = in_tensorflow(gradients, (1, 8, 8, 2), (3, 3, 2, 4))
+    outputs = 6 * 6 * 4
+    assert not found.uncounted
+    assert found.totals.macs == 2 * outputs * 3 * 3 * 2
+    assert found.totals.compares == 2 * outputs
+
+
+def test_unrolled():
+    """qr of 5x4 in jax2onnx: products of 5x5 reflectors, none of which is in the algorithm."""
+    found = in_jax(lambda jax, x: jax.numpy.linalg.qr(x)[0], (5, 4))
+    assert found.totals.macs == 0
+    assert found.totals.converter_macs > 0
+    assert not found.uncounted
+
+
+@pytest.mark.parametrize("size", [40, 64, 500])
+def test_no_factorization_runs_away(size):
+    """Written out, 40 rows took more than ten minutes; the formula is that of the equation."""
+    n, b = size, 1
+    found = in_jax(lambda jax, a, b: jax.numpy.linalg.solve(a, b), (n, n), (n,))
+    lower = n * (n - 1) // 2 * b
+    assert found.totals.divs == n * (n - 1) // 2 + n * b
+    assert found.totals.muls == (n - 1) * n * (2 * n - 1) // 6 + 2 * lower
+    found = in_jax(lambda jax, a: jax.numpy.linalg.cholesky(a), (n, n))
+    assert found.totals.specials == n
+    assert found.totals.muls == (n**3 - n) // 6
+
+
+def test_scatter():
+    """Six rows of three, at places that are known to be inside: added, or put there."""
+    jax = pytest.importorskip("jax")
+    places = jax.numpy.zeros(6, "int32")
+    wrapped = 6 * 2  # whether a place is negative, and then so many more
+    added = in_jax(lambda jax, x, i, v: x.at[i].add(v), (5, 3), places, (6, 3))
+    assert (added.totals.flops, added.uncounted) == (18 + wrapped, ())
+    put = in_jax(lambda jax, x, i, v: x.at[i].set(v), (5, 3), places, (6, 3))
+    assert (put.totals.flops, put.uncounted) == (wrapped, ())
+    summed = in_jax(lambda jax, x, i: jax.ops.segment_sum(x, i, 5), (6, 3), places)
+    assert (summed.totals.flops, summed.uncounted) == (18, ())
+
+
+def test_ragged_products():
+    """Six rows of three, each by the 3x4 matrix of its group."""
+    jax = pytest.importorskip("jax")
+    sizes = jax.numpy.array([2, 4], "int32")
+    found = in_jax(lambda jax, x, w, g: jax.lax.ragged_dot(x, w, g), (6, 3), (2, 3, 4), sizes)
+    assert (found.totals.macs, found.uncounted) == (6 * 3 * 4, ())
+
+
+def test_a_tool_that_counts_the_file_finds_the_difference_named():
+    """onnx-tool counts the product with the dense matrix, and nothing is left unexplained."""
+    pytest.importorskip("onnx_tool")
+    pytest.importorskip("tf2onnx")
+    tf = importlib.import_module("tensorflow")
+    function = tf.function(lambda x: tf.abs(tf.signal.rfft(x)))
+    found = crossflops.compare(
+        function, (tf.TensorSpec((3, 16)),), tools=["onnx-tool"], isolate=False
+    )
+    (reconciliation,) = found.reconciliations or ()
+    amounts = {one.cause: one.amount for one in reconciliation.explanations}
+    assert amounts["graph.converter"] == 3 * 2 * 9 * 16
+    assert reconciliation.residual == 0
