@@ -24,7 +24,10 @@ from tests.operand_cases import models
 from tests.runs import obstacle, with_operands
 
 pytest.importorskip("onnxruntime")
-pytestmark = pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning")
+pytestmark = [
+    pytest.mark.onnxruntime,
+    pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning"),
+]
 
 # What onnxruntime runs although the specification rules it out: it computes these by reshaping.
 LAXER = {

@@ -281,7 +281,7 @@ def in_tensorflow(name):
 COUNTED = {"torch": in_torch, "jax": in_jax, "tensorflow": in_tensorflow}
 
 
-@pytest.mark.torch
+@pytest.mark.frameworks
 @pytest.mark.parametrize("name", EXPECTED)
 @pytest.mark.parametrize("framework", COUNTED)
 def test_a_function_costs_the_same_in_every_framework(framework, name):

@@ -6,6 +6,8 @@ import pytest
 
 import crossflops
 
+pytestmark = pytest.mark.frameworks
+
 
 def in_tensorflow(function, *shapes):
     """The report of a function of tf and inputs of these shapes."""

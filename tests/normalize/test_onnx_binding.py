@@ -127,6 +127,7 @@ def test_a_negative_size_is_an_open_one(size, tmp_path):
     assert (ledger.total.compares, ledger.uncounted) == (2 * 5 * 8, ())
 
 
+@pytest.mark.onnxruntime
 @pytest.mark.parametrize("size", [-1, -5])
 def test_onnxruntime_takes_a_negative_size_for_an_open_one(size, tmp_path):
     """What the test above relies on."""

@@ -133,6 +133,7 @@ SIZES = {
 }
 
 
+@pytest.mark.onnxruntime
 @pytest.mark.parametrize("dtype", ["float", "double"])
 @pytest.mark.parametrize("how", SIZES)
 def test_sizes_computed_in_floats_are_those_of_a_run(how, dtype, tmp_path):

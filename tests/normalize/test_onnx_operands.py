@@ -161,6 +161,7 @@ def test_a_list_of_no_sizes_is_no_empty_result(tmp_path):
     assert pipeline.count(saved(tmp_path, model)).warnings == ()
 
 
+@pytest.mark.onnxruntime
 @pytest.mark.parametrize("kernel", [1, 3])
 def test_onnxruntime_says_the_same_of_these_files(kernel, tmp_path):
     """The two sides of the edge: a window of 1 fits 1x1, one of 3 does not."""

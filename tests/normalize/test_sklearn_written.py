@@ -15,6 +15,8 @@ from sklearn.svm import LinearSVC
 
 import crossflops
 
+pytestmark = pytest.mark.sklearn
+
 ROWS, FEATURES = 60, 3
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(ROWS, FEATURES)).astype(np.float32)

@@ -12,6 +12,8 @@ pytest.importorskip("tf2onnx")
 from crossflops.load import decoded
 from crossflops.load.hollow import NUMBER, filled
 
+pytestmark = pytest.mark.tensorflow
+
 _WEIGHTS = 4 * 2 * 5000 * 5000  # bytes of two layers
 _PROGRAM = """
 import resource

@@ -135,9 +135,11 @@ def _values(node: Any, around: Level) -> dict[int, tuple[int, ...]]:
     """The whole numbers of the inputs that are known ones, by place."""
     known = around.values
     return {
-        place: known[name].items
+        place: tuple(item for item in known[name].items if isinstance(item, int))
         for place, name in enumerate(node.input)
-        if name in known and known[name].rank in (0, 1)
+        if name in known
+        and known[name].rank in (0, 1)
+        and all(isinstance(item, int) for item in known[name].items)
     }
 
 

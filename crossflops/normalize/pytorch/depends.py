@@ -100,10 +100,9 @@ def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
     if shape is not None and not len(shape):
         return False
     first = node.args[0] if node.args else None
-    works_in_place = _in_place(node.target) and hasattr(first, "meta")
-    return not (
-        works_in_place and first not in sized and shape == getattr(first.meta["val"], "shape", ())
-    )
+    if first is None or not _in_place(node.target) or not hasattr(first, "meta"):
+        return True
+    return first in sized or shape != getattr(first.meta["val"], "shape", ())
 
 
 def _takes_places(node: "fx.Node") -> bool:

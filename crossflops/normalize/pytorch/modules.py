@@ -124,8 +124,10 @@ def _settings(module: "nn.Module") -> dict[str, Scalar]:
             items = [_python(item) for item in value]
             if all(isinstance(item, int | float) for item in items):
                 found[name] = items
-        elif value is None or isinstance(_python(value), bool | int | float | str):
-            found[name] = _python(value)
+            continue
+        plain = _python(value)
+        if plain is None or isinstance(plain, bool | int | float | str):
+            found[name] = plain
     return found
 
 

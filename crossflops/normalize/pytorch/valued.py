@@ -53,14 +53,14 @@ def valued() -> Iterator[Drawn]:
     def as_it_is(mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any) -> Any:
         return out  # fake and real kernels may differ in what is a view, which is no work
 
-    FakeTensorMode._dispatch_impl = dispatch  # type: ignore[method-assign]
+    FakeTensorMode._dispatch_impl = dispatch
     setattr(FakeTensorMode, check, as_it_is)
     meta_utils._safe_copy = _copy
     try:
         with seeded() as drawn, config.patch(fake_tensor_propagate_real_tensors=True):
             yield drawn
     finally:
-        FakeTensorMode._dispatch_impl = usual  # type: ignore[method-assign]
+        FakeTensorMode._dispatch_impl = usual
         setattr(FakeTensorMode, check, checked)
         meta_utils._safe_copy = copied
 

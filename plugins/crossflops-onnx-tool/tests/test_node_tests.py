@@ -17,6 +17,8 @@ from crossflops.count import count_whole
 from crossflops.normalize.onnx_file import OnnxFile, normalize
 from crossflops.reconcile import PredictionError, predict_nodes, reconcile_nodes
 
+pytestmark = pytest.mark.tools
+
 OPERATORS = (
     "Resize", "Squeeze", "Unsqueeze", "Shape", "NonZero", "Reshape", "NonMaxSuppression",
     "ReduceSum", "ReduceMean", "ReduceMin", "ReduceMax", "ReduceProd",
