@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 
 from crossflops.core.trace import Module, Parameter, Trace
 
+_SCRIPTED = "torch.jit._script.ScriptModule"
+
 
 def subtree(module: int, modules: tuple[Module, ...]) -> tuple[Parameter, ...]:
     """Those of a module and of all beneath it, each storage once: `module.parameters()`."""
@@ -74,13 +76,19 @@ def _summary(trace: Trace) -> list[Line]:
 def _lines(trace: Trace) -> Iterator[tuple[Line, bool]]:
     """Modules as they are called, with containers around them, which are put in afterwards.
 
-    torchinfo/torchinfo.py: `apply_hooks`, `add_missing_container_layers`.
+    TorchScript takes no hooks: those modules are there before anything is called.
+    torchinfo/torchinfo.py: `apply_hooks` (`WRAPPER_MODULES`), `add_missing_container_layers`.
     """
     chains = dict(_chains(trace.modules))
+    scripted = [module for module in chains if _SCRIPTED in trace.modules[module].bases]
     called = [
-        call.module
-        for call in trace.calls
-        if call.storey == "module" and call.via == "call" and call.module in chains
+        *scripted,
+        *(
+            call.module
+            for call in trace.calls
+            if call.storey == "module" and call.via == "call" and call.module in chains
+            if call.module not in scripted
+        ),
     ]
     begun: set[int] = set()
     listed = set(called)  # containers are added when the model has run
