@@ -12,7 +12,7 @@ from crossflops.adapters.discovery import load_value
 from crossflops.conventions import find
 from crossflops.core.trace import Setting
 from crossflops.normalize.pytorch import record
-from crossflops.reconcile import PredictionError, predict
+from crossflops.reconcile import PredictionError, predict, reconcile_parameters
 
 pytestmark = pytest.mark.tools
 
@@ -213,3 +213,13 @@ def test_only_modules_are_accepted():
     """A function is no model for torchinfo."""
     assert Torchinfo().accepts(nn.ReLU())
     assert not Torchinfo().accepts(torch.relu)
+
+
+def test_torchscript_counts_again_in_what_is_around_it():
+    """torchinfo lists it before what is called: 3x4 + 4 weights, once more in the model."""
+    scripted = torch.jit.script(nn.Sequential(nn.Linear(3, 4)).eval())
+    model, x = nn.Sequential(scripted, nn.Linear(4, 5)).eval(), torch.ones(1, 3)
+    rules, theirs = find("torchinfo").parameters, profile(model, x).params
+    assert theirs == 2 * (3 * 4 + 4) + 4 * 5 + 5
+    trace = record(model, (x,), {}, Setting()).trace
+    assert reconcile_parameters(rules, trace, theirs).residual == 0
