@@ -88,7 +88,7 @@ def test_the_thirds_of_a_packed_weight():
     thirds = [tensor(f"p{i}", 4, 2) for i in range(3)]
     made = [tensor(f"m{i}", 2, 2) for i in range(3)]
     nodes = [
-        node("Split", [packed], thirds, constant=True),
+        node("Split", [packed], thirds, constant=True, attrs={"axis": 1}),
         *(node("MatMul", [X, one], [y]) for one, y in zip(thirds, made, strict=True)),
     ]
     found = moved(graph(nodes, [X], made), "weights-once")

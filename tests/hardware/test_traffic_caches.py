@@ -75,7 +75,8 @@ def test_an_input_that_no_output_continues_is_no_cache():
     """A concatenation with an input in front is only that where it is no result of the model."""
     past, both = tensor("past", 3, 4, role="input"), tensor("both", 5, 4)
     y = tensor("y", 5, 4)
-    nodes = [node("Concat", [past, X], [both]), node("Relu", [both], [y])]
+    joined = node("Concat", [past, X], [both], attrs={"axis": 0})
+    nodes = [joined, node("Relu", [both], [y])]
     own = graph(nodes, [past, X], [y])
     assert flow(own, count(own)).caches == ()
     assert moved(own, "fused-ideal") == {"y": (0, 0, 48 + 32 + 80)}

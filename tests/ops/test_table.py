@@ -96,6 +96,12 @@ UNCHECKED = {
     "torch.ops.aten._int_mm.default": "PyTorch has run it",
     "torch.ops.aten._grouped_mm.default": "PyTorch has run it",
     "torch.ops.transformers.grouped_mm_fallback.default": "PyTorch has run it",
+    "torch.ops.aten._sparse_addmm.default": "PyTorch has run it",
+    "jax.ragged_dot_general": "JAX has traced it",
+    "tensorflow.Conv2DBackpropFilter": "TensorFlow has traced it",
+    "tensorflow.Conv3DBackpropFilterV2": "TensorFlow has traced it",
+    "tensorflow.DepthwiseConv2dNativeBackpropFilter": "TensorFlow has traced it",
+    "tensorflow.DepthwiseConv2dNativeBackpropInput": "TensorFlow has traced it",
 }
 
 

@@ -22,7 +22,12 @@ def warn(path: str, sentence: str) -> None:
 def overridden(
     path: str, name: str, stated: tuple[int | None, ...], shape: tuple[int, ...]
 ) -> None:
-    """Warn of an input that is counted at another size than the file fixes. None: not fixed."""
+    """Warn of an input that is counted at another size than the file fixes. None: not fixed.
+
+    Of an input whose rank the file leaves open nothing is fixed.
+    """
+    if not stated:
+        return
     if any(fixed not in (None, size) for fixed, size in zip(stated, shape, strict=True)):
         fixed = "x".join("?" if size is None else str(size) for size in stated)
         warn(path, f"the file fixes input {name!r} as {fixed}: it is counted as {_shown(shape)}")
