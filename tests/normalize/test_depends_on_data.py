@@ -181,11 +181,11 @@ def test_without_values_it_stays_uncounted():
 
 
 def test_a_model_that_draws_its_sizes_says_so():
-    """Which rows are kept is drawn: seed 0 gives one answer, and the report says so."""
+    """Which rows are kept is drawn: every count draws the same, and the report says so."""
     model = Apply(lambda s, x: s.a(x[torch.rand(len(x)) > 0.5]), a=nn.Linear(DIM, 2))
     first, second = (crossflops.count(model, (rows(40),)) for _ in range(2))
-    torch.manual_seed(0)
-    assert first.macs == second.macs == int((torch.rand(40) > 0.5).sum()) * DIM * 2
+    kept, rest = divmod(first.macs, DIM * 2)
+    assert (second.macs, rest, 0 < kept < 40) == (first.macs, 0, True)
     assert any("random" in note for note in first.observed.notes)
 
 

@@ -11,9 +11,7 @@ import torch
 from torch import nn
 
 import crossflops
-from crossflops.core.trace import Setting, View
-from crossflops.errors import NormalizeError
-from crossflops.normalize.pytorch import record
+from crossflops.core.trace import View
 from tests.models import traced
 
 pytestmark = pytest.mark.torch
@@ -91,8 +89,9 @@ def test_branches_and_loops_of_torchscript_run_as_the_sizes_tell():
     assert "Mul" in {row.op for row in report.by_op}
 
 
-def test_torchscript_that_decides_by_values_says_so():
-    """The first line of the interpreter's error tells nothing."""
+@pytest.mark.parametrize(("value", "macs"), [(1.0, 2 * 4 * 4), (-1.0, 0)])
+def test_torchscript_that_decides_by_values_is_counted_as_it_runs(value, macs):
+    """The layer runs where the sum of the input is positive."""
 
     class Deciding(nn.Module):
         def __init__(self):
@@ -104,9 +103,8 @@ def test_torchscript_that_decides_by_values_says_so():
                 x = self.layer(x)
             return x
 
-    with pytest.raises(NormalizeError, match="Could not guard on data-dependent") as caught:
-        record(torch.jit.script(Deciding().eval()), (torch.ones(2, 4),), {}, Setting())
-    assert "torch.cond" in caught.value.hint
+    scripted = torch.jit.script(Deciding().eval())
+    assert crossflops.count(scripted, (torch.full((2, 4), value),)).macs == macs
 
 
 @torch.jit.script_if_tracing

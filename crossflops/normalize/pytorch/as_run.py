@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# By module: the functions that answer.
+# By module: the functions that answer. Not is_dynamo_compiling, which says no to an export, and
+# which Dynamo has to recognise when it takes the body of a torch.cond apart.
 _QUESTIONS = {
-    "torch.compiler": ("is_exporting", "is_compiling", "is_dynamo_compiling"),
+    "torch.compiler": ("is_exporting", "is_compiling"),
     "torch._dynamo": ("is_compiling",),
     "torch._utils": ("is_compiling",),
     "torch._dynamo.external_utils": ("is_compiling",),
@@ -65,6 +66,7 @@ def _wrapped(original: Callable[[], bool], asked: Asked, denied: bool) -> Callab
         asked.heard_yes = True
         return not denied
 
+    answer._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo calls it, then
     return answer
 
 

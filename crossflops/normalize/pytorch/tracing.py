@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _NAMED = 6  # modules that a note names
-_DRAWS = "the model draws random numbers (here those of seed 0): another run may have other sizes"
+_DRAWS = "the model draws random numbers (from seed 0 here): another run may have other sizes"
 
 
 class Asked(msgspec.Struct, frozen=True):
