@@ -120,7 +120,19 @@ def _packages(node: ast.AST) -> frozenset[str]:
                 for place in part.args[:1]
                 if isinstance(place, ast.Constant) and isinstance(place.value, str)
             )
-    return frozenset(name.partition(".")[0] for name in names)
+    behind = (_of_module(*name.split(".")) for name in names if name.startswith("tests."))
+    return frozenset(name.partition(".")[0] for name in names).union(*behind)
+
+
+@functools.cache
+def _of_module(*parts: str) -> frozenset[str]:
+    """What a module of the tests imports when it is imported."""
+    path = ROOT.joinpath(*parts).with_suffix(".py")
+    if not path.is_file():
+        return frozenset()
+    body = ast.parse(path.read_text("utf-8")).body
+    outside = [node for node in body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return frozenset().union(*map(_packages, outside))
 
 
 def test_files() -> list[Path]:

@@ -94,7 +94,7 @@ def test_a_comparison_goes_to_files(crossflops, three_tools, tmp_path):
             "tool", "ours", "theirs", "predicted", "delta", "explanations", "residual", "by_path",
         }  # fmt: skip
     assert Report.from_json(done.out).to_json() == done.out
-    assert (tmp_path / "report.md").read_text(encoding="utf-8").startswith("# Linear")
+    assert (tmp_path / "report.md").read_text(encoding="utf-8").startswith("# targets.py:linear")
     assert [one.name for one in tmp_path.iterdir()] == ["report.md"]
 
 

@@ -21,7 +21,7 @@ def test_the_table_of_nodes(crossflops):
         row = next(row for row in rows if row and row[0] == f"node_{name}")
         assert row[1:3] == [operator, "call_module"]
         assert row[3:] == [name, kind, "5", "120", "50.0", "%"]
-    assert rows[-1] == ["total", "10", "240", "100.0", "%"]
+    assert ["total", "10", "240", "100.0", "%"] in rows
 
 
 def test_the_table_of_layers(crossflops):

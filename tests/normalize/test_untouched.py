@@ -167,12 +167,12 @@ def test_a_model_that_raises_in_one_setting_only_is_an_input_error(same_attribut
         traced(Apply(forward), torch.randn(2), observed=(Setting(grad=False),))
 
 
-def test_control_flow_on_values_cannot_be_exported(same_attributes):
-    """A model that runs and cannot be traced is another error, with another hint."""
-    found = Apply(lambda s, x: x if x.sum() > 0 else -x)
+def test_what_runs_and_cannot_be_exported_is_another_error(same_attributes):
+    """With another hint than a model that does not run."""
+    found = Apply(lambda s, x: torch.from_numpy(x.numpy()))
     with pytest.raises(NormalizeError, match=r"torch\.export cannot trace the model") as caught:
         traced(found, torch.randn(2))
-    assert "control flow" in caught.value.hint
+    assert "keep it in PyTorch" in caught.value.hint
 
 
 def test_a_model_that_cannot_be_copied_is_told_what_to_do():

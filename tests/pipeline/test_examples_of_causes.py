@@ -56,6 +56,7 @@ WITHOUT = {
     "graph.lost-nodes": "an ONNX file with results that are left out",
     "graph.other-file": "a second file",
     "graph.rebuilt": "an ONNX file",
+    "graph.converter": "a model of TensorFlow, JAX or scikit-learn",
     "params.no-initializer": "an ONNX file with weights elsewhere",
     "params.packed": "an ONNX file with weights of 4 bits",
     "params.unused": "an ONNX file with initializers that nothing takes",

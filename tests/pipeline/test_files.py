@@ -9,6 +9,7 @@ from tests.models import nn
 from tests.onnx_files import parsed, saved
 from tests.pipeline.small import MACS, ROWS
 
+pytestmark = pytest.mark.torch  # the models beside the files are PyTorch's
 FILE = "g (float[N,4] x, float[4,3] w) => (float[N,3] y) { m = MatMul(x, w) y = Relu(m) }"
 
 
@@ -19,7 +20,6 @@ def reasons(found):
     return [(reason.cause, reason.amount) for reason in one.explanations]
 
 
-@pytest.mark.torch
 class TestModels:
     """The normalized model is written where the tool finds it."""
 

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from crossflops.errors import NormalizeError
 from crossflops.load.hollow import NUMBER, hollow, is_hollow, is_uniform
 from crossflops.normalize.standing import known
-from crossflops.normalize.tensorflow.tidied import DOMAIN, tell_shapes, tidy
+from crossflops.normalize.tensorflow.tidied import DOMAIN, tell_groups, tell_shapes, tidy
 
 OPSET = 18  # the newest that tf2onnx 1.17 writes
 # Forbid to inline a function, and say nothing about its result.
@@ -78,6 +78,7 @@ def to_onnx(frozen: Any) -> Converted:
                 found = optimizer.optimize_graph(found, False, optimizers=chosen)
                 model = found.make_model("crossflops")
                 tell_shapes(model.graph, imported, found.get_dtype)
+                tell_groups(model.graph, imported)
     except Exception as error:
         raise NormalizeError(
             f"tf2onnx cannot convert the model: {type(error).__name__}: {error}",
