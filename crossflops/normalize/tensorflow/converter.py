@@ -76,9 +76,9 @@ def to_onnx(frozen: Any) -> Converted:
                     continue_on_error=True,
                 )
                 found = optimizer.optimize_graph(found, False, optimizers=chosen)
+                tell_groups(found)
                 model = found.make_model("crossflops")
                 tell_shapes(model.graph, imported, found.get_dtype)
-                tell_groups(model.graph, imported)
     except Exception as error:
         raise NormalizeError(
             f"tf2onnx cannot convert the model: {type(error).__name__}: {error}",

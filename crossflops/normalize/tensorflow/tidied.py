@@ -66,29 +66,18 @@ def tell_shapes(graph: Any, source: Any, types: Callable[[str], int | None]) -> 
                 graph.value_info.append(helper.make_tensor_value_info(tensor.name, kind, shape))
 
 
-def tell_groups(graph: Any, source: Any) -> None:
-    """Write the groups of a convolution, which tf2onnx leaves out in three dimensions.
+def tell_groups(graph: Any) -> None:
+    """Write the groups of a convolution, which tf2onnx takes for one in three dimensions.
 
     TensorFlow has no such attribute: there are as many as the channels of the input hold those of
-    the filter, [..., channels / groups, features]. `source` is the tf.Graph.
+    the filter. `graph` is tf2onnx's, X [N, C, ...], W [M, C / groups, ...].
     """
-    from onnx import helper
-
-    operations = {operation.name: operation for operation in source.get_operations()}
-    for node in graph.node:
-        operation = operations.get(node.name)
-        if (
-            node.op_type != "Conv"
-            or operation is None
-            or operation.type not in ("Conv2D", "Conv3D")
-            or any(attribute.name == "group" for attribute in node.attribute)
-        ):
+    for node in graph.get_nodes():
+        if node.type != "Conv":
             continue
-        image, kernel = (value.shape for value in operation.inputs[:2])
-        channels_first = operation.get_attr("data_format").startswith(b"NC")
-        held, whole = kernel[-2], image[1 if channels_first else -1]
-        if held and whole and whole != held:
-            node.attribute.append(helper.make_attribute("group", whole // held))
+        image, kernel = (graph.get_shape(name) for name in node.input[:2])
+        if image and kernel and min(image[1], kernel[1]) > 0:
+            node.set_attr("group", image[1] // kernel[1])
 
 
 def _pad_the_output(node: Any) -> None:
