@@ -41,22 +41,22 @@ TESTS_NEED = 7e9  # bytes
 # How long each environment took, set-up included, in tox's order and two at a time on two cores.
 # They only say how much time is left: a machine that is slower or faster is noticed on the way.
 SECONDS = {
-    "tools": 600,
-    "torch": 600,
-    "lint": 20,
+    "tools": 960,
+    "torch": 840,
+    "lint": 15,
     "types": 60,
-    "floors": 20,
-    "py311": 120,
-    "py312": 120,
-    "py313": 120,
-    "onnxruntime": 60,
+    "floors": 15,
+    "py311": 140,
+    "py312": 140,
+    "py313": 140,
+    "onnxruntime": 50,
     "plots": 30,
-    "sklearn": 60,
-    "thop-0.0.31": 200,
-    "ultralytics-thop": 200,
-    "tensorflow": 200,
+    "sklearn": 75,
+    "thop-0.0.31": 100,
+    "ultralytics-thop": 160,
+    "tensorflow": 165,
     "jax": 200,
-    "all-frameworks": 200,
+    "all-frameworks": 300,
 }
 ENDED = re.compile(r"^(\S+): (?:OK|FAIL|SKIP)\b.* in ")  # tox's line for an environment
 CLOSING = re.compile(r"^=+ (.+ in [\d.]+s\b.*?) =+$", re.MULTILINE)  # pytest's last line
