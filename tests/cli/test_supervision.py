@@ -147,3 +147,19 @@ def test_the_verb_ends_with_the_process_that_was_started() -> None:
             return
         time.sleep(0.05)
     pytest.fail("the verb outlived its parent")
+
+
+def test_an_interrupt_that_is_swallowed_is_given_again() -> None:
+    """As by an `except` around an import: the second one ends the verb."""
+    process = _started("""
+        print("ready", flush=True)
+        try:
+            time.sleep(600)
+        except KeyboardInterrupt:
+            time.sleep(600)
+    """)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
