@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.selection import CORE, markers, tests_of
+from tests.selection import CORE, cases_of, markers
 
 MISSING = ("could not import", "is not installed", "are not installed")
 
@@ -29,7 +29,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     marker = config.option.markexpr
     if marker not in markers() or not collection_path.match("test_*.py"):
         return None
-    return all(marker not in test.marks for test in tests_of(collection_path)) or None
+    return all(marker not in test.marks for test in cases_of(collection_path)) or None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -30,12 +30,13 @@ MODULES = {
     "jax2onnx": ("jax2onnx", "flax"),
     "onnxscript": ("onnxscript", "onnx_ir"),
     "pillow": ("PIL",),
+    "pytest": ("pytest", "packaging"),
     "scikit-learn": ("sklearn", "joblib"),
     "tensorflow-cpu": ("tensorflow", "keras"),
 }
 
 
-class Test(NamedTuple):
+class Case(NamedTuple):
     """A test function: where it stands, its markers, and the packages that it imports."""
 
     path: Path
@@ -55,7 +56,7 @@ class Environment(NamedTuple):
     marker: str | None
     packages: frozenset[str]
 
-    def runs(self, test: Test) -> bool:
+    def runs(self, test: Case) -> bool:
         """Whether the test is among those that it selects."""
         inside = any(folder in (test.path, *test.path.parents) for folder in self.folders)
         return inside and self.marker in (None, *test.marks)
@@ -69,28 +70,28 @@ def markers() -> frozenset[str]:
     return frozenset(line.partition(":")[0] for line in lines)
 
 
-def tests_of(path: Path) -> Iterator[Test]:
+def cases_of(path: Path) -> Iterator[Case]:
     """The tests of a file, each with its own markers and those of its class and of the file."""
     tree = ast.parse(path.read_text("utf-8"))
     outside = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
     assigned = [node for node in outside if "pytestmark" in map(ast.unparse, _targets(node))]
     inherited = frozenset().union(*map(_marks, assigned))
     packages = frozenset().union(*map(_packages, outside))
-    yield from _tests(path, tree.body, "", inherited, packages)
+    yield from _cases(path, tree.body, "", inherited, packages)
 
 
-def _tests(
+def _cases(
     path: Path, body: list[ast.stmt], prefix: str, marks: frozenset[str], packages: frozenset[str]
-) -> Iterator[Test]:
+) -> Iterator[Case]:
     for node in body:
         if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
             own = marks.union(*map(_marks, node.decorator_list))
             # the tests that a kit brings stand elsewhere: the class stands for them
-            yield Test(path, node.name, own or frozenset({CORE}), packages)
-            yield from _tests(path, node.body, f"{node.name}::", own, packages)
+            yield Case(path, node.name, own or frozenset({CORE}), packages)
+            yield from _cases(path, node.body, f"{node.name}::", own, packages)
         elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             own = marks.union(*map(_marks, node.decorator_list)) or frozenset({CORE})
-            yield Test(path, prefix + node.name, own, packages | _packages(node))
+            yield Case(path, prefix + node.name, own, packages | _packages(node))
 
 
 def _targets(node: ast.stmt) -> list[ast.expr]:
@@ -135,7 +136,7 @@ def _of_module(*parts: str) -> frozenset[str]:
     return frozenset().union(*map(_packages, outside))
 
 
-def test_files() -> list[Path]:
+def files_of_tests() -> list[Path]:
     """Every file of tests in the repository."""
     return sorted([*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("plugins/*/tests/**/test_*.py")])
 
@@ -199,7 +200,7 @@ def complaints() -> Iterator[str]:
     places = environments()
     own = sys.stdlib_module_names | {"tests", "_pytest"}
     own |= {path.stem for path in ROOT.glob("tests/**/*.py")}
-    for test in (test for path in test_files() for test in tests_of(path)):
+    for test in (test for path in files_of_tests() for test in cases_of(path)):
         running = [place for place in places if place.runs(test)]
         if not running:
             marks = ", ".join(sorted(test.marks))
@@ -212,7 +213,7 @@ def complaints() -> Iterator[str]:
 def main() -> int:
     """Print the complaints; 1 where there is one."""
     lines = list(complaints())
-    count = len(test_files())
+    count = len(files_of_tests())
     print("\n".join(lines) or f"every test of {count} files has an environment that can run it")
     return bool(lines)
 
