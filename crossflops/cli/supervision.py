@@ -19,8 +19,6 @@ VERBS = ("count", "compare", "efficiency", "bench", "export")
 _LOOK = 0.5  # seconds after which is looked whether the child is still there
 _GRACE = 5.0  # seconds to clean up: to end its own workers, to show the cursor again
 _TOO_LONG = 2
-_INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
-_MOST_SIGNALS = 4  # how often Ctrl-C is handed on before the child is killed
 _limit = [300.0]
 
 
@@ -81,16 +79,14 @@ class _Supervisor:
         self._converter = ""
         self._seconds = 0.0
         self._end: float | None = None
-        self._interrupts = 0
-        self._again = 0.0
 
     def status(self, refuse: Callable[..., int]) -> int:
         """The exit status of the child."""
-        before = {one: signal.signal(one, self._forward) for one in _forwarded()}
+        heard = [one for one in _forwarded() if signal.getsignal(one) is not signal.SIG_IGN]
+        before = {one: signal.signal(one, self._forward) for one in heard}
         try:
             while (status := self._ended()) is None:
                 self._hear()
-                self._insist()
                 if self._end is not None and time.monotonic() > self._end:
                     self._stop()
                     what = f"{self._converter} was ended after {self._seconds:g} s"
@@ -99,8 +95,6 @@ class _Supervisor:
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
-        if status < 0 and self._interrupts:
-            return _INTERRUPTED
         if status < 0:
             doing = f"while {self._converter} converted the model" if self._converter else ""
             what = f"the process was ended by {signal.Signals(-status).name} {doing}"
@@ -140,25 +134,8 @@ class _Supervisor:
                     return
                 time.sleep(0.02)
 
-    def _insist(self) -> None:
-        """Interrupt the child again where an import has swallowed the interrupt; then kill it.
-
-        Libraries have an `except` around their optional imports, and Python drops what is raised
-        in a destructor. Workers end with the child.
-        """
-        if not self._interrupts or time.monotonic() < self._again:
-            return
-        last = self._interrupts >= _MOST_SIGNALS
-        self._interrupts += 1
-        self._again = time.monotonic() + _GRACE
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._child, signal.SIGKILL if last else signal.SIGINT)
-
     def _forward(self, sign: int, _frame: Any) -> None:
         """Hand a signal on. The terminal gives Ctrl-C to both of us."""
-        if sign == signal.SIGINT:
-            self._interrupts += 1
-            self._again = time.monotonic() + _GRACE
         if sign != signal.SIGINT or not _in_foreground():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child, sign)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ def _started(body: str) -> "subprocess.Popen[str]":
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # as in a terminal
     )
 
 
@@ -149,17 +151,26 @@ def test_the_verb_ends_with_the_process_that_was_started() -> None:
     pytest.fail("the verb outlived its parent")
 
 
-def test_an_interrupt_that_is_swallowed_is_given_again() -> None:
-    """As by an `except` around an import: the second one ends the verb."""
-    process = _started("""
-        print("ready", flush=True)
-        try:
-            time.sleep(600)
-        except KeyboardInterrupt:
-            time.sleep(600)
-    """)
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """As under nohup, or in the background of a script: the verb goes on."""
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import signal, sys, time\n"
+            "from crossflops.cli.supervision import supervised\n"
+            "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+            "def run():\n"
+            "    print('up', flush=True)\n"
+            "    time.sleep(1)\n"
+            "    return 7\n"
+            "sys.exit(supervised(['count'], run, None))\n",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
+    assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 7

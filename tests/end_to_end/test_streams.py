@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ def sleeping(tmp_path, three_tools):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # as in a terminal
     )
     end = time.monotonic() + 90
     while not pids.exists() or len(pids.read_text().split()) < 4:
