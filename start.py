@@ -154,8 +154,7 @@ def tests(environments: list[str], keep: bool) -> int:
     if environments:
         line += ["-e", ",".join(environments)]
     variables = os.environ | {"TOX_DISCOVER": os.pathsep.join(interpreters())}
-    if not keep:
-        variables["CROSSFLOPS_REMOVE_ENVIRONMENTS"] = "yes"
+    variables["CROSSFLOPS_REMOVE_ENVIRONMENTS"] = "" if keep else "yes"
     status = watched(line, variables, environments or list(SECONDS))
     closing = closing_lines(results)
     for name, last in closing.items():
@@ -169,7 +168,7 @@ def watched(line: list[str], variables: Mapping[str, str], environments: list[st
     mean = sum(SECONDS.values()) / len(SECONDS)
     usual = {name: SECONDS.get(name, mean) for name in environments}
     begin = time.monotonic()
-    say(f"{len(usual)} environments, about {minutes(max(schedule(usual).values()))}")
+    say(f"environments: {len(usual)}, about {minutes(max(schedule(usual).values()))}")
     with subprocess.Popen(
         line, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True, errors="replace"
     ) as tox:
