@@ -58,7 +58,7 @@ SECONDS = {
     "jax": 200,
     "all-frameworks": 300,
 }
-ENDED = re.compile(r"^(\S+): (?:OK|FAIL|SKIP)\b.* in ")  # tox's line for an environment
+ENDED = "environment has run: "  # begins a line of toxfile.py
 CLOSING = re.compile(r"^=+ (.+ in [\d.]+s\b.*?) =+$", re.MULTILINE)  # pytest's last line
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 COUNTED = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed|warnings?)")
@@ -155,6 +155,7 @@ def tests(environments: list[str], keep: bool) -> int:
         line += ["-e", ",".join(environments)]
     variables = os.environ | {"TOX_DISCOVER": os.pathsep.join(interpreters())}
     variables["CROSSFLOPS_REMOVE_ENVIRONMENTS"] = "" if keep else "yes"
+    variables["CROSSFLOPS_TELL_OF_ENVIRONMENTS"] = "yes"
     status = watched(line, variables, environments or list(SECONDS))
     closing = closing_lines(results)
     for name, last in closing.items():
@@ -175,12 +176,13 @@ def watched(line: list[str], variables: Mapping[str, str], environments: list[st
         assert tox.stdout is not None  # it is a pipe
         ended: list[str] = []
         for printed in tox.stdout:
-            print(printed, end="", flush=True)
-            name = ENDED.match(COLOUR.sub("", printed))
-            if name and name[1] in usual and name[1] not in ended:
-                ended.append(name[1])
-                left = time_left(usual, ended, time.monotonic() - begin)
-                say(f"{len(ended)} of {len(usual)} environments, about {minutes(left)} left")
+            name = printed.removeprefix(ENDED).strip()
+            if not printed.startswith(ENDED):
+                print(printed, end="", flush=True)
+            elif name in usual and name not in ended:
+                ended.append(name)
+                left = minutes(time_left(usual, ended, time.monotonic() - begin))
+                say(f"{name} has run: {len(ended)} of {len(usual)}, about {left} left")
     return tox.returncode
 
 

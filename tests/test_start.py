@@ -198,24 +198,24 @@ def test_the_time_left_goes_on_as_until_now(start, ended, passed, left):
 
 
 def test_a_line_after_each_environment(start, capsys, tox):
-    """Whether it passed or failed; colours and other lines of tox are let through."""
-    tox(
-        1,
-        "torch: commands\n",
-        "\x1b[32mlint: OK ✔ in 2.1 seconds\x1b[0m\n",
-        "types: FAIL ✖ in 1 s\n",
-    )
+    """Once each, in place of the hook's line; what tox prints is let through."""
+    line = start.ENDED
+    tox(1, "lint: OK\n", f"{line}lint\n", f"{line}lint\n", "types: FAIL\n", f"{line}types\n")
     assert start.tests(["lint", "types"], keep=False) == 1
-    printed = capsys.readouterr().out
-    assert "torch: commands\n" in printed
-    assert [line for line in printed.splitlines() if " left" in line] == [
-        "==> 1 of 2 environments, about a minute left",
-        "==> 2 of 2 environments, about a minute left",
+    printed = capsys.readouterr().out.splitlines()
+    first = printed.index("lint: OK")
+    assert printed[first : first + 4] == [
+        "lint: OK",
+        "==> lint has run: 1 of 2, about a minute left",
+        "types: FAIL",
+        "==> types has run: 2 of 2, about a minute left",
     ]
 
 
 @pytest.mark.parametrize(("asked", "stays"), [("", True), ("yes", False)])
-def test_an_environment_that_has_run_is_removed_when_asked(tmp_path, monkeypatch, asked, stays):
+def test_an_environment_that_has_run_is_told_of_and_removed_when_asked(
+    start, tmp_path, monkeypatch, capfd, asked, stays
+):
     """By the hook that tox calls after the last command."""
     hooks = SimpleNamespace(impl=lambda hook: hook)
     monkeypatch.setitem(sys.modules, "tox.plugin", hooks)
@@ -225,8 +225,11 @@ def test_an_environment_that_has_run_is_removed_when_asked(tmp_path, monkeypatch
     folder = tmp_path / "thop"
     (folder / "lib").mkdir(parents=True)
     monkeypatch.setenv(toxfile.ASKED, asked)
-    toxfile.tox_env_teardown(SimpleNamespace(env_dir=folder))
+    monkeypatch.setenv(toxfile.TOLD, asked)
+    toxfile.tox_env_teardown(SimpleNamespace(env_dir=folder, name="thop"))
     assert folder.exists() == stays
+    assert toxfile.ENDED == start.ENDED
+    assert capfd.readouterr().out == ("" if stays else f"\n{start.ENDED}thop\n")
 
 
 @pytest.mark.parametrize(("free", "told"), [(1.5e9, True), (200e9, False)])
