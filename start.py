@@ -182,7 +182,8 @@ def watched(line: list[str], variables: Mapping[str, str], environments: list[st
             elif name in usual and name not in ended:
                 ended.append(name)
                 left = minutes(time_left(usual, ended, time.monotonic() - begin))
-                say(f"{name} has run: {len(ended)} of {len(usual)}, about {left} left")
+                rest = f", about {left} left" if len(ended) < len(usual) else ""
+                say(f"{name} has run: {len(ended)} of {len(usual)}{rest}")
     return tox.returncode
 
 

@@ -208,7 +208,7 @@ def test_a_line_after_each_environment(start, capsys, tox):
         "lint: OK",
         "==> lint has run: 1 of 2, about a minute left",
         "types: FAIL",
-        "==> types has run: 2 of 2, about a minute left",
+        "==> types has run: 2 of 2",
     ]
 
 
