@@ -41,22 +41,22 @@ TESTS_NEED = 7e9  # bytes
 # How long each environment took, set-up included, in tox's order and two at a time on two cores.
 # They only say how much time is left: a machine that is slower or faster is noticed on the way.
 SECONDS = {
-    "tools": 960,
-    "torch": 840,
-    "lint": 15,
-    "types": 60,
+    "tools": 990,
+    "torch": 800,
+    "lint": 5,
+    "types": 25,
     "floors": 15,
-    "py311": 140,
-    "py312": 140,
-    "py313": 140,
-    "onnxruntime": 50,
-    "plots": 30,
-    "sklearn": 75,
-    "thop-0.0.31": 100,
-    "ultralytics-thop": 160,
-    "tensorflow": 165,
-    "jax": 200,
-    "all-frameworks": 300,
+    "py311": 150,
+    "py312": 150,
+    "py313": 150,
+    "onnxruntime": 65,
+    "plots": 20,
+    "sklearn": 35,
+    "thop-0.0.31": 75,
+    "ultralytics-thop": 80,
+    "tensorflow": 125,
+    "jax": 140,
+    "all-frameworks": 330,
 }
 ENDED = "environment has run: "  # begins a line of toxfile.py
 CLOSING = re.compile(r"^=+ (.+ in [\d.]+s\b.*?) =+$", re.MULTILINE)  # pytest's last line
