@@ -67,8 +67,7 @@ def count_node(node: Node, stored: Mapping[str, str] = {}) -> Counted | Uncounte
     known = rule(node.op)
     if known is None:
         return Uncounted(node, missing(node.op))
-    if known.requires:
-        known.check(node)
+    known.check(node)
     try:
         work = known.formula(node)
         contracted = contraction(node, stored) if work.macs else ""
@@ -149,9 +148,11 @@ class _Work:
                 yield Uncounted(node, missing(node.op))
 
     def _controlled(self, node: Node, stored: Precisions) -> Counts:
-        """A loop or an If. Raises OperandError for what it cannot take."""
+        """A loop or an If. Raises OperandError for what it, or first a node in it, cannot take."""
+        inside = self._loop if node.op.type in _LOOPS else self._branches
+        counts = inside(node, stored)
         check(node, REQUIRES.get(node.op.type, ()))
-        return self._loop(node, stored) if node.op.type in _LOOPS else self._branches(node, stored)
+        return counts
 
     def _once(self, node: Node, stored: Precisions) -> Iterator[Piece]:
         """The node's own work, and that of its bodies, each of which runs once."""

@@ -39,7 +39,8 @@ def with_operands(
         for size in array.shape:
             shape.dim.add().dim_value = size
     for value in found.graph.output:
-        value.type.tensor_type.ClearField("shape")
+        if value.type.HasField("tensor_type"):  # what is not said of a type stays unsaid
+            value.type.tensor_type.ClearField("shape")
     return found
 
 

@@ -30,7 +30,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     of the operator call that produced the node ("" if none is known), `path` the module it
     belongs to. A `constant` node depends on no input of the model: a converter that folds
     constants would remove it. What `depends_on_inputs` would have other sizes for other values of
-    the inputs, or may not be there at all.
+    the inputs, or may not be there at all. `objection` is what ONNX's own inference says against
+    a node that cannot run, where it does.
 
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
     an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
@@ -56,6 +57,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     constant: bool = False
     depends_on_inputs: bool = False
     stands_for: "tuple[Node, ...] | None" = None
+    objection: str = ""
 
     @property
     def meant(self) -> "tuple[Node, ...]":

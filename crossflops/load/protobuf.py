@@ -54,6 +54,16 @@ def since(domain: str, name: str, version: int) -> int:
         return version
 
 
+@functools.cache
+def infers(domain: str, name: str, version: int) -> bool:
+    """Whether the operator has a shape inference of its own, and not one through a function."""
+    try:
+        schema = library().defs.get_schema(name, version, domain)
+    except (RuntimeError, TypeError, ValueError, library().defs.SchemaError):
+        return False
+    return bool(schema.has_type_and_shape_inference_function)
+
+
 def _submodule(name: str, suffixes: tuple[str, ...]) -> Any:
     """A module of the onnx package, without running the package's own `__init__`.
 

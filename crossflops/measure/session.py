@@ -59,6 +59,7 @@ def prepared(
     binding.bind(model.graph, dims, (*specs, *given), path)
     if specs or given:
         _forget_shapes(model.graph)
+    _forget_empty_types(model.graph)
     local = functions.local(model)
     if functions.expanded_size(model, local) <= functions.LIMIT:
         functions.inline(model, local)
@@ -73,6 +74,16 @@ def _forget_shapes(graph: Any) -> None:
         if value.type.WhichOneof("value") == "tensor_type":
             for dim in value.type.tensor_type.shape.dim:
                 dim.ClearField("dim_value")
+
+
+def _forget_empty_types(graph: Any) -> None:
+    """Types without an element type, which onnxruntime refuses; where there is none, it infers."""
+    for value in graph.output:
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.elem_type:
+            value.ClearField("type")
+    for node in graph.node:
+        for body in bodies(node):
+            _forget_empty_types(body)
 
 
 def name_apart(graph: Any, taken: set[str] | None = None) -> None:

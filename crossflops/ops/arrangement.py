@@ -26,6 +26,8 @@ def reshaped(node: Node) -> str:
         same = after is None or prod(after) == prod(shape)
         return "" if same else _unequal(node, after or (), prod(shape))
     copied = not integer(node, "allowzero", 0)
+    if min(target, default=0) < -1 or (not copied and {0, -1} <= set(target)):
+        return f"the shape {_shown(target)} is none that {label(node, 0)} could have"
     if copied and any(not n and place >= len(shape) for place, n in enumerate(target)):
         return f"the shape {_shown(target)} copies a size that {label(node, 0)} does not have"
     wanted = tuple(
@@ -103,6 +105,8 @@ def split_to_sequence(node: Node) -> str:
         return ""
     if wrong := out_of_range(node, axis):
         return wrong
+    if min(node.values.get(1, ()), default=1) < (0 if parts else 1):
+        return f"{label(node, 1)} is {node.values[1]}, and no part may be so long"
     if parts is None or len(parts) != 1 or 1 not in node.values:
         return ""
     total, size = sum(node.values[1]), shape[axis]
@@ -178,8 +182,10 @@ def padded(node: Node) -> str:
     if shape is None or count is None:
         return ""
     if len(node.inputs) > 3 and node.inputs[3] is not None:
-        if axes is None or len(axes) != 1:
+        if axes is None:
             return ""
+        if len(axes) != 1:
+            return f"{label(node, 3)} needs to be a list of numbers"
         asked, what = 2 * axes[0], "two numbers for each of the axes"
     else:
         asked, what = 2 * len(shape), "two numbers for each axis"
@@ -189,15 +195,17 @@ def padded(node: Node) -> str:
 
 
 def _mirrored(node: Node, shape: Shape) -> str:
-    """What is padded with its own elements has some: two where it is mirrored."""
-    mode = node.attrs.get("mode", "constant")
+    """What is padded with its own elements has some, and reflected one more than are added."""
+    mode = str(node.attrs.get("mode", "constant"))
     pads = node.values.get(1, ints(node, "pads")) or ()
-    least = {"reflect": 2, "edge": 1, "wrap": 1}.get(str(mode), 0)
-    if len(pads) != 2 * len(shape):
+    axes = node.values.get(3, tuple(range(len(shape))))
+    if mode == "constant" or len(pads) != 2 * len(axes):
         return ""
-    for axis, size in enumerate(shape):
-        if size < least and max(pads[axis], pads[axis + len(shape)]) > 0:
-            has = f"{label(node, 0)} has {size} at axis {axis}"
+    for axis, before, after in zip(axes, pads, pads[len(axes) :], strict=False):
+        left = shape[axis] + min(before, 0) + min(after, 0)
+        least = max(before, after, 0) + 1 if mode == "reflect" else 1
+        if (before or after) and left < least:
+            has = f"{label(node, 0)} has {left} at axis {axis}"
             return f"{has}, and at least {least} is needed for mode {mode!r}"
     return ""
 
@@ -360,9 +368,29 @@ def unpooled(node: Node) -> str:
         return ""
     if places is not None and shape != places:
         return f"{label(node, 1)} has not the shape of {label(node, 0)}"
+    if min(ints(node, "kernel_shape") or (1,)) < 1:
+        return f"attribute 'kernel_shape' has {min(ints(node, 'kernel_shape') or ())}"
     if whole is None or whole == (len(shape),):
-        return ""
+        wanted, least = node.values.get(2, shape), _widened(node, shape)
+        fits = all(size >= need for size, need in zip(wanted[2:], least, strict=False))
+        if wanted[:2] == shape[:2] and (2 not in node.values or fits):
+            return ""
+        needed = _shown((*shape[:2], *least))
+        return f"{label(node, 2)} is {wanted}, and at least {needed} is needed"
     return f"{label(node, 2)} needs {len(shape)} numbers, one for each axis of {label(node, 0)}"
+
+
+def _widened(node: Node, shape: Shape) -> Shape:
+    """The extents that windows take which were led to these places."""
+    kernel = ints(node, "kernel_shape") or ()
+    strides, pads = ints(node, "strides") or (1,) * len(kernel), ints(node, "pads")
+    pads = pads or (0,) * 2 * len(kernel)
+    return tuple(
+        (size - 1) * stride + extent - before - after
+        for size, stride, extent, before, after in zip(
+            shape[2:], strides, kernel, pads, pads[len(kernel) :], strict=False
+        )
+    )
 
 
 def cropped(node: Node) -> str:

@@ -20,6 +20,7 @@ from crossflops.ops.access import (
     source,
 )
 from crossflops.ops.movement import DROPPED, moved
+from crossflops.ops.operands import sizes
 from crossflops.ops.rule import TORCH, TORCH_PAGES, Entry, bounded, entry
 
 _SIGMOIDS_AND_TANHS = Cost(specials=5)
@@ -145,6 +146,7 @@ ENTRIES: tuple[Entry, ...] = (
         domain=TORCH,
         page=f"{TORCH_PAGES}sparse.addmm.html",
         doubt=bounded,
+        requires=sizes("self mat1[M,K] mat2[K,N]"),
     ),
     *(
         entry(

@@ -82,10 +82,17 @@ ENTRIES: tuple[Entry, ...] = (
         domain=TORCH,
         page=f"{TORCH_PAGES}einsum.html",
     ),
+    entry(
+        "aten._int_mm.default",
+        grouped,
+        "n(Y)*K MACs",
+        domain=TORCH,
+        page=f"{TORCH_PAGES}mm.html",
+        requires=sizes("self[M,K] mat2[K,N]"),
+    ),
     *(
         entry(name, grouped, equation, domain=TORCH, page=f"{TORCH_PAGES}{page}.html")
         for name, equation, page in (
-            ("aten._int_mm.default", "n(Y)*K MACs", "mm"),
             ("aten._grouped_mm.default", _GROUPED, "nn.functional.grouped_mm"),
             # What transformers runs where PyTorch's own does not take the tensors.
             ("transformers.grouped_mm_fallback.default", _GROUPED, "nn.functional.grouped_mm"),

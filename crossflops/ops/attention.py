@@ -186,7 +186,9 @@ def _masked(node: Node) -> str:
         return ""
     h = dimensions(node)
     whole = (h.batch, h.heads, h.queries)
-    if not mask or mask[-1] > h.total or not fits(mask[:-1], whole):
+    if len(mask) < 2:
+        return f"{label(node, 3, 'attn_mask')} has rank {len(mask)}, and needs 2, 3 or 4"
+    if mask[-1] > h.total or not fits(mask[:-1], whole):
         shown = "x".join(map(str, (*whole, h.total)))
         return f"{label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
     return ""

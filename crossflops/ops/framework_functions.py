@@ -12,6 +12,7 @@ from crossflops.core.graph import Node
 from crossflops.ops import linear_algebra as algebra
 from crossflops.ops.access import folded, integer, out_size, result, shape, size, source
 from crossflops.ops.movement import moved
+from crossflops.ops.operands import sizes
 from crossflops.ops.resampling import resize
 from crossflops.ops.rule import TORCH, TORCH_PAGES, Entry, Formula, bounded, entry, estimated
 from crossflops.ops.spectral import fft
@@ -348,6 +349,21 @@ def _svd_of_torch(node: Node) -> Cost:
     return algebra.svd(m, n, True, bool(node.attrs.get("full_matrices", 1))) * count
 
 
+# In either layout; the sizes of a filter come as a list.
+_REQUIRES = {
+    **dict.fromkeys(
+        (
+            *("Conv2DBackpropFilter", "Conv3DBackpropFilterV2"),
+            "DepthwiseConv2dNativeBackpropFilter",
+        ),
+        sizes("input[N,...] filter_sizes[_] out_backprop[N,...]"),
+    ),
+    "DepthwiseConv2dNativeBackpropInput": sizes(
+        "input_sizes[_] filter[_,_,C,M] out_backprop[N,_,_,_]"
+    ),
+}
+
+
 def _entries(
     rows: Iterable[_Row], domain: str, page: Callable[[str], str], estimate: bool, name: str = "{}"
 ) -> tuple[Entry, ...]:
@@ -360,6 +376,7 @@ def _entries(
             domain=domain,
             page=page(type),
             doubt=doubt,
+            requires=_REQUIRES.get(type, ()),
         )
         for type, formula, words in rows
     )

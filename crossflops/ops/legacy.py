@@ -1,6 +1,7 @@
 """Operators of ai.onnx that ONNX has dropped, or that only onnxruntime knows under that domain."""
 
 from crossflops.core.cost import Cost
+from crossflops.core.graph import Node
 from crossflops.ops.movement import moved
 from crossflops.ops.normalization import (
     layer_normalization,
@@ -8,6 +9,7 @@ from crossflops.ops.normalization import (
     rms_normalization,
     scaled,
 )
+from crossflops.ops.operands import dims_of, ints, label
 from crossflops.ops.pointwise import COMPARE, per_element
 from crossflops.ops.rule import ADDED, EXTINCT, Entry, entry
 
@@ -21,12 +23,48 @@ _POINTWISE: tuple[tuple[str, Cost, str], ...] = (
     ("ThresholdedRelu", COMPARE, "X > alpha ? X : 0"),
 )
 
+
+def _bordered(node: Node) -> str:
+    """Crop: a border of four sizes in the picture [N, C, H, W]."""
+    dims, border = dims_of(node, 0), ints(node, "border") or ()
+    if dims is None or not border or (len(dims) == 4 == len(border)):
+        inside = not dims or all(
+            size >= before + after
+            for size, before, after in zip(dims[:1:-1], border, border[2:], strict=False)
+        )
+        return "" if inside else f"{label(node, 0)} is smaller than its border"
+    return f"{label(node, 0)} has rank {len(dims)}, the border {len(border)} sizes: 4 are needed"
+
+
+def _biased(node: Node) -> str:
+    """ImageScaler: a bias for each channel of [N, C, H, W]."""
+    dims, bias = dims_of(node, 0), node.attrs.get("bias")
+    if dims is None or not isinstance(bias, tuple) or (len(dims) > 3 and dims[1] == len(bias)):
+        return ""
+    return f"{label(node, 0)} needs rank 4 and the {len(bias)} channels of attribute 'bias'"
+
+
+_REQUIRES = {"ImageScaler": _biased}
+
 ENTRIES: tuple[Entry, ...] = (
     *(
-        entry(name, per_element(work), f"n(Y)*work of Y = {equation}", page=EXTINCT)
+        entry(
+            name,
+            per_element(work),
+            f"n(Y)*work of Y = {equation}",
+            page=EXTINCT,
+            requires=_REQUIRES.get(name, ()),
+        )
         for name, work, equation in _POINTWISE
     ),
-    entry("Crop", moved, "0: data movement", page=EXTINCT, traffic="gather"),
+    entry(
+        "Crop",
+        moved,
+        "0: data movement",
+        page=EXTINCT,
+        traffic="gather",
+        requires=_bordered,
+    ),
     entry("DynamicSlice", moved, "0: data movement", page=EXTINCT, traffic="gather"),
     entry("GivenTensorFill", moved, "0: known values", page=EXTINCT),
     entry(

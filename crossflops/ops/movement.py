@@ -59,7 +59,7 @@ _REQUIRES: dict[str, tuple[Constraint, ...]] = {
     "Transpose": (transposed,),
     "Concat": (concatenated,),
     "Split": (listed(1), split),
-    "Pad": (listed(1), padded),
+    "Pad": (listed(1), single(2), padded),
     "Tile": (tiled,),
     "Expand": (expanded,),
     "Trilu": (rank(0, 2, least=True), single(1)),

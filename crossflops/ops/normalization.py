@@ -184,6 +184,13 @@ def batch_norm(node: Node) -> str:
 
 _STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, div), n muls"
 
+
+def _centred(node: Node) -> str:
+    """LRN: as many channels on either side, so `size` is odd."""
+    width = integer(node, "size")
+    return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, and needs to be odd"
+
+
 ENTRIES: tuple[Entry, ...] = (
     entry(
         "BatchNormalization",
@@ -230,7 +237,7 @@ ENTRIES: tuple[Entry, ...] = (
         "LRN",
         local_response,
         "n*(2 muls, size adds, pow, div)",
-        requires=sizes("X[N,C,H,W]"),
+        requires=(sizes("X[N,C,H,W]"), _centred),
     ),
     entry(
         "LpNormalization",

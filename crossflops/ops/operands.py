@@ -5,7 +5,7 @@ size and the size that is needed. It says "" where nothing is wrong, and where a
 """
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import NamedTuple
@@ -291,6 +291,22 @@ def equal(*indices: int) -> Constraint:
             elif shape != dims_of(node, first):
                 return f"{label(node, index)} has not the shape of {label(node, first)}"
         return ""
+
+    return constraint
+
+
+def shaped(
+    index: int, fitting: Callable[[Node], Iterable[Shape] | None], name: str = ""
+) -> Constraint:
+    """An operand of one of the shapes that fit; None where these are not known."""
+
+    def constraint(node: Node) -> str:
+        shape = dims_of(node, index)
+        options = None if shape is None else fitting(node)
+        if options is None or shape in (options := list(options)):
+            return ""
+        needed = " or ".join("x".join(map(str, option)) or "a scalar" for option in options)
+        return f"{label(node, index, name)} needs to be {needed}"
 
     return constraint
 

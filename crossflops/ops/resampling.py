@@ -10,7 +10,7 @@ from math import floor, prod
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, out_size, result, shape, source, text
-from crossflops.ops.operands import by_rank, dims_of, label, sizes
+from crossflops.ops.operands import by_rank, dims_of, ints, label, sizes
 from crossflops.ops.rule import Constraint, Entry, Exactness, entry, estimated
 
 _REACH = {"linear": 1, "bilinear": 1, "cubic": 2, "bicubic": 2}
@@ -95,10 +95,10 @@ def roi_align(node: Node) -> Cost:
 
 def one_per_axis(node: Node) -> str:
     """Scales or sizes for each axis of X, or for each one in the attribute `axes`; not both."""
-    before, axes = dims_of(node, 0), node.attrs.get("axes")
+    before, axes = dims_of(node, 0), ints(node, "axes")
     if before is None:
         return ""
-    asked = len(axes) if isinstance(axes, tuple) else len(before)
+    asked = len(before) if axes is None else len(axes)
     resized = node.op.type == "Resize" and node.op.since >= 11
     lengths = {place: dims_of(node, place) for place in ((2, 3) if resized else (1,))}
     counts = {place: prod(dims) for place, dims in lengths.items() if dims is not None}
@@ -108,8 +108,13 @@ def one_per_axis(node: Node) -> str:
             return f"{label(node, place)} does not fit: {needed}"
     roi = dims_of(node, 1) if resized else None
     cropped = text(node, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
-    if cropped and roi is not None and prod(roi) != 2 * asked:
+    if cropped and roi is not None and prod(roi) not in (2 * asked, 2 * len(before)):
         return f"{label(node, 1)} needs {2 * asked} numbers for {label(node, 0)}"
+    stretched = resized and text(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
+    extents = node.values.get(3, ()) if stretched else ()
+    along = before if axes is None else [before[axis] for axis in axes]
+    if any((size < 1) != (old < 1) for size, old in zip(extents, along, strict=False)):
+        return f"{label(node, 0)} cannot be resized to {extents}"
     wanted = [place for place in lengths if given(node, place)]
     if resized and wanted and len(counts) == len(wanted) and sum(map(bool, counts.values())) != 1:
         return f"{label(node, 0)} needs either scales or sizes, {asked} numbers"
@@ -126,7 +131,10 @@ def _turned(node: Node) -> str:
     dims = size[0] - 2
     if theta[1:] != (dims, dims + 1):
         return f"{label(node, 0)} needs to be Nx{dims}x{dims + 1} for {label(node, 1)}"
-    batch = node.values.get(1, theta)[0]
+    wanted = node.values.get(1, ())
+    if any(extent < 1 for extent in wanted[2:]):
+        return f"{label(node, 1)} is {wanted}, and at least 1 is needed along each axis"
+    batch = (wanted or theta)[0]
     if batch == theta[0]:
         return ""
     return f"{label(node, 0)} has {theta[0]} at axis 0, and the size begins with {batch}"

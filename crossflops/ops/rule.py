@@ -81,15 +81,19 @@ def check(node: Node, constraints: Iterable[Constraint]) -> None:
     """Raises OperandError where a constraint says that something is wrong with a node's operands.
 
     What is not known is no contradiction, and of an attribute that is not what it should be the
-    formula says so.
+    formula says so. Where no constraint does, ONNX's inference may have found what is wrong.
     """
-    for constraint in constraints:
+    for constraint in (*constraints, _objection):
         try:
             wrong = constraint(node)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
             continue
         if wrong:
             raise OperandError(f"node {node.key!r} ({node.op}) cannot run: {wrong}", _HINT)
+
+
+def _objection(node: Node) -> str:
+    return node.objection
 
 
 Entry: TypeAlias = tuple[Op, Rule]

@@ -174,6 +174,7 @@ ENTRIES: tuple[Entry, ...] = (
             window(terms),
             f"n(output)*{terms}*(2 muls, cos, add) + 1 div",
             since=17,
+            requires=single(0),
         )
         for name, terms in (("HannWindow", 1), ("HammingWindow", 1), ("BlackmanWindow", 2))
     ),

@@ -70,6 +70,10 @@ def _told(node: Node, data: int, sizes: _Sizes, place: int, before: int) -> str:
     return f"{has}{padded}, and the window takes {reach}"
 
 
+def _automatic(node: Node) -> bool:
+    return text(node, "auto_pad", "NOTSET") != "NOTSET"
+
+
 def _kernel(node: Node, weight: int | None) -> Shape | None:
     if weight is None:
         return ints(node, "kernel_shape")
@@ -91,6 +95,11 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, places: int) -> st
         if isinstance(value, tuple) and len(value) != asked:
             has = f"attribute {name!r} has {len(value)} sizes"
             return f"{has}, and {asked} are needed for {label(node, data)}"
+        least = 0 if name in ("pads", "output_padding") else 1
+        if isinstance(value, tuple) and any(isinstance(n, int) and n < least for n in value):
+            return f"attribute {name!r} has {min(value)}, and at least {least} is needed"
+    if weight is not None and "pads" in node.attrs and _automatic(node):
+        return "attributes 'pads' and 'auto_pad' exclude each other"
     kernel = ints(node, "kernel_shape")
     if weight is not None and shape is not None and kernel is not None and kernel != shape[2:]:
         shown = "x".join(map(str, kernel))
@@ -100,8 +109,7 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, places: int) -> st
 
 def _moves(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
     ones = (1,) * len(extents)
-    padded = text(node, "auto_pad", "NOTSET") == "NOTSET"
-    pads = ints(node, "pads") if padded else None
+    pads = None if _automatic(node) else ints(node, "pads")
     return _Sizes(
         extents=extents,
         kernel=kernel,
@@ -138,11 +146,12 @@ def positions(node: Node, data: int, weight: int) -> Shape | None:
     return _positions(_moves(node, shape[2:], kernel[2:]))
 
 
-def transposed(data: int = 0, weight: int = 1) -> Constraint:
+def transposed(data: int = 0, weight: int = 1, padded: bool = True) -> Constraint:
     """A window [C, M/group, k...] whose every place in the data widens the result.
 
     The result, or the attribute `output_shape`, is what a window of these strides would be led
-    from to the data: output_padding is smaller than a stride.
+    from to the data: output_padding is smaller than a stride. Where it is not `padded` by
+    attributes, the result is not known.
     """
 
     def constraint(node: Node) -> str:
@@ -154,10 +163,9 @@ def transposed(data: int = 0, weight: int = 1) -> Constraint:
                 return f"{label(node, index)} has rank {len(dims)}, and needs at least 3"
         if wrong := _wrong_lengths(node, data, weight, len(shape) - 2):
             return wrong
-        for index, dims in ((data, shape), (weight, kernel)):
-            if 0 in dims[2:]:
-                return f"{label(node, index)} is empty, and at least 1 is needed along each axis"
-        return _led_back(node, data, _moves(node, shape[2:], kernel[2:]))
+        if 0 in kernel[2:]:
+            return f"{label(node, weight)} is empty, and at least 1 is needed along each axis"
+        return _led_back(node, data, _moves(node, shape[2:], kernel[2:])) if padded else ""
 
     return constraint
 
@@ -197,7 +205,7 @@ def pads_within(node: Node) -> str:
     kernel, pads = ints(node, "kernel_shape"), ints(node, "pads")
     if kernel is None or pads is None or len(pads) != 2 * len(kernel):
         return ""
-    if text(node, "auto_pad", "NOTSET") != "NOTSET":
+    if _automatic(node):
         return ""
     for place, pad in enumerate(pads):
         extent = kernel[place % len(kernel)]

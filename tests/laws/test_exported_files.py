@@ -268,3 +268,38 @@ def test_work_is_in_the_module_that_owns_the_weight(tmp_path):
     assert rows["fc"] == (512 * 1000, 512 * 1000 + 1000)
     assert rows[""] == (MODELS["resnet"][2], found.totals.params)
     assert [path for path in rows if "bn" in path and rows[path][0]] == []
+
+
+class Normalized(nn.Module):
+    """Three layers with weights, each before a batch normalization that was trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.first = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.wide, self.second = nn.ConvTranspose2d(8, 4, 2, 2), nn.BatchNorm2d(4)
+        self.dense, self.third = nn.Linear(4, 6), nn.BatchNorm1d(6)
+        for module in (self.first, self.second, self.third):
+            for tensor in (*module.parameters(), module.running_mean, module.running_var):
+                tensor.data.uniform_(0.5, 2)
+
+    def forward(self, x):
+        x = self.second(self.wide(self.first(self.conv(x))))
+        return self.third(self.dense(x.mean((2, 3))))
+
+
+@pytest.mark.parametrize("dynamo", [True, False])
+def test_a_folded_normalization_leaves_work_and_parameters_where_the_weight_is(dynamo, tmp_path):
+    """What either exporter writes of 2x3x8x8, by hand; a layer has its own parameters."""
+    path, model = str(tmp_path / "model.onnx"), Normalized().eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            model, (torch.randn(2, 3, 8, 8),), path, dynamo=dynamo, verbose=False,
+            external_data=False,
+        )  # fmt: skip
+    rows = {row.path: (row.macs, row.params) for row in count(path).modules}
+    macs = {"conv": 2 * 64 * 8 * 27, "wide": 2 * 64 * 8 * 4 * 4, "dense": 2 * 4 * 6}
+    for name, products in macs.items():
+        own = sum(one.numel() for one in getattr(model, name).parameters())
+        assert rows[name] == (products, own)
+    assert rows[""][0] == sum(macs.values())

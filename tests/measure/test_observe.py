@@ -50,6 +50,21 @@ def values(folder, **changed):
     return str(file)
 
 
+def test_a_branch_may_leave_the_type_of_its_result_empty(tmp_path):
+    """Some exporters say that it is a tensor, and not of what: onnxruntime refuses the file."""
+    model = parsed(
+        "g (bool q, float[2,3] x, float[3,3] w) => (float[2,3] y) { y = If (q) "
+        "<then_branch = t () => (a) { a = MatMul (x, w) }, "
+        "else_branch = e () => (b) { b = Identity (x) }> }"
+    )
+    for attribute in model.graph.node[0].attribute:
+        attribute.g.output[0].type.tensor_type.SetInParent()
+    array = {"q": np.array(True), "x": np.ones((2, 3), np.float32), "w": np.eye(3, dtype="f4")}
+    np.savez(tmp_path / "true.npz", **array)
+    path, given = saved(tmp_path, model), str(tmp_path / "true.npz")
+    assert count(path, inputs_file=given, observe=True).macs == 2 * 3 * 3
+
+
 def test_a_run_makes_the_count_complete(path, tmp_path):
     """One call of F, five of the body, 64 each; three products in the branch that ran."""
     before = count(path, dims={"n": 3})

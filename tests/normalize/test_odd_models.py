@@ -192,6 +192,13 @@ def test_what_cannot_be_exported_says_why_in_two_lines(model, what, hint, capfd)
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(("sign", "macs"), [(1, MACS), (-1, 0)])
+def test_of_control_flow_on_values_the_path_that_runs_is_counted(sign, macs):
+    """torch.export cannot write it, and a run on these inputs takes one side."""
+    model = Apply(lambda s, x: s.a(x) if x.sum() > 0 else -x, a=layer())
+    assert crossflops.count(model, sign * torch.ones(2, 8)).macs == macs
+
+
 def test_the_compiler_works_as_before_a_count():
     """What it knows of PyTorch's functions is listed once: not while they are replaced."""
     code = (

@@ -73,6 +73,65 @@ def test_operands_that_contradict_each_other(text, words, tmp_path):
         ledger_of(saved(tmp_path, parsed(text)))
 
 
+# Each is refused by onnxruntime 1.31, though the file says which shape the result has.
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "g (float[1,3,5,5] x, float[8,3,3,3] w) => (float[1,8,4,4] y) "
+            "{ y = Conv <pads=[-1,0,0,0]> (x, w) }",
+            r"\(Conv\) cannot run: attribute 'pads' has -1, and at least 0 is needed",
+        ),
+        (
+            "g (float[1,3,5,5] x, float[8,3,3,3] w) => (float[1,8,5,5] y) "
+            '{ y = Conv <pads=[1,1,1,1], auto_pad="SAME_UPPER"> (x, w) }',
+            "attributes 'pads' and 'auto_pad' exclude each other",
+        ),
+        (
+            "g (float[1,3,5,5] x, float[3,8,3,3] w) => (float[1,8,7,7] y) "
+            "{ y = ConvTranspose <output_shape=[7]> (x, w) }",
+            r"\(ConvTranspose\) cannot run: Attribute output_shape has incorrect size",
+        ),
+        (
+            "g (float[5,3] x) => (float[2,3] y) <int64[1] a={0}, int64[1] b={5}, int64[1] s={0}> "
+            "{ y = Slice (x, a, b, a, s) }",
+            r"\(Slice\) cannot run: 'step' cannot be 0",
+        ),
+        (
+            "g (float[4] a, float[5,3] x) => (float[4] y, float[5,3] z) { y, z = Scan "
+            "<num_scan_inputs=1, body = b (float[4] s, float[7] e) => (float[4] t, float[7] o) "
+            "{ t = Identity (s) o = Identity (e) }> (a, x) }",
+            r"'Scan_0' \(Scan\) cannot run: .*\(3\) vs \(7\)",
+        ),
+        (
+            "g (float[2,3] x, float[3,3] w) => (float[2,3] y) <int64 n={3}, bool c={1}> "
+            "{ y = Loop (n, c, x) <body = b (int64 i, bool k, float[2,4] s) => "
+            "(bool d, float[2,3] t) { d = Identity (k) t = MatMul (s, w) }> }",
+            r"'Loop_0' \(Loop\) cannot run: Incompatible dimensions for matrix multiplication",
+        ),
+        (
+            "g (float[2,3] x) => (float[2,3] y) <int64 n={3}, bool c={1}> { y = Loop (n, c, x) "
+            "<body = b (int64 i, bool k) => (bool d) { d = Identity (k) }> }",
+            r"'Loop_0' \(Loop\) cannot run: Graph has 2 inputs but 3 were provided",
+        ),
+    ],
+)
+def test_what_a_file_says_of_results_excuses_nothing(text, words, tmp_path):
+    """Attributes that do not fit; sizes that a body declares and is not given."""
+    with pytest.raises(OperandError, match=words):
+        ledger_of(saved(tmp_path, parsed(text)))
+
+
+def test_a_loop_may_carry_another_size_than_its_body_declares(tmp_path):
+    """Where nothing in the body contradicts it, onnxruntime 1.31 runs it: 3 x 2*3*3 MACs."""
+    text = (
+        "g (float[2,3] x, float[3,3] w) => (float[2,3] y) <int64 n={3}, bool c={1}> "
+        "{ y = Loop (n, c, x) <body = b (int64 i, bool k, float[4,3] s) => (bool d, float[4,3] t) "
+        "{ d = Identity (k) t = MatMul (s, w) }> }"
+    )
+    assert ledger_of(saved(tmp_path, parsed(text))).total.macs == 3 * 2 * 3 * 3
+
+
 def test_what_is_in_a_loop_and_in_a_function_is_looked_at(tmp_path):
     """A body runs as its node does."""
     product = "float[4,16] x, float[17,5] w"

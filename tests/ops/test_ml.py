@@ -135,7 +135,6 @@ def test_a_model_that_yields_maps_is_counted():
     [
         (node(f"{ML}SVMRegressor", [X], [(2, 1)], kernel_type="COSINE"), "COSINE"),
         (node(f"{ML}Normalizer", [X], [X], norm="L3"), "L3"),
-        (node(f"{ML}Normalizer", [(1, 2, 3)], [(1, 2, 3)]), "rank"),
     ],
 )
 def test_what_cannot_be_known_is_uncounted_with_a_reason(one, words):
@@ -162,6 +161,7 @@ def test_the_loops_are_what_they_say():
             "3 features, .* 1 coef",
         ),
         (node(f"{ML}SVMRegressor", [X], [(2, 1)], n_supports=2), "3 features, and 2 support"),
+        (node(f"{ML}Normalizer", [(1, 2, 3)], [(1, 2, 3)]), "rank 3, and needs 1 or 2"),
         (node(f"{ML}Scaler", [X], [X], offset=(1.0, 2.0)), "3 features, .*'offset' has 2 numbers"),
     ],
 )

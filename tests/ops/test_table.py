@@ -93,15 +93,9 @@ UNCHECKED = {
     "com.microsoft.MatMulFpQ4": "its weights are a blob without sizes",
     "torch.ops.aten.lstm.input": "PyTorch has run it, and its weights come in a list",
     "torch.ops.aten.einsum.default": "PyTorch has run it",
-    "torch.ops.aten._int_mm.default": "PyTorch has run it",
     "torch.ops.aten._grouped_mm.default": "PyTorch has run it",
     "torch.ops.transformers.grouped_mm_fallback.default": "PyTorch has run it",
-    "torch.ops.aten._sparse_addmm.default": "PyTorch has run it",
-    "jax.ragged_dot_general": "JAX has traced it",
-    "tensorflow.Conv2DBackpropFilter": "TensorFlow has traced it",
-    "tensorflow.Conv3DBackpropFilterV2": "TensorFlow has traced it",
-    "tensorflow.DepthwiseConv2dNativeBackpropFilter": "TensorFlow has traced it",
-    "tensorflow.DepthwiseConv2dNativeBackpropInput": "TensorFlow has traced it",
+    "jax.ragged_dot_general": "which axes it contracts are attributes, and JAX has traced it",
 }
 
 

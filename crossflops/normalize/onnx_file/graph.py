@@ -21,6 +21,7 @@ from crossflops.normalize.onnx_file.loops import Level, body_of, is_control, lev
 from crossflops.normalize.onnx_file.modules import Place, places
 from crossflops.normalize.onnx_file.parameters import ARGUMENT, everywhere, parameters
 from crossflops.normalize.onnx_file.pins import unpinned
+from crossflops.normalize.onnx_file.shapes import OBJECTION
 from crossflops.normalize.onnx_file.types import Type, of_graph
 from crossflops.ops import rule
 
@@ -126,9 +127,14 @@ def _nodes(
                 trips=trips(node, around, reading.trips) if bodies else None,
                 choice=choice,
                 constant=not depends,
+                objection=_objection(node),
             )
         )
     return tuple(found)
+
+
+def _objection(node: Any) -> str:
+    return next((str(one.value) for one in node.metadata_props if one.key == OBJECTION), "")
 
 
 def _values(node: Any, around: Level) -> dict[int, tuple[int, ...]]:

@@ -48,6 +48,18 @@ def infer(model: Any, strict: bool = True) -> Any:
     raise NormalizeError(f"the shapes cannot be inferred: {message}", _HINT)
 
 
+def objection(model: Any) -> str:
+    """What strict inference says against a model, or ""; of one that ends it nothing is known."""
+    data = model.SerializeToString()
+    attempt = _Attempt(strict=True, follow=True)
+    try:
+        answer = _forked(data, attempt) if hasattr(os, "fork") else _answer(data, attempt)
+    except NormalizeError:
+        return ""
+    message = answer[1:].decode(errors="replace") if answer[:1] == b"-" else ""
+    return "" if _NO_MEMORY in message else message.strip()
+
+
 def _short(message: str) -> str:
     return " ".join(message.split())[:300]
 

@@ -4,18 +4,22 @@ What the file says about values inside it is used where inference ends, and held
 where it does not.
 """
 
+import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from crossflops.errors import CrossflopsWarning, TargetError
 from crossflops.load.order import bodies, label
 from crossflops.load.payload import wrong_dims
-from crossflops.normalize.onnx_file.loops import mark
+from crossflops.load.protobuf import infers
+from crossflops.normalize.onnx_file.inference import objection
+from crossflops.normalize.onnx_file.loops import is_control, mark
 from crossflops.normalize.onnx_file.pins import pin
 from crossflops.normalize.onnx_file.settling import Asked, settled
 from crossflops.normalize.onnx_file.types import Type, is_tensor, of_graph, put, shape_of, unset
 
+OBJECTION = "crossflops.objection"  # the key, in the properties of a node
 _DEEPEST = 8  # sizes behind sizes that are computed
 _MOST_WARNINGS = 5
 Declared = dict[str, Type]
@@ -34,6 +38,9 @@ class ImpossibleShapeError(TargetError):
         self.key = key
         self.node = node
         self.types = types
+
+
+_OBJECTION = re.compile(r"\(op_type:(?:Loop|Scan), node name: (.*?)\): ([^\n]*)")
 
 
 class Gap(NamedTuple):
@@ -59,6 +66,8 @@ def infer_shapes(
     file, and else from onnx-shape-inference where that is installed. Contradictions are warnings.
     Raises NormalizeError, or TargetError for shapes that no tensor can have.
     """
+    if trusted:
+        _object_to_loops(model, bound)
     stated = _taken_out(model.graph, bound)
     declared = stated if trusted else {}
     model, grows = settled(model, asked)
@@ -72,13 +81,62 @@ def infer_shapes(
             break
         model, grows = settled(model, asked)
         gaps, types = _open(model.graph, grows)
+    _object(model, gaps)
     if gaps and _fill(gaps, {**declared, **seen}):
         model, grows = settled(model, asked)
         gaps, types = _open(model.graph, grows)
+        _object(model, gaps)
     if gaps and _from_symbolic(model, gaps):
         model, grows = settled(model, asked)
         _, types = _open(model.graph, grows)
     return model, types
+
+
+def _object(model: Any, gaps: list[Gap]) -> None:
+    """Note at nodes what ONNX's inference says against them: as a runtime does, it refuses them.
+
+    Their operands have shapes, and their results none.
+    """
+    missing = {gap.name for gap in gaps}
+    graphs = list(_graphs(model.graph)) if gaps else []
+    types = {name: kind for one in graphs for name, kind in of_graph(one).items()}
+    known = {name for name, kind in types.items() if kind.dtype and kind.shape is not None} | {""}
+    opset = {_domain(one): one.version for one in model.opset_import}
+    suspects = [
+        node
+        for one in graphs
+        for node in one.node
+        if not missing.isdisjoint(node.output) and known.issuperset(node.input)
+        if infers(_domain(node), node.op_type, opset.get(_domain(node), 1)) and not bodies(node)
+    ]
+    for node in suspects[:_MOST_WARNINGS]:
+        if told := objection(_alone(model, node, types, graphs)):
+            _note(node, told)
+
+
+def _domain(proto: Any) -> str:
+    return "" if proto.domain == "ai.onnx" else str(proto.domain)
+
+
+def _alone(model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[Any]) -> Any:
+    """A model of one node, of the types of its operands, and of the values that are stored."""
+    whole = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)
+    open_ = dict.fromkeys(filter(None, node.input))
+    for one in graphs:
+        for tensor in one.initializer:
+            if tensor.name in open_:
+                whole.graph.initializer.add().CopyFrom(tensor)
+                del open_[tensor.name]
+        for maker in one.node:
+            if maker.op_type == "Constant" and maker.output[0] in open_:
+                whole.graph.node.add().CopyFrom(maker)
+                del open_[maker.output[0]]
+    whole.graph.node.add().CopyFrom(node)
+    for name in open_:
+        put(whole.graph.input.add(name=name).type, types[name].shape or (), types[name].dtype)
+    for name in filter(None, node.output):
+        whole.graph.output.add(name=name)
+    return whole
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
@@ -94,13 +152,36 @@ def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[
             yield from _steady(body, grows, steady and same)
 
 
-def _taken_out(graph: Any, bound: Mapping[str, int]) -> Declared:
-    """Remove what the file says about values that nodes make; what of it is complete, by name."""
+def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
+    """Note at a Loop or a Scan what speaks against what its body declares of its inputs.
+
+    A runtime holds the nodes of a body against the sizes that the body declares.
+    """
+    loops = {node.name: node for node in model.graph.node if is_control(node, "Loop", "Scan")}
+    if not loops:
+        return
+    copy = type(model)()
+    copy.CopyFrom(model)
+    _taken_out(copy.graph, bound, inside=False)
+    for name, told in _OBJECTION.findall(objection(copy)):
+        if name in loops:
+            _note(loops[name], told)
+
+
+def _note(node: Any, told: str) -> None:
+    node.metadata_props.add(key=OBJECTION, value=told.rpartition("Error] ")[2])
+
+
+def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Declared:
+    """Remove what the file says about values that nodes make; what of it is complete, by name.
+
+    What bodies say of their inputs is removed if `inside`.
+    """
     found: Declared = {}
     double: set[str] = set()
     for number, one in enumerate(_graphs(graph)):
         given = (
-            one.input if number else ()
+            one.input if number and inside else ()
         )  # the inputs of the model itself are what we start from
         for value in (*one.value_info, *one.output, *given):
             if not is_tensor(value.type):

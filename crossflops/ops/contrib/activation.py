@@ -8,7 +8,7 @@ from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import axis_of, given, number, out_size, shape, size, source
 from crossflops.ops.activation import ACTIVATIONS, softmax_cost
-from crossflops.ops.operands import broadcasting, equal, sizes
+from crossflops.ops.operands import broadcasting, equal, rank, sizes
 from crossflops.ops.pointwise import ADD, MUL, SPECIAL
 from crossflops.ops.rule import MICROSOFT, Entry, entry
 
@@ -123,7 +123,13 @@ ENTRIES: tuple[Entry, ...] = (
         "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls",
         domain=MICROSOFT,
     ),
-    entry("ScaledSiLU", scaled_silu, "n(Y)*(sigmoid, mul); scale: n(Y) muls", domain=MICROSOFT),
+    entry(
+        "ScaledSiLU",
+        scaled_silu,
+        "n(Y)*(sigmoid, mul); scale: n(Y) muls",
+        domain=MICROSOFT,
+        requires=rank(1, 0),
+    ),
     entry(
         "BiasSplitGelu",
         bias_split_gelu,

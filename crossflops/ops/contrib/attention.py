@@ -1,6 +1,6 @@
 """Attention with as many key heads as query heads: Attention, MultiHeadAttention and their kin."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import NamedTuple
 
@@ -8,9 +8,9 @@ from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import given, integer, positive, shape, size, source
 from crossflops.ops.contrib.scores import Scores, dense, head_size, rotated, scored
-from crossflops.ops.operands import by_rank, dims_of, label, sizes
+from crossflops.ops.operands import Shape, by_rank, dims_of, ints, joint, label, shaped, sizes
 from crossflops.ops.pointwise import ADD
-from crossflops.ops.rule import MICROSOFT, Entry, Exactness, entry
+from crossflops.ops.rule import MICROSOFT, Constraint, Entry, Exactness, entry
 
 
 class Places(NamedTuple):
@@ -167,6 +167,8 @@ def _heads_divide(node: Node) -> str:
     heads, weights = positive(node, "num_heads"), dims_of(node, 1)
     if weights is None or len(weights) != 2:
         return ""
+    if _sized(node) and len(ints(node, "qkv_hidden_sizes") or ()) != 3:
+        return f"attribute 'qkv_hidden_sizes' is {ints(node, 'qkv_hidden_sizes')}: 3 are needed"
     widths = projected_sizes(node) if weights[1] % 3 == 0 or _sized(node) else (weights[1],)
     if len(widths) == 1:
         return f"{label(node, 1, 'weights')} has {weights[1]} at axis 1, no multiple of 3"
@@ -183,9 +185,71 @@ def _sized(node: Node) -> bool:
     return bool(node.attrs.get("qkv_hidden_sizes"))
 
 
+def _keys(node: Node, places: Places) -> int | None:
+    """T, the number of keys, those of the past among them; None where it is not known."""
+    key = node.inputs[1] if len(node.inputs) > 1 else None
+    own = dims_of(node, 0) if key is None or places is _SELF else key.shape
+    past = dims_of(node, places.past)
+    if own is None or (_given(node, places.past) and (past is None or _shared(node, places))):
+        return None
+    return (own[2] if len(own) == 4 else own[1]) + (past[-2] if past else 0)
+
+
+def _masks(places: Places) -> Constraint:
+    """A mask of places, [B], [3B+2]; or of keys, [B, L], [B, T], [B, S, T]; of weights, a square.
+
+    Attention alone also takes [2B], the ends and the beginnings, and [B, 1], which says nothing.
+    """
+
+    def fitting(node: Node) -> Iterable[Shape] | None:
+        query, total = dims_of(node, 0), _keys(node, places)
+        if query is None or total is None:
+            return None
+        batch, past = query[0], dims_of(node, places.past)
+        new = total - (past[-2] if past else 0)
+        found = [(batch,), (3 * batch + 2,), (batch, total), (batch, query[1], total)]
+        return [*found, (2 * batch,), (batch, 1)] if places is _SELF else [*found, (batch, new)]
+
+    checked = shaped(places.mask, fitting, "the mask")
+
+    def constraint(node: Node) -> str:
+        mask = dims_of(node, places.mask)
+        square = mask is not None and len(mask) == 4 and places is _SELF
+        return "" if square else checked(node)
+
+    return constraint
+
+
+def _added_to_scores(places: Places) -> Constraint:
+    """attention_bias [1|B, 1|N, S, T]."""
+
+    def fitting(node: Node) -> Iterable[Shape] | None:
+        query, total, heads = dims_of(node, 0), _keys(node, places), positive(node, "num_heads")
+        if query is None or total is None:
+            return None
+        leading = ((query[0], heads), (query[0], 1), (1, heads), (1, 1))
+        return [(*one, query[1], total) for one in leading]
+
+    return shaped(places.attention_bias, fitting, "attention_bias")
+
+
+def _remembered(node: Node) -> str:
+    """past [2, B, N, P, D] of Attention has the heads of its keys."""
+    past, heads = dims_of(node, _SELF.past), positive(node, "num_heads")
+    if past is None or dims_of(node, 1) is None or len(past) != 5:
+        return ""
+    depth = projected_sizes(node)[1] // heads
+    if (past[2], past[4]) == (heads, depth):
+        return ""
+    return f"{label(node, _SELF.past, 'past')} does not hold {heads} heads of {depth}"
+
+
 _SELF_OPERANDS = (
     sizes("input[B,S,I] weights[I,H] bias[H] mask past[2,B,_,_,_] attention_bias[1|B,_,S,_]"),
     _heads_divide,
+    _masks(_SELF),
+    _added_to_scores(_SELF),
+    _remembered,
 )
 
 
@@ -226,9 +290,26 @@ def _no_keys(node: Node) -> str:
     return f"{label(node, 1, 'key')} has rank {len(dims_of(node, 1) or ())}, and needs 3, 4 or 5"
 
 
+def _cached(places: Places) -> Constraint:
+    """past_key and past_value [B, N, P, D]: the heads of the query."""
+
+    def fitting(node: Node) -> Iterable[Shape] | None:
+        query, past = dims_of(node, 0), dims_of(node, places.past)
+        if query is None or past is None or len(query) != 3:
+            return None
+        heads = positive(node, "num_heads")
+        # packed, the query holds the keys and the values, too
+        width = query[2] // (1 if given(node, 1) else 3)
+        return [(query[0], heads, past[2] if len(past) == 4 else 0, width // heads)]
+
+    return joint(
+        shaped(places.past, fitting, "past_key"), shaped(places.past + 1, fitting, "past_value")
+    )
+
+
 _KEYS = {
     3: sizes("query[B,S,H] key[B,L,H] value[B,L,_]"),
-    4: sizes("n=@num_heads query[B,S,n*D] key[B,n,L,D] value[B,n,L,_]"),
+    4: sizes("n=@num_heads query[B,S,n*D] key[B,n,L,D] value[B,n,L,D]"),
     5: sizes("n=@num_heads query[B,S,n*D] key[B,L,n,2,D]"),
 }
 _MULTI_HEAD_OPERANDS = (
@@ -242,8 +323,29 @@ _MULTI_HEAD_OPERANDS = (
     _paired,
     _whole_heads,
     _biased,
+    _masks(_MULTI_HEAD),
+    _added_to_scores(_MULTI_HEAD),
+    _cached(_MULTI_HEAD),
 )
-_DECODER_OPERANDS = (_paired, _whole_heads)
+
+
+def _one_width(node: Node) -> str:
+    """The values of a decoder are as wide as its queries, where both come as [B, 1, H]."""
+    query, value = dims_of(node, 0), dims_of(node, 2)
+    if not query or not value or len(value) != 3 or value[-1] == query[-1]:
+        return ""
+    return f"{label(node, 2, 'value')} has {value[-1]} at axis 2, and {query[-1]} is needed"
+
+
+_DECODER_OPERANDS = (
+    sizes("query[B,1,H] key[B,...] value[B,...]"),
+    _one_width,
+    _paired,
+    _whole_heads,
+    _masks(_DECODER),
+    _added_to_scores(_DECODER),
+    _cached(_DECODER),
+)
 
 _CORE = (
     "scale: S muls; mask: S adds; attention_bias: S adds; softmax: S-S/T compares, S subs, "

@@ -1,17 +1,30 @@
 """What is left: operators on elements, and those that compute nothing at all."""
 
+from collections.abc import Iterable
+
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
-from crossflops.ops.access import given, out_size, shape, size, source, text
+from crossflops.ops.access import given, integer, out_size, shape, size, source, text
 from crossflops.ops.arrangement import gathered_nd, padded
 from crossflops.ops.convolution import conv_transpose
 from crossflops.ops.movement import dropout, moved
-from crossflops.ops.operands import rank, single, sizes
+from crossflops.ops.operands import (
+    Shape,
+    by_rank,
+    dims_of,
+    label,
+    out_of_range,
+    rank,
+    shaped,
+    single,
+    sizes,
+)
 from crossflops.ops.pointwise import per_element
 from crossflops.ops.pooling import POOL, max_pool
 from crossflops.ops.resampling import SAMPLED, grid_sample
 from crossflops.ops.rule import MICROSOFT, Constraint, Entry, Traffic, entry, estimated
 from crossflops.ops.sorting import unique
+from crossflops.ops.windows import transposed
 
 _MOVES: tuple[tuple[str, Traffic], ...] = (
     *(("Pad", "touch"), ("Trilu", "touch"), ("UnfoldTensor", "touch"), ("SampleOp", "touch")),
@@ -20,11 +33,38 @@ _MOVES: tuple[tuple[str, Traffic], ...] = (
 )
 
 
+def _unfolded(node: Node) -> str:
+    """Windows of `size` along an axis that is at least as long."""
+    dims, place, extent = dims_of(node, 0), integer(node, "dim", -1), integer(node, "size")
+    if dims is None:
+        return ""
+    if wrong := out_of_range(node, place):
+        return wrong
+    if 0 < extent <= dims[place]:
+        return ""
+    return f"{label(node, 0)} has {dims[place]} at axis {place}, and attribute 'size' is {extent}"
+
+
+def _two_for_each(node: Node) -> Iterable[Shape] | None:
+    """Two pads for each axis behind N and C."""
+    dims = dims_of(node, 0)
+    return None if dims is None else [(2 * (len(dims) - 2),)]
+
+
+def _masked(node: Node) -> str:
+    """The mask of MaxpoolWithMask has the extents of the data."""
+    dims, mask = dims_of(node, 0), dims_of(node, 1)
+    if dims is None or mask is None or (len(mask) == len(dims) and mask[2:] == dims[2:]):
+        return ""
+    return f"{label(node, 1, 'M')} has not the extents of {label(node, 0, 'X')}"
+
+
 _REQUIRES: dict[str, tuple[Constraint, ...]] = {
     "Pad": (padded,),
     "Trilu": (rank(0, 2, least=True), single(1)),
     "ExpandDims": (single(1),),
     "GatherND": (gathered_nd,),
+    "UnfoldTensor": (_unfolded,),
 }
 
 
@@ -115,19 +155,21 @@ ENTRIES: tuple[Entry, ...] = (
         masked_max_pool,
         "n(Y)*(prod(k)-1) + n(X) compares",
         domain=MICROSOFT,
-        requires=POOL,
+        requires=(*POOL, _masked),
     ),
     entry(
         "DynamicTimeWarping",
         time_warping,
         "M*N*(2 compares, add), the way back not counted",
         domain=MICROSOFT,
+        requires=by_rank(0, {2: sizes("input[M,N]"), 3: sizes("input[1,M,N]")}),
     ),
     entry(
         "Unique",
         unique,
         "n(x)*ceil(log2 n(x)) compares",
         domain=MICROSOFT,
+        requires=rank(0, 1),
         doubt=estimated,
     ),
     entry(
@@ -144,6 +186,10 @@ ENTRIES: tuple[Entry, ...] = (
         dynamic_pads,
         "n(X)*(M/group)*prod(k) MACs; B: n(Y) adds",
         domain=MICROSOFT,
-        requires=sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...]"),
+        requires=(
+            sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...] Pads[_] B[g*P]"),
+            transposed(padded=False),
+            shaped(2, _two_for_each, "Pads"),
+        ),
     ),
 )

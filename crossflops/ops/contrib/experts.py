@@ -168,6 +168,31 @@ def _layers(node: Node) -> str:
     return ""
 
 
+def _packed(node: Node) -> str:
+    """Weights of few bits lie several in a byte along what is contracted, H and I.
+
+    fc1 [E, F, H / pack] and its scales [E, F, ...], fc2 [E, H, I / pack] and its scales
+    [E, H, ...]; F is I, or 2 I where two layers are fused.
+    """
+    data, first, second = dims_of(node, 0), dims_of(node, 2), dims_of(node, 5)
+    pack = 8 // positive(node, "expert_weight_bits", 4)
+    if data is None or first is None or second is None or len(second) != 3:
+        return ""
+    hidden, inner = data[-1], second[2] * pack
+    wide = 2 * inner if integer(node, "swiglu_fusion", 0) else inner
+    for index, fitting in (
+        (2, (first[0], wide, -(-hidden // pack))),
+        (5, (first[0], hidden, second[2])),
+        (3, (first[0], wide)),
+        (6, (first[0], hidden)),
+    ):
+        dims = dims_of(node, index)
+        rest = 3 if index in (3, 6) else len(fitting)
+        if dims is not None and (dims[: len(fitting)] != fitting or len(dims) > rest):
+            return f"{label(node, index)} needs to be {'x'.join(map(str, fitting))}"
+    return f"{label(node, 0)} has {hidden}, no multiple of {pack}" if hidden % pack else ""
+
+
 _MIXTURE = (
     "tokens*k*(H*F + I*H [+ H*I]) MACs; biases: adds; tokens*k*I*activation; softmax of the "
     "router, k largest: compares; normalized: tokens*k divs; sum: tokens*H*(k muls, k-1 adds)"
@@ -189,8 +214,9 @@ ENTRIES: tuple[Entry, ...] = (
         doubt=shared_experts,
         requires=(
             rank(0, (2, 3)),
-            sizes("input[...,H] router_probs[_,E] fc1[E,_,_] fc1_scales[E,...]"),
+            sizes("input[...,H] router_probs[_,E] fc1[E,_,_] fc1_scales[E,...] bias fc2[E,_,_]"),
             _routed,
+            _packed,
         ),
     ),
 )

@@ -11,7 +11,7 @@ from crossflops.ops.activation import log_softmax_cost, softmax_cost
 from crossflops.ops.contrib.activation import GELU_TANH, named
 from crossflops.ops.convolution import CONV
 from crossflops.ops.matmul import GEMM, MATMUL, gemm, matmul
-from crossflops.ops.operands import Shape, dims_of, sizes
+from crossflops.ops.operands import Shape, dims_of, made, shaped, sizes
 from crossflops.ops.rule import MICROSOFT, Constraint, Entry, bounded, entry
 from crossflops.ops.windows import window
 
@@ -91,6 +91,11 @@ CONV_LAST: tuple[Constraint, ...] = (
 )
 
 
+def _summed(node: Node) -> str:
+    """Z, which is added, has the shape of Y."""
+    return shaped(3, lambda _: None if (whole := made(node)) is None else [whole], "Z")(node)
+
+
 def _matrices(node: Node, index: int, name: str) -> Shape | None:
     """An operand with its batch dimensions first and its matrix last, as trans* say."""
     dims = dims_of(node, index)
@@ -122,7 +127,10 @@ ENTRIES: tuple[Entry, ...] = (
             domain=MICROSOFT,
             requires=constraints,
         )
-        for name, constraints in (("FusedConv", CONV), ("NhwcFusedConv", CONV_LAST))
+        for name, constraints in (
+            ("FusedConv", (*CONV, _summed)),
+            ("NhwcFusedConv", (*CONV_LAST, _summed)),
+        )
     ),
     entry(
         "NhwcConv",

@@ -107,12 +107,28 @@ def _grouped_heads(node: Node) -> str:
     return ""
 
 
+def _remembered(node: Node) -> str:
+    """The heads of the past are as deep as those of the query; all keys are past or new ones."""
+    query, past = dims_of(node, 0), dims_of(node, 3)
+    if query is None or past is None or len(query) < 3:
+        return ""
+    heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
+    depth = query[-1] // (heads if given(node, 1) else heads + 2 * kv_heads)
+    if source(node, 3).dtype.startswith(("float", "bfloat")) and past[3] != depth:
+        return f"{label(node, 3, 'past_key')} has {past[3]} at axis 3, and {depth} is needed"
+    (total,) = node.values.get(6, (past[2] + query[1],))
+    if query[1] <= total and (total == past[2] + query[1] or total <= past[2]):
+        return ""
+    return f"{label(node, 3, 'past_key')} has {past[2]} keys, {query[1]} are new, and {total} all"
+
+
 _GQA = (
     sizes(
         "k=@kv_num_heads query[B,S,_] key[B,S,_] value[B,S,_] past_key[B,k,P,D] "
         "past_value[B,k,P,D] seqlens_k total_sequence_length cos_cache[M,R] sin_cache[M,R]"
     ),
     _grouped_heads,
+    _remembered,
 )
 
 _GROUPED = (

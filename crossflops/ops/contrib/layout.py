@@ -11,7 +11,7 @@ from crossflops.core.graph import Node
 from crossflops.ops.access import out_size, shape, source, text
 from crossflops.ops.contrib.activation import named
 from crossflops.ops.contrib.fused import CONV_LAST, fused_conv
-from crossflops.ops.convolution import conv_transpose, qlinear_conv
+from crossflops.ops.convolution import CONV, conv_transpose, qlinear_conv
 from crossflops.ops.movement import moved
 from crossflops.ops.normalization import batch_normalization, local_response, standardization
 from crossflops.ops.operands import rank, sizes
@@ -91,7 +91,7 @@ ENTRIES: tuple[Entry, ...] = (
         fused_conv,
         f"{_CONV}; Sum: n(Y) adds{_ACTIVATION}; C and M in whole blocks",
         domain=NCHWC,
-        requires=window(weight=1),
+        requires=CONV,
     ),
     *(
         entry(name, formula, equation, domain=NCHWC, requires=_SLIDES.get(name, POOL))

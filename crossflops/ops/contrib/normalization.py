@@ -21,7 +21,7 @@ from crossflops.ops.access import (
 )
 from crossflops.ops.contrib.activation import SILU
 from crossflops.ops.normalization import standardization
-from crossflops.ops.operands import dims_of, equal, label, rank, sizes
+from crossflops.ops.operands import dims_of, equal, label, rank, single, sizes
 from crossflops.ops.pointwise import ADD, MUL, SPECIAL
 from crossflops.ops.rule import MICROSOFT, Entry, entry
 
@@ -178,6 +178,36 @@ def _skip_fits(node: Node) -> str:
     return f"{label(node, 1)} does not end as {label(node, 0)}"
 
 
+def _gated(node: Node) -> str:
+    """The gate [..., 1] has one number where X has H."""
+    dims, gate = dims_of(node, 0), dims_of(node, 2)
+    if not dims or gate is None or gate == (*dims[:-1], 1):
+        return ""
+    return f"{label(node, 2, 'gate')} needs the sizes of {label(node, 0, 'X')}, and 1 at the last"
+
+
+def _whole_scales(node: Node) -> str:
+    """The last axis of X holds the scale a whole number of times."""
+    dims, scale = dims_of(node, 0), dims_of(node, 1)
+    count = None if scale is None else prod(scale)
+    if not dims or not count or dims[-1] % count == 0:
+        return ""
+    return f"{label(node, 0, 'X')} has {dims[-1]}, no multiple of {label(node, 1, 'scale')}"
+
+
+def _per_branch(node: Node) -> str:
+    """X [..., C*H] of C branches; the scale [H], [C*H] or [C, H]."""
+    dims, scale, count = dims_of(node, 0), dims_of(node, 1), integer(node, "num_branches", 0)
+    if not dims or count <= 0:
+        return ""
+    if dims[-1] % count:
+        return f"{label(node, 0, 'X')} has {dims[-1]}, no multiple of num_branches = {count}"
+    width = dims[-1] // count
+    if scale in (None, (width,), (count * width,), (count, width)):
+        return ""
+    return f"{label(node, 1, 'scale')} needs {width} numbers, or {count}x{width}"
+
+
 _EMBEDDED = sizes(
     "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] beta[H] "
     "mask[B,S] position_ids[1|B,S]"
@@ -220,7 +250,13 @@ ENTRIES: tuple[Entry, ...] = (
         domain=MICROSOFT,
         operand=8,
         tables=(2, 3, 4),
-        requires=_EMBEDDED,
+        requires=(
+            sizes(
+                "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] "
+                "beta[H] mask[B,S]"
+            ),
+            single(*range(8, 18)),
+        ),
     ),
     entry(
         "GroupNorm",
@@ -242,28 +278,31 @@ ENTRIES: tuple[Entry, ...] = (
         gated_rms_norm,
         f"{_RMS}; m = n/n(scale); gate: n*(sigmoid, mul), silu: n muls more",
         domain=MICROSOFT,
-        requires=equal(0, 2),
+        requires=(equal(0, 2), _whole_scales),
     ),
     entry(
         "BranchwiseRMSNorm",
         branchwise_rms_norm,
         f"{_RMS}; m = n/H",
         domain=MICROSOFT,
-        requires=rank(0, 1, least=True),
+        requires=(rank(0, 1, least=True), _per_branch),
     ),
     entry(
         "EngramGate",
         engram_gate,
         f"n MACs, 2 or 3 times ({_RMS}); m*(div, 4 compares, sqrt, mul, sigmoid), n muls",
         domain=MICROSOFT,
-        requires=equal(0, 1),
+        requires=sizes(
+            "key[B,S,C,H] query[B,S,C,H] value[B,S,H] key_norm_scale[C,H] query_norm_scale[C,H] "
+            "conv_norm_scale[C,H]"
+        ),
     ),
     entry(
         "GatedAdd",
         gated_add,
         "n*(mul, add)",
         domain=MICROSOFT,
-        requires=equal(0, 1),
+        requires=(equal(0, 1), _gated),
     ),
     entry(
         "HyperConnectionPreMix",

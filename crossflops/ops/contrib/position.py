@@ -1,12 +1,13 @@
 """Positions: rotations of queries and keys, and biases of scores."""
 
+from collections.abc import Iterable
 from math import prod
 
 from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import integer, number, out_size, positive, result, shape, size, source
 from crossflops.ops.contrib.scores import PAIR
-from crossflops.ops.operands import dims_of, label, rank, sizes
+from crossflops.ops.operands import Shape, dims_of, ints, label, rank, shaped, sizes
 from crossflops.ops.rule import MICROSOFT, Entry, entry, estimated
 
 
@@ -66,17 +67,43 @@ def gated_relative_position_bias(node: Node) -> Cost:
     return gate * rows + Cost(adds=rows * depth, muls=out_size(node))
 
 
+def _tokens(node: Node) -> Shape | None:
+    """B and S of x [B, S, N*D] or [B, N, S, D]."""
+    dims = dims_of(node, 0)
+    return None if dims is None else (dims[0], dims[1] if len(dims) == 3 else dims[2])
+
+
+def _placed(node: Node) -> Iterable[Shape] | None:
+    """A position of each token, or of the first."""
+    tokens = _tokens(node)
+    return None if tokens is None else [tokens, (1,), ()]
+
+
+def _placed_thrice(node: Node) -> Iterable[Shape] | None:
+    """Three positions of each token: in time, and in both directions of a picture."""
+    tokens = _tokens(node)
+    packed = integer(node, "is_packed_batching", 0) != 0
+    return None if tokens is None or packed else [(3, *tokens)]
+
+
+def _sections(node: Node) -> str:
+    """mrope_section shares the cosines of a token among its three positions."""
+    sections, cosines = ints(node, "mrope_section"), dims_of(node, 2)
+    if sections is None or cosines is None or (len(sections), sum(sections)) == (3, cosines[1]):
+        return ""
+    return f"attribute 'mrope_section' is {sections}, and {label(node, 2)} has {cosines[1]}"
+
+
 def _turned(node: Node) -> str:
-    """Half of what rotates has a cosine; a position is that of each token, or of the first."""
-    dims, places, cosines = (dims_of(node, index) for index in (0, 1, 2))
-    if dims is None:
-        return ""
-    tokens = (dims[0], dims[1] if len(dims) == 3 else dims[2])
-    if places not in (None, (), (1,), tokens):
-        return f"{label(node, 1)} needs {tokens[0]}x{tokens[1]} positions, or one"
+    """Half of what rotates has a cosine."""
+    dims, cosines = dims_of(node, 0), dims_of(node, 2)
     heads, rotated = integer(node, "num_heads", 0), integer(node, "rotary_embedding_dim", 0)
-    if cosines is None or (len(dims) == 3 and not heads):
+    if dims is None or cosines is None:
         return ""
+    if len(dims) == 3 and not heads:
+        if rotated or not dims[2] % (2 * cosines[1] or 1):
+            return ""
+        return f"{label(node, 2)} has {cosines[1]} at axis 1, and {label(node, 0)} {dims[2]}"
     if len(dims) == 3 and dims[2] % heads:
         return f"{label(node, 0)} has {dims[2]} at axis 2, which is no multiple of {heads} heads"
     depth = dims[3] if len(dims) == 4 else dims[2] // heads
@@ -86,6 +113,7 @@ def _turned(node: Node) -> str:
     return f"{label(node, 2)} has {cosines[1]} at axis 1, and {asked} are needed for {depth}"
 
 
+_ROTATED = (rank(0, (3, 4)), sizes("x position_ids cos_cache[M,R] sin_cache[M,R]"), _turned)
 _ROTARY = "pairs*(4 muls, 2 adds), pairs = B*S*N*R/2; scale: 2 muls per pair"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -95,7 +123,7 @@ ENTRIES: tuple[Entry, ...] = (
         _ROTARY,
         domain=MICROSOFT,
         tables=(2, 3),
-        requires=(rank(0, (3, 4)), sizes("x position_ids cos_cache[M,R] sin_cache[M,R]"), _turned),
+        requires=(*_ROTATED, shaped(1, _placed, "position_ids")),
     ),
     entry(
         "MRotaryEmbedding",
@@ -103,7 +131,7 @@ ENTRIES: tuple[Entry, ...] = (
         _ROTARY,
         domain=MICROSOFT,
         tables=(2, 3),
-        requires=sizes("x position_ids cos_cache[M,R] sin_cache[M,R]"),
+        requires=(*_ROTATED, shaped(1, _placed_thrice, "position_ids"), _sections),
     ),
     entry(
         "GemmaRotaryEmbedding",

@@ -1,6 +1,7 @@
 """Matrix products of small integers, and of real numbers with packed weights."""
 
 from functools import partial
+from math import prod
 
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
@@ -8,10 +9,10 @@ from crossflops.ops.access import given, integer, out_size, positive, result, sh
 from crossflops.ops.contrib.activation import named
 from crossflops.ops.contrib.normalization import rms
 from crossflops.ops.matmul import MATMUL, matmul, of_columns, product, same_inner
-from crossflops.ops.operands import broadcast_to, dims_of, equal, label, single, sizes
+from crossflops.ops.operands import broadcast_to, dims_of, equal, label, shaped, single, sizes
 from crossflops.ops.pointwise import MUL
 from crossflops.ops.quantization import dynamic_quantize_linear, requantize
-from crossflops.ops.rule import MICROSOFT, Entry, entry
+from crossflops.ops.rule import MICROSOFT, Constraint, Entry, entry
 
 
 def qgemm(node: Node) -> Cost:
@@ -154,12 +155,33 @@ def _blocks(node: Node) -> str:
         return f"{label(node, 1, 'B')} needs {width}x{count}x{bytes_} for K = {depth}"
     if scales is not None and scales not in ((width * count,), (width, count)):
         return f"{label(node, 2, 'scales')} needs {width}x{count}, one for each block"
-    return ""
+    spec = node.inputs[3] if len(node.inputs) > 3 else None
+    zeros = count if spec is None or "float" in spec.dtype else -(-count * bits // 8)
+    return shaped(3, lambda _: [(width * zeros,), (width, zeros)], "zero_points")(node)
 
 
 def _bnb4(node: Node) -> str:
-    """A ends in K, and in N where B is not transposed."""
-    return (_K_LAST if integer(node, "transB", 1) else _N_LAST)(node)
+    """A ends in K, and in N where B is not transposed; B and absmax hold enough."""
+    if wrong := (_K_LAST if integer(node, "transB", 1) else _N_LAST)(node):
+        return wrong
+    weights, block = positive(node, "K") * positive(node, "N"), positive(node, "block_size")
+    for index, least in ((1, -(-weights // 2)), (2, -(-weights // block))):
+        shape_ = dims_of(node, index)
+        if shape_ is not None and prod(shape_) < least:
+            return f"{label(node, index)} needs at least {least} elements for {weights} weights"
+    return ""
+
+
+def _bias(index: int) -> Constraint:
+    """A number for every column of B, in whatever shape."""
+
+    def constraint(node: Node) -> str:
+        weight, bias = dims_of(node, 1), dims_of(node, index)
+        if not weight or bias is None or prod(bias) == weight[-1]:
+            return ""
+        return f"{label(node, index, 'bias')} needs {weight[-1]} numbers for {label(node, 1, 'B')}"
+
+    return constraint
 
 
 _K_LAST, _N_LAST = sizes("K=@K A[...,K]"), sizes("N=@N A[...,N]")
@@ -170,7 +192,7 @@ _QGEMM = (
     equal(4, 5),
     broadcast_to(6, partial(product, second=3), "the product"),
 )
-_NBITS = (sizes("K=@K N=@N A[...,K] B scales zero_points g_idx bias[N]"), _blocks)
+_NBITS = (sizes("K=@K N=@N A[...,K] B scales zero_points g_idx[K] bias[N]"), _blocks)
 _BITS = "dequantize: K*N*(sub, mul)"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -194,7 +216,7 @@ ENTRIES: tuple[Entry, ...] = (
         integer_to_float,
         "n(Y)*K MACs; zero points: n(A)+n(B) adds; n(Y) muls; bias: n(Y) adds",
         domain=MICROSOFT,
-        requires=(MATMUL, of_columns(1, 2, 3, 4, 5)),
+        requires=(MATMUL, of_columns(1, 2, 3, 4, 5), _bias(6)),
     ),
     entry(
         "DynamicQuantizeMatMul",
@@ -203,7 +225,7 @@ ENTRIES: tuple[Entry, ...] = (
         "muls; bias: n(Y) adds",
         domain=MICROSOFT,
         operand=1,
-        requires=(MATMUL, of_columns(1, 2, 3)),
+        requires=(MATMUL, of_columns(1, 2, 3), _bias(4)),
     ),
     entry(
         "MatMulNBits",

@@ -15,6 +15,7 @@ from crossflops.ops.access import (
     integer,
     kernel,
     out_size,
+    positive,
     shape,
     size,
     source,
@@ -22,10 +23,21 @@ from crossflops.ops.access import (
 from crossflops.ops.activation import softmax_cost
 from crossflops.ops.arrangement import joined
 from crossflops.ops.convolution import QLINEAR_CONV, qlinear_conv
-from crossflops.ops.operands import axes, axis, broadcasting, joint, rank, single, sizes
+from crossflops.ops.operands import (
+    axes,
+    axis,
+    broadcasting,
+    dims_of,
+    joint,
+    label,
+    rank,
+    shaped,
+    single,
+    sizes,
+)
 from crossflops.ops.pointwise import ADD, COMPARE, MUL, SPECIAL
 from crossflops.ops.quantization import SCALES, dequantize_linear, quantize_linear, requantize
-from crossflops.ops.rule import MICROSOFT, NHWC, Constraint, Entry, Formula, entry
+from crossflops.ops.rule import MICROSOFT, NHWC, Entry, Formula, entry
 from crossflops.ops.windows import pads_within, window
 
 
@@ -149,22 +161,45 @@ def _conv_last(node: Node) -> str:
     """QLinearConv of com.microsoft may have its channels last."""
     if integer(node, "channels_last", 0):
         return _LAST(node)
-    return next((wrong for one in QLINEAR_CONV if (wrong := one(node))), "")
+    return joint(*QLINEAR_CONV)(node)
 
 
-_LAST = sizes(
-    "g=@group:1 x[N,...,g*I] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
-    "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
+_LAST = joint(
+    sizes(
+        "g=@group:1 x[N,...,g*I] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
+        "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
+    ),
+    window(weight=3, channels="last"),
 )
 _SCALARS = joint(*(rank(index, 0) for index in (1, 2, 3, 4)))
-_POOL: tuple[Constraint, ...] = (window(least=0), pads_within)
+_POOL = joint(_SCALARS, window(least=0), pads_within)
+_POOL_LAST = joint(_SCALARS, window(least=0, channels="last"), pads_within)
 
 
 def _pooled(node: Node) -> str:
-    """QLinearAveragePool may have its channels last, where another window slides."""
-    if integer(node, "channels_last", 0):
-        return _SCALARS(node)
-    return next((wrong for one in (_SCALARS, *_POOL) if (wrong := one(node))), "")
+    """QLinearAveragePool may have its channels last."""
+    return (_POOL_LAST if integer(node, "channels_last", 0) else _POOL)(node)
+
+
+def _gathered(node: Node) -> str:
+    """data holds 8 / bits elements in a byte along its last axis; a scale for each block.
+
+    scales have the sizes of the data, but for the blocks along quantize_axis; zero_points those
+    of the scales, packed as the data are.
+    """
+    spec, scales = node.inputs[0], dims_of(node, 2)
+    if spec is None or spec.shape is None or scales is None:
+        return ""
+    if len(spec.shape) < 2:
+        return f"{label(node, 0, 'data')} has rank {len(spec.shape)}, and needs at least 2"
+    packed = 8 // positive(node, "bits", 4) if spec.dtype == "uint8" else 1
+    whole = [*spec.shape[:-1], spec.shape[-1] * packed]
+    place = integer(node, "quantize_axis", 1)
+    whole[place] = -(-whole[place] // positive(node, "block_size", 128))
+    zeros = (*whole[:-1], -(-whole[-1] // packed))
+    return joint(
+        shaped(2, lambda _: [tuple(whole)], "scales"), shaped(3, lambda _: [zeros], "zero_points")
+    )(node)
 
 
 _DEQUANTIZE = "n(X)*(mul; zero point: add)"
@@ -291,6 +326,11 @@ ENTRIES: tuple[Entry, ...] = (
         gather_quantized,
         "n(output)*(mul, sub)",
         domain=MICROSOFT,
+        requires=(
+            axis(0, 0, name="gather_axis"),
+            axis(0, 1, name="quantize_axis"),
+            _gathered,
+        ),
         traffic="gather",
     ),
 )

@@ -1,5 +1,6 @@
 """Recurrences: an LSTM with quantized weights, linear attention, convolutions with a state."""
 
+from collections.abc import Iterable
 from math import prod
 
 import msgspec
@@ -7,10 +8,20 @@ import msgspec
 from crossflops.core.cost import ZERO, Cost
 from crossflops.core.graph import Node
 from crossflops.core.tensor import TensorSpec
-from crossflops.ops.access import folded, given, integer, out_size, shape, size, source, text
+from crossflops.ops.access import (
+    folded,
+    given,
+    integer,
+    out_size,
+    positive,
+    shape,
+    size,
+    source,
+    text,
+)
 from crossflops.ops.attention import recurrence
 from crossflops.ops.contrib.activation import SILU, SOFTPLUS
-from crossflops.ops.operands import equal, sizes
+from crossflops.ops.operands import Shape, dims_of, equal, label, shaped, sizes
 from crossflops.ops.pointwise import ADD, MUL, SPECIAL
 from crossflops.ops.quantization import dynamic_quantize_linear
 from crossflops.ops.recurrent import dimensions, lstm
@@ -120,6 +131,77 @@ def varlen_causal_conv(node: Node) -> Cost:
     return causal_conv(node, bias=3)
 
 
+def _fewer_keys(node: Node) -> str:
+    """Keys may have fewer heads than the states, which then share them."""
+    query, key = dims_of(node, 0), dims_of(node, 1)
+    heads, kv_heads = positive(node, "q_num_heads"), positive(node, "kv_num_heads")
+    if query is None or key is None:
+        return ""
+    depth = query[2] // heads
+    if depth and key[2] and key[2] % depth == 0 and kv_heads % (key[2] // depth) == 0:
+        return ""
+    return f"{label(node, 1, 'key')} has {key[2]}, and {kv_heads} states share heads of {depth}"
+
+
+def _states(node: Node) -> Iterable[Shape] | None:
+    """past_state [B, Hkv, dk, dv], behind a state_window where there is one."""
+    query, value, window = dims_of(node, 0), dims_of(node, 2), integer(node, "state_window", 0)
+    if query is None or value is None:
+        return None
+    heads, kv_heads = positive(node, "q_num_heads"), positive(node, "kv_num_heads")
+    state = (query[0], kv_heads, query[2] // heads, value[2] // kv_heads)
+    return [(window, *state) if window else state]
+
+
+def _decays(node: Node) -> Iterable[Shape] | None:
+    """One decay for each state, or for each row of it."""
+    query, kv_heads = dims_of(node, 0), positive(node, "kv_num_heads")
+    if query is None:
+        return None
+    depth = query[2] // positive(node, "q_num_heads")
+    return [(*query[:2], kv_heads), (*query[:2], kv_heads * depth)]
+
+
+def _betas(node: Node) -> Iterable[Shape] | None:
+    """One beta for each state, or for all of them."""
+    query = dims_of(node, 0)
+    if query is None:
+        return None
+    return [(*query[:2], positive(node, "kv_num_heads")), (*query[:2], 1)]
+
+
+def _per_channel(node: Node) -> str:
+    """dt_bias and decay_scale have a number for each of the last axis of a."""
+    dims = dims_of(node, 0)
+    for index in (1, 2):
+        own = dims_of(node, index)
+        if dims and own is not None and prod(own) != dims[-1]:
+            return f"{label(node, index)} needs {dims[-1]} numbers for {label(node, 0, 'a')}"
+    return ""
+
+
+def _causal(node: Node) -> str:
+    """input [B, C, d...] or channels last, weight [C, 1, k...]; what the last window reaches back.
+
+    past_state [B, C, (k - 1) * dilation], behind a state_window where there is one.
+    """
+    dims, weight, dilation = dims_of(node, 0), dims_of(node, 1), positive(node, "dilation", 1)
+    places = integer(node, "ndim", 1)
+    for index, shape_ in ((0, dims), (1, weight)):
+        if shape_ is not None and len(shape_) != places + 2:
+            return f"{label(node, index)} has rank {len(shape_)}, and needs {places + 2}"
+    if dims is None or weight is None:
+        return ""
+    channels = dims[-1] if integer(node, "channels_last", 0) else dims[1]
+    if weight[:2] != (channels, 1):
+        return f"{label(node, 1, 'weight')} needs one window for {channels} channels"
+    if places != 1:
+        return ""
+    window = integer(node, "state_window", 0)
+    state = (dims[0], channels, (weight[2] - 1) * dilation)
+    return shaped(3, lambda _: [(window, *state) if window else state], "past_state")(node)
+
+
 _LINEAR = (
     "dk*dv*(Hkv+max(Hq, Hkv)) MACs; delta: + dk*dv*Hkv MACs, Hkv*dv*(add, mul); gated: n(decay) "
     "exps, dk*dv*Hkv muls; scale: max(Hq, Hkv)*dv muls; per token"
@@ -144,7 +226,13 @@ ENTRIES: tuple[Entry, ...] = (
         linear_attention,
         _LINEAR,
         domain=MICROSOFT,
-        requires=sizes("q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,_] value[B,T,k*E]"),
+        requires=(
+            sizes("q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,_] value[B,T,k*E]"),
+            _fewer_keys,
+            shaped(3, _states, "past_state"),
+            shaped(4, _decays, "decay"),
+            shaped(5, _betas, "beta"),
+        ),
     ),
     entry(
         "GatedDeltaNet",
@@ -159,13 +247,14 @@ ENTRIES: tuple[Entry, ...] = (
         linear_attention_gate,
         "n(a)*(2 adds, exp, log, mul), n(b) sigmoids",
         domain=MICROSOFT,
+        requires=(_per_channel, equal(0, 3)),
     ),
     entry(
         "CausalConvWithState",
         causal_conv,
         _CONV,
         domain=MICROSOFT,
-        requires=sizes("input[B,...] weight[C,1,...] bias[C] past_state[B,...]"),
+        requires=(sizes("input[B,...] weight[C,1,...] bias[C]"), _causal),
     ),
     entry(
         "VarlenCausalConvWithState",

@@ -9,7 +9,7 @@ from crossflops.core.graph import Node
 from crossflops.ops.access import folded, size, text
 from crossflops.ops.ml.tables import length, rows_of
 from crossflops.ops.movement import moved
-from crossflops.ops.operands import dims_of, label
+from crossflops.ops.operands import dims_of, label, operands, rank
 from crossflops.ops.pointwise import COMPARE, per_element
 from crossflops.ops.rule import ML, Entry, Traffic, entry
 
@@ -54,14 +54,40 @@ def _one_per_feature(node: Node) -> str:
     dims = dims_of(node, 0)
     for name in ("offset", "scale"):
         count = length(node, name)
-        if dims and count not in (0, 1, dims[-1]):
-            has = f"{label(node, 0, 'X')} has {dims[-1]} features"
+        features = dims[min(1, len(dims) - 1)] if dims else 0
+        if dims and count not in (0, 1, features):
+            has = f"{label(node, 0, 'X')} has {features} features"
             return f"{has}, and attribute {name!r} has {count} numbers"
     return ""
 
 
+def _same_rows(node: Node) -> str:
+    """FeatureVectorizer: as many rows in every input [N, F]; a vector is one row."""
+    widths = node.attrs.get("inputdimensions")
+    if isinstance(widths, tuple) and len(widths) != len(node.inputs):
+        return (
+            f"attribute 'inputdimensions' has {len(widths)} numbers for {len(node.inputs)} inputs"
+        )
+    rows = {dims[0] if len(dims) > 1 else 1 for dims in operands(node) if dims}
+    return (
+        f"its inputs have {sorted(rows)} rows, and need the same number" if len(rows) > 1 else ""
+    )
+
+
+_REQUIRES = {"FeatureVectorizer": _same_rows}
+
 ENTRIES: tuple[Entry, ...] = (
-    *(entry(name, moved, "0: lookup", domain=ML, traffic=traffic) for name, traffic in _MOVES),
+    *(
+        entry(
+            name,
+            moved,
+            "0: lookup",
+            domain=ML,
+            traffic=traffic,
+            requires=_REQUIRES.get(name, ()),
+        )
+        for name, traffic in _MOVES
+    ),
     entry(
         "Scaler",
         scaler,
@@ -74,6 +100,7 @@ ENTRIES: tuple[Entry, ...] = (
         normalizer,
         "MAX: n-m compares; L1: n compares, n-m adds; L2: n muls, n-m adds, m sqrts; n divs",
         domain=ML,
+        requires=rank(0, (1, 2)),
     ),
     entry("Binarizer", per_element(COMPARE), "n compares: X > threshold", domain=ML),
     entry("Imputer", per_element(COMPARE), "n compares: X == replaced_value", domain=ML),

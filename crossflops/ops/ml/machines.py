@@ -123,9 +123,22 @@ def _enough_weights(node: Node) -> str:
     return f"{has}, and there are {count} coefficients for {columns} columns of scores"
 
 
+def _named_classes(node: Node) -> str:
+    """A label for every column of scores."""
+    columns = length(node, "intercepts")
+    names = labels(node, "classlabels_ints", "classlabels_strings")
+    if not names or names >= columns:
+        return ""
+    return f"attribute 'intercepts' has {columns} numbers, and there are {names} labels of classes"
+
+
 def _known_features(node: Node) -> str:
     """Support vectors of as many features as a row has."""
-    vectors = sum(integers(node, "vectors_per_class")) or integer(node, "n_supports", 0)
+    per_class = integers(node, "vectors_per_class")
+    names = labels(node, "classlabels_ints", "classlabels_strings")
+    if per_class and names and len(per_class) != names:
+        return f"attribute 'vectors_per_class' has {len(per_class)} numbers for {names} classes"
+    vectors = sum(per_class) or integer(node, "n_supports", 0)
     dims, count = dims_of(node, 0), length(node, "support_vectors")
     if not dims or not vectors or count == vectors * dims[-1]:
         return ""
@@ -142,7 +155,7 @@ ENTRIES: tuple[Entry, ...] = (
         linear_classifier,
         "N*C*E MACs; intercepts: N*E adds; N*(classes-1) compares; post_transform",
         domain=ML,
-        requires=(_ROWS, _enough_weights),
+        requires=(_ROWS, _enough_weights, _named_classes),
     ),
     entry(
         "LinearRegressor",

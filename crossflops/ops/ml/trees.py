@@ -7,7 +7,7 @@ from crossflops.core.cost import Cost
 from crossflops.core.graph import Node
 from crossflops.ops.access import integer, text
 from crossflops.ops.ml.tables import integers, labels, post_transform, rows_of
-from crossflops.ops.operands import rank
+from crossflops.ops.operands import dims_of, label, rank
 from crossflops.ops.rule import ML, Entry, Exactness, entry
 
 Key: TypeAlias = tuple[int, int]
@@ -181,6 +181,22 @@ def leaf_is_data(node: Node) -> Exactness:
     return "exact" if even and forest.shallow == forest.deep else "bound"
 
 
+def _known_features(node: Node) -> str:
+    """Every node asks for a feature that X [N, F] has. A leaf asks for none."""
+    dims = dims_of(node, 0)
+    wanted = node.attrs.get("nodes_featureids")
+    modes = node.attrs.get("nodes_modes")
+    if dims is None or not isinstance(wanted, tuple):
+        return ""
+    kinds = modes if isinstance(modes, tuple) else ("",) * len(wanted)
+    asked = [one for one, kind in zip(wanted, kinds, strict=False) if kind != "LEAF"]
+    most = max((one for one in asked if isinstance(one, int)), default=-1)
+    if most < dims[1]:
+        return ""
+    return f"{label(node, 0, 'X')} has {dims[1]} features, and a node asks for number {most}"
+
+
+_OPERANDS = (rank(0, 2), _known_features)
 _WALK = "N*(sum over trees of the largest depth) compares"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -190,6 +206,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"{_WALK}; N*(leaf entries) adds; N*(E-1) compares; post_transform",
         domain=ML,
         doubt=leaf_is_data,
+        requires=_OPERANDS,
     ),
     entry(
         "TreeEnsembleRegressor",
@@ -197,6 +214,7 @@ ENTRIES: tuple[Entry, ...] = (
         f"{_WALK}; N*(leaf entries) adds or compares; AVERAGE: divs; post_transform",
         domain=ML,
         doubt=leaf_is_data,
+        requires=_OPERANDS,
     ),
     entry(
         "TreeEnsemble",
@@ -205,6 +223,6 @@ ENTRIES: tuple[Entry, ...] = (
         domain=ML,
         since=5,
         doubt=leaf_is_data,
-        requires=rank(0, 2),
+        requires=_OPERANDS,
     ),
 )

@@ -21,7 +21,11 @@ _DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc", "ai.
 _OWN = {"", "ai.onnx"}
 _OPSET = 21  # of stand-ins where the file has none
 _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
-_ADDED = ("SimplifiedLayerNormalization", "LayerNormalization")
+# Of ai.onnx: those that onnxruntime adds to it, and that ONNX has dropped.
+_ADDED = (
+    *("SimplifiedLayerNormalization", "LayerNormalization", "MemcpyFromHost", "MemcpyToHost"),
+    *("Affine", "Crop", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"),
+)
 
 
 def infer(model: Any, strict: bool = True) -> Any:

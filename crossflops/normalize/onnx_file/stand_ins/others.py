@@ -15,6 +15,18 @@ def unfold(draft: Draft) -> None:
         draft.filled((*left, size), draft.output(0), draft.dtype(0))
 
 
+def crop(draft: Draft) -> None:
+    """Crop: [N, C, H, W] without its border, left, top, right and bottom, or of the size `scale`.
+
+    https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/crop.h
+    """
+    dims, border, scale = draft.shape(0), draft.integers("border"), draft.integers("scale")
+    if dims is not None and len(dims) == 4 and len(border) == 4:
+        left, top, right, bottom = border
+        size = scale or (dims[2] - top - bottom, dims[3] - left - right)
+        draft.filled((*dims[:2], *size), draft.output(0), draft.dtype(0))
+
+
 def rfft(draft: Draft) -> None:
     """Rfft: n real elements -> n // 2 + 1 complex ones, onesided or not."""
     dims = draft.shape(0)
@@ -100,6 +112,7 @@ def state_of_convolution(draft: Draft) -> None:
 
 WRITERS: Mapping[str, Callable[[Draft], None]] = {
     "UnfoldTensor": unfold,
+    "Crop": crop,
     "Rfft": rfft,
     "Irfft": irfft,
     "CDist": distances,
