@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from crossflops.core.tensor import TensorSpec
+from crossflops.core.tensor import DIGITS, TensorSpec
 from crossflops.errors import InputError
 
 _HINT = "write --input 1x3x224x224, or --input input_ids=1x128:int64"
@@ -50,6 +50,8 @@ def _parse(place: int, text: str) -> TensorSpec:
         known = ", ".join(_DTYPES)
         raise InputError(f"unknown type {dtype!r} in the input {text!r}", f"types: {known}")
     scalar = found["shape"] == "scalar"
+    if any(len(size) > DIGITS for size in found["shape"].split("x")):
+        raise InputError(f"a size in the input {text!r} has more than {DIGITS} digits", _HINT)
     shape = () if scalar else tuple(map(int, found["shape"].split("x")))
     return TensorSpec(found["name"] or str(place), dtype, shape, "input")
 
