@@ -189,7 +189,7 @@ def _require(model: Any) -> None:
         return
     raise NormalizeError(
         f"the model is of the type {_kind(model)}, which cannot be read",
-        f"give a model of {frameworks.NAMES}, or a callable that returns one",
+        f"give a model of {frameworks.NAMES}, or a callable that returns one, or (model, inputs)",
     )
 
 

@@ -79,6 +79,12 @@ def _unreadable(target: str) -> TargetError:
             f"{target} has to be followed by a colon and a callable",
             f"it defines {named}" if names else "define a function in it that returns the model",
         )
+    if path.is_file():
+        return TargetError(
+            f"{path} is no kind of file that a model is read from",
+            "give .onnx, .pt2, .pt, .keras, .h5, .pb or .joblib; of weights alone, such as "
+            ".safetensors, the path/file.py:callable that builds their model",
+        )
     if path.suffix and not path.exists():
         return TargetError(f"there is no file {path}", _HINT)
     return TargetError(f"cannot tell what the target {target!r} is", _HINT)
