@@ -1,6 +1,7 @@
 """The options that verbs share, and what they come to."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,13 +22,22 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Seconds(click.FloatRange):
-    """A time that a clock can run out of: no limit is `inf`, and `nan` is none."""
+class Positive(click.FloatRange):
+    """A number above zero: `nan` is none. `inf` is one where `most` says what it comes to."""
+
+    def __init__(self, most: float | None = None) -> None:
+        super().__init__(min=0, min_open=True)
+        self._most = most
 
     def convert(self, value: Any, *others: Any) -> Any:
         """The number. Fails as click does."""
         found = super().convert(value, *others)
-        return self.fail(f"{value} is no number of seconds.", *others) if found != found else found
+        if math.isnan(found) or (math.isinf(found) and self._most is None):
+            return self.fail(f"{value} is no number to count with.", *others)
+        return found if self._most is None else min(found, self._most)
+
+
+_LONGEST = 1e6  # seconds, eleven days: a system's own clocks take no infinity
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +111,7 @@ def model_options(function: Function, required: bool = True) -> Function:
         click.option("--allow-pickle", is_flag=True, help="Load pickles: these can run any code."),
         click.option(
             "--timeout",
-            type=Seconds(min=0, min_open=True),
+            type=Positive(most=_LONGEST),
             default=300.0,
             show_default=True,
             metavar="SECONDS",
