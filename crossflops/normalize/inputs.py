@@ -5,7 +5,7 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from crossflops.core.tensor import DIGITS, TensorSpec
@@ -103,8 +103,10 @@ def _tensor(spec: TensorSpec, generator: Any) -> Any:
 def check(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Whether a PyTorch model takes so many inputs, by these names: told before it is run.
 
-    Raises InputError. A model with hooks, which may change what forward is given, is not asked.
+    Raises InputError, also for tensors that no run can take. A model with hooks, which may change
+    what forward is given, is not asked.
     """
+    _refuse_fakes((*model.parameters(), *args, *kwargs.values()))
     if model._forward_pre_hooks:
         return
     try:
@@ -120,6 +122,20 @@ def check(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
             f"the inputs do not fit {type(model).__name__}.forward({taken}): {error}",
             f"give one --input for each, such as --input {name}=1x3x224x224",
         ) from error
+
+
+def _refuse_fakes(tensors: Iterable[Any]) -> None:
+    for one in tensors:
+        if getattr(one, "is_nested", False):
+            raise InputError(
+                "a nested tensor has no shape to count with",
+                "pad it, as torch.nested.to_padded_tensor does",
+            )
+        if type(one).__name__ == "FakeTensor":
+            raise InputError(
+                "weights or inputs are FakeTensors, which belong to the mode that made them",
+                "make them under torch.device('meta') instead",
+            )
 
 
 def _largest() -> int:

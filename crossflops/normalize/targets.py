@@ -158,12 +158,12 @@ def _call(found: Callable[..., Any], arguments: Mapping[str, object], target: st
     except CrossflopsError:
         raise
     except (Exception, SystemExit) as error:
-        absent = isinstance(error, ModuleNotFoundError) and extras.missing(error.name or "")
-        if isinstance(absent, MissingExtraError):
+        missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+        if (absent := extras.missing(missing)) is not None:
             raise absent from error
         raise TargetError(
             f"{target} raised {type(error).__name__}: {error}{raised_at(error)}",
-            TRACEBACK,
+            f"pip install {missing}" if missing else TRACEBACK,
         ) from error
 
 
