@@ -181,8 +181,10 @@ def test_tied_weights_are_parameters_once():
          "torch.export cannot trace the model: ", "keep it in PyTorch"),
         (lambda: Apply(lambda s, x: s.a(nn.utils.rnn.pack_sequence([x, x]))[1], a=nn.GRU(8, 8)),
          "torch.export cannot trace the model: ", "the padded batch"),
+        (lambda: torch.inference_mode()(layer)(),
+         "torch.export cannot trace the model: ", "--no-grad"),
     ],
-    ids=["quantized", "numpy", "packed"],
+    ids=["quantized", "numpy", "packed", "inference mode"],
 )  # fmt: skip
 def test_what_cannot_be_exported_says_why_in_two_lines(model, what, hint, capfd):
     """One sentence of what PyTorch said, a hint that is about it, and nothing else."""

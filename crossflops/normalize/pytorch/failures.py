@@ -18,6 +18,10 @@ _HINTS = (
         "padded batch, and write sizes as numbers",
     ),
     (
+        r"Inference tensors",
+        "weights of inference mode take no gradients: --no-grad, or Setting(grad=False)",
+    ),
+    (
         r"__obj_flatten__|PackedParams|[Qq]uantized",
         "quantized modules hold packed weights: count the model before torch.ao converts it",
     ),
