@@ -286,3 +286,12 @@ def test_inputs_with_numbers_for_weights_without_are_refused_with_what_to_do():
     with pytest.raises(InputError, match="device meta") as caught:
         crossflops.count(layer().to("meta"), ROWS)
     assert "device='meta'" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["class", "a 'b'", 'a"b', "a\\b", "a\nb"])
+def test_modules_may_have_any_name(name):
+    """As in a dict of heads; a keyword of Python is none that PyTorch can write as it is."""
+    heads = nn.ModuleDict({name: layer()})
+    report = crossflops.count(Apply(lambda s, x: s.heads[name](x), heads=heads), ROWS)
+    assert report.totals.macs == MACS
+    assert f"heads.{name}" in {row.path for row in report.modules}
