@@ -19,7 +19,7 @@ _HINTS = (
     ),
     (
         r"Inference tensors",
-        "weights of inference mode take no gradients: --no-grad, or Setting(grad=False)",
+        "make inputs and weights outside of torch.inference_mode(), or clone them there",
     ),
     (
         r"__obj_flatten__|PackedParams|[Qq]uantized",
