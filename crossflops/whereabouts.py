@@ -1,19 +1,23 @@
 """Where an exception comes from: the file and line of the model, whoever was running it."""
 
+import contextlib
 import os
 import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+DEBUG = "CROSSFLOPS_DEBUG"  # the variable that asks for tracebacks; workers inherit it
 _HERE = str(Path(__file__).resolve().parent)
 _LIBRARIES = sysconfig.get_path("stdlib")
 _INSTALLED = re.compile(r".*[\\/](?:site|dist)-packages[\\/]")
-# what runs models, and is none
+# what runs models, or this package, and is none
 _RUNNERS = frozenset(
     ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "sklearn", "numpy", "onnx",
-     "onnxscript", "onnx_ir", "tf2onnx", "jax2onnx", "skl2onnx", "crossflops")
+     "onnxscript", "onnx_ir", "tf2onnx", "jax2onnx", "skl2onnx", "crossflops", "click", "google",
+     "msgspec", "rich", "sympy", "functorch")
 )  # fmt: skip
 
 
@@ -32,6 +36,25 @@ def raised_at(error: BaseException) -> str:
             frame, place = found[-1]
             return f" ({place}:{frame.lineno}, in {frame.name})"
     return ""
+
+
+def print_traceback(error: BaseException) -> None:
+    """The traceback of an error on stderr, with what led to it, where it was asked for."""
+    relay("".join(traceback.format_exception(error)))
+
+
+def relay(output: str) -> None:
+    """What a worker process wrote on stderr, its traceback above all, where that was asked for.
+
+    What a terminal would obey is spelled out.
+    """
+    if os.environ.get(DEBUG, "0") in ("", "0"):
+        return
+    for line in output.splitlines():
+        plain = (one if one.isprintable() else ascii(one)[1:-1] for one in line)
+        with contextlib.suppress(OSError):
+            sys.stderr.write("".join(plain) + "\n")
+            sys.stderr.flush()
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -2,6 +2,7 @@
 
 import json
 
+import click
 import pytest
 
 from crossflops.whereabouts import raised_at
@@ -78,3 +79,9 @@ def test_where_nothing_is_known_nothing_is_said():
     """An error that was never raised, or that a library of Python raised."""
     assert raised_at(caught(json.loads, "{", deeper=1)) == ""
     assert raised_at(ValueError("never raised")) == ""
+
+
+def test_what_crossflops_is_made_of_is_no_model():
+    """An error of ours comes by way of the command line, which is no place to look at."""
+    failing = click.Command("f", callback=lambda: 1 / 0)
+    assert raised_at(caught(lambda: failing.main([], standalone_mode=False), deeper=2)) == ""

@@ -10,10 +10,11 @@ import msgspec
 
 from crossflops.adapters.contract import Adapter
 from crossflops.adapters.failures import failure
-from crossflops.adapters.pytorch import is_module
+from crossflops.adapters.pytorch import is_module, repaired
 from crossflops.core.profile import Failure, Profile
 from crossflops.core.trace import Setting
 from crossflops.normalize.frameworks import framework_of
+from crossflops.whereabouts import print_traceback
 
 
 def observe(
@@ -40,20 +41,26 @@ def run_here(
 ) -> Profile | Failure:
     """Run a tool on a copy in this process, where nothing bounds its time and memory.
 
-    What the tool patches globally, and what it prints past Python's own streams, is not held
-    back; a tool that crashes takes this process along. Use `crossflops.adapters.pool` instead
-    wherever the model can be built or pickled.
+    What the tool prints past Python's own streams is not held back; functions of PyTorch that it
+    replaces are put back. A tool that crashes takes this process along. Use
+    `crossflops.adapters.pool` instead wherever the model can be built or pickled.
     """
     try:
         model, args, kwargs = _copied(model, args, kwargs)
     except Exception as problem:
+        print_traceback(problem)
         return failure(adapter.name, "build", problem, "give a target string: no copy is needed")
     try:
         if not adapter.accepts(model):
             return rejected(adapter, model)
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with (
+            repaired(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             return observe(adapter, model, args, kwargs, setting)
     except (Exception, SystemExit) as problem:
+        print_traceback(problem)
         return failure(adapter.name, "run", problem)
 
 

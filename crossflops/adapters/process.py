@@ -13,6 +13,7 @@ import msgspec
 from crossflops.adapters.failures import failure, shortened, speaks_of_memory
 from crossflops.adapters.job import Order
 from crossflops.core.profile import Failure, Profile
+from crossflops.whereabouts import relay
 
 _TAIL = 8192  # bytes of a tool's output that are looked at
 _QUOTED = 160  # characters of it that a message quotes
@@ -131,6 +132,7 @@ class Worker:
         found = self._result()
         if isinstance(found, Profile):
             return found
+        relay(self._tail())
         if found is not None and not found.message.startswith("SystemExit"):
             return found  # an exception speaks for itself
         told = found or self._fate(status)

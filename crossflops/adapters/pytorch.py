@@ -5,7 +5,7 @@ up among the loaded modules.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,30 @@ def is_module(model: object) -> bool:
     """Whether `model` is a torch.nn.Module."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
+
+
+@contextmanager
+def repaired() -> Iterator[None]:
+    """Functions of PyTorch that a tool replaces within this block are as before after it.
+
+    So is what hides a function that tensors inherit.
+    """
+    torch = sys.modules.get("torch")
+    owners = () if torch is None else (torch, torch.nn.functional, torch.Tensor, torch.nn.Module)
+    before = [(owner, dict(vars(owner))) for owner in owners]
+    try:
+        yield
+    finally:
+        for owner, own in before:
+            _repair(owner, own)
+
+
+def _repair(owner: Any, before: Mapping[str, Any]) -> None:
+    for name, value in tuple(vars(owner).items()):
+        if name in before and value is not before[name] and callable(before[name]):
+            setattr(owner, name, before[name])
+        elif name not in before and isinstance(owner, type) and hasattr(super(owner, owner), name):
+            delattr(owner, name)
 
 
 @contextmanager

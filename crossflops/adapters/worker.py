@@ -24,6 +24,7 @@ from crossflops.adapters.job import Job, Order
 from crossflops.adapters.limits import limit_memory
 from crossflops.adapters.observe import observe, rejected
 from crossflops.core.profile import Failure, Profile
+from crossflops.whereabouts import print_traceback
 
 SEED = 0
 
@@ -70,6 +71,7 @@ def answer(job: Job, wait: Callable[[], None]) -> Profile | Failure:
         stage, hint = "run", ""
         return observe(adapter, model, args, kwargs, job.setting)
     except BaseException as problem:  # a tool may well call sys.exit
+        print_traceback(problem)
         return failure(job.tool, stage, problem, hint)
 
 

@@ -3,20 +3,20 @@
 import gc
 import os
 import sys
-import traceback
 import warnings
 from collections.abc import Sequence
 
 import click
 
+from crossflops import whereabouts
 from crossflops.cli.supervision import supervised
 from crossflops.cli.verbs import DEBUG, group
 from crossflops.errors import TRACEBACK, CrossflopsError, CrossflopsWarning
-from crossflops.whereabouts import raised_at
 
 NAME = "crossflops"
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 WRONG = 2
+_HAD_ENOUGH = "PacifyFlushWrapper"  # what click makes of stdout when a reader of help is gone
 # A count makes hundreds of thousands of values and throws none of them away: looking for cycles
 # after every 700, as Python does, takes a sixth of the time.
 _ALLOCATIONS = 100_000
@@ -29,8 +29,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is wrong and what to do; 3 tools were tried and every one failed.
     """
     if arguments is None:
+        _open_streams()
         return supervised(sys.argv[1:], lambda: _run(None), _refuse)
     return _run(arguments)
+
+
+def _open_streams() -> None:
+    """Let a standard stream that the caller closed lead nowhere.
+
+    Else the next file that is opened would be taken for it, and written to by whoever prints.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest descriptor that is free: this one
+            setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r"))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -39,36 +51,36 @@ def _run(arguments: Sequence[str] | None) -> int:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", CrossflopsWarning)
         warnings.showwarning = _warn  # type: ignore[assignment]  # the way that Python documents
-    debug = DEBUG in (sys.argv[1:] if arguments is None else arguments) or _asked_by_environment()
+    before = os.environ.get(whereabouts.DEBUG)
+    if DEBUG in (sys.argv[1:] if arguments is None else arguments):
+        os.environ[whereabouts.DEBUG] = "1"  # which workers inherit
+    try:
+        return _status(arguments)
+    finally:
+        if before is None:
+            os.environ.pop(whereabouts.DEBUG, None)
+        else:
+            os.environ[whereabouts.DEBUG] = before
+
+
+def _status(arguments: Sequence[str] | None) -> int:
     try:
         status = group.main(args=arguments, prog_name=NAME, standalone_mode=False)
         return status if isinstance(status, int) else 0
     except CrossflopsError as error:
-        _trace(error, debug)
+        whereabouts.print_traceback(error)
         return _refuse(error.message, error.hint, error.exit_status)
     except click.ClickException as error:
         return _refuse(error.format_message(), _help(error), WRONG)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # a model may raise what is no Exception, or ask to leave
+        if isinstance(error, SystemExit) and _HAD_ENOUGH in type(sys.stdout).__name__:
+            return 0
         # Nothing that a model does ends in a traceback; what is left to say is what it was.
-        _trace(error, debug)
-        what = f"{type(error).__name__}: {error}".rstrip(": ") + raised_at(error)
+        whereabouts.print_traceback(error)
+        what = f"{type(error).__name__}: {error}".rstrip(": ") + whereabouts.raised_at(error)
         return _refuse(what, f"{TRACEBACK}; if the model itself runs, please report it", WRONG)
-
-
-def _asked_by_environment() -> bool:
-    return os.environ.get("CROSSFLOPS_DEBUG", "0") not in ("", "0")
-
-
-def _trace(error: BaseException, debug: bool) -> None:
-    """The traceback of an error, with what led to it, where it was asked for."""
-    if not debug:
-        return
-    from crossflops.render.legible import inert
-
-    for line in "".join(traceback.format_exception(error)).splitlines():
-        click.echo(inert(line), err=True)
 
 
 def _warn(message: Warning | str, *_: object) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import model_options, output_options, picture, request
+from crossflops.cli.options import Positive, model_options, output_options, picture, request
 from crossflops.cli.output import deliver, keep_curve
 from crossflops.cli.progress import progress
 from crossflops.errors import InputError
@@ -13,7 +13,7 @@ from crossflops.render.bench import TOP, Benched
 
 A_CHECK_FAILED = 1
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+_POSITIVE = Positive()
 
 
 @click.command("bench")

@@ -8,6 +8,7 @@ from crossflops.adapters.installation import to_install
 from crossflops.cli.against import against, against_options
 from crossflops.cli.interpreters import python_option
 from crossflops.cli.options import (
+    Positive,
     model_options,
     output_options,
     request,
@@ -49,7 +50,7 @@ DOCTOR = "see `crossflops doctor`"
 )
 @click.option(
     "--memory",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Positive(),
     metavar="GIB",
     help="Address space of each tool, by default as much as the machine has memory.",
 )

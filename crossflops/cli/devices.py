@@ -4,14 +4,14 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import output_options
+from crossflops.cli.options import Positive, output_options
 from crossflops.cli.output import deliver
 from crossflops.cli.progress import progress
 from crossflops.core.device import DeviceList
 from crossflops.errors import InputError, UnknownNameError
 
 _QUESTIONS = ("name", "search", "peak_tflops", "here", "measure")
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+_POSITIVE = Positive()
 
 
 @click.command("devices")

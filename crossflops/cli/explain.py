@@ -44,5 +44,5 @@ def _noun(name: str) -> Cause | Convention | Matches:
         more = (
             f"try a word of what it is about, or one of {families}; `crossflops tools` has tools"
         )
-        raise UnknownNameError(f"{name} is neither a cause nor a tool", near or more)
+        raise UnknownNameError(f"{name!r} is neither a cause nor a tool", near or more)
     return found[0] if len(found) == 1 else Matches(name, found)

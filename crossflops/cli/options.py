@@ -1,6 +1,7 @@
 """The options that verbs share, and what they come to."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,6 +10,7 @@ import click
 import msgspec
 
 from crossflops.cli.supervision import limit
+from crossflops.core.tensor import DIGITS
 from crossflops.core.trace import Setting
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 
@@ -18,6 +20,24 @@ if TYPE_CHECKING:
     from crossflops.render.view import Viewed
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Positive(click.FloatRange):
+    """A number above zero: `nan` is none. `inf` is one where `most` says what it comes to."""
+
+    def __init__(self, most: float | None = None) -> None:
+        super().__init__(min=0, min_open=True)
+        self._most = most
+
+    def convert(self, value: Any, *others: Any) -> Any:
+        """The number. Fails as click does."""
+        found = super().convert(value, *others)
+        if math.isnan(found) or (math.isinf(found) and self._most is None):
+            return self.fail(f"{value} is no number to count with.", *others)
+        return found if self._most is None else min(found, self._most)
+
+
+_LONGEST = 1e6  # seconds, eleven days: a system's own clocks take no infinity
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +111,7 @@ def model_options(function: Function, required: bool = True) -> Function:
         click.option("--allow-pickle", is_flag=True, help="Load pickles: these can run any code."),
         click.option(
             "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
+            type=Positive(most=_LONGEST),
             default=300.0,
             show_default=True,
             metavar="SECONDS",
@@ -199,8 +219,13 @@ def stacked(function: Function, *decorators: Callable[[Function], Function]) -> 
 def numbered(option: str, text: str) -> tuple[str, int]:
     """NAME=N as a pair. Raises InputError."""
     name, equals, value = text.rpartition("=")
-    if not equals or not name or not (value.isascii() and value.isdigit()) or len(value) > 19:
-        raise InputError(f"{option} {text!r} is not NAME=N", f"write for example {option} batch=8")
+    example = f"{option} {'Loop_1' if option == '--trips' else 'batch'}=8"
+    if not equals or not name or not (value.isascii() and value.isdigit()):
+        raise InputError(f"{option} {text!r} is not NAME=N", f"write for example {example}")
+    if len(value) > DIGITS:
+        raise InputError(
+            f"{option} {name}=... has a number of {len(value)} digits", f"write at most {DIGITS}"
+        )
     return name, int(value)
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -20,6 +21,7 @@ from crossflops.render.summary import Unit
 from crossflops.render.terminal import terminal
 from crossflops.render.text import NARROWEST, WIDTH
 
+_TO_A_FILE = "write to a file with -o FILE"
 _SAID = 4000  # letters of a line on stderr: a command may have many paths in it
 _ASCII = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "…": "..."})
 
@@ -42,7 +44,10 @@ def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
 def say(text: str) -> None:
     """A line on stderr, whatever is in the names that it tells."""
     line = legible(standing_here(" ".join(text.split())), WORD, _SAID)
-    click.echo(line, err=True)
+    try:
+        click.echo(line, err=True)
+    except OSError:  # nobody can be told, and the exit status tells all the same
+        _abandon(sys.stderr)
 
 
 def width() -> int:
@@ -58,12 +63,22 @@ def colour() -> bool:
 
 
 def _print(text: str) -> None:
+    """Raises CrossflopsError when stdout cannot be written, unless its reader had enough."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader had enough; the work is done all the same
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        _abandon(sys.stdout)
+    except OSError as error:
+        _abandon(sys.stdout)
+        what = f"stdout cannot be written: {error.strerror or error}"
+        raise CrossflopsError(what, _TO_A_FILE) from error
+
+
+def _abandon(stream: TextIO) -> None:
+    """Let what is left in its buffer go nowhere, or Python would complain when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _encoding() -> str:

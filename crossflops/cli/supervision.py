@@ -19,6 +19,13 @@ VERBS = ("count", "compare", "efficiency", "bench", "export")
 _LOOK = 0.5  # seconds after which is looked whether the child is still there
 _GRACE = 5.0  # seconds to clean up: to end its own workers, to show the cursor again
 _TOO_LONG = 2
+_DONE = b"done"  # the last word of a child, which says that its status is its own
+_MOST_INTERRUPTS = 3
+_SIGNALLED = 128  # what a shell adds to the number of the signal that ended a process
+_OUT_OF_MEMORY = "often the system ran out of memory: give a smaller input"
+_CRASHED = (
+    "native code crashed: run the model by itself under python -X faulthandler, which says where"
+)
 _limit = [300.0]
 
 
@@ -66,7 +73,10 @@ def _told(tell: int, run: Callable[[], int]) -> int:
             os.write(tell, f"{_limit[0]} {converter or ''}\n".encode())
 
     listen(say)
-    return run()
+    status = run()
+    with contextlib.suppress(OSError):
+        os.write(tell, b"%s\n" % _DONE)
+    return status
 
 
 class _Supervisor:
@@ -79,6 +89,8 @@ class _Supervisor:
         self._converter = ""
         self._seconds = 0.0
         self._end: float | None = None
+        self._done = False
+        self._asked: list[int] = []  # the signals that somebody sent to end this
 
     def status(self, refuse: Callable[..., int]) -> int:
         """The exit status of the child."""
@@ -95,11 +107,18 @@ class _Supervisor:
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
+        if status < 0 and self._asked:
+            return _SIGNALLED + self._asked[-1]  # which needs no words
         if status < 0:
             doing = f"while {self._converter} converted the model" if self._converter else ""
             what = f"the process was ended by {signal.Signals(-status).name} {doing}"
-            hint = "often the system ran out of memory: give a smaller input"
+            hint = _OUT_OF_MEMORY if status == -signal.SIGKILL else _CRASHED
             return refuse(what, hint, _TOO_LONG)
+        while not self._done and select.select([self._news], [], [], 0)[0] and self._read():
+            pass
+        if not self._done:
+            what = f"the model ended the process, with status {status}, and there is no result"
+            return refuse(what, "take the exit out of the model", _TOO_LONG)
         return status
 
     def _ended(self) -> int | None:
@@ -114,15 +133,21 @@ class _Supervisor:
         left = _LOOK if self._end is None else min(_LOOK, max(0.0, self._end - time.monotonic()))
         if not select.select([self._news], [], [], left)[0]:
             return
-        received = os.read(self._news, 4096)
-        if not received:  # the child is about to end
+        if not self._read():  # the child is about to end
             time.sleep(0.001)
-            return
+
+    def _read(self) -> bool:
+        """Take what the child wrote; whether it will write any more."""
+        received = os.read(self._news, 4096)
         *lines, self._unread = (self._unread + received).split(b"\n")
         for line in lines:
+            if line == _DONE:
+                self._done = True
+                continue
             seconds, _, self._converter = line.decode().partition(" ")
             self._seconds = float(seconds)
             self._end = time.monotonic() + self._seconds if self._converter else None
+        return bool(received)
 
     def _stop(self) -> None:
         """As if by Ctrl-C, so that it cleans up; then for good."""
@@ -135,10 +160,15 @@ class _Supervisor:
                 time.sleep(0.02)
 
     def _forward(self, sign: int, _frame: Any) -> None:
-        """Hand a signal on. The terminal gives Ctrl-C to both of us."""
-        if sign != signal.SIGINT or not _in_foreground():
+        """Hand a signal on. The terminal gives Ctrl-C to both of us.
+
+        A model that swallows interrupts is killed at the third one.
+        """
+        self._asked.append(sign)
+        patience = self._asked.count(signal.SIGINT) < _MOST_INTERRUPTS
+        if sign != signal.SIGINT or not patience or not _in_foreground():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._child, sign)
+                os.kill(self._child, sign if patience else signal.SIGKILL)
 
 
 def _forwarded() -> tuple[signal.Signals, ...]:

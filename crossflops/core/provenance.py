@@ -26,8 +26,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def named(model: str, digest: str, asked: object) -> str:
     """What a report is titled by: the target, or the name of the model where an object was given.
 
-    Files in other folders may have one name: the digest of the graph tells them apart.
+    Objects of one class have one name, and files in other folders may: the digest of the graph
+    tells them apart.
     """
-    if not isinstance(asked, Asked) or not asked.typed:
+    if not isinstance(asked, Asked):
         return model
-    return f"{asked.target} {digest[:8]}" if asked.target.startswith("...") else asked.target
+    name = asked.target if asked.typed else model
+    alone = asked.typed and not asked.target.startswith("...")
+    return name if alone else f"{name} {digest[:8]}"

@@ -14,6 +14,8 @@ _BITS = {
     "bool": 8, "complex64": 64, "complex128": 128,
 }  # fmt: skip
 
+DIGITS = 18  # of a size that is given: with more it may not fit into 64 bits
+
 
 class TensorSpec(msgspec.Struct, frozen=True):
     """A tensor without its values.

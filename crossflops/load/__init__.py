@@ -13,9 +13,11 @@ from crossflops.load.reader import weightless
 from crossflops.load.texts import check
 from crossflops.load.validation import validate
 
-__all__ = ["decoded", "read", "weightless"]
+__all__ = ["decoded", "read", "refuse_stand_in", "weightless"]
 
 _HINT = "give the path of an ONNX model"
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_PAGE = (b"<!doctype html", b"<html")
 
 
 def read(path: str) -> Any:
@@ -30,6 +32,22 @@ def read(path: str) -> Any:
         if path not in error.message:  # what is wrong inside of it, told without its name
             error.message = f"{path}: {error.message}"
         raise
+
+
+def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
+    """Raises TargetError for a file in the place of a model: a pointer of Git LFS, a web page.
+
+    `head` is how the file begins, where that is known.
+    """
+    if head is None:
+        with open(path, "rb") as file:
+            head = file.read(64)
+    if head.startswith(_POINTER):
+        fetch = f"git lfs pull --include {Path(path).name}"
+        raise TargetError(f"{path} is a pointer of Git LFS: the model is not here yet", fetch)
+    if head.lstrip().lower().startswith(_PAGE):
+        hint = "download the file itself, not the page that shows it"
+        raise TargetError(f"{path} is a web page, and no model", hint)
 
 
 def decoded(data: bytes) -> Any:
@@ -60,6 +78,7 @@ def _rest(path: str) -> bytes:
             with contextlib.closing(
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             ) as mapped:
+                refuse_stand_in(path, mapped[:64])
                 return weightless(mapped)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

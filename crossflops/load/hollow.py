@@ -22,14 +22,24 @@ def is_uniform(array: Any) -> bool:
 
 def hollow(tensor: Any) -> Any:
     """A TensorProto that has its name, type and shape, made one without data."""
-    from onnx import TensorProto
-
     tensor.ClearField("raw_data")
-    tensor.data_location = TensorProto.EXTERNAL
+    tensor.data_location = tensor.EXTERNAL
     del tensor.external_data[:]
     entry = tensor.external_data.add()
     entry.key, entry.value = "location", _PLACE
     return tensor
+
+
+def densify(graph: Any) -> None:
+    """Make the sparse initializers of a graph dense, in place, as runtimes do that load them.
+
+    ONNX's shape inference takes no operator's word for a sparse one.
+    """
+    for sparse in graph.sparse_initializer:
+        dense = graph.initializer.add(name=sparse.values.name, dims=sparse.dims)
+        dense.data_type = sparse.values.data_type
+        hollow(dense)
+    del graph.sparse_initializer[:]
 
 
 def is_hollow(tensor: Any) -> bool:

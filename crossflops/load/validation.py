@@ -5,6 +5,7 @@ from typing import Any
 
 from crossflops.errors import TargetError
 from crossflops.load import payload
+from crossflops.load.hollow import densify
 from crossflops.load.order import bodies, is_sorted, label, ordered
 
 _AGAIN = "the file is damaged or was made by hand: export the model again"
@@ -17,6 +18,8 @@ _PAYLOADS = (
 
 def validate(model: Any) -> None:
     """Check a parsed model, and put its nodes in order where they are not, in place.
+
+    Sparse initializers become dense ones.
 
     Negative sizes of values are left open.
 
@@ -46,6 +49,7 @@ def _graph(graph: Any, outer: set[str]) -> None:
     _unique(own, graph.node, f"graph {graph.name!r}")
     for tensor in graph.initializer:
         _tensor(tensor, f"initializer {tensor.name!r}")
+    densify(graph)
     for value in (*graph.input, *graph.value_info, *graph.output):
         forget_negative(value.type)
         _declared(value)

@@ -20,6 +20,7 @@ from crossflops.measure.allocation import allocate
 from crossflops.measure.order import Answer, FileOrder, ModelOrder, Order, Ran, Refusal
 from crossflops.measure.timing import Limits, timed
 from crossflops.normalize.inputs import from_archive
+from crossflops.whereabouts import print_traceback
 
 PROFILED = Limits(warmup=3, runs=10, fewest=3, seconds=5.0)
 _MOST = 500  # runs under the profiler: short ones are disturbed by whatever else there is
@@ -42,10 +43,12 @@ def answered(order: Order) -> Answer:
     try:
         return run_model(order) if isinstance(order, ModelOrder) else run_file(order)
     except CrossflopsError as error:
+        print_traceback(error)
         return Refusal(error.message, error.hint)
     except MemoryError:
         return Unfit(batch=order.batch, stage="memory", message=_OUT_OF_MEMORY)
     except Exception as error:  # whatever the runtime raises is its word on the model
+        print_traceback(error)
         what = described(error)
         if speaks_of_memory(what):
             return Unfit(batch=order.batch, stage="memory", message=_OUT_OF_MEMORY)

@@ -12,6 +12,7 @@ from crossflops.adapters.failures import shortened, speaks_of_memory
 from crossflops.core.measurement import Unfit
 from crossflops.errors import NormalizeError
 from crossflops.measure.order import Answer, Order, Ran, Refusal
+from crossflops.whereabouts import relay
 
 _QUOTED = 300
 
@@ -36,8 +37,9 @@ def bench(order: Order, seconds: float, folder: str) -> Ran | Unfit:
             )
         except subprocess.TimeoutExpired:
             return Unfit(batch=order.batch, stage="time", message=f"stopped after {seconds:g} s")
+        said = done.stderr.decode(errors="replace")
+        relay(said)
         if not answer.is_file():
-            said = done.stderr.decode(errors="replace")
             return _ended(order.batch, done.returncode, said)
         found: Answer = msgspec.json.decode(answer.read_bytes(), type=Answer)
     if isinstance(found, Refusal):

@@ -11,6 +11,7 @@ from crossflops.core.observation import Observation
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import NormalizeError
 from crossflops.measure.runner import Answer, Order, Refusal
+from crossflops.whereabouts import relay
 
 SECONDS = 300.0
 MEMORY = 16 << 30
@@ -60,4 +61,6 @@ def _process(order: Order, seconds: float) -> tuple[int, str]:
     except subprocess.TimeoutExpired as error:
         what = f"the run takes longer than {seconds:g} s"
         raise NormalizeError(what, "give smaller inputs, or the sizes without a run") from error
-    return done.returncode, " ".join(done.stderr.decode(errors="replace").split())[-_QUOTED:]
+    said = done.stderr.decode(errors="replace")
+    relay(said)
+    return done.returncode, " ".join(said.split())[-_QUOTED:]

@@ -18,6 +18,7 @@ from crossflops.core.tensor import TensorSpec
 from crossflops.errors import CrossflopsError
 from crossflops.measure import profile, session
 from crossflops.normalize.inputs import from_archive
+from crossflops.whereabouts import print_traceback
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,10 +53,12 @@ def main() -> None:
     try:
         answer = Answer(observed(order))
     except CrossflopsError as error:
+        print_traceback(error)
         answer = Refusal(error.message, error.hint)
     except MemoryError:
         answer = Refusal("the run needs more memory than it may have", "give smaller inputs")
     except Exception as error:  # whatever the runtime raises is its word on the model
+        print_traceback(error)
         answer = Refusal(f"onnxruntime: {error}", "see whether the model runs there at all")
     Path(order.answer).write_bytes(msgspec.json.encode(answer))
 

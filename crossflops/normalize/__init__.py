@@ -1,5 +1,6 @@
 """A target -> a model with inputs -> its graph, and the trace of what was called."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import msgspec
 from crossflops.core.graph import Graph
 from crossflops.core.tensor import TensorSpec
 from crossflops.core.trace import Setting, Trace
-from crossflops.errors import InputError, MissingExtraError, NormalizeError
+from crossflops.errors import CrossflopsWarning, InputError, MissingExtraError, NormalizeError
 from crossflops.normalize import frameworks, onnx_file
 from crossflops.normalize import inputs as _inputs
 from crossflops.normalize.conversion import converting
@@ -149,6 +150,16 @@ def program(
 
     None of a file; of a model of another framework than PyTorch the bytes of the model.
     """
+    found = _program(source, setting, observed)
+    if not found[1].outputs:
+        what = "the model returns no tensor, and only work that a result depends on is counted"
+        warnings.warn(what, CrossflopsWarning, stacklevel=2)
+    return found
+
+
+def _program(
+    source: Source, setting: Setting, observed: Sequence[Setting]
+) -> tuple[Any, Graph, Trace]:
     if isinstance(source.model, OnnxFile):
         return None, *onnx_file.normalize(source.model, setting)
     if (name := framework_of(source.model)) is not None:
@@ -189,7 +200,7 @@ def _require(model: Any) -> None:
         return
     raise NormalizeError(
         f"the model is of the type {_kind(model)}, which cannot be read",
-        f"give a model of {frameworks.NAMES}, or a callable that returns one",
+        f"give a model of {frameworks.NAMES}, or a callable that returns one, or (model, inputs)",
     )
 
 

@@ -5,10 +5,10 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from crossflops.core.tensor import TensorSpec
+from crossflops.core.tensor import DIGITS, TensorSpec
 from crossflops.errors import InputError
 
 _HINT = "write --input 1x3x224x224, or --input input_ids=1x128:int64"
@@ -50,6 +50,8 @@ def _parse(place: int, text: str) -> TensorSpec:
         known = ", ".join(_DTYPES)
         raise InputError(f"unknown type {dtype!r} in the input {text!r}", f"types: {known}")
     scalar = found["shape"] == "scalar"
+    if any(len(size) > DIGITS for size in found["shape"].split("x")):
+        raise InputError(f"a size in the input {text!r} has more than {DIGITS} digits", _HINT)
     shape = () if scalar else tuple(map(int, found["shape"].split("x")))
     return TensorSpec(found["name"] or str(place), dtype, shape, "input")
 
@@ -101,8 +103,10 @@ def _tensor(spec: TensorSpec, generator: Any) -> Any:
 def check(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Whether a PyTorch model takes so many inputs, by these names: told before it is run.
 
-    Raises InputError. A model with hooks, which may change what forward is given, is not asked.
+    Raises InputError, also for tensors that no run can take. A model with hooks, which may change
+    what forward is given, is not asked.
     """
+    _refuse_fakes((*model.parameters(), *args, *kwargs.values()))
     if model._forward_pre_hooks:
         return
     try:
@@ -118,6 +122,20 @@ def check(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
             f"the inputs do not fit {type(model).__name__}.forward({taken}): {error}",
             f"give one --input for each, such as --input {name}=1x3x224x224",
         ) from error
+
+
+def _refuse_fakes(tensors: Iterable[Any]) -> None:
+    for one in tensors:
+        if getattr(one, "is_nested", False):
+            raise InputError(
+                "a nested tensor has no shape to count with",
+                "pad it, as torch.nested.to_padded_tensor does",
+            )
+        if type(one).__name__ == "FakeTensor":
+            raise InputError(
+                "weights or inputs are FakeTensors, which belong to the mode that made them",
+                "make them under torch.device('meta') instead",
+            )
 
 
 def _largest() -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import TargetError
+from crossflops.load import refuse_stand_in
 from crossflops.normalize import extras
 from crossflops.normalize.torchvision import mended
 
@@ -22,6 +23,7 @@ def unpickled(path: Path, allowed: bool) -> Any:
     """The object in a file that `torch.save` or pickle wrote. Raises TargetError."""
     if not path.is_file():
         raise TargetError(f"there is no file {path}", _HINT)
+    refuse_stand_in(path)
     if not allowed:
         raise TargetError(
             f"{path} {_WHAT.get(path.suffix, 'is a pickle')}, which runs code when it is read",

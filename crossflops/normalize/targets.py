@@ -79,6 +79,12 @@ def _unreadable(target: str) -> TargetError:
             f"{target} has to be followed by a colon and a callable",
             f"it defines {named}" if names else "define a function in it that returns the model",
         )
+    if path.is_file():
+        return TargetError(
+            f"{path} is no kind of file that a model is read from",
+            "give .onnx, .pt2, .pt, .keras, .h5, .pb or .joblib; of weights alone, such as "
+            ".safetensors, the path/file.py:callable that builds their model",
+        )
     if path.suffix and not path.exists():
         return TargetError(f"there is no file {path}", _HINT)
     return TargetError(f"cannot tell what the target {target!r} is", _HINT)
@@ -152,12 +158,12 @@ def _call(found: Callable[..., Any], arguments: Mapping[str, object], target: st
     except CrossflopsError:
         raise
     except (Exception, SystemExit) as error:
-        absent = isinstance(error, ModuleNotFoundError) and extras.missing(error.name or "")
-        if isinstance(absent, MissingExtraError):
+        missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+        if (absent := extras.missing(missing)) is not None:
             raise absent from error
         raise TargetError(
             f"{target} raised {type(error).__name__}: {error}{raised_at(error)}",
-            TRACEBACK,
+            f"pip install {missing}" if missing else TRACEBACK,
         ) from error
 
 

@@ -119,10 +119,11 @@ def compare(
 
     Each tool runs in a worker process, which may build for `timeout` seconds and run for as many,
     in `memory` bytes of address space (None: what the machine has); with `isolate=False` on a
-    copy in this process, where nothing bounds its time and memory, and whatever it patches stays
-    patched. The prediction of every tool is fixed before it starts. With `between` two tools are
-    also set against each other, where both answered; with `module` the report is about that path,
-    and with `consensus` it says which number to publish, in a sentence.
+    copy in this process, where nothing bounds its time and memory; functions of PyTorch that it
+    patches are put back, and nothing else that it patches. The prediction of every tool is fixed
+    before it starts. With `between` two tools are also set against each other, where both
+    answered; with `module` the report is about that path, and with `consensus` it says which
+    number to publish, in a sentence.
 
     `python` names the interpreter (or the folder of a venv) that runs a tool, which then need
     not be installed here; it goes over the table `[python]` of crossflops.toml, or

@@ -32,8 +32,9 @@ def _tell(one: warnings.WarningMessage, sentences: list[str]) -> None:
     if not issubclass(one.category, CrossflopsWarning):
         warnings.showwarning(one.message, one.category, one.filename, one.lineno)
         return
-    if sentence not in sentences:
-        sentences.append(sentence)
+    if sentence in sentences:
+        return
+    sentences.append(sentence)
     # whoever filters by module means the package; a warning about a file bears the file's name
     module = "crossflops" if one.filename.startswith(_PACKAGE) else one.filename
     warnings.warn_explicit(sentence, one.category, one.filename, one.lineno, module)

@@ -200,3 +200,19 @@ def test_one_failure_leaves_the_others_alone(fakes):
         answers = dict(workers.go())
     assert isinstance(answers["fake"], Failure)
     assert answers["other"].total == 5
+
+
+@pytest.mark.parametrize("wanted", ["1", "", "0"])
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [("Raises", "ValueError: no rule\nfor Foo"), ("FailsToLoad", "RuntimeError: ")],
+)
+def test_the_traceback_of_a_worker_is_shown_where_it_is_asked_for(
+    ask, capfd, monkeypatch, wanted, kind, own
+):
+    """On our stderr, with the line of the tool that raised."""
+    monkeypatch.setenv("CROSSFLOPS_DEBUG", wanted)
+    assert isinstance(ask(kind), Failure)
+    shown = capfd.readouterr().err
+    assert ("Traceback (most recent call last):" in shown) is (wanted == "1")
+    assert (own in shown and "fake_tools.py" in shown) is (wanted == "1")

@@ -1,6 +1,8 @@
 """What a user sees when something is wrong, and what the command costs when nothing is asked."""
 
+import asyncio
 import json
+import os
 import subprocess
 import sys
 
@@ -130,6 +132,13 @@ def test_json_on_a_terminal_is_inert_as_well(line, answers, report):
         ("count", "m:f", "-o", "no-such-folder/report.md"),
         ("compare", "m:f", "--timeout", "0"),
         ("compare", "m:f", "--timeout", "soon"),
+        ("count", "m:f", "--timeout", "nan"),
+        ("compare", "m:f", "--memory", "inf"),
+        ("bench", "m:f", "--seconds", "nan"),
+        ("devices", "--peak-tflops", "1", "--bandwidth", "nan"),
+        ("count", "m.onnx", "--dim", "batch=9999999999999999999"),
+        ("count", "m.onnx", "--trips", "Loop_1=x"),
+        ("explain", ""),
         ("explain",),
         ("explain", "no-such-thing"),
     ],
@@ -191,3 +200,36 @@ def test_the_module_is_the_command():
         "error: x.pdf has the suffix '.pdf', which names no format\n"
         "hint: formats are .json, .md, .txt, .csv\n"
     )
+
+
+def test_workers_are_asked_for_their_tracebacks_for_one_command(line, answers, monkeypatch):
+    """By the variable that they inherit, which is afterwards as it was."""
+    monkeypatch.delenv("CROSSFLOPS_DEBUG", raising=False)
+    seen = []
+
+    class WatchedError(TargetError):
+        """An error that looks at the environment when it is shown."""
+
+        @property
+        def message(self):
+            seen.append(os.environ.get("CROSSFLOPS_DEBUG"))
+            return "m:f failed"
+
+        @message.setter
+        def message(self, text):
+            """It is always the same."""
+
+    answers(WatchedError("", "mend it"))
+    line("count", "m:f", "--debug")
+    assert seen
+    assert set(seen) == {"1"}
+    assert "CROSSFLOPS_DEBUG" not in os.environ
+
+
+def test_what_is_no_exception_is_an_error_as_well(line, answers):
+    """asyncio and test runners raise what only BaseException is above of."""
+    answers(asyncio.CancelledError("enough"))
+    status, out, told = line("count", "m:f")
+    assert (status, out) == (2, "")
+    assert told.startswith("error: CancelledError: enough (")
+    assert len(told.splitlines()) == 2

@@ -174,3 +174,57 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 7
+
+
+def test_a_signal_that_was_asked_for_needs_no_words() -> None:
+    """The status is that of a shell; nobody speaks of memory."""
+    process = _started("""
+        print("up", flush=True)
+        time.sleep(600)
+    """)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (128 + signal.SIGTERM, "", "")
+
+
+def test_native_code_that_crashes_is_told_from_a_lack_of_memory() -> None:
+    """A segmentation fault of a library, or of the model."""
+    status, _, err = _done("""
+        import os, signal
+        os.kill(os.getpid(), signal.SIGSEGV)
+    """)
+    assert status == 2
+    assert "SIGSEGV" in err
+    assert "native code crashed" in err
+    assert "memory" not in err
+
+
+def test_a_model_that_swallows_interrupts_is_killed_at_the_third() -> None:
+    """Whoever presses Ctrl-C three times means it."""
+    process = _started("""
+        while True:
+            try:
+                print("up", flush=True)
+                time.sleep(600)
+            except KeyboardInterrupt:
+                pass
+    """)
+    assert process.stdout is not None
+    for _ in range(3):
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "")
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_model_that_ends_the_process_is_no_success(status: int) -> None:
+    """Nothing was counted, whatever status the model chose."""
+    found, _, err = _done(f"""
+        import os
+        os._exit({status})
+    """)
+    assert found == 2
+    assert f"ended the process, with status {status}" in err

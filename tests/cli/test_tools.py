@@ -211,7 +211,7 @@ def test_explain_offers_the_nearest(line):
     """A slip of the finger is met with what was perhaps meant; nonsense with where to look."""
     assert line("explain", "norm.bacth") == (
         *(2, ""),
-        "error: norm.bacth is neither a cause nor a tool\nhint: did you mean norm.batch?\n",
+        "error: 'norm.bacth' is neither a cause nor a tool\nhint: did you mean norm.batch?\n",
     )
     status, out, err = line("explain", "zeppelin")
     assert (status, out, len(err.splitlines())) == (2, "", 2)

@@ -95,13 +95,15 @@ def test_nobody_notices_that_every_tool_ran(here):
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_tool_in_this_process_has_a_copy(tool, here):
-    """Without a worker it may leave PyTorch changed, and never the caller's model."""
+    """Without a worker, too, it leaves the caller's model and PyTorch's functions alone."""
     if tool not in here:
         pytest.skip(f"{tool} is not installed")
     found, image = model(), torch.zeros(IMAGE)
-    before = state(found)
+    crossflops.count(found, image)
+    before, patched = state(found), functions()
     report = crossflops.compare(found, image, tools=[tool], isolate=False)
     (profile,) = report.profiles
     assert isinstance(profile, Profile)
     assert profile.total > 0
     assert state(found) == before
+    assert functions().items() >= patched.items()

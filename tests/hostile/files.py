@@ -100,9 +100,11 @@ def outside(location):
     return model
 
 
-def handmade(*nodes, inputs=("x",)):
+def handmade(*nodes, inputs=("x",), versions=(17,)):
     """A graph of nodes that no checker has seen, on inputs of 4 x 4."""
-    model = ModelProto(ir_version=10, opset_import=[helper.make_opsetid("", 17)])
+    model = ModelProto(
+        ir_version=10, opset_import=[helper.make_opsetid("", one) for one in versions]
+    )
     for name in inputs:
         value = helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4])
         model.graph.input.append(value)
@@ -180,6 +182,15 @@ FILES = {
     "many tiny fields": (fields_of(5_000_000), "fields"),
     "zeros": (bytes(1_000_000), "byte 0"),
     "an empty file": (b"", "is empty"),
+    "a pointer of Git LFS": (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:4cac\nsize 12345\n",
+        "pointer of Git LFS",
+    ),
+    "a page that shows a file": (b"\n<!DOCTYPE html><html><body>", "a web page"),
+    "operators of no version": (
+        handmade(("Relu", "x", "a"), versions=()),
+        "'node_a' (Relu): the file does not say which version of the operators of ai.onnx",
+    ),
     "no nodes": (ModelProto(ir_version=10), "no nodes"),
     "half a file": (cut(0.5), "byte"),
     "nearly a file": (cut(0.98), "byte"),

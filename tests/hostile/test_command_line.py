@@ -112,3 +112,65 @@ def test_a_file_that_may_not_be_read(tmp_path):
         assert count(path)[0] == 0
     else:
         refused(path, "cannot be read")
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Runs the command on a small file in a shell, with its streams as they are redirected."""
+    saved(tmp_path, parsed("g (float[4] x) => (y) { y = Relu(x) }"))
+
+    def run(arguments):
+        command = f"'{sys.executable}' -m crossflops {arguments}; echo status $?"
+        done = subprocess.run(
+            ["sh", "-c", command],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        *out, status = done.stdout.splitlines()
+        return int(status.removeprefix("status ")), out, done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize("options", ["", "--json"])
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a system without a full device")
+def test_stdout_that_cannot_be_written_is_an_error(started, options):
+    """What is wrong and what to do, and Python has nothing to add when it ends."""
+    status, _, told = started(f"count model.onnx {options} > /dev/full")
+    assert status == 2
+    wrong, remedy = told.splitlines()
+    assert wrong == "error: stdout cannot be written: No space left on device"
+    assert remedy.startswith("hint: ")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a system without a full device")
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [("count model.onnx -o report.json", 0), ("count missing.onnx", 2),
+     ("count missing.onnx --debug", 2)],
+)  # fmt: skip
+def test_a_full_stderr_changes_no_status(started, arguments, status):
+    """1 would say that a check did not hold."""
+    assert started(f"{arguments} 2> /dev/full") == (status, [], "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_lead_nowhere(started, closed, tmp_path):
+    """As a daemon starts its children: the result is in the file, and only there."""
+    status, out, told = started(f"count model.onnx --json -o report.md {closed}")
+    assert status == 0, told
+    assert bool(out) is (">&-" not in closed.replace("2>&-", ""))
+    assert "Error" not in told
+    assert (tmp_path / "report.md").read_text().startswith("# model.onnx")
+
+
+@pytest.mark.parametrize("arguments", ["count --help", "--help", "explain thop"])
+def test_a_reader_that_is_gone_is_no_error(started, arguments, tmp_path):
+    """`true` reads nothing of it."""
+    line = f"'{sys.executable}' -m crossflops {arguments}"
+    _, _, told = started(f"--version > /dev/null; {{ {line}; echo $? > status; }} | true")
+    assert told == ""
+    assert (tmp_path / "status").read_text() == "0\n"

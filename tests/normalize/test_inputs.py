@@ -51,6 +51,7 @@ def test_an_input_without_a_name_gets_its_place():
         (["axb"], "cannot read the input 'axb'"),
         ([""], "cannot read the input ''"),
         (["1x-3"], "cannot read"),
+        (["99999999999999999999x16"], "more than 18 digits"),
         (["x=1x2:"], "cannot read"),
         (["(1, 3"], "cannot read the input '(1, 3'"),
         (["(1, 3]"], "cannot read"),

@@ -1,14 +1,16 @@
 """Models that PyTorch runs and that ask something unusual of an exporter."""
 
 import dataclasses
+import importlib
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import crossflops
 from crossflops.core.trace import Setting
-from crossflops.errors import CrossflopsError, InputError, NormalizeError
+from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, NormalizeError
 from tests.models import Apply, F, exported, nn, operators, torch, traced
 
 pytestmark = pytest.mark.torch
@@ -233,3 +235,78 @@ def test_keys_of_calls_name_no_address():
     _, trace, ledger = exported(model, torch.randn(2, 3, 8))
     assert not [call.key for call in trace.calls if " at 0x" in call.key]
     assert ledger.total.macs == 6 * 64
+
+
+def test_a_generator_is_run_to_its_end():
+    """Its work is done as it is read: three layers, of which a caller may read them all."""
+
+    def steps(s, x):
+        for _ in range(3):
+            yield s.a(x)
+
+    report = crossflops.count(Apply(steps, a=layer()), ROWS)
+    assert report.totals.macs == 3 * MACS
+
+
+def test_a_model_that_returns_nothing_is_warned_of():
+    """Nothing depends on its work, so that nothing is counted: that is rarely what was meant."""
+
+    def keep(s, x):
+        s.kept = s.a(x)
+
+    with pytest.warns(CrossflopsWarning, match="returns no tensor"):
+        assert crossflops.count(Apply(keep, a=layer()), ROWS).totals.macs == 0
+
+
+def test_what_cannot_be_copied_is_shared():
+    """A lock is no part of what is counted."""
+    model = Apply(lambda s, x: s.a(x), a=layer())
+    model.lock, model.a.file = threading.Lock(), sys.stderr
+    assert crossflops.count(model, ROWS).totals.macs == MACS
+
+
+def test_sparse_weights_can_be_copied():
+    """8 x 8 times 8 x 2."""
+    weight = nn.Parameter(torch.eye(8).to_sparse(), requires_grad=False)
+    model = Apply(lambda s, x: torch.sparse.mm(s.w, x.t()))
+    model.w = weight
+    assert model.w.layout == torch.sparse_coo
+    report = crossflops.count(model, ROWS)
+    assert report.totals.macs == MACS or report.uncounted
+
+
+def test_tensors_that_no_run_can_take_are_refused():
+    """Nested ones, which have no shape, and fakes outside of their mode."""
+    parts = torch.nested.nested_tensor([torch.zeros(3, 8), torch.zeros(5, 8)])
+    with pytest.raises(InputError, match="a nested tensor has no shape"):
+        crossflops.count(layer(), parts)
+    with importlib.import_module("torch._subclasses").FakeTensorMode():
+        fake = layer()
+    with pytest.raises(InputError, match="FakeTensors"):
+        crossflops.count(fake, ROWS)
+
+
+def test_inputs_with_numbers_for_weights_without_are_refused_with_what_to_do():
+    """The other way round as well."""
+    with pytest.raises(InputError, match="device meta") as caught:
+        crossflops.count(layer().to("meta"), ROWS)
+    assert "device='meta'" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["class", "a 'b'", 'a"b', "a\\b", "a\nb"])
+def test_modules_may_have_any_name(name):
+    """As in a dict of heads; a keyword of Python is none that PyTorch can write as it is."""
+    heads = nn.ModuleDict({name: layer()})
+    report = crossflops.count(Apply(lambda s, x: s.heads[name](x), heads=heads), ROWS)
+    assert report.totals.macs == MACS
+    assert f"heads.{name}" in {row.path for row in report.modules}
+
+
+def test_inputs_of_inference_mode_are_refused_with_what_to_do():
+    """They cannot be saved for gradients, with which an exporter runs a model; copies can."""
+    with torch.inference_mode():
+        rows = torch.zeros(2, 8)
+    with pytest.raises(NormalizeError) as caught:
+        crossflops.count(layer(), rows)
+    assert "clone" in caught.value.hint
+    assert crossflops.count(layer(), rows.clone()).totals.macs == MACS

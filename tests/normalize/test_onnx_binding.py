@@ -61,7 +61,7 @@ def test_a_shape_in_the_file_gives_way_to_a_given_one(tmp_path):
         ({"dims": {"bath": 2}}, "no input has a dimension 'bath'", "batch, seq"),
         ({"specs": [given("z", 1)]}, "no input 'z'", "x, ids, w"),
         ({"specs": [given("7", 1)]}, "no input '7'", "x, ids, w"),
-        ({"specs": [given("x", 1)]}, "3 dimensions, and 1 are given", "--dim"),
+        ({"specs": [given("x", 1)]}, "3 dimensions, .* and 1 are given", "--input x=1x1x1"),
         ({"specs": [given("x", 2, 5, 8)], "dims": {"batch": 3}}, "'batch' of 'x' is 2", "--dim"),
         ({"specs": [given("x", 2, 5, 8), given("ids", 2, 6)]}, "'seq' of 'ids' is 6", "--dim"),
         ({"specs": [given("x", 2**40, 2**40, 8), given("ids", 2**40, 2**40)]}, "2.63", "--dim"),

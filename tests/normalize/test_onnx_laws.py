@@ -4,15 +4,16 @@ import random
 import re
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from crossflops import compare, count
 from crossflops.core.profile import Failure
-from crossflops.errors import InputError
+from crossflops.errors import CrossflopsWarning, InputError
 from tests.onnx_files import ledger_of, parsed, saved
 
 MODEL = (
@@ -141,3 +142,33 @@ def test_warnings_go_to_stderr(tmp_path):
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     assert done.stderr.startswith("warning: the file says that 'y'")
     assert done.stdout.startswith("{")
+
+
+def test_a_sparse_initializer_is_taken_dense(tmp_path):
+    """As onnxruntime takes it, which makes it dense when it loads the file: no word of it."""
+    model = parsed("g (float[4,16] x) => (float[4,8] y) { y = MatMul(x, w) }")
+    values = helper.make_tensor("w", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0])
+    places = helper.make_tensor("", TensorProto.INT64, [3], [0, 5, 9])
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [16, 8]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ledger = ledger_of(saved(tmp_path, model))
+    assert ledger.total.macs == 4 * 16 * 8
+    assert not ledger.uncounted
+
+
+def test_operators_of_the_future_are_said_to_be_unknown(tmp_path):
+    """They are counted as of the last version that the installed onnx knows."""
+    path = saved(tmp_path, parsed("g (float[4] x) => (y) { y = Relu(x) }", opset=99))
+    last = onnx.defs.onnx_opset_version()
+    with pytest.warns(CrossflopsWarning, match=f"version 99 .* as of version {last}"):
+        ledger_of(path)
+
+
+def test_a_contradiction_is_told_once(tmp_path):
+    """However often the shapes of a file are inferred."""
+    model = parsed("g (float[4,8] x) => (y) <int64[2] s = {-1, -1}> { y = Reshape(x, s) }")
+    line = [sys.executable, "-m", "crossflops", "count", saved(tmp_path, model)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    words = [text.partition(":")[0] for text in done.stderr.splitlines()]
+    assert words == ["warning", "error", "hint"]

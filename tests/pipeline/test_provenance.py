@@ -95,6 +95,21 @@ def test_reports_of_different_targets_have_different_titles(files):
     assert [terminal(one, 80).startswith(one.name) for one in counted] == [True] * 3
 
 
+def test_objects_of_one_class_have_different_titles(files):
+    """What was given has no name but its class: the digest of the graph tells them apart."""
+    report = crossflops.count("a/model.onnx")
+    one, other = (
+        msgspec.structs.replace(
+            report,
+            request=msgspec.structs.replace(report.request, target="m.ResNet", typed=False),
+            model=msgspec.structs.replace(report.model, name="ResNet", digest=digest),
+        )
+        for digest in ("0123456789abcdef", "fedcba9876543210")
+    )
+    assert (one.name, other.name) == ("ResNet 01234567", "ResNet fedcba98")
+    assert terminal(one, 80).startswith("ResNet 01234567 · ")
+
+
 def test_two_models_are_told_apart_in_one_report(files):
     """Both by their targets; the second has a request of its own."""
     own, _ = files

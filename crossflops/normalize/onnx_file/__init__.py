@@ -93,6 +93,7 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     model.ir_version = max(model.ir_version, _STORED_APART)
     local = functions.local(model)
     opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
+    notices.newer(file.path, opset)
     editions: dict[str, dict[str, int]] = {}
     apart = bool(local) and not (
         file.inlined and functions.expanded_size(model, local) <= functions.LIMIT

@@ -112,9 +112,11 @@ def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> No
     if not value.type.tensor_type.HasField("shape"):
         return
     if len(_dims(value)) != len(shape):
+        sizes = [dim.dim_param or str(dim.dim_value) for dim in _dims(value)]
         raise InputError(
-            f"input {value.name!r} has {len(_dims(value))} dimensions, and {len(shape)} are given",
-            _HINT,
+            f"input {value.name!r} has {len(sizes)} dimensions, [{', '.join(sizes)}], "
+            f"and {len(shape)} are given",
+            f"with your numbers: --input {value.name}={'x'.join('1' * len(sizes)) or 'scalar'}",
         )
     for dim, size in zip(_dims(value), shape, strict=True):
         if dim.dim_param and bound.setdefault(dim.dim_param, size) != size:

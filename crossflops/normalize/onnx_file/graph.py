@@ -76,7 +76,6 @@ def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Read
 
 def _specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
     stored = {one.name for one in graph.initializer}
-    stored |= {one.values.name for one in graph.sparse_initializer}
     return {name: _spec(name, kind, name in stored) for name, kind in types.items()}
 
 

@@ -2,18 +2,20 @@
 
 import contextlib
 import os
+import re
 import select
 import time
 import warnings
 from typing import Any, NamedTuple
 
-from crossflops.errors import CrossflopsWarning, NormalizeError
+from crossflops.errors import CrossflopsWarning, NormalizeError, TargetError
 from crossflops.load.protobuf import library, parse, since
 
 _SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
 _MEMORY, _MEMORY_PER_BYTE = 192 << 20, 24
 _LARGEST = 1 << 28
 _NO_MEMORY = "bad_alloc"  # what C++ calls it
+_UNKNOWN = re.compile(r"node name (.*?)\. No opset import for domain (\S*?) ?optype (\w+)")
 _HINT = "shapes can be stored in the file with onnx.shape_inference, or the model exported again"
 
 
@@ -33,18 +35,28 @@ def infer(model: Any, strict: bool = True) -> Any:
 
     It runs in a forked child with limits on time and memory, where the system has fork. An error
     that strict inference finds is a warning, and what could be inferred in spite of it is kept.
-    Raises NormalizeError when inference crashes or takes too long.
+    Raises TargetError where the file does not say which version of operators it is written in,
+    NormalizeError when inference crashes or takes too long.
     """
     data = model.SerializeToString()
-    message = ""
+    message, contradiction = "", ""
     for attempt in (_Attempt(strict, True), _Attempt(False, True), _Attempt(False, False)):
         answer = _forked(data, attempt) if hasattr(os, "fork") else _answer(data, attempt)
         if answer[:1] == b"+":
+            if contradiction:
+                what = f"shape inference: {_short(contradiction)}"
+                warnings.warn(what, category=CrossflopsWarning, stacklevel=2)
             return parse(answer[1:])
         message = answer[1:].decode(errors="replace").strip()
         if attempt.strict and _NO_MEMORY not in message:
-            what = f"shape inference: {_short(message)}"
-            warnings.warn(what, category=CrossflopsWarning, stacklevel=2)
+            contradiction = message
+        if unknown := _UNKNOWN.search(message):
+            node, domain, operator = unknown.groups()
+            raise TargetError(
+                f"node {node!r} ({operator}): the file does not say which version of the "
+                f"operators of {domain or 'ai.onnx'} it is written in",
+                "the file is damaged or was made by hand: export it again with opset_imports",
+            )
     raise NormalizeError(f"the shapes cannot be inferred: {message}", _HINT)
 
 

@@ -4,11 +4,12 @@ These are no errors: the warnings bear the name of the file, where the sizes sta
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from crossflops.core.graph import Graph, Node
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import CrossflopsWarning, OperandError
+from crossflops.load.protobuf import library
 from crossflops.ops import rule
 
 _MOST = 5  # results that are named
@@ -31,6 +32,14 @@ def overridden(
     if any(fixed not in (None, size) for fixed, size in zip(stated, shape, strict=True)):
         fixed = "x".join("?" if size is None else str(size) for size in stated)
         warn(path, f"the file fixes input {name!r} as {fixed}: it is counted as {_shown(shape)}")
+
+
+def newer(path: str, opset: Mapping[str, int]) -> None:
+    """Warn of operators of a later version than the installed onnx knows."""
+    for domain, (_, last) in library().defs.schema_version_map().items():
+        if opset.get(domain, 0) > last:
+            what = f"version {opset[domain]} of the operators of {domain or 'ai.onnx'}"
+            warn(path, f"{what} is not known here: they are counted as of version {last}")
 
 
 def empty(path: str, graph: Graph) -> None:

@@ -39,10 +39,6 @@ def of_graph(graph: Any) -> dict[str, Type]:
         if is_tensor(value.type)
     }
     found |= {one.name: Type(one.data_type, tuple(one.dims)) for one in graph.initializer}
-    found |= {
-        one.values.name: Type(one.values.data_type, tuple(one.dims))
-        for one in graph.sparse_initializer
-    }
     return found
 
 

@@ -35,6 +35,7 @@ from crossflops.normalize.pytorch.untouched import (
     generators,
     quiet,
     seeded,
+    spelled,
 )
 from crossflops.normalize.pytorch.valued import valued
 
@@ -92,7 +93,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
     Raises NormalizeError when the recorded program has no ONNX form.
     """
     trace = recording.trace
-    with quiet():
+    with quiet(), spelled():
         with valued() if trace.runtime else nullcontext():
             exported = to_onnx(recording.program)
         simplify(exported)
@@ -121,7 +122,7 @@ def record(
 ) -> Recording:
     """Only the run of the model, without its ONNX graph: all that a prediction needs."""
     compiler_tables()
-    with generators(), quiet():
+    with generators(), quiet(), spelled():
         found = traced(Asked(model, args, kwargs, setting))
         exported, recorder = found.program, found.recorder
         operators = operator_calls(exported, recorder.frames)

@@ -18,6 +18,10 @@ _HINTS = (
         "padded batch, and write sizes as numbers",
     ),
     (
+        r"Inference tensors",
+        "make inputs and weights outside of torch.inference_mode(), or clone them there",
+    ),
+    (
         r"__obj_flatten__|PackedParams|[Qq]uantized",
         "quantized modules hold packed weights: count the model before torch.ao converts it",
     ),

@@ -1,7 +1,7 @@
 """A model object made ready to be counted: unwrapped, complete, a copy, and run for real."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from crossflops.core.trace import Setting
@@ -58,7 +58,7 @@ def duplicate(model: "nn.Module") -> "nn.Module":
     """A copy of its own, parameters too: a forward may write into them.
 
     Shared are only tensors that were computed from others (weight_norm keeps such), which Python
-    cannot copy and every run computes anew.
+    cannot copy and every run computes anew, and what has no copy (a lock, an open file).
     """
     import torch
     from torch.nn.parameter import UninitializedBuffer
@@ -67,10 +67,18 @@ def duplicate(model: "nn.Module") -> "nn.Module":
     derived = (value for value in held if isinstance(value, torch.Tensor) and not value.is_leaf)
     memo = {id(tensor): tensor for tensor in derived}
     for module in model.modules():
+        for tensor in module._parameters.values():
+            if tensor is not None and tensor.layout != torch.strided and id(tensor) not in memo:
+                own = tensor.detach().clone()
+                memo[id(tensor)] = torch.nn.Parameter(own, tensor.requires_grad)
         for buffer in module._buffers.values():
             if isinstance(buffer, UninitializedBuffer):
                 like: dict[str, Any] = {"device": buffer.device, "dtype": buffer.dtype}
                 memo[id(buffer)] = UninitializedBuffer(**like)
+    try:
+        return copy.deepcopy(model, memo=dict(memo))
+    except Exception:
+        memo |= {id(value): value for value in _uncopied(model)}
     try:
         return copy.deepcopy(model, memo=memo)
     except Exception as error:
@@ -78,6 +86,19 @@ def duplicate(model: "nn.Module") -> "nn.Module":
             f"the model cannot be copied: {error}",
             "pass it as a target (file.py:callable), so that it can be built afresh",
         ) from error
+
+
+def _uncopied(model: "nn.Module") -> Iterator[Any]:
+    """The attributes of modules, apart from parameters and modules, that cannot be copied."""
+    modules: dict[int, Any] = {id(module): module for module in model.modules()}
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if name in ("_parameters", "_buffers", "_modules"):
+                continue
+            try:
+                copy.deepcopy(value, memo=dict(modules))
+            except Exception:
+                yield value
 
 
 def switch(model: "nn.Module", training: bool) -> "nn.Module":
@@ -127,11 +148,14 @@ def run_unwatched(
 def raised(error: BaseException, where: str = "on these inputs") -> InputError:
     """The model's own error, as one line."""
     leaves = isinstance(error, SystemExit)
+    bare = "device meta" in str(error)
     return InputError(
         f"the model raised {where}: {type(error).__name__}: {error}".rstrip(": ")
         + raised_at(error),
         "take the exit out of the model: it would end whoever runs it"
         if leaves
+        else "give inputs without numbers where the weights have none (device='meta'), or shapes"
+        if bare
         else "check the number, the shapes and the types of --input",
     )
 

@@ -9,7 +9,8 @@ def exportable(result: Any) -> Any:
     """The result itself where it holds nothing but tensors, else the tensors in it, in order.
 
     Numbers, texts and None go. So do the shells of classes that PyTorch cannot take apart:
-    what they hold stays, so that the work behind it is not taken for dead.
+    what they hold stays, so that the work behind it is not taken for dead. A generator, whose
+    work has yet to be done, is run to its end.
     """
     from torch.utils._pytree import tree_leaves
 
@@ -37,7 +38,7 @@ def _items(value: Any) -> Iterator[Any]:
 
     if isinstance(value, Mapping):
         yield from value.values()
-    elif isinstance(value, list | tuple | set | frozenset):
+    elif isinstance(value, list | tuple | set | frozenset | Iterator):
         yield from value
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield from (getattr(value, one.name, None) for one in dataclasses.fields(value))

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import keyword
 import logging
 import random
 import warnings
@@ -105,3 +106,27 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
+
+
+@contextmanager
+def spelled() -> Iterator[None]:
+    """PyTorch writes the names of modules into code as Python can read them.
+
+    It takes every word for an attribute, also a keyword such as "class", and puts others between
+    quotes as they are: torch/fx/graph.py, `_format_target`.
+    """
+    import torch.fx.graph as written
+
+    before = written._format_target
+    written._format_target = _format_target
+    try:
+        yield
+    finally:
+        written._format_target = before
+
+
+def _format_target(base: str, target: str) -> str:
+    for name in target.split("."):
+        plain = name.isidentifier() and not keyword.iskeyword(name)
+        base = f"{base}.{name}" if plain else f"getattr({base}, {name!r})"
+    return base

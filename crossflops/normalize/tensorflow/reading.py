@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import TargetError
+from crossflops.load import refuse_stand_in
 from crossflops.normalize.tensorflow.kinds import split
 from crossflops.normalize.tensorflow.messages import shortened
 from crossflops.normalize.tensorflow.model import CHOSEN, require
@@ -26,6 +27,8 @@ def read(target: str, allow_pickle: bool = False) -> Any:
     path, signature = split(target)
     if not path.exists():
         raise TargetError(f"there is no file {path}", "give a .keras file or a SavedModel folder")
+    if path.is_file():
+        refuse_stand_in(path)
     if path.suffix == ".tflite":
         raise TargetError(
             f"{path} is a TFLite file, and those are not read",
