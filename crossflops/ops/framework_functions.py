@@ -18,6 +18,7 @@ from crossflops.ops.spectral import fft
 
 JAX = "jax"
 TENSORFLOW = "tensorflow"
+SCIPY = "scipy"  # what scikit-learn calls
 _JAX_PAGES = "https://docs.jax.dev/en/latest/_autosummary/jax."
 _TF_PAGES = "https://www.tensorflow.org/api_docs/python/tf/raw_ops/"
 
@@ -386,6 +387,10 @@ def _page_of_torch(name: str) -> str:
     return f"{TORCH_PAGES}{public}.html"
 
 
+def _page_of_scipy(name: str) -> str:
+    return f"https://docs.scipy.org/doc/scipy/reference/generated/scipy.{name}.html"
+
+
 ENTRIES: tuple[Entry, ...] = (
     *_entries(_OF_JAX, JAX, _page_of_jax, estimate=True),
     *_entries(_MEASURED_OF_JAX, JAX, _page_of_jax, estimate=False),
@@ -411,4 +416,5 @@ ENTRIES: tuple[Entry, ...] = (
         for name in _LISTS
     ),
     *_entries(_OF_TORCH, TORCH, _page_of_torch, True, "aten.{}.default"),
+    *_entries((("linalg.solve", _solve, _SOLVE),), SCIPY, _page_of_scipy, estimate=True),
 )

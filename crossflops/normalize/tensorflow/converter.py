@@ -8,7 +8,7 @@ computes stays a node.
 
 import importlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -43,17 +43,19 @@ class Converted(NamedTuple):
     origins: dict[str, str]
 
 
-def to_onnx(frozen: Any) -> Converted:
+def to_onnx(frozen: Any, weighted: bool = False) -> Converted:
     """An ONNX model of a frozen function, whose nodes keep TensorFlow's names.
 
-    Weights are there by shape: all their elements are one number. Raises NormalizeError where
-    tf2onnx fails.
+    Weights are there by shape, all their elements are one number, unless they are wanted
+    (`weighted`). Names are the same ones in both. Raises NormalizeError where tf2onnx fails.
     """
     import tensorflow as tf
 
     inputs = [one.name for one in frozen.inputs]
     outputs = [one.name for one in frozen.outputs]
-    graph = _plain(_weightless(frozen.graph.as_graph_def(add_shapes=True)))
+    graph = _plain(frozen.graph.as_graph_def(add_shapes=True))
+    if not weighted:
+        graph = _weightless(graph)
     origins: dict[str, str] = {}
     tfonnx = importlib.import_module("tf2onnx.tfonnx")
     optimizer = importlib.import_module("tf2onnx.optimizer")
@@ -64,7 +66,8 @@ def to_onnx(frozen: Any) -> Converted:
             with (
                 tf.Graph().as_default() as imported,
                 _folding_sizes(tfonnx),
-                _hollow(),
+                nullcontext() if weighted else _hollow(),
+                patch.object(importlib.import_module("tf2onnx.utils"), "INTERNAL_NAME", 1),
                 _recorded(tfonnx, origins),
             ):
                 tf.import_graph_def(graph, name="")
