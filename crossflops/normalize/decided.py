@@ -11,6 +11,7 @@ import msgspec
 
 from crossflops.core.graph import Graph, Node
 from crossflops.core.observation import Observation
+from crossflops.core.trace import Call
 from crossflops.errors import CrossflopsError, NormalizeError
 from crossflops.load.order import bodies
 from crossflops.load.protobuf import parse
@@ -19,33 +20,36 @@ from crossflops.normalize.conversion import paused
 Arrays: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]] | None  # arguments, where there are any
 Runnable: TypeAlias = tuple[bytes, Mapping[str, Any]]  # an ONNX model, and arrays by input name
 Run: TypeAlias = Callable[[bytes, Mapping[str, Any]], Observation]
+Linked: TypeAlias = tuple[Graph, tuple[Call, ...]]
 _DRAWING = ("RandomUniform", "RandomNormal", "Multinomial", "Bernoulli")
 _LONGEST = 300  # letters of a message
 _DRAWS = "the model draws random numbers: another run may have other sizes"
 
 
 def settled(
-    read: Callable[[Observation | None], Graph],
+    read: Callable[[Observation | None], Linked],
     runnable: Callable[[], Runnable],
     run: Run | None,
 ) -> tuple[Graph, dict[str, Any]]:
     """The graph, with what one run shows where it leaves something open; fields of its trace.
 
-    `read` gives the graph with what a run showed, `runnable` makes the model with its weights: it
-    raises NormalizeError where there are none.
+    `read` gives graph and calls with what a run showed, `runnable` makes the model with its
+    weights: it raises NormalizeError where there are none.
     """
-    graph = read(None)
+    graph, calls = read(None)
     if run is None or not any(map(_is_open, _everywhere(graph.nodes))):
-        return graph, {}
+        return graph, {"calls": calls}
     try:
         data, feeds = runnable()
         with paused():
             seen = run(_known_part(data), feeds)
-        found = _marked(read(seen), graph)
+        found, known = read(seen)
     except Exception as error:  # whatever it is: a run that nobody asked for costs no count
-        return graph, {"notes": (f"what depends on data is not known: {_told(error)}",)}
+        why = f"what depends on data is not known: {_told(error)}"
+        return graph, {"calls": calls, "notes": (why,)}
     draws = any(node.op.type.startswith(_DRAWING) for node in _everywhere(graph.nodes))
-    return found, {"runtime": seen.runtime, "notes": (_DRAWS,) if draws else ()}
+    notes = (_DRAWS,) if draws else ()
+    return _marked(found, graph), {"calls": known, "runtime": seen.runtime, "notes": notes}
 
 
 def _told(error: Exception) -> str:
@@ -96,10 +100,12 @@ def _is_control(node: Node) -> bool:
 
 
 def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
+    """The nodes that are counted for themselves, in bodies too."""
     for node in nodes:
-        yield node
-        for body in node.bodies:
-            yield from _everywhere(body.nodes)
+        if node.stands_for is None:
+            yield node
+            for body in node.bodies:
+                yield from _everywhere(body.nodes)
 
 
 def _known_part(data: bytes) -> bytes:

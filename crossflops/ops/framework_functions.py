@@ -252,7 +252,13 @@ _OF_JAX: tuple[_Row, ...] = (
     ("numpy/linalg.qr", _qr, _QR),
     ("numpy/linalg.eigh", _eigh, _EIGH),
 )
+# Primitives of JAX that move numbers, for which jax2onnx forgets that complex ones have two parts.
+COMPLEX_MOVES = (
+    "transpose", "reshape", "squeeze", "broadcast_in_dim", "slice", "dynamic_slice",
+    "dynamic_update_slice", "concatenate", "gather", "pad", "select_n", "copy", "rev", "split",
+)  # fmt: skip
 _MEASURED_OF_JAX: tuple[_Row, ...] = (
+    *((f"complex_{name}", moved, _MOVED) for name in COMPLEX_MOVES),
     ("abs", _absolute, "n(Y) compares; complex: n(Y)*(2 muls, add, sqrt)"),
     ("scatter-add", _added, "n(updates) adds"),
     ("scatter", moved, _MOVED),
@@ -373,8 +379,9 @@ _PAGE_OF = {"geqrf": "qr"}  # a primitive that has none of its own
 def _page_of_jax(name: str) -> str:
     public = name.replace("/other", "").replace("/scale._", "/").replace("/", ".")
     if "/" not in name:
-        place = "lax" if name in _OF_LAX else "lax.linalg"
-        public = f"{place}.{_PAGE_OF.get(name, name).replace('-', '_')}"
+        place = "lax" if name in _OF_LAX or name.startswith("complex_") else "lax.linalg"
+        bare = name.removeprefix("complex_")
+        public = f"{place}.{_PAGE_OF.get(bare, bare).replace('-', '_')}"
     return f"{_JAX_PAGES}{public}.html"
 
 

@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 
 from crossflops.core.graph import Graph, Node
+from crossflops.core.observation import Observation
 from crossflops.core.trace import Module, Setting, Trace
 from crossflops.normalize import onnx_file
-from crossflops.normalize.decided import Arrays, Run, Runnable, settled
+from crossflops.normalize.decided import Arrays, Linked, Run, Runnable, settled
 from crossflops.normalize.digest import digest
 from crossflops.normalize.jax.calls import linked
 from crossflops.normalize.jax.converter import Converted, input_name, to_onnx
@@ -53,15 +54,18 @@ def program(
     converted = to_onnx(seen.pure)
     read = partial(onnx_file.of_bytes, trips=trips, branches=branches)
     data, before = _read(converted, read, seen.name, setting)
-    graph, notes = settled(
-        lambda found: read(converted.data, seen.name, setting, seen=found)[0] if found else before,
-        lambda: _runnable(model, args, kwargs, setting, arrays),
-        run,
-    )
-    graph, calls = linked(graph, converted, seen.modules)
+
+    def read_with(observed: Observation | None) -> Linked:
+        graph = before
+        if observed is not None:
+            graph, _ = read(converted.data, seen.name, setting, seen=observed)
+        return linked(graph, converted, seen.modules)
+
+    runnable = partial(_runnable, model, args, kwargs, setting, arrays)
+    graph, fields = settled(read_with, runnable, run)
     graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen.modules))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
-    trace = Trace(calls=calls, modules=seen.modules, setting=setting, framework="jax", **notes)
+    trace = Trace(modules=seen.modules, setting=setting, framework="jax", **fields)
     instructions = tuple(programs(seen.pure, trace, graph, observed))
     return data, graph, msgspec.structs.replace(trace, observed=instructions)
 

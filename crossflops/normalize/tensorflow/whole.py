@@ -1,16 +1,16 @@
 """A TensorFlow or Keras model -> an ONNX graph and the trace of the operations in its graph."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from crossflops.core.graph import Graph
+from crossflops.core.observation import Observation
 from crossflops.core.trace import Parameter, Setting, Trace
 from crossflops.normalize import onnx_file
-from crossflops.normalize.decided import Arrays, Run, Runnable, settled
+from crossflops.normalize.decided import Arrays, Linked, Run, Runnable, settled
 from crossflops.normalize.digest import digest
 from crossflops.normalize.tensorflow.converter import to_onnx
 from crossflops.normalize.tensorflow.frozen import freeze
@@ -50,16 +50,17 @@ def program(
         return rebuilt.program(model, seen, setting)
     whole = freeze(seen.traced.function, lowered=False)
     data, origins = to_onnx(whole)
-    read = partial(onnx_file.of_bytes, data, seen.name, setting, trips=trips, branches=branches)
-    graph, notes = settled(
-        lambda observed: read(seen=observed)[0],
-        lambda: _runnable(model, seen.traced, arrays),
-        run,
-    )
-    graph, every = linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
+
+    def read(observed: Observation | None) -> Linked:
+        graph, _ = onnx_file.of_bytes(
+            data, seen.name, setting, trips=trips, branches=branches, seen=observed
+        )
+        return linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
+
+    graph, fields = settled(read, lambda: _runnable(model, seen.traced, arrays), run)
     graph = msgspec.structs.replace(graph, name=seen.name, **_size(model, seen))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
-    return data, graph, msgspec.structs.replace(seen.trace, calls=every, **notes)
+    return data, graph, msgspec.structs.replace(seen.trace, **fields)
 
 
 def _runnable(model: Any, traced: Traced, arrays: Arrays) -> Runnable:
