@@ -47,9 +47,11 @@ def settled(
     except Exception as error:  # whatever it is: a run that nobody asked for costs no count
         why = f"what depends on data is not known: {_told(error)}"
         return graph, {"calls": calls, "notes": (why,)}
+    told = _marked(found, graph)
+    if not any(node.depends_on_inputs for node in _everywhere(told.nodes)):
+        return graph, {"calls": calls}
     draws = any(node.op.type.startswith(_DRAWING) for node in _everywhere(graph.nodes))
-    notes = (_DRAWS,) if draws else ()
-    return _marked(found, graph), {"calls": known, "runtime": seen.runtime, "notes": notes}
+    return told, {"calls": known, "runtime": seen.runtime, "notes": (_DRAWS,) if draws else ()}
 
 
 def _told(error: Exception) -> str:
@@ -59,7 +61,7 @@ def _told(error: Exception) -> str:
 
 
 def _marked(graph: Graph, before: Graph) -> Graph:
-    """The graph with those nodes marked that had no definite size or path before the run."""
+    """The graph with those nodes marked that have a definite size or path since the run."""
     return msgspec.structs.replace(
         graph, nodes=_with_marks(graph.nodes, set(_open_keys(before.nodes)))
     )
@@ -68,7 +70,7 @@ def _marked(graph: Graph, before: Graph) -> Graph:
 def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -> tuple[Node, ...]:
     found = []
     for node in nodes:
-        depends = inside or node.key.partition("@")[0] in keys
+        depends = not _is_open(node) and (inside or node.key.partition("@")[0] in keys)
         below = tuple(
             msgspec.structs.replace(
                 body,

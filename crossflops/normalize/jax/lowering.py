@@ -64,7 +64,7 @@ def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
                 return inlined(ctx, eqn, Equal(_as_complex), ours)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
-                return lower(plugin, ctx=ctx, eqn=eqn, **more)
+                return lower(plugin, ctx=ctx, eqn=_with_parts(ctx, eqn), **more)
             except Exception:
                 instead = equal(eqn)
                 if instead is None and not (opaque and _is_simple(eqn)):
@@ -109,6 +109,23 @@ def _as_complex(x: Any) -> Any:
 
     real = lax.convert_element_type(x, "float32")
     return lax.complex(real, lax.full_like(real, 0))
+
+
+def _with_parts(ctx: Any, eqn: Any) -> Any:
+    """The equation with its complex literals stored as pairs, which jax2onnx's rules read."""
+    import numpy as np
+    from jax.extend.core import Literal, Var
+
+    def stored(one: Any) -> Any:
+        if not (isinstance(one, Literal) and _holds_complex(one)):
+            return one
+        value, held = np.asarray(one.val), Var(one.aval)
+        ctx.bind_const_for_var(held, np.stack([value.real, value.imag], -1).astype(np.float32))
+        return held
+
+    given = [stored(one) for one in eqn.invars]
+    same = all(one is two for one, two in zip(given, eqn.invars, strict=True))
+    return eqn if same else eqn.replace(invars=given)
 
 
 def _is_large(eqn: Any) -> bool:
