@@ -187,3 +187,20 @@ def test_a_tool_that_counts_the_file_finds_the_difference_named():
     amounts = {one.cause: one.amount for one in reconciliation.explanations}
     assert amounts["graph.converter"] == 3 * 2 * 9 * 16
     assert reconciliation.residual == 0
+
+
+def test_xla_is_given_what_jax_wrote():
+    """6x6 places of 18 channels: XLA counts the convolution with an identity kernel of 3x3."""
+    pytest.importorskip("jax2onnx")
+    jax = importlib.import_module("jax")
+
+    def patches(x):
+        return jax.lax.conv_general_dilated_patches(x, (3, 3), (1, 1), "VALID")
+
+    image = jax.ShapeDtypeStruct((1, 2, 8, 8), "float32")
+    found = crossflops.compare(patches, (image,), tools=["xla-lowered"], isolate=False)
+    (reconciliation,) = found.reconciliations or ()
+    amounts = {one.cause: one.amount for one in reconciliation.explanations}
+    assert amounts["graph.converter"] == 36 * 18 * 9
+    assert "conv.padding-valid-taps" not in amounts
+    assert reconciliation.residual == 0
