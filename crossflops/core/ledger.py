@@ -67,3 +67,11 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
         for count in self.counted:
             found[count.node.call] = found.get(count.node.call, ZERO) + count.cost
         return found
+
+    @cached_property
+    def converter_by_call(self) -> dict[str, int]:
+        """MACs that only a converter put in, by the key of the operator call."""
+        found: dict[str, int] = {}
+        for count in self.counted:
+            found[count.node.call] = found.get(count.node.call, 0) + count.converter_macs
+        return found

@@ -13,6 +13,7 @@ from crossflops.errors import CrossflopsWarning, InputError, MissingExtraError, 
 from crossflops.normalize import frameworks, onnx_file
 from crossflops.normalize import inputs as _inputs
 from crossflops.normalize.conversion import converting
+from crossflops.normalize.decided import Run
 from crossflops.normalize.dtypes import mixed
 from crossflops.normalize.frameworks import framework_of, is_pytorch, opened
 from crossflops.normalize.onnx_file import OnnxFile
@@ -26,7 +27,8 @@ class Source(msgspec.Struct, frozen=True):
     """A model object with the arguments that it is called with.
 
     `trips` and `branches` say of a model of JAX or TensorFlow what `OnnxFile` has of a file.
-    `values` says where the inputs come from, in words.
+    `values` says where the inputs come from, in words. Models of other frameworks than PyTorch
+    are called with shapes: `arrays` is what was given in their place, for one that is to be run.
     """
 
     model: Any
@@ -35,6 +37,7 @@ class Source(msgspec.Struct, frozen=True):
     trips: Mapping[str, int] = {}
     branches: Mapping[str, str] = {}
     values: str = GIVEN
+    arrays: tuple[tuple[Any, ...], dict[str, Any]] | None = None
 
 
 def load(
@@ -73,16 +76,25 @@ def load(
         model, own = build(target, arguments, allow_pickle)
         _require(model)
     if (name := framework_of(model)) is not None:
-        source = Source(model, *frameworks.arguments_for(name, specs, inputs_file, own))
-        return controlled(source, trips, branches)
+        arrays = frameworks.arrays_for(inputs_file, specs, own)
+        found = frameworks.arguments_for(name, specs, inputs_file, own)
+        values = _whence(inputs_file, specs, arrays)
+        return controlled(Source(model, *found, values=values, arrays=arrays), trips, branches)
     _refuse_control(trips, branches)
     if inputs_file is not None:
-        given, values = _inputs.from_file(inputs_file), inputs_file
+        given = _inputs.from_file(inputs_file)
     elif specs or own is None:
-        given, values = _inputs.make(model, specs), _inputs.MADE_UP
+        given = _inputs.make(model, specs)
     else:
-        given, values = _inputs.arguments(own), "the inputs of the target"
+        given = _inputs.arguments(own)
+    values = _whence(inputs_file, specs, own)
     return msgspec.structs.replace(_source(model, *given, owned=True), values=values)
+
+
+def _whence(inputs_file: str | None, specs: Sequence[TensorSpec], own: Any) -> str:
+    """Where the inputs of a target come from, in words."""
+    made_up = specs or own is None
+    return inputs_file or (_inputs.MADE_UP if made_up else "the inputs of the target")
 
 
 def controlled(
@@ -115,7 +127,10 @@ def from_object(model: Any, inputs: Any) -> Source:
         inputs = example
     _require(model)
     if (name := framework_of(model)) is not None:
-        return Source(model, *frameworks.arguments_for(name, (), None, inputs))
+        arrays = frameworks.arrays_for(None, (), inputs)
+        values = GIVEN if arrays is not None else _inputs.MADE_UP
+        own = frameworks.arguments_for(name, (), None, inputs)
+        return Source(model, *own, values=values, arrays=arrays)
     return _source(model, *_inputs.arguments(inputs), owned=False)
 
 
@@ -144,11 +159,12 @@ def normalize(
 
 
 def program(
-    source: Source, setting: Setting, observed: Sequence[Setting] = ()
+    source: Source, setting: Setting, observed: Sequence[Setting] = (), run: Run | None = None
 ) -> tuple[Any, Graph, Trace]:
     """As `normalize`, and before it the ONNX model (of onnx_ir) of the graph.
 
-    None of a file; of a model of another framework than PyTorch the bytes of the model.
+    None of a file; of a model of another framework than PyTorch the bytes of the model. `run` is
+    what runs such a model where sizes or paths depend on data; without it they stay open.
     """
     found = _program(source, setting, observed)
     if not found[1].outputs:
@@ -166,7 +182,12 @@ def _program(
         own = frameworks.package(name)
         said: dict[str, Any] = {}
         if name in frameworks.CONTROLLED:
-            said = {"trips": source.trips, "branches": source.branches}
+            said = {
+                "trips": source.trips,
+                "branches": source.branches,
+                "arrays": source.arrays,
+                "run": run,
+            }
         with converting(name):
             found: tuple[bytes, Graph, Trace] = own.program(
                 source.model, source.args, source.kwargs, setting, observed, **said

@@ -17,6 +17,7 @@ CONVERTERS = {
     "sklearn": "skl2onnx",
 }
 _listeners: list[Listener] = []
+_running: list[str] = []
 
 
 def listen(listener: Listener) -> None:
@@ -27,11 +28,24 @@ def listen(listener: Listener) -> None:
 @contextmanager
 def converting(framework: str) -> Iterator[None]:
     """What runs in this block converts a model of this framework, and may take long."""
-    _tell(CONVERTERS[framework])
+    _running.append(CONVERTERS[framework])
+    _tell(_running[-1])
     try:
         yield
     finally:
+        _running.pop()
         _tell(None)
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """What runs in this block, while a model is converted, is no converter: it has own limits."""
+    _tell(None)
+    try:
+        yield
+    finally:
+        if _running:
+            _tell(_running[-1])
 
 
 def _tell(word: str | None) -> None:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from crossflops.core.tensor import TensorSpec
+from crossflops.normalize.inputs import arguments, from_npz
 from crossflops.normalize.jax.kinds import is_model as is_jax
 from crossflops.normalize.sklearn.kinds import is_model as is_sklearn
 from crossflops.normalize.tensorflow.kinds import is_model as is_tensorflow
@@ -26,6 +27,7 @@ _KINDS: Mapping[str, Callable[[object], bool]] = {
     "sklearn": is_sklearn,
     "jax": is_jax,  # last: where JAX is loaded, anything callable may be a function of it
 }
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
 CONTROLLED = ("jax", "tensorflow")  # whose loops and branches have names that a caller can use
 _ROOTS = ("tensorflow", "keras", "sklearn", "jax", "flax", "skl2onnx")
 
@@ -75,6 +77,27 @@ def arguments_for(
     else:
         found = inputs.given(own)
     return found
+
+
+def arrays_for(inputs_file: str | None, specs: Sequence[TensorSpec], own: Any) -> Given | None:
+    """What `arguments_for` made shapes of, as it was given; None where only shapes were."""
+    if inputs_file is not None:
+        return from_npz(inputs_file, lambda array: array)
+    if specs or own is None:
+        return None
+    found = arguments(own)
+    return found if _hold_values(found) else None
+
+
+def _hold_values(given: Any) -> bool:
+    """Whether any of these is more than a shape, or a number that the model is traced for."""
+    if isinstance(given, Mapping):
+        return any(map(_hold_values, given.values()))
+    if isinstance(given, list | tuple):
+        return any(map(_hold_values, given))
+    if isinstance(given, _PLAIN):
+        return False
+    return hasattr(given, "__array__") or not hasattr(given, "shape")
 
 
 def make(name: str, specs: Sequence[TensorSpec]) -> Any:

@@ -133,6 +133,13 @@ ENTRIES: tuple[Entry, ...] = (
         for overload in ("default", "padding_idx")
     ),
     entry(
+        "aten.cumprod.default",
+        lambda node: Cost(muls=out_size(node)),
+        "n(x) muls",
+        domain=TORCH,
+        page=f"{TORCH_PAGES}cumprod.html",
+    ),
+    entry(
         "aten._cdist_forward.default",
         cdist,
         "n(result)*(M subs; p=2: M muls, M-1 adds, sqrt; see the docstring for other p)",

@@ -19,6 +19,7 @@ from crossflops.ops.spectral import fft
 
 JAX = "jax"
 TENSORFLOW = "tensorflow"
+SCIPY = "scipy"  # what scikit-learn calls
 _JAX_PAGES = "https://docs.jax.dev/en/latest/_autosummary/jax."
 _TF_PAGES = "https://www.tensorflow.org/api_docs/python/tf/raw_ops/"
 
@@ -252,7 +253,13 @@ _OF_JAX: tuple[_Row, ...] = (
     ("numpy/linalg.qr", _qr, _QR),
     ("numpy/linalg.eigh", _eigh, _EIGH),
 )
+# Primitives of JAX that move numbers, for which jax2onnx forgets that complex ones have two parts.
+COMPLEX_MOVES = (
+    "transpose", "reshape", "squeeze", "broadcast_in_dim", "slice", "dynamic_slice",
+    "dynamic_update_slice", "concatenate", "gather", "pad", "select_n", "copy", "rev", "split",
+)  # fmt: skip
 _MEASURED_OF_JAX: tuple[_Row, ...] = (
+    *((f"complex_{name}", moved, _MOVED) for name in COMPLEX_MOVES),
     ("abs", _absolute, "n(Y) compares; complex: n(Y)*(2 muls, add, sqrt)"),
     ("scatter-add", _added, "n(updates) adds"),
     ("scatter", moved, _MOVED),
@@ -389,8 +396,9 @@ _PAGE_OF = {"geqrf": "qr"}  # a primitive that has none of its own
 def _page_of_jax(name: str) -> str:
     public = name.replace("/other", "").replace("/scale._", "/").replace("/", ".")
     if "/" not in name:
-        place = "lax" if name in _OF_LAX else "lax.linalg"
-        public = f"{place}.{_PAGE_OF.get(name, name).replace('-', '_')}"
+        place = "lax" if name in _OF_LAX or name.startswith("complex_") else "lax.linalg"
+        bare = name.removeprefix("complex_")
+        public = f"{place}.{_PAGE_OF.get(bare, bare).replace('-', '_')}"
     return f"{_JAX_PAGES}{public}.html"
 
 
@@ -401,6 +409,10 @@ def _page_of_tensorflow(name: str) -> str:
 def _page_of_torch(name: str) -> str:
     public = name.lstrip("_").removesuffix("_ex").replace("linalg_", "linalg.")
     return f"{TORCH_PAGES}{public}.html"
+
+
+def _page_of_scipy(name: str) -> str:
+    return f"https://docs.scipy.org/doc/scipy/reference/generated/scipy.{name}.html"
 
 
 ENTRIES: tuple[Entry, ...] = (
@@ -428,4 +440,5 @@ ENTRIES: tuple[Entry, ...] = (
         for name in _LISTS
     ),
     *_entries(_OF_TORCH, TORCH, _page_of_torch, True, "aten.{}.default"),
+    *_entries((("linalg.solve", _solve, _SOLVE),), SCIPY, _page_of_scipy, estimate=True),
 )

@@ -27,28 +27,37 @@ def dft(node: Node) -> Cost:
     """DFT: rows of N elements along `axis`, each a transform; the inverse 2N divs more.
 
     input [..., 1 or 2]: real or complex; onesided leaves N // 2 + 1 of the elements. N is the
-    input's extent, or the output's where dft_length is given. The axis is an attribute before
-    version 20, an input since then: when that is given, the longest axis counts, as the most
-    expensive one.
+    input's extent, or dft_length. The axis is an attribute before version 20, an input since
+    then: where its value is not known, the longest axis counts, as the most expensive one.
     https://onnx.ai/onnx/operators/onnx__DFT.html
     """
     before, after = shape(source(node, 0), at_least=2), shape(result(node), at_least=2)
     if len(before) != len(after):
         raise ValueError(f"DFT leads from rank {len(before)} to rank {len(after)}")
-    halved = integer(node, "onesided", 0) != 0
     axis = _axis(node, after)
-    length = before[axis]
-    if given(node, 1) or (halved and before[-1] == 2):
-        length = 2 * (after[axis] - 1) if halved and before[-1] == 1 else after[axis]
+    length = _length(node, before, after, axis)
     rows = prod(after[:axis]) * prod(after[axis + 1 : -1])
     scaled = 2 * length if integer(node, "inverse", 0) else 0
     real = 1 in (before[-1], after[-1])
     return (fft(length, real) + Cost(divs=scaled)) * rows
 
 
+def _length(node: Node, before: tuple[int, ...], after: tuple[int, ...], axis: int) -> int:
+    """N: what dft_length says, or what follows from the sizes."""
+    if len(told := node.values.get(1, ())) == 1:
+        return told[0]
+    halved = integer(node, "onesided", 0) != 0
+    if halved and before[-1] == 1:
+        kept = after[axis] == before[axis] // 2 + 1
+        return before[axis] if kept or not given(node, 1) else 2 * (after[axis] - 1)
+    return after[axis] if given(node, 1) or halved else before[axis]
+
+
 def _axis(node: Node, dims: tuple[int, ...]) -> int:
     if node.op.since < 20:
         return integer(node, "axis", 1) % len(dims)
+    if len(told := node.values.get(2, ())) == 1:
+        return told[0] % len(dims)
     if given(node, 2):
         return max(range(len(dims) - 1), key=lambda axis: dims[axis])
     return len(dims) - 2
@@ -63,6 +72,7 @@ def stft(node: Node) -> Cost:
     batch, frames, bins, _ = shape(result(node), rank=4)
     parts = shape(source(node, 0), at_least=2)[2:] or (1,)
     length = 2 * (bins - 1) if integer(node, "onesided", 1) else bins
+    length = (*node.values.get(3, ()), length)[0]
     weighted = 0
     if given(node, 2):
         length = shape(source(node, 2), rank=1)[0]

@@ -18,6 +18,7 @@ from crossflops.count import count, count_whole
 from crossflops.errors import InputError
 from crossflops.footprint import footprint
 from crossflops.normalize import Source, program
+from crossflops.pipeline.running import run_of_bytes
 from crossflops.reconcile import fold_nodes, predict
 
 _NAMES = {
@@ -44,7 +45,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Counted:
     """Normalize and count in this setting, and see what the observed ones fuse."""
-    model, graph, trace = program(source, setting, observed)
+    model, graph, trace = program(source, setting, observed, run_of_bytes)
     run = None
     if trace.runtime or trace.notes:
         run = Run(trace.runtime, source.values, trace.notes)

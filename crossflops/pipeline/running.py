@@ -1,13 +1,22 @@
-"""`--observe`: one run of a file fills in what its shapes do not tell."""
+"""One run fills in what shapes do not tell: of a file with `--observe`, of a converted model."""
+
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 
-from crossflops.core.observation import Run
+from crossflops.core.observation import Observation, Run
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import InputError
 from crossflops.normalize import Source
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.request import Request
+
+_UNASKED = 120.0  # seconds for a run that nobody asked for: a loop need not end
 
 
 def seen(request: Request, inputs_file: str | None) -> tuple[Request, Run]:
@@ -29,3 +38,21 @@ def seen(request: Request, inputs_file: str | None) -> tuple[Request, Run]:
     request = msgspec.structs.replace(request, given=Source(settled, (), {}), dims={})
     made_up = "random floats, and zeros of other types"
     return request, Run(found.runtime, inputs_file or made_up)
+
+
+def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
+    """What a run of an ONNX model on these arrays shows, by input name; others are made up.
+
+    Raises what `measure` raises.
+    """
+    from crossflops.measure.observing import observe
+
+    with tempfile.TemporaryDirectory(prefix="crossflops-") as folder:
+        model, inputs = Path(folder, "model.onnx"), Path(folder, "inputs.npz")
+        model.write_bytes(data)
+        with zipfile.ZipFile(inputs, "w") as archive:
+            for name, array in feeds.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
+        given = str(inputs) if feeds else None
+        return observe(str(model), inputs_file=given, seconds=_UNASKED)

@@ -12,11 +12,9 @@ from crossflops.core.reconciliation import Reconciliation
 from crossflops.core.trace import Trace
 from crossflops.reconcile.nodes import NodeBooking, NodePrediction, matching
 from crossflops.reconcile.paths import Step, around, by_cause, rows
-from crossflops.reconcile.walk import PER_MAC, Stage, explanations
+from crossflops.reconcile.walk import CONVERTER, PER_MAC, WRITTEN, Stage, explanations
 
 OTHER_FILE = "graph.other-file"
-CONVERTER = "graph.converter"
-_WRITTEN = "docs/converters.md"
 
 
 def reconcile_nodes(
@@ -58,7 +56,7 @@ def steps(prediction: NodePrediction) -> Iterator[Step]:
     for one in prediction.ledger.counted:
         node, more = one.node, one.converter_macs
         macs[node.key] = one.cost.macs + more
-        yield Step(Stage.GRAPH, CONVERTER, more, node.key, _WRITTEN, node.path, more)
+        yield Step(Stage.GRAPH, CONVERTER, more, node.key, WRITTEN, node.path, more)
     for booking in prediction.bookings:
         clause, node = booking.clause, booking.node
         if clause.kind == "core":

@@ -5,7 +5,7 @@ batch, precision. A step takes only what the steps before it left, so causes exc
 and add up by construction.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 
 import msgspec
@@ -22,6 +22,8 @@ FORCED = "scope.mode-forced-eval"
 ELSEWHERE = "module.booked-elsewhere"
 PER_MAC = "unit.mac-vs-flop"
 SHARED = "module.shared-parents"
+CONVERTER = "graph.converter"
+WRITTEN = "docs/converters.md"
 
 
 class Stage(IntEnum):
@@ -53,7 +55,8 @@ def reconcile(
     macs = {key: cost.macs for key, cost in ledger.by_call.items()}
     ours = (base or ledger).total.macs
     forced = _forced_mode(ledger.total.macs - ours, convention.source)
-    found = tuple(step for step in steps(prediction, trace, macs) if step.amount)
+    every = steps(prediction, trace, macs, ledger.converter_by_call)
+    found = tuple(step for step in every if step.amount)
     whole = (step for step in found if step.stage < Stage.BATCH)
     moved = (*_moved(prediction, trace, macs), *_shown(prediction, trace))
     booked = (*whole, *moved, *_imposed(trace, ledger, base))
@@ -144,20 +147,27 @@ def _instead(
         yield msgspec.structs.replace(step, amount=step.amount - prediction.worth(before))
 
 
-def steps(prediction: Prediction, trace: Trace, macs: dict[str, int]) -> Iterator[Step]:
-    """Every step, in the order of the bookings. `macs` are native MACs by operator call."""
+def steps(
+    prediction: Prediction, trace: Trace, macs: dict[str, int], written: Mapping[str, int] = {}
+) -> Iterator[Step]:
+    """Every step, in the order of the bookings.
+
+    `macs` are native MACs by operator call, `written` those that a converter put in besides.
+    """
     ours = [0] * len(prediction.bookings)
+    more = [0] * len(prediction.bookings)
     live = [False] * len(prediction.bookings)
     reached = [False] * len(prediction.bookings)
     for key, place in prediction.covered.items():
         ours[place] += macs.get(key, 0)
+        more[place] += written.get(key, 0)
         live[place] |= trace.by_key[key].live
         reached[place] = True
     for place, booking in enumerate(prediction.bookings):
         call = trace.by_key[booking.call]
         if booking.clause.kind == "core":
             dead = reached[place] and not live[place]
-            yield from _core(prediction, booking, ours[place], dead)
+            yield from _core(prediction, booking, (ours[place], more[place]), dead)
         else:
             yield _part(prediction, booking, _is_dead(call, trace))
     yield from _invisible(prediction, trace, macs)
@@ -175,8 +185,12 @@ def _rounded(prediction: Prediction) -> Iterator[Step]:
         yield Step(Stage.PRECISION, convention.rounds, amount, "", convention.source)
 
 
-def _core(prediction: Prediction, booking: Booking, ours: int, dead: bool) -> Iterator[Step]:
+def _core(
+    prediction: Prediction, booking: Booking, macs: tuple[int, int], dead: bool
+) -> Iterator[Step]:
+    """`macs` are ours, and those of the converter, which the tool may count, too."""
     clause, call, path = booking.clause, booking.call, booking.path
+    ours, more = macs
 
     def step(stage: Stage, cause: str, amount: int) -> Step:
         return Step(stage, cause, amount, call, clause.reference, path, amount)
@@ -190,7 +204,9 @@ def _core(prediction: Prediction, booking: Booking, ours: int, dead: bool) -> It
     elif booking.again:
         yield step(Stage.MULTIPLICITY, clause.again, counted)
     else:
-        yield step(Stage.FORMULA, clause.cause, counted - ours)
+        put_in = max(min(more, counted - ours), 0)
+        yield Step(Stage.GRAPH, CONVERTER, put_in, call, WRITTEN, path, put_in)
+        yield step(Stage.FORMULA, clause.cause, counted - ours - put_in)
     repeated = counted * (booking.times - 1)
     yield step(Stage.MULTIPLICITY, SHARED, repeated)
     unit = (prediction.convention.unit - 1) * (counted + repeated)

@@ -182,6 +182,8 @@ FUNCTIONS = {
     "convolve": (jnp.convolve, spec(9), spec(3)),
     "of weights alone": (lambda x: x @ (jnp.ones((8, 8)) @ jnp.ones((8, 8))), ROWS),
     "twice the same": (lambda x, w: x @ w + x @ w, ROWS, SQUARE),
+    "resize": (lambda x: jax.image.resize(x, (6, 16), "bilinear"), ROWS),
+    "resize, downwards": (lambda x: jax.image.resize(x, (2, 5), "cubic") @ x.T[:5], ROWS),
     "half precision": (jnp.matmul, spec(8, 8, dtype="bfloat16"), spec(8, 8, dtype="bfloat16")),
     "batch, nothing contracted": (
         lambda *x: jnp.einsum("te,td,edf->tef", *x), spec(6, 4), spec(6, 8), spec(4, 8, 16),

@@ -141,6 +141,39 @@ def test_ragged_products():
     assert (found.totals.macs, found.uncounted) == (6 * 3 * 4, ())
 
 
+def test_a_loop_on_which_tf2onnx_fails():
+    """tf.scan reads what it wrote: the loop stays one node, named, and nothing is refused."""
+
+    def scanned(tf, x):
+        return tf.scan(lambda state, row: tf.tanh(state + row), x)
+
+    found = in_tensorflow(scanned, (6, 8))
+    assert [one.op for one in found.uncounted] == ["tensorflow.StatelessWhile"]
+
+
+def test_complex_numbers_that_are_moved():
+    """4x6 real, transformed along rows of 6 to 4 of them, turned, and times a real number.
+
+    A product of complex numbers is 4 muls, a sub and an add. jax2onnx forgets the two parts where
+    it transposes, and where a number is complex by itself.
+    """
+    found = in_jax(lambda jax, x: jax.numpy.fft.rfft(x).T * 2.0, (4, 6))
+    assert not found.uncounted
+    assert found.totals.flops == 4 * (6 * 3 * 5 // 2) + 16 * 6
+
+
+def test_arrays_that_are_stacked_and_tiled():
+    """Movements, of which jax2onnx knows no equation: only the sums of 2x3x4 and of 4x6 count."""
+
+    def moved(jax, x):
+        apart = jax.numpy.unstack(jax.numpy.stack([x, x]) + 1)
+        return jax.numpy.tile(apart[0], (2, 2))[:4, :6] + 1
+
+    found = in_jax(moved, (3, 4))
+    assert not found.uncounted
+    assert (found.totals.flops, found.totals.converter_macs) == (24 + 24, 0)
+
+
 def test_a_tool_that_counts_the_file_finds_the_difference_named():
     """onnx-tool counts the product with the dense matrix, and nothing is left unexplained."""
     pytest.importorskip("onnx_tool")
@@ -153,4 +186,21 @@ def test_a_tool_that_counts_the_file_finds_the_difference_named():
     (reconciliation,) = found.reconciliations or ()
     amounts = {one.cause: one.amount for one in reconciliation.explanations}
     assert amounts["graph.converter"] == 3 * 2 * 9 * 16
+    assert reconciliation.residual == 0
+
+
+def test_xla_is_given_what_jax_wrote():
+    """6x6 places of 18 channels: XLA counts the convolution with an identity kernel of 3x3."""
+    pytest.importorskip("jax2onnx")
+    jax = importlib.import_module("jax")
+
+    def patches(x):
+        return jax.lax.conv_general_dilated_patches(x, (3, 3), (1, 1), "VALID")
+
+    image = jax.ShapeDtypeStruct((1, 2, 8, 8), "float32")
+    found = crossflops.compare(patches, (image,), tools=["xla-lowered"], isolate=False)
+    (reconciliation,) = found.reconciliations or ()
+    amounts = {one.cause: one.amount for one in reconciliation.explanations}
+    assert amounts["graph.converter"] == 36 * 18 * 9
+    assert "conv.padding-valid-taps" not in amounts
     assert reconciliation.residual == 0

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import crossflops
 from crossflops.core.trace import Setting
 from crossflops.count import count
 from crossflops.errors import InputError, TargetError
@@ -210,3 +211,96 @@ def test_a_broken_file(tmp_path):
     for name in ("m.keras", "missing.keras"):
         with pytest.raises(TargetError):
             load(str(tmp_path / name), {}, ())
+
+
+ROWS = np.array([[1, 1], [-1, 1], [2, 2], [0.5, -3]], np.float32)  # three of four begin above 0
+W = np.ones((2, 5), np.float32)
+
+
+def masked(x):
+    """The rows whose first element is positive."""
+    return tf.boolean_mask(x, x[:, 0] > 0) @ W
+
+
+def placed(x):
+    """The same rows, by their places."""
+    return tf.gather(x, tf.where(x[:, 0] > 0)[:, 0]) @ W
+
+
+def distinct(x):
+    """Three rows, by what their first column holds: 1, -1 and 2."""
+    found, _ = tf.unique(tf.cast(tf.floor(x[:3, 0]), tf.int32))
+    return tf.gather(x, tf.abs(found)) @ W
+
+
+def parted(x):
+    """Three rows to the one side, one to the other."""
+    above, below = tf.dynamic_partition(x, tf.cast(x[:, 0] <= 0, tf.int32), 2)
+    return above @ W, below @ W[:, :1]
+
+
+def kept(x):
+    """Boxes at two places, of which each place keeps one."""
+    boxes = tf.stack([x[:, 0], x[:, 0], x[:, 0] + 9, x[:, 0] + 9], 1) * [[0], [0], [1], [9]]
+    return tf.gather(x, tf.image.non_max_suppression(boxes, x[:, 1], 4)) @ W
+
+
+@pytest.mark.parametrize(
+    ("model", "macs"), [(masked, 3 * 10), (placed, 3 * 10), (distinct, 3 * 10), (parted, 30 + 2)]
+)
+def test_a_run_says_how_many_rows_there_are(model, macs):
+    """Each row takes 2 x 5 MACs."""
+    report = crossflops.count(tf.function(model), ROWS)
+    assert not report.uncounted
+    assert report.macs == macs
+    assert report.observed.inputs == "the inputs that were given"
+    assert any(node.depends_on_inputs is True for node in report.nodes)
+
+
+def test_boxes_that_are_kept():
+    """As many rows as TensorFlow itself keeps."""
+    report = crossflops.count(tf.function(kept), ROWS)
+    assert not report.uncounted
+    assert report.macs == len(kept(tf.constant(ROWS))) * 10
+
+
+@pytest.mark.parametrize(("start", "trips"), [(1.0, 2), (4.0, 4), (0.1, 0)])
+def test_a_run_says_how_often_a_loop_runs(start, trips):
+    """Halved until the four of them add up to at most 1: 1 x 4 x 4 in every iteration."""
+    half = tf.eye(4) / 2
+
+    def model(x):
+        (found,) = tf.while_loop(lambda x: tf.reduce_sum(x) > 1, lambda x: [x @ half], [x])
+        return found
+
+    report = crossflops.count(tf.function(model), np.full((1, 4), start, np.float32))
+    assert not report.uncounted
+    assert report.macs == trips * 16
+
+
+@pytest.mark.parametrize(("sign", "products"), [(1, 1), (-1, 2)])
+def test_a_run_says_which_branch_of_a_cond(sign, products):
+    """One product for positive sums, two for others."""
+
+    def model(x):
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: x @ x, lambda: (x @ x) @ x)
+
+    report = crossflops.count(tf.function(model), sign * np.ones((4, 4), np.float32))
+    assert report.macs == products * 64
+
+
+def test_weights_of_a_layer_decide():
+    """A layer of ones: with 2 x 3 inputs of 1 every row adds up to 3, and is above 2."""
+    dense = layers.Dense(5, kernel_initializer="ones")
+    inputs = keras.Input((3,))
+    rows = dense(inputs)
+    above = layers.Lambda(lambda x: tf.boolean_mask(x, x[:, 0] > 2) @ W.T)
+    model = keras.Model(inputs, above(rows))
+    assert crossflops.count(model, np.ones((2, 3), np.float32)).macs == 2 * 15 + 2 * 10
+    assert crossflops.count(model, np.zeros((2, 3), np.float32)).macs == 2 * 15
+
+
+def test_what_was_made_up_is_said():
+    """Shapes alone were given: the run is on random floats."""
+    report = crossflops.count(tf.function(masked), tf.TensorSpec((6, 2)))
+    assert report.observed.inputs == "random floats (seed 0), and zeros of other types"

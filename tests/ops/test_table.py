@@ -7,7 +7,7 @@ import pytest
 
 from crossflops.core.graph import Op
 from crossflops.ops import NOT_YET, RULES, missing, rule
-from crossflops.ops.framework_functions import JAX, TENSORFLOW
+from crossflops.ops.framework_functions import JAX, SCIPY, TENSORFLOW
 from crossflops.ops.movement import moved
 from crossflops.ops.rule import (
     ADDED,
@@ -41,6 +41,8 @@ def test_a_rule_says_its_equation_and_its_page(op):
         assert found.page.startswith("https://docs.jax.dev/en/latest/_autosummary/jax.")
     elif op.domain == TENSORFLOW:
         assert found.page == f"https://www.tensorflow.org/api_docs/python/tf/raw_ops/{op.type}"
+    elif op.domain == SCIPY:
+        assert found.page.endswith(f"/reference/generated/scipy.{op.type}.html")
     elif op.domain == MICROSOFT:
         assert found.page.endswith(f"/docs/ContribOperators.md#com.microsoft.{op.type}")
     else:

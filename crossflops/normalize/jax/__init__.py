@@ -5,6 +5,7 @@ from typing import Any
 
 from crossflops.core.graph import Graph
 from crossflops.core.trace import Setting, Trace
+from crossflops.normalize.decided import Arrays, Run
 
 
 def program(
@@ -15,11 +16,13 @@ def program(
     observed: Sequence[Setting] = (),
     trips: Mapping[str, int] = {},
     branches: Mapping[str, str] = {},
+    arrays: Arrays = None,
+    run: Run | None = None,
 ) -> tuple[bytes, Graph, Trace]:
     """See `whole.program`, which is imported when it is needed."""
     from crossflops.normalize.jax import whole
 
-    return whole.program(model, args, kwargs, setting, observed, trips, branches)
+    return whole.program(model, args, kwargs, setting, observed, trips, branches, arrays, run)
 
 
 def require(model: Any) -> None:

@@ -91,13 +91,18 @@ def _converted(pure: Pure, opaque: bool) -> Converted:
     tidy(model, [one.primitive for one in recorder.equations])
     origins = named(model)
     for value, name in zip(model.graph.inputs, pure.names, strict=True):
-        value.name = f"in_{name}" if name[:1].isdigit() else name
+        value.name = input_name(name)
     _shed(model)
     _declare(model)
     proto = ir.to_proto(model)
     declared = proto.SerializeToString()
     _forget(proto.graph)
     return Converted(proto.SerializeToString(), declared, tuple(recorder.equations), origins)
+
+
+def input_name(name: str) -> str:
+    """What an argument is called in the ONNX model."""
+    return f"in_{name}" if name[:1].isdigit() else name
 
 
 def _failure(error: BaseException) -> NormalizeError:

@@ -144,6 +144,43 @@ def _transformed(eqn: Any) -> Equal | None:
     return Equal((lambda x: last(others(x))) if inverse else (lambda x: others(last(x))))
 
 
+def _stacked(eqn: Any) -> Equal:
+    """`stack`: every array gets the new axis, along which they are joined."""
+    axis = eqn.params["axis"]
+
+    def stacked(*given: Any) -> Any:
+        from jax import lax
+
+        return lax.concatenate([lax.expand_dims(one, (axis,)) for one in given], axis)
+
+    return Equal(stacked)
+
+
+def _unstacked(eqn: Any) -> Equal:
+    """`unstack`: one slice for each place on an axis, without that axis."""
+    axis = eqn.params["axis"]
+
+    def unstacked(x: Any) -> Any:
+        from jax import lax
+
+        return [lax.index_in_dim(x, n, axis, keepdims=False) for n in range(x.shape[axis])]
+
+    return Equal(unstacked)
+
+
+def _tiled(eqn: Any) -> Equal:
+    """`tile`: as often as `reps` says along every axis, one after the other."""
+
+    def tiled(x: Any) -> Any:
+        from jax import lax
+
+        for axis, times in enumerate(eqn.params["reps"]):
+            x = lax.concatenate([x] * times, axis) if times != 1 else x
+        return x
+
+    return Equal(tiled)
+
+
 _KNOWN: dict[str, Callable[[Any], Equal | None]] = {
     **{f"{name}_to": _compared(name) for name in ("lt", "le", "eq")},
     "platform_index": _platform,
@@ -153,4 +190,7 @@ _KNOWN: dict[str, Callable[[Any], Equal | None]] = {
     "pad": _padded,
     "fft": _transformed,
     "conv_general_dilated": convolved,
+    "stack": _stacked,
+    "unstack": _unstacked,
+    "tile": _tiled,
 }

@@ -12,7 +12,8 @@ from typing import Any
 from crossflops.normalize.jax import convolutions
 from crossflops.normalize.jax.equals import equal
 from crossflops.normalize.jax.equations import Recorder
-from crossflops.normalize.jax.inlining import inlined
+from crossflops.normalize.jax.inlining import Equal, inlined
+from crossflops.ops.framework_functions import COMPLEX_MOVES
 
 # jax2onnx writes out every step of these for every element: the nodes of a Cholesky factor of 40
 # rows take it minutes, and say no more than the equation. Small ones can still be run so.
@@ -55,11 +56,15 @@ def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
         if eqn.primitive.name in convolutions.NODES:
             return convolutions.lower(ctx, eqn)
         with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx.builder):
+            if _moves_complex(eqn):
+                return _opaque(ctx, eqn, f"complex_{eqn.primitive.name}")
             if _is_large(eqn) if eqn.primitive.name in UNROLLED else _is_complex(eqn):
                 return _opaque(ctx, eqn)
+            if _makes_complex(eqn):
+                return inlined(ctx, eqn, Equal(_as_complex), ours)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
-                return lower(plugin, ctx=ctx, eqn=eqn, **more)
+                return lower(plugin, ctx=ctx, eqn=_with_parts(ctx, eqn), **more)
             except Exception:
                 instead = equal(eqn)
                 if instead is None and not (opaque and _is_simple(eqn)):
@@ -81,6 +86,46 @@ def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
 def _is_complex(eqn: Any) -> bool:
     """Whether it transforms complex numbers: jax2onnx forgets that their parts are an axis."""
     return eqn.primitive.name == "fft" and bool(eqn.invars[0].aval.dtype.kind == "c")
+
+
+def _moves_complex(eqn: Any) -> bool:
+    """Whether it moves complex numbers, whose two parts jax2onnx's rules for movements forget."""
+    return eqn.primitive.name in COMPLEX_MOVES and any(map(_holds_complex, eqn.outvars))
+
+
+def _holds_complex(variable: Any) -> bool:
+    return str(getattr(variable.aval, "dtype", "")).startswith("complex")
+
+
+def _makes_complex(eqn: Any) -> bool:
+    """Whether real numbers become complex ones: jax2onnx gives them no axis of the two parts."""
+    if eqn.primitive.name != "convert_element_type":
+        return False
+    return _holds_complex(eqn.outvars[0]) and not _holds_complex(eqn.invars[0])
+
+
+def _as_complex(x: Any) -> Any:
+    from jax import lax
+
+    real = lax.convert_element_type(x, "float32")
+    return lax.complex(real, lax.full_like(real, 0))
+
+
+def _with_parts(ctx: Any, eqn: Any) -> Any:
+    """The equation with its complex literals stored as pairs, which jax2onnx's rules read."""
+    import numpy as np
+    from jax.extend.core import Literal, Var
+
+    def stored(one: Any) -> Any:
+        if not (isinstance(one, Literal) and _holds_complex(one)):
+            return one
+        value, held = np.asarray(one.val), Var(one.aval)
+        ctx.bind_const_for_var(held, np.stack([value.real, value.imag], -1).astype(np.float32))
+        return held
+
+    given = [stored(one) for one in eqn.invars]
+    same = all(one is two for one, two in zip(given, eqn.invars, strict=True))
+    return eqn if same else eqn.replace(invars=given)
 
 
 def _is_large(eqn: Any) -> bool:
@@ -105,16 +150,20 @@ def _undo(nodes: Any, last: Any) -> None:
         nodes.remove(node)
 
 
-def _opaque(ctx: Any, eqn: Any) -> None:
-    """A node that says what the equation is; its results have the shapes that JAX knows."""
+def _opaque(ctx: Any, eqn: Any, name: str = "") -> None:
+    """A node that says what the equation is; its results have the shapes that JAX knows.
+
+    Complex ones have, as everywhere in jax2onnx, a last axis of their two parts.
+    """
     import onnx_ir as ir
 
     inputs = [ctx.get_value_for_var(one) for one in eqn.invars]
-    node = ir.Node(DOMAIN, eqn.primitive.name, inputs, num_outputs=len(eqn.outvars))
+    node = ir.Node(DOMAIN, name or eqn.primitive.name, inputs, num_outputs=len(eqn.outvars))
     for variable, value in zip(eqn.outvars, node.outputs, strict=True):
+        parts = (2,) if _holds_complex(variable) else ()
         value.name = ctx.fresh_name(eqn.primitive.name)
-        value.shape = ir.Shape(variable.aval.shape)
-        value.type = ir.TensorType(_dtype(variable.aval.dtype))
+        value.shape = ir.Shape((*variable.aval.shape, *parts))
+        value.type = ir.TensorType(ir.DataType.FLOAT if parts else _dtype(variable.aval.dtype))
         ctx.bind_value_for_var(variable, value)
     ctx.builder.add_node_obj(node)
 

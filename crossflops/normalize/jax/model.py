@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.errors import InputError, MissingExtraError
+from crossflops.errors import InputError, MissingExtraError, NormalizeError
 from crossflops.normalize.jax.kinds import is_linen, is_module
 from crossflops.normalize.jax.linen import Called, entered
 from crossflops.whereabouts import raised_at
@@ -46,11 +46,18 @@ def require() -> None:
             raise MissingExtraError(f"{extra} is needed to read a JAX model", _INSTALL) from error
 
 
-def pure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool) -> Pure:
+def pure(
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    training: bool,
+    valued: bool = False,
+) -> Pure:
     """The model as a function of the arrays in its arguments; what is no array stays fixed.
 
-    `args` and `kwargs` hold jax.ShapeDtypeStruct. Raises InputError where the model does not take
-    them.
+    `args` and `kwargs` hold jax.ShapeDtypeStruct. The function has the weights of the model if it
+    is to be `valued`, else one number in their shapes. Raises InputError where the model does not
+    take the arguments, NormalizeError where it has no weights that are wanted.
     """
     import jax
 
@@ -67,7 +74,7 @@ def pure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training:
     if is_module(model):
         call, held = _module(model, training)
     elif is_linen(model):
-        call, held = _linen(model, filled, specs)
+        call, held = _linen(model, filled, specs, valued)
     else:
         call, held = _function(model, training)
 
@@ -79,7 +86,7 @@ def pure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training:
             return call(weights, *positional, **named)
 
     found = Pure(
-        function=functools.partial(weighted, _light(held)),
+        function=functools.partial(weighted, _own(held) if valued else _light(held)),
         specs=specs,
         names=_names(args, kwargs, places),
         weighted=weighted,
@@ -114,16 +121,22 @@ def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
 
 
 def _linen(
-    model: Any, filled: Callable[..., Any], specs: tuple[Any, ...]
+    model: Any, filled: Callable[..., Any], specs: tuple[Any, ...], valued: bool
 ) -> tuple[Callable[..., Any], Any]:
-    """Applies the module to variables, of which it makes the shapes alone."""
+    """Applies the module to variables, of which it makes the shapes alone, or those of seed 0."""
     import jax
+    import jax.numpy as jnp
 
     def made(key: Any, *arrays: Any) -> Any:
         positional, named = filled(arrays)
         return model.init({"params": key, "dropout": key}, *positional, **named)
 
-    held = _asked(lambda: jax.eval_shape(made, jax.random.key(0), *specs))
+    def variables() -> Any:
+        if not valued:
+            return jax.eval_shape(made, jax.random.key(0), *specs)
+        return made(jax.random.key(0), *(jnp.zeros(one.shape, one.dtype) for one in specs))
+
+    held = _asked(variables)
     return (lambda held, *args, **kwargs: model.apply(_arrays(held), *args, **kwargs)), held
 
 
@@ -145,6 +158,21 @@ def _light(held: Any) -> Any:
     import jax
 
     return jax.tree.map(_lighten, held)
+
+
+def _own(held: Any) -> Any:
+    """The arrays that a module holds, as they are. Raises NormalizeError where they are shapes."""
+    import jax
+    import jax.numpy as jnp
+
+    def own(array: Any) -> Any:
+        if isinstance(array, jax.ShapeDtypeStruct):
+            raise NormalizeError("the weights are shapes alone", "give the model with its weights")
+        if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+            return _Key(jax.random.key_data(array), str(jax.random.key_impl(array)))
+        return array
+
+    return jax.tree.map(own, held)
 
 
 def _lighten(array: Any) -> Any:

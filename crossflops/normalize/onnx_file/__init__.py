@@ -58,9 +58,11 @@ def of_bytes(
     setting: Setting,
     trips: Mapping[str, int] = {},
     branches: Mapping[str, str] = {},
+    seen: Observation | None = None,
 ) -> tuple[Graph, Trace]:
     """As `normalize`, of a model in memory whose shapes are definite."""
-    return _normalized(decoded(data), OnnxFile(path=name, trips=trips, branches=branches), setting)
+    file = OnnxFile(path=name, trips=trips, branches=branches, seen=seen)
+    return _normalized(decoded(data), file, setting)
 
 
 class Opened:

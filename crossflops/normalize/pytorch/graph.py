@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from torch.onnx import ONNXProgram
 
 
+# The places of inputs whose value says how much there is to do, where no shape does.
+_VALUES_ASKED = {"DFT": (1, 2), "STFT": (3,)}
+
+
 class Origins(msgspec.Struct, frozen=True):
     """Where nodes come from: the operator call of each, its module, and what the weights are.
 
@@ -95,6 +99,7 @@ def _nodes(
                 inputs=tuple(_spec(v, origins) if v is not None else None for v in node.inputs),
                 outputs=tuple(_spec(v, origins) if v.name else None for v in node.outputs),
                 attrs=_attributes(node),
+                values=_values(node),
                 call=call.key if call else "",
                 path=origins.paths.get(call.key, "") if call else "",
                 bodies=bodies,
@@ -104,6 +109,16 @@ def _nodes(
             )
         )
     return tuple(found)
+
+
+def _values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
+    """The whole numbers of those inputs on which the work depends, and that no shape tells."""
+    from onnx_ir.convenience import get_const_tensor
+
+    asked = () if node.domain else _VALUES_ASKED.get(node.op_type, ())
+    given = {place: node.inputs[place] for place in asked if place < len(node.inputs)}
+    known = {place: get_const_tensor(value) for place, value in given.items() if value is not None}
+    return {place: (int(one.numpy().item()),) for place, one in known.items() if one is not None}
 
 
 def _bodies(node: "ir.Node", varying: set["ir.Value"], origins: Origins) -> tuple[Graph, ...]:

@@ -12,7 +12,7 @@ import msgspec
 
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import InputError, NormalizeError
-from crossflops.normalize.sklearn.written import kernels_recorded
+from crossflops.normalize.sklearn.written import SOLVE, kernels_recorded
 
 _ML, _OLDER_ML = "ai.onnx.ml", 3  # some converters know no newer one
 _LONGEST = 160  # letters of what skl2onnx says, which may print whole trees
@@ -98,23 +98,28 @@ def _converted(
 
 
 def _declare(graph: Any, types: list[Any]) -> None:
-    """Say how many features a text has, which ONNX's inference does not: one for every entry.
+    """Say what ONNX's inference does not know: how many features a text has, and unknowns.
 
-    onnx/docs/Operators.md, TfIdfVectorizer: Y [rows, max(ngram_indexes) + 1].
+    onnx/docs/Operators.md, TfIdfVectorizer: Y [rows, max(ngram_indexes) + 1], one for every entry.
+    Solve of skl2onnx: L [n, n], B [n, rows] -> X [n, rows].
     """
     from onnx import TensorProto
     from onnx.helper import get_node_attr_value, make_tensor_value_info
 
     rows = next((one.shape[0] for _, one in types if one.shape), None)
-    graph.value_info.extend(
-        make_tensor_value_info(
-            node.output[0],
-            TensorProto.FLOAT,
-            [rows, max(get_node_attr_value(node, "ngram_indexes")) + 1],
-        )
-        for node in graph.node
-        if node.op_type == "TfIdfVectorizer"
-    )
+    stored = {one.name: one for one in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "TfIdfVectorizer":
+            kind, shape = (
+                TensorProto.FLOAT,
+                [rows, max(get_node_attr_value(node, "ngram_indexes")) + 1],
+            )
+        elif node.op_type == SOLVE and node.input[0] in stored:
+            matrix = stored[node.input[0]]
+            kind, shape = matrix.data_type, [matrix.dims[0], rows]
+        else:
+            continue
+        graph.value_info.append(make_tensor_value_info(node.output[0], kind, shape))
 
 
 def _newest() -> int:

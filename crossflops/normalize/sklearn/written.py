@@ -8,8 +8,9 @@ from unittest.mock import patch
 
 import msgspec
 
-from crossflops.core.graph import Node
+from crossflops.core.graph import Node, Op
 
+SOLVE = "Solve"  # which skl2onnx leaves to a runtime of its own
 _LINEAR = "LinearClassifier"
 _VALUES = ("WhiteKernel", "ConstantKernel")
 
@@ -69,6 +70,9 @@ def as_computed(node: Node, makers: Mapping[str, Any], empty: Collection[str]) -
     """
     if node.key in empty:
         return msgspec.structs.replace(node, stands_for=())
+    if node.op.type == SOLVE:
+        called = msgspec.structs.replace(node, op=Op("scipy", "linalg.solve", 1))
+        return msgspec.structs.replace(node, stands_for=(called,))
     rows = getattr(getattr(makers.get(node.key), "coef_", None), "shape", ())
     if node.op.type != _LINEAR or not rows or (len(rows) > 1 and rows[0] != 1):
         return node

@@ -8,7 +8,7 @@ computes stays a node.
 
 import importlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -30,7 +30,15 @@ _DRAWN = {
     **dict.fromkeys(("StatelessRandomNormal", "StatelessRandomNormalV2"), "RandomStandardNormal"),
 }
 # What of tf2onnx's optimizers only removes what it put in itself.
+_LOOPS = ("While", "StatelessWhile")
 _OPTIMIZERS = ("remove_identity", "loop_optimizer")
+
+
+class Noted(NamedTuple):
+    """While tf2onnx works: whose operations its nodes are, and the kinds of loops it fails on."""
+
+    origins: dict[str, str]
+    failed: set[str]
 
 
 class Converted(NamedTuple):
@@ -43,49 +51,63 @@ class Converted(NamedTuple):
     origins: dict[str, str]
 
 
-def to_onnx(frozen: Any) -> Converted:
+def to_onnx(frozen: Any, weighted: bool = False) -> Converted:
     """An ONNX model of a frozen function, whose nodes keep TensorFlow's names.
 
-    Weights are there by shape: all their elements are one number. Raises NormalizeError where
-    tf2onnx fails.
+    Weights are there by shape, all their elements are one number, unless they are wanted
+    (`weighted`). Names are the same ones in both. Raises NormalizeError where tf2onnx fails.
     """
-    import tensorflow as tf
-
-    inputs = [one.name for one in frozen.inputs]
-    outputs = [one.name for one in frozen.outputs]
-    graph = _plain(_weightless(frozen.graph.as_graph_def(add_shapes=True)))
-    origins: dict[str, str] = {}
-    tfonnx = importlib.import_module("tf2onnx.tfonnx")
-    optimizer = importlib.import_module("tf2onnx.optimizer")
-    chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
+    graph = _plain(frozen.graph.as_graph_def(add_shapes=True))
+    if not weighted:
+        graph = _weightless(graph)
+    left: set[str] = set()
     try:
-        with tf.device("/cpu:0"):
-            graph = _inlined(graph, inputs, outputs)
-            with (
-                tf.Graph().as_default() as imported,
-                _folding_sizes(tfonnx),
-                _hollow(),
-                _recorded(tfonnx, origins),
-            ):
-                tf.import_graph_def(graph, name="")
-                found = tfonnx.process_tf_graph(
-                    imported,
-                    opset=OPSET,
-                    input_names=inputs,
-                    output_names=outputs,
-                    continue_on_error=True,
-                )
-                found = optimizer.optimize_graph(found, False, optimizers=chosen)
-                tell_groups(found)
-                model = found.make_model("crossflops")
-                tell_shapes(model.graph, imported, found.get_dtype)
+        while True:
+            noted = Noted(origins={}, failed=set())
+            model = _processed(frozen, graph, weighted, noted, left)
+            if noted.failed <= left:
+                break
+            left |= noted.failed  # what a handler leaves halfway is no graph
     except Exception as error:
         raise NormalizeError(
             f"tf2onnx cannot convert the model: {type(error).__name__}: {error}",
             "see what python -m tf2onnx.convert says about it",
         ) from error
     tidy(model)
-    return Converted(model.SerializeToString(), origins)
+    return Converted(model.SerializeToString(), noted.origins)
+
+
+def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[str]) -> Any:
+    """The ONNX model (ModelProto) of a GraphDef; operations of the kinds in `left` stay."""
+    import tensorflow as tf
+
+    inputs = [one.name for one in frozen.inputs]
+    outputs = [one.name for one in frozen.outputs]
+    tfonnx = importlib.import_module("tf2onnx.tfonnx")
+    optimizer = importlib.import_module("tf2onnx.optimizer")
+    chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
+    with tf.device("/cpu:0"):
+        inlined = _inlined(graph, inputs, outputs)
+        with (
+            tf.Graph().as_default() as imported,
+            _folding_sizes(tfonnx),
+            nullcontext() if weighted else _hollow(),
+            patch.object(importlib.import_module("tf2onnx.utils"), "INTERNAL_NAME", 1),
+            _recorded(tfonnx, noted, left),
+        ):
+            tf.import_graph_def(inlined, name="")
+            found = tfonnx.process_tf_graph(
+                imported,
+                opset=OPSET,
+                input_names=inputs,
+                output_names=outputs,
+                continue_on_error=True,
+            )
+            found = optimizer.optimize_graph(found, False, optimizers=chosen)
+            tell_groups(found)
+            model = found.make_model("crossflops")
+            tell_shapes(model.graph, imported, found.get_dtype)
+    return model
 
 
 def _weightless(graph: Any) -> Any:
@@ -149,11 +171,12 @@ def _inlined(graph: Any, inputs: list[str], outputs: list[str]) -> Any:
 
 
 @contextmanager
-def _recorded(tfonnx: Any, origins: dict[str, str]) -> Iterator[None]:
+def _recorded(tfonnx: Any, noted: Noted, left: set[str]) -> Iterator[None]:
     """Write down the nodes that tf2onnx makes for the operations whose cost is known.
 
     tf2onnx/tfonnx.py: tensorflow_onnx_mapping calls the handler of every operation, with the graph
-    and the operation's node, which it changes, or takes away and makes others.
+    and the operation's node, which it changes, or takes away and makes others. Those in `left`
+    have no handler, and those of loops whose handler fails are noted.
     """
     name = "tensorflow_onnx_mapping"
     mapping = getattr(tfonnx, name)
@@ -163,19 +186,25 @@ def _recorded(tfonnx: Any, origins: dict[str, str]) -> Iterator[None]:
             before, own = set(graph.get_nodes()), node.name
             try:
                 return handler(graph, node, **named)
+            except Exception:
+                if kind in _LOOPS:
+                    noted.failed.add(kind)
+                raise
             finally:
                 made = [one.name for one in graph.get_nodes() if one not in before]
-                origins.update(dict.fromkeys((own, *made), own))
+                if kind not in _LOOPS:
+                    noted.origins.update(dict.fromkeys((own, *made), own))
 
         return handled
 
     def mapped(graph: Any, handlers: Any, *more: Any, **named: Any) -> Any:
-        known_ones = {
+        watched = {
             kind: (recording(kind, handler), *rest)
             for kind, (handler, *rest) in handlers.items()
-            if known(DOMAIN, kind)
+            if kind in _LOOPS or known(DOMAIN, kind)
         }
-        return mapping(graph, {**handlers, **known_ones}, *more, **named)
+        every = {kind: one for kind, one in {**handlers, **watched}.items() if kind not in left}
+        return mapping(graph, every, *more, **named)
 
     with patch.object(tfonnx, name, mapped):
         yield

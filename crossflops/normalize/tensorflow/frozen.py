@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -29,11 +29,12 @@ def writes(function: Any) -> bool:
     )
 
 
-def freeze(function: Any, lowered: bool) -> Any:
+def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
     """The concrete function with its variables as constants, its functions inlined.
 
     Large variables of floats are there by shape: all their elements are one number, which a
-    constant holds once. TensorFlow would write several copies of all weights.
+    constant holds once, unless they are wanted (`weighted`). TensorFlow would write several copies
+    of all weights.
 
     `lowered` turns loops and branches into the operations that TensorFlow runs (Enter, Merge,
     Switch ...); without it they stay whole. Raises NormalizeError.
@@ -43,7 +44,7 @@ def freeze(function: Any, lowered: bool) -> Any:
     )
 
     try:
-        with _by_shape():
+        with nullcontext() if weighted else _by_shape():
             return convert_variables_to_constants_v2(
                 function, lower_control_flow=lowered, aggressive_inlining=not lowered
             )

@@ -69,6 +69,13 @@ def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], trainin
     return found
 
 
+def arguments(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the traced function takes of these, in its order. Raises InputError."""
+    return _function(model, args, dict(kwargs), training)[1:]
+
+
 def _concrete(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Traced:

@@ -4,16 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from crossflops.core.graph import Graph
+from crossflops.core.observation import Observation
 from crossflops.core.trace import Parameter, Setting, Trace
 from crossflops.normalize import onnx_file
+from crossflops.normalize.decided import Arrays, Linked, Run, Runnable, settled
 from crossflops.normalize.digest import digest
 from crossflops.normalize.tensorflow.converter import to_onnx
 from crossflops.normalize.tensorflow.frozen import freeze
 from crossflops.normalize.tensorflow.layers import KerasLayers, Layers, NamedLayers, variables
 from crossflops.normalize.tensorflow.links import linked
-from crossflops.normalize.tensorflow.model import Traced, is_frozen, is_rebuilt, traced
+from crossflops.normalize.tensorflow.model import Traced, arguments, is_frozen, is_rebuilt, traced
 from crossflops.normalize.tensorflow.operators import calls, operations
 from crossflops.normalize.tensorflow.quiet import quiet
 
@@ -26,11 +29,14 @@ def program(
     setting: Setting,
     trips: Mapping[str, int] = {},
     branches: Mapping[str, str] = {},
+    arrays: Arrays = None,
+    run: Run | None = None,
 ) -> tuple[bytes, Graph, Trace]:
     """The graph of a model on inputs of these shapes (tf.TensorSpec), and its operations.
 
     Before them the bytes of the ONNX model that the graph was read from; its large weights are
-    there by shape alone. `trips` and `branches` are those of `OnnxFile`.
+    there by shape alone. `trips` and `branches` are those of `OnnxFile`, `arrays` the values of
+    the inputs, where there are any, on which `run` runs what depends on them.
 
     The graph is made from the frozen function with loops and branches whole, the operator calls
     are those of the frozen graph as TensorFlow runs it, in which loops are taken apart. Raises
@@ -44,11 +50,32 @@ def program(
         return rebuilt.program(model, seen, setting)
     whole = freeze(seen.traced.function, lowered=False)
     data, origins = to_onnx(whole)
-    graph, _ = onnx_file.of_bytes(data, seen.name, setting, trips=trips, branches=branches)
-    graph, every = linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
+
+    def read(observed: Observation | None) -> Linked:
+        graph, _ = onnx_file.of_bytes(
+            data, seen.name, setting, trips=trips, branches=branches, seen=observed
+        )
+        return linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
+
+    graph, fields = settled(read, lambda: _runnable(model, seen.traced, arrays), run)
     graph = msgspec.structs.replace(graph, name=seen.name, **_size(model, seen))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
-    return data, graph, msgspec.structs.replace(seen.trace, calls=every)
+    return data, graph, msgspec.structs.replace(seen.trace, **fields)
+
+
+def _runnable(model: Any, traced: Traced, arrays: Arrays) -> Runnable:
+    """The model with its weights, and the values of its inputs by their names."""
+    import tensorflow as tf
+
+    data = to_onnx(freeze(traced.function, lowered=False, weighted=True), weighted=True).data
+    if arrays is None:
+        return data, {}
+    values = tf.nest.flatten(arguments(model, *arrays, training=False))
+    names = [one.name for one in traced.function.inputs]
+    given = zip(names, values, strict=False)
+    return data, {
+        name: np.asarray(one) for name, one in given if not isinstance(one, tf.TensorSpec)
+    }
 
 
 class Seen(msgspec.Struct, frozen=True):
