@@ -100,9 +100,9 @@ def _uniform(*args: Any) -> Any:
     """Numbers that are drawn, for a tensor and its bounds: taken apart it would have no form."""
     from onnxscript.onnx_opset import opset23
 
-    tensor, *given = args
-    low, high = (*given, *(0.0, 1.0)[len(given) :])
-    return opset23.RandomUniformLike(tensor, low=float(low), high=float(high))
+    low = float(args[1]) if len(args) > 1 else 0.0
+    high = float(args[2]) if len(args) > 2 else 1.0
+    return opset23.RandomUniformLike(args[0], low=low, high=high)
 
 
 def _without_form(exported: Any) -> set[Any]:
