@@ -91,7 +91,7 @@ def test_made_up_values_are_named(path, tmp_path, capsys):
 def test_a_file_that_draws_its_sizes_says_so(tmp_path):
     """Without a seed in the file, another run has other sizes."""
     text = (
-        "g (float[n] x) => (y) {{ h = Constant <value = float {{0.5}}> () "
+        "g (float[n] x) => (float[m] y) {{ h = Constant <value = float {{0.5}}> () "
         "r = RandomUniformLike {} (x) b = Greater (r, h) y = Compress (x, b) }}"
     )
     for attribute, draws in (("", True), ("<seed = 1.0>", False)):
