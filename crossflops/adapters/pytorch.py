@@ -45,11 +45,14 @@ def _repair(owner: Any, before: Mapping[str, Any]) -> None:
 
 @contextmanager
 def under(setting: Setting, model: Any) -> Iterator[None]:
-    """Run a module under a setting: its mode, gradients on or off, and dropout's generator.
+    """Run a module under a setting: its mode, gradients on or off, and generators at seed 0.
 
-    Every training flag, the gradient mode and the state of the generator are as before when
-    the block ends. Raises InputError for a device other than the CPU.
+    What sizes depend on may be drawn: the export began there, too. Every training flag, the
+    gradient mode and the state of the generators are as before when the block ends. Raises
+    InputError for a device other than the CPU.
     """
+    from crossflops.normalize.pytorch.untouched import seeded
+
     if setting.device != "cpu":
         raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
     torch = sys.modules["torch"]
@@ -57,7 +60,7 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
     before = [(one, one.training) for one in model.modules() if hasattr(one, "training")]
     model.train(setting.training)
     try:
-        with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(setting.grad):
+        with seeded(), torch.set_grad_enabled(setting.grad):
             yield
     finally:
         for module, training in before:

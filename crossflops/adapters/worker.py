@@ -7,7 +7,6 @@ renames it to the one that the order gives, and ends. It ends at once when the p
 """
 
 import os
-import random
 import signal
 import sys
 import threading
@@ -25,8 +24,6 @@ from crossflops.adapters.limits import limit_memory
 from crossflops.adapters.observe import observe, rejected
 from crossflops.core.profile import Failure, Profile
 from crossflops.whereabouts import print_traceback
-
-SEED = 0
 
 
 def main() -> None:
@@ -63,7 +60,6 @@ def answer(job: Job, wait: Callable[[], None]) -> Profile | Failure:
             return adapter
         adapter.load()
         stage, hint = "build", parcel.HINT if job.pickle_path else ""
-        _seed()
         model, args, kwargs = built(job)
         if not adapter.accepts(model):
             return rejected(adapter, model)
@@ -95,14 +91,6 @@ def _adapter(job: Job) -> Adapter | Failure:
     if job.adapter is None:
         return discovery.load(job.tool)
     return discovery.load_value(job.tool, job.adapter)
-
-
-def _seed() -> None:
-    """Seed every generator that is loaded, so that two workers build the same weights."""
-    random.seed(SEED)
-    for name, seed in (("numpy.random", "seed"), ("torch", "manual_seed")):
-        if name in sys.modules:
-            getattr(sys.modules[name], seed)(SEED)
 
 
 def _take_streams() -> tuple[BinaryIO, Callable[[str], None]]:

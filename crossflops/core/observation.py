@@ -28,6 +28,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     `inputs` are the shapes it was given, `values` the tensors that it made, by name. `trips` says
     how often the body of a Loop or a Scan ran, `branches` which branch of an If ("then", "else"):
     by the name of the node's first result. What differed within the run is in none of them.
+    `draws` says whether random numbers were drawn, others in every run.
     """
 
     runtime: str
@@ -35,3 +36,4 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, Seen]
     trips: dict[str, int]
     branches: dict[str, str]
+    draws: bool = False

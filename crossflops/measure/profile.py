@@ -14,6 +14,10 @@ from crossflops.load.order import bodies
 _EVENT = "_kernel_time"
 _LIFTED = ("Constant",)  # the runtime makes initializers of these: they leave no event
 _DTYPES = {"float": "float32", "double": "float64"}
+_RANDOM = (
+    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial",
+    "Bernoulli",
+)  # fmt: skip
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -61,6 +65,14 @@ def values(graph: Any, ran: Iterable[Event]) -> dict[str, Seen]:
                 name: Seen(dtype, shape) for name, (dtype, shape) in zip(names, only, strict=True)
             }
     return found
+
+
+def draws(graph: Any) -> bool:
+    """Whether a node draws random numbers from a seed that the file does not give."""
+    return any(
+        node.op_type in _RANDOM and all(one.name != "seed" for one in node.attribute)
+        for node in _all(graph)
+    )
 
 
 def trips(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:

@@ -78,6 +78,7 @@ def observed(order: Order) -> Observation:
         values=profile.values(model.graph, ran),
         trips=profile.trips(model.graph, runs),
         branches=profile.branches(model.graph, runs),
+        draws=profile.draws(model.graph),
     )
 
 

@@ -166,7 +166,7 @@ def program(
     None of a file; of a model of another framework than PyTorch the bytes of the model. `run` is
     what runs such a model where sizes or paths depend on data; without it they stay open.
     """
-    found = _program(source, setting, observed)
+    found = _program(source, setting, observed, run)
     if not found[1].outputs:
         what = "the model returns no tensor, and only work that a result depends on is counted"
         warnings.warn(what, CrossflopsWarning, stacklevel=2)
@@ -174,7 +174,7 @@ def program(
 
 
 def _program(
-    source: Source, setting: Setting, observed: Sequence[Setting]
+    source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
 ) -> tuple[Any, Graph, Trace]:
     if isinstance(source.model, OnnxFile):
         return None, *onnx_file.normalize(source.model, setting)

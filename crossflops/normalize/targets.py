@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from crossflops.errors import TRACEBACK, CrossflopsError, MissingExtraError, TargetError
 from crossflops.normalize import extras, pickled, python_file
@@ -29,6 +32,34 @@ def build(
 
     This runs the code that the target names. Raises TargetError or MissingExtraError.
     """
+    with _drawn_alike():
+        return _built(target, arguments, allow_pickle)
+
+
+@contextmanager
+def _drawn_alike() -> Iterator[None]:
+    """Weights that are drawn within this block are the same ones in every process.
+
+    A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, and
+    PyTorch, which may not be imported yet, where it does in a process that has just begun.
+    """
+    torch, python, numpy = sys.modules.get("torch"), random.getstate(), np.random.get_state()
+    generator = torch.default_generator if torch is not None else None
+    before = generator.get_state() if generator is not None else None
+    random.seed(0)
+    np.random.seed(0)
+    if torch is not None and generator is not None:
+        generator.manual_seed(torch.Generator().initial_seed())
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        if generator is not None:
+            generator.set_state(before)
+
+
+def _built(target: str, arguments: Mapping[str, object], allow_pickle: bool) -> tuple[Any, Any]:
     refuse_url(target)
     if Path(target).suffix in pickled.SUFFIXES:
         _refuse_arguments(arguments, target)

@@ -13,10 +13,12 @@ from crossflops.core.observation import Observation, Run
 from crossflops.core.tensor import TensorSpec
 from crossflops.errors import InputError
 from crossflops.normalize import Source
+from crossflops.normalize.inputs import MADE_UP, from_archive
 from crossflops.normalize.onnx_file import OnnxFile
 from crossflops.normalize.request import Request
 
 _UNASKED = 120.0  # seconds for a run that nobody asked for: a loop need not end
+_DRAWS = "the file draws random numbers (from no seed): another run may have other sizes"
 
 
 def seen(request: Request, inputs_file: str | None) -> tuple[Request, Run]:
@@ -36,8 +38,11 @@ def seen(request: Request, inputs_file: str | None) -> tuple[Request, Run]:
     specs = tuple(TensorSpec(name, one.dtype, one.shape) for name, one in found.inputs.items())
     settled = msgspec.structs.replace(file, dims={}, specs=specs, seen=found)
     request = msgspec.structs.replace(request, given=Source(settled, (), {}), dims={})
-    made_up = "random floats, and zeros of other types"
-    return request, Run(found.runtime, inputs_file or made_up)
+    values = MADE_UP
+    if inputs_file is not None:
+        others = found.inputs.keys() - from_archive(inputs_file).keys()
+        values = f"{inputs_file}, {MADE_UP}" if others else inputs_file
+    return request, Run(found.runtime, values, (_DRAWS,) if found.draws else ())
 
 
 def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:

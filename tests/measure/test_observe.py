@@ -79,6 +79,43 @@ def test_a_run_makes_the_count_complete(path, tmp_path):
     assert cast.bytes_written == 3 * 48 * 4
 
 
+def test_what_a_run_decided_is_marked(path, tmp_path, capsys):
+    """The loop and the If with what is in them, NonZero and what reads it; not the call of F."""
+    file = values(tmp_path)
+    report = count(path, inputs_file=file, observe=True)
+    kept = [row for row in report.nodes if row.depends_on_inputs is not True]
+    assert [(row.op, row.macs) for row in kept] == [("MatMul", 64)]
+    assert {row.op for row in report.nodes} >= {"NonZero", "Cast", "Loop", "If", "Relu"}
+    before = count(path, dims={"n": 3})
+    assert all(row.depends_on_inputs is not True for row in before.nodes)
+    assert main(["count", path, "--observe", "--inputs", file]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Sizes are those of a run on {file}" in said
+
+
+def test_made_up_values_are_named(path, tmp_path, capsys):
+    """Their seed too; and what a file of inputs leaves out is made up."""
+    report = count(path, "x=3x4x4", observe=True)
+    assert report.observed.inputs == "random floats (seed 0), and zeros of other types"
+    np.savez(tmp_path / "some.npz", x=np.ones((3, 4, 4), np.float32))
+    some = str(tmp_path / "some.npz")
+    report = count(path, inputs_file=some, observe=True)
+    assert report.observed.inputs == f"{some}, random floats (seed 0), and zeros of other types"
+
+
+def test_a_file_that_draws_its_sizes_says_so(tmp_path):
+    """Without a seed in the file, another run has other sizes."""
+    text = (
+        "g (float[n] x) => (float[m] y) {{ h = Constant <value = float {{0.5}}> () "
+        "r = RandomUniformLike {} (x) b = Greater (r, h) y = Compress (x, b) }}"
+    )
+    for attribute, draws in (("", True), ("<seed = 1.0>", False)):
+        file = saved(tmp_path, parsed(text.format(attribute)))
+        report = count(file, "x=40", observe=True)
+        assert [row.op for row in report.nodes if row.depends_on_inputs is True] == ["Compress"]
+        assert any("random" in note for note in report.observed.notes) == draws
+
+
 def test_other_values_are_another_run(path, tmp_path):
     """No iteration and the other branch: only the function is left."""
     file = values(tmp_path, q=np.array(False), t=np.array(0))

@@ -1,12 +1,15 @@
 """Models whose sizes, or whose path, depend on the values of their inputs."""
 
+import random
+
 import numpy as np
 import pytest
 
 import crossflops
 from crossflops import Report
 from crossflops.core.observation import Run
-from tests.models import Apply, nn, torch
+from crossflops.normalize.pytorch.untouched import seeded
+from tests.models import Apply, F, nn, torch
 
 pytestmark = pytest.mark.torch
 DIM = 8
@@ -180,13 +183,112 @@ def test_without_values_it_stays_uncounted():
     assert all(node.depends_on_inputs is not True for node in report.nodes)
 
 
+def layer(taken):
+    """A model of one product for each of the rows that `taken` takes of its input."""
+    return Apply(lambda s, x: s.a(taken(x)), a=nn.Linear(DIM, 2))
+
+
+def ones(value=1.0):
+    """One number for each of 40 rows."""
+    return torch.full((40,), value)
+
+
+def seven():
+    """A generator that does not hang on PyTorch's."""
+    return torch.Generator().manual_seed(7)
+
+
+# How many of 40 rows a model takes that draws them. What PyTorch draws at seed 0 does not hang
+# on the model: the expected number is that of a plain run.
+DRAWN = {
+    "rand": lambda x: x[torch.rand(40) > 0.5],
+    "a mask of dropout": lambda x: x[F.dropout(ones(), 0.5, training=True) > 0],
+    "bernoulli": lambda x: x[torch.bernoulli(ones(0.3)).bool()],
+    "in place": lambda x: x[torch.empty(40).uniform_().mul_(2) > 0.9],
+    "randperm": lambda x: x[: int(torch.randperm(40)[3])],
+    "multinomial": lambda x: x[torch.multinomial(ones(), 9, replacement=True).unique()],
+    "a generator of its own": lambda x: x[torch.rand(40, generator=seven()) > 0.5],
+    "several in a row": lambda x: F.dropout(x, 0.5, True)[torch.rand(40) > 0.3][
+        : int(torch.randint(5, 20, ()))
+    ],
+    "numpy": lambda x: x[torch.from_numpy(np.random.rand(40) > 0.5)],
+    "a size of numpy": lambda x: x[: np.random.randint(5, 30)],
+    "a size of Python": lambda x: x[: random.randint(5, 30)],
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_is_drawn_is_what_a_run_from_seed_0_draws(name):
+    """The sizes are those of such a run, the report says so, and nobody's generator moves."""
+    model, x = layer(DRAWN[name]), rows(40)
+    with seeded():
+        kept = len(model(x))
+    before = torch.get_rng_state(), np.random.get_state()[2], random.getstate()
+    report = crossflops.count(model, (x,))
+    assert (report.macs, report.uncounted) == (kept * DIM * 2, ())
+    own = "a generator of its own"
+    said = own if name == own else "random numbers (from seed 0"
+    assert any(said in note for note in report.observed.notes)
+    after = torch.get_rng_state(), np.random.get_state()[2], random.getstate()
+    assert torch.equal(after[0], before[0])
+    assert after[1:] == before[1:]
+
+
 def test_a_model_that_draws_its_sizes_says_so():
-    """Which rows are kept is drawn: every count draws the same, and the report says so."""
-    model = Apply(lambda s, x: s.a(x[torch.rand(len(x)) > 0.5]), a=nn.Linear(DIM, 2))
-    first, second = (crossflops.count(model, (rows(40),)) for _ in range(2))
-    kept, rest = divmod(first.macs, DIM * 2)
-    assert (second.macs, rest, 0 < kept < 40) == (first.macs, 0, True)
-    assert any("random" in note for note in first.observed.notes)
+    """Of 40 numbers that PyTorch draws from seed 0, 16 are above a half."""
+    report = crossflops.count(layer(DRAWN["rand"]), (rows(40),))
+    assert report.macs == 16 * DIM * 2
+    assert any("random" in note for note in report.observed.notes)
+
+
+def test_nothing_but_empty_tensors_is_joined():
+    """No row is taken: the join of what is empty is the model's result, and no work."""
+    model = Apply(
+        lambda s, x: (torch.cat([x[x[:, 0] > 9][:, 0]] * 2), s.a(x)), a=nn.Linear(DIM, 2)
+    )
+    report = crossflops.count(model, (rows(4),))
+    assert (report.macs, report.uncounted) == (4 * DIM * 2, ())
+
+
+def test_a_branch_behind_an_open_size_depends_on_it_too():
+    """Products in the branches of torch.cond have the rows that a mask leaves: two of three."""
+    mask = torch.tensor([True, False, True])
+    model = Apply(
+        lambda s, x, m: torch.cond(x.sum() > 0, lambda y: s.a(y), lambda y: s.a(s.a(y)), (x[m],)),
+        a=nn.Linear(DIM, DIM),
+    )
+    report = crossflops.count(model, (rows(3), mask))
+    products = [node for node in report.nodes if node.macs]
+    assert {node.macs for node in products} == {2 * DIM * DIM}
+    assert all(node.depends_on_inputs is True for node in products)
+
+
+def test_tools_draw_what_is_counted():
+    """Every run begins at seed 0, so the tools see as many rows, and residuals are 0."""
+    tools = ["torch-flop-counter", "torch-profiler", "fvcore", "thop"]
+    report = crossflops.compare(layer(DRAWN["rand"]), (rows(40),), tools=tools, isolate=False)
+    assert report.residuals == dict.fromkeys(sorted(tools), 0)
+
+
+def test_weights_that_choose_the_path_are_drawn_alike(tmp_path):
+    """A target is built from one seed in every process: another build takes the same path."""
+    file = tmp_path / "experts.py"
+    file.write_text(
+        "import torch\n"
+        "class Experts(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.gate = torch.nn.Linear(8, 2)\n"
+        "        self.experts = torch.nn.ModuleList([torch.nn.Linear(8, n) for n in (8, 64)])\n"
+        "    def forward(self, x):\n"
+        "        chosen = self.gate(x).argmax(-1)\n"
+        "        return [one(x[chosen == n]) for n, one in enumerate(self.experts)]\n"
+    )
+    counts = [crossflops.count(f"{file}:Experts", "50x8").macs for _ in range(2)]
+    assert counts[0] == counts[1]
+    tools = ["torch-flop-counter"]
+    report = crossflops.compare(f"{file}:Experts", "50x8", tools=tools)
+    assert (report.macs, report.residuals) == (counts[0], {"torch-flop-counter": 0})
 
 
 def test_what_is_counted_is_what_runs():

@@ -1,5 +1,6 @@
 """An ONNX file -> its graph, and the table of the modules that its nodes tell of."""
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,13 @@ class Opened:
 
 def _normalized(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     try:
-        return _found(model, file, setting)
+        if file.seen is None:
+            return _found(model, file, setting)
+        copy = type(model).FromString(model.SerializeToString())
+        graph, trace = _found(model, file, setting)
+        with warnings.catch_warnings(action="ignore"):
+            alone, _ = _found(copy, msgspec.structs.replace(file, seen=None), setting)
+        return observed.marked(graph, alone), trace
     except (RecursionError, decode_error()) as error:
         what = "functions, loops and branches lie too deep within one another"
         raise TargetError(what, "inline the functions with onnx.inliner") from error

@@ -17,7 +17,7 @@ from crossflops.normalize.pytorch.events import events
 from crossflops.normalize.pytorch.exported import placed
 from crossflops.normalize.pytorch.exporter import to_onnx
 from crossflops.normalize.pytorch.failures import brief
-from crossflops.normalize.pytorch.filled import fill_shapes
+from crossflops.normalize.pytorch.filled import drawn, fill_shapes
 from crossflops.normalize.pytorch.graph import to_graph
 from crossflops.normalize.pytorch.jit_graph import jit_nodes, traced_nodes
 from crossflops.normalize.pytorch.kernels import Ran, fused_kernels, is_fused, summary, swallowed
@@ -37,7 +37,7 @@ from crossflops.normalize.pytorch.untouched import (
     seeded,
     spelled,
 )
-from crossflops.normalize.pytorch.valued import valued
+from crossflops.normalize.pytorch.valued import repeating, valued
 
 if TYPE_CHECKING:
     from torch import nn
@@ -47,11 +47,16 @@ _RUNS = {"jit": jit_nodes, "traced": traced_nodes, "event": events, "dispatch": 
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """One run of a model under export: the program, its operators by node name, and the trace."""
+    """One run of a model under export: the program, its operators by node name, and the trace.
+
+    `drawing` is there where numbers that were drawn may decide about sizes: the states of
+    generators other than PyTorch's, from which some were.
+    """
 
     program: Any
     operators: dict[str, Call]
     trace: Trace
+    drawing: Sequence[Any] | None = None
 
 
 def normalize(
@@ -94,12 +99,15 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
     """
     trace = recording.trace
     with quiet(), spelled():
-        with valued() if trace.runtime else nullcontext():
+        with seeded():
+            states = recording.drawing
+            known = {} if states is None else drawn(recording.program, states)
+        with valued() if trace.runtime else nullcontext(), repeating(known):
             exported = to_onnx(recording.program)
         simplify(exported)
         if trace.runtime:
             with seeded():
-                fill_shapes(exported)
+                fill_shapes(exported, known)
     paths = {call.key: trace.modules[call.module].path for call in trace.calls}
     graph = to_graph(
         exported,
@@ -141,7 +149,8 @@ def record(
         runtime=_version() if found.valued else "",
         notes=found.notes,
     )
-    return Recording(exported, operators, trace)
+    drawing = recorder.generators if found.valued and found.draws else None
+    return Recording(exported, operators, trace, drawing)
 
 
 def _version() -> str:
@@ -210,7 +219,7 @@ def _ran(
     """What the run shows that the setting asks for, and the fused kernels in it.
 
     A run that shows no kernels is followed by one that does if those are asked for, else there
-    is None in their place.
+    is None in their place. Each draws what the export drew.
     """
 
     def own() -> tuple[Any, ...]:
@@ -218,9 +227,11 @@ def _ran(
 
     found: list[Seen] = []
     if isinstance(setting, View) and setting.storey in _RUNS:
-        found = _RUNS[setting.storey](*own())
+        with seeded():
+            found = _RUNS[setting.storey](*own())
         if _sees_kernels(setting):
             return found, [(one.frames, one.target) for one in found if is_fused(one.target)]
         if not ask:
             return found, None
-    return found, fused_kernels(*own())
+    with seeded():
+        return found, fused_kernels(*own())

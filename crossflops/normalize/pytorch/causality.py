@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError
 from crossflops.normalize.pytorch.model import duplicate, run, switch
+from crossflops.normalize.pytorch.untouched import seeded
 
 if TYPE_CHECKING:
     from torch import nn
@@ -41,7 +42,7 @@ def answers(
 
         return detect
 
-    with _replaced(heard):
+    with seeded(), _replaced(heard):
         try:
             run(switch(duplicate(model), training), args, kwargs, grad=True)
         except InputError:

@@ -13,7 +13,9 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from crossflops.normalize.pytorch.enclosures import wrap_enclosures
+from crossflops.normalize.pytorch.operators import GENERATOR
 from crossflops.normalize.pytorch.recorder import Recorder
+from crossflops.normalize.pytorch.untouched import standing_in
 
 _ARITHMETIC = (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
@@ -139,21 +141,42 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
                 # runs under it into a graph of its own.
                 with torch._C.DisableTorchFunction():
                     return func(*args, **kwargs)
-            name = names.get(id(func))
-            if name is None or not recorder.recording:
-                return func(*args, **kwargs)
-            primitive = not isinstance(func, types_of_python)
+            with _by_default_generator(recorder, kwargs) as kwargs:
+                name = names.get(id(func))
+                if name is None or not recorder.recording:
+                    return func(*args, **kwargs)
+                primitive = not isinstance(func, types_of_python)
 
-            def run() -> Any:
-                if primitive:
-                    with recorder.muffled():
-                        return func(*args, **kwargs)
-                return func(*args, **kwargs)
+                def run() -> Any:
+                    if primitive:
+                        with recorder.muffled():
+                            return func(*args, **kwargs)
+                    return func(*args, **kwargs)
 
-            return recorder.function(name, "reference", run, args, kwargs)
+                return recorder.function(name, "reference", run, args, kwargs)
 
     types_of_python = types.FunctionType
     return Captured
+
+
+@contextmanager
+def _by_default_generator(recorder: Recorder, kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The arguments without a generator, which no graph can hold: the default one stands in.
+
+    It has the state of that generator meanwhile, and hands it back; what is traced says which.
+    """
+    import torch
+    from torch.fx.traceback import annotate
+
+    own, default = kwargs.get("generator"), torch.default_generator
+    if own is None or own is default or own.device != default.device:
+        yield kwargs
+        return
+    state = own.get_state()
+    recorder.generators.append(state)
+    with standing_in(state), annotate({GENERATOR: len(recorder.generators) - 1}):
+        yield {name: value for name, value in kwargs.items() if name != "generator"}
+        own.set_state(default.get_state())
 
 
 def _wrap_compiler(

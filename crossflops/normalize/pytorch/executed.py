@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.modules import ModuleIndex
-from crossflops.normalize.pytorch.operators import frame_of
-from crossflops.normalize.pytorch.recorder import Frame, Recorder
-from crossflops.normalize.pytorch.untouched import fresh
+from crossflops.normalize.pytorch.operators import frame_of, generator_of
+from crossflops.normalize.pytorch.recorder import Recorder
+from crossflops.normalize.pytorch.untouched import fresh, standing_in
 
 if TYPE_CHECKING:
     from torch import nn
@@ -48,8 +48,7 @@ def of_program(
     program: Any,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    frames: list[Frame],
-    index: ModuleIndex,
+    recorder: Recorder,
 ) -> Executed:
     """The products of the exported program, run node by node, in the modules of its frames."""
     import torch
@@ -63,8 +62,9 @@ def of_program(
 
         def run_node(self, n: Any) -> Any:
             if n.op == "call_function":
-                at[0] = index.rows[frames[frame_of(n) or 0].module].path
-            return super().run_node(n)
+                at[0] = recorder.index.rows[recorder.frames[frame_of(n) or 0].module].path
+            with standing_in(generator_of(n, recorder.generators)):
+                return super().run_node(n)
 
     whole = program.module(check_guards=False)
     flat = tree_flatten(fresh(args, kwargs))[0]

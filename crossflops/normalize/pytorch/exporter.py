@@ -33,6 +33,7 @@ def to_onnx(exported: Any) -> Any:
     _without_empty_joins(exported)
     table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
     table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
+    table[torch.ops.aten.uniform.default] = _uniform
     whole = True
     while True:
         try:
@@ -65,18 +66,22 @@ def to_onnx(exported: Any) -> Any:
 def _without_empty_joins(exported: Any) -> None:
     """The program without `cat` of tensors that are all empty, which the exporter refuses.
 
-    Where the result is as empty as the first of them, it stands for the result.
+    Where the result is as empty as the first of them, a copy of that takes its place and its name.
     """
     import torch
 
-    for node in list(exported.graph.nodes):
-        if node.target is not torch.ops.aten.cat.default:
+    aten, graph = torch.ops.aten, exported.graph
+    for node in list(graph.nodes):
+        if node.target is not aten.cat.default or not node.args[0]:
             continue
-        first, shape = node.args[0][0], node.meta["val"].shape
-        returned = any(user.op == "output" for user in node.users)  # the signature names it
-        if 0 in shape and first.meta["val"].shape == shape and not returned:
-            node.replace_all_uses_with(first)
-            exported.graph.erase_node(node)
+        first, shape, name = node.args[0][0], node.meta["val"].shape, node.name
+        if 0 in shape and first.meta["val"].shape == shape:
+            with graph.inserting_before(node):
+                copy = graph.call_function(aten.clone.default, (first,))
+            copy.meta = node.meta
+            node.replace_all_uses_with(copy)
+            graph.erase_node(node)
+            copy.name = name  # the signature, and the table of calls, know it by this
     exported.graph_module.recompile()
 
 
@@ -91,6 +96,15 @@ def _affine_grid(*args: Any) -> Any:
     theta, size, align_corners = args
     given = opset23.Constant(value_ints=[int(extent) for extent in size])
     return opset23.AffineGrid(theta, given, align_corners=int(align_corners))
+
+
+def _uniform(*args: Any) -> Any:
+    """Numbers that are drawn, for a tensor and its bounds: taken apart it would have no form."""
+    from onnxscript.onnx_opset import opset23
+
+    low = float(args[1]) if len(args) > 1 else 0.0
+    high = float(args[2]) if len(args) > 2 else 1.0
+    return opset23.RandomUniformLike(args[0], low=low, high=high)
 
 
 def _without_form(exported: Any) -> set[Any]:

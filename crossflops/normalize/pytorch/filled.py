@@ -5,21 +5,26 @@ Compress, GatherND ...) none has. The exported program is run once for what thes
 are evaluated one by one by ONNX's reference, for the shapes of their results.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from crossflops.normalize.pytorch.graph import undecomposed
+from crossflops.normalize.pytorch.operators import generator_of
+from crossflops.normalize.pytorch.untouched import standing_in
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from torch.onnx import ONNXProgram
 
+_RANDOM = ("Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike")
 _LARGEST = 1 << 24  # elements of a tensor that is still computed for its shape
 
 
-def fill_shapes(program: "ONNXProgram") -> None:
+def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
     """Give every value of an unknown shape that of its real value. The program is changed.
 
-    A value stays unknown where the program cannot be run, or ONNX's reference cannot evaluate a
-    node.
+    `known` are numbers that were drawn, by the operator that drew them. A value stays unknown
+    where the program cannot be run, or ONNX's reference cannot evaluate a node.
     """
     unknown = [
         node
@@ -30,7 +35,8 @@ def fill_shapes(program: "ONNXProgram") -> None:
         return
     names = {node.name for node in program.exported_program.graph.nodes}
     wanted = {name for node in unknown for name in _sources(node, names)}
-    values = _Values(_run(program.exported_program, wanted))
+    real = _run(program.exported_program, lambda name, _: name in wanted, known=known)
+    values = _Values(real)
     for node in unknown:
         for value in node.outputs:
             _fill(value, values)
@@ -51,19 +57,43 @@ def _sources(node: "ir.Node", names: set[str]) -> Iterator[str]:
             todo.extend(source for source in producer.inputs if source is not None)
 
 
-def _run(exported: Any, wanted: set[str]) -> dict[str, Any]:
-    """The real values of these nodes of a program, run on the inputs that it was exported with."""
+def drawn(exported: Any, states: Sequence[Any]) -> dict[str, Any]:
+    """What the nodes of a program that draw random numbers give in a run of it, by name.
+
+    `states` are those of generators other than PyTorch's.
+    """
+    return _run(exported, lambda _, has_drawn: has_drawn, states)
+
+
+def _run(
+    exported: Any,
+    wanted: Callable[[str, bool], bool],
+    states: Sequence[Any] = (),
+    known: Mapping[str, Any] = {},
+) -> dict[str, Any]:
+    """The real values of nodes of a program, run on the inputs that it was exported with.
+
+    Which are wanted is asked by their name, and whether they drew random numbers. What is `known`
+    of the operator that a node came from, by its name, is not drawn again.
+    """
     import torch
+    from torch.utils._pytree import tree_map_only
 
     found: dict[str, Any] = {}
+    origins = undecomposed(exported) if known else {}
 
     class Keeping(torch.fx.Interpreter):
-        """Keeps what is wanted."""
+        """Keeps what is wanted, as it is before another node works on it in place."""
 
         def run_node(self, n: Any) -> Any:
-            result = super().run_node(n)
-            if n.name in wanted and isinstance(result, torch.Tensor):
-                found[n.name] = result
+            with standing_in(None if known else generator_of(n, states)):
+                before = torch.get_rng_state()
+                result = super().run_node(n)
+                has_drawn = not torch.equal(before, torch.get_rng_state())
+            given = known.get(origins.get(n.name, ""))
+            result = given if _is_like(result, given) else result
+            if wanted(n.name, has_drawn):
+                found[n.name] = tree_map_only(torch.Tensor, torch.clone, result)
             return result
 
     try:
@@ -72,6 +102,15 @@ def _run(exported: Any, wanted: set[str]) -> dict[str, Any]:
     except Exception:  # what is not found stays unknown, and is named
         pass
     return found
+
+
+def _is_like(result: Any, given: Any) -> bool:
+    """Whether both are tensors of one shape and type."""
+    import torch
+
+    if not isinstance(result, torch.Tensor) or not isinstance(given, torch.Tensor):
+        return False
+    return bool(result.shape == given.shape and result.dtype == given.dtype)
 
 
 def _arguments(exported: Any) -> Iterator[Any]:
@@ -121,10 +160,12 @@ class _Values:
 
     def _read(self, value: "ir.Value") -> Any:
         """What is known of a value without any computation."""
+        import torch
+
         if value.const_value is not None:
             return value.const_value.numpy()
         tensor = self._real.get(value.name or "")
-        if tensor is None or tensor.numel() > _LARGEST:
+        if not isinstance(tensor, torch.Tensor) or tensor.numel() > _LARGEST:
             return None
         plain = tensor.detach().resolve_conj().resolve_neg()
         return (plain.float() if plain.is_floating_point() else plain).cpu().numpy()
@@ -135,7 +176,7 @@ class _Values:
             array is None and value is not None
             for array, value in zip(inputs, node.inputs, strict=True)
         )
-        if any(missing):
+        if any(missing) or node.op_type in _RANDOM:
             return
         try:
             results = _results(node, inputs)

@@ -46,7 +46,7 @@ def to_graph(
     origins = Origins(
         calls,
         paths,
-        _undecomposed(program),
+        undecomposed(program.exported_program),
         weight_names(program),
         dict(model.opset_imports),
     )
@@ -62,11 +62,11 @@ def to_graph(
     return msgspec.structs.replace(graph, digest=digest(graph))
 
 
-def _undecomposed(program: "ONNXProgram") -> dict[str, str]:
+def undecomposed(exported: Any) -> dict[str, str]:
     """Name of the decomposed operator -> name of the operator that it came from."""
     return {
         node.name: _first(node.meta["from_node"])
-        for node in program.exported_program.graph.nodes
+        for node in exported.graph.nodes
         if node.op == "call_function" and node.meta.get("from_node")
     }
 
@@ -79,14 +79,22 @@ def _first(sources: Any) -> str:
 
 
 def _nodes(
-    graph: "ir.Graph", varying: set["ir.Value"], origins: Origins, inside: bool = False
+    graph: "ir.Graph",
+    varying: set["ir.Value"],
+    origins: Origins,
+    inside: bool = False,
+    depending: bool = False,
 ) -> tuple[Node, ...]:
-    """The nodes of one level. `varying` are the values that depend on an input; it grows."""
+    """The nodes of one level. `varying` are the values that depend on an input; it grows.
+
+    Nodes without a call of their own are `depending` on the values of inputs, or not.
+    """
     found = []
     for number, node in enumerate(graph):
         call = None if inside else origins.calls.get(origins.names.get(fx_name(node), ""))
+        depends = call.depends_on_inputs if call else depending
         domain = "" if node.domain in {"", "ai.onnx"} else node.domain
-        bodies = _bodies(node, varying, origins)
+        bodies = _bodies(node, varying, origins, depends)
         constant = not any(value in varying for value in node.inputs) and all(
             inner.constant for body in bodies for inner in body.nodes
         )
@@ -105,7 +113,7 @@ def _nodes(
                 bodies=bodies,
                 trips=_trips(node),
                 constant=constant,
-                depends_on_inputs=bool(call and call.depends_on_inputs),
+                depends_on_inputs=depends,
             )
         )
     return tuple(found)
@@ -121,8 +129,13 @@ def _values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
     return {place: (int(one.numpy().item()),) for place, one in known.items() if one is not None}
 
 
-def _bodies(node: "ir.Node", varying: set["ir.Value"], origins: Origins) -> tuple[Graph, ...]:
-    """The branches of an If, the body of a Loop or a Scan, which see the values around them."""
+def _bodies(
+    node: "ir.Node", varying: set["ir.Value"], origins: Origins, depending: bool
+) -> tuple[Graph, ...]:
+    """The branches of an If, the body of a Loop or a Scan, which see the values around them.
+
+    What they hold depends on the inputs where the node does.
+    """
     found = []
     for name, attribute in node.attributes.items():
         if attribute.type.name != "GRAPH":
@@ -134,7 +147,7 @@ def _bodies(node: "ir.Node", varying: set["ir.Value"], origins: Origins) -> tupl
         found.append(
             Graph(
                 name=name,
-                nodes=_nodes(body, varying, origins, inside=True),
+                nodes=_nodes(body, varying, origins, inside=True, depending=depending),
                 inputs=_specs(body.inputs, origins),
                 outputs=_specs(body.outputs, origins),
                 params=0,

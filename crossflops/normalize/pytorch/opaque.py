@@ -64,11 +64,30 @@ def opaque(operator: Any) -> Callable[..., Any]:
     Its inputs are the tensors among the arguments, lists of tensors flattened; its attributes
     the plain arguments that are given, by their names in the operator's schema.
     """
-    from onnx.defs import OpSchema
     from onnxscript import values
 
     arguments = operator._schema.arguments
-    results = sum("Tensor" in str(result.type) for result in operator._schema.returns)
+    opset, name = values.Opset(DOMAIN, 1), str(operator)
+
+    def translate(*args: Any, **kwargs: Any) -> Any:
+        named = dict(zip((one.name for one in arguments), args, strict=False)) | kwargs
+        flat = [x for one in named.values() for x in (one if _is_list(one) else [one])]
+        tensors = [x for x in flat if _is_tensor(x)]
+        schema = _schema(operator, bool(tensors))
+        plain = {
+            name: value
+            for name, value in named.items()
+            if name in schema.attributes and _is_plain(value)
+        }
+        return values.Op(opset, name, schema)(*tensors, **plain)
+
+    return translate
+
+
+def _schema(operator: Any, has_inputs: bool) -> Any:
+    """How ONNX is told of the operator: a list of inputs must not be empty, but may be absent."""
+    from onnx.defs import OpSchema
+
     inputs = OpSchema.FormalParameter(
         "inputs",
         "T",
@@ -76,32 +95,20 @@ def opaque(operator: Any) -> Callable[..., Any]:
         is_homogeneous=False,
         min_arity=0,
     )
-    schema = OpSchema(
+    results = sum("Tensor" in str(result.type) for result in operator._schema.returns)
+    return OpSchema(
         str(operator),
         DOMAIN,
         1,
-        inputs=[inputs],
+        inputs=[inputs] if has_inputs else [],
         outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(results)],
         type_constraints=[("T", _TYPES, "")],
         attributes=[
             OpSchema.Attribute(one.name, kind, "", required=False)
-            for one in arguments
+            for one in operator._schema.arguments
             if (kind := _attribute_type(str(one.type))) is not None
         ],
     )
-    node = values.Op(values.Opset(DOMAIN, 1), str(operator), schema)
-
-    def translate(*args: Any, **kwargs: Any) -> Any:
-        named = dict(zip((one.name for one in arguments), args, strict=False)) | kwargs
-        flat = [x for one in named.values() for x in (one if _is_list(one) else [one])]
-        plain = {
-            name: value
-            for name, value in named.items()
-            if name in schema.attributes and _is_plain(value)
-        }
-        return node(*(x for x in flat if _is_tensor(x)), **plain)
-
-    return translate
 
 
 def _attribute_type(written: str) -> Any:

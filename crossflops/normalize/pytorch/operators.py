@@ -1,7 +1,7 @@
 """The undecomposed operators of an exported program, as calls of the operator storey."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossflops.core.tensor import TensorSpec
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 MARK = "crossflops"
+GENERATOR = "crossflops generator"
 
 
 def operator_calls(program: "ExportedProgram", frames: list[Frame]) -> dict[str, Call]:
@@ -54,6 +55,12 @@ def frame_of(node: "fx.Node") -> int | None:
     """The number of the frame in which it was traced."""
     found: int | None = (node.meta.get("custom") or {}).get(MARK)
     return found
+
+
+def generator_of(node: "fx.Node", states: Sequence[Any]) -> Any:
+    """The state that it drew from of a generator that is not PyTorch's; None for others."""
+    number = (node.meta.get("custom") or {}).get(GENERATOR)
+    return None if number is None else states[number]
 
 
 def _target(node: "fx.Node") -> str:

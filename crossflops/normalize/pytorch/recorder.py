@@ -61,6 +61,7 @@ class Recorder:
         self.stack: list[Frame] = []
         self.muted = 0
         self.autocast = False  # whether anything ran under it
+        self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
         self._around = around
         self._entering: int | None = None
         self._seen: Counter[str] = Counter()

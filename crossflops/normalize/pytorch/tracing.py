@@ -1,7 +1,6 @@
 """A model under torch.export: as it is, and with values where shapes alone decide too little."""
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 _NAMED = 6  # modules that a note names
 _DRAWS = "the model draws random numbers (from seed 0 here): another run may have other sizes"
+_OWN_GENERATOR = "the model draws from a generator of its own: a run may have other sizes"
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -40,7 +40,8 @@ class Asked(msgspec.Struct, frozen=True):
 class Traced(msgspec.Struct, frozen=True):
     """An exported program, with what was recorded meanwhile.
 
-    `valued` says that values decided, `heard_yes` that the model took notice of being exported.
+    `valued` says that values decided, `heard_yes` that the model took notice of being exported,
+    `draws` that numbers were drawn at random which the path or sizes may depend on.
     `known` are the operators whose sizes an export without values left open, where there was one;
     `notes` what a reader should know.
     """
@@ -50,6 +51,7 @@ class Traced(msgspec.Struct, frozen=True):
     index: ModuleIndex
     valued: bool = False
     heard_yes: bool = False
+    draws: bool = False
     known: Known | None = None
     notes: tuple[str, ...] = ()
 
@@ -104,8 +106,7 @@ def _differing(asked: Asked, trace: Traced) -> list[str]:
             own = switch(duplicate(asked.model), asked.setting.training)
             ran = executed.of_model(own, args, kwargs)
         with seeded():
-            frames, index = trace.recorder.frames, trace.index
-            done = executed.of_program(trace.program, args, kwargs, frames, index)
+            done = executed.of_program(trace.program, args, kwargs, trace.recorder)
     except Exception:
         return []
     return executed.differing(ran, done)
@@ -125,15 +126,18 @@ def _attempt(asked: Asked, with_values: bool = False, denied: bool = False) -> T
     """One export of a copy of the model."""
     index = ModuleIndex(own := switch(duplicate(asked.model), asked.setting.training))
     recorder = Recorder(index, around=_marked)
-    with valued() if with_values else nullcontext() as drawn, questions(denied) as said:
+    with valued() if with_values else seeded() as drawn, questions(denied) as said:
         program = _export(own, asked, recorder)
+    draws = drawn.outside or (with_values and drawn.by_torch)
+    own_generator = with_values and bool(recorder.generators)
     return Traced(
         program,
         recorder,
         index,
         valued=with_values,
         heard_yes=said.heard_yes,
-        notes=(_DRAWS,) if drawn is not None and drawn.any else (),
+        draws=draws or own_generator,
+        notes=(*[_DRAWS] * draws, *[_OWN_GENERATOR] * own_generator),
     )
 
 

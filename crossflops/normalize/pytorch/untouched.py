@@ -48,10 +48,26 @@ def generators() -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-class Drawn:
-    """Whether random numbers were drawn."""
+@contextmanager
+def standing_in(state: Any) -> Iterator[None]:
+    """In this context PyTorch's generator has this state, where there is one, then its own."""
+    import torch
 
-    any = False
+    before = torch.default_generator.get_state()
+    if state is not None:
+        torch.default_generator.set_state(state)
+    try:
+        yield
+    finally:
+        if state is not None:
+            torch.default_generator.set_state(before)
+
+
+class Drawn:
+    """Whether random numbers were drawn: by PyTorch's generator, and outside of it."""
+
+    by_torch = False
+    outside = False
 
 
 @contextmanager
@@ -66,7 +82,9 @@ def seeded() -> Iterator[Drawn]:
         random.seed(0)
         before = _states()
         yield drawn
-        drawn.any = _states() != before
+        after = _states()
+        drawn.by_torch = after[0] != before[0]
+        drawn.outside = after[1:] != before[1:]
 
 
 def _states() -> tuple[Any, ...]:

@@ -48,7 +48,8 @@ def valued() -> Iterator[Drawn]:
             answer = _answer(mode, func, args, kwargs)
             if answer is not _UNKNOWN:
                 return answer
-        return _settled(mode, lambda: usual(mode, func, types, args, kwargs))
+        with _drawing_once(func, args, kwargs):
+            return _settled(mode, lambda: usual(mode, func, types, args, kwargs))
 
     def as_it_is(mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any) -> Any:
         return out  # fake and real kernels may differ in what is a view, which is no work
@@ -87,19 +88,95 @@ def asks_for_values(func: Any) -> bool:
 def _answer(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """What the operator gives for the real tensors; _UNKNOWN where one of them has none."""
     import torch
+    from torch.utils._pytree import tree_map_only
+
+    given = _real(args, kwargs)
+    if given is None:
+        return _UNKNOWN
+    own, named = given
+    return tree_map_only(torch.Tensor, lambda value: _fake(mode, value), func(*own, **named))
+
+
+def _real(args: Any, kwargs: Any) -> Any:
+    """The arguments with the real tensors behind them; None where a tensor has none behind it."""
+    import torch
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils import _pytree
 
     flat, form = _pytree.tree_flatten((args, kwargs or {}))
     fakes = [value for value in flat if isinstance(value, FakeTensor)]
     plain = [value for value in flat if isinstance(value, torch.Tensor)]
-    if not fakes or len(fakes) < len(plain) or any(one.real_tensor is None for one in fakes):
-        return _UNKNOWN
+    if len(fakes) < len(plain) or any(one.real_tensor is None for one in fakes):
+        return None
     values = [one.real_tensor if isinstance(one, FakeTensor) else one for one in flat]
-    own, named = _pytree.tree_unflatten(values, form)
-    real = func(*own, **named)
+    return _pytree.tree_unflatten(values, form)
 
-    return _pytree.tree_map_only(torch.Tensor, lambda value: _fake(mode, value), real)
+
+@contextmanager
+def _drawing_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
+    """In this context a random operator takes from the generator what one call of it takes.
+
+    It is computed for the real tensors, and may be again in the decomposition of the fake ones.
+    """
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    given = _real(args, kwargs) if draws(func) else None
+    if given is None:
+        yield
+        return
+    before = torch.get_rng_state()
+    own, named = tree_map_only(torch.Tensor, torch.ops.aten.clone.default, given)
+    func(*own, **named)
+    after = torch.get_rng_state()
+    torch.set_rng_state(before)
+    yield
+    torch.set_rng_state(after)
+
+
+def draws(func: Any) -> bool:
+    """Whether an operator may draw random numbers."""
+    import torch
+
+    return torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+
+
+@contextmanager
+def repeating(drawn: Mapping[str, Any]) -> Iterator[None]:
+    """In this context the nodes of a program that is traced again have the values in `drawn`.
+
+    An exporter traces more than once, and by operators that draw other numbers (a `bernoulli`
+    becomes a comparison with `rand`).
+    """
+    from torch.fx import Interpreter
+
+    usual = Interpreter.run_node
+
+    def run_node(self: Any, n: Any) -> Any:
+        result = usual(self, n)
+        if n.name in drawn:
+            _overwrite(result, drawn[n.name])
+        return result
+
+    Interpreter.run_node = run_node
+    try:
+        yield
+    finally:
+        Interpreter.run_node = usual
+
+
+def _overwrite(result: Any, value: Any) -> None:
+    """Give the fake tensors of a result these values, where they have their shapes."""
+    import torch
+    from torch._functorch._aot_autograd.functional_utils import from_fun
+    from torch.utils._python_dispatch import _disable_current_modes
+    from torch.utils._pytree import tree_leaves
+
+    for fake, real in zip(tree_leaves(result), tree_leaves(value), strict=False):
+        held = getattr(from_fun(fake), "real_tensor", None)
+        if held is not None and isinstance(real, torch.Tensor) and held.shape == real.shape:
+            with _disable_current_modes():
+                torch.ops.aten.copy_.default(held, real)
 
 
 def _settled(mode: Any, run: Callable[[], Any]) -> Any:
