@@ -6,27 +6,35 @@ torch/utils/flop_counter.py (`flop_registry`, `FlopCounterMode._count_flops`).
 """
 
 from crossflops.core.convention import Clause, Convention, Match
+from crossflops.core.trace import Scalar
 
 _SOURCE = "torch/utils/flop_counter.py"
 _COMPLEX = ("complex64", "complex128")
 _SAME = "graph.export-decomposition"
 
 
-def _core(name: str, formula: str, function: str, *kernels: str) -> tuple[Clause, Clause]:
-    """Products of complex numbers count like those of real ones, which is a cause of its own."""
+def _core(name: str, formula: str, function: str, *kernels: str) -> tuple[Clause, ...]:
+    """Products of complex numbers count like those of real ones, which is a cause of its own.
 
-    def clause(suffix: str, cause: str, *types: str) -> Clause:
+    So are the branches of a condition: it counts both, or of either the larger operators.
+    """
+
+    def clause(suffix: str, cause: str, *dtypes: str, **settings: Scalar) -> Clause:
         return Clause(
             id=f"torch-flop-counter.{name}{suffix}",
             cause=cause,
             storey="dispatch",
-            match=Match(targets=kernels, dtypes=types),
+            match=Match(targets=kernels, dtypes=dtypes, settings=settings),
             kind="core",
             formula=f"dispatched.{formula}",
             reference=f"{_SOURCE}: {function}",
         )
 
-    return clause(".complex", "contraction.complex", *_COMPLEX), clause("", _SAME)
+    return (
+        clause(".branch", "control.branch", branch=True),
+        clause(".complex", "contraction.complex", *_COMPLEX),
+        clause("", _SAME),
+    )
 
 
 def _hidden(name: str, cause: str, *kernels: str) -> Clause:
@@ -77,14 +85,12 @@ CONVENTIONS = (
                 "aten.addmm.*",
                 "aten.baddbmm.*",
             ),
-            Clause(
-                id="torch-flop-counter.convolution",
-                cause=_SAME,
-                storey="dispatch",
-                match=Match(targets=("aten.convolution.*", "aten._convolution.*")),
-                kind="core",
-                formula="dispatched.convolution",
-                reference=f"{_SOURCE}: conv_flop",
+            *_core(
+                "convolution",
+                "convolution",
+                "conv_flop",
+                "aten.convolution.*",
+                "aten._convolution.*",
             ),
         ),
     ),

@@ -33,6 +33,20 @@ class Inference(nn.Linear):
             return super().forward(x)
 
 
+class Condition(nn.Module):
+    """One layer in a branch, two in the other, each of 3 x 4 by 4 x 5."""
+
+    def __init__(self, one=None, before=None):
+        super().__init__()
+        self.one, self.two = one or nn.Linear(4, 5), nn.Linear(4, 5)
+        self.before = before or nn.Identity()
+
+    def forward(self, x):
+        """The branch that the sum chooses."""
+        x = self.before(x)
+        return torch.cond(x.sum() > 0, self.one, lambda x: self.two(x) * self.two(x + 1), (x,))
+
+
 class TestConformance(Conformance):
     """The whole kit, and what becomes of single operators."""
 
@@ -43,8 +57,13 @@ class TestConformance(Conformance):
         [
             (Chain(), ((2, 3, 4), (4, 5), (5, 6)), ORDERED),
             (Inference(4, 5), ((3, 4),), 60),
+            # the larger branch; of each operator (aten.mm, aten.addmm) the larger; once anything
+            # was counted before (3 x 4 by 4 x 4), the sum of both
+            (Condition(), ((3, 4),), 120),
+            (Condition(one=nn.Linear(4, 5, bias=False)), ((3, 4),), 60 + 120),
+            (Condition(before=nn.Linear(4, 4).requires_grad_(False)), ((3, 4),), 48 + 60 + 120),
         ],
-        ids=["einsum", "inference"],
+        ids=["einsum", "inference", "branch", "branches of others", "branches behind a layer"],
     )
     def test_what_is_dispatched_is_counted(self, model, shapes, macs):
         """Two for each multiply-accumulate of the operators that a dispatch mode sees."""
