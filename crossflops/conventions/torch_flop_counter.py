@@ -14,9 +14,9 @@ _SAME = "graph.export-decomposition"
 
 
 def _core(name: str, formula: str, function: str, *kernels: str) -> tuple[Clause, ...]:
-    """Products of complex numbers count like those of real ones, which is a cause of its own.
+    """The branches of a condition have a cause of their own: see `dispatched`, which adds them.
 
-    So are the branches of a condition: it counts both, or of either the larger operators.
+    So have products of complex numbers, which count like those of real ones.
     """
 
     def clause(suffix: str, cause: str, *dtypes: str, **settings: Scalar) -> Clause:
@@ -85,12 +85,14 @@ CONVENTIONS = (
                 "aten.addmm.*",
                 "aten.baddbmm.*",
             ),
-            *_core(
-                "convolution",
-                "convolution",
-                "conv_flop",
-                "aten.convolution.*",
-                "aten._convolution.*",
+            Clause(
+                id="torch-flop-counter.convolution",
+                cause=_SAME,
+                storey="dispatch",
+                match=Match(targets=("aten.convolution.*", "aten._convolution.*")),
+                kind="core",
+                formula="dispatched.convolution",
+                reference=f"{_SOURCE}: conv_flop",
             ),
         ),
     ),
