@@ -6,27 +6,35 @@ torch/utils/flop_counter.py (`flop_registry`, `FlopCounterMode._count_flops`).
 """
 
 from crossflops.core.convention import Clause, Convention, Match
+from crossflops.core.trace import Scalar
 
 _SOURCE = "torch/utils/flop_counter.py"
 _COMPLEX = ("complex64", "complex128")
 _SAME = "graph.export-decomposition"
 
 
-def _core(name: str, formula: str, function: str, *kernels: str) -> tuple[Clause, Clause]:
-    """Products of complex numbers count like those of real ones, which is a cause of its own."""
+def _core(name: str, formula: str, function: str, *kernels: str) -> tuple[Clause, ...]:
+    """The branches of a condition have a cause of their own: see `dispatched`, which adds them.
 
-    def clause(suffix: str, cause: str, *types: str) -> Clause:
+    So have products of complex numbers, which count like those of real ones.
+    """
+
+    def clause(suffix: str, cause: str, *dtypes: str, **settings: Scalar) -> Clause:
         return Clause(
             id=f"torch-flop-counter.{name}{suffix}",
             cause=cause,
             storey="dispatch",
-            match=Match(targets=kernels, dtypes=types),
+            match=Match(targets=kernels, dtypes=dtypes, settings=settings),
             kind="core",
             formula=f"dispatched.{formula}",
             reference=f"{_SOURCE}: {function}",
         )
 
-    return clause(".complex", "contraction.complex", *_COMPLEX), clause("", _SAME)
+    return (
+        clause(".branch", "control.branch", branch=True),
+        clause(".complex", "contraction.complex", *_COMPLEX),
+        clause("", _SAME),
+    )
 
 
 def _hidden(name: str, cause: str, *kernels: str) -> Clause:

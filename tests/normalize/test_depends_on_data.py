@@ -298,6 +298,20 @@ def test_what_is_counted_is_what_runs():
     assert {row.path: row.macs for row in report.modules}["other"] == 0
 
 
+def test_an_operator_whose_fake_kernel_refuses_is_counted_as_it_runs():
+    """10 rows, each by its group's 8 x 4: float32 is refused by the shapes' kernel alone."""
+
+    def forward(self, x):
+        if torch.compiler.is_exporting():
+            return self.a(x)
+        return torch._grouped_mm(x, self.weight, offs=torch.tensor([3, 10], dtype=torch.int32))
+
+    model = Apply(forward, a=nn.Linear(DIM, 4 * DIM))
+    model.weight = nn.Parameter(torch.randn(2, DIM, 4))
+    report = crossflops.count(model, (rows(),))
+    assert (report.macs, report.uncounted) == (10 * DIM * 4, ())
+
+
 def test_asking_without_doing_other_products_changes_nothing():
     """The export stays as it is where a run executes the same products."""
     model = Apply(

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 _DISPATCHED = ("operator", "dispatch")  # the runs in which kernels are seen
+# Operators that hold functions, which PyTorch's compiler traces in every run.
+_COMPILED = {"associative_scan", "cond", "flex_attention", "map_impl", "scan", "while_loop"}
 _RUNS = {"jit": jit_nodes, "traced": traced_nodes, "event": events, "dispatch": dispatched}
 
 
@@ -169,10 +171,13 @@ def _observe(
     """The calls with the kernels that swallowed them, the calls of other storeys, the kernels."""
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
+    compiles = any(call.storey == "operator" and call.target in _COMPILED for call in calls)
     for setting in sorted(observed, key=_sees_kernels, reverse=True):
         storey = setting.storey if isinstance(setting, View) else "operator"
         if storey == "module" and not is_asked(model):
             continue  # nothing in it makes nested tensors
+        if compiles:
+            forget_compiled()  # a tool has compiled nothing before: its profiler sees all of it
         try:
             found, kernels = _ran_afresh(model, args, kwargs, setting, setting.id not in ran)
         except (Exception, SystemExit) as error:

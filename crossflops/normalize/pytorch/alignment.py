@@ -14,8 +14,9 @@ import msgspec
 
 from crossflops.core.trace import Call, View
 from crossflops.normalize.pytorch.recorder import short
-from crossflops.normalize.pytorch.seen import Seen
+from crossflops.normalize.pytorch.seen import BRANCH, Seen
 
+_CONDITION = "cond"  # torch.cond, as an operator of an exported program
 Around = Callable[[str | None, dict[str, Call]], str]
 
 
@@ -27,7 +28,7 @@ def observed_calls(seen: Sequence[Seen], calls: Sequence[Call], view: View) -> t
     around = _frame if view.storey == "dispatch" else _module
     places = [around(key, by_key) for key in homes]
     ran = [one.key for one in calls if one.storey == "operator" and _ran(one, view)]
-    work = _work([one.target for one in seen], places, ran, by_key, around)
+    work = _work([_seen_kind(one) for one in seen], places, ran, by_key, around)
     names: Counter[str] = Counter()
     found: list[Call] = []
     for one, home, keys in zip(seen, homes, work, strict=True):
@@ -89,8 +90,13 @@ def _ran(call: Call, view: View) -> bool:
     return view.storey not in {"jit", "traced"} or call.live or call.stored
 
 
+def _seen_kind(seen: Seen) -> str:
+    """What runs in a branch is the condition's work: of it an export shows nothing else."""
+    return _CONDITION if seen.settings.get(BRANCH) else _kind(seen.target)
+
+
 def _work(
-    targets: list[str],
+    kinds: list[str],
     places: list[str],
     ran: list[str],
     by_key: dict[str, Call],
@@ -98,9 +104,9 @@ def _work(
 ) -> list[tuple[str, ...]]:
     """For each that was seen the operator calls, among those that ran, whose work it does."""
     waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
-    for number, (target, place) in enumerate(zip(targets, places, strict=True)):
-        waiting[place, _kind(target)].append(number)
-    found: list[list[str]] = [[] for _ in targets]
+    for number, (kind, place) in enumerate(zip(kinds, places, strict=True)):
+        waiting[place, kind].append(number)
+    found: list[list[str]] = [[] for _ in kinds]
     alone: dict[str, list[str]] = defaultdict(list)
     for key in ran:
         place = around(key, by_key)

@@ -2,9 +2,10 @@
 
 Composites are gone there (`aten.linear` is `aten.addmm`, or `aten.mm` and `aten.add`), except in
 inference mode, where PyTorch's own mode takes them apart by itself. What a kernel calls inside is
-not seen.
+not seen. Of a `torch.cond` PyTorch's own mode runs both branches.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from crossflops.normalize.pytorch.entry_points import recorded
 from crossflops.normalize.pytorch.hooks import hooks
 from crossflops.normalize.pytorch.modules import ModuleIndex
 from crossflops.normalize.pytorch.recorder import Recorder
-from crossflops.normalize.pytorch.seen import RUN, Seen
+from crossflops.normalize.pytorch.seen import BRANCH, RUN, Seen
 from crossflops.normalize.pytorch.specs import settings, specs
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _WORK = (
 
 # The setting of an operator that a composite one, seen by itself, is composed of.
 COMPOSED = "composed"
+Counted = list[tuple[Seen, int]]  # with what PyTorch's own mode counts for it
 
 
 def dispatched(
@@ -44,25 +46,53 @@ def dispatched(
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
 
-    found = [Seen(RUN)]
     recorder = Recorder(ModuleIndex(model), bare=True)
 
     class Dispatched(TorchDispatchMode):
         """Keeps what is dispatched, and what that is composed of."""
 
         supports_higher_order_operators = True
-        depth = 0
+        depth = branches = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.found: Counted = []
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            if func is torch.ops.higher_order.cond:
+                return self.either(*args)
             result = self.inside(func, args, kwargs or {})
             if result is NotImplemented:
                 result = func(*args, **(kwargs or {}))
             if str(func).startswith(_WORK):
-                said = settings(args, kwargs or {}) | {COMPOSED: bool(self.depth)}
-                found.append(_seen(func, args, result, recorder, said))
+                said = settings(args, kwargs or {})
+                said |= {COMPOSED: bool(self.depth), BRANCH: bool(self.branches)}
+                weigh = flop_registry.get(func._overloadpacket, lambda *_, **__: 0)
+                weight = weigh(*args, **(kwargs or {}), out_val=result)
+                self.found.append((_seen(func, args, result, recorder, said), weight))
+            return result
+
+        def either(self, condition: Any, if_true: Any, if_false: Any, operands: Any) -> Any:
+            """The result of the first branch. Both are seen, as far as PyTorch's mode adds them.
+
+            It counts either in a copy of its tables, and merges these by the larger number for
+            each operator. The copies share the tables that were there before: their numbers are
+            the sum, once anything was counted before the condition.
+            """
+            before = self.found
+            adds = any(weight for _, weight in before)
+            self.branches += 1
+            with self:
+                self.found = first = before if adds else []
+                result = if_true(*operands)
+                self.found = second = before if adds else []
+                if_false(*operands)
+            self.branches -= 1
+            self.found = before if adds else [*before, *_larger(first, second)]
             return result
 
         def inside(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -77,9 +107,27 @@ def dispatched(
                 self.depth -= 1
 
     record = recorded(recorder, captured=False)
-    with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, Dispatched():
+    mode = Dispatched()
+    with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, mode:
         model(*args, **kwargs)
-    return found
+    return [Seen(RUN), *(seen for seen, _ in mode.found)]
+
+
+def _larger(first: Counted, second: Counted) -> Counted:
+    """Of each operator, whatever its overload, what the branch has that counts more of it."""
+    sums: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for total, branch in zip(sums, (first, second), strict=True):
+        for seen, weight in branch:
+            total[_packet(seen)] += weight
+    wins = {name for name in sums[1] if sums[1][name] > sums[0][name]}
+    return [
+        *(one for one in first if _packet(one[0]) not in wins),
+        *(one for one in second if _packet(one[0]) in wins),
+    ]
+
+
+def _packet(seen: Seen) -> str:
+    return seen.target.rpartition(".")[0]
 
 
 def _seen(func: Any, args: Any, result: Any, recorder: Recorder, said: dict[str, Scalar]) -> Seen:

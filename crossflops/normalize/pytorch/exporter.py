@@ -10,9 +10,10 @@ from crossflops.normalize.pytorch.registry import kept_registry
 OPSET = 23  # the first that keeps attention and RMS normalization whole
 
 # Operators that the exporter cannot take apart or does so by a loop whose length it hides:
-# those of torch.linalg check their result by an operator without one, and a running product
-# becomes n^2 elements.
+# those of torch.linalg check their result by an operator without one, a running product becomes
+# n^2 elements, and products of groups of rows it takes only without offsets.
 _KEPT = (
+    "aten._grouped_mm.",
     "aten.embedding_bag.",
     "aten._embedding_bag.",
     "aten.cumprod.",

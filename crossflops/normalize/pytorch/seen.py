@@ -9,6 +9,9 @@ from crossflops.normalize.pytorch.recorder import Recorder
 RUN = "(run)"  # stands for the run itself, in which nothing else may be seen
 
 
+BRANCH = "branch"  # the setting of an operator that stands in a branch of a condition
+
+
 class Seen(msgspec.Struct):
     """An operator that ran: `frames` are the keys of the calls around it, innermost first.
 

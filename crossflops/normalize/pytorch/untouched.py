@@ -25,13 +25,16 @@ def compiler_tables() -> None:
 
 
 def forget_compiled() -> None:
-    """PyTorch's compiler begins anew.
+    """PyTorch's compiler begins anew, and with it what fake tensors remember of operators.
 
-    What it took over (torch.cond) while a run was watched would raise in every other run.
+    What it took over (torch.cond) while a run was watched would raise in every other run. While
+    it compiles it runs the operators of the model on fake tensors, and fewer of them every time.
     """
     import torch._dynamo
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
     torch._dynamo.reset()
+    FakeTensorMode.cache_clear()
 
 
 @contextmanager

@@ -4,7 +4,8 @@ torch.export works with fake tensors, which have shapes and no values: where a s
 the model is a value of a tensor, it has an unknown size or gives up. PyTorch can carry a real
 tensor beside each fake one (`fake_tensor_propagate_real_tensors`, what draft_export does). An
 operator whose result is a Python number, or has a size that depends on values, is answered here
-from the real tensors: with the number itself, and with a fake tensor of the real shape. So no
+from the real tensors: with the number itself, and with a fake tensor of the real shape. So is one
+whose fake kernel refuses what the real one takes (`aten._grouped_mm` of float32). So no
 size is left open, the model takes the path that a run on these inputs takes, and modules, entry
 points and nodes are those of every other export.
 Source: torch/_subclasses/fake_tensor.py (FakeTensorMode._dispatch_impl), torch/_C Tag.
@@ -48,8 +49,14 @@ def valued() -> Iterator[Drawn]:
             answer = _answer(mode, func, args, kwargs)
             if answer is not _UNKNOWN:
                 return answer
-        with _drawing_once(func, args, kwargs):
-            return _settled(mode, lambda: usual(mode, func, types, args, kwargs))
+        try:
+            with _drawing_once(func, args, kwargs):
+                return _settled(mode, lambda: usual(mode, func, types, args, kwargs))
+        except Exception:
+            answer = _UNKNOWN if _changes(func) else _answer(mode, func, args, kwargs)
+            if answer is _UNKNOWN:
+                raise
+            return answer
 
     def as_it_is(mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any) -> Any:
         return out  # fake and real kernels may differ in what is a view, which is no work
@@ -83,6 +90,11 @@ def asks_for_values(func: Any) -> bool:
 
     asking = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
     return isinstance(func, torch._ops.OpOverload) and not asking.isdisjoint(func.tags)
+
+
+def _changes(func: Any) -> bool:
+    """Whether an operator works in place: it may have done so before it raised."""
+    return getattr(getattr(func, "_schema", None), "is_mutable", True)
 
 
 def _answer(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:

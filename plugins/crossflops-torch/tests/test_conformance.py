@@ -6,6 +6,7 @@ from crossflops_torch import TorchFlopCounter
 from torch import nn
 
 from crossflops.core.trace import Setting
+from crossflops.normalize.pytorch.untouched import forget_compiled
 from crossflops.reconcile import predict
 from crossflops.testing.conformance import Conformance, run_here
 
@@ -33,22 +34,53 @@ class Inference(nn.Linear):
             return super().forward(x)
 
 
+class Condition(nn.Module):
+    """One layer in a branch, another one twice in the other."""
+
+    def __init__(self, one, two, before=None):
+        super().__init__()
+        self.one, self.two = one, two
+        self.before = before or nn.Identity()
+
+    def forward(self, x):
+        """The branch that the sum chooses."""
+        x = self.before(x)
+        return torch.cond(x.sum() > 0, self.one, lambda x: self.two(x) * self.two(x + 1), (x,))
+
+
 class TestConformance(Conformance):
     """The whole kit, and what becomes of single operators."""
 
     adapter = TorchFlopCounter()
+    held_apart = frozenset(f"torch-flop-counter.{name}.branch" for name in ("product", "added"))
 
     @pytest.mark.parametrize(
         ("model", "shapes", "macs"),
         [
             (Chain(), ((2, 3, 4), (4, 5), (5, 6)), ORDERED),
             (Inference(4, 5), ((3, 4),), 60),
+            # The larger branch, each layer 3 x 4 by 4 x 5; of each operator (aten.mm, aten.addmm)
+            # the larger; once anything was counted before (3 x 4 by 4 x 4), the sum of both.
+            (Condition(nn.Linear(4, 5), nn.Linear(4, 5)), ((3, 4),), 120),
+            (Condition(nn.Linear(4, 5, bias=False), nn.Linear(4, 5)), ((3, 4),), 60 + 120),
+            (
+                Condition(*(nn.Linear(4, n).requires_grad_(n == 5) for n in (5, 5, 4))),
+                ((3, 4),),
+                48 + 60 + 120,
+            ),
         ],
-        ids=["einsum", "inference"],
+        ids=[
+            "einsum",
+            "inference",
+            "branch",
+            "branches of others",
+            "branches behind a layer",
+        ],
     )
     def test_what_is_dispatched_is_counted(self, model, shapes, macs):
         """Two for each multiply-accumulate of the operators that a dispatch mode sees."""
         inputs = tuple(map(torch.zeros, shapes))
+        forget_compiled()  # torch.cond, of a run under a mode before
         seen = self.observe(model, inputs, {}, Setting())
         assert predict(self.convention, seen.trace, Setting(), seen.ledger).total == 2 * macs
         assert run_here(self.adapter, model, inputs, {}, Setting()).total == 2 * macs

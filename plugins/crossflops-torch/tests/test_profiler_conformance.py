@@ -1,14 +1,39 @@
 """torch.profiler's convention predicts torch.profiler."""
 
 import pytest
+import torch
 from crossflops_torch import TorchProfiler
+from torch import nn
 
-from crossflops.testing.conformance import Conformance
+from crossflops.core.trace import Setting
+from crossflops.normalize.pytorch.untouched import forget_compiled
+from crossflops.reconcile import predict
+from crossflops.testing.conformance import Conformance, run_here
 
 pytestmark = pytest.mark.tools
+
+
+class Condition(nn.Module):
+    """A layer in one branch, its square in the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 5)
+
+    def forward(self, x):
+        """The branch that the sum chooses, once PyTorch's compiler has traced both."""
+        return torch.cond(x.sum() > 0, self.layer, lambda x: self.layer(x) * self.layer(x), (x,))
 
 
 class TestConformance(Conformance):
     """The whole kit."""
 
     adapter = TorchProfiler()
+
+    def test_what_the_compiler_traces_is_seen_whole(self):
+        """As in a process that has compiled nothing, where it runs every operator once more."""
+        model, inputs = Condition(), (torch.zeros(3, 4),)
+        seen = self.observe(model, inputs, {}, Setting())
+        predicted = predict(self.convention, seen.trace, Setting(), seen.ledger).total
+        forget_compiled()
+        assert run_here(self.adapter, model, inputs, {}, Setting()).total == predicted
