@@ -142,7 +142,11 @@ def _drawing_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
     func(*own, **named)
     after = torch.get_rng_state()
     torch.set_rng_state(before)
-    yield
+    try:
+        yield
+    except BaseException:
+        torch.set_rng_state(before)  # it did not run: what runs in its place draws in its place
+        raise
     torch.set_rng_state(after)
 
 
