@@ -186,8 +186,8 @@ def _masked(node: Node) -> str:
         return ""
     h = dimensions(node)
     whole = (h.batch, h.heads, h.queries)
-    if len(mask) < 2:
-        return f"{label(node, 3, 'attn_mask')} has rank {len(mask)}, and needs 2, 3 or 4"
+    if not mask:
+        return f"{label(node, 3, 'attn_mask')} has rank 0, and needs 1, 2, 3 or 4"
     if mask[-1] > h.total or not fits(mask[:-1], whole):
         shown = "x".join(map(str, (*whole, h.total)))
         return f"{label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from crossflops.core.observation import Observation, Run
 from crossflops.core.tensor import TensorSpec
@@ -50,6 +49,8 @@ def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
 
     Raises what `measure` raises.
     """
+    import numpy as np
+
     from crossflops.measure.observing import observe
 
     with tempfile.TemporaryDirectory(prefix="crossflops-") as folder:
