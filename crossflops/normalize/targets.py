@@ -11,8 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from crossflops.errors import TRACEBACK, CrossflopsError, MissingExtraError, TargetError
 from crossflops.normalize import extras, pickled, python_file
 from crossflops.normalize.frameworks import framework_of, opened
@@ -43,6 +41,8 @@ def _drawn_alike() -> Iterator[None]:
     A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, and
     PyTorch, which may not be imported yet, where it does in a process that has just begun.
     """
+    import numpy as np  # not for `--help`
+
     torch, python, numpy = sys.modules.get("torch"), random.getstate(), np.random.get_state()
     generator = torch.default_generator if torch is not None else None
     before = generator.get_state() if generator is not None else None
