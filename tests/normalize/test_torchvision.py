@@ -1,4 +1,4 @@
-"""Importing torchvision beside a build of PyTorch that has no CUDA."""
+"""torchvision beside a build of PyTorch that has no CUDA: its import, and its operators."""
 
 import subprocess
 import sys
@@ -67,3 +67,30 @@ def test_broken_operators_are_declared(tmp_path):
         check=False,
     )
     assert done.stdout == "Net\n", done.stderr
+
+
+def test_boxes_that_are_kept_are_counted():
+    """Of two equal boxes and one apart two stay: 2 rows of 4 by 4, and nothing uncounted.
+
+    In a process of its own: torchvision's operator is stood in for, as its wheel may lack it.
+    """
+    code = """
+import torch, crossflops
+library = torch.library.Library("torchvision", "FRAGMENT")
+library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+library.impl("nms", lambda dets, scores, limit: torch.tensor([1, 2]), "CPU")
+@torch.library.register_fake("torchvision::nms")
+def _(dets, scores, limit):
+    return dets.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
+class Head(torch.nn.Linear):
+    def forward(self, boxes, scores):
+        kept = torch.ops.torchvision.nms(boxes, scores, 0.5)
+        return super().forward(boxes[kept])
+boxes = torch.tensor([[0.0, 0, 2, 2], [0, 0, 2, 2], [5, 5, 6, 6]])
+report = crossflops.count(Head(4, 4), (boxes, torch.tensor([0.1, 0.9, 0.5])))
+print(report.macs, report.uncounted)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "32 ()\n", done.stderr

@@ -8,6 +8,8 @@ are evaluated one by one by ONNX's reference, for the shapes of their results.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from crossflops.normalize.pytorch.graph import undecomposed
 from crossflops.normalize.pytorch.operators import generator_of
 from crossflops.normalize.pytorch.untouched import standing_in
@@ -195,6 +197,8 @@ def _results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
 
     proto = ir.to_proto(node)
     names = [f"input{place}" for place, array in enumerate(inputs)]
+    if node.op_type == "NonMaxSuppression":  # the reference takes limits of one axis alone
+        inputs = [array if array is None else np.atleast_1d(array) for array in inputs]
     given = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
     del proto.input[:]
     proto.input.extend(name if name in given else "" for name in names)
