@@ -1,6 +1,7 @@
 """A model object made ready to be counted: unwrapped, complete, a copy, and run for real."""
 
 import copy
+import io
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,8 @@ def duplicate(model: "nn.Module") -> "nn.Module":
     """A copy of its own, parameters too: a forward may write into them.
 
     Shared are only tensors that were computed from others (weight_norm keeps such), which Python
-    cannot copy and every run computes anew, and what has no copy (a lock, an open file).
+    cannot copy and every run computes anew, and what has no copy (a lock, an open file); but no
+    iterator, which the first of several runs would use up.
     """
     import torch
     from torch.nn.parameter import UninitializedBuffer
@@ -98,7 +100,8 @@ def _uncopied(model: "nn.Module") -> Iterator[Any]:
             try:
                 copy.deepcopy(value, memo=dict(modules))
             except Exception:
-                yield value
+                if isinstance(value, io.IOBase) or not isinstance(value, Iterator):
+                    yield value
 
 
 def switch(model: "nn.Module", training: bool) -> "nn.Module":
