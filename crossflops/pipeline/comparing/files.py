@@ -52,11 +52,17 @@ class FileOfTools(msgspec.Struct, frozen=True):
         )
 
     def told(self, mine: Counted) -> Graph:
-        """The graph of the file with the shapes that onnx.shape_inference alone tells."""
-        if self.given is None:
-            return mine.graph
-        file = self.given
-        shapes = told(file.path, file.dims, file.specs)
+        """The graph of the file with the shapes that onnx.shape_inference alone tells.
+
+        Of a model that was exported these are its own, but for sizes that values decided.
+        """
+        if self.given is not None:
+            shapes = told(self.given.path, self.given.dims, self.given.specs)
+        elif any(node.depends_on_inputs for node in mine.graph.nodes):
+            self.write(mine)
+            shapes = told(str(self.path), {}, ())
+        else:
+            shapes = None
         return mine.graph if shapes is None else as_told(mine.graph, shapes)
 
     def write(self, own: Counted) -> None:
