@@ -107,11 +107,11 @@ def process_of(tool: str) -> Timing:
 
 def worker(tool: str) -> dict[str, float]:
     """Seconds of one worker from its start to its answer. Exits when there is none."""
-    from crossflops.adapters.job import Job
-    from crossflops.adapters.pool import Workers
-    from crossflops.core.profile import Failure
-    from crossflops.core.tensor import TensorSpec
-    from crossflops.core.trace import Setting
+    from crossflops.ir.profile import Failure
+    from crossflops.ir.tensor import TensorSpec
+    from crossflops.ir.trace import Setting
+    from crossflops.workers.jobs import Job
+    from crossflops.workers.pool import Workers
 
     image = TensorSpec("0", "float32", SHAPE)
     job = Job(tool=tool, setting=Setting(), target=MODEL, inputs=(image,))

@@ -4,12 +4,13 @@
 >>> report = crossflops.compare(model, inputs, tools=["thop", "fvcore"])  # doctest: +SKIP
 """
 
-from crossflops.core.cost import Cost
-from crossflops.core.reconciliation import Explanation, Reconciliation
-from crossflops.core.report import Report
-from crossflops.core.trace import Setting
+import crossflops.bench  # noqa: F401 - the room first: a later import would replace the verb
 from crossflops.errors import CrossflopsError
-from crossflops.pipeline import bench, compare, count, efficiency
+from crossflops.ir.cost import Cost
+from crossflops.ir.reconciliation import Explanation, Reconciliation
+from crossflops.ir.trace import Setting
+from crossflops.report.report import Report
+from crossflops.verbs.api import bench, compare, count, efficiency
 
 __all__ = [
     "Cost",

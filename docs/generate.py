@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from crossflops.causes import causes
-from crossflops.conventions import conventions
-from crossflops.core.graph import Op
-from crossflops.ops import NOT_YET, RULES
-from crossflops.render.cause import cause_blocks
+from crossflops.ir.graph import Op
+from crossflops.operators import NOT_YET, RULES
 from crossflops.render.markdown import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
+from crossflops.render.pages.cause import cause_blocks
+from crossflops.tools import conventions
 
 FOLDER = Path(__file__).parent
 

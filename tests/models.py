@@ -7,8 +7,8 @@ import functools
 
 import pytest
 
-from crossflops.core.trace import Setting
-from crossflops.count import count
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn, F = torch.nn, torch.nn.functional
@@ -135,14 +135,14 @@ def encoder_layer():
 
 def traced(model, *args, setting=EVAL, observed=(), **kwargs):
     """The trace of a run, without the ONNX graph."""
-    from crossflops.normalize.pytorch import record
+    from crossflops.frontends.pytorch import record
 
     return record(model, args, kwargs, setting, observed).trace
 
 
 def exported(model, *args, setting=EVAL, observed=(), **kwargs):
     """The graph, the trace and the ledger of a run."""
-    from crossflops.normalize.pytorch import normalize
+    from crossflops.frontends.pytorch import normalize
 
     graph, trace = normalize(model, args, kwargs, setting, observed)
     return graph, trace, count(graph)

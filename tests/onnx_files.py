@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from crossflops.core.ledger import Ledger
-from crossflops.core.trace import Setting
-from crossflops.count import count
-from crossflops.normalize.onnx_file import OnnxFile, normalize
+from crossflops.frontends.onnx import OnnxFile, normalize
+from crossflops.ir.ledger import Ledger
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
 
 
 def parsed(text: str, opset: int = 17) -> onnx.ModelProto:

@@ -5,8 +5,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from crossflops.causes.words import WORDS
-from crossflops.core.convention import Cause
 from crossflops.errors import UnknownNameError
+from crossflops.ir.convention import Cause
 
 
 @functools.cache

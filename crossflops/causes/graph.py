@@ -1,8 +1,8 @@
 """Causes of the graph: what one side has in it and the other has not."""
 
-from crossflops.core.convention import Cause, Example
+from crossflops.ir.convention import Cause, Example
 
-CAUSES = (
+_GRAPH_CAUSES = (
     Cause(
         id="graph.export-decomposition",
         title="a graph that differs from the operators",
@@ -107,3 +107,181 @@ CAUSES = (
         "that `onnx2torch.convert`, say, makes of its ONNX file.",
     ),
 )
+
+
+# Causes of control flow: what runs more than once, or not at all, or for nothing.
+
+_CONTROL_CAUSES = (
+    Cause(
+        id="control.dead-code",
+        title="computed, and never used",
+        page="The model computes something that no output depends on. Tools that watch the model "
+        "run count it; tools that trace a graph, and the native count, do not. A trace keeps "
+        "what is written into a buffer, a parameter or an input (a running mean, a cache).",
+        recognise="Deleting the line that computes it changes the tool's number and no output.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layer = nn.Linear(64, 32, bias=False)\n"
+            "    def forward(self, x):\n"
+            "        self.layer(x)\n"
+            "        return x + 1\n"
+            "model = Model()\n"
+            "inputs = torch.randn(4, 64)",
+            tool="thop",
+            amount=8192,
+        ),
+    ),
+    Cause(
+        id="control.loop-body-once",
+        title="a loop's body, counted once or not",
+        page="The graph holds a loop as one node with a body. The native count multiplies the "
+        "body by its trips; the tool counts it once, or does not look into it.",
+        recognise="The tool's number does not depend on the number of steps.",
+    ),
+    Cause(
+        id="control.branch",
+        title="branches that are not taken",
+        page="The graph holds both branches of a condition. Tools count the larger, the one that "
+        "ran, both, or none.",
+        recognise="The difference is the work of one branch.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layer = nn.Linear(8, 8, bias=False)\n"
+            "    def forward(self, x):\n"
+            "        return torch.cond(x.sum() > 0, self.layer, torch.sin, (x,))\n"
+            "model = Model()\n"
+            "inputs = torch.randn(2, 8)",
+            tool="onnx-opcounter",
+            amount=-128,
+        ),
+    ),
+)
+
+
+# Causes of the order of a tensor's axes.
+
+_LAYOUT_CAUSES = (
+    Cause(
+        id="layout.nchw-unsupported",
+        title="channels first, counted as nothing",
+        page="The tool has its rule for images with the channels last alone. Pools and transposed "
+        "convolutions of images with the channels first count nothing, and nobody is told.",
+        recognise="The number grows when the same layer is given data_format='channels_last'.",
+    ),
+)
+
+
+# Causes of scope: which mode, which passes and how many examples a number stands for.
+
+_SCOPE_CAUSES = (
+    Cause(
+        id="scope.mode-forced-eval",
+        title="evaluation mode, whatever was asked",
+        page="The tool puts the model into evaluation mode before it counts. A model that takes "
+        "another path in training (auxiliary classifiers, for example) does other work there.",
+        recognise="The difference vanishes without --train-mode.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.layer = nn.Linear(64, 32, bias=False)\n"
+            "    def forward(self, x):\n"
+            "        return self.layer(x) if self.training else x + 1\n"
+            "model = Model()\n"
+            "inputs = torch.randn(4, 64)",
+            tool="thop",
+            amount=-8192,
+            options=("--train-mode",),
+        ),
+    ),
+    Cause(
+        id="scope.batch-divided",
+        title="divided by the batch",
+        page="The tool divides by the batch, all or a part of what it counts, so that the number "
+        "is for one example; the native count is for the whole input.",
+        recognise="The tool's number does not grow, or not in proportion, with the batch.",
+        example=Example(
+            code="model = nn.Sequential(nn.Linear(64, 32, bias=False))\n"
+            "inputs = torch.randn(4, 64)",
+            tool="ptflops-pytorch",
+            amount=-6144,
+        ),
+    ),
+    Cause(
+        id="scope.backward",
+        title="gradients",
+        page="The model computes gradients, and the tool counts that work; the native MACs are "
+        "those of the operators that can be converted.",
+        recognise="The graph has operators whose names end in Grad or Backprop.",
+    ),
+)
+
+
+# Causes of what XLA's compilation does to a program, and with it to what is counted.
+
+_BOTH = "The tool counts the program that is compiled, not the one that is given to the compiler. "
+_SEE = "Print both: jax.jit(f).lower(*args).as_text() and the same after .compile()."
+
+_XLA_CAUSES = (
+    Cause(
+        id="xla.computed-again",
+        title="work that fusion repeats",
+        page=f"{_BOTH}Where several fused loops need one value, each computes it anew instead of "
+        "reading it: a normalization whose result goes two ways counts twice.",
+        recognise=_SEE,
+    ),
+    Cause(
+        id="xla.computed-once",
+        title="equal work that is merged",
+        page=f"{_BOTH}Instructions that compute the same value are merged into one.",
+        recognise=_SEE,
+    ),
+    Cause(
+        id="xla.rewritten-arithmetic",
+        title="arithmetic that is simplified",
+        page=f"{_BOTH}A division by a constant becomes a multiplication, a maximum with minus "
+        "infinity goes, what is known beforehand is folded.",
+        recognise=_SEE,
+    ),
+    Cause(
+        id="xla.rewritten-reduction",
+        title="sums that are cut differently",
+        page=f"{_BOTH}A sum over a long axis is cut into windows, a running sum into blocks, the "
+        "gradient of a pool into a search and a scatter.",
+        recognise=_SEE,
+    ),
+    Cause(
+        id="xla.rewritten-contraction",
+        title="products and convolutions that are rewritten",
+        page=f"{_BOTH}A convolution over groups may become one over all channels with zeros in "
+        "between, a convolution a product, or the other way round.",
+        recognise=_SEE,
+    ),
+    Cause(
+        id="xla.rewritten-algorithm",
+        title="sorts and decompositions that are rewritten",
+        page=f"{_BOTH}A sort, a Fourier transform or a decomposition is replaced by another one.",
+        recognise=_SEE,
+    ),
+    Cause(
+        id="xla.type-conversion",
+        title="conversions of types",
+        page=f"{_BOTH}What a processor cannot compute in bfloat16 is computed in float32, with a "
+        "conversion before and after, and each counts one per element.",
+        recognise=_SEE,
+    ),
+    Cause(
+        id="xla.library-call",
+        title="calls of a library that come or go",
+        page=f"{_BOTH}Some work is handed to a library, and the analysis counts -1 for the call, "
+        "which stands for unknown and is added up all the same.",
+        recognise=_SEE,
+    ),
+)
+
+
+CAUSES = (*_GRAPH_CAUSES, *_CONTROL_CAUSES, *_LAYOUT_CAUSES, *_SCOPE_CAUSES, *_XLA_CAUSES)

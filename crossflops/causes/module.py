@@ -1,6 +1,6 @@
 """Causes of modules: found or not, called or not, called again, registered more than once."""
 
-from crossflops.core.convention import Cause, Example
+from crossflops.ir.convention import Cause, Example
 
 CAUSES = (
     Cause(

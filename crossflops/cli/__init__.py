@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from crossflops import whereabouts
+from crossflops import errors
 from crossflops.cli.supervision import supervised
 from crossflops.cli.verbs import DEBUG, group
 from crossflops.errors import TRACEBACK, CrossflopsError, CrossflopsWarning
@@ -51,16 +51,16 @@ def _run(arguments: Sequence[str] | None) -> int:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", CrossflopsWarning)
         warnings.showwarning = _warn  # type: ignore[assignment]  # the way that Python documents
-    before = os.environ.get(whereabouts.DEBUG)
+    before = os.environ.get(errors.DEBUG)
     if DEBUG in (sys.argv[1:] if arguments is None else arguments):
-        os.environ[whereabouts.DEBUG] = "1"  # which workers inherit
+        os.environ[errors.DEBUG] = "1"  # which workers inherit
     try:
         return _status(arguments)
     finally:
         if before is None:
-            os.environ.pop(whereabouts.DEBUG, None)
+            os.environ.pop(errors.DEBUG, None)
         else:
-            os.environ[whereabouts.DEBUG] = before
+            os.environ[errors.DEBUG] = before
 
 
 def _status(arguments: Sequence[str] | None) -> int:
@@ -68,7 +68,7 @@ def _status(arguments: Sequence[str] | None) -> int:
         status = group.main(args=arguments, prog_name=NAME, standalone_mode=False)
         return status if isinstance(status, int) else 0
     except CrossflopsError as error:
-        whereabouts.print_traceback(error)
+        errors.print_traceback(error)
         return _refuse(error.message, error.hint, error.exit_status)
     except click.ClickException as error:
         return _refuse(error.format_message(), _help(error), WRONG)
@@ -78,8 +78,8 @@ def _status(arguments: Sequence[str] | None) -> int:
         if isinstance(error, SystemExit) and _HAD_ENOUGH in type(sys.stdout).__name__:
             return 0
         # Nothing that a model does ends in a traceback; what is left to say is what it was.
-        whereabouts.print_traceback(error)
-        what = f"{type(error).__name__}: {error}".rstrip(": ") + whereabouts.raised_at(error)
+        errors.print_traceback(error)
+        what = f"{type(error).__name__}: {error}".rstrip(": ") + errors.raised_at(error)
         return _refuse(what, f"{TRACEBACK}; if the model itself runs, please report it", WRONG)
 
 

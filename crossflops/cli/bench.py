@@ -9,7 +9,7 @@ from crossflops.cli.options import Positive, model_options, output_options, pict
 from crossflops.cli.output import deliver, keep_curve
 from crossflops.cli.progress import progress
 from crossflops.errors import InputError
-from crossflops.render.bench import TOP, Benched
+from crossflops.render.pages.bench import TOP, Benched
 
 A_CHECK_FAILED = 1
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -88,7 +88,7 @@ def command(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     time of every kernel is joined to the nodes that it stands for, and to their MACs. Exit status
     1 says that some kernel, or all of it, was faster than the peak, which no sound measurement is.
     """
-    from crossflops.pipeline import bench
+    from crossflops.verbs.api import bench
 
     asked, top = request(fields), fields.pop("top")
     batches, memory = _batches(fields.pop("batches")), _size(fields.pop("memory_limit"))

@@ -4,30 +4,29 @@ from typing import Any
 
 import click
 
-from crossflops.adapters.installation import to_install
-from crossflops.cli.against import against, against_options
-from crossflops.cli.interpreters import python_option
 from crossflops.cli.options import (
+    NO_ANSWER,
     Positive,
+    against,
+    against_options,
     model_options,
     output_options,
+    python_option,
+    question_options,
+    questions,
     request,
     strict_option,
+    top_option,
+    unanswered,
     unit_option,
 )
 from crossflops.cli.output import deliver, say
 from crossflops.cli.progress import progress
-from crossflops.cli.questions import (
-    NO_ANSWER,
-    question_options,
-    questions,
-    top_option,
-    unanswered,
-)
-from crossflops.core.against import Against
-from crossflops.core.profile import Failure
-from crossflops.core.report import Report
-from crossflops.render.places import Compared
+from crossflops.ir.profile import Failure
+from crossflops.plugins.installation import to_install
+from crossflops.render.pages.places import Compared
+from crossflops.report.comparison import Against
+from crossflops.report.report import Report
 
 DOCTOR = "see `crossflops doctor`"
 
@@ -72,10 +71,10 @@ def command(
 ) -> int:
     """Run other counters on a model, and explain every difference."""
     asked, wanted = request(fields), {**questions(fields), **against(fields)}
-    from crossflops import pipeline
+    from crossflops.verbs import api
 
     with progress(f"comparing {asked.target}") as on_progress:
-        report = pipeline.compare(
+        report = api.compare(
             asked.target,
             tools=() if no_tools else tools or None,
             onnx=onnx,

@@ -50,10 +50,10 @@ def command(
 ) -> int:
     """Count a model exactly, with no tool."""
     asked = request(fields)
-    from crossflops import pipeline
+    from crossflops.verbs import api
 
     with progress(f"counting {asked.target}"):
-        report = pipeline.count(
+        report = api.count(
             asked.target,
             vary=vary,
             observe=observe,

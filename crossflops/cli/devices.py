@@ -7,8 +7,8 @@ import click
 from crossflops.cli.options import Positive, output_options
 from crossflops.cli.output import deliver
 from crossflops.cli.progress import progress
-from crossflops.core.device import DeviceList
 from crossflops.errors import InputError, UnknownNameError
+from crossflops.ir.device import DeviceList
 
 _QUESTIONS = ("name", "search", "peak_tflops", "here", "measure")
 _POSITIVE = Positive()
@@ -55,7 +55,7 @@ def _refuse(asked: dict[str, Any]) -> None:
 
 
 def _machine(asked: dict[str, Any]) -> tuple[Any, None]:
-    from crossflops.pipeline.devices import this_machine
+    from crossflops.verbs.devices import this_machine
 
     doing = "measuring this machine" if asked["measure"] else "looking at this machine"
     with progress(doing):
@@ -65,7 +65,7 @@ def _machine(asked: dict[str, Any]) -> tuple[Any, None]:
 def _looked_up(asked: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
     from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, devices, find, search
     from crossflops.hardware.devices.sheets import given, listed, sheet
-    from crossflops.pipeline.devices import known
+    from crossflops.verbs.devices import known
 
     precision = asked["precision"].casefold()
     if asked["peak_tflops"]:

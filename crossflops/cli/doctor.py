@@ -3,6 +3,7 @@
 import platform
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,14 +11,108 @@ from typing import Any
 
 import click
 
-from crossflops.adapters.installation import extra, installed_version
-from crossflops.adapters.interpreters import chosen
-from crossflops.cli.interpreters import python_option
-from crossflops.cli.options import output_options
+from crossflops.cli.options import output_options, python_option
 from crossflops.cli.output import deliver
 from crossflops.cli.progress import progress
-from crossflops.cli.toolbox import toolbox
-from crossflops.render.inventory import Component, Health
+from crossflops.ir.convention import Convention
+from crossflops.ir.profile import Failure
+from crossflops.plugins.discovery import installed, load
+from crossflops.plugins.elsewhere import Offer, offers
+from crossflops.plugins.installation import extra, installed_version, to_install
+from crossflops.plugins.interpreters import chosen
+from crossflops.render.pages.inventory import Component, Health, State, ToolRow
+from crossflops.tools import conventions
+
+# Which tools are known, and which of them are installed and work: here, or elsewhere.
+
+
+def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
+    """A row for every tool that has a convention, a plugin, or an interpreter of its own."""
+    known: dict[str, list[Convention]] = {}
+    for convention in conventions():
+        known.setdefault(convention.tool, []).append(convention)
+    plugins = installed()
+    far = offers(interpreters)
+    names = dict.fromkeys([*known, *plugins, *interpreters])
+    return tuple(
+        _elsewhere(name, known.get(name, []), far[name], interpreters[name])
+        if name in far
+        else _here(name, known.get(name, []), name in plugins)
+        for name in names
+    )
+
+
+def _here(tool: str, editions: list[Convention], there: bool) -> ToolRow:
+    version: str | None = None
+    state: State = "missing" if _verified(editions) else "no tool"
+    message = ""
+    if there:
+        version, state, message = _look(tool, _verified(editions))
+    return _row(
+        tool,
+        editions,
+        python=sys.executable if there else "",
+        version=version,
+        state=state,
+        message=message,
+        install=to_install([tool]) if state in ("missing", "broken") else "",
+    )
+
+
+def _elsewhere(
+    tool: str, editions: list[Convention], found: Offer | Failure, python: str
+) -> ToolRow:
+    if isinstance(found, Failure):
+        mends = "-m pip " in found.hint
+        message = found.message if mends else f"{found.message}; {found.hint}"
+        install = found.hint if mends else ""
+        return _row(
+            tool, editions, python=python, state="broken", message=message, install=install
+        )
+    state = _state(found.version, _verified(editions))
+    return _row(tool, editions, python=python, version=found.version, state=state)
+
+
+def _row(
+    tool: str,
+    editions: list[Convention],
+    *,
+    python: str,
+    version: str | None = None,
+    state: State,
+    message: str = "",
+    install: str = "",
+) -> ToolRow:
+    return ToolRow(
+        tool=tool,
+        editions=tuple(one.edition for one in editions),
+        verified=_verified(editions),
+        version=version,
+        python=python,
+        state=state,
+        message=message,
+        install=install,
+    )
+
+
+def _verified(editions: Iterable[Convention]) -> tuple[str, ...]:
+    return tuple(version for one in editions for version in one.verified)
+
+
+def _look(tool: str, verified: Iterable[str]) -> tuple[str | None, State, str]:
+    try:
+        adapter = load(tool)
+        if isinstance(adapter, Failure):
+            return None, "broken", adapter.message
+        version = adapter.version()
+    except Exception as error:  # a tool may die of anything when it is imported
+        return None, "broken", " ".join(f"{type(error).__name__}: {error}".split())
+    return version, _state(version, verified), ""
+
+
+def _state(version: str, verified: Iterable[str]) -> State:
+    return "ok" if {version, version.split("+")[0]} & set(verified) else "unverified"
+
 
 CORE = ("crossflops", "onnx", "numpy", "msgspec")
 # a distribution, the extra that brings it

@@ -8,10 +8,10 @@ from crossflops.causes import causes, words
 from crossflops.causes.search import search
 from crossflops.cli.options import output_options
 from crossflops.cli.output import deliver
-from crossflops.conventions import conventions
-from crossflops.core.convention import Cause, Convention
 from crossflops.errors import UnknownNameError, nearest
-from crossflops.render.cause import Matches
+from crossflops.ir.convention import Cause, Convention
+from crossflops.render.pages.cause import Matches
+from crossflops.tools import conventions
 
 
 @click.command("explain")

@@ -36,10 +36,10 @@ def command(file: Path, **fields: Any) -> int:
     """Write the normalized model, or its counts for a viewer, to a file."""
     asked = request(fields)
     _check(file)
-    from crossflops import pipeline
+    from crossflops.verbs import api
 
     with progress(f"exporting {asked.target}"):
-        written = pipeline.export(
+        written = api.export(
             asked.target,
             asked.inputs,
             file=file,

@@ -2,22 +2,27 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
+from crossflops.cli.output import say
 from crossflops.cli.supervision import limit
-from crossflops.core.tensor import DIGITS
-from crossflops.core.trace import Setting
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
+from crossflops.ir.profile import Failure, Profile
+from crossflops.ir.tensor import DIGITS
+from crossflops.ir.trace import Setting
+from crossflops.render.pages.places import TOP
+from crossflops.report.comparison import Against
+from crossflops.report.report import Report
 
 if TYPE_CHECKING:
-    from crossflops.core.report import Report
-    from crossflops.core.view import By
-    from crossflops.render.view import Viewed
+    from crossflops.render.pages.view import Viewed
+    from crossflops.report.view import By
+
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -182,7 +187,7 @@ def viewed(report: "Report", fields: dict[str, Any], unit: str) -> "Report | Vie
     top, depth = fields.pop("top"), fields.pop("depth")
     if by is top is depth is None:
         return report
-    from crossflops.render.view import Viewed
+    from crossflops.render.pages.view import Viewed
 
     if by is None:
         by = "op" if depth is None else "module"
@@ -285,3 +290,166 @@ def _able(path: Path) -> Path:
     if path.is_dir():
         raise CrossflopsError(f"{path} is a folder", f"give a file in it, such as {path / 'name'}")
     return path
+
+
+# The option `--python`.
+
+
+def python_option(function: Function) -> Function:
+    """`--python`, as keyword `python`: interpreter by tool."""
+    option = click.option(
+        "--python",
+        multiple=True,
+        metavar="TOOL=INTERPRETER",
+        callback=_interpreters,
+        help="The Python (or the folder of a venv) that runs a tool, which then need not be "
+        "installed here. Repeatable; goes over [python] in crossflops.toml.",
+    )
+    return option(function)
+
+
+def _interpreters(
+    ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, str]:
+    from crossflops.plugins.interpreters import parsed
+
+    return parsed(texts)
+
+
+# What may be asked of a comparison, now or of the file that one was written to.
+
+NO_ANSWER = 3
+
+
+def question_options(function: Function) -> Function:
+    """`--between`, `--module` and `--consensus`, for `questions` to take."""
+    consensus = click.option(
+        "--consensus", is_flag=True, help="Which number to publish, in a sentence to cite."
+    )
+    module = click.option(
+        "--module",
+        metavar="PATH",
+        help="Only this module and what is beneath it, such as layer1.0.",
+    )
+    between = click.option(
+        "--between",
+        nargs=2,
+        metavar="TOOL TOOL",
+        help="Explain why two tools differ from each other.",
+    )
+    return between(consensus(module(function)))
+
+
+def top_option(function: Function) -> Function:
+    """`--top`, as keyword `top`."""
+    return click.option(
+        "--top",
+        type=click.IntRange(0),
+        default=TOP,
+        show_default=True,
+        metavar="N",
+        help="How many modules to show, of those where the tools disagree most.",
+    )(function)
+
+
+def questions(fields: dict[str, Any]) -> dict[str, Any]:
+    """The values of `question_options`, taken out of a command's keyword arguments."""
+    return {name: fields.pop(name) for name in ("between", "module", "consensus")}
+
+
+def unanswered(report: Report, between: tuple[str, str] | None) -> bool:
+    """Whether two tools could not be set against each other, since one failed; says so."""
+    profiles = report.profiles or ()
+    sides: list[tuple[Sequence[Profile | Failure], Sequence[str]]] = [(profiles, between or ())]
+    if between and isinstance(report.against, Against):
+        sides = [(profiles, between[:1]), (report.against.profiles, between[1:])]
+    failed = [
+        one
+        for found, tools in sides
+        for one in found
+        if isinstance(one, Failure) and one.tool in tools
+    ]
+    for one in failed:
+        say(
+            f"nothing stands between {' and '.join(between or ())}: {one.tool} failed at "
+            f"{one.stage}: {one.message}"
+        )
+    return bool(failed)
+
+
+# `--against`: a second model, and how to build and run it where that is not said already.
+
+_OPTIONS = {
+    "inputs": "--against-input",
+    "inputs_file": "--against-inputs",
+    "arguments": "--against-arg",
+    "dims": "--against-dim",
+    "trips": "--against-trips",
+    "branches": "--against-branch",
+}
+
+
+def against_options(function: Function) -> Function:
+    """A second TARGET, with options like those of the first, for `against` to take."""
+    said = "like that of TARGET, which it replaces."
+    return stacked(
+        function,
+        click.option(
+            "--against",
+            "against",
+            metavar="TARGET",
+            help="A second model: say what makes it another model, layer by layer, and apart from "
+            "that what each tool counts otherwise. It takes the options of the first that are "
+            "not given for it, images in the order of axes that it wants.",
+        ),
+        click.option(
+            "--against-input", "against_inputs", multiple=True, metavar="[NAME=]SHAPE[:DTYPE]",
+            help=f"An input of the second model, {said}",
+        ),
+        click.option(
+            "--against-inputs", "against_inputs_file", metavar="FILE.npz",
+            help=f"Values of its inputs, {said}",
+        ),
+        click.option(
+            "--against-arg", "against_arguments", multiple=True, metavar="KEY=JSON",
+            help=f"An argument of its callable, {said}",
+        ),
+        click.option(
+            "--against-dim", "against_dims", multiple=True, metavar="NAME=N",
+            help=f"A dimension of its ONNX file, {said}",
+        ),
+        click.option(
+            "--against-trips", "against_trips", multiple=True, metavar="NODE=N",
+            help=f"How often a Loop of its file runs, {said}",
+        ),
+        click.option(
+            "--against-branch", "against_branches", multiple=True, metavar="NODE=then|else|sum",
+            help=f"Which branch of an If of its file counts, {said}",
+        ),
+    )  # fmt: skip
+
+
+def against(fields: dict[str, Any]) -> dict[str, Any]:
+    """The values of `against_options` as `pipeline.compare` takes them; nothing without a target.
+
+    Raises InputError for an option of a second model that there is not.
+    """
+    target = fields.pop("against")
+    said = {name: fields.pop(f"against_{name}") for name in _OPTIONS}
+    if target is None:
+        stray = next((name for name, value in said.items() if value), None)
+        if stray is not None:
+            raise InputError(
+                f"{_OPTIONS[stray]} is about a second model", "name it with --against TARGET"
+            )
+        return {}
+    options: dict[str, Any] = {
+        "inputs": tuple(said["inputs"]),
+        "inputs_file": said["inputs_file"],
+        "arguments": dict(map(argument, said["arguments"])),
+        "dims": dict(numbered("--against-dim", text) for text in said["dims"]),
+        "trips": dict(numbered("--against-trips", text) for text in said["trips"]),
+        "branches": dict(map(branch, said["branches"])),
+    }
+    given = {name: value for name, value in options.items() if value}
+    return {"against": target, "against_options": given}

@@ -11,15 +11,13 @@ from typing import TextIO
 import click
 
 from crossflops.commands import standing_here
-from crossflops.core.bench import Bench
-from crossflops.core.efficiency import EfficiencyReport, rooflines
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.render import FORMATS
 from crossflops.render.layout import Noun
-from crossflops.render.legible import WORD, inert_json, legible
-from crossflops.render.summary import Unit
-from crossflops.render.terminal import terminal
-from crossflops.render.text import NARROWEST, WIDTH
+from crossflops.render.pages.summary import Unit
+from crossflops.render.terminal import NARROWEST, WIDTH, WORD, inert_json, legible, terminal
+from crossflops.report.bench import Bench
+from crossflops.report.efficiency import EfficiencyReport, rooflines
 
 _TO_A_FILE = "write to a file with -o FILE"
 _SAID = 4000  # letters of a line on stderr: a command may have many paths in it

@@ -23,7 +23,7 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
         from rich.console import Console
         from rich.text import Text
 
-        from crossflops.render.legible import legible
+        from crossflops.render.terminal import legible
 
         # Another descriptor of the terminal: that of stderr may lead elsewhere for a while.
         with (

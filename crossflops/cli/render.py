@@ -6,16 +6,25 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from crossflops.cli.options import output_options, picture, unit_option, view_options, viewed
+from crossflops.cli.options import (
+    NO_ANSWER,
+    output_options,
+    picture,
+    question_options,
+    questions,
+    unanswered,
+    unit_option,
+    view_options,
+    viewed,
+)
 from crossflops.cli.output import deliver, keep_curve, keep_roofline
-from crossflops.cli.questions import NO_ANSWER, question_options, questions, unanswered
-from crossflops.core.bench import Bench
-from crossflops.core.efficiency import EfficiencyReport
-from crossflops.core.report import SCHEMA, Report
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.render.bench import TOP, Benched
 from crossflops.render.layout import Noun
-from crossflops.render.places import Compared
+from crossflops.render.pages.bench import TOP, Benched
+from crossflops.render.pages.places import Compared
+from crossflops.report.bench import Bench
+from crossflops.report.efficiency import EfficiencyReport
+from crossflops.report.report import SCHEMA, Report
 
 _HINT = "give a file that `crossflops count`, `compare` or `bench` wrote with -o FILE.json"
 Found = TypeVar("Found", Report, Bench, EfficiencyReport)
@@ -35,7 +44,7 @@ Found = TypeVar("Found", Report, Bench, EfficiencyReport)
 @output_options
 def command(file_: Path, plot: str | None, **fields: Any) -> int:
     """Show a report again that was written to a file, in any format."""
-    from crossflops.pipeline.comparing.asked import answered
+    from crossflops.verbs.compare.questions import answered
 
     wanted = questions(fields)
     data = _bytes(file_)

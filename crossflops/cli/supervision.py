@@ -66,7 +66,7 @@ def _attend(alive: int) -> None:
 
 
 def _told(tell: int, run: Callable[[], int]) -> int:
-    from crossflops.normalize.conversion import listen
+    from crossflops.frontends.conversion import listen
 
     def say(converter: str | None) -> None:
         with contextlib.suppress(OSError):

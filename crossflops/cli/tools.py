@@ -4,13 +4,12 @@ from typing import Any
 
 import click
 
-from crossflops.adapters.interpreters import chosen
-from crossflops.cli.interpreters import python_option
-from crossflops.cli.options import output_options
+from crossflops.cli.doctor import toolbox
+from crossflops.cli.options import output_options, python_option
 from crossflops.cli.output import deliver
 from crossflops.cli.progress import progress
-from crossflops.cli.toolbox import toolbox
-from crossflops.render.inventory import Inventory
+from crossflops.plugins.interpreters import chosen
+from crossflops.render.pages.inventory import Inventory
 
 
 @click.command("tools")

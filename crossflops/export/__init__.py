@@ -1,10 +1,8 @@
 """Files that are not reports: the normalized or annotated model, and node data for viewers."""
 
-from crossflops.export.bound import save_bound
 from crossflops.export.model_explorer import node_data
-from crossflops.export.notes import NodeNote, notes_of_file, notes_of_graph
-from crossflops.export.onnx_file import copy_model
-from crossflops.export.program import save_program
+from crossflops.export.onnx_file import NodeNote, copy_model, notes_of_file, notes_of_graph
+from crossflops.export.program import save_bound, save_program
 
 __all__ = [
     "NodeNote",

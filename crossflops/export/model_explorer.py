@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from crossflops.export.notes import NodeNote
+from crossflops.export.onnx_file import NodeNote
 
 _GRADIENT = (
     {"stop": 0, "bgColor": "#ffffff", "textColor": "#000000"},

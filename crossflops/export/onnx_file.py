@@ -8,15 +8,157 @@ import contextlib
 import filecmp
 import mmap
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from crossflops.errors import CrossflopsError, TargetError
 from crossflops.export.files import draft
-from crossflops.export.nodes import GRAPH, METADATA, NODE, FileNode, graph_of, nodes_of
-from crossflops.export.notes import PREFIX, NodeNote
-from crossflops.load.wire import BYTES, Data, Field, fields, length_prefix
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+from crossflops.ir.ledger import Counted, Uncounted
+from crossflops.load.order import label
+from crossflops.load.reader import BYTES, HINT, Data, Field, fields, length_prefix
+
+# Where the nodes of a model file lie, in bytes. No weight is read.
+#
+# Field numbers are those of onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
+
+GRAPH, NODE, METADATA = 7, 1, 9  # ModelProto.graph, GraphProto.node, NodeProto.metadata_props
+_OUTPUT, _NAME, _OP_TYPE = 2, 3, 4
+
+
+class FileNode(NamedTuple):
+    """A node of the main graph: its place among the others, names, and its field in the graph.
+
+    `result` is the name of its first result.
+    """
+
+    number: int
+    name: str
+    op_type: str
+    result: str
+    field: Field
+
+    @property
+    def id(self) -> str:
+        """How model-explorer's ONNX adapter calls the node."""
+        return self.name or f"<node_{self.number}>"
+
+
+def graph_of(data: Data) -> Field:
+    """The field of the main graph. Raises TargetError when there is not exactly one."""
+    found = [f for f in fields(data, 0, len(data)) if f.number == GRAPH and f.wire == BYTES]
+    if len(found) != 1:
+        raise TargetError(f"the file has {len(found)} graphs where a model has one", HINT)
+    return found[0]
+
+
+def nodes_of(data: Data, graph: Field) -> Iterator[FileNode]:
+    """The nodes in the order of the file."""
+    number = 0
+    for field in fields(data, graph.value, graph.end):
+        if field.number == NODE and field.wire == BYTES:
+            yield _node(data, number, field)
+            number += 1
+
+
+def _node(data: Data, number: int, field: Field) -> FileNode:
+    texts: dict[int, str] = {}
+    for part in fields(data, field.value, field.end):
+        if part.number in (_OUTPUT, _NAME, _OP_TYPE) and part.wire == BYTES:
+            text = data[part.value : part.end].decode(errors="replace")
+            if not (part.number == _OUTPUT and texts.get(_OUTPUT)):
+                texts[part.number] = text
+    return FileNode(
+        number=number,
+        name=texts.get(_NAME, ""),
+        op_type=texts.get(_OP_TYPE, ""),
+        result=texts.get(_OUTPUT, ""),
+        field=field,
+    )
+
+
+# What is noted at each node of a model: its counts, or why it has none.
+
+# A node of a graph with the counts of itself and all in it.
+NodeCounts: TypeAlias = tuple[Node, Sequence[Counted | Uncounted]]
+
+PREFIX = "crossflops."
+_KINDS = ("macs", "flops", "bytes_read", "bytes_written")
+
+
+class NodeNote(msgspec.Struct, frozen=True, kw_only=True):
+    """The counts of one node of the model as it stands in its file.
+
+    A node that calls a function or holds bodies bears what all runs of these cost. `id` is the
+    node's name, "<node_N>" for the N-th one (from 0) if it has none. `uncounted` is the reason of
+    the first node in it that has no count.
+    """
+
+    id: str
+    cost: Cost
+    exactness: str
+    uncounted: str = ""
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The note as metadata of the node. What is unknown has no number."""
+        if self.uncounted:
+            return {f"{PREFIX}uncounted": self.uncounted}
+        counts = {f"{PREFIX}{kind}": str(getattr(self.cost, kind)) for kind in _KINDS}
+        return counts | {f"{PREFIX}exactness": self.exactness}
+
+
+def notes_of_graph(counted: Iterable[NodeCounts]) -> dict[str, NodeNote]:
+    """The notes of a graph, by the key of the node."""
+    return {node.key: _note(node.key, counts) for node, counts in counted}
+
+
+def notes_of_file(
+    counted: Iterable[NodeCounts], nodes: Iterable[FileNode], model: Any
+) -> dict[str, NodeNote]:
+    """The notes of the nodes in a file, by the name of their first result, which is unique.
+
+    What a function was inlined to has the key of the calling node before its own; the keys are
+    those of `model`, the same nodes in topological order.
+    """
+    firsts = {node.result: node for node in nodes}
+    labels = {
+        label(node, number): next(filter(None, node.output), "")
+        for number, node in enumerate(model.graph.node)
+    }
+    inside: dict[str, list[Counted | Uncounted]] = {name: [] for name in firsts}
+    for node, counts in counted:
+        made = next((spec.name for spec in node.outputs if spec is not None), "")
+        if node.key not in labels or made not in firsts:
+            made = next((labels[name] for name in _around(node.key) if name in labels), "")
+        if made in inside:
+            inside[made] += counts
+    return {
+        result: _note(firsts[result].id, counts) for result, counts in inside.items() if counts
+    }
+
+
+def _around(key: str) -> Iterator[str]:
+    """The key, and what stands before each of its slashes, the longest first."""
+    while key:
+        yield key
+        key = key.rpartition("/")[0]
+
+
+def _note(name: str, counts: Sequence[Counted | Uncounted]) -> NodeNote:
+    counted = [one for one in counts if isinstance(one, Counted)]
+    found = {one.exactness for one in counted}
+    return NodeNote(
+        id=name,
+        cost=sum((one.cost for one in counted), ZERO),
+        exactness=next((word for word in ("estimate", "bound") if word in found), "exact"),
+        uncounted=next((one.reason for one in counts if isinstance(one, Uncounted)), ""),
+    )
+
 
 _KEY = 1  # StringStringEntryProto.key
 _BLOCK = 1 << 24

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from crossflops.errors import CrossflopsError
-from crossflops.export.notes import NodeNote
+from crossflops.errors import CrossflopsError, TargetError
+from crossflops.export.onnx_file import NodeNote
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.onnx.binding import bind
 
 _STACK = "pkg.torch.onnx.stack_trace"  # paths of the machine on which the model was exported
 LIMIT = (1 << 31) - (1 << 24)  # protobuf's 2 GiB, less what is no weight
@@ -51,3 +53,24 @@ def save_program(
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
     return [target.parent / name for name in reversed(names)]
+
+
+# A copy of an ONNX file in which the sizes of the inputs are numbers.
+
+
+def save_bound(file: OnnxFile, target: Path) -> list[Path]:
+    """Write the model with its weights, its inputs of the sizes that `file` binds.
+
+    Raises InputError as `bind` does, TargetError where the file or its data cannot be read.
+    """
+    import onnx
+
+    try:
+        model = onnx.load(file.path)
+    except Exception as error:
+        what = f"{file.path} cannot be read with its weights: {error}"
+        raise TargetError(what, "see that its external data lies beside it") from error
+    bind(model.graph, file.dims, file.specs, file.path)
+    beside = f"{target.name}.data" if model.ByteSize() > LIMIT else None
+    onnx.save(model, target, save_as_external_data=beside is not None, location=beside)
+    return [target, *([target.with_name(beside)] if beside else [])]

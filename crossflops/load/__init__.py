@@ -10,8 +10,7 @@ from typing import Any
 from crossflops.errors import TargetError, nearest
 from crossflops.load.protobuf import parse
 from crossflops.load.reader import weightless
-from crossflops.load.texts import check
-from crossflops.load.validation import validate
+from crossflops.load.validation import check, validate
 
 __all__ = ["decoded", "read", "refuse_stand_in", "weightless"]
 

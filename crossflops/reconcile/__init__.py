@@ -1,13 +1,16 @@
 """What a convention predicts, and every reason why that differs from the native count."""
 
-from crossflops.reconcile.bookings import Booking, Prediction, PredictionError, WatchError
-from crossflops.reconcile.node_walk import OTHER_FILE, reconcile_nodes
 from crossflops.reconcile.nodes import TOLD, NodePrediction, fold_nodes, predict_nodes
-from crossflops.reconcile.parameters import reconcile_parameters
-from crossflops.reconcile.prediction import predict
+from crossflops.reconcile.parameters import EXPORTED, Stock, reconcile_parameters, reconcile_stored
+from crossflops.reconcile.prediction import (
+    Booking,
+    Prediction,
+    PredictionError,
+    WatchError,
+    predict,
+)
 from crossflops.reconcile.rebuilt import from_file, parameters_from_file
-from crossflops.reconcile.stored import EXPORTED, Stock, reconcile_stored
-from crossflops.reconcile.walk import reconcile, unpredicted
+from crossflops.reconcile.walk import OTHER_FILE, reconcile, reconcile_nodes, unpredicted
 
 __all__ = [
     "EXPORTED",

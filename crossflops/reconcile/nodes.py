@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from crossflops.conventions.formulas import node_formulas, views
-from crossflops.conventions.matching import one_of
-from crossflops.core.convention import Clause, Convention
-from crossflops.core.folded import FoldedRow
-from crossflops.core.graph import Graph, Node, Op
-from crossflops.core.ledger import Counted, Ledger, Uncounted
-from crossflops.reconcile.bookings import PredictionError
+from crossflops.ir.convention import Clause, Convention
+from crossflops.ir.graph import Graph, Node, Op
+from crossflops.ir.ledger import Counted, Ledger, Uncounted
+from crossflops.ir.profile import FoldedRow
+from crossflops.reconcile.prediction import PredictionError
+from crossflops.tools.formulas import node_formulas, views
+from crossflops.tools.matching import one_of
 
 TOLD = "onnx.shape_inference"  # the shapes of a graph that whoever calls has put into it
 WHOLE = "(graph)"  # the target of clauses about the graph itself

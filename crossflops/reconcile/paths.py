@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from crossflops.conventions.multiplicity import within
-from crossflops.core.graph import Node
-from crossflops.core.ledger import Ledger
-from crossflops.core.profile import Amount, Profile
-from crossflops.core.reconciliation import PathRow
-from crossflops.core.trace import Trace
-from crossflops.reconcile.bookings import Booking, Prediction
+from crossflops.ir.graph import Node
+from crossflops.ir.ledger import Ledger
+from crossflops.ir.profile import Amount, Profile
+from crossflops.ir.reconciliation import PathRow
+from crossflops.ir.trace import Trace
+from crossflops.reconcile.prediction import Booking, Prediction
+from crossflops.tools.multiplicity import within
 
 DIVIDED = "scope.batch-divided"
 

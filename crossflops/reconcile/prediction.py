@@ -1,18 +1,139 @@
 """A convention applied to a trace: every booking that the tool should make, before it runs."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 
-from crossflops.conventions.addition import batches
-from crossflops.conventions.formulas import formulas
-from crossflops.conventions.matching import matches, one_of
-from crossflops.conventions.multiplicity import multiplicities
-from crossflops.core.convention import Clause, Convention
-from crossflops.core.cost import ZERO, Cost
-from crossflops.core.ledger import Ledger
-from crossflops.core.profile import Amount
-from crossflops.core.trace import NESTED, OBSERVED, UNWATCHED, Call, Module, Setting, Trace
-from crossflops.reconcile.bookings import Booking, Prediction, PredictionError, WatchError
-from crossflops.reconcile.ownership import collector_of, home_of
+import msgspec
+
+from crossflops.errors import CrossflopsError
+from crossflops.ir.convention import Clause, Convention
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.ledger import Ledger
+from crossflops.ir.profile import Amount
+from crossflops.ir.trace import NESTED, OBSERVED, UNWATCHED, Call, Module, Setting, Trace
+from crossflops.tools.addition import Share, batches, exact_sum, sums
+from crossflops.tools.formulas import formulas
+from crossflops.tools.matching import matches, one_of
+from crossflops.tools.multiplicity import multiplicities
+from crossflops.tools.operators import PRE_HOOK
+
+# Every booking that a tool should make for a model, and what it makes of them.
+
+
+class PredictionError(CrossflopsError):
+    """The tool fails on this model, so there is no number to predict."""
+
+
+class WatchError(PredictionError):
+    """The run that the tool makes could not be watched: the tool may well answer."""
+
+
+class Booking(msgspec.Struct, frozen=True, kw_only=True):
+    """An amount that a clause books for a call: MACs of a core clause, the tool's unit of a part.
+
+    It is booked `times` times. `path` is the module under which the tool sees it. `again` says
+    that the tool has counted the call already, by a rule about the module around it. An amount is
+    no integer where the tool computes with floats.
+    """
+
+    clause: Clause
+    about: Call
+    path: str
+    amount: Amount
+    times: int = 1
+    again: bool = False
+
+    @property
+    def call(self) -> str:
+        """The key of the call."""
+        return self.about.key
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool should print for a model, and where it comes from.
+
+    `covered` says, for every operator call, which core booking (a place in `bookings`) or which
+    "unseen" clause speaks for it, `divisors` what the formulas of the batch give.
+    """
+
+    convention: Convention
+    setting: str
+    bookings: tuple[Booking, ...]
+    covered: dict[str, int]
+    unseen: dict[str, Clause]
+    divisors: dict[str, int] = {}
+
+    @property
+    def total(self) -> Amount:
+        """The number that the tool should print."""
+        return self.sum(self.bookings)
+
+    def sum(self, bookings: Iterable[Booking]) -> Amount:
+        """What the tool makes of these bookings, in the order of the calls."""
+        add = sums()[self.convention.adds_up] if self.convention.adds_up else exact_sum
+        return add([self._share(booking) for booking in bookings])
+
+    def worth(self, booking: Booking) -> int:
+        """A booking in the tool's own unit, before any division, a fraction cut off."""
+        return int(self._share(booking).amount)
+
+    def divided(self) -> tuple[int, ...]:
+        """What is left of the worth of every booking: it adds up to the divided sum, floored."""
+        sums = dict.fromkeys(self.divisors, 0)
+        found = []
+        for booking in self.bookings:
+            worth, batch = self.worth(booking), booking.clause.batch
+            if batch is not None:
+                before, divisor = sums[batch], self.divisors[batch]
+                sums[batch] += worth
+                worth = sums[batch] // divisor - before // divisor
+            found.append(worth)
+        return tuple(found)
+
+    def _share(self, booking: Booking) -> Share:
+        unit = self.convention.unit if booking.clause.kind == "core" else 1
+        return Share(
+            booking.clause,
+            booking.amount * booking.times * unit,
+            booking.about,
+            self.divisors[booking.clause.batch] if booking.clause.batch else 1,
+        )
+
+
+# Under which module a tool sees a call.
+
+
+def home_of(call: Call, trace: Trace) -> Module:
+    """The module that a tool with hooks sees it in: one in the model, by its `__call__`.
+
+    What runs by `.forward`, or in a module that is registered nowhere, is its caller's.
+    """
+    for one in (call, *trace.ancestors(call)):
+        if one.storey == "module" and one.via == "call":
+            module = trace.modules[one.module]
+            if module.names:
+                return module
+    return trace.modules[0]
+
+
+def collector_of(call: Call, trace: Trace, ruled: Container[str]) -> Module | None:
+    """The module at which a tool that replaces functions adds this call up; None: nowhere.
+
+    A hook of the tool's own begins and ends the list of a module. Pre-hooks that the model had
+    before run ahead of it, and belong to the module around; calls with a rule (`ruled`, by key)
+    have no list. deepspeed/profiling/flops_profiler/profiler.py: start_profile.
+    """
+    early = passed = False
+    for one in trace.ancestors(call):
+        if one.target == PRE_HOOK:
+            early = True
+        elif one.storey == "module" and one.via == "call":
+            module = trace.modules[one.module]
+            if module.names and not early and one.key not in ruled:
+                return module
+            passed |= bool(module.names)
+            early = False
+    return None if passed else trace.modules[0]
+
 
 _SHADOWED = -1  # in the place of a core booking: what lies inside a ruled module is not looked at
 

@@ -3,8 +3,8 @@
 import msgspec
 from msgspec import UNSET
 
-from crossflops.core.ledger import Ledger
-from crossflops.core.reconciliation import (
+from crossflops.ir.ledger import Ledger
+from crossflops.ir.reconciliation import (
     Explanation,
     ParamsExplanation,
     ParamsReconciliation,

@@ -6,8 +6,8 @@ from crossflops.render.csv import csv as _csv
 from crossflops.render.json import json as _json
 from crossflops.render.layout import Noun
 from crossflops.render.markdown import markdown as _markdown
-from crossflops.render.summary import Unit
-from crossflops.render.text import text as _text
+from crossflops.render.pages.summary import Unit
+from crossflops.render.terminal import text as _text
 
 
 class Renderer(Protocol):

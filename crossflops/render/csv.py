@@ -7,21 +7,21 @@ from typing import Any
 
 import msgspec
 
-from crossflops.core.against import Against
-from crossflops.core.bench import Bench
-from crossflops.core.device import Derivation, DeviceList, DeviceSheet
-from crossflops.core.efficiency import EfficiencyReport, rooflines
-from crossflops.core.measurement import Measurement
-from crossflops.core.profile import Failure, Profile
-from crossflops.core.report import Report
 from crossflops.errors import UnknownNameError
-from crossflops.render.bench import Benched
-from crossflops.render.inventory import Inventory
-from crossflops.render.layers import COLUMNS, layer_lines
+from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
+from crossflops.ir.measurement import Measurement
+from crossflops.ir.profile import Failure, Profile
 from crossflops.render.layout import Noun
-from crossflops.render.places import Compared
-from crossflops.render.summary import Unit
-from crossflops.render.view import Viewed
+from crossflops.render.pages.against import COLUMNS, layer_lines
+from crossflops.render.pages.bench import Benched
+from crossflops.render.pages.inventory import Inventory
+from crossflops.render.pages.places import Compared
+from crossflops.render.pages.summary import Unit
+from crossflops.render.pages.view import Viewed
+from crossflops.report.bench import Bench
+from crossflops.report.comparison import Against
+from crossflops.report.efficiency import EfficiencyReport, rooflines
+from crossflops.report.report import Report
 
 _COMPARISON = (
     "tool", "version", "printed_as", "total", "native_macs", "delta", "residual", "failure",

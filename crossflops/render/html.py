@@ -6,7 +6,7 @@ from importlib.resources import files
 from jinja2 import Environment, Template
 
 from crossflops.render.layout import Noun, layout
-from crossflops.render.summary import Unit
+from crossflops.render.pages.summary import Unit
 
 
 def html(noun: Noun, unit: Unit = "macs") -> str:

@@ -2,13 +2,13 @@
 
 import msgspec
 
-from crossflops.core.efficiency import EfficiencyReport
-from crossflops.core.report import Report
-from crossflops.render.bench import Benched
 from crossflops.render.layout import Noun
-from crossflops.render.places import Compared
-from crossflops.render.summary import Unit
-from crossflops.render.view import Viewed
+from crossflops.render.pages.bench import Benched
+from crossflops.render.pages.places import Compared
+from crossflops.render.pages.summary import Unit
+from crossflops.render.pages.view import Viewed
+from crossflops.report.efficiency import EfficiencyReport
+from crossflops.report.report import Report
 
 
 def json(noun: Noun, unit: Unit = "macs") -> str:

@@ -4,23 +4,27 @@ from typing import TypeAlias
 
 from msgspec import UNSET
 
-from crossflops.core.convention import Cause, Convention
-from crossflops.core.device import Derivation, DeviceList, DeviceSheet
-from crossflops.core.efficiency import EfficiencyReport
-from crossflops.core.machine import Machine
-from crossflops.core.report import Report
-from crossflops.render.against import compared_page
-from crossflops.render.bench import Benched, bench_page
-from crossflops.render.cause import Matches, cause_page, matches_page
-from crossflops.render.convention import convention_page
-from crossflops.render.devices import derivation_page, device_page, devices_page
-from crossflops.render.efficiency import efficiency_page
-from crossflops.render.inventory import Health, Inventory, health, inventory
-from crossflops.render.machine import machine_page
+from crossflops.ir.convention import Cause, Convention
+from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
 from crossflops.render.page import Page
-from crossflops.render.places import Compared
-from crossflops.render.summary import Unit, summary
-from crossflops.render.view import Viewed, view_page
+from crossflops.render.pages.against import compared_page
+from crossflops.render.pages.bench import Benched, bench_page
+from crossflops.render.pages.cause import Matches, cause_page, matches_page
+from crossflops.render.pages.devices import (
+    derivation_page,
+    device_page,
+    devices_page,
+    machine_page,
+)
+from crossflops.render.pages.efficiency import efficiency_page
+from crossflops.render.pages.inventory import Health, Inventory, health, inventory
+from crossflops.render.pages.places import Compared
+from crossflops.render.pages.summary import Unit, summary
+from crossflops.render.pages.tool import convention_page
+from crossflops.render.pages.view import Viewed, view_page
+from crossflops.report.efficiency import EfficiencyReport
+from crossflops.report.machine import Machine
+from crossflops.report.report import Report
 
 Noun: TypeAlias = (
     Report

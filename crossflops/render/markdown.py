@@ -3,9 +3,9 @@
 import re
 
 from crossflops.render.layout import Noun, layout
-from crossflops.render.legible import inert
 from crossflops.render.page import Block, Code, Command, Heading, Table, Text, Title
-from crossflops.render.summary import Unit
+from crossflops.render.pages.summary import Unit
+from crossflops.render.terminal import inert
 
 _SPECIAL = re.compile(r"(https?://[^\s|<>]+)|([\\`*_\[\]<>|#~])")
 

@@ -123,3 +123,11 @@ def _rounded(value: Fraction, decimals: int) -> str:
     scaled = round(value * 10**decimals)
     whole, rest = divmod(scaled, 10**decimals)
     return f"{exact(whole)}.{rest:0{decimals}}"
+
+
+def percent(ratio: float | None) -> str:
+    """The ratio in percent: one decimal, below one percent two significant digits."""
+    if ratio is None:
+        return "-"
+    value = 100 * ratio
+    return f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"

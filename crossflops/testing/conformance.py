@@ -17,19 +17,18 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from crossflops.adapters.contract import Adapter
-from crossflops.adapters.discovery import installed
-from crossflops.adapters.observe import run_here
-from crossflops.conventions import conventions, for_version
-from crossflops.core.convention import Clause, Convention
-from crossflops.core.profile import Amount
-from crossflops.core.trace import Setting, View
-from crossflops.count import count, count_whole
-from crossflops.normalize.onnx_file import OnnxFile
-from crossflops.normalize.onnx_file import normalize as normalize_file
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.onnx import normalize as normalize_file
+from crossflops.ir.convention import Clause, Convention
+from crossflops.ir.profile import Amount
+from crossflops.ir.trace import Setting, View
+from crossflops.ledger.count import count, count_whole
+from crossflops.plugins.adapter import Adapter
+from crossflops.plugins.discovery import installed
 from crossflops.testing.architectures import Architecture, architectures
-from crossflops.testing.chosen import PARAMETERS, TRAINED
 from crossflops.testing.evidence import (
+    PARAMETERS,
+    TRAINED,
     Evidence,
     Recorded,
     Right,
@@ -43,6 +42,8 @@ from crossflops.testing.evidence import (
 from crossflops.testing.file_probes import file_probes
 from crossflops.testing.probes import probes
 from crossflops.testing.probes.probe import Built
+from crossflops.tools import conventions, for_version
+from crossflops.workers.observe import run_here
 
 __all__ = [
     "EXAMPLES",

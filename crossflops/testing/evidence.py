@@ -8,16 +8,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from crossflops.adapters.contract import Adapter
-from crossflops.adapters.observe import run_here
-from crossflops.core.convention import Convention
-from crossflops.core.graph import Graph
-from crossflops.core.ledger import Ledger
-from crossflops.core.profile import Amount, Failure, Profile
-from crossflops.core.trace import Setting, Trace, View
-from crossflops.count import count, count_whole
 from crossflops.export import save_program
-from crossflops.normalize.pytorch import converted, record
+from crossflops.frontends.pytorch import converted, record
+from crossflops.ir.convention import Convention
+from crossflops.ir.graph import Graph
+from crossflops.ir.ledger import Ledger
+from crossflops.ir.profile import Amount, Failure, Profile
+from crossflops.ir.trace import Setting, Trace, View
+from crossflops.ledger.count import count, count_whole
+from crossflops.plugins.adapter import Adapter
 from crossflops.reconcile import (
     NodePrediction,
     Prediction,
@@ -27,6 +26,7 @@ from crossflops.reconcile import (
     predict_nodes,
     reconcile_parameters,
 )
+from crossflops.workers.observe import run_here
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -138,3 +138,33 @@ def parameters(convention: Convention, trace: Trace, answer: Profile | Failure) 
     if convention.parameters is None or isinstance(answer, Failure) or answer.params is None:
         return 0
     return reconcile_parameters(convention.parameters, trace, answer.params).residual
+
+
+# The probes that some checks of the kit take, by name.
+
+# Probes that do other work in training, or might.
+TRAINED = (
+    "bn2d",
+    "bn2d_noaffine",
+    "conv_bn_relu",
+    "nn.Dropout",
+    "nn.PReLU",
+    "LSTM_1l",
+    "MHA_weights",
+)
+# Probes whose parameters are shared, frozen, in no layer, or in one that is not called.
+PARAMETERS = (
+    "frozen_weight",
+    "bare_parameter",
+    "lists_in_turns",
+    "pruned_conv",
+    "tied_weight_two_modules",
+    "shared_two_names",
+    "shared_two_parents",
+    "unused_submodule",
+    "direct_forward",
+    "subclassed_conv",
+    "conv_bn_relu",
+    "MHA_weights",
+    "LSTM_2l_bi",
+)

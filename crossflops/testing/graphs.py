@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 import onnx
 
-from crossflops.core.graph import Attribute, Graph, Node, Op
-from crossflops.core.tensor import TensorSpec
+from crossflops.ir.graph import Attribute, Graph, Node, Op
+from crossflops.ir.tensor import TensorSpec
 
 Operand: TypeAlias = TensorSpec | tuple[int, ...] | str | None
 

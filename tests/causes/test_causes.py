@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from crossflops.causes import cause, causes
-from crossflops.conventions import conventions
 from crossflops.errors import UnknownNameError
+from crossflops.tools import conventions
 
 
 def test_causes_are_in_the_order_of_their_ids():
@@ -50,10 +50,10 @@ def test_a_cause_of_no_family_lists_all():
 def named_by_the_reconciler():
     """The texts in the code of the reconciler that have the form of an id."""
     texts = set()
-    rooms = ("walk", "paths", "node_walk", "parameters", "rebuilt", "stored")
+    rooms = ("walk", "paths", "parameters", "rebuilt")
     rooms = [f"reconcile.{name}" for name in rooms]
     rooms += [f"reconcile.models.{name}" for name in ("alignment", "operations", "steps")]
-    for name in (*rooms, "conventions.parameters"):
+    for name in (*rooms, "tools.parameters"):
         spec = find_spec(f"crossflops.{name}")
         tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
         texts |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}

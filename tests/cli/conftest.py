@@ -3,16 +3,16 @@
 import pytest
 from msgspec import UNSET
 
-from crossflops import pipeline
 from crossflops.cli import main
-from crossflops.core.graph import Graph
-from crossflops.core.ledger import Ledger
-from crossflops.core.profile import Failure, Profile
-from crossflops.core.reconciliation import Reconciliation
-from crossflops.core.report import InputInfo, ModelInfo, Report, Totals, UncountedRow
-from crossflops.core.trace import Setting, Trace
-from crossflops.pipeline import native as native_count
-from crossflops.pipeline.counting import Counted
+from crossflops.ir.graph import Graph
+from crossflops.ir.ledger import Ledger
+from crossflops.ir.profile import Failure, Profile
+from crossflops.ir.reconciliation import Reconciliation
+from crossflops.ir.trace import Setting, Trace
+from crossflops.report.report import InputInfo, ModelInfo, Report, Totals, UncountedRow
+from crossflops.verbs import api
+from crossflops.verbs import count as native_count
+from crossflops.verbs.count import Counted
 
 KINDS = ("adds", "muls", "divs", "compares", "specials")
 ZEROS = dict.fromkeys((*KINDS, "bytes_read", "bytes_written", "constant_macs"), 0)
@@ -57,9 +57,9 @@ def answers(line, monkeypatch):
         def native(target, inputs=(), **options):
             return function(target, inputs, **options), Counted(GRAPH, TRACE, LEDGER)
 
-        monkeypatch.setattr(pipeline, "count", function)
+        monkeypatch.setattr(api, "count", function)
         monkeypatch.setattr(native_count, "native_count", native)
-        monkeypatch.setattr(pipeline, "compare", function)
+        monkeypatch.setattr(api, "compare", function)
 
     return arrange
 

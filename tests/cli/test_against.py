@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from crossflops.core.report import Report
 from crossflops.errors import InputError
-from crossflops.pipeline.comparing.against import refuse, told_of_the_second
-from crossflops.pipeline.comparing.asked import of_models
+from crossflops.report.report import Report
+from crossflops.verbs.compare.models import refuse, told_of_the_second
+from crossflops.verbs.compare.questions import of_models
 from tests.onnx_files import parsed, saved
 
 

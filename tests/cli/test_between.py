@@ -2,9 +2,9 @@
 
 import pytest
 
-from crossflops.core.report import Report
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.pipeline.comparing.asked import chosen, contrasted
+from crossflops.report.report import Report
+from crossflops.verbs.compare.questions import chosen, contrasted
 
 
 def test_both_tools_reach_the_pipeline(line, answers, report):

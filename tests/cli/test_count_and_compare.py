@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from crossflops import pipeline
 from crossflops.cli import compare, main
 from crossflops.commands import python
-from crossflops.core.report import Report
-from crossflops.core.trace import Setting
 from crossflops.errors import TargetError
+from crossflops.ir.trace import Setting
+from crossflops.report.report import Report
+from crossflops.verbs import api
 
 
 def test_count_passes_everything_on(line, answers, report):
@@ -105,7 +105,7 @@ def test_what_a_model_prints_does_not_reach_stdout(line, answers, report, monkey
         print("building")
         return report()
 
-    monkeypatch.setattr(pipeline, "count", talkative)
+    monkeypatch.setattr(api, "count", talkative)
     _, out, err = line("count", "m:f", "--json")
     assert Report.from_json(out) == report()
     assert err == "building\n"

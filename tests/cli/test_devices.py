@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from crossflops.pipeline import devices as machine
-from tests.pipeline.test_devices import CPU, GPU, PEAK
+from crossflops.verbs import devices as machine
+from tests.verbs.test_devices import CPU, GPU, PEAK
 
 
 @pytest.fixture(autouse=True)

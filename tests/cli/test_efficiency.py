@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from crossflops.core.folded import Folded
-from crossflops.core.trace import Setting
 from crossflops.hardware.rates import numerators
+from crossflops.ir.profile import Folded
+from crossflops.ir.trace import Setting
 
 FP16 = ("--macs", "4.112G", "--train", "--examples-per-second", "1325", "--precision", "fp16")
 FP32 = ("--macs", "4.112G", "--train", "--examples-per-second", "303.1", "--precision", "fp32")
@@ -23,7 +23,7 @@ def units(monkeypatch):
     def find(tool, edition=None):
         return SimpleNamespace(unit=units[tool])
 
-    monkeypatch.setattr(numerators, "conventions", SimpleNamespace(find=find))
+    monkeypatch.setattr(numerators, "tools", SimpleNamespace(find=find))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from io import StringIO
 import msgspec
 import pytest
 
-from crossflops.core.efficiency import EfficiencyReport
+from crossflops.report.efficiency import EfficiencyReport
 from tests.decoders import LLAMA_8B, Decoder, decoder
 from tests.onnx_files import saved
 

@@ -59,7 +59,7 @@ def test_as_csv(runs, tmp_path):
 
 def test_a_model_is_counted_once(runs, line, answers, report, monkeypatch):
     """Rows differ in what was measured: the count is the same, whatever their number."""
-    from crossflops.pipeline import native
+    from crossflops.verbs import count as native
 
     answers(report())
     counts, count = [], native.native_count

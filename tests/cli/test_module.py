@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from crossflops.core.report import ModuleRow
+from crossflops.report.report import ModuleRow
 
 
 def modules(report):

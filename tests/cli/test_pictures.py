@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from crossflops.core.bench import Bench, KernelProfile, KernelRow
-from crossflops.core.measurement import measured
-from crossflops.core.report import ModelInfo
+from crossflops.ir.measurement import measured
+from crossflops.report.bench import Bench, KernelProfile, KernelRow
+from crossflops.report.report import ModelInfo
 from tests.decoders import Decoder, decoder
 from tests.onnx_files import saved
 

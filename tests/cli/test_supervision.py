@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a system that c
 _PROGRAM = """
     import sys, time
     from crossflops.cli.supervision import limit, supervised
-    from crossflops.normalize.conversion import converting
+    from crossflops.frontends.conversion import converting
 
     def refuse(message, hint, status):
         print(f"{message} | {hint}", file=sys.stderr)

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from crossflops.adapters.inventory import Offer
-from crossflops.cli import doctor, explain, toolbox
+from crossflops.cli import doctor, explain
 from crossflops.commands import python
-from crossflops.core.convention import Cause, Convention
-from crossflops.core.profile import Failure
+from crossflops.ir.convention import Cause, Convention
+from crossflops.ir.profile import Failure
+from crossflops.plugins.elsewhere import Offer
 
 
 class Adapter:
@@ -59,10 +59,10 @@ def world(monkeypatch):
         convention("torn", "1", "1"),
         convention("sunk", "1", "1"),
     )
-    monkeypatch.setattr(toolbox, "installed", lambda: dict.fromkeys(adapters))
-    monkeypatch.setattr(toolbox, "load", adapters.__getitem__)
-    monkeypatch.setattr(toolbox, "conventions", lambda: known)
-    monkeypatch.setattr(toolbox, "to_install", lambda tools: f"pip install {tools[0]}")
+    monkeypatch.setattr(doctor, "installed", lambda: dict.fromkeys(adapters))
+    monkeypatch.setattr(doctor, "load", adapters.__getitem__)
+    monkeypatch.setattr(doctor, "conventions", lambda: known)
+    monkeypatch.setattr(doctor, "to_install", lambda tools: f"pip install {tools[0]}")
     monkeypatch.setattr(explain, "conventions", lambda: known)
     monkeypatch.setattr(
         explain, "causes", lambda: (Cause(id="norm.batch", title="t", page="p"),)
@@ -169,7 +169,7 @@ def test_tools_elsewhere_have_their_place(line, monkeypatch, tmp_path, verb):
         "new": Failure(tool="new", stage="load", message="no Python", hint="give another"),
     }
     asked = []
-    monkeypatch.setattr(toolbox, "offers", lambda named: asked.append(named) or far)
+    monkeypatch.setattr(doctor, "offers", lambda named: asked.append(named) or far)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "crossflops.toml").write_text('[python]\ngone = "/g/python"\nnew = "/no"\n')
     out = line(verb, "--python", "fine=/v", "--python", "new=/n", "--json")[1]

@@ -5,9 +5,9 @@ import time
 from math import prod
 from pathlib import Path
 
-from crossflops.adapters.pytorch import is_module, under
-from crossflops.core.profile import Entry, Profile
 from crossflops.errors import MissingExtraError
+from crossflops.ir.profile import Entry, Profile
+from crossflops.plugins.adapter import is_module, under
 
 
 class Honest:

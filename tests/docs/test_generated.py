@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from crossflops.causes import causes
-from crossflops.conventions import conventions
-from crossflops.ops import RULES
+from crossflops.operators import RULES
+from crossflops.tools import conventions
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crossflops.hardware.rates.backward import Gradients, matches
-from crossflops.pipeline.native import native_count
+from crossflops.hardware.rates.terms import Gradients, matches
+from crossflops.verbs.count import native_count
 
 torch = pytest.importorskip("torch")
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from crossflops.core.report import Report
+from crossflops.report.report import Report
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.torch
@@ -103,8 +103,8 @@ def plugin(tmp_path_factory):
     """A folder with an installed plugin whose tools fail, and one that is off by one."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "bad_tools.py").write_text(
-        "from crossflops.adapters.pytorch import is_module\n"
-        "from crossflops.core.profile import Profile\n"
+        "from crossflops.plugins.adapter import is_module\n"
+        "from crossflops.ir.profile import Profile\n"
         "class Fails:\n"
         "    name = convention = 'torch-flop-counter'\n"
         "    distribution = 'torch'\n"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
-from crossflops import pipeline
-from crossflops.adapters import discovery
-from crossflops.core.profile import Failure
-from crossflops.normalize.torchvision import mended
+from crossflops.frontends.torchvision import mended
+from crossflops.ir.profile import Failure
+from crossflops.plugins import discovery
+from crossflops.verbs import api
 
 for needed in ("torch", "tensorflow", "tf2onnx", "jax", "jax2onnx", "flax", "sklearn", "skl2onnx"):
     pytest.importorskip(needed)
@@ -46,7 +46,7 @@ BLOCK = 4 * 16 * 32 * 32 + 2 * 16 * 16 * 32 + 2 * 16 * 32 * 64 + 32 * 5
 )
 def test_tools_of_pytorch_count_models_of_other_frameworks(target, arguments, shape, macs):
     """Through ONNX, with residual 0; torch's own counter sees every product."""
-    report = pipeline.compare(target, [shape], arguments=arguments, tools=TOOLS)
+    report = api.compare(target, [shape], arguments=arguments, tools=TOOLS)
     assert report.macs == macs
     assert report.residuals == dict.fromkeys(TOOLS, 0)
     assert report.reconciliation("torch-flop-counter").theirs == 2 * macs
@@ -60,13 +60,13 @@ def test_tools_of_both_frameworks_stand_in_one_report():
     if "tensorflow" not in discovery.installed():
         pytest.skip("the plugin for TensorFlow's profiler is not installed")
     tools = (*TOOLS, "tensorflow")
-    report = pipeline.compare(f"{TARGETS}:separable", ["1x12x12x3"], tools=tools)
+    report = api.compare(f"{TARGETS}:separable", ["1x12x12x3"], tools=tools)
     assert report.residuals == dict.fromkeys(tools, 0)
 
 
 def test_what_cannot_be_rebuilt_is_named():
     """No torch module is a Scaler of ai.onnx.ml."""
-    report = pipeline.compare(f"{TARGETS}:classifier", ["1x4"], tools=TOOLS)
+    report = api.compare(f"{TARGETS}:classifier", ["1x4"], tools=TOOLS)
     assert report.macs == 12
     for one in report.profiles:
         assert isinstance(one, Failure)

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from crossflops.core.ledger import Uncounted
+from crossflops.ir.ledger import Uncounted
 from tests.onnx_files import graph_of, ledger_of, optimized, saved, with_weights
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -10,8 +10,8 @@ for needed in ("tensorflow", "crossflops_tensorflow", "onnxscript"):
 
 from torch import nn  # noqa: E402
 
-from crossflops import pipeline  # noqa: E402
-from crossflops.adapters import discovery  # noqa: E402
+from crossflops.plugins import discovery  # noqa: E402
+from crossflops.verbs import api  # noqa: E402
 
 if "tensorflow" not in discovery.installed():
     pytest.skip("the plugin for TensorFlow's profiler is not installed", allow_module_level=True)
@@ -23,7 +23,7 @@ TARGETS = Path(__file__).with_name("targets_of_frameworks.py")
 
 def profiled(model, *inputs, **options):
     """The report, and its reconciliation, of a comparison in this process."""
-    report = pipeline.compare(model, inputs, tools=["tensorflow"], isolate=False, **options)
+    report = api.compare(model, inputs, tools=["tensorflow"], isolate=False, **options)
     assert report.reconciliations, report.profiles
     found = report.reconciliation("tensorflow")
     assert (found.ours, found.residual) == (report.macs, 0)
@@ -84,14 +84,14 @@ def test_a_function_of_jax(tmp_path):
     """3 x 8 by 8 x 16, and 16 x 4; the same graph as its own tools count."""
     for needed in ("jax", "jax2onnx", "flax"):
         pytest.importorskip(needed)
-    report = pipeline.compare(f"{TARGETS}:perceptron", ["3x8"], tools=["tensorflow"])
+    report = api.compare(f"{TARGETS}:perceptron", ["3x8"], tools=["tensorflow"])
     assert report.macs == 3 * (8 * 16 + 16 * 4)
     assert report.residuals == {"tensorflow": 0}
 
 
 def test_a_target_in_workers_and_without_a_tool_named():
     """The profiler is asked like any other tool that is installed."""
-    report = pipeline.compare(
+    report = api.compare(
         "torch.nn:Linear", ["2x8"], arguments={"in_features": 8, "out_features": 4}
     )
     assert report.macs == 64

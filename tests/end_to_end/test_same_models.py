@@ -7,9 +7,10 @@ import importlib
 
 import pytest
 
-from crossflops.core.trace import Setting
-from crossflops.count import count
-from crossflops.normalize import from_object, normalize
+from crossflops.frontends import normalize
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
+from crossflops.targets import from_object
 
 pytestmark = pytest.mark.frameworks
 

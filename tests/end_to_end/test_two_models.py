@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from crossflops.core.alignment import Alignment
-from crossflops.pipeline import compare
+from crossflops.ir.alignment import Alignment
+from crossflops.verbs.api import compare
 
 pytestmark = pytest.mark.frameworks
 IMAGE = ["1x3x224x224"]
@@ -114,7 +114,7 @@ def test_a_deeper_and_a_wider_model():
 def test_a_model_and_its_own_file(tmp_path):
     """The file that crossflops exports is the model; with the norms folded it has biases."""
     needs("torchvision")
-    from crossflops.pipeline import export
+    from crossflops.verbs.api import export
 
     file = tmp_path / "resnet18.onnx"
     export("torchvision.models:resnet18", IMAGE, to="onnx", file=file)

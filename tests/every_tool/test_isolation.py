@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import crossflops
-from crossflops.adapters.discovery import installed, ready
-from crossflops.core.profile import Profile
+from crossflops.ir.profile import Profile
+from crossflops.plugins.discovery import installed, ready
 
 ELSEWHERE = {"tensorflow", "ultralytics-thop", "xla-lowered", "xla-compiled"}
 TOOLS = sorted(set(installed()) - ELSEWHERE)

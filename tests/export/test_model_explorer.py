@@ -5,7 +5,7 @@ import json
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.pipeline import export
+from crossflops.verbs.api import export
 from tests.onnx_files import parsed, saved
 
 TEXT = """g (float[1,5] x, float[5,4] w) => (float[1,4] z, float[1,4] o) {

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from crossflops.errors import CrossflopsError
-from crossflops.pipeline import export
+from crossflops.verbs.api import export
 from tests.onnx_files import parsed, saved
 
 LINEAR = """g (float[1,5] x, float[5,4] w, float[4] b) => (float[1,4] z) {

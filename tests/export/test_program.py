@@ -9,8 +9,8 @@ from onnx.reference import ReferenceEvaluator
 
 from crossflops.errors import CrossflopsError
 from crossflops.export import save_program
-from crossflops.normalize import pytorch
-from crossflops.pipeline import count, export
+from crossflops.frontends import pytorch
+from crossflops.verbs.api import count, export
 from tests.models import EVAL, Apply, nn, torch
 
 pytestmark = pytest.mark.torch

@@ -18,8 +18,7 @@ with atheris.instrument_imports(include=["crossflops.load"]):
     from crossflops.errors import CrossflopsError
     from crossflops.load import weightless
     from crossflops.load.protobuf import parse
-    from crossflops.load.texts import check
-    from crossflops.load.validation import validate
+    from crossflops.load.validation import check, validate
 
 
 def one(data: bytes) -> None:

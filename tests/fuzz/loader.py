@@ -10,10 +10,10 @@ import time
 import warnings
 from pathlib import Path
 
-from crossflops.core.trace import Setting
-from crossflops.count import count
 from crossflops.errors import CrossflopsError
-from crossflops.normalize.onnx_file import OnnxFile, normalize
+from crossflops.frontends.onnx import OnnxFile, normalize
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
 from tests.fuzz.mutator import SEED, mutants
 from tests.onnx_files import parsed
 

@@ -1,10 +1,9 @@
 """Small graphs by hand, and the bytes that their nodes move."""
 
-from crossflops.core.graph import Graph, Node, Op
-from crossflops.core.tensor import TensorSpec
-from crossflops.count import count, count_whole
-from crossflops.hardware.roofline.formats import Formats
-from crossflops.hardware.roofline.traffic import loads
+from crossflops.hardware.roofline.traffic import Formats, loads
+from crossflops.ir.graph import Graph, Node, Op
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ledger.count import count, count_whole
 
 MODELS = ("unfused", "weights-once", "fused-ideal")
 

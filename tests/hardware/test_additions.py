@@ -2,10 +2,10 @@
 
 import pytest
 
-from crossflops.adapters.settings import settings
 from crossflops.errors import InputError
 from crossflops.hardware.devices.additions import additions
 from crossflops.hardware.devices.catalogue import find
+from crossflops.plugins.interpreters import settings
 
 CARD = """
 [devices.my-card]

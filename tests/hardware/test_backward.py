@@ -3,8 +3,8 @@
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.hardware.rates.backward import Gradients, matches
-from crossflops.pipeline.native import native_count
+from crossflops.hardware.rates.terms import Gradients, matches
+from crossflops.verbs.count import native_count
 from tests.onnx_files import saved, with_weights
 
 WEIGHTS = ("first", "second", "third")

@@ -2,15 +2,14 @@
 
 import pytest
 
-from crossflops.core.bench import KernelRow
-from crossflops.core.graph import Graph, Node, Op
-from crossflops.core.roofline import Ceiling
-from crossflops.core.tensor import TensorSpec
-from crossflops.count import count
 from crossflops.hardware.roofline.bounds import Scenario, node_bounds
-from crossflops.hardware.roofline.formats import Formats
 from crossflops.hardware.roofline.fusion import kernel_bounds
-from crossflops.hardware.roofline.traffic import loads
+from crossflops.hardware.roofline.traffic import Formats, loads
+from crossflops.ir.graph import Graph, Node, Op
+from crossflops.ir.roofline import Ceiling
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ledger.count import count
+from crossflops.report.bench import KernelRow
 
 RUN = Scenario(
     label="", ceiling=Ceiling(name="m", peaks={"fp32": 100.0}, bandwidth=10.0), examples=1

@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from crossflops import conventions
-from crossflops.core.folded import Folded
-from crossflops.core.profile import Failure, Profile
-from crossflops.core.reconciliation import Reconciliation
-from crossflops.core.report import InputInfo, ModelInfo, NodeRow, Report, Totals, UncountedRow
-from crossflops.core.trace import Setting
+from crossflops import tools
 from crossflops.errors import InputError
 from crossflops.hardware.rates.numerators import by_tool, folded, given, native, quantity
+from crossflops.ir.profile import Failure, Folded, Profile
+from crossflops.ir.reconciliation import Reconciliation
+from crossflops.ir.trace import Setting
+from crossflops.report.report import InputInfo, ModelInfo, NodeRow, Report, Totals, UncountedRow
 
 NATIVE = 4_089_184_256
 UNITS = {"bytes": 0, "thop": 1, "fvcore": 1, "torch-flop-counter": 2}
@@ -33,7 +32,7 @@ def units(monkeypatch):
     def find(tool, edition=None):
         return SimpleNamespace(unit=UNITS[tool])
 
-    monkeypatch.setattr(conventions, "find", find)
+    monkeypatch.setattr(tools, "find", find)
 
 
 def report(shape=(1, 3, 224, 224), **changes):

@@ -4,15 +4,18 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.devices.catalogue import clock_of, derived, deviation, devices, find, peak
-from crossflops.hardware.devices.package import one_of, package_peaks
-from crossflops.hardware.devices.peaks import (
-    attainable,
-    peak_rows,
-    sparse,
-    sparse_peak,
+from crossflops.hardware.devices.catalogue import (
+    clock_of,
+    derived,
+    deviation,
+    devices,
+    find,
+    one_of,
+    package_peaks,
+    peak,
 )
-from crossflops.hardware.rates.conditions import conditions
+from crossflops.hardware.devices.peaks import attainable, peak_rows, sparse, sparse_peak
+from crossflops.hardware.rates.denominators import conditions
 
 ROWS = [(one, precision) for one in devices() for precision in one.peaks]
 # sheets that round, or whose rows rest on several clocks: sheet and arithmetic are both shown

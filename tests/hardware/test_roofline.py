@@ -5,7 +5,6 @@ from fractions import Fraction
 import msgspec
 import pytest
 
-from crossflops.core.roofline import Ceiling, Load
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.roofline.bounds import (
     Scenario,
@@ -15,6 +14,7 @@ from crossflops.hardware.roofline.bounds import (
     node_bounds,
     step_bound,
 )
+from crossflops.ir.roofline import Ceiling, Load
 
 H100 = Ceiling(name="h100-sxm", peaks={"bf16": 989.4e12}, bandwidth=3.35e12, tdp=700)
 V100 = Ceiling(name="v100-pcie", peaks={"fp16": 112e12, "fp32": 14e12}, bandwidth=900e9)

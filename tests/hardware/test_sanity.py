@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.hardware.rates.sanity import Timed, above_peak, optimizer_step, uncovered
+from crossflops.hardware.rates.measured import Timed, above_peak, optimizer_step, uncovered
 
 A100, BANDWIDTH = 312e12, 1555e9
 

@@ -3,8 +3,7 @@
 import pytest
 
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find
-from crossflops.hardware.devices.slices import sliced
+from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find, sliced
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ import pytest
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.rates.denominators import Peaks
-from crossflops.hardware.rates.pieces import Piece
 from crossflops.hardware.rates.question import Causality, Precisions, Training
 from crossflops.hardware.rates.rate import share
 from crossflops.hardware.rates.scores import Scores
-from crossflops.hardware.rates.terms import shares, terms
+from crossflops.hardware.rates.terms import Piece, shares, terms
 
 SQUARE = Scores(queries=8, keys=8, causal="declared")
 CONV = Piece(macs=Fraction(100), names=("Conv", "c", "stem"), stored="float32", passes=Fraction(2))

@@ -2,10 +2,9 @@
 
 import pytest
 
-from crossflops.count import count
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.roofline.formats import Formats, nbytes, run_precision
-from crossflops.hardware.roofline.traffic import loads
+from crossflops.hardware.roofline.traffic import Formats, loads, nbytes, run_precision
+from crossflops.ledger.count import count
 from tests.hardware.small_graphs import MODELS, W, X, Y, Z, graph, moved, node, tensor
 
 CHAIN = graph([node("MatMul", [X, W], [Y]), node("Relu", [Y], [Z])], [X], [Z])

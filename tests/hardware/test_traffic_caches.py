@@ -3,11 +3,10 @@
 import msgspec
 import pytest
 
-from crossflops.core.graph import Node, Op
-from crossflops.count import count, count_whole
 from crossflops.hardware.roofline.dataflow import flow
-from crossflops.hardware.roofline.formats import Formats
-from crossflops.hardware.roofline.traffic import loads
+from crossflops.hardware.roofline.traffic import Formats, loads
+from crossflops.ir.graph import Node, Op
+from crossflops.ledger.count import count, count_whole
 from tests.decoders import LLAMA_8B, Decoder, decoder
 from tests.hardware.small_graphs import MODELS, W, X, Y, Z, graph, moved, node, tensor
 from tests.onnx_files import graph_of, saved, with_weights

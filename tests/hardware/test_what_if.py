@@ -4,12 +4,12 @@ from fractions import Fraction
 
 import pytest
 
-from crossflops.core.device import Device
-from crossflops.core.roofline import Ceiling, Load
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.roofline.bounds import Scenario
-from crossflops.hardware.roofline.formats import Formats
+from crossflops.hardware.roofline.traffic import Formats
 from crossflops.hardware.roofline.what_if import Asked, alternatives, byte_model, ceiling, other
+from crossflops.ir.device import Device
+from crossflops.ir.roofline import Ceiling, Load
 
 MACHINE = Ceiling(name="m", peaks={"fp32": 100.0, "fp8": 400.0}, bandwidth=10.0)
 FIXED = ("precision", "weights", "cache", "bytes")

@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.hardware.rates.question import Parallel, Speed, Training
-from crossflops.hardware.rates.worlds import bubble, layout, pace
+from crossflops.hardware.rates.rate import bubble, layout, pace
 
 ONE = layout(Parallel())
 TRAIN = Training(train=True)

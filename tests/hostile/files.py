@@ -7,8 +7,8 @@ import random
 
 from onnx import ModelProto, TensorProto, helper
 
-from crossflops.load.wire import length_prefix
-from tests.normalize.test_onnx_control_flow import doubling
+from crossflops.load.reader import length_prefix
+from tests.frontends.onnx.test_control_flow import doubling
 from tests.onnx_files import parsed
 
 LOCAL = '<domain: "local", opset_import: ["": 17, "local": 1]>'

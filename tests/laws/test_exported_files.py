@@ -14,8 +14,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from crossflops import count
-from crossflops.core.cost import Cost
-from crossflops.normalize.torchvision import mended
+from crossflops.frontends.torchvision import mended
+from crossflops.ir.cost import Cost
 from tests.models import nn, torch
 from tests.onnx_files import ledger_of, optimized, saved
 

@@ -8,10 +8,11 @@ import functools
 
 import pytest
 
-from crossflops.core.trace import Setting
-from crossflops.count import count
-from crossflops.normalize import from_object, normalize
-from crossflops.normalize.jax.model import pure
+from crossflops.frontends import normalize
+from crossflops.frontends.jax.model import pure
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
+from crossflops.targets import from_object
 from tests.laws.jaxpr_macs import macs
 
 jax = pytest.importorskip("jax")

@@ -5,14 +5,14 @@ import functools
 import msgspec
 import pytest
 
-from crossflops.conventions import conventions
-from crossflops.conventions.operators import CONTRACTIONS
-from crossflops.core.convention import Clause, Convention, Match
-from crossflops.core.report import Report
-from crossflops.core.trace import Setting
+from crossflops.ir.convention import Clause, Convention, Match
+from crossflops.ir.trace import Setting
 from crossflops.reconcile import PredictionError, predict, reconcile
 from crossflops.render import FORMATS
-from crossflops.tabulate import report
+from crossflops.report.report import Report
+from crossflops.report.tables import report
+from crossflops.tools import conventions
+from crossflops.tools.operators import CONTRACTIONS
 from tests.models import Odd, block, encoder_layer, exported, nn, torch, zoo
 
 pytestmark = pytest.mark.torch

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import onnx
 import pytest
 
-from crossflops.core.ledger import Ledger
 from crossflops.errors import CrossflopsWarning
-from crossflops.ops import NOT_YET
+from crossflops.ir.ledger import Ledger
+from crossflops.operators import NOT_YET
 from tests.node_tests import cases, pairs, specs, with_learned_shapes
 from tests.onnx_files import ledger_of, saved
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from crossflops.core.trace import Setting
-from crossflops.count import count
 from crossflops.errors import CrossflopsError
-from crossflops.normalize.onnx_file import of_bytes
-from crossflops.ops import NOT_YET
+from crossflops.frontends.onnx import of_bytes
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
+from crossflops.operators import NOT_YET
 from tests.node_tests import cases, fed
 from tests.onnx_files import parsed
 from tests.operand_cases import models

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from crossflops.errors import TargetError
 from crossflops.load import read, weightless
-from crossflops.load.wire import length_prefix
+from crossflops.load.reader import length_prefix
 from tests.onnx_files import graph_of, ledger_of, parsed, saved
 
 DENSE = "g (float[4,64] x) => (float[4,64] y) { y = MatMul(x, w) }"

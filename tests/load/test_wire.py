@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossflops.errors import TargetError
-from crossflops.load.wire import BYTES, fields, length_prefix, varint
+from crossflops.load.reader import BYTES, fields, length_prefix, varint
 
 
 def encoded(value: int) -> bytes:

@@ -2,13 +2,13 @@
 
 from hypothesis import strategies as st
 
-from crossflops.core.convention import Clause, Convention, Match
-from crossflops.core.cost import Cost
-from crossflops.core.graph import Node, Op
-from crossflops.core.ledger import Counted, Ledger
-from crossflops.core.profile import Entry, Profile
-from crossflops.core.tensor import TensorSpec
-from crossflops.core.trace import Call, Module, Setting, Trace
+from crossflops.ir.convention import Clause, Convention, Match
+from crossflops.ir.cost import Cost
+from crossflops.ir.graph import Node, Op
+from crossflops.ir.ledger import Counted, Ledger
+from crossflops.ir.profile import Entry, Profile
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Call, Module, Setting, Trace
 from crossflops.reconcile import predict, reconcile
 
 SETTING = Setting()

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from crossflops.conventions.matching import matches
-from crossflops.core.convention import Match
-from crossflops.core.trace import Trace
+from crossflops.ir.convention import Match
+from crossflops.ir.trace import Trace
+from crossflops.tools.matching import matches
 from tests.reconcile.synthetic import SETTING, call, clause, convention, explained, ledger, module
 
 OUTER = clause("outer", "core", "my.Block", "module", formula="input_elements")

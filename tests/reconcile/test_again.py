@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from crossflops.core.trace import Trace
+from crossflops.ir.trace import Trace
 from tests.reconcile.synthetic import SETTING, call, clause, convention, explained, ledger, module
 
 BLOCK = clause(

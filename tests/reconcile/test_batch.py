@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from crossflops.conventions.addition import Share, exact_sum
-from crossflops.core.trace import Trace
+from crossflops.ir.trace import Trace
 from crossflops.reconcile import PredictionError, predict
+from crossflops.tools.addition import Share, exact_sum
 from tests.reconcile.synthetic import (
     BATCH,
     SETTING,

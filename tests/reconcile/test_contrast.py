@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from crossflops.core.contrast import contrast
 from crossflops.reconcile import predict, reconcile
+from crossflops.report.comparison import contrast
 from tests.reconcile.synthetic import (
     SETTING,
     clause,

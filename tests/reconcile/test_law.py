@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.core.reconciliation import Reconciliation
-from crossflops.core.trace import Trace
+from crossflops.ir.reconciliation import Reconciliation
+from crossflops.ir.trace import Trace
 from crossflops.reconcile import PredictionError, predict, reconcile, unpredicted
 from tests.reconcile.synthetic import (
     SETTING,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.core.folded import FoldedRow
-from crossflops.pipeline import count
+from crossflops.ir.profile import FoldedRow
 from crossflops.testing.graphs import node as make_node
+from crossflops.verbs.api import count
 from tests.onnx_files import parsed, saved
 
 
@@ -74,7 +74,7 @@ def test_a_convolution_is_what_a_loop_does(tmp_path_factory, weight, extra, stri
 
 def test_sums_of_other_contractions():
     """By hand: attention has 2 x 3 x 4 x 5 scores and 2 x 3 x 4 x 7 results, and so on."""
-    from crossflops.conventions.formulas import node_formulas
+    from crossflops.tools.formulas import node_formulas
 
     sums = node_formulas()
     heads = make_node("Attention", [(2, 3, 4, 6), (2, 3, 5, 6), (2, 3, 5, 7)], [(2, 3, 4, 7)])

@@ -2,10 +2,10 @@
 
 import pytest
 
-from crossflops.conventions.parameters import leaves_and_leftovers
-from crossflops.core.convention import Parameters
-from crossflops.core.trace import Call, Module, Parameter, Setting, Trace
+from crossflops.ir.convention import Parameters
+from crossflops.ir.trace import Call, Module, Parameter, Setting, Trace
 from crossflops.reconcile import reconcile_parameters
+from crossflops.tools.parameters import leaves_and_leftovers
 
 LINEAR, ODD = "torch.nn.modules.linear.Linear", "torch.nn.modules.sparse.Embedding"
 OWN, MODULE = "my.Model", "torch.nn.modules.module.Module"

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from crossflops.core.trace import Trace
+from crossflops.ir.trace import Trace
 from crossflops.reconcile import PredictionError, predict, reconcile
 from tests.reconcile.synthetic import (
     SEES,

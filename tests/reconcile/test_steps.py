@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.core.trace import Setting
+from crossflops.ir.trace import Setting
 from crossflops.reconcile import predict
 from crossflops.reconcile.walk import Stage, steps
 from tests.reconcile.synthetic import (

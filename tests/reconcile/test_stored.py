@@ -4,13 +4,13 @@ import numpy as np
 import onnx
 import pytest
 
-from crossflops.conventions import parse
-from crossflops.core.trace import Setting
-from crossflops.normalize import Source
-from crossflops.normalize.onnx_file import OnnxFile
-from crossflops.pipeline.comparing.files import FileOfTools
-from crossflops.pipeline.counting import counted
+from crossflops.frontends import Source
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.ir.trace import Setting
 from crossflops.reconcile import reconcile_stored
+from crossflops.tools import parse
+from crossflops.verbs.compare.files import FileOfTools
+from crossflops.verbs.count import counted
 from tests.onnx_files import parsed, saved, with_weights
 
 TOOLS = ("onnx-tool", "onnx-opcounter")

@@ -2,11 +2,13 @@
 
 import pytest
 
-from crossflops.core.convention import Cause, Convention
-from crossflops.core.folded import Folded
-from crossflops.core.profile import Failure, Profile
-from crossflops.core.reconciliation import Explanation, PathRow, Reconciliation
-from crossflops.core.report import (
+from crossflops.errors import UnknownNameError
+from crossflops.ir.convention import Cause, Convention
+from crossflops.ir.profile import Failure, Folded, Profile
+from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
+from crossflops.ir.trace import Setting
+from crossflops.render.pages import comparison, places
+from crossflops.report.report import (
     InputInfo,
     ModelInfo,
     ModuleRow,
@@ -16,9 +18,6 @@ from crossflops.core.report import (
     Totals,
     UncountedRow,
 )
-from crossflops.core.trace import Setting
-from crossflops.errors import UnknownNameError
-from crossflops.render import comparison, reasons
 
 MACS = 4_089_184_256
 BATCH_NORM = 11_113_984  # elements that ResNet-50's 53 batch norms see
@@ -54,7 +53,7 @@ def knowledge(monkeypatch):
             counts_dead=True,
         )
 
-    monkeypatch.setattr(reasons, "cause", cause)
+    monkeypatch.setattr(places, "cause", cause)
     monkeypatch.setattr(comparison, "find", find)
 
 

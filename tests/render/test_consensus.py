@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from crossflops.core.profile import Failure
-from crossflops.core.report import ModuleRow, Report, UncountedRow
-from crossflops.core.trace import Setting
-from crossflops.pipeline.comparing.asked import answered
-from crossflops.pipeline.comparing.consensus import consensus
+from crossflops.ir.profile import Failure
+from crossflops.ir.trace import Setting
 from crossflops.render.markdown import markdown
 from crossflops.render.terminal import terminal
+from crossflops.report.report import ModuleRow, Report, UncountedRow
+from crossflops.verbs.compare.consensus import consensus
+from crossflops.verbs.compare.questions import answered
 
 MACS = 4_089_184_256
 

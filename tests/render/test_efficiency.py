@@ -2,9 +2,9 @@
 
 import pytest
 
-from crossflops.core.efficiency import Efficiency, EfficiencyReport
 from crossflops.render import FORMATS
 from crossflops.render.terminal import terminal
+from crossflops.report.efficiency import Efficiency, EfficiencyReport
 
 
 def row(**changes):

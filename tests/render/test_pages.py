@@ -5,12 +5,12 @@ import json
 from msgspec.structs import replace
 
 from crossflops.commands import python
-from crossflops.core.convention import Cause, Clause, Convention, Example, Match
-from crossflops.core.reconciliation import PathRow
+from crossflops.ir.convention import Cause, Clause, Convention, Example, Match
+from crossflops.ir.reconciliation import PathRow
 from crossflops.render import FORMATS
-from crossflops.render.clauses import booked, conditions, targets
-from crossflops.render.comparison import localised, release
-from crossflops.render.inventory import Component, Health, Inventory, ToolRow
+from crossflops.render.pages.comparison import localised, release
+from crossflops.render.pages.inventory import Component, Health, Inventory, ToolRow
+from crossflops.render.pages.tool import booked, conditions, targets
 from crossflops.render.terminal import terminal
 
 CAUSE = Cause(
@@ -56,7 +56,7 @@ CONVENTION = Convention(
 
 def test_a_cause_page_says_what_and_where(monkeypatch):
     """A cause shows its title, its paragraphs unbroken, an example, who has it, references."""
-    monkeypatch.setattr("crossflops.render.cause.conventions", lambda: (CONVENTION,))
+    monkeypatch.setattr("crossflops.render.pages.cause.conventions", lambda: (CONVENTION,))
     assert terminal(CAUSE, 80) == (
         "norm.batch · batch norm is counted\n\n"
         " In eval mode it is folded.\n"

@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from crossflops.core.reconciliation import Explanation, PathRow, Reconciliation
-from crossflops.core.report import ModuleRow, Report
-from crossflops.core.trace import Setting
 from crossflops.errors import InputError, UnknownNameError
+from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
+from crossflops.ir.trace import Setting
 from crossflops.render.markdown import markdown
-from crossflops.render.places import Compared, places
+from crossflops.render.pages.places import Compared, places
 from crossflops.render.terminal import terminal
+from crossflops.report.report import ModuleRow, Report
 
 # ours by path, each with all beneath it; the model itself does 5
 OURS = {"": 225, "a.0": 100, "a.0.x": 90, "a.1": 100, "a.1.x": 90, "b": 20}

@@ -7,13 +7,12 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from crossflops.commands import python
-from crossflops.core.folded import Folded
-from crossflops.core.profile import Failure
-from crossflops.core.report import InputInfo, UncountedRow
-from crossflops.core.trace import Setting
-from crossflops.render import comparison
+from crossflops.ir.profile import Failure, Folded
+from crossflops.ir.trace import Setting
 from crossflops.render.page import Code, Column, Heading, Page, Row, Table, Title
+from crossflops.render.pages import comparison
 from crossflops.render.terminal import terminal
+from crossflops.report.report import InputInfo, UncountedRow
 
 WIDE = """\
 ResNet · 25.56 M parameters · input 1x3x224x224 float32 · 4.089 GMACs · 8.239 GFLOPs \

@@ -7,15 +7,15 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from crossflops.core.memory import Intensity, Memory
-from crossflops.core.report import ModuleRow, NodeRow, Report
-from crossflops.core.tensor import TensorSpec
 from crossflops.errors import UnknownNameError
+from crossflops.ir.ledger import Intensity, Memory
+from crossflops.ir.tensor import TensorSpec
 from crossflops.render import FORMATS
 from crossflops.render.html import html
 from crossflops.render.page import Page
+from crossflops.render.pages.view import Viewed
 from crossflops.render.terminal import terminal
-from crossflops.render.view import Viewed
+from crossflops.report.report import ModuleRow, NodeRow, Report
 
 BIG = 10**25
 

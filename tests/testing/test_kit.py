@@ -4,9 +4,9 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from crossflops.core.convention import Clause, Convention, Match
-from crossflops.core.profile import Profile
-from crossflops.core.trace import Setting
+from crossflops.ir.convention import Clause, Convention, Match
+from crossflops.ir.profile import Profile
+from crossflops.ir.trace import Setting
 from crossflops.testing import conformance
 from crossflops.testing.conformance import Conformance
 from crossflops.testing.probes import probes

@@ -5,9 +5,9 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
 
-from crossflops.core.trace import Setting
-from crossflops.count import count
-from crossflops.normalize import Source, normalize
+from crossflops.frontends import Source, normalize
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
 from crossflops.testing.tensorflow.conformance import PROBES
 
 pytestmark = pytest.mark.tensorflow

@@ -1,6 +1,6 @@
 """Devices of one's own, from TOML: a file, and `crossflops.toml` or `pyproject.toml`.
 
-A table for each, with the fields of `crossflops.core.device.Device` in SI units, of the whole
+A table for each, with the fields of `crossflops.ir.device.Device` in SI units, of the whole
 package as its sheet has them::
 
     [devices.my-card]
@@ -17,12 +17,10 @@ from typing import Any
 
 import msgspec
 
-from crossflops.adapters.settings import settings
-from crossflops.core.device import Device
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find
-from crossflops.hardware.devices.names import labels
-from crossflops.hardware.devices.package import one_of
+from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find, labels, one_of
+from crossflops.ir.device import Device
+from crossflops.plugins.interpreters import settings
 
 _TABLE = "devices"
 _LEAST = 1e6  # FLOP/s or bytes/s: less is TFLOP/s or GB/s by mistake

@@ -4,19 +4,205 @@ The figures stand in `devices/`, in SI units, every row with its source and with
 checked. Devices of one's own may be added (`crossflops.hardware.devices.additions`).
 """
 
-from collections.abc import Mapping
-from functools import cache
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import accumulate
+from math import isclose
 
 import msgspec
 from msgspec.structs import replace
 
-from crossflops.core.device import Device
-from crossflops.errors import UnknownNameError
-from crossflops.hardware.devices.names import Words, contains, labels, sized, spellings, words
-from crossflops.hardware.devices.package import one_of
-from crossflops.hardware.devices.slices import cut
+from crossflops.errors import InputError, UnknownNameError
+from crossflops.ir.device import Device
+
+# How the name of a device is read: as words, with and without its vendor.
+
+Words = tuple[str, ...]
+_BRANDS = {"NVIDIA": "tesla"}  # words that drivers put between the vendor and the product
+_MARKS = re.compile(r"\((?:r|tm|c)\)|[®™©]", re.IGNORECASE)
+# What drivers write behind a name: the clock of a processor, the bus of a GPU in OpenGL, the
+# revision of a board.
+_TAILS = re.compile(r"(?: CPU)? ?@ ?[0-9.]+ ?GHz$|/PCIe(?:/SSE2)?$| Rev [0-9.]+$", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,4})gb")
+
+
+@lru_cache(4096)
+def words(name: str) -> Words:
+    """The words of a name, in lower case; spaces, hyphens and underscores set them apart.
+
+    Marks such as (R) are none of them, nor is what drivers write behind a name, and a slash binds
+    what stands around it.
+
+    >>> words("Intel(R) Xeon(R) CPU @ 2.70GHz"), words("MI250X / MI250")
+    (('intel', 'xeon'), ('mi250x/mi250',))
+    """
+    plain = re.sub(r"[\s_-]+", " ", _MARKS.sub(" ", name)).strip()
+    return tuple(re.sub(r" ?/ ?", "/", _TAILS.sub("", plain)).casefold().split())
+
+
+def spellings(name: str, vendor: str) -> Iterator[Words]:
+    """The name with and without the vendor, and the brand, in front of it."""
+    maker, brand = vendor.casefold(), _BRANDS.get(vendor, "")
+    bare = words(name)
+    while len(bare) > 1 and bare[0] in (maker, brand):
+        bare = bare[1:]
+    yield from (bare, (maker, *bare)) if maker else (bare,)
+    if brand:
+        yield from ((brand, *bare), (maker, brand, *bare))
+
+
+def sized(spelled: Words) -> tuple[Words, float] | None:
+    """The words without the size of a memory, and that size in bytes; None where there is none.
+
+    >>> sized(("a100", "80gb", "sxm"))
+    (('a100', 'sxm'), 80000000000.0)
+    """
+    sizes = [
+        (place, found) for place, one in enumerate(spelled) if (found := _SIZE.fullmatch(one))
+    ]
+    if len(sizes) != 1 or len(spelled) < 2:
+        return None
+    place, found = sizes[0]
+    return (*spelled[:place], *spelled[place + 1 :]), int(found[1]) * 1e9
+
+
+def labels(device: Device) -> tuple[str, ...]:
+    """Everything that a device is called."""
+    return device.label, device.name, *device.aliases
+
+
+def contains(device: Device, text: str) -> bool:
+    """Whether a name of the device contains the text, or what else it is begins a word with it."""
+    wanted = " ".join(words(text))
+    told = (device.vendor, device.kind, device.architecture)
+    return any(wanted in " ".join(words(one)) for one in labels(device)) or any(
+        f" {wanted}" in " ".join(("", *words(one))) for one in told
+    )
+
+
+# From the figures of a package to those of one framework device, and back.
+
+
+def one_of(package: Device) -> Device:
+    """One framework device of a package: an equal share of everything but the clocks.
+
+    A package with one framework device is that device. Raises InputError where the units
+    cannot be shared.
+    """
+    count = package.framework_devices_per_package
+    if count == 1:
+        return package
+    if count < 1 or (package.units or 0) % count:
+        raise InputError(
+            f"{package.id} cannot be shared by {count} framework devices",
+            "mend framework_devices_per_package, or units",
+        )
+    return replace(
+        package,
+        peaks=_times(package.peaks, 1 / count),
+        measured_matmul=_times(package.measured_matmul, 1 / count),
+        bandwidth=package.bandwidth and package.bandwidth / count,
+        memory=tuple(size / count for size in package.memory),
+        tdp=package.tdp and package.tdp / count,
+        units=package.units and package.units // count,
+    )
+
+
+def package_peaks(device: Device) -> dict[str, float]:
+    """The peaks of the whole package in FLOP/s, as its sheet has them."""
+    return _times(device.peaks, device.framework_devices_per_package)
+
+
+def _times(figures: Mapping[str, float], factor: float) -> dict[str, float]:
+    return {name: _plain(value * factor) for name, value in figures.items()}
+
+
+def _plain(value: float) -> float:
+    """The nearest number of twelve digits, where it is as good as that one."""
+    short = float(f"{value:.12g}")
+    return short if isclose(short, value, rel_tol=1e-13) else value
+
+
+# A part of a GPU that is a device for its framework: MIG slices have their share of the peak.
+#
+# Drivers name them after the whole: `NVIDIA A100-SXM4-40GB MIG 1g.5gb` has one of seven compute
+# slices and 5 GB. On GA100 a compute slice is 14 SMs, of 108 in an A100 and 56 in an A30 (NVIDIA,
+# MIG User Guide, "Supported MIG profiles": 14, 28, 42, 56 and 98 SMs), and memory comes with its
+# channels, so that bandwidth is shared as memory is. On other chips slices are not equally large:
+# there the driver has to be asked.
+
+_SLICE = re.compile(
+    r"(?P<whole>.+?)[\s_-]+MIG[\s_-]+"
+    r"(?:(?P<part>[0-9]{1,3})c\.)?(?P<slices>[0-9]{1,3})g\.(?P<gb>[0-9]{1,4})gb(?:\+\S+)?",
+    re.IGNORECASE,
+)
+_SHARED = re.compile(r"(?:NVIDIA\s+)?(?:GRID\s+)?\S+-\d+[ABCQ]", re.IGNORECASE)
+_UNITS = {"Ampere GA100": 14}  # SMs of a compute slice
+_SLICES = 7
+GB = 1e9
+
+
+def cut(name: str, find: Callable[[str], Device]) -> Device:
+    """The device of the name, by `find`; of a slice, its share of the device that is sliced.
+
+    Raises UnknownNameError where the share does not follow from the name, and what `find` raises.
+    """
+    found = _SLICE.fullmatch(name.strip())
+    if not found:
+        return _uncut(name, find)
+    device, slices = find(found["whole"]), int(found["slices"])
+    per_slice = _UNITS.get(device.architecture)
+    if per_slice is None or device.units is None or not device.memory:
+        raise _unknown(name, f"a slice of {device.label}", "its number of SMs is not in its name")
+    units, memory = per_slice * int(found["part"] or slices), int(found["gb"]) * GB
+    fits = 0 < units <= device.units and slices <= _SLICES and 0 < memory <= max(device.memory)
+    if not fits or int(found["part"] or 1) > slices:
+        raise _unknown(name, f"no slice of {device.label}", f"that has {device.units} SMs")
+    return sliced(device, name.strip().casefold().rpartition("mig")[2].strip(" -_"), units, memory)
+
+
+def sliced(device: Device, profile: str, units: int, memory: float) -> Device:
+    """The share of a device that has `units` of its units and `memory` bytes of its memory.
+
+    Raises ValueError where these are unknown of the device itself.
+    """
+    if device.units is None or not device.memory:
+        raise ValueError(f"the units or the memory of {device.label} are not known")
+    part, of_memory = units / device.units, memory / max(device.memory)
+    share = f"{units} of {device.units} {device.unit_kind}s, {100 * of_memory:.3g} % of the memory"
+    return replace(
+        device,
+        id=f"{device.label}-mig-{profile}",
+        variant="",
+        also=(),
+        name=f"{device.name} MIG {profile}",
+        aliases=(),
+        peaks={precision: value * part for precision, value in device.peaks.items()},
+        bandwidth=device.bandwidth and device.bandwidth * of_memory,
+        memory=(memory,),
+        tdp=None,
+        units=units,
+        measured_matmul={},
+        measured_matmul_source="",
+        notes=f"A slice: {share}. {device.notes}".strip(),
+    )
+
+
+def _uncut(name: str, find: Callable[[str], Device]) -> Device:
+    try:
+        return find(name)
+    except UnknownNameError:
+        if _SHARED.fullmatch(name.strip()):
+            raise _unknown(name, "a virtual GPU", "its share is not in its name") from None
+        raise
+
+
+def _unknown(name: str, what: str, why: str) -> UnknownNameError:
+    hint = "give --peak-tflops: the whole peak x the SMs that the driver reports / all SMs"
+    return UnknownNameError(f"no peak is known for {name!r}: it is {what}, and {why}", hint)
+
 
 MATRIX = frozenset({"tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4"})
 _NEAR = 4  # names that a refusal shows

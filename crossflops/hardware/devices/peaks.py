@@ -7,9 +7,9 @@ Sources: OpenXLA, `PrecisionConfig.Algorithm` (BF16_BF16_F32_X3, _X6 and _X9: 3,
 products); Henry, Tang, Heinecke, Leveraging the bfloat16 Artificial Intelligence Datatype (2019).
 """
 
-from crossflops.core.device import Device, PeakRow
 from crossflops.errors import UnknownNameError
 from crossflops.hardware.devices.catalogue import MATRIX, clock_of, derived, deviation, peak
+from crossflops.ir.device import Device, PeakRow
 
 EMULATIONS = {"bf16x3": 3, "bf16x6": 6, "bf16x9": 9}  # products of BF16 parts for one of FP32
 SPARSE = "_sparse"  # the end of a precision whose weights are pruned

@@ -1,11 +1,11 @@
 """Devices as somebody asks for them: one with all that follows, several beside each other."""
 
-from crossflops.core.device import Derivation, Device, DeviceList, DeviceShare, DeviceSheet, Factor
-from crossflops.core.report import SCHEMA
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import families, find
 from crossflops.hardware.devices.peaks import EMULATIONS, attainable, peak_rows
 from crossflops.hardware.rates.denominators import given_peak
+from crossflops.ir.device import Derivation, Device, DeviceList, DeviceShare, DeviceSheet, Factor
+from crossflops.report.report import SCHEMA
 
 _BITS = 8  # of a byte
 _COMMON = ("bf16", "fp16", "tf32", "int8", "fp32")  # by which devices are compared unless asked

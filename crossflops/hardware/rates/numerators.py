@@ -5,17 +5,21 @@ rate are not applied twice.
 """
 
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 from math import isfinite
 
 import msgspec
 
-from crossflops import conventions
-from crossflops.core.profile import Amount, Profile
-from crossflops.core.reconciliation import Reconciliation
-from crossflops.core.report import Report
+from crossflops import tools
 from crossflops.errors import InputError
-from crossflops.hardware.rates.pieces import Piece, whole
+from crossflops.hardware.rates.question import Language
+from crossflops.hardware.rates.scores import Scores
+from crossflops.hardware.rates.terms import FLAT, Piece, whole
+from crossflops.ir.profile import Amount, Profile
+from crossflops.ir.reconciliation import Reconciliation
+from crossflops.ir.roofline import Load
+from crossflops.report.report import Report
 
 NATIVE = "native MACs"
 GIVEN = "given"
@@ -140,7 +144,7 @@ def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
 
 
 def _unit(tool: str, edition: str) -> int:
-    return conventions.find(tool, edition).unit
+    return tools.find(tool, edition).unit
 
 
 def _as_macs(label: str, total: Amount, unit: int) -> tuple[int, tuple[str, ...]]:
@@ -191,3 +195,125 @@ def _uncounted(report: Report) -> tuple[str, ...]:
     if not report.uncounted:
         return ()
     return (f"uncounted nodes: {len(report.uncounted)}, so the rate is a lower bound",)
+
+
+# The bytes that a pass has to move at least, between a device's memory and its units.
+#
+# bytes(batch) = weights + batch x (inputs, outputs and caches of the model)
+#
+# This is the byte model `fused-ideal` of `traffic`: every weight is read once, activations stay on
+# the chip, a cache is read and appended to. It is the headline of decoding: memory bandwidth
+# utilization, MBU = bytes / (time x bandwidth).
+
+
+class Transfer(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of one pass: of the weights once, and of each example. `model` says of what."""
+
+    model: str
+    weights: int
+    each: int
+
+
+def of_loads(loads: Iterable[Load], examples: int = 1) -> Transfer:
+    """The bytes of one pass over so many examples, from its loads under `fused-ideal`."""
+    every = tuple(loads)
+    return Transfer(
+        model="weights once, caches, inputs and outputs of the model",
+        weights=sum(one.weights for one in every),
+        each=sum(one.cache + one.activations for one in every) // examples,
+    )
+
+
+# The work of a transformer language model from its sizes, where there is no model at hand.
+#
+# Per token, forward, with N parameters in matrix products, L layers, H heads of depth Q, and T
+# tokens of sequence (or of context, when one token is decoded):
+#
+# MACs = N + 2 L H Q T
+#
+# so that training comes to 6 N + 12 L H Q T FLOPs (Chowdhery et al., PaLM, appendix B; nanoGPT and
+# llm-foundry compute the same), and without attention to the 6 N D of Kaplan et al. and Hoffmann
+# et al. The square of attention is full; a causal mask leaves half of it (6 L H Q T, as
+# Megatron-LM and MaxText count), a window of W leaves min(W, T). N leaves out input embeddings,
+# which are looked up; the output layer is a matrix product even where it shares their weights. Of
+# a mixture of experts N are the parameters that a token uses.
+#
+# Bytes of one decoding step, batch B, Hkv key and value heads:
+#
+# weights = N x bytes,   cache = B x T x 2 L Hkv Q x bytes
+#
+# Grouped queries change the cache and not the products.
+
+PRODUCTS = "6ND"
+WITH_ATTENTION = "6N + 12LHQT (PaLM, appendix B)"
+
+
+def by_sizes(asked: Language) -> Numerator:
+    """MACs of one token, forward. Raises InputError for sizes that are not enough."""
+    assert asked.params is not None
+    params = quantity(asked.params)
+    width = _width(asked)
+    parts = [Piece(macs=Fraction(params), names=("weights",), passes=FLAT)]
+    if width is None:
+        note = "attention's score and value products are left out: add --layers, --hidden, --seq"
+        return _numerator(PRODUCTS, params, parts, (note,))
+    layers, across = width
+    length = asked.context or asked.seq
+    if length is None:
+        raise InputError("attention needs a length", "add --seq T, or --context T for decoding")
+    queries = 1 if asked.context else length
+    square = Scores(queries=queries, keys=length, causal="declared")
+    macs = 2 * layers * across * length
+    product = Piece(macs=Fraction(macs), names=("attention",), scores=square, passes=FLAT)
+    parts.append(product)
+    note = f"2 x {layers} layers x {across} x {length} MACs of attention a token"
+    return _numerator(WITH_ATTENTION, params + macs, parts, (note,))
+
+
+def transfer(asked: Language) -> Transfer | None:
+    """The bytes of a decoding step. None where no context is given."""
+    if asked.context is None or asked.params is None:
+        return None
+    width = _width(asked)
+    if width is None:
+        raise InputError("a cache has layers and a width", "add --layers, --hidden or --heads")
+    layers, across = width
+    depth = asked.head_dim or (across // asked.heads if asked.heads else None)
+    if asked.kv_heads is not None and depth is None:
+        raise InputError("--kv-heads have a depth", "add --head-dim")
+    kept = across if asked.kv_heads is None or depth is None else asked.kv_heads * depth
+    each = 2 * layers * kept * asked.context * asked.cache_bytes
+    weights = quantity(asked.params) * asked.param_bytes
+    model = "weights once and the cache of keys and values, read for every new token"
+    return Transfer(model=model, weights=round(weights), each=round(each))
+
+
+def tokens(asked: Language) -> int | None:
+    """Tokens of one example in one pass: one where it is decoded, else the sequence."""
+    return 1 if asked.context else asked.seq
+
+
+def _numerator(rule: str, macs: int, parts: list[Piece], notes: tuple[str, ...]) -> Numerator:
+    return Numerator(
+        label=rule,
+        macs=macs,
+        unit="token",
+        pieces=tuple(parts),
+        notes=("MACs of a token by a rule, not counted; N are parameters in products", *notes),
+    )
+
+
+def _width(asked: Language) -> tuple[int, int] | None:
+    """Layers, and heads x depth; None where neither is given."""
+    sizes = (asked.layers, asked.hidden, asked.heads, asked.head_dim)
+    if all(one is None for one in sizes):
+        return None
+    across = asked.hidden
+    if asked.heads is not None and asked.head_dim is not None:
+        across = asked.heads * asked.head_dim
+    if asked.layers is None or across is None:
+        raise InputError(
+            "attention needs layers and their width",
+            "add --layers L and --hidden H, or --heads H --head-dim Q",
+        )
+    return asked.layers, across

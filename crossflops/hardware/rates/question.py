@@ -93,7 +93,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Language(msgspec.Struct, frozen=True, kw_only=True):
-    """A transformer by its sizes, without a model: see `crossflops.hardware.rates.language`."""
+    """A transformer by its sizes, without a model: see `crossflops.hardware.rates.numerators`."""
 
     params: str | None = None
     layers: int | None = None

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from crossflops.core.graph import Graph, Node
-from crossflops.core.tensor import TensorSpec
-from crossflops.hardware.roofline.scopes import scopes
+from crossflops.hardware.roofline.dataflow import scopes
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.tensor import TensorSpec
 
 _FUSED = ("Attention", "FlexAttention")
 _PRODUCTS = ("MatMul", "Einsum", "FusedMatMul")

@@ -10,15 +10,14 @@ for a node (see `roofline`).
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from crossflops.core.bench import KernelRow
-from crossflops.core.graph import Graph, Node
-from crossflops.core.ledger import Ledger
-from crossflops.core.roofline import KernelBound, NodeBound
-from crossflops.core.tensor import TensorSpec
 from crossflops.hardware.roofline.bounds import Scenario
 from crossflops.hardware.roofline.dataflow import flow
-from crossflops.hardware.roofline.formats import Formats, nbytes
-from crossflops.hardware.roofline.traffic import loads
+from crossflops.hardware.roofline.traffic import Formats, loads, nbytes
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.ledger import Ledger
+from crossflops.ir.roofline import KernelBound, NodeBound
+from crossflops.ir.tensor import TensorSpec
+from crossflops.report.bench import KernelRow
 
 
 def kernel_bounds(

@@ -22,17 +22,205 @@ the forward pass's X + W + Y again. For other nodes it is an estimate: 3 x 2 ele
 are really 5, of a batch norm on batch statistics 8. The optimizer's own traffic is not in it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
-from crossflops.core.graph import Graph
-from crossflops.core.ledger import Counted, Ledger
-from crossflops.core.roofline import ByteModel, Load
-from crossflops.core.tensor import TensorSpec
-from crossflops.hardware.roofline.dataflow import Flow, flow
-from crossflops.hardware.roofline.formats import Formats, nbytes
-from crossflops.hardware.roofline.fused import charges
-from crossflops.ops import rule
-from crossflops.ops.traffic import Size, traffic
+import msgspec
+
+from crossflops.errors import UnknownNameError
+from crossflops.hardware.devices.peaks import EMULATIONS
+from crossflops.hardware.roofline.dataflow import Flow, Part, flow
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.ledger import Counted, Ledger
+from crossflops.ir.roofline import ByteModel, Load
+from crossflops.ir.tensor import TensorSpec
+from crossflops.operators import rule
+from crossflops.operators.traffic import Size, traffic
+
+# How many bits an element takes when a model runs in another precision than it is written in.
+
+# Precision of a run -> bits of an element in memory. TF32 is a format of the matrix unit alone.
+BITS = {
+    "fp64": 64,
+    "fp32": 32,
+    "tf32": 32,
+    "bf16": 16,
+    "fp16": 16,
+    "fp8": 8,
+    "int8": 8,
+    "fp6": 6,
+    "fp4": 4,
+    "int4": 4,
+}
+# Element type of a graph -> precision of the catalogue.
+PRECISIONS = {
+    "float64": "fp64",
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "int8": "int8",
+    "int4": "int4",
+    "float4e2m1": "fp4",
+    "float6e2m3": "fp6",
+    "float6e3m2": "fp6",
+    **dict.fromkeys(("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"), "fp8"),
+}
+_RESTATED = frozenset(("float64", "float32", "float16", "bfloat16"))
+
+
+class Formats(msgspec.Struct, frozen=True, kw_only=True):
+    """The precision in which values are kept in memory; "" as the graph has it.
+
+    Weights and caches are kept as the activations unless they have a precision of their own.
+    Integers, and floats of 8 bits or fewer, stay as they are stored.
+    """
+
+    activations: str = ""
+    weights: str = ""
+    cache: str = ""
+
+    def __post_init__(self) -> None:
+        for name in filter(None, (self.activations, self.weights, self.cache)):
+            if storage(name) not in BITS:
+                raise UnknownNameError(
+                    f"how many bytes an element of {name!r} takes is not known",
+                    f"give one of {', '.join(BITS)}",
+                )
+
+    def of_weights(self) -> str:
+        """The precision of weights."""
+        return self.weights or self.activations
+
+    def of_cache(self) -> str:
+        """The precision of caches."""
+        return self.cache or self.activations
+
+
+def storage(precision: str) -> str:
+    """The precision that values are kept in, whichever unit computes with them.
+
+    >>> storage("fp16_vector"), storage("fp8"), storage("bf16x3")
+    ('fp16', 'fp8', 'fp32')
+    """
+    return "fp32" if precision in EMULATIONS else precision.partition("_")[0]
+
+
+def nbytes(spec: TensorSpec, precision: str) -> int:
+    """Bytes of a tensor whose floats are kept in `precision`. Raises ValueError with no shape."""
+    return elements_to_bytes(spec, spec.numel, precision)
+
+
+def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
+    """Bytes of so many elements of a tensor, sub-byte types packed."""
+    if precision and spec.dtype in _RESTATED:
+        return (elements * BITS[storage(precision)] + 7) // 8
+    if elements == spec.numel:
+        return spec.nbytes
+    return TensorSpec("", spec.dtype, (elements,)).nbytes
+
+
+def run_precision(counted: str, asked: str) -> str:
+    """The precision whose peak a node runs at, by the name that the catalogue has for it.
+
+    `counted` is that of the count ("float32", "float32xint4": data first), `asked` that of the
+    run. Floats run as asked; a node whose data are integers runs in these, and one whose weights
+    alone are narrow computes in the precision of its data. A name of the catalogue is kept.
+    """
+    if counted in BITS:
+        return counted
+    data = counted.partition("x")[0]
+    if asked and (not data or data in _RESTATED):
+        return asked
+    return PRECISIONS.get(data, asked or data)
+
+
+# Which node pays for what a fused run moves: every source once, at the first that works on it.
+
+Split: TypeAlias = tuple[int, int, int]  # bytes of weights, of caches, of activations
+
+_WEIGHTS, _CACHE, _ACTIVATIONS = range(3)
+
+
+class _Bill:
+    """What each node has been charged, and what is left of each source."""
+
+    def __init__(self, found: Flow, formats: Formats) -> None:
+        self.found, self.formats = found, formats
+        self.left = {
+            name: spec.numel for name, spec in found.specs.items() if spec.shape is not None
+        }
+        self.reader: dict[str, str] = {}
+        self.pieces: set[tuple[str, str]] = set()
+        self.rows: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+
+    def read(self, key: str, source: str, part: Part) -> None:
+        """A part of a source, as far as nobody has read it yet."""
+        self.reader.setdefault(source, key)
+        if (source, part.piece) in self.pieces:
+            return
+        self.pieces.add((source, part.piece))
+        taken = min(part.elements, self.left.get(source, 0))
+        if taken:
+            self.left[source] -= taken
+            self.charge(key, self.found.specs[source], taken)
+
+    def charge(self, key: str, spec: TensorSpec, elements: int) -> None:
+        """So many elements of a tensor, as what it is."""
+        if self.found.is_weight(spec):
+            place, kept = _WEIGHTS, self.formats.of_weights()
+        elif self.found.is_cache(spec):
+            place, kept = _CACHE, self.formats.of_cache()
+        else:
+            place, kept = _ACTIVATIONS, self.formats.activations
+        self.rows[key][place] += elements_to_bytes(spec, elements, kept)
+
+
+def charges(graph: Graph, found: Flow, formats: Formats, *, ends: bool) -> Mapping[str, Split]:
+    """Bytes by node: weights and caches once, and with `ends` the model's inputs and outputs.
+
+    A weight, a cache or an input is charged to the first node that works on it, directly or
+    through nodes that only move data, as far as that one reads of it; the rest to those after it.
+    An output is charged to the node that works it out. Where no node works on what it moves, the
+    first that moves it pays.
+    """
+    bill = _Bill(found, formats)
+    pasts = {cache.past for cache in found.caches}
+    inputs = {spec.name for spec in graph.inputs}
+    for node in graph.nodes:
+        if node.constant or node.key in found.moves:
+            continue
+        for source, part in _read(node, found):
+            if ends or source in pasts or source not in inputs:
+                bill.read(node.key, source, part)
+    for cache in found.caches:
+        payer = bill.reader.get(cache.past, found.maker.get(cache.present, ""))
+        bill.charge(payer, found.specs[cache.past], cache.new)
+    if ends:
+        _outputs(graph, bill)
+    return {key: (row[0], row[1], row[2]) for key, row in bill.rows.items()}
+
+
+def _outputs(graph: Graph, bill: _Bill) -> None:
+    presents = {cache.present for cache in bill.found.caches}
+    for spec in graph.outputs:
+        key = bill.found.maker.get(spec.name)
+        if key is None or spec.name in presents or bill.found.is_weight(spec):
+            continue
+        for source, part in bill.found.parts(spec).items():
+            bill.read(key, source, part)
+        kept = bill.formats.activations
+        bill.rows[key][_ACTIVATIONS] += nbytes(spec, kept) if spec.shape is not None else 0
+
+
+def _read(node: Node, found: Flow) -> Iterator[tuple[str, Part]]:
+    """The sources that a node reads, those of its bodies too, with how much of each."""
+    for spec in {one.name: one for one in node.inputs if one is not None}.values():
+        yield from found.parts(spec).items()
+    for body in node.bodies if node.choice != "function" else ():
+        for inner in body.nodes:
+            yield from _read(inner, found)
+
 
 FORMULAS: Mapping[str, str] = {
     "unfused": "every node reads its inputs and writes its outputs",

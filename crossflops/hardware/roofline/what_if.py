@@ -5,12 +5,12 @@ from fractions import Fraction
 
 import msgspec
 
-from crossflops.core.device import Device
-from crossflops.core.roofline import ByteModel, Ceiling, Load, StepBound
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.roofline.bounds import Scenario, step_bound
-from crossflops.hardware.roofline.formats import Formats
+from crossflops.hardware.roofline.traffic import Formats
+from crossflops.ir.device import Device
+from crossflops.ir.roofline import ByteModel, Ceiling, Load, StepBound
 
 Loads = Callable[[ByteModel, Formats], Sequence[Load]]
 Look = Callable[[str], Device]  # a device by its name

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from crossflops.core.alignment import Alignment, CauseRow, LayerPair, Place, Shift, Work
+from crossflops.ir.alignment import Alignment, CauseRow, LayerPair, Place, Shift, Work
 from crossflops.reconcile.models.contractions import WEIGHTED, Contraction
 from crossflops.reconcile.models.operations import beside, told_by_norm
 from crossflops.reconcile.models.pairing import Group, paired

@@ -4,8 +4,8 @@ from math import prod
 
 import msgspec
 
-from crossflops.core.graph import Node
-from crossflops.core.tensor import TensorSpec
+from crossflops.ir.graph import Node
+from crossflops.ir.tensor import TensorSpec
 
 WEIGHTED, SCORES = "weighted", "scores"
 _CONVOLUTIONS = {

@@ -4,11 +4,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from crossflops.core.alignment import Shift
-from crossflops.reconcile.models.pairing import Group
+from crossflops.ir.alignment import Shift
+from crossflops.reconcile.models.pairing import Group, aligned, operation_scores
 from crossflops.reconcile.models.reading import Layers, Operation
-from crossflops.reconcile.models.sequence import aligned
-from crossflops.reconcile.models.similarity import operation_scores
 from crossflops.reconcile.models.steps import BATCH, BIAS, ELSE
 
 MISSING, WRITTEN, FOLDED = "model.layer-missing", "model.representation", "model.norm-folded"

@@ -6,7 +6,7 @@ from fractions import Fraction
 import msgspec
 from msgspec.structs import replace
 
-from crossflops.core.alignment import Shift
+from crossflops.ir.alignment import Shift
 from crossflops.reconcile.models.contractions import SCORES, WEIGHTED, Contraction, Window
 
 BATCH, INPUT = "model.batch", "model.input-size"

@@ -7,9 +7,9 @@ and line styles say the same without colour. The same noun gives the same bytes.
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from crossflops.core.measurement import Measurement, Unfit
-from crossflops.core.roofline import Roofline
 from crossflops.errors import MissingExtraError, UnknownNameError
+from crossflops.ir.measurement import Measurement, Unfit
+from crossflops.ir.roofline import Roofline
 
 SUFFIXES = (".svg", ".png")
 

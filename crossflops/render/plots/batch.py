@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from crossflops.core.measurement import Measurement, Unfit
 from crossflops.errors import InputError
+from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.render.plots.style import BLUE, GREY, INK, PALE, VERMILION, headed
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from math import atan2, degrees
 from typing import TYPE_CHECKING, TypeAlias
 
-from crossflops.core.roofline import NodeBound, Roofline
+from crossflops.ir.roofline import NodeBound, Roofline
 from crossflops.render.plots.style import COLOURS, GREY, INK, MARKERS, PALE, headed
 from crossflops.render.quantity import short
 

@@ -6,7 +6,7 @@ _CONV = "Conv<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>"
 # 2x3x8x8 to 4 maps, 3x3
 _CONV_MACS = 2 * 4 * 64 * 27
 
-FILES = (
+_LAYERS_FILES = (
     FileProbe(
         "conv_with_bias",
         f"g (float[2,3,8,8] x, float[4,3,3,3] w, float[4] b) => (float[2,4,8,8] y)"
@@ -157,3 +157,158 @@ FILES = (
         ("b", "z"),
     ),
 )
+
+
+# Operators without contractions, each alone: nothing of them is a multiply-accumulate.
+
+_SHAPE = "float[2,3,4]"
+
+
+def _of_one(name: str, call: str, opset: int = 18) -> FileProbe:
+    """One operator on a tensor of 24 elements."""
+    text = f"g ({_SHAPE} x) => ({_SHAPE} y) {{ y = {call} }}"
+    return FileProbe(name, text, 0, opset=opset)
+
+
+def _resize(name: str, attributes: str) -> FileProbe:
+    return FileProbe(
+        name,
+        "g (float[1,2,4,4] x) => (float[1,2,8,8] y)"
+        " { s = Constant<value = float[4] {1.0, 1.0, 2.0, 2.0}>()"
+        f' y = Resize{attributes}(x, "", s) }}',
+        0,
+    )
+
+
+_FUNCTIONS = (
+    "Abs", "Neg", "Ceil", "Floor", "Round", "Sign", "Exp", "Log", "Sqrt", "Reciprocal", "Sin",
+    "Cos", "Tan", "Atan", "Erf", "Sigmoid", "Tanh", "Softplus", "Softsign", "Relu", "LeakyRelu",
+    "Elu", "Selu", "HardSigmoid", "HardSwish", "Softmax", "LogSoftmax", "Hardmax", "Identity",
+    "LpNormalization", "Dropout",
+)  # fmt: skip
+
+_ELEMENTWISE_FILES = (
+    *(_of_one(f"file_{name}", f"{name}(x)") for name in _FUNCTIONS),
+    _of_one("file_Gelu", "Gelu(x)", opset=20),
+    *(
+        FileProbe(
+            f"file_{name}",
+            f"g (float[3,1] x, float[1,4] y) => (float[3,4] z) {{ z = {name}(x, y) }}",
+            0,
+        )
+        for name in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Mean")
+    ),
+    *(
+        FileProbe(
+            f"file_{name}",
+            f"g (float[4] x, float[3,4] y) => (bool[3,4] z) {{ z = {name}(x, y) }}",
+            0,
+        )
+        for name in ("Less", "GreaterOrEqual", "Equal")
+    ),
+    FileProbe("add_of_the_smaller", "g (float[4] x, float[2,3,4] y) => (float[2,3,4] z)"
+              " { z = Add(x, y) }", 0),
+    FileProbe("add_of_scalars", "g (float x, float y) => (float z) { z = Add(x, y) }", 0),
+    FileProbe("sum_of_three", f"g ({_SHAPE} x, {_SHAPE} y) => ({_SHAPE} z) {{ z = Sum(x, y, x) }}",
+              0),
+    FileProbe("max_of_three", f"g ({_SHAPE} x, {_SHAPE} y) => ({_SHAPE} z) {{ z = Max(x, y, x) }}",
+              0),
+    FileProbe("power", f"g ({_SHAPE} x, float e) => ({_SHAPE} z) {{ z = Pow(x, e) }}", 0, ("e",)),
+    FileProbe("prelu", f"g ({_SHAPE} x, float[4] s) => ({_SHAPE} z) {{ z = PRelu(x, s) }}", 0,
+              ("s",)),
+    FileProbe("clip_from_below", f"g ({_SHAPE} x, float l) => ({_SHAPE} z) {{ z = Clip(x, l) }}",
+              0, ("l",)),
+    FileProbe("running_sum", f"g ({_SHAPE} x, int64 a) => ({_SHAPE} z) {{ z = CumSum(x, a) }}", 0,
+              ("a",)),
+    FileProbe("quantized_and_back", "g (float[2,3] x, float s, uint8 z) => (float[2,3] y)"
+              " { q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }", 0, ("s", "z")),
+    FileProbe("local_response", "g (float[1,4,5,5] x) => (float[1,4,5,5] y)"
+              " { y = LRN<size = 3>(x) }", 0),
+    FileProbe("batch_norm", "g (float[2,3,4] x, float[3] s) => (float[2,3,4] y)"
+              " { y = BatchNormalization(x, s, s, s, s) }", 0, ("s",)),
+    FileProbe("instance_norm", "g (float[2,3,4] x, float[3] s) => (float[2,3,4] y)"
+              " { y = InstanceNormalization(x, s, s) }", 0, ("s",)),
+    FileProbe("layer_norm_of_two_axes", "g (float[2,3,4] x, float[3,4] s) => (float[2,3,4] y)"
+              " { y = LayerNormalization<axis = 1>(x, s) }", 0, ("s",)),
+    FileProbe("max_pool", "g (float[1,2,9,9] x) => (float[1,2,4,4] y)"
+              " { y = MaxPool<kernel_shape = [3, 3], strides = [2, 2]>(x) }", 0),
+    FileProbe("max_pool_of_three_axes", "g (float[1,2,6,6,6] x) => (float[1,2,3,3,3] y)"
+              " { y = MaxPool<kernel_shape = [2, 2, 2], strides = [2, 2, 2]>(x) }", 0),
+    FileProbe("average_pool_of_one_axis", "g (float[1,2,8] x) => (float[1,2,4] y)"
+              " { y = AveragePool<kernel_shape = [2], strides = [2]>(x) }", 0),
+    FileProbe("global_average_pool", "g (float[1,2,5,5] x) => (float[1,2,1,1] y)"
+              " { y = GlobalAveragePool(x) }", 0),
+    FileProbe("global_max_pool", "g (float[1,2,5,5] x) => (float[1,2,1,1] y)"
+              " { y = GlobalMaxPool(x) }", 0),
+    *(
+        FileProbe(
+            f"file_{name}",
+            f"g ({_SHAPE} x) => (float[2,1,4] y)"
+            f" {{ a = Constant<value = int64[1] {{1}}>() y = {name}(x, a) }}",
+            0,
+        )
+        for name in ("ReduceMean", "ReduceMax", "ReduceProd")
+    ),
+    FileProbe("norm_over_an_axis", "g (float[2,3,4] x) => (float[2,1,4] y)"
+              " { y = ReduceL2<axes = [1]>(x) }", 0, opset=13),
+    _resize("resize_nearest", '<mode = "nearest">'),
+    _resize("resize_linear", '<mode = "linear">'),
+    _resize("resize_cubic", '<mode = "cubic">'),
+    _resize("resize_without_mode", ""),
+)  # fmt: skip
+
+
+# Convolutions and pools whose sizes are told in unusual words.
+
+
+def _pool(name: str, axes: int, attributes: str, out: int) -> FileProbe:
+    """A pool of 9 along each axis."""
+    into, to = ",".join(["9"] * axes), ",".join([str(out)] * axes)
+    kernel = ", ".join(["3"] * axes)
+    return FileProbe(
+        name,
+        f"g (float[1,2,{into}] x) => (float[1,2,{to}] y)"
+        f" {{ y = MaxPool<kernel_shape = [{kernel}]{attributes}>(x) }}",
+        0,
+    )
+
+
+def _conv(name: str, axes: int, attributes: str, out: int, kind: str = "Conv") -> FileProbe:
+    """From 2 maps to 4, kernels of 3, along 6 for each axis."""
+    into, to = ",".join(["6"] * axes), ",".join([str(out)] * axes)
+    kernel = ",".join(["3"] * axes)
+    weights = f"4,2,{kernel}" if kind == "Conv" else f"2,4,{kernel}"
+    places = out**axes if kind == "Conv" else 6**axes
+    return FileProbe(
+        name,
+        f"g (float[1,2,{into}] x, float[{weights}] w) => (float[1,4,{to}] y)"
+        f" {{ y = {kind}<kernel_shape = [{kernel}]{attributes}>(x, w) }}",
+        4 * 2 * 3**axes * places,
+        ("w",),
+    )
+
+
+_SAME = ', auto_pad = "SAME_UPPER"'
+_VALID = ', auto_pad = "VALID"'
+_TRIPLE = ", strides = [3, 3, 3], dilations = [1, 1, 1]"
+
+_WINDOWS_FILES = (
+    _pool("pool_of_three_axes_without_strides", 3, "", 7),
+    _pool("pool_of_three_padded_axes", 3, f"{_TRIPLE}, pads = [1, 1, 1, 1, 1, 1]", 3),
+    _pool("pool_of_same_size", 2, f"{_SAME}, strides = [2, 2]", 5),
+    _pool("pool_of_one_axis_of_same_size", 1, f"{_SAME}, strides = [2]", 5),
+    _pool("pool_of_whole_windows", 2, f"{_VALID}, strides = [2, 2]", 4),
+    _pool("pool_of_wide_windows", 2, f"{_VALID}, strides = [2, 2], dilations = [2, 2]", 3),
+    _conv("conv_of_same_size", 2, f"{_SAME}, strides = [2, 2]", 3),
+    _conv("conv_of_three_axes_of_same_size", 3, f"{_SAME}, strides = [2, 2, 2]", 3),
+    _conv("conv_of_whole_windows", 2, _VALID, 4),
+    _conv("conv_of_wide_windows", 2, f"{_VALID}, dilations = [2, 2]", 2),
+    _conv("conv_of_four_axes", 4, "", 4),
+    _conv("transposed_of_same_size", 2, f"{_SAME}, strides = [2, 2]", 12, "ConvTranspose"),
+    _conv("transposed_of_three_axes", 3, "", 8, "ConvTranspose"),
+    _conv("transposed_to_a_size", 2, ", strides = [2, 2], output_shape = [12, 12]", 12,
+          "ConvTranspose"),
+)  # fmt: skip
+
+
+FILES = (*_LAYERS_FILES, *_ELEMENTWISE_FILES, *_WINDOWS_FILES)

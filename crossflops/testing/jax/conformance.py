@@ -14,18 +14,18 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from crossflops.adapters.contract import Adapter
-from crossflops.conventions import conventions, for_version
-from crossflops.core.convention import Convention
-from crossflops.core.profile import Amount
-from crossflops.core.trace import Call, Setting, Trace, View
+from crossflops.ir.convention import Convention
+from crossflops.ir.profile import Amount
+from crossflops.ir.trace import Call, Setting, Trace, View
+from crossflops.plugins.adapter import Adapter
 from crossflops.reconcile import predict
 from crossflops.testing.conformance import Evidence, predicted, printed
-from crossflops.testing.jax import functions, modules
+from crossflops.testing.jax import probes
 from crossflops.testing.jax.architectures import architectures
-from crossflops.testing.jax.probe import Probe
+from crossflops.testing.jax.probes import Probe
+from crossflops.tools import conventions, for_version
 
-PROBES: dict[str, Probe] = {one.name: one for one in (*functions.PROBES, *modules.PROBES)}
+PROBES: dict[str, Probe] = {one.name: one for one in (*probes.PROBES, *probes.PROBES)}
 EXAMPLES = 12
 SETTING = Setting()
 
@@ -37,8 +37,8 @@ def _seen(name: str) -> Evidence:
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
     """The programs of a model, without its equations: those tell only what the work is."""
-    from crossflops.normalize.jax.whole import record
-    from crossflops.normalize.xla.observed import programs
+    from crossflops.frontends.jax.graph import record
+    from crossflops.frontends.jax.xla.compiled import programs
 
     seen = record(model, args, kwargs, SETTING)
     root = Call(
@@ -58,11 +58,11 @@ def _views() -> list[View]:
 @functools.cache
 def _more_than_the_graph() -> Evidence:
     """A program with products that the graph beside it has no nodes for."""
-    from crossflops.normalize.jax.whole import program, record
-    from crossflops.normalize.xla.observed import programs
+    from crossflops.frontends.jax.graph import program, record
+    from crossflops.frontends.jax.xla.compiled import programs
 
-    _, graph, trace = program(*modules.ONE_PRODUCT.build(), SETTING)
-    seen = record(*modules.THREE_PRODUCTS.build(), SETTING)
+    _, graph, trace = program(*probes.ONE_PRODUCT.build(), SETTING)
+    seen = record(*probes.THREE_PRODUCTS.build(), SETTING)
     observed = tuple(programs(seen.pure, trace, graph, _views()))
     return Evidence(msgspec.structs.replace(trace, observed=observed))
 
@@ -100,7 +100,7 @@ class JaxConformance:
     def test_a_product_without_a_node(self) -> None:
         """What the graph has no node for is predicted, too."""
         told = predicted(self.convention, _more_than_the_graph(), SETTING)
-        assert printed(self.adapter, *modules.THREE_PRODUCTS.build(), SETTING) == told
+        assert printed(self.adapter, *probes.THREE_PRODUCTS.build(), SETTING) == told
 
     @settings(
         max_examples=EXAMPLES,

@@ -1,6 +1,9 @@
 """One layer each."""
 
-from crossflops.testing.probes.probe import Probe, inside, nn
+from collections.abc import Callable
+from typing import Any
+
+from crossflops.testing.probes.probe import Probe, function, inside, nn
 
 _IMAGE, _MAPS, _ROWS, _TOKENS = ("1x3x16x16",), ("1x8x16x16",), ("4x64",), ("2x10x64",)
 _STEPS = ("5x2x16",)
@@ -114,7 +117,7 @@ _RECURRENT = (
     Probe("RNNCell", inside(nn("RNNCell", 16, 32)), ("5x16",), 7680),
     Probe("GRUCell_root", nn("GRUCell", 16, 32), ("5x16", "5x32"), 23040),
 )
-PROBES = (
+_LAYERS_PROBES = (
     *_CONVOLUTIONS,
     *_LINEAR,
     *_NORMS,
@@ -122,3 +125,291 @@ PROBES = (
     *_POOLS,
     *_RECURRENT,
 )
+
+
+# Heads and oddities behind one image: some tools are asked about nothing else.
+
+_IMAGES_IMAGE, _IMAGES_MAPS = ("1x3x4x4",), ("1x8x8x8",)
+
+
+def _bilinear(model: Any, x: Any) -> Any:
+    rows = x.flatten(1)
+    return model.layer(rows[:, :6], rows[:, 6:10])
+
+
+def _classes(model: Any, x: Any) -> Any:
+    return model.softmax(model.layer(x.flatten(1)))
+
+
+_IMAGES_PROBES = (
+    # 48 features to 5 classes
+    Probe(
+        "image_classifier",
+        function(_classes, layer=nn("Linear", 48, 5), softmax=nn("Softmax", -1)),
+        _IMAGES_IMAGE,
+        240,
+    ),
+    # x1 W x2 for 3 outputs: 3 x (6 x 4 for the first product, and 4 for the second)
+    Probe(
+        "image_bilinear", function(_bilinear, layer=nn("Bilinear", 6, 4, 3)), _IMAGES_IMAGE, 3 * 28
+    ),
+    # 12 rows of 4 features
+    Probe(
+        "image_rows",
+        function(lambda model, x: model.layer(x), layer=nn("Linear", 4, 5)),
+        _IMAGES_IMAGE,
+        12 * 20,
+    ),
+    # a class whose base is there as well, before it
+    Probe(
+        "image_relu6_after_its_base",
+        function(
+            lambda model, x: model.relu6(model.hardtanh(x)),
+            hardtanh=nn("Hardtanh"),
+            relu6=nn("ReLU6"),
+        ),
+        _IMAGES_MAPS,
+        0,
+    ),
+    Probe(
+        "image_softmax_of_a_vector",
+        function(lambda model, x: model.softmax(x.flatten()), softmax=nn("Softmax", 0)),
+        _IMAGES_IMAGE,
+        0,
+    ),
+    Probe(
+        "image_indices",
+        function(lambda model, x: model.pool(x)[0], pool=nn("MaxPool2d", 2, return_indices=True)),
+        _IMAGES_MAPS,
+        0,
+    ),
+    # called once as asked, and before with another shape: a tool may keep the last call only
+    Probe(
+        "image_twice",
+        function(
+            lambda model, x: model.conv(model.conv(x)[:, :, :5]), conv=nn("Conv2d", 8, 8, 3, 1, 1)
+        ),
+        _IMAGES_MAPS,
+        (64 + 40) * 8 * 8 * 9,
+    ),
+)
+
+
+# Layers with parameters of their own, and what some tools read instead of the work.
+
+_PARAMETERS_IMAGE, _PARAMETERS_ROWS, _PARAMETERS_TOKENS = ("1x3x16x16",), ("4x64",), ("2x10x64",)
+
+
+def _layer(name: str, body: Callable[..., Any], **shapes: tuple[int, ...]) -> Callable[[], Any]:
+    """A layer of a class of this name, with these parameters; its forward is `body(layer, x)`."""
+
+    def build() -> Any:
+        import torch
+
+        made = type(name, (torch.nn.Module,), {"forward": body})()
+        for parameter, shape in shapes.items():
+            made.register_parameter(parameter, torch.nn.Parameter(torch.randn(shape)))
+        return made
+
+    return build
+
+
+class _Result:
+    """What no tool takes apart."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _packed(layer: Any, x: Any) -> Any:
+    return _Result(x @ layer.kernel)
+
+
+def _unpacked(model: Any, x: Any) -> Any:
+    return model.layer(x).value
+
+
+def _linear(layer: Any, x: Any) -> Any:
+    import torch
+
+    return torch.nn.functional.linear(x, layer.weight, layer.bias)
+
+
+def _columns(layer: Any, x: Any) -> Any:
+    """As transformers writes the linear layers of GPT-2."""
+    import torch
+
+    rows = torch.addmm(layer.bias, x.view(-1, x.size(-1)), layer.weight)
+    return rows.view(*x.shape[:-1], layer.weight.size(1))
+
+
+def _scaled(layer: Any, x: Any) -> Any:
+    return x * layer.weight
+
+
+def _shifted(layer: Any, x: Any) -> Any:
+    return x + layer.bias
+
+
+def _mixed(layer: Any, x: Any) -> Any:
+    return x @ layer.kernel
+
+
+def _norm(layer: Any, x: Any) -> Any:
+    return layer.weight * x * (x * x).mean(-1, keepdim=True).rsqrt()
+
+
+def _total(layer: Any, x: Any) -> Any:
+    return (x * layer.weight).sum()
+
+
+def _subclass(name: str, new: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
+    """A layer of torch.nn in a subclass of this new name."""
+
+    def build() -> Any:
+        import torch
+
+        return type(new, (getattr(torch.nn, name),), {})(*args, **kwargs)
+
+    return build
+
+
+def _with_empty_child() -> Any:
+    import torch
+
+    layer = torch.nn.Linear(64, 32)
+    layer.add_module("after", torch.nn.Sequential())
+    return layer
+
+
+def _with_child() -> Any:
+    import torch
+
+    layer = torch.nn.Linear(64, 32)
+    layer.add_module("after", torch.nn.Identity())
+    return layer
+
+
+def _pruned() -> Any:
+    import torch
+    from torch.nn.utils import prune
+
+    layer = torch.nn.Conv2d(3, 8, 3)
+    mask = torch.ones(8, 3, 3, 3)
+    mask[:2] = 0
+    return prune.custom_from_mask(layer, "weight", mask)
+
+
+def _spectral() -> Any:
+    import torch
+
+    return torch.nn.utils.spectral_norm(torch.nn.Conv2d(3, 8, 3))
+
+
+def _weight_normed() -> Any:
+    import torch
+
+    return torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(3, 8, 3))
+
+
+_NAMES = (
+    # rows x in x out; convolutions: outputs x Ci x K
+    Probe(
+        "conv_renamed",
+        inside(_subclass("Conv2d", "Patches", 3, 8, 3)),
+        _PARAMETERS_IMAGE,
+        8 * 196 * 27,
+    ),
+    Probe(
+        "own_Conv1D",
+        inside(_layer("Conv1D", _columns, weight=(64, 32), bias=(32,))),
+        _PARAMETERS_TOKENS,
+        40960,
+    ),
+    Probe(
+        "own_ConvShift", inside(_layer("ConvShift", _shifted, bias=(64,))), _PARAMETERS_TOKENS, 0
+    ),
+    Probe(
+        "own_linear",
+        inside(_layer("Dense", _linear, weight=(32, 64), bias=(32,))),
+        _PARAMETERS_TOKENS,
+        40960,
+    ),
+    Probe("own_scale", inside(_layer("Scale", _scaled, weight=(64,))), _PARAMETERS_TOKENS, 0),
+    Probe("own_shift", inside(_layer("Shift", _shifted, bias=(64,))), _PARAMETERS_TOKENS, 0),
+    Probe("own_kernel", inside(_layer("Mix", _mixed, kernel=(64, 32))), _PARAMETERS_TOKENS, 40960),
+    Probe("own_RMSNorm", inside(_layer("OwnRMSNorm", _norm, weight=(64,))), _PARAMETERS_TOKENS, 0),
+    Probe("own_total", inside(_layer("Total", _total, weight=(64,))), _PARAMETERS_TOKENS, 0),
+)
+_RESULTS = (
+    Probe(
+        "returns_object",
+        function(_unpacked, layer=_layer("Packed", _packed, kernel=(64, 32))),
+        _PARAMETERS_TOKENS,
+        40960,
+    ),
+)
+_CHILDREN = (
+    Probe("linear_empty_child", inside(_with_empty_child), _PARAMETERS_ROWS, 8192),
+    Probe("linear_child", inside(_with_child), _PARAMETERS_ROWS, 8192),
+)
+_COMPUTED = (
+    Probe("pruned_conv", inside(_pruned), _PARAMETERS_IMAGE, 8 * 196 * 27),
+    # its hook multiplies the weight with a vector, and that with another
+    Probe("spectral_conv", inside(_spectral), _PARAMETERS_IMAGE, 8 * 196 * 27 + 8 * 27 + 8),
+    Probe("weight_norm_conv", inside(_weight_normed), _PARAMETERS_IMAGE, 8 * 196 * 27),
+    Probe("EmbeddingBag", inside(nn("EmbeddingBag", 100, 16)), ("2x10:int64",), 0),
+    Probe("Bilinear", lambda: nn("Bilinear", 6, 7, 5)(), ("4x6", "4x7"), 4 * 5 * 7 * (6 + 1)),
+)
+
+_PARAMETERS_PROBES = (*_NAMES, *_RESULTS, *_CHILDREN, *_COMPUTED)
+
+
+# Parameters that tools count differently: frozen, or in no layer.
+
+_PARAMETER_KINDS_ROWS = ("4x16",)
+_PARAMETER_KINDS_LINEAR = nn("Linear", 16, 8, bias=False)  # 4 x 16 x 8 = 512
+
+
+def _model() -> Any:
+    return function(lambda model, x: model.layer(x), layer=_PARAMETER_KINDS_LINEAR)()
+
+
+def _frozen() -> Any:
+    model = _model()
+    model.layer.weight.requires_grad_(False)
+    return model
+
+
+def _bare() -> Any:
+    import torch
+
+    model = _model()
+    model.scale = torch.nn.Parameter(torch.ones(5))
+    return model
+
+
+def _in_turns() -> Any:
+    """Two lists of layers, gone through side by side: each list is left and entered again."""
+    import torch
+
+    def layers(make: Any) -> Any:
+        return torch.nn.ModuleList(make() for _ in range(2))
+
+    def forward(model: Any, x: Any) -> Any:
+        for layer, norm in zip(model.layers, model.norms, strict=True):
+            x = norm(layer(x))
+        return x
+
+    square, norm = nn("Linear", 16, 16, bias=False), nn("LayerNorm", 16)
+    return function(forward, layers=lambda: layers(square), norms=lambda: layers(norm))()
+
+
+_PARAMETER_KINDS_PROBES = (
+    Probe("lists_in_turns", _in_turns, _PARAMETER_KINDS_ROWS, 2 * 4 * 16 * 16),
+    Probe("frozen_weight", _frozen, _PARAMETER_KINDS_ROWS, 512),
+    Probe("bare_parameter", _bare, _PARAMETER_KINDS_ROWS, 512),
+)
+
+
+PROBES = (*_LAYERS_PROBES, *_IMAGES_PROBES, *_PARAMETERS_PROBES, *_PARAMETER_KINDS_PROBES)

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from crossflops.core.tensor import TensorSpec
-from crossflops.normalize.inputs import make, parse
+from crossflops.frontends.inputs import make, parse
+from crossflops.ir.tensor import TensorSpec
 
 Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 

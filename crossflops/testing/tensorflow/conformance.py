@@ -14,16 +14,16 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from crossflops.adapters.contract import Adapter
-from crossflops.conventions import for_version
-from crossflops.core.convention import Convention
-from crossflops.core.trace import Setting, Trace
+from crossflops.ir.convention import Convention
+from crossflops.ir.trace import Setting, Trace
+from crossflops.plugins.adapter import Adapter
 from crossflops.testing.conformance import Evidence, predicted, printed
-from crossflops.testing.tensorflow import functions, layers
+from crossflops.testing.tensorflow import probes
 from crossflops.testing.tensorflow.architectures import architectures
-from crossflops.testing.tensorflow.probe import Probe
+from crossflops.testing.tensorflow.probes import Probe
+from crossflops.tools import for_version
 
-PROBES: dict[str, Probe] = {one.name: one for one in (*layers.PROBES, *functions.PROBES)}
+PROBES: dict[str, Probe] = {one.name: one for one in (*probes.PROBES, *probes.PROBES)}
 EXAMPLES = 12
 SETTING = Setting()
 
@@ -34,7 +34,7 @@ def _seen(name: str) -> Evidence:
 
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    from crossflops.normalize.tensorflow.whole import record
+    from crossflops.frontends.tensorflow.graph import record
 
     return record(model, args, kwargs, SETTING).trace
 

@@ -8,7 +8,7 @@ import torch
 from crossflops_deepspeed import Deepspeed, DeepspeedMacs
 from torch import nn
 
-from crossflops.core.trace import Setting
+from crossflops.ir.trace import Setting
 from crossflops.testing.conformance import Conformance, Evidence, predicted, printed
 
 pytestmark = pytest.mark.tools

@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional
 
 from crossflops import compare
-from crossflops.adapters.discovery import load_value
-from crossflops.core.trace import Setting
+from crossflops.ir.trace import Setting
+from crossflops.plugins.discovery import load_value
 
 pytestmark = pytest.mark.tools
 

@@ -5,8 +5,8 @@ import torch
 from crossflops_fvcore import Fvcore
 from torch import nn
 
-from crossflops.adapters.discovery import load_value
-from crossflops.core.trace import Setting
+from crossflops.ir.trace import Setting
+from crossflops.plugins.discovery import load_value
 
 pytestmark = pytest.mark.tools
 

@@ -7,10 +7,10 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 from crossflops_jax import CompiledProgram, LoweredProgram
 
-from crossflops.adapters.discovery import load_value
-from crossflops.core.trace import Setting
 from crossflops.errors import MissingExtraError
-from crossflops.normalize import from_object
+from crossflops.ir.trace import Setting
+from crossflops.plugins.discovery import load_value
+from crossflops.targets import from_object
 
 jax = pytest.importorskip("jax")
 

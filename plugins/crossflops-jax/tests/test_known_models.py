@@ -5,11 +5,12 @@ from functools import partial
 import pytest
 from crossflops_jax import CompiledProgram, LoweredProgram
 
-from crossflops.conventions import find
-from crossflops.core.trace import Setting
-from crossflops.count import count
-from crossflops.normalize import from_object, normalize
+from crossflops.frontends import normalize
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
 from crossflops.reconcile import predict, reconcile
+from crossflops.targets import from_object
+from crossflops.tools import find
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")

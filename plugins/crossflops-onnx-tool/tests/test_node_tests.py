@@ -10,12 +10,12 @@ import warnings
 import pytest
 from crossflops_onnx_tool import OnnxTool
 
-from crossflops.conventions import find
-from crossflops.core.profile import Profile
-from crossflops.core.trace import Setting
-from crossflops.count import count_whole
-from crossflops.normalize.onnx_file import OnnxFile, normalize
+from crossflops.frontends.onnx import OnnxFile, normalize
+from crossflops.ir.profile import Profile
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count_whole
 from crossflops.reconcile import PredictionError, predict_nodes, reconcile_nodes
+from crossflops.tools import find
 
 pytestmark = pytest.mark.tools
 

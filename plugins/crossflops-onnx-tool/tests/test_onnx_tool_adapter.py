@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from crossflops_onnx_tool import OnnxTool
 
-from crossflops.adapters.discovery import load_value
-from crossflops.core.trace import Setting
+from crossflops.ir.trace import Setting
+from crossflops.plugins.discovery import load_value
 from crossflops.testing.file_probes import file_probes
 
 pytestmark = pytest.mark.tools

@@ -10,13 +10,13 @@ from torch import nn
 from torch.nn import functional
 
 import crossflops
-from crossflops.adapters.discovery import load_value
-from crossflops.adapters.observe import run_here
-from crossflops.conventions import find
-from crossflops.core.profile import Failure
-from crossflops.core.trace import Setting
-from crossflops.normalize.pytorch import record
+from crossflops.frontends.pytorch import record
+from crossflops.ir.profile import Failure
+from crossflops.ir.trace import Setting
+from crossflops.plugins.discovery import load_value
 from crossflops.reconcile import PredictionError, predict
+from crossflops.tools import find
+from crossflops.workers.observe import run_here
 
 pytestmark = pytest.mark.tools
 

@@ -9,8 +9,8 @@ from crossflops_ptflops import PtflopsAten
 from torch import nn
 
 import crossflops
-from crossflops.adapters.discovery import load_value
-from crossflops.core.trace import Setting
+from crossflops.ir.trace import Setting
+from crossflops.plugins.discovery import load_value
 
 pytestmark = pytest.mark.tools
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.pipeline import compare
+from crossflops.verbs.api import compare
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")

@@ -3,11 +3,12 @@
 import pytest
 from crossflops_tensorflow import TensorFlowProfiler
 
-from crossflops.conventions import find
-from crossflops.core.trace import Setting
-from crossflops.count import count
-from crossflops.normalize import from_object, normalize
+from crossflops.frontends import normalize
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
 from crossflops.reconcile import predict, reconcile
+from crossflops.targets import from_object
+from crossflops.tools import find
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")

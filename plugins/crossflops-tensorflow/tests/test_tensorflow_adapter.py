@@ -6,10 +6,10 @@ import sys
 import pytest
 from crossflops_tensorflow import TensorFlowProfiler
 
-from crossflops.adapters.discovery import load_value
-from crossflops.core.trace import Setting
-from crossflops.normalize import from_object
-from crossflops.pipeline import compare
+from crossflops.ir.trace import Setting
+from crossflops.plugins.discovery import load_value
+from crossflops.targets import from_object
+from crossflops.verbs.api import compare
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")

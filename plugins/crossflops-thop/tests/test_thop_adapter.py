@@ -10,10 +10,10 @@ from crossflops_thop import Thop
 from torch import nn
 
 import crossflops
-from crossflops.adapters.discovery import load_value
-from crossflops.core.profile import Entry
-from crossflops.core.trace import Setting
 from crossflops.errors import InputError, MissingExtraError
+from crossflops.ir.profile import Entry
+from crossflops.ir.trace import Setting
+from crossflops.plugins.discovery import load_value
 
 pytestmark = pytest.mark.tools
 

@@ -5,9 +5,9 @@ import torch
 from crossflops_torch import TorchProfiler
 from torch import nn
 
-from crossflops.adapters.discovery import load_value
-from crossflops.core.profile import Entry
-from crossflops.core.trace import Setting
+from crossflops.ir.profile import Entry
+from crossflops.ir.trace import Setting
+from crossflops.plugins.discovery import load_value
 
 pytestmark = pytest.mark.tools
 

@@ -5,8 +5,8 @@ import torch
 from crossflops_torch import TorchProfiler
 from torch import nn
 
-from crossflops.core.trace import Setting
-from crossflops.normalize.pytorch.untouched import forget_compiled
+from crossflops.frontends.pytorch.model import forget_compiled
+from crossflops.ir.trace import Setting
 from crossflops.reconcile import predict
 from crossflops.testing.conformance import Conformance, run_here
 

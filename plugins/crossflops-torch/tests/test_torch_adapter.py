@@ -8,9 +8,9 @@ import torch
 from crossflops_torch import TorchFlopCounter
 from torch import nn
 
-from crossflops.adapters.discovery import load_value
-from crossflops.core.profile import Entry
-from crossflops.core.trace import Setting
+from crossflops.ir.profile import Entry
+from crossflops.ir.trace import Setting
+from crossflops.plugins.discovery import load_value
 
 pytestmark = pytest.mark.tools
 
@@ -113,7 +113,7 @@ def test_nothing_is_left_to_import_for_the_run():
     """A worker loads early, so that a comparison does not wait for imports."""
     script = (
         "import sys, torch; from crossflops_torch import TorchFlopCounter as Counter\n"
-        "from crossflops.core.trace import Setting\n"
+        "from crossflops.ir.trace import Setting\n"
         "counter = Counter(); counter.load(); loaded = set(sys.modules)\n"
         "counter.profile(torch.nn.Linear(2, 2), (torch.ones(1, 2),), {}, Setting())\n"
         "sys.exit(sorted(set(sys.modules) - loaded) or 0)\n"

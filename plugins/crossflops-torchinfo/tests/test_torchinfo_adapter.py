@@ -8,11 +8,11 @@ from crossflops_torchinfo import Torchinfo
 from torch import nn
 
 import crossflops
-from crossflops.adapters.discovery import load_value
-from crossflops.conventions import find
-from crossflops.core.trace import Setting
-from crossflops.normalize.pytorch import record
+from crossflops.frontends.pytorch import record
+from crossflops.ir.trace import Setting
+from crossflops.plugins.discovery import load_value
 from crossflops.reconcile import PredictionError, predict, reconcile_parameters
+from crossflops.tools import find
 
 pytestmark = pytest.mark.tools
 

@@ -5,8 +5,8 @@ import torch
 from crossflops_torchprofile import Torchprofile
 from torch import nn
 
-from crossflops.core.profile import Failure
-from crossflops.core.trace import Setting
+from crossflops.ir.profile import Failure
+from crossflops.ir.trace import Setting
 from crossflops.reconcile import PredictionError, predict
 from crossflops.testing.conformance import Conformance, run_here
 

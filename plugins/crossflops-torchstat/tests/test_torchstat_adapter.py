@@ -8,12 +8,12 @@ import torch
 from crossflops_torchstat import Flops, MAdd, MemRead, MemWrite, adapter
 from torch import nn
 
-from crossflops import pipeline
-from crossflops.adapters.discovery import load_value
-from crossflops.core.profile import Entry
-from crossflops.core.trace import Setting
 from crossflops.errors import InputError, MissingExtraError
+from crossflops.ir.profile import Entry
+from crossflops.ir.trace import Setting
+from crossflops.plugins.discovery import load_value
 from crossflops.render.terminal import terminal
+from crossflops.verbs import api
 
 pytestmark = pytest.mark.tools
 
@@ -119,7 +119,7 @@ def test_the_model_of_the_caller_stays_as_it_is():
     model = block().train()
     kept = set(model.state_dict())
     tools = ["torchstat", "torchstat-memread"]
-    report = pipeline.compare(model, IMAGE, tools=tools, setting=Setting(training=True))
+    report = api.compare(model, IMAGE, tools=tools, setting=Setting(training=True))
     assert set(report.residuals.items()) == {("torchstat", 0), ("torchstat-memread", 0)}
     assert set(model.state_dict()) == kept
     assert model.training
@@ -144,7 +144,7 @@ class Parts(nn.Module):
 
 def test_parameters_are_those_of_leaves_that_ran():
     """9 + 3 and 9 + 3 of the convolutions; 3 of the scale and 42 of the layer are missing."""
-    report = pipeline.compare(Parts(), IMAGE, tools=["torchstat"], isolate=False)
+    report = api.compare(Parts(), IMAGE, tools=["torchstat"], isolate=False)
     params = report.reconciliations[0].params
     assert (params.ours, params.theirs, params.residual) == (9 + 3 + 3 + 3 + 42, 24, 0)
     assert {one.cause: one.amount for one in params.explanations} == {

@@ -12,10 +12,10 @@ from crossflops_ultralytics_thop import UltralyticsThop
 from torch import nn
 
 import crossflops
-from crossflops.adapters import discovery
-from crossflops.core.profile import Entry
-from crossflops.core.trace import Setting
 from crossflops.errors import InputError, MissingExtraError
+from crossflops.ir.profile import Entry
+from crossflops.ir.trace import Setting
+from crossflops.plugins import discovery
 
 pytestmark = pytest.mark.ultralytics_thop
 
@@ -156,7 +156,7 @@ def test_of_two_plugins_one_answers(present, version, absent, hint, both, tmp_pa
 
 def test_without_the_tool_its_name_is_said(monkeypatch):
     """The plugin does not bring it along: it is under another license."""
-    monkeypatch.setattr("crossflops.adapters.owner._installed", lambda name: None)
+    monkeypatch.setattr("crossflops.plugins.discovery._installed", lambda name: None)
     with pytest.raises(MissingExtraError) as caught:
         UltralyticsThop().version()
     assert caught.value.message == "ultralytics-thop is not installed"

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from crossflops.core.trace import Setting
-from crossflops.count import count
-from crossflops.normalize.onnx_file import OnnxFile, normalize
+from crossflops.frontends.onnx import OnnxFile, normalize
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
 from crossflops.reconcile.models import align, layers
 from tests.onnx_files import saved, with_weights
 

@@ -5,11 +5,16 @@ import xml.etree.ElementTree as ET
 import msgspec
 import pytest
 
-from crossflops.core.measurement import Unfit, measured
-from crossflops.core.roofline import Ceiling, KernelBound, Load, Roofline
 from crossflops.errors import InputError
-from crossflops.hardware.roofline.bounds import Scenario, achieved, node_bounds, step_bound
-from crossflops.hardware.roofline.kinds import kind_bounds
+from crossflops.hardware.roofline.bounds import (
+    Scenario,
+    achieved,
+    kind_bounds,
+    node_bounds,
+    step_bound,
+)
+from crossflops.ir.measurement import Unfit, measured
+from crossflops.ir.roofline import Ceiling, KernelBound, Load, Roofline
 from crossflops.render.plots import batch_plot, roofline_plot
 
 pytest.importorskip("matplotlib")

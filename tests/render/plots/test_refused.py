@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from crossflops.core.measurement import measured
 from crossflops.errors import MissingExtraError, UnknownNameError
+from crossflops.ir.measurement import measured
 from crossflops.render.plots import batch_plot, checked
 
 pytestmark = pytest.mark.plots

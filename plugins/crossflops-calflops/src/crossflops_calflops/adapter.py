@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 
-from crossflops.adapters.amounts import exact
-from crossflops.adapters.pytorch import is_module, under
-from crossflops.core.profile import Entry, Profile
-from crossflops.core.trace import Setting
 from crossflops.errors import MissingExtraError
-from crossflops.normalize.torchvision import mended
+from crossflops.frontends.torchvision import mended
+from crossflops.ir.profile import Entry, Profile
+from crossflops.ir.trace import Setting
+from crossflops.plugins.adapter import exact, is_module, under
 
 _PIPELINE = "calflops.calculate_pipline"  # its own spelling
 _BACKWARD_FACTOR = 2.0  # the default of calculate_flops, of no effect without its backward pass

@@ -10,11 +10,10 @@ from typing import Any
 
 import msgspec
 
-from crossflops.adapters.amounts import exact
-from crossflops.adapters.pytorch import is_module, under
-from crossflops.core.profile import Entry, Profile
-from crossflops.core.trace import Setting
 from crossflops.errors import MissingExtraError
+from crossflops.ir.profile import Entry, Profile
+from crossflops.ir.trace import Setting
+from crossflops.plugins.adapter import exact, is_module, under
 
 _PROFILER = "deepspeed.profiling.flops_profiler.profiler"
 

@@ -5,11 +5,11 @@ import importlib.util
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
-from crossflops.adapters.amounts import exact
-from crossflops.core.profile import Profile
-from crossflops.core.trace import Setting
 from crossflops.errors import InputError, MissingExtraError
-from crossflops.normalize.frameworks import framework_of
+from crossflops.frontends.frameworks import framework_of
+from crossflops.ir.profile import Profile
+from crossflops.ir.trace import Setting
+from crossflops.plugins.adapter import exact
 
 _FLOPS = "flops"
 
@@ -48,8 +48,8 @@ class LoweredProgram:
         """
         if setting.device != "cpu":
             raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
-        whole = importlib.import_module("crossflops.normalize.jax.whole")
-        programs = importlib.import_module("crossflops.normalize.xla.observed")
+        whole = importlib.import_module("crossflops.frontends.jax.graph")
+        programs = importlib.import_module("crossflops.frontends.jax.xla.compiled")
         seen = whole.record(model, args, kwargs, setting)
         return Profile(
             tool=self.name,

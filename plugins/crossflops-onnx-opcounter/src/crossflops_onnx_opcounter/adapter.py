@@ -7,10 +7,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from crossflops.adapters.amounts import exact
-from crossflops.core.profile import Profile
-from crossflops.core.trace import Setting
 from crossflops.errors import MissingExtraError
+from crossflops.ir.profile import Profile
+from crossflops.ir.trace import Setting
+from crossflops.plugins.adapter import exact
 
 
 class OnnxOpcounter:

@@ -6,10 +6,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from crossflops.adapters.amounts import exact
-from crossflops.core.profile import Entry, Profile
-from crossflops.core.trace import Setting
 from crossflops.errors import MissingExtraError
+from crossflops.ir.profile import Entry, Profile
+from crossflops.ir.trace import Setting
+from crossflops.plugins.adapter import exact
 
 
 class OnnxTool:

@@ -10,12 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from crossflops.adapters.amounts import exact
-from crossflops.adapters.pytorch import is_module, under
-from crossflops.core.profile import Amount, Entry, Profile
-from crossflops.core.trace import Setting
 from crossflops.errors import MissingExtraError
-from crossflops.normalize.torchvision import mended
+from crossflops.frontends.torchvision import mended
+from crossflops.ir.profile import Amount, Entry, Profile
+from crossflops.ir.trace import Setting
+from crossflops.plugins.adapter import exact, is_module, under
 from crossflops_ptflops.inputs import constructed
 
 _FAILED = "because of the following exception:"

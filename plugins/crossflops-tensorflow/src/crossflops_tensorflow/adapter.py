@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from crossflops.adapters.amounts import exact
-from crossflops.core.profile import Entry, Profile
-from crossflops.core.trace import Setting
 from crossflops.errors import InputError, MissingExtraError
-from crossflops.normalize.tensorflow.kinds import is_model
-from crossflops.normalize.tensorflow.quiet import quiet
+from crossflops.frontends.tensorflow.kinds import is_model
+from crossflops.frontends.tensorflow.quiet import quiet
+from crossflops.ir.profile import Entry, Profile
+from crossflops.ir.trace import Setting
+from crossflops.plugins.adapter import exact
 
 # One installs TensorFlow under several names; the first that is there owns the package.
 _DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tf-nightly")
@@ -52,7 +52,7 @@ class TensorFlowProfiler:
         """
         if setting.device != "cpu":
             raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
-        whole = importlib.import_module("crossflops.normalize.tensorflow.whole")
+        whole = importlib.import_module("crossflops.frontends.tensorflow.graph")
         seen = whole.record(model, args, kwargs, setting)
         printed = _profiled(seen.frozen)
         amounts: Counter[str] = Counter()

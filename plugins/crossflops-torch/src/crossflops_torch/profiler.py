@@ -4,11 +4,10 @@ import importlib
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from crossflops.adapters.amounts import exact
-from crossflops.adapters.pytorch import is_module, under
-from crossflops.core.profile import Entry, Profile
-from crossflops.core.trace import Setting
 from crossflops.errors import MissingExtraError
+from crossflops.ir.profile import Entry, Profile
+from crossflops.ir.trace import Setting
+from crossflops.plugins.adapter import exact, is_module, under
 
 
 class TorchProfiler:

@@ -11,12 +11,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from crossflops.adapters.amounts import exact
-from crossflops.adapters.binding import positional
-from crossflops.adapters.pytorch import is_module, under
-from crossflops.core.profile import Entry, Profile
-from crossflops.core.trace import Setting
 from crossflops.errors import InputError, MissingExtraError
+from crossflops.ir.profile import Entry, Profile
+from crossflops.ir.trace import Setting
+from crossflops.plugins.adapter import exact, is_module, positional, under
 
 
 class _Column:

@@ -1,0 +1,280 @@
+"""Which nodes of the counted graph each executed kernel stands for.
+
+Every node belongs to the first kernel whose result depends on it. A kernel of which nobody knows
+what it makes is taken together with the one that reads its result.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from crossflops.bench.attribution.executed import Executed, Level, Origin, aliases
+from crossflops.bench.attribution.kernels import Kernel, Kernels
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+from crossflops.ir.ledger import Counted, Ledger, Uncounted
+from crossflops.report.bench import Aside, KernelProfile, KernelRow, Peak
+
+
+class Cover(NamedTuple):
+    """Kernels that are taken together, and the keys of the nodes that they stand for.
+
+    Nodes in bodies have the key of the holder before theirs, as in a ledger; those of `whole`
+    stand for all that is in them, too.
+    """
+
+    kernels: tuple[str, ...]
+    keys: tuple[str, ...]
+    whole: tuple[str, ...] = ()
+
+
+class Covers(NamedTuple):
+    """All kernels, and the nodes that no kernel stands for.
+
+    `folded` were computed when the model was loaded, `merged` do what another node does, `left`
+    are the others: nothing that was executed depends on them.
+    """
+
+    kernels: tuple[Cover, ...]
+    folded: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def covers(nodes: tuple[Node, ...], level: Level, prefix: str = "") -> Covers:
+    """Join one level of the counted graph, and what is in its bodies, to what was executed."""
+    work = _Work(nodes, level)
+    groups = work.groups()
+    found: list[Cover] = []
+    inner: list[Covers] = []
+    for kernels, claimed in groups:
+        whole = []
+        for node in claimed:
+            holder = next((k for k in kernels if k.bodies and k.op == node.op.type), None)
+            if node.bodies and holder is not None:
+                inner += _bodies(node, holder, f"{prefix}{node.key}/")
+            elif node.bodies:
+                whole.append(f"{prefix}{node.key}")
+        names, keys = tuple(k.name for k in kernels), (f"{prefix}{n.key}" for n in claimed)
+        found.append(Cover(names, tuple(keys), tuple(whole)))
+    own = Covers(tuple(found), *(_keys(prefix, part) for part in work.rest()))
+    every = (own, *inner)
+    return Covers(
+        tuple(one for part in every for one in part.kernels),
+        tuple(one for part in every for one in part.folded),
+        tuple(one for part in every for one in part.merged),
+        tuple(one for part in every for one in part.left),
+    )
+
+
+def _keys(prefix: str, nodes: Iterable[Node]) -> tuple[str, ...]:
+    return tuple(f"{prefix}{node.key}" for node in nodes)
+
+
+def _bodies(node: Node, holder: Executed, prefix: str) -> Iterator[Covers]:
+    for body in node.bodies:
+        if body.name in holder.bodies:
+            yield covers(body.nodes, holder.bodies[body.name], prefix)
+
+
+class _Work:
+    """One level: who has been claimed by whom."""
+
+    def __init__(self, nodes: tuple[Node, ...], level: Level) -> None:
+        self._origin = Origin(nodes)
+        self._level = level
+        self._names: Mapping[str, str] = aliases(self._origin, level)
+        self._open = {id(node): node for node in nodes}  # two nodes may bear one name
+        self._folded: list[Node] = []
+        made = set(self._names.values())
+        self._merged = [
+            self._open.pop(id(node))
+            for node in self._origin.twins
+            if not any(spec and spec.name in made for spec in node.outputs)
+        ]
+        for name in sorted(level.stored):
+            self._folded += self._claim(name, None)
+
+    def groups(self) -> Iterator[tuple[list[Executed], list[Node]]]:
+        """Kernels with the nodes that they claim, in the order in which they run."""
+        waiting: dict[str, list[Executed]] = {}  # by the value of which nobody knows what it is
+        for kernel in self._level.nodes:
+            together = [kernel]
+            for name in kernel.inputs:
+                together = waiting.pop(name, []) + together
+            known = [self._names[name] for name in kernel.outputs if name in self._names]
+            if known or not kernel.outputs:
+                claimed = [node for name in known for node in self._claim(name, kernel)]
+                yield together, claimed
+            else:
+                waiting[kernel.outputs[0]] = together
+        for left in waiting.values():
+            yield left, []
+
+    def rest(self) -> tuple[list[Node], list[Node], list[Node]]:
+        """What no kernel claimed: folded, merged, left."""
+        left = list(self._open.values())
+        folded = [node for node in left if node.constant]
+        return self._folded + folded, self._merged, [node for node in left if not node.constant]
+
+    def _claim(self, name: str, kernel: Executed | None) -> list[Node]:
+        """The open nodes on which a value depends.
+
+        What depends on no input is not the work of a kernel that only reads it: it was computed
+        when the model was loaded.
+        """
+        found: list[Node] = []
+        maker = self._origin.maker.get(name)
+        constant = maker is not None and maker.constant
+        todo = [name]
+        while todo:
+            node = self._origin.maker.get(todo.pop())
+            if node is None or self._open.pop(id(node), None) is None:
+                continue
+            if node.constant and not constant and kernel is not None:
+                self._folded.append(node)
+            else:
+                found.append(node)
+            todo += self._origin.needs(node)
+        return found
+
+
+# The time of kernels and the cost of nodes, in one table.
+
+_INTEGERS = ("QLinear", "Integer", "QGemm", "QAttention")  # in the names of their operators
+_FOLDED = "computed when the model was loaded"
+_MERGED = "done once for several nodes"
+_SILENT = "no event tells that they ran"
+_LEFT = "optimized away: nothing that ran depends on them"
+
+REASONS = (
+    "was the peak measured on a busier machine or with fewer threads, is the time that of a "
+    "launch alone, or was work left out?"
+)
+
+
+class _Counts:
+    """The counts of a ledger, each to be taken once."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._open: dict[str, deque[Counted | Uncounted]] = defaultdict(deque)
+        for one in ledger.counts:
+            self._open[one.node.key].append(one)
+
+    def take(self, keys: Iterable[str], whole: Iterable[str] = ()) -> list[Counted | Uncounted]:
+        """Those of these keys, and all that is in those of `whole`."""
+        inside = tuple(f"{one}/" for one in whole)
+        found = [self._open[key].popleft() for key in keys if self._open.get(key)]
+        for key in [one for one in self._open if inside and one.startswith(inside)]:
+            found += self._open.pop(key)
+        return found
+
+    def rest(self) -> list[Counted | Uncounted]:
+        """Those that nobody took."""
+        return [one for counts in self._open.values() for one in counts]
+
+
+def attributed(
+    found: Kernels, joined: Covers, ledger: Ledger, peak: Peak | None, source: str
+) -> KernelProfile:
+    """Kernels with their time, what they stand for, and what that costs.
+
+    The MACs of all rows and of what stands aside are those of the ledger, whatever was joined to
+    what: every count is taken once.
+    """
+    counts, times = _Counts(ledger), {one.name: one for one in found.kernels}
+    rows: list[KernelRow] = []
+    silent: list[Counted | Uncounted] = []
+    for cover in joined.kernels:
+        counted = counts.take(cover.keys, cover.whole)
+        if taken := [times.pop(name) for name in cover.kernels if name in times]:
+            rows.append(_row(taken, counted, peak))
+        else:
+            silent += counted
+    rows += [_row([one], [], peak) for one in times.values()]  # in no graph that was joined
+    asides = [
+        (_SILENT, silent),
+        (_FOLDED, counts.take(joined.folded, joined.folded)),
+        (_MERGED, counts.take(joined.merged, joined.merged)),
+        (_LEFT, [*counts.take(joined.left, joined.left), *counts.rest()]),
+    ]
+    named = sum(row.seconds for row in rows if row.nodes)
+    every = sum(row.seconds for row in rows)
+    return KernelProfile(
+        source=source,
+        runs=found.runs,
+        run_seconds=found.run_seconds,
+        outside_seconds=found.run_seconds - every,
+        named_seconds=named,
+        added_seconds=every - named,
+        kernels=tuple(rows),
+        aside=tuple(_aside(why, counted) for why, counted in asides if counted),
+    )
+
+
+def _row(kernels: list[Kernel], counts: list[Counted | Uncounted], peak: Peak | None) -> KernelRow:
+    cost, precision = _cost(counts), _precision(counts)
+    seconds = sum(one.seconds for one in kernels)
+    rate = 2 * cost.macs / seconds if cost.macs and seconds > 0 else None
+    most = None if peak is None else peak.rates.get(_ran(precision, kernels))
+    return KernelRow(
+        kernel=" + ".join(one.name for one in kernels),
+        op=" + ".join(dict.fromkeys(one.op for one in kernels)),
+        seconds=seconds,
+        calls=max((one.calls for one in kernels), default=0.0),
+        nodes=tuple(one.node.key for one in counts),
+        does=_does(counts),
+        macs=cost.macs,
+        flops=cost.flops,
+        bytes=cost.bytes_read + cost.bytes_written,
+        precision=precision,
+        rate=rate,
+        share=rate / most if rate and most else None,
+    )
+
+
+def _ran(precision: str, kernels: Iterable[Kernel]) -> str:
+    """The precision that a kernel computed in: one of floats widens integers before it."""
+    integers = any(mark in one.op for one in kernels for mark in _INTEGERS)
+    return "float32" if "float" not in precision and precision and not integers else precision
+
+
+def _does(counts: list[Counted | Uncounted]) -> str:
+    """The operators, in the order of the graph, repeated ones once with their number."""
+    tally: dict[str, int] = {}
+    for one in reversed(counts):
+        tally[str(one.node.op)] = tally.get(str(one.node.op), 0) + 1
+    return " + ".join(name if times == 1 else f"{times} {name}" for name, times in tally.items())
+
+
+def _cost(counts: Iterable[Counted | Uncounted]) -> Cost:
+    return sum((one.cost for one in counts if isinstance(one, Counted)), ZERO)
+
+
+def _precision(counts: Iterable[Counted | Uncounted]) -> str:
+    """That of the contractions, all of them where they differ."""
+    able = (one for one in counts if isinstance(one, Counted) and one.cost.macs)
+    return ", ".join(dict.fromkeys(one.precision for one in able))
+
+
+def _aside(why: str, counts: list[Counted | Uncounted]) -> Aside:
+    cost = _cost(counts)
+    keys = tuple(one.node.key for one in counts)
+    return Aside(why=why, nodes=keys, macs=cost.macs, flops=cost.flops)
+
+
+def above(profile: KernelProfile) -> list[KernelRow]:
+    """The kernels that were faster than the peak."""
+    return [row for row in profile.kernels if row.share is not None and row.share > 1]
+
+
+def impossible(profile: KernelProfile, peak: Peak | None) -> Iterator[str]:
+    """What cannot be true: kernels above the peak, kernels that take longer than the run."""
+    for row in above(profile) if peak is not None and peak.is_peak else ():
+        yield f"{row.kernel} ran at {100 * (row.share or 0):.0f} % of the peak: {REASONS}"
+    if profile.outside_seconds < 0:
+        over = -100 * profile.outside_seconds / profile.run_seconds
+        yield (
+            f"the kernels took {over:.1f} % longer than the run around them: they ran side by "
+            "side, or the device was not synchronized"
+        )

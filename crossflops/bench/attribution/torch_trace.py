@@ -1,0 +1,151 @@
+"""A trace of torch.profiler -> the operators that ran, and the calls that they are.
+
+Operators are events of the category `cpu_op` (`aten::conv2d`); one that was called within another
+lies in its span. A run is a span named `model_run` or, as torch.profiler's schedule writes it,
+`ProfilerStep#N`; without either, the whole trace is one.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple
+
+from crossflops.bench.attribution.covers import Cover, Covers
+from crossflops.bench.attribution.kernels import MICRO, Kernel, Kernels, middle, span
+from crossflops.errors import InputError
+from crossflops.ir.trace import Trace
+
+_HINT = "give a trace of torch.profiler with CPU activities (prof.export_chrome_trace)"
+
+
+class Op(NamedTuple):
+    """An outermost operator of a run, with all that it calls."""
+
+    name: str
+    begin: float
+    end: float
+
+
+class Matched(NamedTuple):
+    """The kernels of a trace, joined to the nodes of the graph."""
+
+    kernels: Kernels
+    covers: Covers
+
+
+def is_torch(trace: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether there are operators of PyTorch in it."""
+    return any(one.get("cat") == "cpu_op" for one in trace)
+
+
+def matched(trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0) -> Matched:
+    """Join the operators of every run to the calls of the model, in their order.
+
+    Names in both that follow one another are matched; what stands between two matches on both
+    sides is taken together. Raises InputError for a trace without operators, and for a model
+    whose calls nobody recorded.
+    """
+    calls = [one for one in model.calls if one.storey == "operator" and _is_aten(one.target)]
+    if not calls:
+        raise InputError(
+            "a trace of PyTorch tells operators, and a file does not say which calls these were",
+            "give the model as file.py:callable",
+        )
+    try:
+        ops = _outermost(trace)
+        runs = _runs(trace, ops)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"an event of the trace is damaged: {error!r}", _HINT) from error
+    if not ops:
+        raise InputError("there is no operator of PyTorch in the trace", _HINT)
+    kept = middle(runs[dropped:] or runs)
+    return _joined([_within(ops, *one) for one in kept], kept, calls)
+
+
+def _is_aten(target: str) -> bool:
+    return "." in target and not target.startswith("tf")
+
+
+def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[Op]:
+    """The operators that no other one called, of the thread that has the most."""
+    threads: dict[Any, list[Op]] = defaultdict(list)
+    for one in trace:
+        if one.get("cat") == "cpu_op" and one.get("ph", "X") == "X":
+            threads[one.get("pid"), one.get("tid")].append(Op(str(one["name"]), *span(one)))
+    busiest = max(threads.values(), key=len) if threads else []
+    found: list[Op] = []
+    for op in sorted(busiest, key=lambda op: (op.begin, -op.end)):
+        if not found or op.begin >= found[-1].end:
+            found.append(op)
+    return found
+
+
+def _runs(trace: Sequence[Mapping[str, Any]], ops: list[Op]) -> list[tuple[float, float]]:
+    for name in ("model_run", "ProfilerStep#"):
+        own = [
+            span(one)
+            for one in trace
+            if str(one.get("name", "")).startswith(name) and one.get("cat") == "user_annotation"
+        ]
+        if own:
+            return sorted(own)
+    return [(ops[0].begin, max(one.end for one in ops))] if ops else []
+
+
+def _within(ops: list[Op], begin: float, end: float) -> list[Op]:
+    return [one for one in ops if begin <= one.begin <= end]
+
+
+def _joined(
+    runs: list[list[Op]], spans: list[tuple[float, float]], calls: Sequence[Any]
+) -> Matched:
+    """The first run says which operators there are; the others add their time to them."""
+    first = runs[0]
+    names = _apart(one.name for one in first)
+    seconds = [0.0] * len(first)
+    for ops in runs:
+        matcher = SequenceMatcher(None, [o.name for o in first], [o.name for o in ops], False)
+        for block in matcher.get_matching_blocks():
+            for offset in range(block.size):
+                op = ops[block.b + offset]
+                seconds[block.a + offset] += (op.end - op.begin) * MICRO / len(runs)
+    kernels = [
+        Kernel(name, op.name, time, 1.0)
+        for name, op, time in zip(names, first, seconds, strict=True)
+    ]
+    groups = list(_groups([one.name for one in first], [_spelled(c.target) for c in calls]))
+    found = [
+        Cover(tuple(names[i] for i in ops), tuple(key for c in own for key in calls[c].nodes))
+        for ops, own in groups
+        if ops
+    ]
+    left = tuple(key for ops, own in groups if not ops for c in own for key in calls[c].nodes)
+    whole = sum(end - begin for begin, end in spans) * MICRO / len(spans)
+    return Matched(Kernels(tuple(kernels), whole, len(runs)), Covers(tuple(found), left=left))
+
+
+def _groups(ran: list[str], called: list[str]) -> Iterator[tuple[range, range]]:
+    """Places in both that belong together: one by one where the names agree."""
+    for tag, a, b, c, d in SequenceMatcher(None, ran, called, False).get_opcodes():
+        if tag == "equal":
+            yield from ((range(a + n, a + n + 1), range(c + n, c + n + 1)) for n in range(b - a))
+        elif tag == "delete":
+            yield from ((range(n, n + 1), range(0)) for n in range(a, b))
+        else:
+            yield range(a, b), range(c, d)
+
+
+def _spelled(target: str) -> str:
+    """aten.conv2d.default as PyTorch's profiler spells it: aten::conv2d."""
+    space, _, rest = target.partition(".")
+    return f"{space}::{rest.partition('.')[0]}"
+
+
+def _apart(names: Iterable[str]) -> list[str]:
+    """Every operator with the number of its turn."""
+    turns: Counter[str] = Counter()
+    found = []
+    for name in names:
+        turns[name] += 1
+        found.append(f"{name} {turns[name]}")
+    return found

@@ -1,0 +1,105 @@
+"""The batch that is fastest, and the largest that fits: doubled, then bisected."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from crossflops.ir.measurement import Measurement, Unfit
+
+Try = Callable[[int], Measurement | Unfit]
+GAIN = 0.03  # a doubling that brings less than this is no gain
+LEVELS = 2  # doublings without gain after which there will be none
+MOST = 1 << 16
+
+
+class Goal(NamedTuple):
+    """What is looked for: the most examples per second, within a latency (seconds, p99)."""
+
+    latency: float | None = None
+
+    def met(self, one: Measurement) -> bool:
+        """Whether the latency is kept."""
+        return self.latency is None or one.p99 <= self.latency
+
+    def best(self, tried: list[Measurement | Unfit]) -> Measurement | None:
+        """The fastest of those that keep the latency; of two alike the smaller batch."""
+        able = [one for one in tried if isinstance(one, Measurement) and self.met(one)]
+        return max(able, key=lambda one: (one.examples_per_second, -one.batch), default=None)
+
+
+FASTEST = Goal()
+
+
+class Search(NamedTuple):
+    """All that was tried, by batch, and the largest batch that is known to fit."""
+
+    tried: tuple[Measurement | Unfit, ...]
+    largest: int | None
+    bounded: bool
+
+
+def search(
+    attempt: Try, goal: Goal = FASTEST, most: int = MOST, to_the_limit: bool = True
+) -> Search:
+    """Double the batch until it does not fit or is too slow, then bisect.
+
+    Doubling ends at a batch that does not fit, that breaks the latency of the goal, or, unless
+    `to_the_limit`, when two doublings gained less than 3 %. Between the last good and the first
+    bad batch the border is bisected to within an eighth; then the neighbours of the fastest are
+    halved towards it. `bounded` says that a batch above the largest was seen not to fit.
+    """
+    tried: dict[int, Measurement | Unfit] = {}
+
+    def good(batch: int) -> bool:
+        found = tried[batch] if batch in tried else tried.setdefault(batch, attempt(batch))
+        return isinstance(found, Measurement) and goal.met(found)
+
+    batch, flat = 1, 0
+    while good(batch) and batch * 2 <= most:
+        flat = flat + 1 if batch > 1 and _gain(tried, batch) < GAIN else 0
+        if flat >= LEVELS and not to_the_limit:
+            break
+        batch *= 2
+    if not good(batch) and batch > 1:
+        _border(good, batch // 2, batch)
+    _summit(good, tried, goal)
+    fits = [b for b, one in tried.items() if isinstance(one, Measurement)]
+    return Search(
+        tuple(tried[one] for one in sorted(tried)),
+        max(fits, default=None),
+        any(isinstance(one, Unfit) for one in tried.values()),
+    )
+
+
+def _gain(tried: dict[int, Measurement | Unfit], batch: int) -> float:
+    now, before = tried[batch], tried[batch // 2]
+    if not isinstance(now, Measurement) or not isinstance(before, Measurement):
+        return 0.0
+    return now.examples_per_second / before.examples_per_second - 1
+
+
+def _border(good: Callable[[int], bool], low: int, high: int) -> None:
+    """Narrow down to one where good batches end."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if good(middle) else (low, middle)
+
+
+def _summit(
+    good: Callable[[int], bool], tried: dict[int, Measurement | Unfit], goal: Goal
+) -> None:
+    """Try between the fastest batch and its neighbours, while one of these halves is faster."""
+    best = goal.best(list(tried.values()))
+    while best is not None:
+        known = sorted(tried)
+        place = known.index(best.batch)
+        around = {one for one in known[max(place - 1, 0) : place + 2] if one != best.batch}
+        between = [(one + best.batch) // 2 for one in around]
+        fresh = [
+            b for b in between if b not in tried and min(abs(b - one) for one in known) > b // 8
+        ]
+        for batch in fresh:
+            good(batch)
+        again = goal.best(list(tried.values()))
+        if again is best:
+            return
+        best = again

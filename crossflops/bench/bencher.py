@@ -1,0 +1,167 @@
+"""`python -m crossflops.bench.bencher ORDER ANSWER`: runs and times one model at one batch.
+
+A process of its own, so that running out of memory ends it and nobody else.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.bench import session
+from crossflops.bench.order import (
+    Answer,
+    FileOrder,
+    Limits,
+    ModelOrder,
+    Order,
+    Ran,
+    Refusal,
+    timed,
+)
+from crossflops.bench.session import allocate
+from crossflops.errors import CrossflopsError, print_traceback
+from crossflops.frontends.inputs import from_archive
+from crossflops.ir.measurement import Measurement, Seen, Unfit
+from crossflops.plugins.failures import described, shortened, speaks_of_memory
+from crossflops.workers.limits import limit_memory
+
+PROFILED = Limits(warmup=3, runs=10, fewest=3, seconds=5.0)
+_MOST = 500  # runs under the profiler: short ones are disturbed by whatever else there is
+_EVENTS = 50_000  # of a profile, about 20 MB
+_SPAN = 1.0  # seconds that they may take together
+_SAID = 300
+_OUT_OF_MEMORY = "ran out of memory"
+
+
+def main() -> None:
+    """Answer the one order."""
+    source, target = map(Path, sys.argv[1:3])
+    order = msgspec.json.decode(source.read_bytes(), type=Order)
+    limit_memory(order.memory)
+    target.write_bytes(msgspec.json.encode(answered(order)))
+
+
+def answered(order: Order) -> Answer:
+    """The run, or why there is none."""
+    try:
+        return run_model(order) if isinstance(order, ModelOrder) else run_file(order)
+    except CrossflopsError as error:
+        print_traceback(error)
+        return Refusal(error.message, error.hint)
+    except MemoryError:
+        return Unfit(batch=order.batch, stage="memory", message=_OUT_OF_MEMORY)
+    except Exception as error:  # whatever the runtime raises is its word on the model
+        print_traceback(error)
+        what = described(error)
+        if speaks_of_memory(what):
+            return Unfit(batch=order.batch, stage="memory", message=_OUT_OF_MEMORY)
+        return Unfit(batch=order.batch, stage="run", message=shortened(what, _SAID))
+
+
+def run_file(order: FileOrder) -> Ran:
+    """Run an ONNX file in onnxruntime: first timed, then, if it is asked for, profiled."""
+    module = session.runtime()
+    given = from_archive(order.inputs_file) if order.inputs_file else {}
+    model = session.prepared(order.path, order.dims, order.specs, given)
+    session.name_apart(model.graph)
+    if order.allocated:
+        allocate(model)
+    feeds = session.feed(model, given)
+    data, nodes = session.serialized(model), len(model.graph.node)
+    del model
+    if order.unrun:
+        return _graph(module, order, data)
+    how = f"InferenceSession.run, {order.threads} thread{'s' if order.threads > 1 else ''}, CPU"
+    found = Ran(
+        runtime=f"onnxruntime {module.__version__}",
+        device="cpu",
+        inputs={name: Seen(str(value.dtype), value.shape) for name, value in feeds.items()},
+        measurement=_timed(module, order, data, feeds, how),
+    )
+    if not order.profiled:
+        return found
+    return _profiled(module, order, data, feeds, found, _profiling(found, nodes))
+
+
+def _graph(module: Any, order: FileOrder, data: bytes) -> Ran:
+    """The graph that would run."""
+    options = _options(module, order)
+    graph = Path(order.folder, "optimized.onnx")
+    session.save_optimized(options, graph)
+    module.InferenceSession(data, options, providers=session.PROVIDERS)
+    name = f"onnxruntime {module.__version__}"
+    return Ran(runtime=name, device="cpu", inputs={}, graph=str(graph))
+
+
+def run_model(order: ModelOrder) -> Ran:
+    """Run a model in its own framework: first timed, then, if it is asked for, traced."""
+    from crossflops import targets
+    from crossflops.bench.frameworks import bound, ready
+
+    sys.path.extend(path for path in order.paths if path not in sys.path)
+    bound(order.runtime, order.threads)
+    source = targets.load(
+        order.target, order.arguments, order.specs, order.inputs_file, order.allow_pickle
+    )
+    run = ready(source, order.runtime, order.threads, order.setting)
+    how = f"{run.how}, {order.threads} thread{'s' if order.threads > 1 else ''}"
+    measurement = timed(run.once, order.batch, time.perf_counter, order.limits, how)
+    runs = min(PROFILED.runs, max(PROFILED.fewest, int(PROFILED.seconds / measurement.p50)))
+    return Ran(
+        runtime=run.runtime,
+        device=run.device,
+        inputs={},
+        measurement=measurement,
+        profile=run.trace(runs + 1, order.trace) if order.trace else None,
+        dropped=1,
+    )
+
+
+def _timed(
+    module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], how: str
+) -> Measurement:
+    ready = module.InferenceSession(data, _options(module, order), providers=session.PROVIDERS)
+
+    def once() -> None:
+        ready.run(None, feeds)
+
+    return timed(once, order.batch, time.perf_counter, order.limits, how)
+
+
+def _profiling(found: Ran, nodes: int) -> Limits:
+    """How many runs are profiled: more of short ones, as far as the profile stays small."""
+    took = found.measurement.p50 if found.measurement is not None else _SPAN
+    wanted = min(_MOST, int(_SPAN / took) if took else _MOST, _EVENTS // max(1, nodes))
+    return PROFILED._replace(runs=max(PROFILED.runs, wanted))
+
+
+def _profiled(
+    module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], found: Ran, limits: Limits
+) -> Ran:
+    """Once more under the profiler, which takes time itself."""
+    options = _options(module, order)
+    graph = Path(order.folder, "optimized.onnx")
+    session.save_optimized(options, graph)
+    options.enable_profiling = True
+    options.profile_file_prefix = str(Path(order.folder, "profile"))
+    ready = module.InferenceSession(data, options, providers=session.PROVIDERS)
+
+    def once() -> None:
+        ready.run(None, feeds)
+
+    runs = timed(once, order.batch, time.perf_counter, limits)
+    return msgspec.structs.replace(
+        found, profile=ready.end_profiling(), graph=str(graph), dropped=runs.warmup
+    )
+
+
+def _options(module: Any, order: FileOrder) -> Any:
+    folder = str(Path(order.path).resolve().parent)
+    return session.options(module, folder, order.threads, order.optimization)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""The processor as Linux describes it, and as this process may use it.
+
+Affinity, then the quota of the control group, then unique cores: siblings of one core share its
+units. The clock is that of cpufreq where there is one; in a virtual machine `cpu MHz` is the time
+stamp counter, and may be far from what the core does.
+"""
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from crossflops.errors import CrossflopsError
+from crossflops.report.machine import Cpu
+from crossflops.workers.limits import physical_memory
+
+# How much one core computes in a clock, from its instruction set and its model.
+#
+# FLOPs per clock and core, 2 per FMA. A flag says which instructions there are, not how many units
+# execute them: where that depends on the product, family and model decide, and where they do not
+# tell, nothing is said. FP64 is half of FP32.
+#
+# Sources: Intel, 64 and IA-32 Optimization Reference Manual (ports of each microarchitecture) and
+# ARK ("# of AVX-512 FMA Units"); AMD, Software Optimization Guides for families 17h, 19h and 1Ah;
+# Arm, Software Optimization Guides of Neoverse N1, V1, N2, V2 and of Cortex-A72 and A76; Fujitsu,
+# A64FX Microarchitecture Manual.
+
+AMX = "AMX"
+SVE = "SVE"
+_ONE_UNIT = re.compile(r"\b(?:bronze|silver|gold 5\d\d\d)\b", re.IGNORECASE)
+_TWO_512 = {85, 87, 106, 108, 143, 173, 174, 207}  # SKX to GNR, and Xeon Phi
+_ONE_512 = {102, 125, 126, 140, 141, 167}  # client: Cannon, Ice, Tiger and Rocket Lake
+_ATOMS = {0x86, 0x96, 0x9C, 0xBE, 0xAF}  # two 128-bit units, where they have AVX2
+_HALF_ZEN5 = (*range(0x20, 0x30), *range(0x60, 0x70))  # Strix and Krackan Point: 256-bit paths
+_ARM = {  # (implementer, part): name, FP32, and where they are known BF16 and INT8
+    (0x41, 0xD03): ("Cortex-A53, one 64-bit unit or one 128-bit unit of half rate", 8, 0, 0),
+    (0x41, 0xD07): ("Cortex-A57, one 128-bit unit", 8, 0, 0),
+    (0x41, 0xD08): ("Cortex-A72, one 128-bit unit", 8, 0, 0),
+    (0x41, 0xD0B): ("Cortex-A76, two 128-bit units", 16, 0, 64),
+    (0x41, 0xD0C): ("Neoverse N1, two 128-bit units", 16, 0, 64),
+    (0x41, 0xD0D): ("Cortex-A77, two 128-bit units", 16, 0, 64),
+    (0x41, 0xD41): ("Cortex-A78, two 128-bit units", 16, 0, 64),
+    (0x41, 0xD40): ("Neoverse V1, two 256-bit SVE units", 32, 128, 256),
+    (0x41, 0xD44): ("Cortex-X1, four 128-bit units", 32, 0, 128),
+    (0x41, 0xD49): ("Neoverse N2, two 128-bit units", 16, 0, 0),
+    (0x41, 0xD4F): ("Neoverse V2, four 128-bit units", 32, 128, 256),
+    (0x46, 0x001): ("A64FX, two 512-bit SVE units", 64, 0, 256),
+    (0xC0, 0xAC3): ("AmpereOne, two 128-bit units", 16, 0, 0),
+}
+
+
+class Core(msgspec.Struct, frozen=True):
+    """What a core is by its own words. `family` and `model` are those of x86, or None."""
+
+    architecture: str
+    vendor: str
+    family: int | None
+    model: int | None
+    name: str
+    flags: frozenset[str]
+    implementer: int | None = None
+    part: int | None = None
+
+
+def flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
+    """Which units, and FLOPs (OPs) per clock by precision; none where they are not known."""
+    if core.architecture in ("x86_64", "AMD64", "i386", "i686"):
+        return _x86(core)
+    if core.architecture in ("aarch64", "arm64"):
+        return _arm(core)
+    return f"the units of {core.architecture} are not known", {}
+
+
+def _x86(core: Core) -> tuple[str, dict[str, int]]:
+    text, fp32 = _vector(core)
+    if not fp32:
+        return text, {}
+    wide = "avx512f" in core.flags
+    found = {"fp32": fp32, "fp64": fp32 // 2}
+    if wide and "avx512_bf16" in core.flags:
+        found["bf16"] = 2 * fp32
+    if (wide and "avx512_vnni" in core.flags) or "avx_vnni" in core.flags:
+        found["int8"] = 4 * fp32
+    if "amx_tile" in core.flags:
+        amx = {"amx_bf16": ("bf16", 1024), "amx_fp16": ("fp16", 1024), "amx_int8": ("int8", 2048)}
+        found |= dict(row for flag, row in amx.items() if flag in core.flags)
+        text += f", {AMX}"
+    return text, found
+
+
+def _vector(core: Core) -> tuple[str, int]:
+    """The vector units of x86, and their FP32 FLOPs per clock; 0 where nobody knows."""
+    if "avx512f" in core.flags:
+        return _avx512(core)
+    if "avx2" in core.flags and "fma" in core.flags:
+        first_zen = core.family == 23 and (core.model or 0) < 0x30
+        if first_zen or core.family == 24:  # Hygon's is the first Zen, too
+            return "AVX2 on two 128-bit FMA units", 16
+        if core.family == 6 and core.model in _ATOMS:
+            return "AVX2 on two 128-bit FMA units", 16
+        return "AVX2, two 256-bit FMA units", 32
+    if "avx" in core.flags:
+        return "AVX, a 256-bit multiplier and a 256-bit adder", 16
+    return "SSE, a 128-bit multiplier and a 128-bit adder", 8
+
+
+def _avx512(core: Core) -> tuple[str, int]:
+    two, one = ("AVX-512, two 512-bit FMA units", 64), ("AVX-512, one 512-bit FMA unit", 32)
+    halves = "AVX-512 on two 256-bit FMA units", 32
+    if core.vendor == "AuthenticAMD":
+        if core.family == 25:
+            return halves
+        if core.family == 26:
+            return halves if core.model in _HALF_ZEN5 else two
+    elif core.family == 6:
+        if core.model == 85 and _ONE_UNIT.search(core.name):
+            return one
+        if core.model in _TWO_512:
+            return two
+        if core.model in _ONE_512:
+            return one
+    return "AVX-512, on one unit or two: this model is not known", 0
+
+
+def _arm(core: Core) -> tuple[str, dict[str, int]]:
+    known = _ARM.get((core.implementer or -1, core.part or -1))
+    if known is None:
+        scalable = f", with {SVE}" if "sve" in core.flags else ""
+        return f"the units of this Arm core are not known{scalable}", {}
+    text, fp32, bf16, int8 = known
+    extra: Mapping[str, tuple[int, bool]] = {
+        "bf16": (bf16, "bf16" in core.flags),
+        "int8": (int8, bool(core.flags & {"asimddp", "i8mm"})),
+    }
+    more = {name: rate for name, (rate, there) in extra.items() if rate and there}
+    return text, {"fp32": fp32, "fp64": fp32 // 2, **more}
+
+
+_NAMES = ("model name", "Model", "cpu model", "Processor")
+
+
+class NoCpuError(CrossflopsError):
+    """The system does not say what its processor is."""
+
+
+def cpu(root: Path = Path("/")) -> Cpu:
+    """The processor, by the files below `root`. Raises NoCpuError where there are none."""
+    first, *_ = records = _records(root)
+    core = _core(first)
+    allowed = _allowed(len(records))
+    topology = [_place(root, one) for one in allowed]
+    clock, source = _clock(root, records[0])
+    isa, rates = flops_per_clock(core)
+    return Cpu(
+        model=core.name or f"{core.architecture}, without a name",
+        architecture=core.architecture,
+        logical=len(allowed),
+        cores=len(set(topology)),
+        sockets=len({socket for socket, _ in topology}),
+        quota=_quota(root),
+        clock=clock,
+        clock_source=source,
+        isa=isa,
+        flops_per_clock=rates,
+    )
+
+
+def _records(root: Path) -> list[dict[str, str]]:
+    """`/proc/cpuinfo`: a record of texts for every logical CPU."""
+    file = root / "proc" / "cpuinfo"
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise NoCpuError(
+            f"this machine does not say what its processor is: {file} cannot be read",
+            "`crossflops devices --measure` measures it all the same; or name it by --device",
+        ) from error
+    found = [_record(part) for part in text.split("\n\n") if part.strip()]
+    processors = [one for one in found if "processor" in one]
+    rest = next((one for one in found if "processor" not in one), {})
+    return [{**rest, **one} for one in processors] or [rest]
+
+
+def _record(part: str) -> dict[str, str]:
+    pairs = (line.partition(":") for line in part.splitlines())
+    return {key.strip(): value.strip() for key, colon, value in pairs if colon}
+
+
+def _core(record: dict[str, str]) -> Core:
+    flags = record.get("flags") or record.get("Features") or ""
+    return Core(
+        architecture=platform.machine(),
+        vendor=record.get("vendor_id", ""),
+        family=_whole(record.get("cpu family")),
+        model=_whole(record.get("model")),
+        name=next((record[name] for name in _NAMES if record.get(name)), ""),
+        flags=frozenset(flags.split()),
+        implementer=_whole(record.get("CPU implementer")),
+        part=_whole(record.get("CPU part")),
+    )
+
+
+def _whole(text: str | None) -> int | None:
+    try:
+        return int(text or "", 0)
+    except ValueError:
+        return None
+
+
+def _allowed(count: int) -> list[int]:
+    """The logical CPUs on which this process may run."""
+    try:
+        return sorted(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return list(range(count))
+
+
+def _place(root: Path, cpu: int) -> tuple[str, str]:
+    """Socket and core of a logical CPU; it is a core of its own where nobody says."""
+    folder = root / "sys/devices/system/cpu" / f"cpu{cpu}" / "topology"
+    socket, core = _read(folder / "physical_package_id"), _read(folder / "core_id")
+    return (socket or "0", core if core else f"cpu{cpu}")
+
+
+def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
+    """The clock in Hz, and where it is from: the base clock first, as sheets of CPUs have it."""
+    folder = root / "sys/devices/system/cpu/cpu0/cpufreq"
+    for name in ("base_frequency", "cpuinfo_max_freq"):
+        kilohertz = _number(_read(folder / name))
+        if kilohertz:
+            return kilohertz * 1e3, f"cpufreq/{name}"
+    megahertz = _number(record.get("cpu MHz", ""))
+    if megahertz:
+        return megahertz * 1e6, "cpu MHz in /proc/cpuinfo"
+    return None, "nobody says"
+
+
+def memory_bytes(root: Path = Path("/")) -> int | None:
+    """The memory that this process may use: the machine's, or what its control group grants."""
+    bounds = [_number(_read(one / "memory.max")) for one in _groups(root)]
+    bounds.append(_number(_read(root / "sys/fs/cgroup/memory/memory.limit_in_bytes")))
+    known = [int(one) for one in (physical_memory(), *bounds) if one]
+    return min(known) if known else None
+
+
+def _quota(root: Path) -> float | None:
+    """CPUs' time that the control group grants: version 2, then version 1. None without bound."""
+    base = root / "sys/fs/cgroup"
+    limits = [_ratio(*_read(one / "cpu.max").split()[:2]) for one in _groups(root)]
+    for one in (base / "cpu", base / "cpu,cpuacct"):
+        limits.append(_ratio(_read(one / "cpu.cfs_quota_us"), _read(one / "cpu.cfs_period_us")))
+    known = [one for one in limits if one is not None]
+    return min(known) if known else None
+
+
+def _groups(root: Path) -> list[Path]:
+    """The folders of this process's control group, version 2, and of those above it."""
+    base = root / "sys/fs/cgroup"
+    own = _read(root / "proc/self/cgroup").splitlines()
+    path = next((one[3:] for one in own if one.startswith("0::")), "/")
+    place = base / path.lstrip("/")
+    return [one for one in (place, *place.parents) if base in (one, *one.parents)] or [base]
+
+
+def _ratio(quota: str = "", period: str = "") -> float | None:
+    granted, out_of = _number(quota), _number(period)
+    return granted / out_of if granted and out_of and granted > 0 else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

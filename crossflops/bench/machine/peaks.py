@@ -1,0 +1,267 @@
+"""What this machine can do at most: measured, kept, and set beside what its system says.
+
+`measured()` is the denominator that others ask for. It is kept in a file of the user's cache and
+taken from there as long as the processor, its flags and the CPUs of this process are the same.
+"""
+
+import contextlib
+import hashlib
+import os
+import platform
+from math import ceil
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from crossflops.bench.machine.cpu import AMX, SVE, NoCpuError, cpu, memory_bytes
+from crossflops.bench.machine.native import (
+    Kind,
+    Loop,
+    NoLoopError,
+    Program,
+    compiled,
+    compiler,
+    product_rate,
+    sum_bandwidth,
+)
+from crossflops.errors import CrossflopsError
+from crossflops.report.machine import Cpu, MachinePeak
+
+# Where a measurement and the system's own words contradict each other.
+
+_CLOCK = 0.05  # by how much a clock may differ: it moves with load
+_SCALES = 0.75  # of the speed that cores should add up to
+_BUSY = 0.6  # of the best round's rate that all rounds together should have
+_ABOVE = 1.1  # of what units should do in a clock
+
+
+def contradictions(found: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
+    """What was measured otherwise than it is said, a sentence each."""
+    busy = _busy(found)
+    if claimed is None:
+        nothing = "the system says nothing of its processor, so that nothing can be compared"
+        return tuple(filter(None, (nothing, busy)))
+    checks = (_clock(found, claimed), _cores(found, claimed), *_units(found, claimed), busy)
+    return tuple(filter(None, checks))
+
+
+def _busy(found: MachinePeak) -> str:
+    """Whether other work, or a throttle, took much of the time; the best round is free of it."""
+    best = found.peaks.get("fp32", 0.0)
+    if found.sustained is None or found.sustained >= _BUSY * best:
+        return ""
+    share = f"all rounds together reached {100 * found.sustained / best:.0f} % of the best one"
+    return f"{share}: the machine is busy or throttled; measure again when it is idle"
+
+
+def _clock(found: MachinePeak, claimed: Cpu) -> str:
+    if found.clock is None or claimed.clock is None:
+        return ""
+    if abs(found.clock / claimed.clock - 1) <= _CLOCK:
+        return ""
+    said = f"{claimed.clock / 1e9:.3f} GHz ({claimed.clock_source})"
+    return f"the system says {said}, and a core runs at {found.clock / 1e9:.3f} GHz"
+
+
+def _cores(found: MachinePeak, claimed: Cpu) -> str:
+    """Whether all cores together do what one does, as often as there are cores."""
+    if found.one_thread is None or claimed.usable < 1:
+        return ""
+    times = found.peaks["fp32"] / found.one_thread
+    if times >= _SCALES * claimed.usable:
+        return ""
+    cores = f"{claimed.usable:g} cores deliver {times:.2f} x what one does"
+    return f"{cores}: they are shared, throttled or busy"
+
+
+def _units(found: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
+    """Whether a core does in a clock what its units can."""
+    rate = claimed.flops_per_clock.get("fp32")
+    if found.clock is None or found.one_thread is None or not found.is_peak:
+        return ()
+    done = found.one_thread / found.clock
+    if rate is None:
+        return (f"{claimed.isa}; measured are {done:.1f} FP32 FLOPs per clock and core",)
+    if done > _ABOVE * rate:
+        return (f"{claimed.isa} should do {rate} FP32 FLOPs per clock, and does {done:.1f}",)
+    if done < _SCALES * rate:
+        return (f"{claimed.isa} should do {rate} FP32 FLOPs per clock; the loop did {done:.1f}",)
+    return ()
+
+
+_FILE = "machine-peak.json"
+_EDITION = "2"  # of the loops: another one measures again
+_ARRAY = 64 << 20  # bytes of each of the three arrays of the triad, at least
+_LARGEST = 256 << 20
+_SECONDS = 0.4  # of a loop
+
+
+def measured(*, again: bool = False) -> MachinePeak:
+    """The measured peak of this machine: as it was kept, or measured now (about two seconds).
+
+    `again` measures in any case. Raises CrossflopsError where nothing can be measured.
+    """
+    kept = None if again else stored()
+    return kept or store(measure())
+
+
+def stored() -> MachinePeak | None:
+    """What was measured before on this very machine, for CPUs as many as these. Or None."""
+    try:
+        found = msgspec.json.decode(_file().read_bytes(), type=MachinePeak)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.fingerprint == fingerprint() else None
+
+
+def store(peak: MachinePeak) -> MachinePeak:
+    """Keep it for the next time; where no file can be written, it is only returned."""
+    file = _file()
+    draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(peak), indent=2))
+        draft.replace(file)
+    return peak
+
+
+def measure() -> MachinePeak:
+    """Measure now: by compiled loops, or, where nothing can be compiled, by numpy."""
+    claimed = claim()
+    threads = threads_of(claimed)
+    try:
+        with compiled() as program:
+            found = _by_loops(program, threads, claimed)
+    except NoLoopError as error:
+        found = _by_numpy(threads, str(error.message), claimed)
+    return replace(found, contradictions=contradictions(found, claimed))
+
+
+def claim() -> Cpu | None:
+    """What the system says of its processor; None where it says nothing."""
+    try:
+        return cpu()
+    except NoCpuError:
+        return None
+
+
+def threads_of(claimed: Cpu | None) -> int:
+    """As many threads as there are logical CPUs for this process, or whose time it is granted."""
+    if claimed is None:
+        return os.cpu_count() or 1
+    return min(claimed.logical, ceil(claimed.quota or claimed.logical))
+
+
+def fingerprint() -> str:
+    """What the measured peak depends on: the processor, its CPUs, the compiler, these loops."""
+    claimed = claim()
+    facts = (
+        _EDITION,
+        platform.node(),
+        platform.machine(),
+        str(compiler()),
+        "" if claimed is None else msgspec.json.encode(claimed.flops_per_clock).decode(),
+        "" if claimed is None else f"{claimed.model} {claimed.logical} {claimed.quota}",
+    )
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+
+
+def _by_loops(program: Program, threads: int, claimed: Cpu | None) -> MachinePeak:
+    clock = program.run("clock", _SECONDS / 2).rate
+    one = program.run("fma32", _SECONDS)
+    all_ = one if threads == 1 else program.run("fma32", _SECONDS, threads)
+    double = program.run("fma64", _SECONDS, threads)
+    loops = {"fp32": all_, "fp64": double, **_dots(program, one, threads, claimed)}
+    triad = program.run("triad", _SECONDS, threads, _array_bytes())
+    granted = _granted(threads, claimed)
+    share = "" if granted == 1 else f"; {100 * granted:.0f} % of it, as the quota grants"
+    lanes = f"{one.width}-bit {'FMA' if one.fused else 'multiply and add'}"
+    return MachinePeak(
+        cpu=_name(claimed),
+        threads=threads,
+        peaks={name: loop.rate * granted for name, loop in loops.items()},
+        one_thread=one.rate,
+        sustained=all_.sustained * granted,
+        bandwidth=triad.rate,
+        clock=clock,
+        width=one.width,
+        is_peak=True,
+        how=f"{lanes} loop in registers, and a triad of three streams; {program.command}{share}"
+        f"{_unmeasured(claimed)}",
+        fingerprint=fingerprint(),
+    )
+
+
+def _dots(program: Program, one: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
+    """Loops of BF16 and of INT8, where there are vector instructions for them.
+
+    Not where there is AMX: its units do many times as much, and are not in the loops.
+    """
+    if claimed is not None and AMX in claimed.isa:
+        return {}
+    kinds: dict[str, Kind] = {"bf16": "dot16", "int8": "dot8"}
+    there = {"bf16": one.dot16, "int8": one.dot8}
+    return {
+        name: program.run(kind, _SECONDS, threads) for name, kind in kinds.items() if there[name]
+    }
+
+
+def _unmeasured(claimed: Cpu | None) -> str:
+    """The units that are in no loop, so that the processor may do more than was measured."""
+    isa = "" if claimed is None else claimed.isa
+    amx = "; AMX is in no loop, so that BF16 and INT8 have no peak" if AMX in isa else ""
+    sve = "; SVE is in no loop: units wider than 128 bits may do more" if SVE in isa else ""
+    return amx + sve
+
+
+def _granted(threads: int, claimed: Cpu | None) -> float:
+    """The share of the threads' time that a quota grants: a round is too short to feel it."""
+    quota = claimed.quota if claimed else None
+    return 1.0 if quota is None else min(1.0, quota / threads)
+
+
+def _by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePeak:
+    rates = {"fp32": "float32", "fp64": "float64"}
+    return MachinePeak(
+        cpu=_name(claimed),
+        threads=threads,
+        peaks={name: product_rate(dtype, _SECONDS) for name, dtype in rates.items()},
+        one_thread=None,
+        sustained=None,
+        bandwidth=sum_bandwidth(_ARRAY, _SECONDS),
+        clock=None,
+        width=None,
+        is_peak=False,
+        how=f"numpy's matrix product, a lower bound and no peak, since {why}; "
+        "a sum of three streams on one thread",
+        fingerprint=fingerprint(),
+    )
+
+
+def _name(claimed: Cpu | None) -> str:
+    return claimed.model if claimed else platform.processor() or platform.machine()
+
+
+def _array_bytes() -> int:
+    """Twice the last cache, but no more than 256 MiB, and than a sixteenth of the memory."""
+    cache, memory = _system("SC_LEVEL3_CACHE_SIZE"), memory_bytes()
+    wanted = min(max(_ARRAY, 2 * cache), _LARGEST)
+    return min(wanted, max(1 << 20, memory // 16)) if memory else wanted
+
+
+def _system(name: str) -> int:
+    """A number that the system knows by sysconf; 0 where it does not."""
+    try:
+        return max(0, os.sysconf(name))
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def _file() -> Path:
+    """In $XDG_CACHE_HOME, or ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return Path(base).expanduser() / "crossflops" / _FILE
+    except RuntimeError as error:
+        raise CrossflopsError("there is no home folder", "set XDG_CACHE_HOME") from error

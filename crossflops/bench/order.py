@@ -1,0 +1,145 @@
+"""What a measuring worker is asked, and what it answers."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from crossflops.ir.measurement import Measurement, Seen, Unfit, measured
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Setting
+
+# When a run is warm, and how often it is then timed.
+
+Run = Callable[[], None]
+Clock = Callable[[], float]
+WINDOW = 5  # runs whose median has to stand still
+STILL = 0.02  # by how much of itself it may move
+
+
+class Limits(NamedTuple):
+    """How many runs: warm-up ends after `warmup` of them at the latest, timing after `runs`.
+
+    Both end sooner when `seconds` have passed, but not before `fewest` runs.
+    """
+
+    warmup: int = 50
+    runs: int = 100
+    fewest: int = 3
+    seconds: float = 5.0
+
+
+USUAL = Limits()
+
+
+def settled(seconds: Sequence[float]) -> bool:
+    """Whether the median of the last five runs is within 2 % of that of the five before.
+
+    >>> settled([9.0, 1, 1, 1, 1, 1, 1]), settled([2.0] * 5 + [1.0] * 5)
+    (True, False)
+    """
+    if len(seconds) < WINDOW + 1:
+        return False
+    last, before = median(seconds[-WINDOW:]), median(seconds[-WINDOW - 1 : -1])
+    return abs(last - before) < STILL * before if before else not last
+
+
+def timed(
+    run: Run, batch: int, clock: Clock, limits: Limits = USUAL, how: str = ""
+) -> Measurement:
+    """Run until it is warm, then time it. `run` returns when its work is done.
+
+    The warm-up ends when the median of the last five runs changes by less than 2 % from one run
+    to the next; one that does not is told by `settled`.
+    """
+    warm = _repeated(run, clock, limits.warmup, limits, settled)
+    # a run that takes seconds is not warmed up for a minute: what was seen says whether it is
+    seconds = _repeated(run, clock, limits.runs, limits, lambda _: False)
+    return measured(batch, seconds, len(warm), settled=settled(warm), how=how)
+
+
+def _repeated(
+    run: Run, clock: Clock, most: int, limits: Limits, enough: Callable[[Sequence[float]], bool]
+) -> list[float]:
+    found: list[float] = []
+    begin = clock()
+    while len(found) < most and not enough(found):
+        if len(found) >= limits.fewest and clock() - begin >= limits.seconds:
+            break
+        start = clock()
+        run()
+        found.append(clock() - start)
+    return found
+
+
+class FileOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Run an ONNX file in onnxruntime.
+
+    Weights without values get random ones if they are to be `allocated`. `profiled` asks for runs
+    with the runtime's profiler after those that are timed; the profile and the graph that ran are
+    left in `folder`. With `unrun` the graph alone is made. `memory` bounds the worker, in bytes.
+    """
+
+    path: str
+    dims: dict[str, int] = {}
+    specs: tuple[TensorSpec, ...] = ()
+    inputs_file: str | None = None
+    allocated: bool = False
+    batch: int
+    optimization: str = "all"
+    threads: int
+    limits: Limits = USUAL
+    profiled: bool = False
+    unrun: bool = False
+    memory: int | None = None
+    folder: str
+
+
+class ModelOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Run a model in its own framework, `runtime`, built afresh from its target.
+
+    `trace` is the file or the folder to which a trace of some runs is written, None for none.
+    """
+
+    target: str
+    arguments: dict[str, Any] = {}
+    specs: tuple[TensorSpec, ...] = ()
+    inputs_file: str | None = None
+    allow_pickle: bool = False
+    setting: Setting
+    runtime: str
+    batch: int
+    threads: int
+    limits: Limits = USUAL
+    trace: str | None = None
+    memory: int | None = None
+    paths: tuple[str, ...] = ()
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ran"):
+    """A model that ran: in what, on which inputs, how fast.
+
+    `profile` is the file that the runtime's profiler wrote, `graph` that of the graph which ran,
+    of whose runs
+    the first `dropped` do not count.
+    """
+
+    runtime: str
+    device: str
+    inputs: dict[str, Seen]
+    measurement: Measurement | None = None
+    profile: str | None = None
+    graph: str | None = None
+    dropped: int = 0
+
+
+class Refusal(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
+    """The request is wrong, whatever the batch."""
+
+    message: str
+    hint: str
+
+
+Order: TypeAlias = FileOrder | ModelOrder
+Answer: TypeAlias = Ran | Unfit | Refusal

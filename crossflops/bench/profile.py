@@ -1,0 +1,139 @@
+"""The profile of a run in onnxruntime -> which values had which shapes, and how often loops ran.
+
+Every kernel that runs leaves an event with the name of its node and the shapes of what it made,
+https://onnxruntime.ai/docs/performance/tune-performance/profiling-tools.html
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from crossflops.ir.measurement import Seen
+from crossflops.load.order import bodies
+
+_EVENT = "_kernel_time"
+_LIFTED = ("Constant",)  # the runtime makes initializers of these: they leave no event
+_DTYPES = {"float": "float32", "double": "float64"}
+_RANDOM = (
+    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial",
+    "Bernoulli",
+)  # fmt: skip
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class Event(NamedTuple):
+    """One kernel that ran: the node, and type and shape of each result."""
+
+    node: str
+    made: Shapes
+
+
+def events(trace: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
+    """The kernels in a profile, in the order in which they ended."""
+    for one in trace:
+        if one.get("cat") == "Node" and str(one.get("name", "")).endswith(_EVENT):
+            made = one.get("args", {}).get("output_type_shape", ())
+            yield Event(
+                str(one["name"]).removesuffix(_EVENT),
+                tuple(
+                    (_DTYPES.get(dtype, dtype), tuple(shape))
+                    for item in made
+                    for dtype, shape in item.items()
+                ),
+            )
+
+
+def name_nodes(graph: Any, prefix: str = "n") -> None:
+    """Give every node a name of its own, those in subgraphs too, in place."""
+    for number, node in enumerate(graph.node):
+        node.name = f"{prefix}{number}"
+        for place, body in enumerate(bodies(node)):
+            name_nodes(body, f"{node.name}.{place}.")
+
+
+def values(graph: Any, ran: Iterable[Event]) -> dict[str, Seen]:
+    """The tensors that had one shape in all runs, by name."""
+    made: dict[str, set[Shapes]] = {}
+    for event in ran:
+        made.setdefault(event.node, set()).add(event.made)
+    found: dict[str, Seen] = {}
+    for node in _all(graph):
+        names = [name for name in node.output if name]
+        shapes = made.get(node.name, set())
+        if len(shapes) == 1 and len(only := next(iter(shapes))) == len(names):
+            found |= {
+                name: Seen(dtype, shape) for name, (dtype, shape) in zip(names, only, strict=True)
+            }
+    return found
+
+
+def draws(graph: Any) -> bool:
+    """Whether a node draws random numbers from a seed that the file does not give."""
+    return any(
+        node.op_type in _RANDOM and all(one.name != "seed" for one in node.attribute)
+        for node in _all(graph)
+    )
+
+
+def trips(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
+    """How often each run of a Loop or a Scan ran its body, where that is always the same.
+
+    Every node of a body runs once in an iteration. That none has run says that there was no
+    iteration, unless the runtime replaced some node by others of its own.
+    """
+    found = {}
+    for node in _all(graph):
+        if node.op_type in ("Loop", "Scan") and runs.get(node.name) and node.output:
+            (body,) = list(bodies(node))[:1]
+            count = _runs(body, runs)
+            silent = not _kernels(body) or _replaced(graph, runs)
+            if count % runs[node.name] == 0 and (count or not silent):
+                found[node.output[0]] = count // runs[node.name]
+    return found
+
+
+def branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
+    """Which branch of an If ran, where it was always the same one.
+
+    A branch of constants leaves no event: it ran if the If did, and the other branch did not.
+    """
+    found = {}
+    replaced = _replaced(graph, runs)
+    for node in _all(graph):
+        times = runs.get(node.name, 0)
+        if node.op_type != "If" or not times or not node.output:
+            continue
+        inner = [one for one in node.attribute if one.HasField("g")]
+        sides = {one.name.removesuffix("_branch"): one.g for one in inner}
+        ran = {side: _runs(body, runs) for side, body in sides.items()}
+        taken = [side for side in sides if ran[side] == times]
+        if not any(ran.values()) and not replaced:
+            taken = [side for side, body in sides.items() if not _kernels(body)]
+        if len(taken) == 1:
+            found[node.output[0]] = taken[0]
+    return found
+
+
+def _replaced(graph: Any, runs: Mapping[str, int]) -> bool:
+    """Whether kernels ran that are no nodes of the graph: those of an operator's own body."""
+    return not runs.keys() <= {node.name for node in _all(graph)}
+
+
+def counted(ran: Iterable[Event]) -> dict[str, int]:
+    """How often each node ran."""
+    return dict(Counter(event.node for event in ran))
+
+
+def _runs(body: Any, runs: Mapping[str, int]) -> int:
+    return max((runs.get(node.name, 0) for node in body.node), default=0)
+
+
+def _kernels(body: Any) -> list[Any]:
+    return [node for node in body.node if node.op_type not in _LIFTED]
+
+
+def _all(graph: Any) -> Iterator[Any]:
+    for node in graph.node:
+        yield node
+        for body in bodies(node):
+            yield from _all(body)

@@ -1,0 +1,65 @@
+"""A model run once in a worker process, within limits: what shapes alone do not tell."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from crossflops.bench.runner import Answer, Order, Refusal
+from crossflops.errors import NormalizeError, relay
+from crossflops.ir.measurement import Observation
+from crossflops.ir.tensor import TensorSpec
+
+SECONDS = 300.0
+MEMORY = 16 << 30
+_QUOTED = 200
+
+
+def observe(
+    path: str,
+    specs: tuple[TensorSpec, ...] = (),
+    dims: dict[str, int] | None = None,
+    inputs_file: str | None = None,
+    seconds: float = SECONDS,
+    memory: int | None = MEMORY,
+) -> Observation:
+    """What a run of the file in onnxruntime shows: shapes of all values, iterations, branches.
+
+    Inputs come from `inputs_file`; else floats are random and everything else is zero. Raises
+    NormalizeError when onnxruntime is missing, refuses the model, crashes, or exceeds a limit.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "answer.json")
+        order = Order(
+            path=path,
+            specs=specs,
+            dims=dims or {},
+            inputs_file=inputs_file,
+            memory=memory,
+            answer=str(answer),
+        )
+        status, said = _process(order, seconds)
+        if not answer.is_file():
+            how = f"signal {-status}" if status < 0 else f"status {status}"
+            raise NormalizeError(f"the run ended with {how}: {said}", "give smaller inputs")
+        found = msgspec.json.decode(answer.read_bytes(), type=Answer | Refusal)
+    if isinstance(found, Refusal):
+        raise NormalizeError(found.message, found.hint)
+    return found.observation
+
+
+def _process(order: Order, seconds: float) -> tuple[int, str]:
+    """How the worker ended, and the end of what it said."""
+    command = [sys.executable, "-P", "-m", "crossflops.bench.runner"]
+    try:
+        done = subprocess.run(
+            command, input=msgspec.json.encode(order), capture_output=True, timeout=seconds
+        )
+    except subprocess.TimeoutExpired as error:
+        what = f"the run takes longer than {seconds:g} s"
+        raise NormalizeError(what, "give smaller inputs, or the sizes without a run") from error
+    said = done.stderr.decode(errors="replace")
+    relay(said)
+    return done.returncode, " ".join(said.split())[-_QUOTED:]

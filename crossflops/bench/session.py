@@ -1,0 +1,191 @@
+"""A model of ONNX made ready for onnxruntime: sizes bound, functions inlined, nodes named."""
+
+import os
+from collections.abc import Mapping, Sequence
+from math import prod, sqrt
+from pathlib import Path
+from typing import Any
+
+from crossflops.errors import InputError, MissingExtraError, NormalizeError
+from crossflops.frontends.onnx import binding, functions
+from crossflops.ir.tensor import TensorSpec
+from crossflops.load.order import bodies
+from crossflops.load.payload import ELEMENT_TYPES
+from crossflops.load.protobuf import parse
+from crossflops.load.validation import validate
+from crossflops.plugins.failures import speaks_of_memory
+
+FOLDER = "session.model_external_initializers_file_folder_path"
+_SAVED = "session.optimized_model_external_initializers_"
+_NEWEST = "ALLOW_RELEASED_ONNX_OPSET_ONLY"  # operator sets newer than the runtime are tried
+_FORMAT = 10  # what later formats add (devices, notes) is no matter of a run, but is refused
+INSTALL = "pip install 'crossflops[runtime]'"
+LEVELS = {
+    "all": "ORT_ENABLE_ALL",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "basic": "ORT_ENABLE_BASIC",
+    "off": "ORT_DISABLE_ALL",
+}
+PROVIDERS = ["CPUExecutionProvider"]
+
+
+def runtime() -> Any:
+    """The module onnxruntime. Raises MissingExtraError, and NormalizeError for a broken one.
+
+    Raises MemoryError where its libraries find no room.
+    """
+    os.environ[_NEWEST] = "0"
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("onnxruntime is not installed", INSTALL) from error
+    except ImportError as error:
+        if speaks_of_memory(str(error)):
+            raise MemoryError(str(error)) from error
+        raise NormalizeError(f"onnxruntime cannot be imported: {error}", INSTALL) from error
+    return onnxruntime
+
+
+def prepared(
+    path: str, dims: Mapping[str, int], specs: Sequence[TensorSpec], feeds: Mapping[str, Any]
+) -> Any:
+    """The model of a file with its weights, all sizes of inputs bound, and functions inlined.
+
+    Inlined as they are for the count, so that values and nodes have the same names there and
+    here. Raises TargetError, InputError.
+    """
+    model = parse(Path(path).read_bytes())
+    validate(model)
+    given = [TensorSpec(name, "", array.shape) for name, array in feeds.items()]
+    binding.bind(model.graph, dims, (*specs, *given), path)
+    if specs or given:
+        _forget_shapes(model.graph)
+    _forget_empty_types(model.graph)
+    local = functions.local(model)
+    if functions.expanded_size(model, local) <= functions.LIMIT:
+        functions.inline(model, local)
+    model.ir_version = min(model.ir_version, _FORMAT)
+    return model
+
+
+def _forget_shapes(graph: Any) -> None:
+    """Shapes that were noted for other sizes of the inputs; the runtime infers them again."""
+    del graph.value_info[:]
+    for value in graph.output:
+        if value.type.WhichOneof("value") == "tensor_type":
+            for dim in value.type.tensor_type.shape.dim:
+                dim.ClearField("dim_value")
+
+
+def _forget_empty_types(graph: Any) -> None:
+    """Types without an element type, which onnxruntime refuses; where there is none, it infers."""
+    for value in graph.output:
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.elem_type:
+            value.ClearField("type")
+    for node in graph.node:
+        for body in bodies(node):
+            _forget_empty_types(body)
+
+
+def name_apart(graph: Any, taken: set[str] | None = None) -> None:
+    """Give a name of its own to every node that has none, or another's, in subgraphs too."""
+    taken = set() if taken is None else taken
+    for number, node in enumerate(graph.node):
+        base = name = node.name or f"{node.op_type}_{number}"
+        again = 1
+        while name in taken:
+            again += 1
+            name = f"{base}#{again}"
+        node.name = name
+        taken.add(name)
+        for body in bodies(node):
+            name_apart(body, taken)
+
+
+def serialized(model: Any) -> bytes:
+    """The bytes of a model. Raises NormalizeError beyond protobuf's 2 GiB."""
+    try:
+        return bytes(model.SerializeToString())
+    except ValueError as error:
+        what = "the model is too large to be run from memory"
+        raise NormalizeError(what, "store its weights as external data") from error
+
+
+def options(module: Any, folder: str, threads: int, optimization: str) -> Any:
+    """Options of a session. `folder` is where external data lies; `optimization`: see LEVELS."""
+    found = module.SessionOptions()
+    levels = module.GraphOptimizationLevel
+    found.graph_optimization_level = getattr(levels, LEVELS[optimization])
+    found.log_severity_level = 4
+    found.intra_op_num_threads = threads
+    found.inter_op_num_threads = 1
+    found.add_session_config_entry(FOLDER, folder)
+    return found
+
+
+def save_optimized(found: Any, path: Path) -> None:
+    """Let a session write the graph that it runs, with its weights in a file beside it."""
+    found.optimized_model_filepath = str(path)
+    found.add_session_config_entry(f"{_SAVED}file_name", f"{path.name}.data")
+    found.add_session_config_entry(f"{_SAVED}min_size_in_bytes", "64")
+
+
+def feed(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A value for every input: the one that is given, else random floats, else zeros."""
+    return {one.name: _made(one, given) for one in binding.model_inputs(model.graph)}
+
+
+def _made(value: Any, given: Mapping[str, Any]) -> Any:
+    import numpy as np
+
+    if value.name in given:
+        return given[value.name]
+    kind = value.type.tensor_type
+    dtype = ELEMENT_TYPES.get(kind.elem_type, "")
+    if value.type.WhichOneof("value") != "tensor_type" or not hasattr(np, dtype or "?"):
+        what = f"no input {value.name!r} of type {dtype or 'sequence or optional'} can be made up"
+        raise InputError(what, f"give it a tensor: --inputs FILE.npz with {value.name!r}")
+    shape = tuple(dim.dim_value for dim in kind.shape.dim)
+    if dtype.startswith("float"):
+        return np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    return np.zeros(shape, dtype=dtype)
+
+
+# Values for weights of which only the shapes are known.
+
+_VALUES = (
+    *("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"),
+    "external_data",
+)
+
+
+def allocate(model: Any) -> int:
+    """Fill the tensors of a model that have a shape and no values, in place; how many.
+
+    Matrices and kernels get random values of about 1 / sqrt(inputs of an output), so that numbers
+    neither grow nor vanish on their way through the model; vectors, which scale or are variances,
+    values about 1. Integers are zero.
+    """
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    found = 0
+    for tensor in model.graph.initializer:
+        size = prod(tensor.dims)
+        if not size or any(getattr(tensor, field) for field in _VALUES):
+            continue
+        dtype = ELEMENT_TYPES.get(tensor.data_type, "")
+        values = _values(random, tuple(tensor.dims), dtype)
+        tensor.raw_data = values.astype(dtype).tobytes()
+        found += 1
+    return found
+
+
+def _values(random: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    import numpy as np
+
+    if not dtype.startswith("float"):
+        return np.zeros(shape)
+    if len(shape) < 2:
+        return random.uniform(0.5, 1.5, shape)
+    return random.standard_normal(shape) / sqrt(prod(shape) / max(shape[0], shape[-1]))

@@ -1,0 +1,147 @@
+"""A model of TensorFlow or JAX whose sizes or paths depend on data: one run of it decides them.
+
+The converter traces shapes. A mask leaves sizes open, a `while_loop` its iterations, a `cond` its
+branch. The converted model, with its weights and inputs, is run once; see docs/adr/0021.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, NormalizeError
+from crossflops.frontends.conversion import paused
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.measurement import Observation
+from crossflops.ir.trace import Call
+from crossflops.load.order import bodies
+from crossflops.load.protobuf import parse
+
+Arrays: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]] | None  # arguments, where there are any
+Runnable: TypeAlias = tuple[bytes, Mapping[str, Any]]  # an ONNX model, and arrays by input name
+Run: TypeAlias = Callable[[bytes, Mapping[str, Any]], Observation]
+GraphAndCalls: TypeAlias = tuple[Graph, tuple[Call, ...]]
+_DRAWING = ("RandomUniform", "RandomNormal", "Multinomial", "Bernoulli")
+_LONGEST = 300  # letters of a message
+_DRAWS = "the model draws random numbers: another run may have other sizes"
+
+
+def settled(
+    read: Callable[[Observation | None], GraphAndCalls],
+    runnable: Callable[[], Runnable],
+    run: Run | None,
+) -> tuple[Graph, dict[str, Any]]:
+    """The graph, with what one run shows where it leaves something open; fields of its trace.
+
+    `read` gives graph and calls with what a run showed, `runnable` makes the model with its
+    weights: it raises NormalizeError where there are none.
+    """
+    graph, calls = read(None)
+    if run is None or not any(map(_is_open, _everywhere(graph.nodes))):
+        return graph, {"calls": calls}
+    try:
+        data, feeds = runnable()
+        with paused():
+            seen = run(_known_part(data), feeds)
+        found, known = read(seen)
+    except Exception as error:  # whatever it is: a run that nobody asked for costs no count
+        why = f"what depends on data is not known: {_told(error)}"
+        return graph, {"calls": calls, "notes": (why,)}
+    told = _marked(found, graph)
+    if not any(node.depends_on_inputs for node in _everywhere(told.nodes)):
+        return graph, {"calls": calls}
+    draws = any(node.op.type.startswith(_DRAWING) for node in _everywhere(graph.nodes))
+    return told, {"calls": known, "runtime": seen.runtime, "notes": (_DRAWS,) if draws else ()}
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, CrossflopsError):
+        return f"{error.message} ({error.hint})"
+    return " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
+
+
+def _marked(graph: Graph, before: Graph) -> Graph:
+    """The graph with those nodes marked that have a definite size or path since the run."""
+    return msgspec.structs.replace(
+        graph, nodes=_with_marks(graph.nodes, set(_open_keys(before.nodes)))
+    )
+
+
+def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -> tuple[Node, ...]:
+    found = []
+    for node in nodes:
+        depends = not _is_open(node) and (inside or node.key.partition("@")[0] in keys)
+        below = tuple(
+            msgspec.structs.replace(
+                body,
+                nodes=_with_marks(body.nodes, keys, inside or (depends and _is_control(node))),
+            )
+            for body in node.bodies
+        )
+        found.append(msgspec.structs.replace(node, bodies=below, depends_on_inputs=depends))
+    return tuple(found)
+
+
+def _open_keys(nodes: Iterable[Node]) -> Iterator[str]:
+    for node in _everywhere(nodes):
+        if _is_open(node) or any(one and one.shape is None for one in node.inputs):
+            yield node.key.partition("@")[0]
+
+
+def _is_open(node: Node) -> bool:
+    """Whether a size, the number of iterations or the branch is not known."""
+    if not node.op.domain and node.op.type in ("Loop", "Scan") and node.trips is None:
+        return True
+    if _is_control(node) and node.op.type == "If" and not node.choice:
+        return True
+    return any(one is not None and one.shape is None for one in node.outputs)
+
+
+def _is_control(node: Node) -> bool:
+    return not node.op.domain and node.op.type in ("If", "Loop", "Scan")
+
+
+def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
+    """The nodes that are counted for themselves, in bodies too."""
+    for node in nodes:
+        if node.stands_for is None:
+            yield node
+            for body in node.bodies:
+                yield from _everywhere(body.nodes)
+
+
+def _known_part(data: bytes) -> bytes:
+    """The model without the operations that ONNX has not, and without all that needs them.
+
+    Its results are then what is left and nobody reads. Raises NormalizeError where nothing is.
+    """
+    from onnx import defs
+
+    model = parse(data)
+    lost: set[str] = set()
+    for node in list(model.graph.node):
+        held = list(_all(node))
+        reads = {name for one in held for name in one.input}
+        if not reads.isdisjoint(lost) or any(
+            one.domain or not defs.has(one.op_type) for one in held
+        ):
+            lost.update(node.output)
+            model.graph.node.remove(node)
+    if not lost:
+        return data
+    if not model.graph.node:
+        raise NormalizeError("ONNX has none of its operations", "see the uncounted nodes")
+    read = {name for node in model.graph.node for one in _all(node) for name in one.input}
+    made = [name for node in model.graph.node for name in node.output if name]
+    del model.graph.output[:]
+    for name in made:
+        if name not in read:
+            model.graph.output.add(name=name)
+    return bytes(model.SerializeToString())
+
+
+def _all(node: Any) -> Iterator[Any]:
+    yield node
+    for body in bodies(node):
+        for one in body.node:
+            yield from _all(one)

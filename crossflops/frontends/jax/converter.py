@@ -1,0 +1,341 @@
+"""A function of JAX -> ONNX by jax2onnx, with nothing folded or merged that computes."""
+
+import contextlib
+import dataclasses
+import importlib
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends.jax import rules
+from crossflops.frontends.jax.lowering import DOMAIN, Equation, Recorder, lowering, named, noted
+from crossflops.frontends.jax.model import Pure, apart
+from crossflops.frontends.jax.rewrites import resizes_named
+
+# What jax2onnx writes, tidied: no biases that nobody adds, no products that ONNX has not.
+
+_SUM = "reduce_window_sum"
+_BIASED = {"Gemm": 2, "Conv": 2, "ConvTranspose": 2, "LayerNormalization": 2}
+
+
+def tidy(model: Any, primitives: Sequence[str]) -> None:
+    """Change the nodes of a model (of onnx_ir) and its subgraphs; what they compute stays.
+
+    `primitives` are those of the equations that the nodes were made for.
+
+    * A bias of zeros goes: no equation adds it.
+    * A Dropout that is told not to drop is told nothing.
+    * A Gemm of a vector, which ONNX does not have, is a MatMul and an Add.
+    * A transposition of stored weights is done: they lie in another order, nothing is computed.
+    * Windows that are summed by a Conv with ones, in which nothing is multiplied, are averaged.
+    """
+    for node in list(model.graph):
+        if node.op_type == "Transpose" and node.inputs[0].is_initializer():
+            _turn(node)
+    for node in list(model.graph.all_nodes()):
+        place = _BIASED.get(node.op_type)
+        if place is not None and len(node.inputs) > place and _is_made(node.inputs[place]):
+            node.replace_input_with(place, None)
+        if node.op_type == "Dropout" and len(node.inputs) > 2 and _is_made(node.inputs[2]):
+            node.replace_input_with(2, None)
+        if node.op_type == "Gemm" and _rank(node.inputs[0]) == 1:
+            _as_product(node)
+        number = noted(node)
+        if node.op_type == "Conv" and number is not None and primitives[number] == _SUM:
+            _as_average(node)
+
+
+def _is_made(value: Any) -> bool:
+    """Whether all of it is 0: so jax2onnx fills the place of a bias where there is none.
+
+    The variables of a module are other numbers here, whatever they are in the caller's.
+    """
+    held = value.const_value if value is not None else None
+    return held is not None and not np.any(held.numpy())
+
+
+def _turn(node: Any) -> None:
+    import onnx_ir as ir
+
+    result, weight = node.outputs[0], node.inputs[0]
+    order = node.attributes.get("perm")
+    turned = np.transpose(weight.const_value.numpy(), order and order.as_ints())
+    held = ir.tensor(turned, dtype=weight.const_value.dtype, name=result.name)
+    stored = ir.Value(
+        name=result.name, const_value=held, type=weight.type, shape=ir.Shape(turned.shape)
+    )
+    if result.is_graph_output():
+        return
+    graph = node.graph
+    ir.convenience.replace_all_uses_with(result, stored)
+    graph.remove(node, safe=True)
+    graph.register_initializer(stored)
+    if not weight.uses():
+        del graph.initializers[weight.name]
+
+
+def _rank(value: Any) -> int | None:
+    return len(value.shape) if value is not None and value.shape is not None else None
+
+
+def _as_product(node: Any) -> None:
+    import onnx_ir as ir
+
+    left, right, *rest = node.inputs
+    result = node.outputs[0]
+    notes = dict(node.metadata_props)
+    product = ir.Node("", "MatMul", [left, right], num_outputs=1, metadata_props=dict(notes))
+    made = [product]
+    product.outputs[0].name = f"{result.name}_product"
+    if rest and rest[0] is not None:
+        total = ir.Node(
+            "", "Add", [product.outputs[0], rest[0]], num_outputs=1, metadata_props=dict(notes)
+        )
+        made.append(total)
+    _replace(node, made)
+
+
+def _as_average(node: Any) -> None:
+    """An AveragePool that counts padding, times the size of the window."""
+    import onnx_ir as ir
+
+    kernel = [int(size) for size in node.inputs[1].shape[2:]]
+    attributes = [one for one in node.attributes.values() if one.name != "group"]
+    kept = [one for one in attributes if one.name != "kernel_shape"]
+    pool = ir.Node(
+        "",
+        "AveragePool",
+        [node.inputs[0]],
+        [*kept, ir.AttrInt64s("kernel_shape", kernel), ir.AttrInt64("count_include_pad", 1)],
+        num_outputs=1,
+        metadata_props=dict(node.metadata_props),
+    )
+    pool.outputs[0].name = f"{node.outputs[0].name}_average"
+    dtype = node.outputs[0].type.dtype
+    size = ir.tensor(
+        np.array(np.prod(kernel), dtype.numpy()), dtype=dtype, name=f"{node.outputs[0].name}_size"
+    )
+    held = ir.Value(
+        name=size.name, const_value=size, type=ir.TensorType(dtype), shape=ir.Shape(())
+    )
+    node.graph.register_initializer(held)
+    times = ir.Node(
+        "",
+        "Mul",
+        [pool.outputs[0], held],
+        num_outputs=1,
+        metadata_props=dict(node.metadata_props),
+    )
+    _replace(node, [pool, times])
+
+
+def _replace(node: Any, made: list[Any]) -> None:
+    """Put nodes in place of one: all results have its shape, the last one its name."""
+    import onnx_ir as ir
+
+    result = node.outputs[0]
+    for one in made:
+        one.outputs[0].shape, one.outputs[0].type = result.shape, result.type
+    made[-1].outputs[0].name = result.name
+    ir.convenience.replace_nodes_and_values(
+        node.graph, node, [node], made, [result], [made[-1].outputs[0]]
+    )
+
+
+OPSET = 23  # the newest that jax2onnx 0.17 takes for granted
+# What of jax2onnx's optimizers merges or replaces what computes.
+_LEFT_OUT = (
+    *("common_subexpression_elimination", "fold_conv_transpose_constant_bias"),
+    *("rewrite_mul_sigmoid_as_swish", "rewrite_mul_rsqrt_as_div"),
+)
+_LARGEST = 1 << 30  # bytes of weights that are written out; protobuf holds 2 GiB
+
+
+class Converted(msgspec.Struct, frozen=True):
+    """The bytes of an ONNX model, the equations that it was made of, and these by node name.
+
+    `declared` is the same with the shapes that jax2onnx declares for the results of nodes. Where
+    it moves a transposition past others, it leaves theirs as they were: they can be wrong.
+    """
+
+    data: bytes
+    declared: bytes
+    equations: tuple[Equation, ...]
+    origins: dict[str, int]
+
+
+def to_onnx(pure: Pure) -> Converted:
+    """An ONNX model of the function. Raises NormalizeError where jax2onnx fails.
+
+    A rule for a whole function that fails is left out, and what JAX makes of the function is
+    converted instead. Where an equation has no rule, those for whole functions are tried; at
+    last it becomes a node of the domain "jax", which has no count and says so.
+    """
+    first: BaseException | None = None
+    with apart(), _quiet():
+        rules.register()
+        for opaque, begin in _attempts():
+            left = set(begin)
+            while True:
+                try:
+                    with rules.without(left):
+                        return _converted(pure, opaque)
+                except NormalizeError:
+                    raise
+                except (Exception, SystemExit) as error:
+                    first = first or error
+                    more = rules.at_fault(error) - left
+                if not more:
+                    break
+                left |= more
+    assert first is not None
+    raise _failure(first) from first
+
+
+def _attempts() -> Iterator[tuple[bool, set[str]]]:
+    """Whether an equation may stay what it is in JAX, and the rules that are left out."""
+    yield from ((False, one) for one in (rules.unwanted(), rules.replacing(), set[str]()))
+    yield from ((True, one) for one in (rules.unwanted(), rules.replacing()))
+
+
+def _converted(pure: Pure, opaque: bool) -> Converted:
+    import onnx_ir as ir
+
+    recorder = Recorder()
+    with lowering(recorder, opaque), rules.mended(), _keeping(), _living(), resizes_named():
+        model = importlib.import_module("jax2onnx").to_onnx(
+            pure.function,
+            list(pure.specs),
+            model_name="crossflops",
+            opset=OPSET,
+            return_mode="ir",
+        )
+    if not len(model.graph):
+        raise NormalizeError("the model computes nothing", "count one that does")
+    tidy(model, [one.primitive for one in recorder.equations])
+    origins = named(model)
+    for value, name in zip(model.graph.inputs, pure.names, strict=True):
+        value.name = input_name(name)
+    _shed(model)
+    _declare(model)
+    proto = ir.to_proto(model)
+    declared = proto.SerializeToString()
+    _forget(proto.graph)
+    return Converted(proto.SerializeToString(), declared, tuple(recorder.equations), origins)
+
+
+def input_name(name: str) -> str:
+    """What an argument is called in the ONNX model."""
+    return f"in_{name}" if name[:1].isdigit() else name
+
+
+def _failure(error: BaseException) -> NormalizeError:
+    text = " ".join(str(error).split())
+    return NormalizeError(
+        f"jax2onnx cannot convert the model: {type(error).__name__}: {text[:300]}",
+        "write that part in other operations of JAX",
+    )
+
+
+def _declare(model: Any) -> None:
+    """Name the opset that the operators belong to: jax2onnx also makes newer ones than it says."""
+    from onnx.defs import SchemaError, get_schema, onnx_opset_version
+
+    newest = onnx_opset_version()
+    for node in model.graph.all_nodes():
+        if node.domain == DOMAIN:
+            model.opset_imports[DOMAIN] = 1
+        elif not node.domain:
+            with contextlib.suppress(SchemaError):
+                get_schema(node.op_type, max_inclusive_version=model.opset_imports[""])
+                continue
+            with contextlib.suppress(SchemaError):
+                model.opset_imports[""] = get_schema(node.op_type, newest).since_version
+
+
+def _forget(graph: Any) -> None:
+    """Leave out the shapes of all that is between inputs and outputs, as far as they follow."""
+    known = {name for node in graph.node if node.domain == DOMAIN for name in node.output}
+    kept = [one for one in graph.value_info if one.name in known]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _forget(attribute.g)
+
+
+def _shed(model: Any) -> None:
+    """Leave the weights out where they are too large: their shapes stay."""
+    import onnx_ir as ir
+
+    weights = [one for one in model.graph.initializers.values() if one.const_value is not None]
+    if sum(one.const_value.nbytes for one in weights) <= _LARGEST:
+        return
+    for one in weights:
+        held = one.const_value
+        if held.nbytes > 1024:
+            one.const_value = ir.ExternalTensor(
+                "weights", 0, held.nbytes, held.dtype, shape=held.shape, name=one.name
+            )
+
+
+@contextmanager
+def _keeping() -> Iterator[None]:
+    """Let jax2onnx remove movements and what is dead, and leave all that computes."""
+    module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
+    before = module._OPTIMIZER_PASSES
+    module._OPTIMIZER_PASSES = tuple(one for one in before if one.name not in _LEFT_OUT)
+    try:
+        yield
+    finally:
+        module._OPTIMIZER_PASSES = before
+
+
+@contextmanager
+def _living() -> Iterator[None]:
+    """Let jax2onnx convert only those equations on which a result depends.
+
+    jax2onnx/converter/conversion_api.py: what _trace_to_jaxpr finds is lowered as a whole.
+    """
+    module: Any = importlib.import_module("jax2onnx.converter.conversion_api")
+    trace = module._trace_to_jaxpr
+
+    def traced(**given: Any) -> Any:
+        found = trace(**given)
+        closed = _alive(found.closed_jaxpr)
+        return dataclasses.replace(found, closed_jaxpr=closed, jaxpr=closed.jaxpr)
+
+    module._trace_to_jaxpr = traced
+    try:
+        yield
+    finally:
+        module._trace_to_jaxpr = trace
+
+
+def _alive(closed: Any) -> Any:
+    """The program without what no result depends on; its inputs all stay."""
+    from jax.extend.core import ClosedJaxpr
+    from jax.interpreters import partial_eval
+
+    wanted = [True] * len(closed.jaxpr.outvars)
+    jaxpr, used, _ = partial_eval.dce_jaxpr_consts(closed.jaxpr, wanted, instantiate=True)
+    return ClosedJaxpr(jaxpr, [one for one, kept in zip(closed.consts, used, strict=True) if kept])
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in ("jax2onnx", "onnx_ir")]
+    before = [one.level for one in loggers]
+    for one in loggers:
+        one.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for one, level in zip(loggers, before, strict=True):
+            one.setLevel(level)

@@ -1,0 +1,304 @@
+"""A JAX function or a Flax module -> an ONNX graph, and the trace of its equations."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from crossflops.frontends import onnx
+from crossflops.frontends.decided import Arrays, GraphAndCalls, Run, Runnable, settled
+from crossflops.frontends.digest import digest
+from crossflops.frontends.jax.converter import Converted, input_name, to_onnx
+from crossflops.frontends.jax.layers import rows
+from crossflops.frontends.jax.lowering import DOMAIN, Equation
+from crossflops.frontends.jax.model import Pure, pure
+from crossflops.frontends.jax.scopes import paths_of
+from crossflops.frontends.jax.xla.compiled import programs
+from crossflops.frontends.standing import Operation, known, standing
+from crossflops.ir.graph import Graph, Node, Op
+from crossflops.ir.measurement import Observation
+from crossflops.ir.trace import Call, Module, Setting, Trace
+
+# The equations of a JAX program as calls, and the nodes that were made for each.
+
+MADE = "jax2onnx."  # before the type of a node that only the converter put in
+ROOT = "(model)"
+# They only hold other equations: what is in them is called, not they.
+_HOLDERS = (
+    *("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_lin"),
+    *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "xla_call"),
+)
+# They move values. Beside a node that computes, for the same equation, the converter needs them.
+_MOVERS = (
+    *("Transpose", "Reshape", "Cast", "CastLike", "Squeeze", "Unsqueeze", "Identity", "Expand"),
+    *("Shape", "Concat", "Slice", "Constant", "ConstantOfShape"),
+)
+
+
+class Linked(NamedTuple):
+    """A graph whose nodes know their calls and modules, and the calls with their nodes."""
+
+    graph: Graph
+    calls: tuple[Call, ...]
+
+
+def linked(graph: Graph, converted: Converted, rows: tuple[Module, ...]) -> Linked:
+    """Every node is linked to the equation that it was made for, in the module around that.
+
+    A node that only the converter put in (a layout transposition, say) gets a call of its own,
+    whose target says so.
+    """
+    ids = {path: row.id for row in rows for path in row.names}
+    chains = [_chain(one, ids) for one in converted.equations]
+    keys = _keys(converted.equations, chains)
+    computing = _computing(graph.nodes, converted)
+    nodes: dict[str, list[str]] = {}
+    made: dict[str, Call] = {}
+
+    def placed(node: Node, around: int | None) -> Node:
+        number = converted.origins.get(node.key.partition("@")[0], around)
+        path = chains[number][-1] if number is not None else ""
+        key = keys[number] if number is not None else ""
+        if node.op.type in _MOVERS and (number is None or number in computing):
+            key = f"{node.key} ({MADE})"
+            made[key] = _made(key, node, ids[path], _parent(path))
+        nodes.setdefault(key, []).append(node.key)
+        bodies = tuple(
+            msgspec.structs.replace(body, nodes=tuple(placed(one, number) for one in body.nodes))
+            for body in node.bodies
+        )
+        return msgspec.structs.replace(node, call=key, path=path, bodies=bodies)
+
+    nodes_of_graph = tuple(placed(one, None) for one in standing(graph.nodes, _meant(converted)))
+    graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
+    found = [
+        _operator(key, one, chain, ids, nodes.get(key, ()))
+        for key, one, chain in zip(keys, converted.equations, chains, strict=True)
+        if one.primitive not in _HOLDERS or key in nodes
+    ]
+    own = (_with(call, nodes[call.key]) for call in made.values())
+    return Linked(graph, (*_modules(chains, rows, ids), *found, *own))
+
+
+def _meant(converted: Converted) -> Callable[[Node], tuple[str, Operation] | None]:
+    """The operation of JAX that a node was made for: the outermost around it whose cost is known.
+
+    What is in loops that were unrolled was made as often as they run.
+    """
+    equations = converted.equations
+    outermost: list[int | None] = []
+    for number, one in enumerate(equations):
+        above = outermost[one.around] if one.around is not None else None
+        own = number if any(known(DOMAIN, name) for name in one.names) else None
+        outermost.append(own if above is None else above)
+
+    def meant(node: Node) -> tuple[str, Operation] | None:
+        name, _, run = node.key.partition("@")
+        number = converted.origins.get(name)
+        chosen = outermost[number] if number is not None else None
+        if chosen is None:
+            return None
+        one = equations[chosen]
+        name = next(name for name in one.names if known(DOMAIN, name))
+        op = Op(DOMAIN, name, 1)
+        return f"{chosen}@{run}", Operation(op, one.inputs, one.outputs, one.settings)
+
+    return meant
+
+
+def _chain(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
+    """The paths of the modules around an equation, the root first."""
+    inner = [path for path in paths_of(equation.stack) if path and path in ids]
+    return ("", *inner)
+
+
+def _keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ...]]) -> list[str]:
+    """A key for every equation: "layers.0/dot_general", the next one "layers.0/dot_general_2"."""
+    times: Counter[str] = Counter()
+    found = []
+    for one, chain in zip(equations, chains, strict=True):
+        name = f"{chain[-1]}/{one.primitive}" if chain[-1] else one.primitive
+        times[name] += 1
+        found.append(name if times[name] == 1 else f"{name}_{times[name]}")
+    return found
+
+
+def _computing(nodes: Iterable[Node], converted: Converted) -> set[int]:
+    """The equations for which at least one node does more than to move values."""
+    return {
+        converted.origins[name]
+        for node in _everywhere(nodes)
+        if node.op.type not in _MOVERS
+        and (name := node.key.partition("@")[0]) in converted.origins
+    }
+
+
+def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        for body in node.bodies:
+            yield from _everywhere(body.nodes)
+
+
+def _modules(
+    chains: Iterable[tuple[str, ...]], rows: tuple[Module, ...], ids: dict[str, int]
+) -> Iterator[Call]:
+    """One call for every module that ran, in that in which it ran first."""
+    around: dict[str, str | None] = {"": None}
+    for chain in chains:
+        for outer, inner in pairwise(chain):
+            if inner != outer:
+                around.setdefault(inner, _parent(outer))
+    for path, parent in around.items():
+        yield Call(
+            key=_parent(path),
+            parent=parent,
+            storey="module",
+            target=rows[ids[path]].bases[0],
+            module=ids[path],
+            via="call",
+        )
+
+
+def _parent(path: str) -> str:
+    return path or ROOT
+
+
+def _operator(
+    key: str, one: Equation, chain: tuple[str, ...], ids: dict[str, int], nodes: Iterable[str]
+) -> Call:
+    return Call(
+        key=key,
+        parent=_parent(chain[-1]),
+        storey="operator",
+        target=one.primitive,
+        module=ids[chain[-1]],
+        settings={**one.settings, "stack": one.stack},
+        inputs=one.inputs,
+        outputs=one.outputs,
+        nodes=tuple(nodes),
+    )
+
+
+def _made(key: str, node: Node, module: int, parent: str) -> Call:
+    """A call that only the converter made."""
+    return Call(
+        key=key,
+        parent=parent,
+        storey="operator",
+        target=f"{MADE}{node.op.type}",
+        module=module,
+        outputs=tuple(spec for spec in node.outputs if spec is not None),
+    )
+
+
+def _with(call: Call, nodes: Iterable[str]) -> Call:
+    return msgspec.structs.replace(call, nodes=tuple(nodes))
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A model as a function of arrays that JAX can trace, and its modules."""
+
+    name: str
+    pure: Pure
+    modules: tuple[Module, ...]
+    setting: Setting
+
+
+def program(
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    observed: Sequence[Setting] = (),
+    trips: Mapping[str, int] = {},
+    branches: Mapping[str, str] = {},
+    arrays: Arrays = None,
+    run: Run | None = None,
+) -> tuple[bytes, Graph, Trace]:
+    """The graph of a model on inputs of these shapes (jax.ShapeDtypeStruct), and its equations.
+
+    Before them the bytes of the ONNX model that the graph was read from. `observed` are the
+    programs of XLA that are wanted beside the equations. `trips` and `branches` are those of
+    `onnx_file.OnnxFile`, by the names of nodes of the ONNX model; `arrays` are the values of the
+    inputs, where there are any, on which `run` runs what depends on them.
+
+    Raises InputError where the model does not take these inputs, NormalizeError where it cannot
+    be converted.
+    """
+    seen = record(model, args, kwargs, setting)
+    converted = to_onnx(seen.pure)
+    read = partial(onnx.of_bytes, trips=trips, branches=branches)
+    data, before = _read(converted, read, seen.name, setting)
+
+    def read_with(observed: Observation | None) -> GraphAndCalls:
+        graph = before
+        if observed is not None:
+            graph, _ = read(converted.data, seen.name, setting, seen=observed)
+        return linked(graph, converted, seen.modules)
+
+    runnable = partial(_runnable, model, args, kwargs, setting, arrays)
+    graph, fields = settled(read_with, runnable, run)
+    graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen.modules))
+    graph = msgspec.structs.replace(graph, digest=digest(graph))
+    trace = Trace(modules=seen.modules, setting=setting, framework="jax", **fields)
+    instructions = tuple(programs(seen.pure, trace, graph, observed))
+    return data, graph, msgspec.structs.replace(trace, observed=instructions)
+
+
+def _runnable(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting, arrays: Arrays
+) -> Runnable:
+    """The model with its weights, and the values of its inputs by their names."""
+    import jax
+
+    valued = pure(model, args, kwargs, setting.training, valued=True)
+    data = to_onnx(valued).data
+    shapes = jax.tree.leaves((args, dict(kwargs)))
+    given = shapes if arrays is None else jax.tree.leaves(arrays)
+    pairs = zip(shapes, given, strict=True)
+    values = [one for spec, one in pairs if isinstance(spec, jax.ShapeDtypeStruct)]
+    named = zip(map(input_name, valued.names), values, strict=True)
+    return data, {
+        name: np.asarray(one) for name, one in named if not isinstance(one, jax.ShapeDtypeStruct)
+    }
+
+
+def _read(
+    converted: Converted, read: Callable[..., tuple[Graph, Trace]], name: str, setting: Setting
+) -> tuple[bytes, Graph]:
+    """The graph with shapes that follow from the inputs; with declared ones where none do."""
+    graph, _ = read(converted.data, name, setting)
+    if all(_is_definite(node) for node in graph.nodes):
+        return converted.data, graph
+    return converted.declared, read(converted.declared, name, setting)[0]
+
+
+def _is_definite(node: Node) -> bool:
+    known = all(spec is None or spec.shape is not None for spec in node.outputs)
+    return known and all(_is_definite(one) for body in node.bodies for one in body.nodes)
+
+
+def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting) -> Seen:
+    """Only the function and the modules, without ONNX: all that a tool needs."""
+    name = _name(model)
+    found = pure(model, args, kwargs, setting.training)
+    return Seen(name, found, rows(model, name, found, setting.training), setting)
+
+
+def _name(model: Any) -> str:
+    own = getattr(model, "__name__", None)
+    return own if isinstance(own, str) and own.isidentifier() else type(model).__name__
+
+
+def _size(modules: tuple[Module, ...]) -> dict[str, int]:
+    """Number and bytes of the parameters."""
+    held = {one.storage: one for row in modules for one in row.params}
+    return {
+        "params": sum(one.numel for one in held.values()),
+        "param_bytes": sum(one.nbytes for one in held.values()),
+    }

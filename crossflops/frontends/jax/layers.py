@@ -1,0 +1,94 @@
+"""The module table of a JAX model: the modules of Flax NNX, or a function alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from crossflops.frontends.jax import scopes
+from crossflops.frontends.jax.kinds import is_module
+from crossflops.frontends.jax.model import Pure, apart
+from crossflops.frontends.jax.scopes import modules
+from crossflops.ir.trace import Module, Parameter, Scalar
+
+
+def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...]:
+    """One row for every module, each object once, the root first.
+
+    Those of flax.linen are told by what ran. The parameters of a function are the arrays of
+    floats that it closes over. What it makes itself is none, nor what it is given.
+    """
+    if not is_module(model):
+        held = pure.weights if isinstance(pure.weights, Mapping) else {}
+        return scopes.linen_rows(_root(name, pure), pure.called, held.get("params", {}))
+    found = list(modules(model))
+    ids = {path: number for number, (path, _) in enumerate(found)}
+    below: dict[str, list[tuple[str, int]]] = {}
+    for path, number in ids.items():
+        if path:
+            around = path.rpartition(".")[0]
+            while around not in ids:
+                around = around.rpartition(".")[0]
+            child = path.removeprefix(f"{around}.") if around else path
+            below.setdefault(around, []).append((child, number))
+    storages: dict[int, int] = {}
+    return tuple(
+        Module(
+            id=number,
+            names=(path,),
+            bases=tuple(f"{c.__module__}.{c.__qualname__}" for c in type(one).__mro__[:-1]),
+            params=_parameters(one, storages),
+            children=tuple(below.get(path, ())),
+            training=training,
+            settings=_settings(one),
+        )
+        for number, (path, one) in enumerate(found)
+    )
+
+
+def _root(name: str, pure: Pure) -> Module:
+    import jax
+    import jax.numpy as jnp
+
+    if isinstance(pure.weights, Mapping):  # the variables of flax.linen
+        held = jax.tree.leaves(pure.weights.get("params", {}))
+    else:
+        held = _closed_over(pure)
+    floats = [one for one in held if jnp.issubdtype(one.dtype, jnp.inexact) and one.ndim]
+    params = tuple(
+        Parameter(f"constant_{number}", tuple(one.shape), number, one.dtype.name)
+        for number, one in enumerate(floats)
+    )
+    return Module(
+        id=0, names=("",), bases=(name,), params=params, children=(), training=False, settings={}
+    )
+
+
+def _closed_over(pure: Pure) -> list[Any]:
+    import jax
+
+    with apart():
+        return list(jax.make_jaxpr(pure.function)(*pure.specs).consts)
+
+
+def _parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, ...]:
+    """The module's own variables of the type nnx.Param; statistics and random state are none."""
+    from flax import nnx
+
+    found = []
+    for name, one in vars(module).items():
+        if isinstance(one, nnx.Param):
+            storage = storages.setdefault(id(one), len(storages))
+            found.append(Parameter(name, tuple(one.shape), storage, one.dtype.name))
+    return tuple(found)
+
+
+def _settings(module: Any) -> dict[str, Scalar]:
+    """The plain public attributes (in_features, kernel_size, strides ...)."""
+    found: dict[str, Scalar] = {}
+    for name, value in vars(module).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(value, tuple) and all(isinstance(item, int | float) for item in value):
+            found[name] = list(value)
+        elif value is None or isinstance(value, bool | int | float | str):
+            found[name] = value
+    return found

@@ -1,0 +1,344 @@
+"""How jax2onnx lowers one equation, and what is done where it cannot.
+
+jax2onnx/converter/lowering_dispatch.py: lower_jaxpr_with_plugins hands every equation to
+lower_equation_with_plugin, also those in the bodies of loops and in functions.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.jax import rewrites
+from crossflops.frontends.jax.rewrites import FUNCTION as RESIZE
+from crossflops.frontends.jax.rewrites import Equal, equal, inlined, method_of, without_method
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Scalar
+from crossflops.operators.framework_functions import COMPLEX_MOVES
+
+# Which equation of a JAX program each ONNX node was made for: written down while it is made.
+
+_NOTE = "crossflops.equation"
+_KINDS = ("fft_type",)  # parameters that are a member of an enumeration
+_CALLS = ("jit", "pjit")
+# functions of JAX that have no equation of their own, by the primitive that they are written in
+_WRITTEN_IN = {"conv_general_dilated": ("lax/other.conv_general_dilated_patches",)}
+
+
+class Equation(msgspec.Struct, frozen=True, kw_only=True):
+    """An equation as jax2onnx lowers it: a primitive of JAX, or one that it puts in (nnx.conv).
+
+    `stack` is the whole name stack around it, that of the equations that hold it included, and
+    `around` the number of the innermost of these. `function` is the function of JAX itself that
+    it calls, or that it was written in: "numpy/linalg.solve".
+    """
+
+    primitive: str
+    stack: str
+    settings: dict[str, Scalar]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    function: str = ""
+    around: int | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it may be known as: the function, and the primitive."""
+        return (self.function, self.primitive) if self.function else (self.primitive,)
+
+
+class Recorder:
+    """The equations in the order in which jax2onnx begins to lower them."""
+
+    def __init__(self) -> None:
+        self.equations: list[Equation] = []
+        self._stack: list[str] = []
+        self._open: list[int] = []
+
+    @contextmanager
+    def within(self, eqn: Any, builder: Any) -> Iterator[None]:
+        """Every node that is made while this is open is noted with the equation's number.
+
+        A note of an equation within it stays.
+        """
+        number = len(self.equations)
+        last = next(iter(reversed(builder.nodes)), None)
+        stack = str(eqn.source_info.name_stack)
+        method = method_of(stack)
+        self._stack.append(without_method(stack))
+        around = self._open[-1] if self._open else None
+        whole = "/".join(filter(None, self._stack))
+        self.equations.append(_equation(eqn, whole, around, method))
+        self._open.append(number)
+        try:
+            yield
+        finally:
+            self._stack.pop()
+            self._open.pop()
+        for node in reversed(builder.nodes):
+            if node is last:
+                break
+            node.metadata_props.setdefault(_NOTE, str(number))
+
+
+def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]) -> Equation:
+    return Equation(
+        primitive=eqn.primitive.name,
+        stack=stack,
+        settings={**_settings(eqn.params), **method},
+        inputs=tuple(_spec(f"input_{n}", one) for n, one in enumerate(eqn.invars)),
+        outputs=tuple(_spec(f"output_{n}", one) for n, one in enumerate(eqn.outvars)),
+        function=_function(eqn, method),
+        around=around,
+    )
+
+
+def _function(eqn: Any, method: Mapping[str, Scalar]) -> str:
+    """The function of JAX that a `jit` is of, or in which JAX wrote a convolution; else ""."""
+    if eqn.primitive.name in _CALLS:
+        inner = getattr(eqn.params.get("jaxpr"), "jaxpr", None)
+        written = str(getattr(getattr(inner, "debug_info", None), "func_filename", None) or "")
+        name = _name_in_jax(written, str(eqn.params.get("name")))
+        return "" if name == RESIZE and not method else name
+    if eqn.primitive.name in _WRITTEN_IN:
+        frames = getattr(eqn.source_info.traceback, "frames", ())
+        names = {_name_in_jax(one.file_name, one.function_name) for one in frames}
+        return next((one for one in _WRITTEN_IN[eqn.primitive.name] if one in names), "")
+    return ""
+
+
+def _name_in_jax(file: str, name: str) -> str:
+    """As "numpy/linalg.solve" in jax/_src/numpy/linalg.py; "" for a file that is not of JAX."""
+    place = file.replace("\\", "/").rpartition("/jax/_src/")[2] if "/jax/_src/" in file else ""
+    return f"{place.removesuffix('.py')}.{name}" if place else ""
+
+
+def _spec(name: str, variable: Any) -> TensorSpec:
+    shape = tuple(map(int, variable.aval.shape)) if hasattr(variable.aval, "shape") else None
+    return TensorSpec(name, str(getattr(variable.aval, "dtype", "")), shape)
+
+
+def _settings(params: dict[str, Any]) -> dict[str, Scalar]:
+    """The plain parameters of an equation: numbers, texts, lists of numbers."""
+    found: dict[str, Scalar] = {}
+    for name, value in params.items():
+        if name in _KINDS:
+            found[name] = str(getattr(value, "name", value))
+        elif isinstance(value, tuple) and value and all(isinstance(item, int) for item in value):
+            found[name] = list(value)
+        elif value is None or isinstance(value, bool | int | float | str):
+            found[name] = value
+    return found
+
+
+def named(model: Any) -> dict[str, int]:
+    """Give every node of a model (of onnx_ir) a name of its own; the equations by these names.
+
+    A node that jax2onnx made between equations belongs to that of what it reads, or of what reads
+    it; one in a subgraph to that of the node that holds it.
+    """
+    found: dict[str, int] = {}
+    _name(model.graph, None, found, {})
+    for function in model.functions.values():
+        _name(function, None, found, {})
+    return found
+
+
+def _name(graph: Any, around: int | None, found: dict[str, int], used: dict[str, int]) -> None:
+    for node in graph:
+        number = noted(node)
+        if number is None:
+            beside = (noted(one) for one in _beside(node))
+            number = next((one for one in beside if one is not None), around)
+        kind = node.op_type
+        used[kind] = used.get(kind, 0) + 1
+        node.name = f"{kind}_{used[kind]}"
+        if number is not None:
+            found[node.name] = number
+            node.metadata_props[_NOTE] = str(number)
+        for attribute in node.attributes.values():
+            for body in _bodies(attribute):
+                _name(body, number, found, used)
+
+
+def noted(node: Any) -> int | None:
+    """The number of the equation that a node was made for, None where none is noted."""
+    note = node.metadata_props.get(_NOTE) if node is not None else None
+    return int(note) if note is not None else None
+
+
+def _beside(node: Any) -> Iterator[Any]:
+    yield from (one.producer() for one in node.inputs if one is not None)
+    yield from (reader for one in node.outputs for reader, _ in one.uses())
+
+
+def _bodies(attribute: Any) -> list[Any]:
+    kind = getattr(attribute.type, "name", "")
+    if kind == "GRAPH":
+        return [attribute.value]
+    return list(attribute.value) if kind == "GRAPHS" else []
+
+
+# jax2onnx writes out every step of these for every element: the nodes of a Cholesky factor of 40
+# rows take it minutes, and say no more than the equation. Small ones can still be run so.
+_SMALL = 8
+UNROLLED = frozenset({
+    "cholesky", "cholesky_update", "eig", "eigh", "geqrf", "hessenberg", "householder_product",
+    "lu", "lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "symmetric_product",
+    "triangular_solve", "tridiagonal", "tridiagonal_solve",
+})  # fmt: skip
+DOMAIN = "jax"  # of nodes that stand for equations without an equal in ONNX
+_DISPATCH = "jax2onnx.converter.lowering_dispatch"
+
+
+class _NoRule:
+    """In place of a rule that jax2onnx has not."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def lower(self, ctx: Any, eqn: Any) -> None:
+        """Raises NotImplementedError."""
+        raise NotImplementedError(f"jax2onnx has no rule for {self._name}")
+
+
+@contextmanager
+def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
+    """While this is open, every equation is recorded, and one that fails gets another chance.
+
+    First as its equal in other equations. Then, if `opaque`, as a node of the domain "jax",
+    which says what it is and computes nothing that ONNX knows.
+    """
+    dispatch: Any = importlib.import_module(_DISPATCH)
+    lower, rule = dispatch.lower_equation_with_plugin, dispatch.get_registered_lowering_plugin
+    ours: dict[int, Any] = {}  # the equations that are in no program but here, by their id
+
+    def found(registry: Any, name: str, **more: Any) -> Any:
+        return rule(registry, name, **more) if name in registry else _NoRule(name)
+
+    def lowered(plugin: Any, *, ctx: Any, eqn: Any, **more: Any) -> Any:
+        if eqn.primitive.name in rewrites.NODES:
+            return rewrites.lower(ctx, eqn)
+        with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx.builder):
+            if _moves_complex(eqn):
+                return _opaque(ctx, eqn, f"complex_{eqn.primitive.name}")
+            if _is_large(eqn) if eqn.primitive.name in UNROLLED else _is_complex(eqn):
+                return _opaque(ctx, eqn)
+            if _makes_complex(eqn):
+                return inlined(ctx, eqn, Equal(_as_complex), ours)
+            last = next(iter(reversed(ctx.builder.nodes)), None)
+            try:
+                return lower(plugin, ctx=ctx, eqn=_with_parts(ctx, eqn), **more)
+            except Exception:
+                instead = equal(eqn)
+                if instead is None and not (opaque and _is_simple(eqn)):
+                    raise
+                _undo(ctx.builder.nodes, last)
+            if instead is not None:
+                return inlined(ctx, eqn, instead, ours)
+            return _opaque(ctx, eqn)
+
+    dispatch.lower_equation_with_plugin = lowered
+    dispatch.get_registered_lowering_plugin = found
+    try:
+        yield
+    finally:
+        dispatch.lower_equation_with_plugin = lower
+        dispatch.get_registered_lowering_plugin = rule
+
+
+def _is_complex(eqn: Any) -> bool:
+    """Whether it transforms complex numbers: jax2onnx forgets that their parts are an axis."""
+    return eqn.primitive.name == "fft" and bool(eqn.invars[0].aval.dtype.kind == "c")
+
+
+def _moves_complex(eqn: Any) -> bool:
+    """Whether it moves complex numbers, whose two parts jax2onnx's rules for movements forget."""
+    return eqn.primitive.name in COMPLEX_MOVES and any(map(_holds_complex, eqn.outvars))
+
+
+def _holds_complex(variable: Any) -> bool:
+    return str(getattr(variable.aval, "dtype", "")).startswith("complex")
+
+
+def _makes_complex(eqn: Any) -> bool:
+    """Whether real numbers become complex ones: jax2onnx gives them no axis of the two parts."""
+    if eqn.primitive.name != "convert_element_type":
+        return False
+    return _holds_complex(eqn.outvars[0]) and not _holds_complex(eqn.invars[0])
+
+
+def _as_complex(x: Any) -> Any:
+    from jax import lax
+
+    real = lax.convert_element_type(x, "float32")
+    return lax.complex(real, lax.full_like(real, 0))
+
+
+def _with_parts(ctx: Any, eqn: Any) -> Any:
+    """The equation with its complex literals stored as pairs, which jax2onnx's rules read."""
+    import numpy as np
+    from jax.extend.core import Literal, Var
+
+    def stored(one: Any) -> Any:
+        if not (isinstance(one, Literal) and _holds_complex(one)):
+            return one
+        value, held = np.asarray(one.val), Var(one.aval)
+        ctx.bind_const_for_var(held, np.stack([value.real, value.imag], -1).astype(np.float32))
+        return held
+
+    given = [stored(one) for one in eqn.invars]
+    same = all(one is two for one, two in zip(given, eqn.invars, strict=True))
+    return eqn if same else eqn.replace(invars=given)
+
+
+def _is_large(eqn: Any) -> bool:
+    return any(max(one.aval.shape, default=0) > _SMALL for one in (*eqn.invars, *eqn.outvars))
+
+
+def _is_simple(eqn: Any) -> bool:
+    """Whether no other equations are in it."""
+    values = eqn.params.values()
+    held = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+    return not any(hasattr(one, "eqns") or hasattr(one, "jaxpr") for one in held)
+
+
+def _undo(nodes: Any, last: Any) -> None:
+    """Take away the nodes behind `last`, which nothing reads but one another."""
+    made = []
+    for node in reversed(nodes):
+        if node is last:
+            break
+        made.append(node)
+    for node in made:
+        nodes.remove(node)
+
+
+def _opaque(ctx: Any, eqn: Any, name: str = "") -> None:
+    """A node that says what the equation is; its results have the shapes that JAX knows.
+
+    Complex ones have, as everywhere in jax2onnx, a last axis of their two parts.
+    """
+    import onnx_ir as ir
+
+    inputs = [ctx.get_value_for_var(one) for one in eqn.invars]
+    node = ir.Node(DOMAIN, name or eqn.primitive.name, inputs, num_outputs=len(eqn.outvars))
+    for variable, value in zip(eqn.outvars, node.outputs, strict=True):
+        parts = (2,) if _holds_complex(variable) else ()
+        value.name = ctx.fresh_name(eqn.primitive.name)
+        value.shape = ir.Shape((*variable.aval.shape, *parts))
+        value.type = ir.TensorType(ir.DataType.FLOAT if parts else _dtype(variable.aval.dtype))
+        ctx.bind_value_for_var(variable, value)
+    ctx.builder.add_node_obj(node)
+
+
+def _dtype(dtype: Any) -> Any:
+    import numpy as np
+    import onnx_ir as ir
+
+    try:
+        return ir.DataType.from_numpy(np.dtype(dtype))
+    except TypeError:  # a random key
+        return ir.DataType.UINT32

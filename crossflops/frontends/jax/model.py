@@ -1,0 +1,247 @@
+"""What a JAX model is: one pure function of arrays, whichever way it was written."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import InputError, MissingExtraError, NormalizeError, raised_at
+from crossflops.frontends.jax.kinds import is_linen, is_module
+from crossflops.frontends.jax.scopes import Called, linen_entered
+
+_INSTALL = "pip install 'crossflops[jax]'"
+_HINT = "check the number, the names, the shapes and the types of --input"
+_TRAINS = "it trains unless told otherwise: return (model, {'x': x, 'train': False}) or the like"
+# flax/errors.py: batch statistics that change, dropout that draws numbers
+_HINTS = {"ModifyScopeVariableError": _TRAINS, "InvalidRngError": _TRAINS}
+
+
+class Pure(msgspec.Struct, frozen=True):
+    """A function of arrays alone, with the shapes and types that it is called with.
+
+    `function(*specs)` may be traced (jax.make_jaxpr, jax.jit(...).lower, jax.eval_shape). What is
+    below a module's call stands in its name stack as `scopes.MARK` and the path of the module.
+
+    `weighted(weights, *specs)` is the same with the arrays that a module holds as an argument,
+    of which `weights` are the shapes and types; those of a plain function are none. `called` are
+    the modules of flax.linen that ran when it was traced.
+    """
+
+    function: Callable[..., Any]
+    specs: tuple[Any, ...]
+    names: tuple[str, ...]
+    weighted: Callable[..., Any]
+    weights: Any = ()
+    called: Called = msgspec.field(default_factory=Called)
+
+
+def require() -> None:
+    """Raises MissingExtraError."""
+    for extra in ("jax", "jax2onnx"):
+        try:
+            __import__(extra)
+        except ImportError as error:
+            raise MissingExtraError(f"{extra} is needed to read a JAX model", _INSTALL) from error
+
+
+def pure(
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    training: bool,
+    valued: bool = False,
+) -> Pure:
+    """The model as a function of the arrays in its arguments; what is no array stays fixed.
+
+    `args` and `kwargs` hold jax.ShapeDtypeStruct. The function has the weights of the model if it
+    is to be `valued`, else one number in their shapes. Raises InputError where the model does not
+    take the arguments, NormalizeError where it has no weights that are wanted.
+    """
+    import jax
+
+    leaves, tree = jax.tree.flatten((args, dict(kwargs)))
+    places = [n for n, one in enumerate(leaves) if isinstance(one, jax.ShapeDtypeStruct)]
+    specs = tuple(leaves[n] for n in places)
+
+    def filled(arrays: tuple[Any, ...]) -> Any:
+        given = list(leaves)
+        for place, array in zip(places, arrays, strict=True):
+            given[place] = array
+        return jax.tree.unflatten(tree, given)
+
+    if is_module(model):
+        call, held = _module(model, training)
+    elif is_linen(model):
+        call, held = _linen(model, filled, specs, valued)
+    else:
+        call, held = _function(model, training)
+
+    called = Called()
+
+    def weighted(weights: Any, *arrays: Any) -> Any:
+        positional, named = filled(arrays)
+        with linen_entered(called):
+            return call(weights, *positional, **named)
+
+    found = Pure(
+        function=functools.partial(weighted, _own(held) if valued else _light(held)),
+        specs=specs,
+        names=_names(args, kwargs, places),
+        weighted=weighted,
+        weights=jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), held),
+        called=called,
+    )
+    _try_out(found)
+    return found
+
+
+def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
+    """Calls a copy of the module, made anew for every trace: the caller's stays as it is.
+
+    Beside it the arrays that the module holds, which are the first argument of the call.
+    """
+    from flax import nnx
+
+    from crossflops.frontends.jax.scopes import entered, marked
+
+    definition, held = nnx.split(model)
+
+    def call(state: Any, *args: Any, **kwargs: Any) -> Any:
+        own = nnx.merge(definition, _arrays(state), copy=True)
+        if training:
+            own.train()
+        else:
+            own.eval()
+        with entered(marked(own)):
+            return own(*args, **kwargs)
+
+    return call, held
+
+
+def _linen(
+    model: Any, filled: Callable[..., Any], specs: tuple[Any, ...], valued: bool
+) -> tuple[Callable[..., Any], Any]:
+    """Applies the module to variables, of which it makes the shapes alone, or those of seed 0."""
+    import jax
+    import jax.numpy as jnp
+
+    def made(key: Any, *arrays: Any) -> Any:
+        positional, named = filled(arrays)
+        return model.init({"params": key, "dropout": key}, *positional, **named)
+
+    def variables() -> Any:
+        if not valued:
+            return jax.eval_shape(made, jax.random.key(0), *specs)
+        return made(jax.random.key(0), *(jnp.zeros(one.shape, one.dtype) for one in specs))
+
+    held = _asked(variables)
+    return (lambda held, *args, **kwargs: model.apply(_arrays(held), *args, **kwargs)), held
+
+
+def _function(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
+    if training:
+        raise InputError("--train-mode is for modules", "leave it out")
+    return (lambda _, *args, **kwargs: model(*args, **kwargs)), ()
+
+
+class _Key(msgspec.Struct, frozen=True):
+    """A random key: its words, and the name of the generator that they are for."""
+
+    words: Any
+    generator: str
+
+
+def _light(held: Any) -> Any:
+    """The arrays that a module holds; floats are one number, spread out without taking memory."""
+    import jax
+
+    return jax.tree.map(_lighten, held)
+
+
+def _own(held: Any) -> Any:
+    """The arrays that a module holds, as they are. Raises NormalizeError where they are shapes."""
+    import jax
+    import jax.numpy as jnp
+
+    def own(array: Any) -> Any:
+        if isinstance(array, jax.ShapeDtypeStruct):
+            raise NormalizeError("the weights are shapes alone", "give the model with its weights")
+        if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+            return _Key(jax.random.key_data(array), str(jax.random.key_impl(array)))
+        return array
+
+    return jax.tree.map(own, held)
+
+
+def _lighten(array: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        words = jax.eval_shape(jax.random.key_data, array)
+        generator = str(jax.random.key_impl(array))
+        return _Key(np.zeros(words.shape, words.dtype), generator)
+    if jnp.issubdtype(array.dtype, jnp.floating):
+        return np.broadcast_to(np.array(0.5, array.dtype), array.shape)
+    if isinstance(array, jax.ShapeDtypeStruct):
+        return np.broadcast_to(np.zeros((), array.dtype), array.shape)
+    return array
+
+
+def _arrays(held: Any) -> Any:
+    """What is being traced computes with these, and NumPy does not."""
+    import jax
+    import jax.numpy as jnp
+
+    def array(one: Any) -> Any:
+        if isinstance(one, _Key):
+            return jax.random.wrap_key_data(jnp.asarray(one.words), impl=one.generator)
+        return jnp.asarray(one)
+
+    return jax.tree.map(array, held)
+
+
+def _names(args: Any, kwargs: Mapping[str, Any], places: list[int]) -> tuple[str, ...]:
+    """The arrays by the place or the name of their argument: "0", "tokens", "0.kernel"."""
+    import jax
+
+    found = jax.tree_util.tree_flatten_with_path((args, dict(kwargs)))[0]
+    paths = [jax.tree_util.keystr(path[1:], simple=True, separator=".") for path, _ in found]
+    return tuple(paths[place] for place in places)
+
+
+def _try_out(pure: Pure) -> None:
+    import jax
+
+    _asked(lambda: jax.eval_shape(pure.function, *pure.specs))
+
+
+def _asked(question: Callable[[], Any]) -> Any:
+    """What the model answers, told apart from what it raises. Raises InputError."""
+    try:
+        with apart():
+            return question()
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())
+        raise InputError(
+            f"the model raised {type(error).__name__}: {text[:300]}{raised_at(error)}",
+            _HINTS.get(type(error).__name__, _HINT),
+        ) from error
+
+
+def apart() -> Any:
+    """While this is open, JAX takes nothing that it traced before, nor keeps this for others.
+
+    A function under jax.jit is traced once: what jax2onnx puts in its place must not be found when
+    the model runs, nor the other way round.
+    """
+    return _context()("crossflops")
+
+
+@functools.cache
+def _context() -> Any:
+    import jax
+
+    return jax.make_user_context(None)

@@ -1,0 +1,403 @@
+"""Equations that jax2onnx cannot lower, written in others that it can."""
+
+import functools
+import importlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+# Other equations in place of one.
+
+
+class Equal(NamedTuple):
+    """A function of the arrays of an equation that computes the same.
+
+    `own`: its equations are in the program of the model. Otherwise they are in none, and what
+    only moves values among them is the converter's.
+    """
+
+    function: Callable[..., Any]
+    own: bool = False
+
+
+def inlined(ctx: Any, eqn: Any, instead: Equal, ours: dict[int, Any]) -> None:
+    """Lower other equations in place of one; `ours` gets those that are in no program."""
+    import jax
+    import numpy as np
+
+    control: Any = importlib.import_module("jax2onnx.plugins.jax.lax._control_flow_utils")
+    given = [jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in eqn.invars]
+    closed = jax.make_jaxpr(instead.function)(*given)
+    if not instead.own:
+        ours.update((id(one), one) for one in closed.jaxpr.eqns)
+    for variable, value in zip(closed.jaxpr.constvars, closed.consts, strict=True):
+        ctx.bind_const_for_var(variable, np.asarray(value))
+    for inner, outer in zip(closed.jaxpr.invars, eqn.invars, strict=True):
+        ctx.bind_value_for_var(inner, ctx.get_value_for_var(outer))
+    control.lower_jaxpr_eqns(ctx, closed.jaxpr, source=eqn.primitive.name)
+    for outer, inner in zip(eqn.outvars, closed.jaxpr.outvars, strict=True):
+        ctx.bind_value_for_var(outer, ctx.get_value_for_var(inner))
+
+
+# Convolutions that jax2onnx has not: any number of axes in any order, in groups of a batch.
+
+NODES = {"onnx_conv": "Conv", "onnx_conv_transpose": "ConvTranspose"}
+
+
+def convolved(eqn: Any) -> Equal:
+    """A convolution whose axes stand in the order of ONNX, its groups of a batch as of channels.
+
+    One that stands so already is a node of ONNX itself.
+    """
+    params, plain = eqn.params, tuple(range(eqn.invars[0].aval.ndim))
+    numbers, groups = params["dimension_numbers"], params["batch_group_count"]
+    orders = (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec)
+    if all(tuple(order) == plain for order in orders) and groups == 1:
+        return Equal(functools.partial(_as_node, eqn))
+
+    def run(x: Any, weights: Any) -> Any:
+        from jax import lax
+
+        x, weights = lax.transpose(x, orders[0]), lax.transpose(weights, orders[1])
+        more = {**params, "dimension_numbers": lax.ConvDimensionNumbers(plain, plain, plain)}
+        if groups > 1:
+            x = _batch_as_channels(x, groups)
+            more |= {"batch_group_count": 1, "feature_group_count": groups}
+        result = eqn.primitive.bind(x, weights, **more)
+        return lax.transpose(result, sorted(plain, key=lambda axis: orders[2][axis]))
+
+    return Equal(run)
+
+
+def _batch_as_channels(x: Any, groups: int) -> Any:
+    """[groups x n, c, ...] -> [n, groups x c, ...]."""
+    from jax import lax
+
+    batch, channels, *sizes = x.shape
+    x = lax.reshape(x, (groups, batch // groups, channels, *sizes))
+    x = lax.transpose(x, (1, 0, *range(2, x.ndim)))
+    return lax.reshape(x, (batch // groups, groups * channels, *sizes))
+
+
+def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
+    """Conv, or ConvTranspose where the input is dilated.
+
+    A transposed one cannot be strided as well, nor be padded by more than its filter reaches:
+    then the holes are made before.
+    """
+    from jax import lax
+
+    params, result = eqn.params, eqn.outvars[0].aval
+    if not params["window_strides"]:
+        return _without_axes(eqn, x, weights)
+    pads, steps = list(params["padding"]), tuple(params["lhs_dilation"])
+    strides, dilations = tuple(params["window_strides"]), tuple(params["rhs_dilation"])
+    x, weights = x.astype(result.dtype), weights.astype(result.dtype)
+    reach = [(k - 1) * d for k, d in zip(weights.shape[2:], dilations, strict=True)]
+    more = {"group": params["feature_group_count"], "dilations": dilations, "out": result.shape}
+    begins = [far - low for (low, _), far in zip(pads, reach, strict=True)]
+    ends = [far - high for (_, high), far in zip(pads, reach, strict=True)]
+    more_than_reach = min((0, *begins)) < 0 or any(
+        -end >= max(pair) for end, *pair in zip(ends, steps, dilations, strict=True)
+    )
+    if any(one > 1 for one in steps):
+        if not more_than_reach and set(strides) == {1}:
+            weights = _turned(weights, more["group"])
+            return _primitive("onnx_conv_transpose").bind(
+                x, weights, **more, strides=steps, begins=tuple(begins), ends=tuple(ends)
+            )
+        holes = [(low, high, step - 1) for (low, high), step in zip(pads, steps, strict=True)]
+        x = lax.pad(x, x.dtype.type(0), [(0, 0, 0), (0, 0, 0), *holes])
+        pads = [(0, 0)] * len(pads)
+    sides = {"begins": tuple(low for low, _ in pads), "ends": tuple(high for _, high in pads)}
+    return _primitive("onnx_conv").bind(x, weights, **more, strides=strides, **sides)
+
+
+def _without_axes(eqn: Any, x: Any, weights: Any) -> Any:
+    """A Conv of ONNX has an axis of space at least: one of a single place."""
+    from jax import lax
+
+    result = eqn.outvars[0].aval
+    x, weights = (lax.expand_dims(one.astype(result.dtype), (2,)) for one in (x, weights))
+    sides = {"strides": (1,), "dilations": (1,), "begins": (0,), "ends": (0,)}
+    more = {"group": eqn.params["feature_group_count"], "out": (*result.shape, 1)}
+    return lax.squeeze(_primitive("onnx_conv").bind(x, weights, **more, **sides), (2,))
+
+
+def _turned(weights: Any, groups: int) -> Any:
+    """[o, i, ...] -> [groups x i, o / groups, ...], every filter turned around."""
+    from jax import lax
+
+    outputs, inputs, *sizes = weights.shape
+    weights = lax.rev(weights, range(2, weights.ndim))
+    weights = lax.reshape(weights, (groups, outputs // groups, inputs, *sizes))
+    weights = lax.transpose(weights, (0, 2, 1, *range(3, weights.ndim)))
+    return lax.reshape(weights, (groups * inputs, outputs // groups, *sizes))
+
+
+@functools.cache
+def _primitive(name: str) -> Any:
+    """A primitive of which only the shape of the result is known: it becomes a node."""
+    from jax.core import ShapedArray
+    from jax.extend.core import Primitive
+
+    found = Primitive(name)
+    found.def_abstract_eval(lambda x, _, *, out, **more: ShapedArray(out, x.dtype))
+    return found
+
+
+def lower(ctx: Any, eqn: Any) -> None:
+    """The node of ONNX for one of these primitives."""
+    import onnx_ir as ir
+
+    params, (variable,) = eqn.params, eqn.outvars
+    begins, ends = params["begins"], params["ends"]
+    ints: dict[str, Sequence[int]] = {
+        "strides": params["strides"],
+        "dilations": params["dilations"],
+        "pads": [max(one, 0) for one in (*begins, *ends)],
+    }
+    if any(one < 0 for one in ends):
+        ints["output_padding"] = [max(-one, 0) for one in ends]
+    node = ir.Node(
+        "",
+        NODES[eqn.primitive.name],
+        [ctx.get_value_for_var(one) for one in eqn.invars],
+        [ir.AttrInt64("group", params["group"]), *(ir.AttrInt64s(*one) for one in ints.items())],
+        num_outputs=1,
+    )
+    (value,) = node.outputs
+    value.name = ctx.fresh_name("conv_out")
+    value.shape = ir.Shape(variable.aval.shape)
+    value.type = ctx.get_value_for_var(eqn.invars[0]).type
+    ctx.builder.add_node_obj(node)
+    ctx.bind_value_for_var(variable, value)
+
+
+def equal(eqn: Any) -> Equal | None:
+    """A function of JAX that computes the same as an equation; None where nothing does."""
+    known = _KNOWN.get(eqn.primitive.name)
+    return known(eqn) if known is not None else None
+
+
+def _compared(name: str) -> Callable[[Any], Equal]:
+    """jax/_src/lax/lax.py: `lt_to` and its like also order NaN and the two zeros."""
+
+    def found(eqn: Any) -> Equal:
+        from jax import lax
+
+        return Equal(getattr(lax, name))
+
+    return found
+
+
+def _platform(eqn: Any) -> Equal:
+    """`platform_index`: the place of this processor among those that code was written for."""
+    import numpy as np
+
+    platforms = eqn.params["platforms"]
+    named = [n for n, one in enumerate(platforms) if one is not None and "cpu" in one]
+    places = named or [n for n, one in enumerate(platforms) if one is None]
+    return Equal(lambda: np.int32(places[0]))
+
+
+def _switch(eqn: Any) -> Equal | None:
+    """A `cond` of three branches or more, as those of two in one another, the last one first."""
+    branches = eqn.params.get("branches", ())
+    if len(branches) < 3:
+        return None
+
+    def chosen(index: Any, *operands: Any) -> Any:
+        return _among(list(branches), index, operands)
+
+    return Equal(chosen)
+
+
+def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
+    from jax import lax
+    from jax.extend.core import jaxpr_as_fun
+
+    *others, last = branches
+    if not others:
+        return jaxpr_as_fun(last)(*operands)
+
+    def before(*given: Any) -> Any:
+        return _among(others, index, given)
+
+    return lax.cond(index >= len(others), jaxpr_as_fun(last), before, *operands)
+
+
+def _solved(eqn: Any) -> Equal:
+    """Of a `custom_linear_solve` only the solution runs, not what its derivatives need."""
+    from jax.extend.core import jaxpr_as_fun
+
+    lengths, solve = eqn.params["const_lengths"], eqn.params["jaxprs"].solve
+    first = lengths.matvec + lengths.vecmat
+    behind = first + lengths.solve + lengths.transpose_solve
+
+    def solution(*given: Any) -> Any:
+        return jaxpr_as_fun(solve)(*given[first : first + lengths.solve], *given[behind:])
+
+    return Equal(solution, own=True)
+
+
+def _forwards(eqn: Any) -> Equal | None:
+    """A `scan` that begins at the end, as one of what was turned around."""
+    params = eqn.params
+    if not params.get("reverse"):
+        return None
+    stacked = params["num_consts"] + params["num_carry"]
+
+    def run(*given: Any) -> Any:
+        from jax import lax
+
+        turned = [lax.rev(one, (0,)) for one in given[stacked:]]
+        found = eqn.primitive.bind(*given[:stacked], *turned, **{**params, "reverse": False})
+        carried = params["num_carry"]
+        return [*found[:carried], *(lax.rev(one, (0,)) for one in found[carried:])]
+
+    return Equal(run)
+
+
+def _padded(eqn: Any) -> Equal | None:
+    """A `pad` between elements: a new axis behind each is padded, and taken away again."""
+    sides = eqn.params["padding_config"]
+    if not any(inner for *_, inner in sides):
+        return None
+
+    def pad(x: Any, value: Any) -> Any:
+        from jax import lax
+
+        for axis, (*_, inner) in enumerate(sides):
+            if inner and x.shape[axis]:
+                x = _spread(x, axis, inner, value)
+        return lax.pad(x, value, [(low, high, 0) for low, high, _ in sides])
+
+    return Equal(pad)
+
+
+def _spread(x: Any, axis: int, inner: int, value: Any) -> Any:
+    """`inner` times the value between neighbours along an axis."""
+    from jax import lax
+
+    size = x.shape[axis]
+    x = lax.expand_dims(x, (axis + 1,))
+    x = lax.pad(x, value, [(0, inner * (n == axis + 1), 0) for n in range(x.ndim)])
+    x = lax.collapse(x, axis, axis + 2)
+    return lax.slice_in_dim(x, 0, size * (inner + 1) - inner, axis=axis)
+
+
+def _transformed(eqn: Any) -> Equal | None:
+    """An `fft` over several axes, one after the other. jax/_src/lax/fft.py."""
+    lengths = tuple(eqn.params["fft_lengths"])
+    if len(lengths) < 2:
+        return None
+    from jax import lax
+
+    kind = lax.FftType(eqn.params["fft_type"])
+    halved = {lax.FftType.RFFT: lax.FftType.FFT, lax.FftType.IRFFT: lax.FftType.IFFT}
+    last = functools.partial(lax.fft, fft_type=kind, fft_lengths=lengths[-1:])
+    inner = halved.get(kind, kind)
+
+    def others(x: Any) -> Any:
+        for place, length in enumerate(reversed(lengths[:-1])):
+            order = list(range(x.ndim))
+            order[-1], order[-2 - place] = order[-2 - place], order[-1]
+            x = lax.fft(lax.transpose(x, order), inner, (length,)).transpose(order)
+        return x
+
+    inverse = kind == lax.FftType.IRFFT
+    return Equal((lambda x: last(others(x))) if inverse else (lambda x: others(last(x))))
+
+
+def _stacked(eqn: Any) -> Equal:
+    """`stack`: every array gets the new axis, along which they are joined."""
+    axis = eqn.params["axis"]
+
+    def stacked(*given: Any) -> Any:
+        from jax import lax
+
+        return lax.concatenate([lax.expand_dims(one, (axis,)) for one in given], axis)
+
+    return Equal(stacked)
+
+
+def _unstacked(eqn: Any) -> Equal:
+    """`unstack`: one slice for each place on an axis, without that axis."""
+    axis = eqn.params["axis"]
+
+    def unstacked(x: Any) -> Any:
+        from jax import lax
+
+        return [lax.index_in_dim(x, n, axis, keepdims=False) for n in range(x.shape[axis])]
+
+    return Equal(unstacked)
+
+
+def _tiled(eqn: Any) -> Equal:
+    """`tile`: as often as `reps` says along every axis, one after the other."""
+
+    def tiled(x: Any) -> Any:
+        from jax import lax
+
+        for axis, times in enumerate(eqn.params["reps"]):
+            x = lax.concatenate([x] * times, axis) if times != 1 else x
+        return x
+
+    return Equal(tiled)
+
+
+_KNOWN: dict[str, Callable[[Any], Equal | None]] = {
+    **{f"{name}_to": _compared(name) for name in ("lt", "le", "eq")},
+    "platform_index": _platform,
+    "cond": _switch,
+    "custom_linear_solve": _solved,
+    "scan": _forwards,
+    "pad": _padded,
+    "fft": _transformed,
+    "conv_general_dilated": convolved,
+    "stack": _stacked,
+    "unstack": _unstacked,
+    "tile": _tiled,
+}
+
+
+# How an image is resized: JAX takes the method as a static argument, which no equation shows.
+#
+# jax/_src/image/scale.py: `_resize` multiplies by a matrix of weights for each axis, most of which
+# are 0.
+
+FUNCTION = "image/scale._resize"
+_MODES = {"NEAREST": "nearest", "LINEAR": "linear", "CUBIC": "cubic", "CUBIC_PYTORCH": "cubic"}
+_MARK = re.compile(r"/?crossflops\.resize\.(\w*)\.([01])")
+
+
+@contextmanager
+def resizes_named() -> Iterator[None]:
+    """While this is open, a scope stands around every resizing and names its method."""
+    import jax
+
+    module: Any = importlib.import_module("jax._src.image.scale")
+    resize = module._resize
+
+    def named(image: Any, shape: Any, method: Any, antialias: Any, *more: Any) -> Any:
+        kind = module.ResizeMethod.from_string(method) if isinstance(method, str) else method
+        mode = _MODES.get(kind.name, "")
+        with jax.named_scope(f"crossflops.resize.{mode}.{int(bool(antialias))}"):
+            return resize(image, shape, method, antialias, *more)
+
+    with patch.object(module, "_resize", named):
+        yield
+
+
+def method_of(stack: str) -> dict[str, str | int]:
+    """The mode and whether it is smoothed, as ONNX's Resize names them; {} where unknown."""
+    found = _MARK.search(stack)
+    return {"mode": found[1], "antialias": int(found[2])} if found and found[1] else {}
+
+
+def without_method(stack: str) -> str:
+    """The name stack as it is without the scope."""
+    return _MARK.sub("", stack).strip("/")

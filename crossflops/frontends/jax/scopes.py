@@ -1,0 +1,243 @@
+"""Which module of a Flax model an equation belongs to: written into JAX's name stack."""
+
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import msgspec
+
+from crossflops.ir.trace import Module, Parameter, Scalar
+
+MARK = "nnx:"
+_MARKED = re.compile(rf"{MARK}([^/()]*)")
+_PATH = "_crossflops_path"
+
+
+def paths_of(stack: str) -> list[str]:
+    """The paths of all modules in a name stack, outermost first."""
+    return _MARKED.findall(stack)
+
+
+def path_of(stack: str) -> str | None:
+    """The path of the innermost module in a name stack, None where there is none.
+
+    "jit(f)/nnx:/vmap(nnx:layers.0)/dot_general" is in "layers.0".
+    """
+    found = paths_of(stack)
+    return found[-1] if found else None
+
+
+def modules(model: Any) -> list[tuple[str, Any]]:
+    """Every module of a Flax NNX model once, by its first path, in the order of attributes.
+
+    The model itself comes first, as "".
+    """
+    from flax import nnx
+
+    found = {tuple(map(str, path)): one for path, one in nnx.iter_modules(model)}
+
+    def order(path: tuple[str, ...]) -> list[tuple[int, str]]:
+        holders = (found.get(path[:end]) for end in range(len(path)))
+        return [_place(part, one) for part, one in zip(path, holders, strict=True)]
+
+    return [(".".join(path), found[path]) for path in sorted(found, key=order)]
+
+
+def _place(name: str, holder: Any) -> tuple[int, str]:
+    """Where an attribute or an item stands among others."""
+    if name.isdigit():
+        return int(name), ""
+    names = list(vars(holder)) if holder is not None else []
+    return (names.index(name) if name in names else len(names)), name
+
+
+def marked(model: Any) -> set[type]:
+    """Write its path into every module, where transformations of Flax keep it. The classes."""
+    classes = set()
+    for path, module in modules(model):
+        setattr(module, _PATH, path)
+        classes.add(type(module))
+    return classes
+
+
+@contextmanager
+def entered(classes: Iterable[type]) -> Iterator[None]:
+    """While this is open, the methods of these classes run in the scope of their module."""
+    with ExitStack() as stack:
+        for one in classes:
+            for name in _methods(one):
+                stack.enter_context(_wrapped(one, name))
+        yield
+
+
+def _methods(kind: type) -> list[str]:
+    """`__call__`, and the public methods that the class or its bases below Flax's own define."""
+    from flax import nnx
+
+    own = [
+        base for base in kind.__mro__ if issubclass(base, nnx.Module) and base is not nnx.Module
+    ]
+    names = {name for base in own for name, one in vars(base).items() if callable(one)}
+    plain = (name for name in names if not name.startswith("_") and name not in vars(nnx.Module))
+    return ["__call__", *sorted(plain)] if "__call__" in names else sorted(plain)
+
+
+@contextmanager
+def _wrapped(kind: type, name: str) -> Iterator[None]:
+    inherited = name not in vars(kind)
+    before = getattr(kind, name)
+    if isinstance(vars(kind).get(name), staticmethod | classmethod | type):
+        yield
+        return
+    setattr(kind, name, _scoped(before))
+    try:
+        yield
+    finally:
+        if inherited:
+            delattr(kind, name)
+        else:
+            setattr(kind, name, before)
+
+
+def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
+    import jax
+
+    @functools.wraps(method)
+    def scoped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        path = getattr(self, _PATH, None)
+        if path is None:
+            return method(self, *args, **kwargs)
+        with jax.named_scope(f"{MARK}{path}"):
+            return method(self, *args, **kwargs)
+
+    return scoped
+
+
+# The modules of flax.linen: told as they are called, since before that there are none.
+
+_OWN = ("parent", "name")  # fields of every module of flax.linen
+
+
+class Called:
+    """The modules by path, parents first, as they were called: their classes and settings.
+
+    Of a function that applies several models nothing is told: their paths are those of any.
+    """
+
+    def __init__(self) -> None:
+        self.classes: dict[str, type] = {}
+        self.settings: dict[str, dict[str, Scalar]] = {}
+        self.several = False
+        self._scope: Any = None
+
+    def begin(self) -> None:
+        """The model is traced anew."""
+        self._scope = None
+
+    def note(self, module: Any) -> str:
+        """The path of a module that is called."""
+        path = ".".join(module.path)
+        if type(module.scope).__name__ == "TestScope":
+            return path  # flax/linen/module.py: a copy, of which only the fields are wanted
+        if not path:
+            self.several |= self._scope not in (None, module.scope)
+            self._scope = module.scope
+        self.classes.setdefault(path, type(module))
+        self.settings.setdefault(path, _linen_settings(module))
+        return path
+
+
+@contextmanager
+def linen_entered(called: Called) -> Iterator[None]:
+    """While this is open, methods of modules of flax.linen run in the scope of their module."""
+    linen = sys.modules.get("flax.linen")
+    if linen is None or not hasattr(linen, "intercept_methods"):
+        yield
+        return
+    import jax
+
+    called.begin()
+
+    def scoped(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        with jax.named_scope(f"{MARK}{called.note(context.module)}"):
+            return method(*args, **kwargs)
+
+    with linen.intercept_methods(scoped):
+        yield
+
+
+def linen_rows(root: Module, called: Called, variables: Mapping[str, Any]) -> tuple[Module, ...]:
+    """The root and all modules that were called in it, with the `variables` that are parameters.
+
+    Variables are nested by path: {"layer": {"kernel": ...}}.
+    """
+    if called.several or not called.classes:
+        return (root,)
+    paths = ["", *(path for path in called.classes if path)]
+    ids = {path: number for number, path in enumerate(paths)}
+    held = _by_module(variables, paths)
+    below: dict[str, list[tuple[str, int]]] = {path: [] for path in paths}
+    for path in paths[1:]:
+        around = _around(path, ids)
+        below[around].append((path.removeprefix(around).lstrip("."), ids[path]))
+    found = [
+        Module(
+            id=ids[path],
+            names=(path,),
+            bases=_bases(called.classes[path]) if path in called.classes else root.bases,
+            params=tuple(held.get(path, ())) if held else (),
+            children=tuple(below[path]),
+            training=root.training,
+            settings=called.settings.get(path, {}),
+        )
+        for path in paths
+    ]
+    if not variables:  # a function, which holds what it closes over itself
+        found[0] = msgspec.structs.replace(root, children=found[0].children)
+    return tuple(found)
+
+
+def _by_module(variables: Mapping[str, Any], paths: list[str]) -> dict[str, list[Parameter]]:
+    import jax
+    import jax.numpy as jnp
+
+    found: dict[str, list[Parameter]] = {}
+    leaves = jax.tree_util.tree_flatten_with_path(variables)[0]
+    for number, (keys, one) in enumerate(leaves):
+        name = jax.tree_util.keystr(keys, simple=True, separator=".")
+        home = _around(name, paths)
+        if jnp.issubdtype(one.dtype, jnp.inexact):
+            own = Parameter(
+                name.removeprefix(home).lstrip("."), tuple(one.shape), number, one.dtype.name
+            )
+            found.setdefault(home, []).append(own)
+    return found
+
+
+def _around(path: str, known: Any) -> str:
+    """The longest path around this one that is known; "" is that of the model."""
+    around = path.rpartition(".")[0]
+    while around not in known:
+        around = around.rpartition(".")[0]
+    return around
+
+
+def _bases(kind: type) -> tuple[str, ...]:
+    return tuple(f"{one.__module__}.{one.__qualname__}" for one in kind.__mro__[:-1])
+
+
+def _linen_settings(module: Any) -> dict[str, Scalar]:
+    """The plain fields: features, kernel_size, strides ..."""
+    found: dict[str, Scalar] = {}
+    for name in getattr(module, "__dataclass_fields__", ()):
+        value = getattr(module, name, None)
+        if name.startswith("_") or name in _OWN:
+            continue
+        if isinstance(value, tuple) and all(isinstance(item, int | float) for item in value):
+            found[name] = list(value)
+        elif value is None or isinstance(value, bool | int | float | str):
+            found[name] = value
+    return found

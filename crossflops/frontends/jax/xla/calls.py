@@ -1,0 +1,253 @@
+"""The instructions of an HLO program as calls, in the order in which XLA's analysis adds them up.
+
+xla/hlo/ir/hlo_instruction.cc: PostOrderDFS; xla/hlo/ir/hlo_computation.cc: HloComputation::Accept.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from crossflops.frontends.jax.scopes import path_of
+from crossflops.frontends.jax.xla.hlo import (
+    Computation,
+    Instruction,
+    Program,
+    bias_of,
+    numbers,
+    pooled,
+)
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Call, Module, Scalar, Storey
+from crossflops.tools.formulas.xla import REDUCERS, flops
+
+# What encloses an instruction, told by its name stack: the key of the call around it, the id of
+# the module, and facts that rules ask for.
+Owner = Callable[[str], tuple[str | None, int, dict[str, Scalar]]]
+# They hold or hand on what others made, and nothing is ever counted for them.
+_SILENT = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all")
+# What stands for the instructions in the computation that it calls.
+_INLINED = ("call", "fusion", "async-start")
+
+
+class Site(msgspec.Struct, frozen=True):
+    """Where in a program an instruction is: in which functions, under which names, in a loop.
+
+    `place` orders the instructions of a program as it was written.
+    """
+
+    nest: tuple[str, ...] = ()
+    names: str = ""
+    looped: bool = False
+    place: tuple[int, ...] = ()
+
+    def inside(self, at: Instruction, number: int = 0, step: str = "") -> "Site":
+        """Within a computation that an instruction calls, the body of a loop at a `step`."""
+        return Site(
+            nest=(*self.nest, at.name, step) if step else (*self.nest, at.name),
+            names=self.named(at.op_name) if at.opcode == "call" else self.names,
+            looped=self.looped or at.opcode == "while",
+            place=(*self.place, at.id, number),
+        )
+
+    def named(self, op_name: str) -> str:
+        """The whole name stack: names in a function are those of its call, and its own."""
+        if not self.names or op_name.partition("/")[0] == self.names.partition("/")[0]:
+            return op_name
+        return f"{self.names}/{op_name}"
+
+
+def calls(program: Program, storey: Storey, setting: str, owner: Owner) -> tuple[Call, ...]:
+    """Every instruction that runs, functions inlined, each in the body of a loop once.
+
+    Before them one call for the program as a whole. Of a condition, the branches that are not
+    the most expensive one are there with `chosen` false. `place` among the settings orders
+    instructions as the program was written.
+    """
+    walk = _Walk(program, storey, setting, owner)
+    entry = program.computations[program.entry]
+    whole = Call(
+        key=f"{storey}:", parent=None, storey=storey, target="program", module=0, setting=setting
+    )
+    return (whole, *walk.of(entry, Site()))
+
+
+class _Walk:
+    """One walk over a program; holds what all its instructions share."""
+
+    def __init__(self, program: Program, storey: Storey, setting: str, owner: Owner) -> None:
+        self._program = program
+        self._storey = storey
+        self._setting = setting
+        self._owner = owner
+
+    def of(self, computation: Computation, site: Site) -> Iterator[Call]:
+        for one in in_order(computation):
+            if one.opcode in _INLINED:
+                yield from self._inner(one, 0, site.inside(one))
+            elif one.opcode == "while":
+                yield from self._inner(one, 0, site.inside(one, 0, "body"))
+                yield from self._inner(one, 1, site.inside(one, 1, "condition"))
+            elif one.opcode == "conditional":
+                yield from self._branches(one, site)
+            elif one.opcode not in _SILENT:
+                yield self._call(one, site)
+
+    def _inner(self, one: Instruction, number: int, site: Site) -> Iterator[Call]:
+        yield from self.of(self._program.computations[one.called[number]], site)
+
+    def _branches(self, one: Instruction, site: Site) -> Iterator[Call]:
+        numbers = range(len(one.called))
+        # the converter to ONNX begins with the branch for "true", which is the last one here
+        found = [list(self._inner(one, n, site.inside(one, -n))) for n in numbers]
+        costs = [sum(map(flops, branch)) for branch in found]
+        dearest = costs.index(max(costs))
+        for number in numbers:
+            for call in found[number]:
+                yield call if number == dearest else _unchosen(call)
+
+    def _call(self, one: Instruction, site: Site) -> Call:
+        names = site.named(one.op_name)
+        parent, module, facts = self._owner(names)
+        operands = [self._program.by_id[key] for key in one.operands]
+        applied = self._applied(one)
+        return Call(
+            key=f"{self._storey}:{'/'.join((*site.nest, one.name))}",
+            parent=parent,
+            storey=self._storey,
+            target=one.opcode,
+            module=module,
+            setting=self._setting,
+            settings={
+                **one.settings,
+                **applied,
+                **facts,
+                "nest": list(site.nest),
+                "place": [*site.place, one.id],
+                "names": names,
+                "chosen": True,
+                "in_loop": site.looped,
+                "numbers": numbers(one, operands),
+                "after": bias_of(operands, self._program) if one.opcode == "add" else "",
+                "pooled": pooled(one, applied),
+            },
+            inputs=tuple(_operands(operands)),
+            outputs=one.results,
+        )
+
+    def _applied(self, one: Instruction) -> dict[str, Scalar]:
+        """The opcodes of the functions of scalars that it applies to elements."""
+        if one.opcode == "select-and-scatter":
+            selecting, scattering = one.called
+            return {"selecting": self._opcodes(selecting), "applied": self._opcodes(scattering)}
+        if one.opcode in REDUCERS:
+            return {"applied": self._opcodes(one.called[0])}
+        return {}
+
+    def _opcodes(self, computation: int) -> list[str]:
+        inner = self.of(self._program.computations[computation], Site())
+        return [one.target for one in inner]
+
+
+def _unchosen(call: Call) -> Call:
+    return msgspec.structs.replace(call, settings={**call.settings, "chosen": False})
+
+
+def _operands(operands: list[Instruction]) -> Iterator[TensorSpec]:
+    arrays = (result for one in operands for result in one.results)
+    for number, one in enumerate(arrays):
+        yield TensorSpec(f"operand_{number}", one.dtype, one.shape)
+
+
+def in_order(computation: Computation) -> Iterator[Instruction]:
+    """The instructions in the order in which XLA visits them: operands first, dead ones first."""
+    by_id = {one.id: one for one in computation.instructions}
+    used = {key for one in computation.instructions for key in (*one.operands, *one.control)}
+    roots = [key for key in by_id if key not in used and key != computation.root]
+    visited: set[int] = set()
+    opened: set[int] = set()
+    stack = [computation.root, *reversed(roots)]
+    while stack:
+        key = stack[-1]
+        if key in visited:
+            stack.pop()
+        elif key in opened:
+            stack.pop()
+            visited.add(key)
+            yield by_id[key]
+        else:
+            opened.add(key)
+            before = (*by_id[key].operands, *by_id[key].control)
+            stack += [one for one in reversed(before) if one not in visited]
+
+
+# To which module an instruction belongs, and what its name stack tells of it.
+
+_CELLS = ("LSTMCell", "OptimizedLSTMCell", "SimpleCell", "GRUCell")
+_LAYERS = {
+    **{one: one for one in ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")},
+    **dict.fromkeys(_CELLS, "RNN cell"),
+}
+# Functions of jax.nn and jax.numpy, which stand in name stacks as "jit(NAME)".
+_FUNCTIONS = {
+    "relu": "relu",
+    **dict.fromkeys(
+        ("relu6", "leaky_relu", "hard_tanh", "hard_sigmoid", "hard_silu", "hard_swish",
+         "squareplus", "soft_sign", "sparse_plus", "sparse_sigmoid"),
+        "piecewise",
+    ),
+    **dict.fromkeys(
+        ("sigmoid", "silu", "swish", "gelu", "elu", "selu", "celu", "softplus", "log_sigmoid",
+         "mish", "glu"),
+        "smooth",
+    ),
+    **dict.fromkeys(("softmax", "log_softmax"), "softmax"),
+    **dict.fromkeys(("_take", "take", "_one_hot", "one_hot"), "lookup"),
+}  # fmt: skip
+_JITTED = re.compile(r"jit\(([^()]*)\)")
+_BACKWARD = "transpose(jvp("
+
+
+def owner(rows: tuple[Module, ...], trace: tuple[Call, ...]) -> Owner:
+    """The owner of any name stack, in a model of these modules and calls."""
+    ids = {path: one.id for one in rows for path in one.names}
+    keys: dict[int, str] = {}
+    for call in trace:
+        if call.storey == "module":
+            keys.setdefault(call.module, call.key)
+    kinds = {path: _kind(path, rows, ids) for path in ids}
+
+    def found(names: str) -> tuple[str | None, int, dict[str, Scalar]]:
+        path = path_of(names) or ""
+        module = ids.get(path, 0)
+        facts: dict[str, Scalar] = {
+            "layer": kinds.get(path, ""),
+            "function": _function(names),
+            "backward": _BACKWARD in names,
+        }
+        return keys.get(module, keys.get(0)), module, facts
+
+    return found
+
+
+def _kind(path: str, rows: tuple[Module, ...], ids: dict[str, int]) -> str:
+    """Which kind of layer the module is or lies in: a normalization, a cell, or ""."""
+    for around in _around(path):
+        bases = rows[ids[around]].bases if around in ids else ()
+        for base in bases:
+            if (name := base.rpartition(".")[2]) in _LAYERS:
+                return _LAYERS[name]
+    return ""
+
+
+def _around(path: str) -> Iterator[str]:
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+    yield ""
+
+
+def _function(names: str) -> str:
+    """The innermost known function around an instruction, "" for none."""
+    known = [one for one in _JITTED.findall(names) if one in _FUNCTIONS]
+    return _FUNCTIONS[known[-1]] if known else ""

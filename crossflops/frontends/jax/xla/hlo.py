@@ -1,0 +1,279 @@
+"""An HLO program, read from its serialized form (HloModuleProto) without its numbers.
+
+The fields are those of xla/service/hlo.proto and xla/xla_data.proto. Literals, which hold the
+weights that a function closes over, are passed by.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import cast
+
+import msgspec
+
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Scalar
+from crossflops.load.reader import BYTES, Field, fields, varint
+
+# xla_data.proto: PrimitiveType
+_TYPES = {
+    1: "bool", 30: "int1", 26: "int2", 21: "int4", 2: "int8", 3: "int16", 4: "int32", 5: "int64",
+    31: "uint1", 27: "uint2", 22: "uint4", 6: "uint8", 7: "uint16", 8: "uint32", 9: "uint64",
+    10: "float16", 11: "float32", 12: "float64", 16: "bfloat16", 15: "complex64",
+    18: "complex128", 19: "float8e5m2", 28: "float8e4m3", 20: "float8e4m3fn",
+    23: "float8e4m3b11fnuz", 29: "float8e3m4", 24: "float8e5m2fnuz", 25: "float8e4m3fnuz",
+    32: "float4e2m1", 33: "float8e8m0",
+}  # fmt: skip
+_TUPLE = 13
+_NO_ARRAYS = (14, 17, 34)  # opaque, token, buffer
+_WINDOW = {
+    1: "size", 2: "stride", 3: "padding_low", 4: "padding_high", 5: "window_dilation",
+    6: "base_dilation",
+}  # fmt: skip
+_NUMBERS = {14: "dimensions", 32: "fft_length", 50: "feature_groups", 58: "batch_groups"}
+_TEXTS = {11: "fusion_kind", 28: "custom_call_target", 63: "direction"}
+_CONVOLUTION = {
+    7: "input_batch", 8: "input_feature", 11: "input_spatial", 3: "kernel_input",
+    4: "kernel_output", 6: "kernel_spatial", 9: "output_batch", 10: "output_feature",
+    12: "output_spatial",
+}  # fmt: skip
+_DOT = {1: "lhs_contracting", 2: "rhs_contracting", 3: "lhs_batch", 4: "rhs_batch"}
+_SINGLE = ("feature_groups", "batch_groups")
+
+
+class Instruction(msgspec.Struct, frozen=True, kw_only=True):
+    """One instruction. `results` are the arrays of its result, those of a tuple one by one.
+
+    `operands`, `control` (what must run before it) and `called` (computations) are ids.
+    `op_name` is the name stack of the JAX primitive that it came from.
+    """
+
+    id: int
+    name: str
+    opcode: str
+    results: tuple[TensorSpec, ...]
+    operands: tuple[int, ...]
+    control: tuple[int, ...]
+    called: tuple[int, ...]
+    op_name: str
+    settings: dict[str, Scalar]
+
+
+class Computation(msgspec.Struct, frozen=True):
+    """A function of HLO: its instructions, in the order of the file, and the id of its result."""
+
+    name: str
+    instructions: tuple[Instruction, ...]
+    root: int
+
+
+class Program(msgspec.Struct, frozen=True, dict=True):
+    """An HLO module: its computations by id, and the id of the one that is run."""
+
+    computations: dict[int, Computation]
+    entry: int
+
+    @cached_property
+    def by_id(self) -> dict[int, Instruction]:
+        """Instruction by id, which no two computations share."""
+        return {one.id: one for each in self.computations.values() for one in each.instructions}
+
+
+def read(data: bytes) -> Program:
+    """The program of an HloModuleProto. Raises TargetError where the bytes are none."""
+    found: dict[int, Computation] = {}
+    entry = 0
+    for field in fields(data, 0, len(data)):
+        if field.number == 3 and field.wire == BYTES:
+            number, computation = _computation(data, field)
+            found[number] = computation
+        elif field.number == 6:
+            entry = field.value
+    return Program(found, entry)
+
+
+def _computation(data: bytes, at: Field) -> tuple[int, Computation]:
+    name, number, root = "", 0, 0
+    instructions: list[Instruction] = []
+    for field in fields(data, at.value, at.end):
+        if field.number == 1:
+            name = _text(data, field)
+        elif field.number == 2:
+            instructions.append(_instruction(data, field))
+        elif field.number == 5:
+            number = field.value
+        elif field.number == 6:
+            root = field.value
+    return number, Computation(name, tuple(instructions), root)
+
+
+def _instruction(data: bytes, at: Field) -> Instruction:
+    texts = {1: "", 2: ""}
+    ids: dict[int, list[int]] = {35: [], 36: [], 37: [], 38: []}
+    settings: dict[str, Scalar] = {}
+    lists: dict[str, list[int]] = {}
+    results: tuple[TensorSpec, ...] = ()
+    op_name = ""
+    for field in fields(data, at.value, at.end):
+        number = field.number
+        if number in texts:
+            texts[number] = _text(data, field)
+        elif number in ids:
+            ids[number] += _numbers(data, field)
+        elif number == 3:
+            results = tuple(_named(_shapes(data, field)))
+        elif number == 7:
+            op_name = _op_name(data, field)
+        elif number in _NUMBERS:
+            lists.setdefault(_NUMBERS[number], []).extend(_numbers(data, field))
+        elif number in _TEXTS:
+            settings[_TEXTS[number]] = _text(data, field)
+        elif number == 15:
+            settings["window"] = [_record(data, one, _WINDOW) for one in _inner(data, field)]
+        elif number == 16:
+            settings |= _dimensions(data, field, _CONVOLUTION)
+        elif number == 30:
+            settings |= _dimensions(data, field, _DOT)
+    settings |= {name: one[0] if name in _SINGLE else one for name, one in lists.items()}
+    return Instruction(
+        id=ids[35][0] if ids[35] else 0,
+        name=texts[1],
+        opcode=texts[2],
+        results=results,
+        operands=tuple(ids[36]),
+        control=tuple(ids[37]),
+        called=tuple(ids[38]),
+        op_name=op_name,
+        settings=settings,
+    )
+
+
+def _inner(data: bytes, at: Field) -> Iterator[Field]:
+    return fields(data, at.value, at.end)
+
+
+def _text(data: bytes, at: Field) -> str:
+    return data[at.value : at.end].decode(errors="replace")
+
+
+def _numbers(data: bytes, at: Field) -> list[int]:
+    """The whole numbers of a field that may hold one, or many in a row."""
+    if at.wire != BYTES:
+        return [_signed(at.value)]
+    found, place = [], at.value
+    while place < at.end:
+        value, place = varint(data, place, at.end)
+        found.append(_signed(value))
+    return found
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _op_name(data: bytes, at: Field) -> str:
+    return next((_text(data, one) for one in _inner(data, at) if one.number == 2), "")
+
+
+def _record(data: bytes, at: Field, names: dict[int, str]) -> dict[str, int]:
+    """A dimension of a window; what is 0 is not written."""
+    found = dict.fromkeys(names.values(), 0)
+    for one in _inner(data, at):
+        if one.number in names:
+            found[names[one.number]] = _signed(one.value)
+    return found
+
+
+def _dimensions(data: bytes, at: Field, names: dict[int, str]) -> dict[str, Scalar]:
+    """Which dimension is which; a single one that is 0 is not written."""
+    found: dict[str, Scalar] = {
+        name: [] if name.endswith(("spatial", "contracting")) or names is _DOT else 0
+        for name in names.values()
+    }
+    for one in _inner(data, at):
+        name = names.get(one.number, "")
+        known = found.get(name)
+        if isinstance(known, list):
+            known += _numbers(data, one)
+        elif name:
+            found[name] = _signed(one.value)
+    return found
+
+
+def _shapes(data: bytes, at: Field) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The arrays of a shape: (type, dimensions) each. A token has none."""
+    kind, sizes, inner = 0, list[int](), list[Field]()
+    for one in _inner(data, at):
+        if one.number == 2:
+            kind = one.value
+        elif one.number == 3:
+            sizes += _numbers(data, one)
+        elif one.number == 4:
+            inner.append(one)
+    if kind == _TUPLE:
+        for one in inner:
+            yield from _shapes(data, one)
+    elif kind not in _NO_ARRAYS:
+        yield _TYPES.get(kind, f"type{kind}"), tuple(sizes)
+
+
+def _named(shapes: Iterator[tuple[str, tuple[int, ...]]]) -> Iterator[TensorSpec]:
+    for number, (kind, sizes) in enumerate(shapes):
+        yield TensorSpec(f"output_{number}", kind, sizes)
+
+
+# What rules ask of an instruction beside its shapes: what it is there for.
+
+_HANDED_ON = ("reshape", "broadcast", "transpose", "bitcast", "convert", "copy")
+_GIVEN = ("parameter", "constant", "get-tuple-element")
+_CONTRACTIONS = {"convolution": "convolution", "dot": "product"}
+_WHOLE = ("int", "uint", "bool")
+_REDUCERS: dict[tuple[str, ...], str] = {("maximum",): "max", ("add",): "sum"}
+
+
+def bias_of(operands: Sequence[Instruction], program: Program) -> str:
+    """What made one term of a sum, where the other is a weight of fewer axes.
+
+    A "convolution", a "product", or "".
+    """
+    for one, other in (operands, operands[::-1]):
+        made, given = _origin(one, program), _origin(other, program)
+        narrow = given.opcode in _GIVEN and _axes(given) < _axes(other)
+        if made.opcode in _CONTRACTIONS and narrow:
+            return _CONTRACTIONS[made.opcode]
+    return ""
+
+
+def _origin(one: Instruction, program: Program) -> Instruction:
+    """What made a value, before others handed it on."""
+    while one.opcode in _HANDED_ON:
+        one = program.by_id[one.operands[0]]
+    return one
+
+
+def _axes(one: Instruction) -> int:
+    return len(one.results[0].shape or ()) if one.results else 0
+
+
+def numbers(one: Instruction, operands: Sequence[Instruction]) -> str:
+    """Whether it computes with "whole" numbers (truth values too) or with "real" ones."""
+    seen = one.results[0].dtype if one.results else ""
+    if seen == "bool" and operands and operands[0].results:
+        seen = operands[0].results[0].dtype
+    return "whole" if seen.startswith(_WHOLE) else "real"
+
+
+def pooled(one: Instruction, applied: Mapping[str, Scalar]) -> str:
+    """Whether a window pools, by "max" or by "sum"; "" for running sums and the like.
+
+    Those have a window as wide as the dimension along which they run.
+    """
+    if one.opcode != "reduce-window":
+        return ""
+    window = cast(Sequence[Mapping[str, int]], one.settings["window"])
+    sizes = one.results[0].shape or ()
+    running = any(
+        dimension["size"] == size > 1 and dimension["padding_low"] + dimension["padding_high"]
+        for dimension, size in zip(window, sizes, strict=True)
+    )
+    reducer = tuple(cast(Sequence[str], applied["applied"]))
+    return "" if running else _REDUCERS.get(reducer, "")

@@ -1,0 +1,178 @@
+"""Named and given dimensions: every input gets a shape of numbers before anything else."""
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from crossflops.errors import InputError
+from crossflops.frontends.onnx.notices import overridden
+from crossflops.ir.tensor import TensorSpec
+from crossflops.load.payload import wrong_dims
+from crossflops.load.validation import forget_negative
+
+_HINT = "bind dimensions with --dim NAME=SIZE, or give a whole shape with --input NAME=1x3x224x224"
+
+
+class _Said(NamedTuple):
+    """What the caller gave, for a command line that gives the rest as well."""
+
+    path: str
+    dims: Mapping[str, int]
+    specs: Sequence[TensorSpec]
+
+    def command(self, dims: Iterable[str], shapes: Iterable[str]) -> str:
+        """The command with these dimensions and whole shapes beside what was given."""
+        given = ((one.name, "x".join(map(str, one.shape or ())) or "scalar") for one in self.specs)
+        words = [
+            *(("--dim", f"{name}={size}") for name, size in self.dims.items()),
+            *(("--input", shape if n.isdecimal() else f"{n}={shape}") for n, shape in given),
+            *(("--dim", f"{name}=1") for name in dims if name not in self.dims),
+            *(("--input", shape) for shape in shapes),
+        ]
+        flat = (word for pair in words for word in pair)
+        return shlex.join(["crossflops", "count", self.path, *flat])
+
+
+def bind(
+    graph: Any, dims: Mapping[str, int], specs: Sequence[TensorSpec], path: str = "model.onnx"
+) -> dict[str, int]:
+    """Write sizes into the inputs of a graph (in place), and return the dimensions by name.
+
+    A shape from `specs`, by input name or place, also binds the names that it stands for. The
+    element type stays that of the file. Raises InputError for a name that does not exist, a rank
+    or a size that contradicts, and lists what is not bound, with a command line that binds it.
+    """
+    inputs = model_inputs(graph)
+    for value in inputs:
+        forget_negative(value.type)
+    given = _given(inputs, specs)
+    bound = dict(dims)
+    for value in inputs:
+        if value.name in given:
+            _bind_names(value, given[value.name], bound)
+    names = {dim.dim_param for value in inputs for dim in _dims(value) if dim.dim_param}
+    for name, size in dims.items():
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none has a name"
+            raise InputError(f"no input has a dimension {name!r}", f"dimensions: {known}")
+        if size < 0:
+            raise InputError(f"dimension {name!r} cannot be {size}", _HINT)
+    for value in inputs:
+        if value.name in given:
+            overridden(path, value.name, _stated(value), given[value.name])
+        _write(value, given.get(value.name), bound)
+    _require(inputs, _Said(path, dims, specs))
+    return {name: bound[name] for name in sorted(bound) if name in names}
+
+
+def agrees(graph: Any, specs: Sequence[TensorSpec]) -> bool:
+    """Whether shapes have the numbers that the file states, but for the first axis of each.
+
+    `bind` takes any shape, so that a file can be counted at other sizes than it was made for.
+    Raises InputError for an input that there is not.
+    """
+    inputs = model_inputs(graph)
+    given = _given(inputs, specs)
+    for value in inputs:
+        stated, shape = [dim.dim_value for dim in _dims(value)], given.get(value.name)
+        if shape is not None and len(shape) != len(stated):
+            return False
+        pairs = zip(stated[1:], (shape or stated)[1:], strict=True)
+        if any(size and size != other for size, other in pairs):
+            return False
+    return True
+
+
+def model_inputs(graph: Any) -> list[Any]:
+    """The inputs that a caller gives: in old files initializers are listed as inputs, too."""
+    stored = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in stored]
+
+
+def _given(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict[str, tuple[int, ...]]:
+    names = [value.name for value in inputs]
+    found: dict[str, tuple[int, ...]] = {}
+    for spec in specs:
+        place = int(spec.name) if spec.name.isdecimal() and spec.name not in names else -1
+        name = names[place] if 0 <= place < len(names) else spec.name
+        if name not in names:
+            raise InputError(f"the model has no input {name!r}", f"inputs: {', '.join(names)}")
+        assert spec.shape is not None
+        found[name] = spec.shape
+    return found
+
+
+def _dims(value: Any) -> Any:
+    return value.type.tensor_type.shape.dim
+
+
+def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> None:
+    if value.type.WhichOneof("value") != "tensor_type":
+        raise InputError(f"input {value.name!r} is no tensor, so it has no shape", _HINT)
+    if not value.type.tensor_type.HasField("shape"):
+        return
+    if len(_dims(value)) != len(shape):
+        sizes = [dim.dim_param or str(dim.dim_value) for dim in _dims(value)]
+        raise InputError(
+            f"input {value.name!r} has {len(sizes)} dimensions, [{', '.join(sizes)}], "
+            f"and {len(shape)} are given",
+            f"with your numbers: --input {value.name}={'x'.join('1' * len(sizes)) or 'scalar'}",
+        )
+    for dim, size in zip(_dims(value), shape, strict=True):
+        if dim.dim_param and bound.setdefault(dim.dim_param, size) != size:
+            raise InputError(
+                f"dimension {dim.dim_param!r} of {value.name!r} is {size}, and "
+                f"{bound[dim.dim_param]} elsewhere",
+                _HINT,
+            )
+
+
+def _stated(value: Any) -> tuple[int | None, ...]:
+    """The sizes that the file fixes, None for others; as many as are given."""
+    return tuple(
+        dim.dim_value if dim.WhichOneof("value") == "dim_value" else None for dim in _dims(value)
+    )
+
+
+def _write(value: Any, shape: tuple[int, ...] | None, bound: Mapping[str, int]) -> None:
+    if shape is not None:
+        dims = value.type.tensor_type.shape.dim
+        del dims[:]
+        for size in shape:
+            dims.add().dim_value = size
+    for dim in _dims(value):
+        if dim.dim_param in bound:
+            dim.dim_value = bound[dim.dim_param]
+    if wrong := wrong_dims(tuple(dim.dim_value for dim in _dims(value))):
+        raise InputError(f"input {value.name!r} {wrong}", _HINT)
+
+
+def _require(inputs: list[Any], said: _Said) -> None:
+    """Every dimension of every input tensor is a number."""
+    named: list[str] = []
+    missing: list[str] = []
+    whole: list[str] = []
+    for value in inputs:
+        if value.type.WhichOneof("value") != "tensor_type":
+            continue
+        if not value.type.tensor_type.HasField("shape"):
+            missing.append(f"{value.name} (no shape)")
+            whole.append(f"{value.name}=1x1")
+        unbound = [dim.WhichOneof("value") != "dim_value" for dim in _dims(value)]
+        if not any(unbound):
+            continue
+        words = [
+            dim.dim_param or "?" if open_ else str(dim.dim_value)
+            for dim, open_ in zip(_dims(value), unbound, strict=True)
+        ]
+        missing.append(f"{value.name} [{', '.join(words)}]")
+        open_names = (dim.dim_param for dim in _dims(value) if dim.dim_param)
+        named += [name for name in open_names if name not in named]
+        if "?" in words:
+            sizes = (word if word.isdecimal() else "1" for word in words)
+            whole.append(f"{value.name}={'x'.join(sizes)}")
+    if missing:
+        raise InputError(
+            f"sizes of inputs are not known: {'; '.join(missing)}",
+            f"give them, with your numbers: {said.command(named, whole)}",
+        )

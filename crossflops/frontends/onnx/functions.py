@@ -1,0 +1,415 @@
+"""Local functions, replaced by what they are made of."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from crossflops.errors import TargetError
+from crossflops.frontends.onnx.known_sizes import store
+from crossflops.frontends.onnx.loops import Level, level
+from crossflops.frontends.onnx.types import Shape, Type, of_graph, put, shape_of
+from crossflops.frontends.onnx.values import SEQUENCE, Value
+from crossflops.load.order import bodies, label
+from crossflops.load.payload import ELEMENT_TYPES
+from crossflops.load.protobuf import messages
+
+LIMIT = 20_000  # nodes that functions are expanded to
+DEPTH = 32  # functions that are called within one another
+Identity: TypeAlias = tuple[str, str, str]
+_HINT = "inline the functions with onnx.inliner, or export the model without them"
+
+
+class Scope(NamedTuple):
+    """Where a body is inlined: names of its values outside, a prefix, and its attributes."""
+
+    names: dict[str, str]
+    prefix: str
+    attributes: Mapping[str, Any]
+
+
+def local(model: Any) -> dict[Identity, Any]:
+    """The local functions of a model."""
+    return {(_domain(one), one.name, one.overload): one for one in model.functions}
+
+
+def expanded_size(model: Any, functions: Mapping[Identity, Any]) -> int:
+    """How many nodes the model has when every call is replaced, 0 if there is none.
+
+    Known without expanding anything. Raises TargetError when a function calls itself, or when
+    functions call one another deeper than 32.
+    """
+    own = _size(model.graph, functions)
+    return own if any(_calls(model.graph, functions)) else 0
+
+
+def inline(model: Any, functions: Mapping[Identity, Any]) -> dict[str, dict[str, int]]:
+    """Replace every call of a local function by the nodes of its body, in place.
+
+    Values and nodes get the name of the calling node before theirs. Returns the operator sets of
+    those nodes whose function imports others than the model, by node name.
+    """
+    if not functions:
+        return {}
+    work = _Inliner(functions)
+    work.graph(model.graph, Scope({}, "", {}), {})
+    del model.functions[:]
+    known = {one.domain for one in model.opset_import}
+    for domain, version in sorted(work.imports.items()):
+        if domain not in known:
+            model.opset_import.add(domain=domain, version=version)
+    return work.editions
+
+
+def captured(body: Any, names: Mapping[str, str]) -> dict[str, str]:
+    """Those of the names that a subgraph takes from around it, and does not make itself."""
+    inner = dict(names)
+    for value in (*body.input, *body.initializer):
+        inner.pop(value.name, None)
+    for one in body.node:
+        for name in one.output:
+            inner.pop(name, None)
+    return inner
+
+
+def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[Any]:
+    """Copies of the nodes of a function, with the attributes and the names of inputs put in."""
+    attributes = {one.name: one for one in (*function.attribute_proto, *call.attribute)}
+    scope = Scope(dict(names), "", attributes)
+    work = _Inliner({})
+    found: list[Any] = []
+    for number, origin in enumerate(function.node):
+        node = type(origin).FromString(origin.SerializeToString())
+        node.name = label(origin, number)
+        _resolve(node, scope)
+        work.place(node, scope, {}, found)
+    return found
+
+
+def _size(graph: Any, functions: Mapping[Identity, Any]) -> int:
+    sizes: dict[Identity, int] = {}
+    open_: list[Identity] = []
+
+    def size(nodes: Iterable[Any]) -> int:
+        total = 0
+        for node in nodes:
+            total += 1 + sum(size(body.node) for body in bodies(node))
+            if (called := _called(node, functions)) is not None:
+                total += of_function(called)
+        return total
+
+    def of_function(key: Identity) -> int:
+        if key in open_:
+            raise TargetError(f"function {key[1]!r} calls itself", _HINT)
+        if len(open_) > DEPTH:
+            raise TargetError(f"functions call one another deeper than {DEPTH}", _HINT)
+        if key not in sizes:
+            open_.append(key)
+            sizes[key] = size(functions[key].node)
+            open_.pop()
+        return sizes[key]
+
+    own = size(graph.node)
+    for key in functions:
+        of_function(key)
+    return own
+
+
+def identity(node: Any) -> Identity:
+    """The function that a node calls, if there is one of that name."""
+    return _domain(node), node.op_type, node.overload
+
+
+def _called(node: Any, functions: Mapping[Identity, Any]) -> Identity | None:
+    key = identity(node)
+    return key if key in functions else None
+
+
+def _domain(one: Any) -> str:
+    return "" if one.domain == "ai.onnx" else str(one.domain)
+
+
+def _calls(graph: Any, functions: Mapping[Identity, Any]) -> Iterable[bool]:
+    for node in graph.node:
+        yield _called(node, functions) is not None
+        for body in bodies(node):
+            yield from _calls(body, functions)
+
+
+class _Inliner:
+    def __init__(self, functions: Mapping[Identity, Any]) -> None:
+        self._functions = functions
+        self._number = 0
+        self.editions: dict[str, dict[str, int]] = {}
+        self.imports: dict[str, int] = {}
+
+    def graph(self, graph: Any, scope: Scope, edition: dict[str, int]) -> None:
+        """Expand the nodes of a graph, in place. `edition`: the operator sets of its function."""
+        found: list[Any] = []
+        for number, node in enumerate(graph.node):
+            if not node.name:
+                node.name = scope.prefix + label(node, number)
+            self.place(node, scope, edition, found)
+        copies = [type(node).FromString(node.SerializeToString()) for node in found]
+        del graph.node[:]
+        graph.node.extend(copies)
+
+    def place(self, node: Any, scope: Scope, edition: dict[str, int], found: list[Any]) -> None:
+        """Append a node, or what it calls, to those that were found."""
+        key = _called(node, self._functions)
+        if key is not None:
+            return self._call(node, self._functions[key], scope, found)
+        for body in bodies(node):
+            inner = captured(body, scope.names)
+            self._rename(body, Scope(inner, scope.prefix, scope.attributes), edition)
+        if edition:
+            self.editions[node.name] = edition
+        found.append(node)
+        return None
+
+    def _rename(self, body: Any, scope: Scope, edition: dict[str, int]) -> None:
+        """A subgraph keeps its own names, and takes those of the values around it."""
+        for number, node in enumerate(body.node):
+            node.name = scope.prefix + label(node, number)
+            _resolve(node, scope)
+        for value in body.output:
+            value.name = scope.names.get(value.name, value.name)
+        self.graph(body, scope, edition)
+
+    def _call(self, call: Any, function: Any, outer: Scope, found: list[Any]) -> None:
+        self._number += 1
+        prefix = f"{call.name}/"
+        unique = f"{call.name}#{self._number}/"
+        names = dict.fromkeys(function.input[len(call.input) :], "")
+        names |= dict(zip(function.input, call.input, strict=False))
+        returned: dict[str, str] = {}
+        for inner, name in zip(function.output, call.output, strict=False):
+            if name and inner not in names and inner not in returned:
+                returned[inner] = name
+        attributes = {one.name: one for one in function.attribute_proto}
+        attributes |= {one.name: one for one in call.attribute}
+        edition = {one.domain: one.version for one in function.opset_import}
+        self.imports = {**edition, **self.imports}
+        for number, origin in enumerate(function.node):
+            node = type(origin).FromString(origin.SerializeToString())
+            node.name = prefix + label(origin, number)
+            node.metadata_props.extend(call.metadata_props if not node.metadata_props else ())
+            for name in node.output:
+                if name:
+                    names[name] = returned.get(name, unique + name)
+            scope = Scope(names, prefix, attributes)
+            _resolve(node, scope)
+            for place, name in enumerate(node.output):
+                node.output[place] = names.get(name, "")
+            self.place(node, scope, edition, found)
+        self._pass_through(call, function, names, returned, found)
+
+    def _pass_through(
+        self,
+        call: Any,
+        function: Any,
+        names: Mapping[str, str],
+        returned: Mapping[str, str],
+        found: list[Any],
+    ) -> None:
+        """An output that is an input, or another output once more, becomes an Identity."""
+        for inner, name in zip(function.output, call.output, strict=False):
+            if name and returned.get(inner) != name:
+                node = type(call)(op_type="Identity", name=f"{call.name}/{name}")
+                node.input.append(names.get(inner, ""))
+                node.output.append(name)
+                found.append(node)
+
+
+def _resolve(node: Any, scope: Scope) -> None:
+    """Names of inputs, and attributes that refer to those of the function."""
+    for place, name in enumerate(node.input):
+        node.input[place] = scope.names.get(name, name)
+    kept = []
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            given = scope.attributes.get(attribute.ref_attr_name)
+            if given is None:
+                continue
+            copy = type(attribute).FromString(given.SerializeToString())
+            copy.name = attribute.name
+            kept.append(copy)
+        else:
+            kept.append(type(attribute).FromString(attribute.SerializeToString()))
+    if any(attribute.ref_attr_name for attribute in node.attribute):
+        del node.attribute[:]
+        node.attribute.extend(kept)
+
+
+# Local functions that expand to too many nodes: each is read once per kind of call.
+#
+# Two calls with the same attributes, and inputs of the same type, shape and (small, known) values
+# compute the same shapes and the same work. So a function is inferred once for all of them.
+
+CALL_LIMIT = 250  # different calls: each of them is inferred
+_IR_VERSION = 10
+_NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
+_KNOWN = ("int32", "int64")  # types in which sizes are computed
+
+
+class Operand(NamedTuple):
+    """What of an input decides about the shapes inside.
+
+    `place` is that of the first input with the same value.
+    """
+
+    dtype: str
+    shape: Shape
+    value: Value | None
+    place: int
+
+
+Key: TypeAlias = tuple[Identity, tuple[Operand | None, ...], tuple[bytes, ...]]
+
+
+class Unit(NamedTuple):
+    """A function as a model of its own, inferred for one kind of call."""
+
+    name: str
+    model: Any
+    types: dict[str, Type]
+    inputs: tuple[str, ...]
+    outputs: tuple[Type | None, ...]
+
+
+class Calls:
+    """The functions of a model, and their units so far.
+
+    `infer` infers a model, in which other functions may be called.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[Identity, Any],
+        opset: Mapping[str, int],
+        infer: Callable[[Any], tuple[Any, dict[str, Type]]],
+    ) -> None:
+        self._functions = functions
+        self._opset = opset
+        self._infer = infer
+        self._units: dict[Key, Unit] = {}
+        self._numbers: dict[str, int] = {}
+
+    def opset(self, node: Any) -> dict[str, int]:
+        """The operator sets of the function that a node calls."""
+        own = self._functions[identity(node)].opset_import
+        return {**self._opset, **{one.domain: one.version for one in own}}
+
+    def called(self, node: Any) -> bool:
+        """Whether the node calls a function."""
+        return identity(node) in self._functions
+
+    def refine(
+        self, graph: Any, outer: Level | None = None, around: Mapping[str, Type] | None = None
+    ) -> bool:
+        """Write the types of what calls give back, in place; whether there is any."""
+        here = level(graph, outer)
+        types = {**(around or {}), **of_graph(graph)}
+        changed = False
+        for node in graph.node:
+            for body in bodies(node):
+                changed |= self.refine(body, here, types)
+            if not self.called(node) or all(_is_known(types, name) for name in node.output):
+                continue
+            operands = operands_of(node, types, here.values)
+            if any(one is not None and one.shape is None for one in operands):
+                continue
+            for name, kind in zip(node.output, self.unit(node, operands).outputs, strict=False):
+                if kind is not None and kind.shape is not None and not _is_known(types, name):
+                    _declare(graph, name, kind)
+                    types[name] = kind
+                    changed = True
+        return changed
+
+    def unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
+        """The function that a node calls, inferred for these inputs. Raises TargetError."""
+        attributes = tuple(sorted(one.SerializeToString() for one in node.attribute))
+        key = (identity(node), operands, attributes)
+        if key not in self._units:
+            if len(self._units) >= CALL_LIMIT:
+                what = f"the functions are called in more than {CALL_LIMIT} different ways"
+                raise TargetError(what, "inline them with onnx.inliner, or export without them")
+            self._units[key] = self._made(node, operands)
+        return self._units[key]
+
+    def _made(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
+        function = self._functions[identity(node)]
+        model = messages().ModelProto(ir_version=_IR_VERSION)
+        for domain, version in self.opset(node).items():
+            model.opset_import.add(domain=domain, version=version)
+        graph = model.graph
+        graph.name = function.name
+        given = dict(zip(function.input, operands, strict=False))
+        names: dict[str, str] = {name: "" for name in function.input if given.get(name) is None}
+        for place, (name, operand) in enumerate(given.items()):
+            if operand is None:
+                continue
+            if operand.place == place:
+                _give(graph, name, operand)
+            else:
+                names[name] = function.input[operand.place]
+        for name in dict.fromkeys(function.output):
+            graph.output.add(name=name)
+        graph.node.extend(with_attributes(function, node, names))
+        inferred, types = self._infer(model)
+        number = self._numbers[function.name] = self._numbers.get(function.name, 0) + 1
+        return Unit(
+            name=function.name if number == 1 else f"{function.name}#{number}",
+            model=inferred,
+            types=types,
+            inputs=tuple(names[name] if name in names else str(name) for name in given),
+            outputs=tuple(types.get(name) for name in function.output),
+        )
+
+
+def operands_of(
+    node: Any, types: Mapping[str, Type], values: Mapping[str, Value]
+) -> tuple[Operand | None, ...]:
+    """What decides about the shapes in the function that a node calls; None for no input."""
+    kinds = {name: types.get(name, Type(0, None)) for name in node.input}
+    named = {n: (ELEMENT_TYPES.get(one.dtype, ""), one.shape) for n, one in kinds.items()}
+    return operands(node, named, values)
+
+
+def operands(
+    node: Any, types: Mapping[str, tuple[str, Shape]], values: Mapping[str, Value]
+) -> tuple[Operand | None, ...]:
+    """The same, with element types by name."""
+    first: dict[str, int] = {}
+    found: list[Operand | None] = []
+    for place, name in enumerate(node.input):
+        if not name:
+            found.append(None)
+            continue
+        dtype, shape = types[name]
+        value = values.get(name) if dtype in _KNOWN else None
+        if value is not None and value.rank == SEQUENCE:
+            value = None
+        found.append(Operand(dtype, shape, value, first.setdefault(name, place)))
+    return tuple(found)
+
+
+def _is_known(types: Mapping[str, Type], name: str) -> bool:
+    return not name or (name in types and types[name].shape is not None)
+
+
+def _declare(graph: Any, name: str, kind: Type) -> None:
+    found = [one for one in (*graph.value_info, *graph.output) if one.name == name]
+    for value in found or (graph.value_info.add(name=name),):
+        if shape_of(value.type) is None:
+            put(value.type, kind.shape or (), kind.dtype)
+
+
+def _give(graph: Any, name: str, operand: Operand) -> None:
+    number = _NUMBERS.get(operand.dtype, 0)
+    if operand.value is not None:
+        store(graph, name, number, operand.value)
+        return
+    value = graph.input.add(name=name)
+    if operand.shape is None:
+        value.type.tensor_type.elem_type = number
+    else:
+        put(value.type, operand.shape, number)

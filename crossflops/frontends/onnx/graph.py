@@ -1,0 +1,267 @@
+"""A weightless model whose shapes are known -> the graph that is counted."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from crossflops.frontends.digest import digest
+from crossflops.frontends.onnx.binding import model_inputs
+from crossflops.frontends.onnx.functions import Calls, operands
+from crossflops.frontends.onnx.known_sizes import unpinned
+from crossflops.frontends.onnx.loops import (
+    BRANCHES,
+    RAN,
+    Level,
+    body_of,
+    chosen_branch,
+    is_control,
+    level,
+    trips,
+)
+from crossflops.frontends.onnx.modules import Place, places
+from crossflops.frontends.onnx.parameters import ARGUMENT, everywhere, parameters
+from crossflops.frontends.onnx.shapes import OBJECTION
+from crossflops.frontends.onnx.types import Type, attributes, of_graph
+from crossflops.ir.graph import Graph, Node, Op
+from crossflops.ir.tensor import TensorSpec
+from crossflops.load.order import bodies as held
+from crossflops.load.order import label
+from crossflops.load.payload import ELEMENT_TYPES
+from crossflops.load.protobuf import since
+from crossflops.operators import rule
+
+Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What holds for a whole file: operator sets (of single nodes, too), and what was asked.
+
+    `trips` and `branches` are by node name. `bodies` are the functions that were called so far,
+    by unit and by which inputs vary.
+    """
+
+    opset: dict[str, int]
+    editions: Mapping[str, dict[str, int]]
+    trips: Mapping[str, int]
+    branches: Mapping[str, str]
+    calls: Calls | None = None
+    bodies: dict[tuple[str, tuple[bool, ...]], Graph] = {}
+
+
+def to_graph(
+    model: Any, types: dict[str, Type], name: str, bindings: dict[str, int], reading: Reading
+) -> tuple[Graph, list[Place]]:
+    """The graph of a model with these types, and the module that each node is in."""
+    specs = _specs(model.graph, types)
+    found = places(model.graph.node, specs)
+    inputs = [one.name for one in model_inputs(model.graph)]
+    nodes = _nodes(level(model.graph, types=types), specs, set(inputs), found, reading)
+    params, param_bytes = parameters(nodes)
+    graph = Graph(
+        name=name,
+        nodes=nodes,
+        inputs=tuple(_as(specs[one], "input") for one in inputs if one in specs),
+        outputs=tuple(_as(specs[o.name], "output") for o in model.graph.output if o.name in specs),
+        params=params,
+        param_bytes=param_bytes,
+        opset=reading.opset,
+        bindings=bindings,
+    )
+    return msgspec.structs.replace(graph, digest=digest(graph)), found
+
+
+def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:
+    """Raises OperandError where a node has operands of types that its operator cannot take."""
+    op = _op(node, reading)
+    known, specs = rule(op), {name: _spec(name, kind, False) for name, kind in types.items()}
+    if known is not None:
+        inputs = tuple(_named(name, specs) for name in node.input)
+        known.check(Node(key=key, op=op, inputs=inputs, outputs=(), attrs=attributes(node)))
+
+
+def _specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
+    stored = {one.name for one in graph.initializer}
+    return {name: _spec(name, kind, name in stored) for name, kind in types.items()}
+
+
+def _spec(name: str, kind: Type, stored: bool) -> TensorSpec:
+    dtype = ELEMENT_TYPES.get(kind.dtype, "")
+    role = ""
+    if stored:
+        role = "parameter" if dtype.startswith(("float", "bfloat")) else "constant"
+    return TensorSpec(name, dtype, kind.shape, role)
+
+
+def _as(spec: TensorSpec, role: str) -> TensorSpec:
+    return msgspec.structs.replace(spec, role=role)
+
+
+def _nodes(
+    around: Level,
+    specs: Mapping[str, TensorSpec],
+    varying: set[str],
+    where: list[Place],
+    reading: Reading,
+) -> tuple[Node, ...]:
+    """The nodes of one level. `varying` are the values that depend on an input; it grows."""
+    found = []
+    for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
+        bodies: tuple[Graph, ...] = ()
+        choice: Choice = ""
+        if reading.calls is not None and reading.calls.called(node):
+            bodies, choice = (_function(node, around, specs, varying, reading),), "function"
+        elif held(node):
+            names, choice = _counted(node, around, reading.branches)
+            bodies = _bodies(node, names, around, specs, varying, place, reading)
+        given = list(map(unpinned, node.input))
+        inside = _read_inside(bodies) if choice != "function" else ()
+        depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
+        if depends:
+            varying.update(node.output)
+        found.append(
+            Node(
+                key=label(node, number),
+                op=_op(node, reading),
+                inputs=tuple([_named(name, specs) for name in given]),
+                outputs=tuple([_named(name, specs) for name in node.output]),
+                attrs=attributes(node),
+                values=_values(node, around),
+                path=place.path,
+                bodies=bodies,
+                trips=trips(node, around, reading.trips) if bodies else None,
+                choice=choice,
+                constant=not depends,
+                objection=_objection(node),
+            )
+        )
+    return tuple(found)
+
+
+def _objection(node: Any) -> str:
+    return next((str(one.value) for one in node.metadata_props if one.key == OBJECTION), "")
+
+
+def _values(node: Any, around: Level) -> dict[int, tuple[int, ...]]:
+    """The whole numbers of the inputs that are known ones, by place."""
+    known = around.values
+    return {
+        place: tuple(item for item in known[name].items if isinstance(item, int))
+        for place, name in enumerate(node.input)
+        if name in known
+        and known[name].rank in (0, 1)
+        and all(isinstance(item, int) for item in known[name].items)
+    }
+
+
+def _read_inside(bodies: Iterable[Graph]) -> set[str]:
+    """What the nodes in subgraphs read that depends on something."""
+    return {
+        spec.name
+        for body in bodies
+        for one in everywhere(body.nodes)
+        for spec in one.inputs
+        if spec and not one.constant
+    }
+
+
+def _named(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec | None:
+    return (specs.get(name) or TensorSpec(name, "", None)) if name else None
+
+
+def _op(node: Any, reading: Reading) -> Op:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    imports = reading.editions.get(node.name, reading.opset)
+    version = imports.get(domain, reading.opset.get(domain, 1))
+    return Op(domain, node.op_type, since(domain, node.op_type, version))
+
+
+def _counted(node: Any, around: Level, asked: Mapping[str, str]) -> tuple[tuple[str, ...], Choice]:
+    """The attributes whose subgraphs may run, and for an If how these were chosen."""
+    if not is_control(node, "If"):
+        return tuple(one.name for one in node.attribute if one.HasField("g")), ""
+    said = asked.get(node.name)
+    chosen = chosen_branch(node, around, asked)
+    if not chosen:
+        return BRANCHES, "" if said is None else "sum"
+    if said is None:
+        return (chosen,), "constant"
+    return (chosen,), "seen" if said.startswith(RAN) else "asked"
+
+
+def _bodies(
+    node: Any,
+    names: Iterable[str],
+    around: Level,
+    specs: Mapping[str, TensorSpec],
+    varying: set[str],
+    place: Place,
+    reading: Reading,
+) -> tuple[Graph, ...]:
+    """The subgraphs of a node in the attributes of these names."""
+    found = []
+    for name in names:
+        proto = body_of(node, name)
+        if proto is None:
+            continue
+        types = of_graph(proto)
+        inside = {**specs, **_specs(proto, types)}
+        # A condition or a counter decides about every iteration, so all of them vary with it.
+        own = (
+            varying | {one.name for one in proto.input}
+            if any(one in varying for one in node.input)
+            else set(varying)
+        )
+        within = [_within(one, place) for one in places(proto.node, inside)]
+        nodes = _nodes(level(proto, around, types), inside, own, within, reading)
+        found.append(
+            Graph(
+                name=name,
+                nodes=nodes,
+                inputs=tuple(s for one in proto.input if (s := _named(one.name, inside))),
+                outputs=tuple(s for one in proto.output if (s := _named(one.name, inside))),
+                params=0,
+                opset=reading.opset,
+            )
+        )
+    return tuple(found)
+
+
+def _function(
+    node: Any,
+    around: Level,
+    specs: Mapping[str, TensorSpec],
+    varying: set[str],
+    reading: Reading,
+) -> Graph:
+    """The function that a node calls: one graph for all calls that are alike."""
+    assert reading.calls is not None
+    given = [spec for name in node.input if (spec := _named(name, specs)) is not None]
+    types = {spec.name: (spec.dtype, spec.shape) for spec in given}
+    unit = reading.calls.unit(node, operands(node, types, around.values))
+    vary = tuple(name in varying for name in node.input)
+    if (unit.name, vary) not in reading.bodies:
+        graph = unit.model.graph
+        known = unit.types
+        inside = _specs(graph, known)
+        own = {name for name, one in zip(unit.inputs, vary, strict=False) if one and name}
+        for name in set(unit.inputs) - own:
+            if name in inside:
+                inside[name] = _as(inside[name], ARGUMENT)
+        there = msgspec.structs.replace(reading, opset=reading.calls.opset(node), editions={})
+        nodes = _nodes(level(graph, types=known), inside, own, places(graph.node, inside), there)
+        number = sum(name == unit.name for name, _ in reading.bodies)
+        reading.bodies[unit.name, vary] = Graph(
+            name=f"{unit.name}@{number + 1}" if number else unit.name,
+            nodes=nodes,
+            inputs=tuple(inside.get(name, TensorSpec(name, "", None)) for name in unit.inputs),
+            outputs=tuple(s for one in graph.output if (s := _named(one.name, inside))),
+            params=0,
+            opset=there.opset,
+        )
+    return reading.bodies[unit.name, vary]
+
+
+def _within(inner: Place, outer: Place) -> Place:
+    """A node in a subgraph is in the module of the node that holds it."""
+    return outer if not inner.path or inner.path.startswith(outer.path) is False else inner

@@ -1,0 +1,216 @@
+"""ONNX's own shape inference, at arm's length: a crash or a hang of it is an error message."""
+
+import contextlib
+import os
+import re
+import select
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crossflops.errors import CrossflopsWarning, NormalizeError, TargetError
+from crossflops.frontends.onnx.binding import bind
+from crossflops.ir.graph import Graph
+from crossflops.ir.tensor import TensorSpec
+from crossflops.load import read
+from crossflops.load.protobuf import library, parse, since
+
+_SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
+_MEMORY, _MEMORY_PER_BYTE = 192 << 20, 24
+_LARGEST = 1 << 28
+_NO_MEMORY = "bad_alloc"  # what C++ calls it
+_UNKNOWN = re.compile(r"node name (.*?)\. No opset import for domain (\S*?) ?optype (\w+)")
+_HINT = "shapes can be stored in the file with onnx.shape_inference, or the model exported again"
+
+
+class _Attempt(NamedTuple):
+    """Whether a contradiction is an error, and whether small values are followed.
+
+    Values are followed through any vector that is concatenated, whatever its length: where that
+    takes too much memory, shapes are inferred without it.
+    """
+
+    strict: bool
+    follow: bool
+
+
+def infer(model: Any, strict: bool = True) -> Any:
+    """The model with every shape that follows from its inputs and its small constants.
+
+    It runs in a forked child with limits on time and memory, where the system has fork. An error
+    that strict inference finds is a warning, and what could be inferred in spite of it is kept.
+    Raises TargetError where the file does not say which version of operators it is written in,
+    NormalizeError when inference crashes or takes too long.
+    """
+    data = model.SerializeToString()
+    message, contradiction = "", ""
+    for attempt in (_Attempt(strict, True), _Attempt(False, True), _Attempt(False, False)):
+        answer = _forked(data, attempt) if hasattr(os, "fork") else _answer(data, attempt)
+        if answer[:1] == b"+":
+            if contradiction:
+                what = f"shape inference: {_short(contradiction)}"
+                warnings.warn(what, category=CrossflopsWarning, stacklevel=2)
+            return parse(answer[1:])
+        message = answer[1:].decode(errors="replace").strip()
+        if attempt.strict and _NO_MEMORY not in message:
+            contradiction = message
+        if unknown := _UNKNOWN.search(message):
+            node, domain, operator = unknown.groups()
+            raise TargetError(
+                f"node {node!r} ({operator}): the file does not say which version of the "
+                f"operators of {domain or 'ai.onnx'} it is written in",
+                "the file is damaged or was made by hand: export it again with opset_imports",
+            )
+    raise NormalizeError(f"the shapes cannot be inferred: {message}", _HINT)
+
+
+def objection(model: Any) -> str:
+    """What strict inference says against a model, or ""; of one that ends it nothing is known."""
+    data = model.SerializeToString()
+    attempt = _Attempt(strict=True, follow=True)
+    try:
+        answer = _forked(data, attempt) if hasattr(os, "fork") else _answer(data, attempt)
+    except NormalizeError:
+        return ""
+    message = answer[1:].decode(errors="replace") if answer[:1] == b"-" else ""
+    return "" if _NO_MEMORY in message else message.strip()
+
+
+def _short(message: str) -> str:
+    return " ".join(message.split())[:300]
+
+
+def _answer(data: bytes, attempt: _Attempt) -> bytes:
+    try:
+        inferred: bytes = library().shape_inference.infer_shapes(
+            data, False, attempt.strict, attempt.follow
+        )
+        return b"+" + inferred
+    except Exception as error:
+        return b"-" + (str(error) or type(error).__name__).encode()
+
+
+def _forked(data: bytes, attempt: _Attempt) -> bytes:
+    since("", "Identity", 1)  # the schemas are made once, before there are two of us
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        # Threads of a framework do not follow the child, which calls no framework.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        child = os.fork()
+    if not child:
+        _serve(writer, data, attempt)
+    os.close(writer)
+    seconds = _SECONDS + _SECONDS_PER_BYTE * len(data)
+    answer = None
+    try:
+        answer = _read(reader, time.monotonic() + seconds)
+    finally:
+        os.close(reader)
+        status = _end(child, stop=answer is None)
+    if answer is None:
+        raise NormalizeError(f"shape inference takes longer than {seconds:.0f} s", _HINT)
+    if not answer:
+        how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "no answer"
+        raise NormalizeError(f"shape inference crashed ({how})", _HINT)
+    return answer
+
+
+def _serve(writer: int, data: bytes, attempt: _Attempt) -> None:
+    """The child: answers, and is gone without running anything else of this program."""
+    try:
+        _limit_memory(_MEMORY + _MEMORY_PER_BYTE * len(data))
+        answer = memoryview(_answer(data, attempt))
+        while answer:
+            answer = answer[os.write(writer, answer) :]
+    finally:
+        os._exit(0)
+
+
+def _limit_memory(more: int) -> None:
+    """Address space of this process: what it has, and so many bytes more. Linux only."""
+    with contextlib.suppress(OSError, ValueError, ImportError):
+        import resource
+
+        with open("/proc/self/statm", "rb") as file:
+            pages = int(file.read().split()[0])
+        most = pages * resource.getpagesize() + more
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _read(reader: int, deadline: float) -> bytes | None:
+    """All that the child writes; None when it takes too long, or says too much."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or size > _LARGEST or not select.select([reader], [], [], left)[0]:
+            return None
+        part = os.read(reader, 1 << 20)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        size += len(part)
+
+
+def _end(child: int, stop: bool) -> int:
+    """How the child ended, once it has."""
+    if stop:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, 9)
+    return os.waitpid(child, 0)[1]
+
+
+# What onnx.shape_inference alone tells of a file, in its strict mode: some tools know no more.
+
+Told = Mapping[str, tuple[int, ...]]
+
+
+def told(
+    path: str, dims: Mapping[str, int], specs: Sequence[TensorSpec]
+) -> dict[str, tuple[int, ...]] | None:
+    """Shapes by name, an extent that is not known as 0; None where inference raises.
+
+    What the file says of what lies inside is left aside, as by tools that infer afresh. `dims`
+    and `specs` bind the sizes of its inputs.
+    """
+    import onnx
+
+    model: Any = read(path)
+    bind(model.graph, dims, specs, path)
+    del model.graph.value_info[:]
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError:
+        return None
+    graph = inferred.graph
+    return {
+        value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        for value in (*graph.value_info, *graph.input, *graph.output)
+    }
+
+
+def as_told(graph: Graph, shapes: Told) -> Graph:
+    """The graph with these shapes; a tensor of which nothing is told is left out of its node."""
+    nodes = tuple(
+        msgspec.structs.replace(
+            node, inputs=_told(node.inputs, shapes), outputs=_told(node.outputs, shapes)
+        )
+        for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=nodes)
+
+
+def _told(specs: tuple[TensorSpec | None, ...], shapes: Told) -> tuple[TensorSpec | None, ...]:
+    return tuple(
+        spec
+        if spec is None or spec.role in ("parameter", "constant")
+        else msgspec.structs.replace(spec, shape=shapes[spec.name])
+        if spec.name in shapes
+        else None
+        for spec in specs
+    )

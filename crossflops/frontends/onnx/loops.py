@@ -1,0 +1,341 @@
+"""Loop, Scan and If: how often a body runs, and what its inputs and results look like."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from crossflops.errors import InputError
+from crossflops.frontends.onnx.types import Shape, Type, of_graph, put, shape_of
+from crossflops.frontends.onnx.values import Value, known, length, scalar
+from crossflops.load.order import bodies, label
+
+# A Loop whose condition compares counters: stepped through until it is false.
+
+_MOST_STEPS = 10_000
+
+
+def steps(
+    body: Any,
+    carried: list[Value | None],
+    most: int | None,
+    shapes: Mapping[str, tuple[int, ...] | None],
+    around: Mapping[str, Value],
+) -> int | None:
+    """How often a body runs whose first run is certain; None where whole numbers do not tell.
+
+    `carried` are the values that the loop starts with, as far as they are small whole numbers,
+    `most` the number of runs that it is given, `shapes` and `around` what else is known inside.
+    """
+    for done in range(_MOST_STEPS):
+        if most is not None and done >= most:
+            return most
+        names = [one.name for one in body.input]
+        starts = [Value(0, (done,)), Value(0, (1,)), *carried]
+        values = {n: v for n, v in zip(names, starts, strict=False) if v is not None}
+        found = known(body.node, (), shapes, {**around, **values})
+        goes_on = scalar(found.get(body.output[0].name))
+        if goes_on is None:
+            return None
+        if not goes_on:
+            return done + 1
+        results = [one.name for one in body.output[1 : len(carried) + 1]]
+        carried = [found.get(name) for name in results]
+    return None
+
+
+_INT64, _BOOL = 7, 9  # TensorProto.DataType
+LOOPS = ("Loop", "Scan", "SequenceMap")
+
+
+class Level(NamedTuple):
+    """A graph, and what is known where it stands: shapes and small values, of outer ones too."""
+
+    graph: Any
+    shapes: dict[str, Shape]
+    values: dict[str, Value]
+
+
+def level(
+    graph: Any,
+    outer: Level | None = None,
+    types: Mapping[str, Type] | None = None,
+    bound: bool = False,
+) -> Level:
+    """What is known in a graph, whose `types` may have been read already.
+
+    The inputs of a subgraph are known by no value, unless these are `bound` in `outer`.
+    """
+    own = of_graph(graph) if types is None else types
+    shapes = {**(outer.shapes if outer else {}), **{name: one.shape for name, one in own.items()}}
+    around = dict(outer.values) if outer else {}
+    for value in () if bound or not around else graph.input:
+        around.pop(value.name, None)
+    values = known(graph.node, graph.initializer, shapes, around)
+    return Level(graph, shapes, values)
+
+
+def body_of(node: Any, name: str = "body") -> Any:
+    """The subgraph in the attribute of that name, or None."""
+    return next((one.g for one in node.attribute if one.name == name and one.HasField("g")), None)
+
+
+def is_control(node: Any, *names: str) -> bool:
+    """Whether the node is one of these operators of ai.onnx."""
+    return node.op_type in names and node.domain in ("", "ai.onnx")
+
+
+def trips(node: Any, around: Level, given: Mapping[str, int]) -> int | None:
+    """How often the body of a Loop or a Scan runs, where the graph, or the caller, says so."""
+    if node.name in given:
+        return given[node.name]
+    if is_control(node, "Scan"):
+        return _scan_length(node, around)
+    if is_control(node, "SequenceMap"):
+        return length(around.values.get(node.input[0])) if node.input else None
+    values = [around.values.get(name) for name in (*node.input[:2], "", "")[:2]]
+    condition = scalar(values[1])
+    if condition == 0:
+        return 0
+    if node.input[1:2] not in ([], [""]) and condition is None:
+        return None
+    most = scalar(values[0])
+    if most is None and node.input[:1] not in ([], [""]):
+        return None
+    if most is not None and (most <= 0 or _goes_on(node, around)):
+        return max(most, 0)
+    return _stepped(node, around, most)
+
+
+def _stepped(node: Any, around: Level, most: int | None) -> int | None:
+    """How often a body runs whose condition follows from counters, at most `most` times."""
+    body = body_of(node)
+    if body is None or len(body.input) < 2 or not body.output:
+        return None
+    inner = level(body, around)
+    carried = [around.values.get(name) for name in node.input[2:]]
+    return steps(body, carried, most, inner.shapes, inner.values)
+
+
+def _goes_on(node: Any, around: Level) -> bool:
+    """Whether the body's condition can only be true: its own input, or a constant."""
+    body = body_of(node)
+    if body is None or len(body.input) < 2 or not body.output:
+        return False
+    inner = level(body, around)
+    inner.values[body.input[1].name] = Value(0, (1,))
+    return scalar(known(body.node, (), inner.shapes, inner.values).get(body.output[0].name)) == 1
+
+
+def _scan_length(node: Any, around: Level) -> int | None:
+    places = _integers(node, "num_scan_inputs", (0,))[0]
+    if not 0 < places <= len(node.input):
+        return None
+    if not any(one.name == "num_scan_inputs" for one in node.attribute):
+        return None
+    axes = _integers(node, "scan_input_axes", (0,) * places)
+    shape = around.shapes.get(node.input[-places])
+    if shape is None or not axes or not -len(shape) <= axes[0] < len(shape):
+        return None
+    return shape[axes[0]]
+
+
+def _integers(node: Any, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+    for one in node.attribute:
+        if one.name == name:
+            return tuple(one.ints) or (one.i,)
+    return default
+
+
+def holds(node: Any, *names: str) -> bool:
+    """Whether the node is one of these operators of ai.onnx, or holds one of them."""
+    return is_control(node, *names) or any(
+        holds(inner, *names) for body in bodies(node) for inner in body.node
+    )
+
+
+def refine(
+    graph: Any, given: Mapping[str, int], grows: set[str], outer: Level | None = None
+) -> bool:
+    """Write into loops what follows from one inference, for the next; whether that is anything.
+
+    A value that a Loop carries has one shape if the body gives it back with the shape that it
+    came with; `grows` collects those that do not. What was inferred with such a shape is wrong.
+    """
+    if not any(holds(node, "Loop") for node in graph.node):
+        return False
+    around = level(graph, outer)
+    changed = False
+    for node in graph.node:
+        if is_control(node, "Loop") and body_of(node) is not None:
+            changed |= _refine_loop(node, around, given, grows)
+        for body in bodies(node):
+            changed |= refine(body, given, grows, around)
+    return changed
+
+
+def mark(node: Any, value: Any) -> str:
+    """What a value that a Loop carries is called among those whose shape changes."""
+    return f"{node.name}/{value.name}"
+
+
+def unproven(graph: Any) -> set[str]:
+    """Values that loops carry with a shape which, as far as is known, they may not give back."""
+    found = set()
+    for node in graph.node:
+        body = body_of(node) if is_control(node, "Loop") else None
+        inside = of_graph(body) if body is not None else {}
+        for value, result in zip(body.input[2:], body.output[1:], strict=False) if body else ():
+            came, gave = shape_of(value.type), inside.get(result.name)
+            if came is not None and (gave is None or gave.shape != came):
+                found.add(mark(node, value))
+        for one in bodies(node):
+            found |= unproven(one)
+    return found
+
+
+def _refine_loop(node: Any, around: Level, given: Mapping[str, int], grows: set[str]) -> bool:
+    body = body_of(node)
+    carried = max(len(node.input) - 2, 0)
+    changed = False
+    for value, kind in zip(body.input[:2], (_INT64, _BOOL), strict=False):
+        if shape_of(value.type) is None:  # the counter and the condition
+            put(value.type, (), kind)
+            changed = True
+    inside = of_graph(body)
+    for place, name in enumerate(node.input[2:]):
+        if len(body.input) <= place + 2 or len(body.output) <= place + 1:
+            break
+        value, result = body.input[place + 2], inside.get(body.output[place + 1].name)
+        came, gave = around.shapes.get(name), result.shape if result else None
+        if mark(node, value) in grows or came is None:
+            continue
+        if shape_of(value.type) is None:
+            put(value.type, came, 0)
+            # as long as nothing speaks against it, the next loop may start from it, too
+            declare(around, node.output, place, came, 0)
+            changed = True
+        elif gave is not None and gave != came:
+            grows.add(mark(node, value))
+            changed = True
+        elif gave is not None:
+            changed |= declare(around, node.output, place, gave, result.dtype if result else 0)
+    count = trips(node, around, given)
+    for place in range(carried, len(node.output)):
+        stacked = inside.get(body.output[place + 1].name) if len(body.output) > place + 1 else None
+        if count is not None and stacked is not None and stacked.shape is not None:
+            shape = (count, *stacked.shape)
+            changed |= declare(around, node.output, place, shape, stacked.dtype)
+    return changed
+
+
+def declare(around: Level, outputs: Any, place: int, shape: tuple[int, ...], dtype: int) -> bool:
+    """Say the shape of an output that inference left open; whether it had to be said."""
+    name = outputs[place] if place < len(outputs) else ""
+    if not name or around.shapes.get(name) is not None:
+        return False
+    values = (*around.graph.value_info, *around.graph.output)
+    found = [one for one in values if one.name == name]  # an output may stand in both
+    for value in found or (around.graph.value_info.add(name=name),):
+        put(value.type, shape, dtype)
+    around.shapes[name] = shape
+    return True
+
+
+def levels(graph: Any, outer: Level | None = None) -> Iterator[Level]:
+    """The graph and all that nest in it."""
+    around = level(graph, outer)
+    yield around
+    for node in graph.node:
+        for body in bodies(node):
+            yield from levels(body, around)
+
+
+# What a caller says about control flow: how often a body runs, and which branch counts.
+
+CHOICES = ("then", "else", "sum")
+RAN = "ran "  # before the side that a run took, where nobody asks for one
+_Said = TypeVar("_Said", int, str)
+Names = dict[str, str]
+
+
+def named(
+    graphs: Iterable[tuple[str, Any]], trips: Mapping[str, int], branches: Mapping[str, str]
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Give every node that holds a body a name, and return both mappings by these names.
+
+    `graphs` are that of the model and those of functions, each with what stands before the keys
+    of its nodes. A node is called by its own name, or by its key in a report, where the names of
+    the nodes around it stand before its own. Raises InputError for a name that no such node has.
+    """
+    loops: Names = {}
+    choices: Names = {}
+    for key, node in (found for prefix, one in graphs for found in _holders(one, prefix)):
+        if is_control(node, *LOOPS):
+            loops |= {node.name: node.name, key: node.name}
+        elif is_control(node, "If"):
+            choices |= {node.name: node.name, key: node.name}
+    for name, count in trips.items():
+        if count < 0:
+            raise InputError(f"{name!r} cannot run {count} times", "give --trips NODE=N")
+    for name, choice in branches.items():
+        if choice not in CHOICES:
+            what = f"{choice!r} is no branch of {name!r}"
+            raise InputError(what, "give --branch NODE=then, NODE=else or NODE=sum")
+    return (
+        _known(trips, loops, "Loop, Scan or SequenceMap", "loops"),
+        _known(branches, choices, "If", "branches"),
+    )
+
+
+def _known(said: Mapping[str, _Said], names: Names, what: str, many: str) -> dict[str, _Said]:
+    for name in said:
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none"
+            raise InputError(f"there is no {what} {name!r}", f"{many}: {known}")
+    return {names[name]: value for name, value in said.items()}
+
+
+def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Every node with a subgraph, with its key in a report."""
+    for number, node in enumerate(graph.node):
+        inner = list(bodies(node))
+        if inner:
+            node.name = label(node, number)
+            yield f"{prefix}{node.name}", node
+        for body in inner:
+            yield from _holders(body, f"{prefix}{node.name}/")
+
+
+# The branch of an If that runs, where that is known, and what its results look like.
+
+BRANCHES = ("then_branch", "else_branch")
+
+
+def chosen_branch(node: Any, around: Level, asked: Mapping[str, str]) -> str:
+    """The attribute of the one branch that is asked for, ran or is certain; "" for both."""
+    if node.name in asked:
+        side = asked[node.name].removeprefix(RAN)
+        return "" if side == "sum" else f"{side}_branch"
+    condition = scalar(around.values.get(node.input[0])) if node.input else None
+    return "" if condition is None else BRANCHES[0 if condition else 1]
+
+
+def decide(graph: Any, asked: Mapping[str, str], outer: Level | None = None) -> bool:
+    """Give the results of every If whose branch is known their shape; whether there is any.
+
+    Inference gives a result the sizes that both branches agree on, and leaves the others open.
+    """
+    if not any(holds(node, "If") for node in graph.node):
+        return False
+    around = level(graph, outer)
+    changed = False
+    for node in graph.node:
+        chosen = chosen_branch(node, around, asked) if is_control(node, "If") else ""
+        body = body_of(node, chosen) if chosen else None
+        inside = of_graph(body) if body is not None else {}
+        for place, result in enumerate(body.output if body is not None else ()):
+            found = inside.get(result.name)
+            if found is not None and found.shape is not None:
+                changed |= declare(around, node.output, place, found.shape, found.dtype)
+        for one in bodies(node):
+            changed |= decide(one, asked, around)
+    return changed

@@ -1,0 +1,170 @@
+"""Which module a node belongs to: from an exporter's notes, else from the names of the nodes.
+
+And which module a stored weight belongs to: the one whose path its name begins with, else that of
+the first node that uses it.
+"""
+
+import re
+from collections.abc import Container, Iterable, Mapping
+from itertools import count
+from math import prod
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crossflops.frontends.onnx.parameters import everywhere, held
+from crossflops.ir.graph import Graph
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Module, Parameter
+
+_SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
+_ITEM = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
+_COUNTER = re.compile(r"__\d+$")
+_DROPPED = ("", "StatefulPartitionedCall", "PartitionedCall")
+_PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+# What PyTorch operators make of a product and never multiply by themselves. The exporter writes a
+# node in the place of both, which bears the name of the last one.
+_MERGED = re.compile(r"aten\.(\w*batch_norm\w*|add|sub|mul|div|pad|constant_pad_nd)\b")
+
+
+class Place(NamedTuple):
+    """The modules around a node from the root inwards, as (path, class); the class may be ""."""
+
+    chain: tuple[tuple[str, str], ...]
+
+    @property
+    def path(self) -> str:
+        """The path of the innermost module, "" for the root."""
+        return self.chain[-1][0] if self.chain else ""
+
+
+def of_notes(node: Any, specs: Mapping[str, TensorSpec] = {}) -> Place | None:
+    """The place that torch.onnx wrote into the metadata, None where it wrote none.
+
+    `name_scopes` lists the module paths from the root ("") inwards, and last the operator;
+    `class_hierarchy` their classes. A convolution into which a batch normalization was folded
+    bears the notes of the latter: it is in the module that owns the name of its weight.
+    """
+    notes = {one.key: one.value for one in node.metadata_props}
+    if _SCOPES not in notes:
+        return None
+    paths = _items(notes[_SCOPES])[:-1]
+    classes = _items(notes.get(_CLASSES, ""))
+    operator = classes[-1] if len(classes) > len(paths) else ""
+    if node.op_type in _PRODUCTS and _MERGED.match(operator):
+        weight = next((name for name in node.input if _is_parameter(name, specs)), "")
+        if weight:
+            return _inside(weight.rpartition(".")[0], classes[0])
+    classes = classes[: len(paths)] + [""] * (len(paths) - len(classes))
+    return Place(tuple(zip(paths, classes, strict=True)))
+
+
+def _is_parameter(name: str, specs: Mapping[str, TensorSpec]) -> bool:
+    return name in specs and specs[name].role == "parameter"
+
+
+def _inside(path: str, root: str) -> Place:
+    """The place of that path, of whose modules the class of the root alone is known here."""
+    parts = path.split(".") if path else []
+    paths = (".".join(parts[: end + 1]) for end in range(len(parts)))
+    return Place((("", root), *((one, "") for one in paths)))
+
+
+def _items(text: str) -> list[str]:
+    """The strings in a printed Python list."""
+    return [single or double for single, double in _ITEM.findall(text)]
+
+
+def of_name(name: str) -> Place:
+    """The place that a node name tells: "/layer1/layer1.0/conv1/Conv" is in layer1.0.conv1.
+
+    PyTorch's older exporter repeats the path of a container in the names of its items; tf2onnx
+    keeps TensorFlow's names and appends counters.
+    """
+    path, chain = "", []
+    for part in name.split("/")[:-1]:
+        word = _COUNTER.sub("", part)
+        if word in _DROPPED:
+            continue
+        last = path.rpartition(".")[2] if path else ""
+        if last and word.startswith(f"{last}."):
+            path += word.removeprefix(last)
+        elif path and word.startswith(f"{path}."):
+            path = word
+        else:
+            path = f"{path}.{word}" if path else word
+        chain.append((path, ""))
+    return Place(tuple(chain))
+
+
+def places(nodes: Iterable[Any], specs: Mapping[str, TensorSpec]) -> list[Place]:
+    """The place of every node of a graph, in which values are what `specs` says."""
+    nodes = list(nodes)
+    noted = [of_notes(node, specs) for node in nodes]
+    if any(place is not None for place in noted):
+        return [place or Place(()) for place in noted]
+    return [of_name(node.name) for node in nodes]
+
+
+def table(found: Iterable[Place], root: str) -> tuple[Module, ...]:
+    """The module table: the root and every module that a node is in, parents first."""
+    classes: dict[str, str] = {"": ""}
+    for place in found:
+        for path, name in place.chain:
+            for end in (at for at, letter in enumerate(path) if letter == "."):
+                classes.setdefault(path[:end], "")
+            classes[path] = classes.get(path) or name
+    classes[""] = classes[""] or root
+    ids = {path: number for number, path in enumerate(classes)}
+    children: dict[str, list[tuple[str, int]]] = {}
+    for path in ids:
+        if path:
+            parent, _, name = path.rpartition(".")
+            children.setdefault(parent, []).append((name, ids[path]))
+    return tuple(
+        Module(
+            id=ids[path],
+            names=(path,),
+            bases=(name,),
+            params=(),
+            children=tuple(children.get(path, ())),
+            training=False,
+            settings={},
+        )
+        for path, name in classes.items()
+    )
+
+
+def with_parameters(modules: tuple[Module, ...], graph: Graph) -> tuple[Module, ...]:
+    """The modules with the stored weights of the graph that are theirs, each weight once."""
+    paths = {row.path for row in modules}
+    specs = {one.name: one for node in everywhere(graph.nodes) for one in node.inputs if one}
+    users = {node.key: node.path for node in graph.nodes}
+    own: dict[str, list[Parameter]] = {}
+    storages = count()
+    for key, sizes in held(graph.nodes).items():
+        for name, numel in sizes.items():
+            path = _owner(name, paths, users[key])
+            short = name.removeprefix(f"{path}.")
+            found = _parameter(short, numel, specs.get(name), next(storages))
+            own.setdefault(path, []).append(found)
+    return tuple(
+        msgspec.structs.replace(row, params=tuple(own.get(row.path, ()))) for row in modules
+    )
+
+
+def _owner(name: str, paths: Container[str], user: str) -> str:
+    """The innermost module whose path the name of a weight begins with, else that of its user."""
+    path = name
+    while "." in path:
+        path = path.rpartition(".")[0]
+        if path in paths:
+            return path
+    return user
+
+
+def _parameter(name: str, numel: int, spec: TensorSpec | None, storage: int) -> Parameter:
+    """A packed weight has more elements than the tensor that holds it, and no shape or type."""
+    if spec is None or spec.shape is None or prod(spec.shape) != numel:
+        return Parameter(name, (numel,), storage, dtype="")
+    return Parameter(name, spec.shape, storage, spec.dtype)

@@ -1,0 +1,316 @@
+"""Which stored numbers are parameters of a model, and how many there are."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import prod
+from types import MappingProxyType
+from typing import NamedTuple
+
+from crossflops.ir.graph import Node
+from crossflops.ir.tensor import TensorSpec
+
+# The weight inputs of onnxruntime's operators, and how many weights a packed one holds.
+
+# Operator -> the inputs that take weights, as in `parameters.WEIGHTS`.
+PACKED_WEIGHTS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {
+        **dict.fromkeys(("NhwcConv", "NhwcFusedConv", "PackedAttention", "QAttention"), (1, 2)),
+        **dict.fromkeys(("TransposeMatMul", "FusedMatMulActivation", "MatMulInteger16"), (0, 1)),
+        **dict.fromkeys(("GemmFastGelu", "GroupNorm", "DecoderMaskedSelfAttention"), (1, 2)),
+        **dict.fromkeys(("MatMulBnb4", "MatMulFpQ4", "BiasAdd", "BiasSplitGelu"), (1,)),
+        **dict.fromkeys(("GatedRMSNorm", "BranchwiseRMSNorm", "BiasDropout"), (1,)),
+        **dict.fromkeys(("MultiHeadAttention", "PackedMultiHeadAttention"), (3,)),
+        **dict.fromkeys(("GatherBlockQuantized", "TorchEmbedding", "RelativePositionBias"), (0,)),
+        **dict.fromkeys(("QLinearAdd", "QLinearMul"), (0, 3)),
+        "ConvTransposeWithDynamicPads": (1, 3),
+        "VarlenCausalConvWithState": (1, 3),
+        "QLinearConvTranspose": (3, 8),
+        "GemmFloat8": (0, 1, 2),
+        "QGemm": (3, 6),
+        "QOrderedMatMul": (2, 5),
+        "DynamicQuantizeMatMul": (1, 4),
+        "MatMulIntegerToFloat": (1, 6),
+        "MatMulNBits": (1, 5),
+        "MatMulNBitsQkv": (2, 3, 5, 6, 8, 9, 11),
+        "MatMulNBitsMlp": (2, 3, 5, 6, 8),
+        **dict.fromkeys(
+            ("MatMulBlockQuantizedFp8Weight", "MatMulBlockQuantizedFp4Weight"), (1, 4, 5)
+        ),
+        "QEmbedLayerNormalization": (2, 3, 4, 5, 6),
+        "SkipGroupNorm": (1, 2, 4),
+        "EngramGate": (3, 4, 5),
+        "DecoderMaskedMultiHeadAttention": (10,),
+        "QOrderedAttention": (5, 6, 7, 11, 12, 13),
+        "LongformerAttention": (1, 2, 4, 5),
+        "GroupQueryAttention": (11, 14, 15),
+        "PagedAttention": (11, 12, 13),
+        "MoE": (2, 3, 4, 5, 6, 7),
+        "QMoE": (2, 4, 5, 7, 8, 10),
+        "DynamicQuantizeLSTM": (1, 2, 3, 7),
+        "GatedRelativePositionBias": (1, 3, 4, 5),
+        "LinearAttentionGate": (1, 2),
+        "GatedDeltaNet": (7, 8),
+    }
+)
+
+
+def _product(first: str, second: str) -> Callable[[Node, int], int]:
+    def count(node: Node, _place: int) -> int:
+        rows, columns = node.attrs.get(first), node.attrs.get(second)
+        return rows * columns if isinstance(rows, int) and isinstance(columns, int) else 0
+
+    return count
+
+
+def _of_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int]:
+    """Elements of a tensor of bytes that hold several of them; 0 for a tensor of one each."""
+
+    def count(node: Node, place: int) -> int:
+        spec = node.inputs[place] if place < len(node.inputs) else None
+        width = bits(node)
+        if spec is None or spec.shape is None or spec.dtype != "uint8" or not 0 < width < 8:
+            return 0
+        return prod(spec.shape) * 8 // width
+
+    return count
+
+
+def _bits(name: str, default: int) -> Callable[[Node], int]:
+    def read(node: Node) -> int:
+        value = node.attrs.get(name, default)
+        return value if isinstance(value, int) else default
+
+    return read
+
+
+def _expert_bits(node: Node) -> int:
+    kind = node.attrs.get("quant_type", "int")
+    return 8 if kind == "fp8" else _bits("expert_weight_bits", 4)(node)
+
+
+def _fpq4(node: Node, _place: int) -> int:
+    data, out = node.inputs[0], node.outputs[0]
+    if data is None or out is None or not data.shape or not out.shape:
+        return 0
+    return data.shape[-1] * out.shape[-1]
+
+
+_EXPERTS = _of_bytes(_expert_bits)
+# Operator and input -> how many weights are packed in it.
+_COUNTS: Mapping[tuple[str, int], Callable[[Node, int], int]] = MappingProxyType(
+    {
+        ("MatMulNBits", 1): _product("N", "K"),
+        ("MatMulBnb4", 1): _product("N", "K"),
+        ("MatMulNBitsQkv", 3): _product("Nq", "K"),
+        **dict.fromkeys((("MatMulNBitsQkv", 6), ("MatMulNBitsQkv", 9)), _product("Nkv", "K")),
+        **dict.fromkeys((("MatMulNBitsMlp", 3), ("MatMulNBitsMlp", 6)), _product("N", "K")),
+        ("MatMulFpQ4", 1): _fpq4,
+        ("MatMulBlockQuantizedFp4Weight", 1): _of_bytes(lambda _: 4),
+        ("GatherBlockQuantized", 0): _of_bytes(_bits("bits", 4)),
+        **dict.fromkeys((("QMoE", 2), ("QMoE", 5), ("QMoE", 8)), _EXPERTS),
+    }
+)
+
+
+def packed(node: Node, place: int) -> int:
+    """Number of weights packed into that input, 0 where each element is one."""
+    count = _COUNTS.get((node.op.type, place))
+    return count(node, place) if count is not None else 0
+
+
+_NORMS = ("LayerNormalization", "GroupNormalization", "InstanceNormalization")
+_RECURRENT = ("LSTM", "GRU", "RNN")
+_POINTWISE = ("Add", "Sub", "Mul", "Div", "Where")
+# Operator -> the inputs that take weights. A statistic of a batch normalization is none, nor is a
+# zero point, a scale of a quantizer, a bound, a size.
+WEIGHTS: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv", "DeformConv"), (1, 2)),
+    **dict.fromkeys(("Gemm", "FusedGemm", "MatMul", "FusedMatMul"), (0, 1, 2)),
+    **dict.fromkeys(("ConvInteger", "MatMulInteger"), (1,)),
+    "QLinearConv": (3, 8),
+    "QLinearMatMul": (3,),
+    "Einsum": (0, 1, 2),
+    "BatchNormalization": (1, 2),
+    **dict.fromkeys(_NORMS, (1, 2)),
+    **dict.fromkeys(("RMSNormalization", "SimplifiedLayerNormalization"), (1,)),
+    "SkipLayerNormalization": (2, 3, 4),
+    "SkipSimplifiedLayerNormalization": (2, 3),
+    "EmbedLayerNormalization": (2, 3, 4, 5, 6),
+    **dict.fromkeys(_RECURRENT, (1, 2, 3, 7)),
+    "PRelu": (1,),
+    "Gather": (0,),
+    "Attention": (1, 2),
+    **dict.fromkeys(("BiasGelu", "FastGelu"), (1,)),
+    "CausalConvWithState": (1, 2),
+    **dict.fromkeys(_POINTWISE, (0, 1, 2)),
+    **PACKED_WEIGHTS,
+}
+# Operators whose first input is the weight, and the others say what to do with it.
+_MOVES = (
+    *("Transpose", "Reshape", "Cast", "CastLike", "Identity", "Unsqueeze", "Squeeze", "Flatten"),
+    *("DequantizeLinear", "QuantizeLinear", "Slice", "Split", "Gather", "Pad", "Expand", "Tile"),
+)
+# Operators of ai.onnx.ml hold their weights in attributes, lists of float32.
+_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("LinearClassifier", "LinearRegressor"), ("coefficients", "intercepts")),
+    **dict.fromkeys(
+        ("SVMClassifier", "SVMRegressor"),
+        ("coefficients", "support_vectors", "rho", "prob_a", "prob_b"),
+    ),
+    "TreeEnsembleClassifier": ("class_weights", "base_values"),
+    "TreeEnsembleRegressor": ("target_weights", "base_values"),
+    "Scaler": ("offset", "scale"),
+    "Imputer": ("imputed_value_floats",),
+}
+_FLOATS = ("float", "bfloat", "complex")
+_QUANTIZED = ("int8", "uint8", "int4", "uint4", "int2", "uint2")
+# Operators on whole numbers, whose weights and biases may be of any such type.
+_INTEGER = ("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "QGemm")
+
+ML = "ai.onnx.ml"
+ARGUMENT = "argument"  # the role of a constant input of a function: it stands for what is given
+
+
+def everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
+    """The nodes and all in their bodies, those of functions left out."""
+    for node in nodes:
+        yield node
+        for body in node.bodies if node.choice != "function" else ():
+            yield from everywhere(body.nodes)
+
+
+class Size(NamedTuple):
+    """Elements and bytes."""
+
+    numel: int
+    nbytes: int
+
+
+def parameters(nodes: Iterable[Node]) -> Size:
+    """Elements and bytes of the stored tensors that feed weight inputs, each tensor once.
+
+    A weight may be behind other constant nodes (a transposition, a dequantization), or be made by
+    ConstantOfShape. An operand of a pointwise node is a parameter if it is stored and no scalar.
+    What a function stores counts with every call.
+    """
+    return _sum(_weights(list(everywhere(nodes)), {}).values())
+
+
+def _sum(sizes: Iterable[Size]) -> Size:
+    found = list(sizes)
+    return Size(sum(one.numel for one in found), sum(one.nbytes for one in found))
+
+
+def _weights(nodes: list[Node], functions: dict[int, dict[str, Size]]) -> dict[str, Size]:
+    """The stored tensors that are weights, with their sizes. `functions`: those read so far."""
+    makers = _makers(nodes)
+    found: dict[str, Size] = {}
+    seen: set[str] = set()
+    for node in nodes:
+        found |= _own(node, makers, seen, functions)
+    return found
+
+
+def held(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
+    """Elements of every stored weight by its name, under the key of the first node that uses it.
+
+    What is used within a body stands under the node that has the body.
+    """
+    tops = list(nodes)
+    makers, seen = _makers(list(everywhere(tops))), set[str]()
+    functions: dict[int, dict[str, Size]] = {}
+    found: dict[str, dict[str, int]] = {}
+    for top in tops:
+        for node in everywhere([top]):
+            for name, size in _own(node, makers, seen, functions).items():
+                found.setdefault(top.key, {})[name] = size.numel
+    return found
+
+
+def _makers(nodes: Iterable[Node]) -> dict[str, Node]:
+    """The constant nodes by what they make."""
+    return {spec.name: node for node in nodes if node.constant for spec in node.outputs if spec}
+
+
+def _own(
+    node: Node,
+    makers: Mapping[str, Node],
+    seen: set[str],
+    functions: dict[int, dict[str, Size]],
+) -> dict[str, Size]:
+    """The weights that a node is the first to use."""
+    found: dict[str, Size] = {}
+    if node.constant:
+        return found
+    if node.choice == "function":
+        return _of_call(node, makers, seen, functions)
+    if node.op.domain == ML:
+        return _in_attributes(node)
+    for place in WEIGHTS.get(node.op.type, ()):
+        spec = node.inputs[place] if place < len(node.inputs) else None
+        if spec is not None and _may_be(node, spec):
+            sizes = packed(node, place)
+            found |= _roots(spec, makers, seen, sizes, node.op.type in _INTEGER)
+    return found
+
+
+def _in_attributes(node: Node) -> dict[str, Size]:
+    """The weights of an operator of ai.onnx.ml; of a tree thresholds, but not those of leaves."""
+    lists = [node.attrs.get(name, ()) for name in _ATTRIBUTES.get(node.op.type, ())]
+    modes = node.attrs.get("nodes_modes", ())
+    inner = [one for one in modes if one != "LEAF"] if isinstance(modes, tuple) else []
+    numel = sum(len(one) for one in lists if isinstance(one, tuple)) + len(inner)
+    return {f"{node.key}/": Size(numel, 4 * numel)} if numel else {}
+
+
+def _of_call(
+    node: Node, makers: Mapping[str, Node], seen: set[str], functions: dict[int, dict[str, Size]]
+) -> dict[str, Size]:
+    (body,) = node.bodies
+    if id(body) not in functions:
+        functions[id(body)] = _weights(list(everywhere(body.nodes)), functions)
+    inside = functions[id(body)]
+    taken = [place for place, spec in enumerate(body.inputs) if spec.name in inside]
+    given = {body.inputs[place].name for place in taken}
+    own = _sum(size for name, size in inside.items() if name not in given)
+    found = {f"{node.key}/": own} if own.numel else {}
+    for place in taken:
+        spec = node.inputs[place]
+        if spec is not None:
+            found |= _roots(spec, makers, seen, 0, True)
+    return found
+
+
+def _may_be(node: Node, spec: TensorSpec) -> bool:
+    """One number beside a tensor is a scale or an epsilon; a mask is no float."""
+    return node.op.type not in _POINTWISE or (spec.shape is not None and prod(spec.shape) > 1)
+
+
+def _roots(
+    spec: TensorSpec, makers: Mapping[str, Node], seen: set[str], packed: int, whole: bool
+) -> dict[str, Size]:
+    """The stored tensors that a constant value is made of, with their sizes.
+
+    Whole numbers of any width are weights where that is so (`whole`), or behind a dequantization.
+    """
+    found: dict[str, Size] = {}
+    todo = [(spec, whole)]
+    while todo:
+        one, numbers = todo.pop()
+        if one.name in seen:
+            continue
+        maker = makers.get(one.name)
+        if maker is None and one.role not in ("parameter", "constant", ARGUMENT):
+            continue
+        seen.add(one.name)
+        if maker is None or maker.op.type in ("Constant", "ConstantOfShape"):
+            if one.shape is not None and (packed or numbers or _is_weight(one)):
+                found[one.name] = Size(packed or prod(one.shape), one.nbytes)
+            continue
+        behind = maker.inputs[:1] if maker.op.type in _MOVES else maker.inputs
+        numbers = numbers or maker.op.type == "DequantizeLinear"
+        todo.extend((source, numbers) for source in behind if source is not None)
+    return found
+
+
+def _is_weight(spec: TensorSpec) -> bool:
+    return spec.dtype.startswith(_FLOATS) or spec.dtype in _QUANTIZED

@@ -1,0 +1,450 @@
+"""The shape of every value: from the inputs onwards, never merely believed.
+
+What the file says about values inside it is used where inference ends, and held against it
+where it does not.
+"""
+
+import re
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crossflops.errors import CrossflopsWarning, TargetError
+from crossflops.frontends.onnx.functions import Calls
+from crossflops.frontends.onnx.inference import objection
+from crossflops.frontends.onnx.known_sizes import pin
+from crossflops.frontends.onnx.loops import (
+    RAN,
+    decide,
+    holds,
+    is_control,
+    levels,
+    mark,
+    refine,
+    unproven,
+)
+from crossflops.frontends.onnx.stand_ins import infer
+from crossflops.frontends.onnx.types import Type, is_tensor, of_graph, put, shape_of, unset
+from crossflops.frontends.onnx.unroll import Unrolling, uneven, unroll
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.measurement import Observation
+from crossflops.load.order import bodies, label
+from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
+from crossflops.load.protobuf import infers
+
+# Inference in rounds: what one finds out about loops, the next one starts from.
+
+_ROUNDS = 48  # a Loop behind or inside a Loop takes one or two
+_DEEPEST = 8  # loops within loops that are unrolled
+
+
+class Asked(NamedTuple):
+    """What a caller says, by node name: how often loops run, which branches count.
+
+    And the functions of the model that are called, where they are not inlined.
+    """
+
+    trips: dict[str, int]
+    branches: dict[str, str]
+    calls: Calls | None = None
+
+
+def settled(model: Any, asked: Asked) -> tuple[Any, set[str]]:
+    """The inferred model, and what its loops carry with changing shapes.
+
+    Loops whose runs differ are replaced by their runs.
+    """
+    if asked.calls is None and not any(holds(node, "Loop", "If") for node in model.graph.node):
+        return _inferred_whole(model, asked), set()
+    inferred, grows = _inferred(model, asked)
+    for _ in range(_DEEPEST):
+        chosen = uneven(inferred.graph, asked.trips, grows)
+        version = next((one.version for one in model.opset_import if not one.domain), 1)
+        how = Unrolling(version, (asked.trips, asked.branches))
+        if not chosen or not unroll(model.graph, chosen, how):
+            break
+        inferred, grows = _inferred(model, asked)
+    return inferred, grows
+
+
+def _inferred(model: Any, asked: Asked) -> tuple[Any, set[str]]:
+    """The inferred model, and the values that loops carry with changing shapes.
+
+    As soon as one of these turns up, what was inferred with its first shape is thrown away.
+    """
+    grows: set[str] = set()
+    inferred = _inferred_whole(model, asked)
+    for _ in range(_ROUNDS):
+        before = len(grows)
+        changed = refine(inferred.graph, asked.trips, grows)
+        changed |= decide(inferred.graph, asked.branches)
+        if asked.calls is not None:
+            changed |= asked.calls.refine(inferred.graph)
+        if not changed:
+            grows |= unproven(inferred.graph)
+        if len(grows) > before:
+            inferred = _inferred_whole(model, asked)
+        elif changed:
+            inferred = _inferred_whole(inferred, asked)
+        else:
+            return inferred, grows
+    return _inferred_whole(model, asked), grows
+
+
+def _inferred_whole(model: Any, asked: Asked) -> Any:
+    count = len(model.graph.node)
+    # what a call gives back is not known at first, which would be an error
+    inferred = infer(model, strict=asked.calls is None)
+    if len(inferred.graph.node) != count:
+        raise TargetError("shape inference lost nodes of the model", "install a newer onnx")
+    return inferred
+
+
+OBJECTION = "crossflops.objection"  # the key, in the properties of a node
+_MOST_WARNINGS = 5
+Declared = dict[str, Type]
+
+
+class ImpossibleShapeError(TargetError):
+    """A node would make a shape that no tensor can have.
+
+    `key` is what it is called, `types` are those of its operands.
+    """
+
+    def __init__(
+        self, message: str, hint: str, key: str, node: Any, types: Mapping[str, Type]
+    ) -> None:
+        super().__init__(message, hint)
+        self.key = key
+        self.node = node
+        self.types = types
+
+
+_OBJECTION = re.compile(r"\(op_type:(?:Loop|Scan), node name: (.*?)\): ([^\n]*)")
+
+
+class Gap(NamedTuple):
+    """A value whose shape is not known, and the graph that it is in."""
+
+    graph: Any
+    name: str
+
+
+def infer_shapes(
+    model: Any,
+    bound: Mapping[str, int],
+    asked: Asked,
+    trusted: bool,
+    seen: Mapping[str, Type] = {},
+) -> tuple[Any, dict[str, Type]]:
+    """The model with all shapes that can be known, and the types of the values of its graph.
+
+    What is `asked` of loops grows with their copies.
+
+    `trusted` says whether what the file declares holds for these inputs; `seen` are the types
+    that a run showed. Shapes that ONNX's own inference leaves open come from the run, from the
+    file, and else from onnx-shape-inference where that is installed. Contradictions are warnings.
+    Raises NormalizeError, or TargetError for shapes that no tensor can have.
+    """
+    if trusted:
+        _object_to_loops(model, bound)
+    stated = _taken_out(model.graph, bound)
+    declared = stated if trusted else {}
+    model, grows = settled(model, asked)
+    if declared:
+        _compare(model.graph, declared, "the file says")
+    if seen:
+        _compare(model.graph, seen, "the run says")
+    gaps, types = _open(model.graph, grows)
+    for _ in range(_DEEPEST):
+        if not gaps or not pin(model.graph):
+            break
+        model, grows = settled(model, asked)
+        gaps, types = _open(model.graph, grows)
+    _object(model, gaps)
+    if gaps and _fill(gaps, {**declared, **seen}):
+        model, grows = settled(model, asked)
+        gaps, types = _open(model.graph, grows)
+        _object(model, gaps)
+    if gaps and _from_symbolic(model, gaps):
+        model, grows = settled(model, asked)
+        _, types = _open(model.graph, grows)
+    return model, types
+
+
+def _object(model: Any, gaps: list[Gap]) -> None:
+    """Note at nodes what ONNX's inference says against them: as a runtime does, it refuses them.
+
+    Their operands have shapes, and their results none.
+    """
+    missing = {gap.name for gap in gaps}
+    graphs = list(_graphs(model.graph)) if gaps else []
+    types = {name: kind for one in graphs for name, kind in of_graph(one).items()}
+    known = {name for name, kind in types.items() if kind.dtype and kind.shape is not None} | {""}
+    opset = {_domain(one): one.version for one in model.opset_import}
+    suspects = [
+        node
+        for one in graphs
+        for node in one.node
+        if not missing.isdisjoint(node.output) and known.issuperset(node.input)
+        if infers(_domain(node), node.op_type, opset.get(_domain(node), 1)) and not bodies(node)
+    ]
+    for node in suspects[:_MOST_WARNINGS]:
+        if told := objection(_alone(model, node, types, graphs)):
+            _note(node, told)
+
+
+def _domain(proto: Any) -> str:
+    return "" if proto.domain == "ai.onnx" else str(proto.domain)
+
+
+def _alone(model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[Any]) -> Any:
+    """A model of one node, of the types of its operands, and of the values that are stored."""
+    whole = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)
+    open_ = dict.fromkeys(filter(None, node.input))
+    for one in graphs:
+        for tensor in one.initializer:
+            if tensor.name in open_:
+                whole.graph.initializer.add().CopyFrom(tensor)
+                del open_[tensor.name]
+        for maker in one.node:
+            if maker.op_type == "Constant" and maker.output[0] in open_:
+                whole.graph.node.add().CopyFrom(maker)
+                del open_[maker.output[0]]
+    whole.graph.node.add().CopyFrom(node)
+    for name in open_:
+        put(whole.graph.input.add(name=name).type, types[name].shape or (), types[name].dtype)
+    for name in filter(None, node.output):
+        whole.graph.output.add(name=name)
+    return whole
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    return (one for one, _ in _steady(graph, frozenset(), True))
+
+
+def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[Any, bool]]:
+    """The graph and all in it, and whether every run of what is around has the same shapes."""
+    yield graph, steady
+    for node in graph.node:
+        for body in bodies(node):
+            same = not grows or all(mark(node, value) not in grows for value in body.input)
+            yield from _steady(body, grows, steady and same)
+
+
+def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
+    """Note at a Loop or a Scan what speaks against what its body declares of its inputs.
+
+    A runtime holds the nodes of a body against the sizes that the body declares.
+    """
+    loops = {node.name: node for node in model.graph.node if is_control(node, "Loop", "Scan")}
+    if not loops:
+        return
+    copy = type(model)()
+    copy.CopyFrom(model)
+    _taken_out(copy.graph, bound, inside=False)
+    for name, told in _OBJECTION.findall(objection(copy)):
+        if name in loops:
+            _note(loops[name], told)
+
+
+def _note(node: Any, told: str) -> None:
+    node.metadata_props.add(key=OBJECTION, value=told.rpartition("Error] ")[2])
+
+
+def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Declared:
+    """Remove what the file says about values that nodes make; what of it is complete, by name.
+
+    What bodies say of their inputs is removed if `inside`.
+    """
+    found: Declared = {}
+    double: set[str] = set()
+    for number, one in enumerate(_graphs(graph)):
+        given = (
+            one.input if number and inside else ()
+        )  # the inputs of the model itself are what we start from
+        for value in (*one.value_info, *one.output, *given):
+            if not is_tensor(value.type):
+                continue
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param in bound:
+                    dim.dim_value = bound[dim.dim_param]
+            stated = Type(value.type.tensor_type.elem_type, shape_of(value.type))
+            if found.setdefault(value.name, stated) != stated:
+                double.add(value.name)
+            if number or value.type.HasField("tensor_type"):
+                unset(value.type)  # an output without a type may yet turn out to be a sequence
+        kept = [value for value in one.value_info if not is_tensor(value.type)]
+        del one.value_info[:]
+        one.value_info.extend(kept)
+    return {
+        name: stated
+        for name, stated in found.items()
+        if name not in double and stated.shape is not None and not wrong_dims(stated.shape)
+    }
+
+
+def _open(graph: Any, grows: Collection[str]) -> tuple[list[Gap], dict[str, Type]]:
+    """Every tensor that a node makes and whose shape is not known, and could be; all types.
+
+    What a loop computes in other shapes with every run has none that could be filled in.
+
+    Raises TargetError for a shape that no tensor can have. In a branch, which may never run, such
+    a shape says nothing and is taken away.
+    """
+    found: list[Gap] = []
+    whole: dict[str, Type] = {}
+    for depth, (one, steady) in enumerate(_steady(graph, grows, True)):
+        if depth:
+            _forget_impossible(one)
+        types = of_graph(one)
+        whole = whole or types
+        others = {value.name for value in one.value_info if not is_tensor(value.type)}
+        others |= {value.name for value in one.output if not is_tensor(value.type)}
+        for number, node in enumerate(one.node):
+            for name in node.output:
+                shape = types[name].shape if name in types else None
+                if shape is not None:
+                    _check(node, number, name, shape, types)
+                elif name and steady and name not in others:
+                    found.append(Gap(one, name))
+    return found, whole
+
+
+def _forget_impossible(graph: Any) -> None:
+    for value in (*graph.value_info, *graph.output):
+        shape = shape_of(value.type) if is_tensor(value.type) else None
+        if shape is not None and wrong_dims(shape):
+            unset(value.type)
+
+
+def _check(
+    node: Any, number: int, name: str, shape: tuple[int, ...], types: Mapping[str, Type]
+) -> None:
+    if wrong := wrong_dims(shape):
+        raise ImpossibleShapeError(
+            f"{name!r} of node {label(node, number)!r} {wrong}",
+            "the attributes or constants of that node are damaged",
+            label(node, number),
+            node,
+            types,
+        )
+
+
+def _fill(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
+    """Write the types of open values into their graphs; whether there is any."""
+    filled = False
+    for one, name in gaps:
+        if name in types:
+            values = (*one.value_info, *one.output)
+            found = next((value for value in values if value.name == name), None)
+            stated = types[name]
+            put((found or one.value_info.add(name=name)).type, stated.shape or (), stated.dtype)
+            filled = True
+    return filled
+
+
+def _from_symbolic(model: Any, gaps: list[Gap]) -> bool:
+    """Fill open shapes by onnx-shape-inference, if that is installed; whether it knew any."""
+    try:
+        import onnx_ir
+        from onnx_shape_inference import infer_symbolic_shapes
+    except ImportError:
+        return False
+    try:
+        inferred = onnx_ir.from_proto(model)
+        infer_symbolic_shapes(inferred, warn_on_missing=False)
+        types = _whole(onnx_ir.to_proto(inferred).graph)
+    except Exception as error:  # whatever it stumbles over, what is known already stands
+        warnings.warn(
+            f"onnx-shape-inference failed: {error}", category=CrossflopsWarning, stacklevel=2
+        )
+        return False
+    _compare(model.graph, types, "onnx-shape-inference says")
+    return _fill(gaps, types)
+
+
+def _whole(graph: Any) -> dict[str, Type]:
+    return {
+        name: stated
+        for one in _graphs(graph)
+        for name, stated in of_graph(one).items()
+        if stated.shape is not None and not wrong_dims(stated.shape)
+    }
+
+
+def _compare(graph: Any, types: Mapping[str, Type], who: str) -> None:
+    """Warn of every node whose result has another shape there."""
+    said = 0
+    for one in _graphs(graph):
+        values = (*one.value_info, *one.output)
+        shapes = {value.name: shape_of(value.type) for value in values if value.name in types}
+        for number, node in enumerate(one.node if shapes else ()):
+            for name in node.output:
+                ours, theirs = shapes.get(name), types.get(name)
+                if ours is None or theirs is None or wrong_dims(ours):
+                    continue
+                if ours != theirs.shape and said < _MOST_WARNINGS:
+                    said += 1
+                    warnings.warn(
+                        f"{who} that {name!r} of node {label(node, number)!r} has shape "
+                        f"{theirs.shape}, and from the inputs follows {ours}",
+                        category=CrossflopsWarning,
+                        stacklevel=2,
+                    )
+
+
+# What a run showed, put into the terms of a file: names of loops, and types of values.
+
+_NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
+
+
+def asked_or_seen(graph: Any, asked: Asked, seen: Observation) -> Asked:
+    """What the caller says about loops and branches, and what the run showed of the others."""
+    trips, branches = {}, {}
+    for around in levels(graph):
+        for node in around.graph.node:
+            first = node.output[0] if node.output else ""
+            if first in seen.trips:
+                trips[node.name] = seen.trips[first]
+            if first in seen.branches:
+                branches[node.name] = f"{RAN}{seen.branches[first]}"
+    return asked._replace(trips=trips | asked.trips, branches=branches | asked.branches)
+
+
+def types(seen: Observation | None) -> Mapping[str, Type]:
+    """The types of the values that the run made."""
+    values = seen.values if seen else {}
+    return {name: Type(_NUMBERS.get(one.dtype, 0), one.shape) for name, one in values.items()}
+
+
+def marked(graph: Graph, alone: Graph) -> Graph:
+    """The graph with the nodes marked that are others in the one that was read without a run."""
+    before = {node.key: node for node in alone.nodes}
+    nodes = tuple(_marked(node, before.get(node.key)) for node in graph.nodes)
+    return msgspec.structs.replace(graph, nodes=nodes)
+
+
+def _marked(node: Node, before: Node | None) -> Node:
+    """A node, and those in its bodies: all of these where a run decided which body runs, or how
+    often.
+    """
+    same = before is not None and _control(node) == _control(before)
+    others = before.bodies if same and before is not None else ()
+    bodies = (
+        tuple(map(marked, node.bodies, others))
+        if same
+        else tuple(marked(body, msgspec.structs.replace(body, nodes=())) for body in node.bodies)
+    )
+    depends = before is None or not same or _sizes(node) != _sizes(before)
+    return msgspec.structs.replace(node, bodies=bodies, depends_on_inputs=depends)
+
+
+def _control(node: Node) -> tuple[object, ...]:
+    return node.trips, node.choice, len(node.bodies)
+
+
+def _sizes(node: Node) -> tuple[object, ...]:
+    return tuple(one and one.shape for one in (*node.inputs, *node.outputs)), node.values

@@ -1,0 +1,230 @@
+"""Stand-ins for attentions, and for what keeps a state."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from crossflops.frontends.onnx.stand_ins.draft import BOOL, Draft
+
+
+def _states(draft: Draft, dims: Sequence[int], *places: int) -> None:
+    """Outputs of one known shape, in the element type of the first input."""
+    for place in places:
+        if draft.output(place):
+            draft.filled(dims, draft.output(place), draft.dtype(0))
+
+
+def projected(scale: int | None = None) -> Callable[[Draft], None]:
+    """Attention and its kin: input [..., in] times merged weights; present [2, B, N, T, D].
+
+    `scale` is the input that has the element type of the output, where the first has not.
+    """
+
+    def write(draft: Draft) -> None:
+        weights = draft.shape(1)
+        if weights is None or len(weights) != 2:
+            return
+        sizes = draft.integers("qkv_hidden_sizes") or (weights[1] // 3,) * 3
+        columns = draft.filled((weights[0], sizes[-1]))
+        product = draft.put("MatMul", (draft.input(0), columns), "" if scale else draft.output(0))
+        if scale:
+            draft.cast(product, draft.output(0), draft.dtype(scale))
+        _present(draft, sizes[0], 8 if scale else 4)
+
+    return write
+
+
+def _present(draft: Draft, hidden: int, place: int) -> None:
+    dims, past, heads = draft.shape(0), draft.shape(place), draft.integer("num_heads")
+    if not draft.output(1) or dims is None or len(dims) != 3 or heads <= 0:
+        return
+    if draft.input(place) and past is None:
+        return
+    shared = draft.integer("past_present_share_buffer") and past is not None
+    length = past[3] if shared and past else dims[1] + (past[3] if past else 0)
+    draft.filled((2, dims[0], heads, length, hidden // heads), draft.output(1))
+
+
+def multi_head(past: int, past_length: int) -> Callable[[Draft], None]:
+    """MultiHeadAttention: [B, S, N * Dv] of query and value; present [B, N, T, D]."""
+
+    def write(draft: Draft) -> None:
+        query, key, value = (draft.shape(i) for i in (0, 1, 2))
+        heads, out = draft.integer("num_heads"), draft.output(0)
+        if not draft.input(1):
+            if query is not None:
+                width = query[-1] * heads if len(query) == 5 else query[-1] // 3
+                draft.filled((*query[:2], width), out, draft.dtype(0))
+        elif not draft.input(2):
+            draft.put("Identity", (draft.input(0),), out)
+        elif value is not None and len(value) == 4:
+            if query is not None:
+                draft.filled((*query[:2], heads * value[3]), out, draft.dtype(0))
+        elif draft.opset >= 12:
+            draft.put("Einsum", (draft.input(0), draft.input(2)), out, equation=_JOIN)
+        elif query is not None and value is not None:
+            draft.filled((*query[:2], value[2]), out, draft.dtype(0))
+        _presents(draft, past, past_length, (query, key, value), heads)
+
+    return write
+
+
+_JOIN = "bsh,btv->bsv"
+
+
+def _presents(
+    draft: Draft,
+    past: int,
+    past_length: int,
+    operands: Sequence[tuple[int, ...] | None],
+    heads: int,
+) -> None:
+    query, key, value = operands
+    before = draft.shape(past)
+    if not draft.output(1) or query is None or heads <= 0 or (draft.input(past) and not before):
+        return
+    alone = not draft.input(1)
+    packed = query if alone else key
+    if packed is None:
+        return
+    if len(packed) == 4:
+        _states(draft, packed, 1)
+        _states(draft, value or packed, 2)
+        return
+    shared = draft.integer("past_present_share_buffer") or draft.input(past_length)
+    length = before[2] if shared and before else packed[1] + (before[2] if before else 0)
+    depth = packed[-1] if len(packed) == 5 else packed[-1] // heads
+    if alone and len(packed) == 3:
+        depth //= 3
+    wide = value[-1] // heads if value is not None and len(value) == 3 else depth
+    _states(draft, (query[0], heads, length, depth), 1)
+    _states(draft, (query[0], heads, length, wide), 2)
+
+
+def grouped(draft: Draft) -> None:
+    """GroupQueryAttention: [B, S, Hq * D]; present [B, Hkv, T, D].
+
+    T is past + S; a cache that is longer than that is known from the file alone.
+    """
+    query, past = draft.shape(0), draft.shape(3)
+    heads, kv_heads = draft.integer("num_heads"), draft.integer("kv_num_heads")
+    every = heads if draft.input(1) else heads + 2 * kv_heads
+    if draft.input(1):
+        draft.put("Identity", (draft.input(0),), draft.output(0))
+    elif past is not None and len(past) == 4:
+        columns = draft.filled((every * past[3], heads * past[3]))
+        draft.put("MatMul", (draft.input(0), columns), draft.output(0))
+    elif query is not None and every > 0:
+        draft.filled((*query[:-1], query[-1] // every * heads), draft.output(0), draft.dtype(0))
+    if query is None or len(query) != 3 or every <= 0 or (draft.input(3) and past is None):
+        return
+    length = query[1] + (past[2] if past else 0)
+    if draft.node.op_type == "SparseAttention" and past:
+        length = past[2]
+    kind = draft.dtype(3) if draft.input(3) else draft.dtype(0)
+    for place in (1, 2):
+        if draft.output(place):
+            dims = (query[0], kv_heads, length, past[3] if past else query[2] // every)
+            draft.filled(dims, draft.output(place), kind)
+
+
+def paged(draft: Draft) -> None:
+    """PagedAttention: tokens of Hq * Dv; the caches as they are."""
+    query, heads = draft.shape(0), draft.integer("num_heads")
+    every = heads if draft.input(1) else heads + 2 * draft.integer("kv_num_heads")
+    if query is not None and every > 0:
+        depth = draft.integer("v_head_size") or query[-1] // every
+        draft.filled((*query[:-1], heads * depth), draft.output(0), draft.dtype(0))
+    for place, source in ((1, 3), (2, 4)):
+        if draft.output(place) and draft.input(source):
+            draft.put("Identity", (draft.input(source),), draft.output(place))
+
+
+def packed_multi_head(draft: Draft) -> None:
+    """PackedMultiHeadAttention: [tokens, N * Dv]."""
+    query, value = draft.shape(0), draft.shape(2)
+    if query is None:
+        return
+    width = value[-1] if value is not None else query[-1] * draft.integer("num_heads")
+    draft.filled((query[0], width), draft.output(0), draft.dtype(0))
+
+
+def linear(draft: Draft) -> None:
+    """LinearAttention: [B, T, max(Hq, Hkv) * dv]; the state [B, Hkv, dk, dv]."""
+    heads, kv_heads = draft.integer("q_num_heads"), draft.integer("kv_num_heads")
+    query, value = draft.shape(0), draft.shape(2)
+    if heads <= kv_heads:
+        draft.put("Identity", (draft.input(2),), draft.output(0))
+    elif value is not None and kv_heads > 0:
+        width = value[-1] // kv_heads * heads
+        draft.filled((*value[:2], width), draft.output(0), draft.dtype(0))
+    if query is None or value is None or heads <= 0 or kv_heads <= 0:
+        return
+    if not draft.integer("state_window"):
+        state = (query[0], kv_heads, query[2] // heads, value[2] // kv_heads)
+        _states(draft, state, 1)
+
+
+WRITERS: Mapping[str, Callable[[Draft], None]] = {
+    **dict.fromkeys(("Attention", "DecoderMaskedSelfAttention", "PackedAttention"), projected()),
+    "QAttention": projected(scale=3),
+    "MultiHeadAttention": multi_head(past=6, past_length=8),
+    "DecoderMaskedMultiHeadAttention": multi_head(past=5, past_length=7),
+    **dict.fromkeys(("GroupQueryAttention", "SparseAttention"), grouped),
+    "PagedAttention": paged,
+    "PackedMultiHeadAttention": packed_multi_head,
+    "LinearAttention": linear,
+}
+
+
+# Shapes in the bodies of FlexAttention, which ONNX's own inference does not enter.
+#
+# A body takes all scores, [B, Hq, L, S], and gives as many back. Both branches of an If stand in
+# for it, since these are inferred, and can be given names of their own.
+
+BODIES = ("score_mod", "prob_mod")
+_THEN, _ELSE = "then_branch", "else_branch"
+_GRAPH = 5
+
+
+def flex_attention(draft: Draft) -> None:
+    """FlexAttention: Y [B, Hq, L, Dv], and every body once, on values of the scores' shape."""
+    query, key, value = (draft.shape(i) for i in (0, 1, 2))
+    if query is None or key is None or value is None:
+        return
+    if not len(query) == len(key) == len(value) == 4:
+        return
+    draft.filled((*query[:3], value[3]), draft.output(0), draft.dtype(0))
+    kind = draft.integer("softmax_precision") or (11 if draft.dtype(0) == 11 else 1)
+    for attribute in draft.node.attribute:
+        if attribute.name in BODIES and len(attribute.g.input) == 1:
+            scores = draft.filled((*query[:3], key[2]), dtype=kind)
+            _branch(draft, attribute, scores)
+
+
+def _branch(draft: Draft, attribute: Any, scores: str) -> None:
+    result = draft.put("If", (draft.filled((), dtype=BOOL),))
+    one = draft.nodes[-1]
+    one.name = attribute.name
+    for name in (_THEN, _ELSE):
+        branch = one.attribute.add(name=name)
+        branch.type = _GRAPH
+        branch.g.name = attribute.g.name or attribute.name
+        given = attribute.g.input[0].name
+        first = branch.g.node.add(op_type="Identity", input=[scores], output=[given])
+        first.name = result
+        branch.g.initializer.extend(attribute.g.initializer)
+        branch.g.node.extend(attribute.g.node)
+        branch.g.output.extend(attribute.g.output)
+
+
+def learn(original: Any, stand_in: Any) -> None:
+    """Write what was inferred in a branch into the body that it stands for, in place."""
+    branch = next(one.g for one in stand_in.attribute if one.name == _THEN)
+    body = next(one.g for one in original.attribute if one.name == stand_in.name)
+    types = {one.name: one.type for one in (*branch.value_info, *branch.output)}
+    for value in (*body.input, *body.output):
+        if value.name in types:
+            value.type.CopyFrom(types[value.name])
+    ends = {value.name for value in (*body.input, *body.output)}
+    del body.value_info[:]
+    body.value_info.extend(one for one in branch.value_info if one.name not in ends)

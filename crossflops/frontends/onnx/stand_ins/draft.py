@@ -1,0 +1,116 @@
+"""Writing the nodes that stand in for one: see the package."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from crossflops.frontends.onnx.types import Shape, Type
+
+Types: TypeAlias = Mapping[str, Type]
+FLOAT, UINT8, INT8, INT32, INT64, STRING, BOOL = 1, 2, 3, 6, 7, 8, 9
+_INT, _STRING, _TENSOR, _INTS = 2, 3, 4, 7
+
+
+class Draft:
+    """A node, what is known of its operands, and the nodes that stand in for it so far."""
+
+    def __init__(self, graph: Any, node: Any, types: Types, opset: int) -> None:
+        self.graph, self.node, self.opset = graph, node, opset
+        self._types = types
+        self._attributes = {one.name: one for one in node.attribute}
+        self.nodes: list[Any] = []
+        self.made: set[str] = set()
+
+    def input(self, index: int) -> str:
+        """The name of an input, "" when it is left out."""
+        return str(self.node.input[index]) if index < len(self.node.input) else ""
+
+    def output(self, index: int) -> str:
+        """The name of an output, "" when it is left out."""
+        return str(self.node.output[index]) if index < len(self.node.output) else ""
+
+    def shape(self, index: int) -> Shape:
+        """The shape of an input, None when it is not known or left out."""
+        found = self._types.get(self.input(index))
+        return found.shape if found is not None and self.input(index) else None
+
+    def shape_of(self, name: str) -> Shape:
+        """The shape of any value."""
+        found = self._types.get(name)
+        return found.shape if found is not None else None
+
+    def dtype(self, index: int, default: int = FLOAT) -> int:
+        """The element type of an input."""
+        found = self._types.get(self.input(index))
+        return found.dtype or default if found is not None else default
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """An integer attribute."""
+        return int(self._attributes[name].i) if name in self._attributes else default
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """An attribute that is a list of integers, () when it is missing."""
+        return tuple(self._attributes[name].ints) if name in self._attributes else ()
+
+    def length(self, name: str) -> int:
+        """How many numbers or texts are in an attribute that is a list, 0 when it is missing."""
+        one = self._attributes.get(name)
+        return 0 if one is None else len(one.ints) + len(one.floats) + len(one.strings)
+
+    def put(self, op: str, inputs: Sequence[str], output: str = "", **attrs: Any) -> str:
+        """One node more; the name of its result, a new one when none is given."""
+        one = type(self.node)()
+        one.op_type = op
+        one.input.extend(inputs)
+        result = output or self._fresh()
+        one.output.append(result)
+        for name, value in attrs.items():
+            _write(one.attribute.add(name=name), value)
+        self.nodes.append(one)
+        return result
+
+    def take_over(self, op: str, inputs: Sequence[str], output: str, names: Sequence[str]) -> str:
+        """One node more, with the attributes of these names that the original has."""
+        result = self.put(op, inputs, output)
+        for name in names:
+            if name in self._attributes:
+                self.nodes[-1].attribute.add().CopyFrom(self._attributes[name])
+        return result
+
+    def more_outputs(self, names: Sequence[str]) -> None:
+        """Further outputs of the last node."""
+        self.nodes[-1].output.extend(names)
+
+    def ints(self, values: Sequence[int]) -> str:
+        """A constant vector."""
+        name = self.put("Constant", ())
+        attribute = self.nodes[-1].attribute.add(name="value")
+        attribute.type = _TENSOR
+        attribute.t.data_type = INT64
+        attribute.t.dims.append(len(values))
+        attribute.t.int64_data.extend(values)
+        return name
+
+    def filled(self, dims: Sequence[int], output: str = "", dtype: int = FLOAT) -> str:
+        """A tensor of that shape."""
+        result = self.put("ConstantOfShape", (self.ints(dims),), output if dtype == FLOAT else "")
+        return result if dtype == FLOAT else self.put("Cast", (result,), output, to=dtype)
+
+    def cast(self, name: str, output: str, dtype: int) -> str:
+        """The same shape in another element type."""
+        return self.put("Cast", (name,), output, to=dtype)
+
+    def _fresh(self) -> str:
+        own = next((str(name) for name in self.node.output if name), "")
+        name = f"{own}#{len(self.made)}"
+        self.made.add(name)
+        return name
+
+
+def _write(attribute: Any, value: Any) -> None:
+    if isinstance(value, int):
+        attribute.type, attribute.i = _INT, value
+    elif isinstance(value, str):
+        attribute.type, attribute.s = _STRING, value.encode()
+    else:
+        attribute.type = _INTS
+        attribute.ints.extend(value)

@@ -1,0 +1,233 @@
+"""Stand-ins for operators whose shape is a small sum of known sizes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+from crossflops.frontends.onnx.stand_ins.draft import BOOL, FLOAT, INT8, INT64, STRING, Draft
+
+
+def unfold(draft: Draft) -> None:
+    """UnfoldTensor: windows of `size` along `dim` become a dimension of their own, the last."""
+    dims, size, step = draft.shape(0), draft.integer("size"), draft.integer("step", 1)
+    dim = draft.integer("dim", -1)
+    if dims is not None and -len(dims) <= dim < len(dims) and step > 0:
+        left = list(dims)
+        left[dim] = max((left[dim] - size) // step + 1, 0)
+        draft.filled((*left, size), draft.output(0), draft.dtype(0))
+
+
+def crop(draft: Draft) -> None:
+    """Crop: [N, C, H, W] without its border, left, top, right and bottom, or of the size `scale`.
+
+    https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/crop.h
+    """
+    dims, border, scale = draft.shape(0), draft.integers("border"), draft.integers("scale")
+    if dims is not None and len(dims) == 4 and len(border) == 4:
+        left, top, right, bottom = border
+        size = scale or (dims[2] - top - bottom, dims[3] - left - right)
+        draft.filled((*dims[:2], *size), draft.output(0), draft.dtype(0))
+
+
+def rfft(draft: Draft) -> None:
+    """Rfft: n real elements -> n // 2 + 1 complex ones, onesided or not."""
+    dims = draft.shape(0)
+    if dims:
+        last = dims[-1] // 2 + 1 if draft.integer("onesided", 1) else dims[-1]
+        draft.filled((*dims[:-1], last, 2), draft.output(0), draft.dtype(0))
+
+
+def irfft(draft: Draft) -> None:
+    """Irfft: m complex elements -> 2 * (m - 1) real ones, or m."""
+    dims = draft.shape(0)
+    if dims is not None and len(dims) >= 2:
+        last = 2 * (dims[-2] - 1) if draft.integer("onesided", 1) else dims[-2]
+        draft.filled((*dims[:-2], last), draft.output(0), draft.dtype(0))
+
+
+def distances(draft: Draft) -> None:
+    """CDist: [M, K] and [N, K] -> [M, N]."""
+    left, right = draft.shape(0), draft.shape(1)
+    if left is not None and right is not None and len(left) == len(right) == 2:
+        draft.filled((left[0], right[0]), draft.output(0), draft.dtype(0))
+
+
+def all_finite(draft: Draft) -> None:
+    """IsAllFinite: one truth value."""
+    draft.filled((), draft.output(0), BOOL)
+
+
+def restored(draft: Draft) -> None:
+    """RestorePadding: [tokens, H], token_offset [B, S] -> [B, S, H]."""
+    tokens, offsets = draft.shape(0), draft.shape(1)
+    if tokens is not None and offsets is not None and len(tokens) == len(offsets) == 2:
+        draft.filled((*offsets, tokens[1]), draft.output(0), draft.dtype(0))
+
+
+def sampled(draft: Draft) -> None:
+    """GridSample: [N, C, H, W] at [N, h, w, 2] -> [N, C, h, w]; or all with channels last."""
+    data, grid = draft.shape(0), draft.shape(1)
+    if data is None or grid is None or len(data) != len(grid):
+        return
+    last = draft.node.domain != "com.microsoft"
+    dims = (data[0], *grid[1:-1], data[-1]) if last else (*data[:2], *grid[1:-1])
+    draft.filled(dims, draft.output(0), draft.dtype(0))
+
+
+def pre_mix(draft: Draft) -> None:
+    """HyperConnectionPreMix: [..., C, H] or [..., C * H] -> [..., H]."""
+    dims, branches = draft.shape(0), draft.integer("num_branches")
+    if dims is not None and len(dims) > 1:
+        left = (*dims[:-1], dims[-1] // branches) if branches > 0 else (*dims[:-2], dims[-1])
+        draft.filled(left, draft.output(0), draft.dtype(0))
+
+
+def gated_delta_net(draft: Draft) -> None:
+    """GatedDeltaNet: as the value, or [tokens, Hv, dv] of the state [B, Hv, dv, dk]."""
+    query, state = draft.shape(0), draft.shape(6)
+    if draft.input(2):
+        draft.put("Identity", (draft.input(2),), draft.output(0))
+    elif query is not None and state is not None:
+        draft.filled((*query[:-1], *state[1:3]), draft.output(0), draft.dtype(0))
+    if draft.output(1) and draft.input(6):
+        draft.put("Identity", (draft.input(6),), draft.output(1))
+
+
+def ordered(draft: Draft) -> None:
+    """QuantizeWithOrder to eight bits, DequantizeWithOrder to the type `to`."""
+    there = draft.node.op_type == "QuantizeWithOrder"
+    draft.cast(draft.input(0), draft.output(0), INT8 if there else draft.integer("to", 1))
+
+
+def state_of_convolution(draft: Draft) -> None:
+    """CausalConvWithState: as the input; the state [B, C, (k - 1) * dilation]."""
+    draft.put("Identity", (draft.input(0),), draft.output(0))
+    dims, weight = draft.shape(0), draft.shape(1)
+    if not draft.output(1) or dims is None or weight is None or draft.integer("state_window"):
+        return
+    steps = (weight[-1] - 1) * draft.integer("dilation", 1)
+    if draft.integer("channels_last"):
+        draft.filled((dims[0], steps, *dims[2:]), draft.output(1), draft.dtype(0))
+    elif len(dims) == 3:
+        draft.filled((*dims[:2], steps), draft.output(1), draft.dtype(0))
+
+
+_OTHERS_WRITERS: Mapping[str, Callable[[Draft], None]] = {
+    "UnfoldTensor": unfold,
+    "Crop": crop,
+    "Rfft": rfft,
+    "Irfft": irfft,
+    "CDist": distances,
+    "IsAllFinite": all_finite,
+    "RestorePadding": restored,
+    "GridSample": sampled,
+    "HyperConnectionPreMix": pre_mix,
+    "GatedDeltaNet": gated_delta_net,
+    **dict.fromkeys(("QuantizeWithOrder", "DequantizeWithOrder"), ordered),
+    "CausalConvWithState": state_of_convolution,
+}
+
+
+# Stand-ins for operators of ai.onnx.ml whose shapes ONNX's own inference leaves open.
+#
+# It has no rule for some of them, and gives no shape for others. The shapes are those that
+# onnxruntime makes (onnxruntime/core/providers/cpu/ml).
+
+_FIRST_OF_SHAPE = 9  # the opset that brought ConstantOfShape
+
+
+def _filled(draft: Draft, place: int, dims: Sequence[int], dtype: int = FLOAT) -> None:
+    """An output of that shape, in opsets of any age."""
+    output = draft.output(place)
+    if not output:
+        return
+    if draft.opset >= _FIRST_OF_SHAPE:
+        draft.filled(dims, output, dtype)
+    elif dtype == FLOAT:
+        draft.put("RandomNormal", (), output, shape=tuple(dims))
+    else:
+        draft.cast(draft.put("RandomNormal", (), shape=tuple(dims)), output, dtype)
+
+
+def _rows(draft: Draft) -> int | None:
+    """N of X [N, C]; X [C] is one row."""
+    dims = draft.shape(0)
+    if not dims or len(dims) > 2:
+        return None
+    return dims[0] if len(dims) == 2 else 1
+
+
+def same(draft: Draft) -> None:
+    """Scaler and Normalizer give floats, Imputer and Binarizer what they take."""
+    if draft.node.op_type in ("Scaler", "Normalizer"):
+        draft.cast(draft.input(0), draft.output(0), FLOAT)
+    else:
+        draft.put("Identity", (draft.input(0),), draft.output(0))
+
+
+def columns(targets: Callable[[Draft], int]) -> Callable[[Draft], None]:
+    """A regressor: so many columns for each row of X."""
+
+    def write(draft: Draft) -> None:
+        rows = _rows(draft)
+        if rows is not None:
+            _filled(draft, 0, (rows, targets(draft)))
+        elif draft.shape(0) is None:  # any column, so many times: floats of the shape to come
+            first = draft.cast(draft.input(0), "", FLOAT)
+            places = draft.ints((0,) * targets(draft))
+            draft.put("Gather", (first, places), draft.output(0), axis=1)
+
+    return write
+
+
+def classes(scores: Callable[[Draft, int], int]) -> Callable[[Draft], None]:
+    """A classifier: a label for each row of X, and scores by the number of classes."""
+
+    def write(draft: Draft) -> None:
+        rows = _rows(draft)
+        texts = draft.length("classlabels_strings")
+        numbers = draft.length("classlabels_ints") or draft.length("classlabels_int64s")
+        if rows is None or not texts + numbers:
+            return
+        _filled(draft, 0, (rows,), STRING if texts else INT64)
+        _filled(draft, 1, (rows, scores(draft, texts or numbers)))
+
+    return write
+
+
+def _decisions(draft: Draft, classes: int) -> int:
+    """Scores of SVMClassifier (svmclassifier.cc): of pairs of classes, where no probability."""
+    pairs = draft.integers("vectors_per_class") and not draft.length("prob_a")
+    return classes * (classes - 1) // 2 if pairs and classes > 2 else classes
+
+
+def vectorizer(draft: Draft) -> None:
+    """FeatureVectorizer: the columns of all inputs side by side, as floats."""
+    parts = [draft.cast(name, "", FLOAT) for name in draft.node.input]
+    draft.put("Concat", parts, draft.output(0), axis=1)
+
+
+def extractor(draft: Draft) -> None:
+    """ArrayFeatureExtractor: indices into the last axis; X [n] is one row."""
+    dims, places = draft.shape(0), draft.shape(1)
+    if dims and places is not None:
+        _filled(draft, 0, (*(dims[:-1] or (1,)), prod(places)), draft.dtype(0))
+    elif dims:
+        flat = draft.put("Reshape", (draft.input(1), draft.ints((-1,))))
+        found = draft.put("Gather", (draft.input(0), flat), axis=len(dims) - 1)
+        shape = draft.ints((*(dims[:-1] or (1,)), -1))
+        draft.put("Reshape", (found, shape), draft.output(0))
+
+
+_ML_WRITERS: Mapping[str, Callable[[Draft], None]] = {
+    **dict.fromkeys(("Scaler", "Normalizer", "Imputer", "Binarizer"), same),
+    "LinearRegressor": columns(lambda draft: draft.integer("targets", 1)),
+    "SVMRegressor": columns(lambda draft: 1),
+    "TreeEnsembleRegressor": columns(lambda draft: draft.integer("n_targets", 1)),
+    "SVMClassifier": classes(_decisions),
+    **dict.fromkeys(("LinearClassifier", "TreeEnsembleClassifier"), classes(lambda _, n: n)),
+    "FeatureVectorizer": vectorizer,
+    "ArrayFeatureExtractor": extractor,
+}
+
+
+WRITERS: Mapping[str, Callable[[Draft], None]] = {**_OTHERS_WRITERS, **_ML_WRITERS}

@@ -1,0 +1,247 @@
+"""Stand-ins for matrix products."""
+
+from collections.abc import Callable, Mapping
+
+from crossflops.frontends.onnx.stand_ins.draft import INT32, Draft
+
+
+def _transposed(draft: Draft, index: int, which: str) -> str | None:
+    """An operand as MatMul takes it, None when its rank is needed and not known."""
+    name = draft.input(index)
+    last, batch = draft.integer(f"trans{which}"), draft.integer(f"transBatch{which}")
+    if not last and not batch:
+        return name
+    dims = draft.shape(index)
+    if dims is None:
+        if batch or draft.opset < 12:
+            return None
+        return draft.put("Einsum", (name,), equation="...ij->...ji")
+    if len(dims) < 2:
+        return name
+    order = list(range(len(dims)))
+    if batch:
+        order = [*order[1:-1], order[0], order[-1]]
+    if last:
+        order[-2:] = reversed(order[-2:])
+    return draft.put("Transpose", (name,), perm=order)
+
+
+def fused_matmul(draft: Draft) -> None:
+    """FusedMatMul and its kin: MatMul of transposed operands."""
+    left, right = _transposed(draft, 0, "A"), _transposed(draft, 1, "B")
+    if left is None or right is None:
+        draft.nodes.clear()
+        return
+    draft.put("MatMul", (left, right), draft.output(0))
+
+
+def matmul(right: int, dtype: Callable[[Draft], int] | None = None) -> Callable[[Draft], None]:
+    """A product of input 0 and another, in the element type of the first or in that of `dtype`."""
+
+    def write(draft: Draft) -> None:
+        operands = (draft.input(0), draft.input(right))
+        if dtype is None:
+            draft.put("MatMul", operands, draft.output(0))
+        else:
+            draft.cast(draft.put("MatMul", operands), draft.output(0), dtype(draft))
+
+    return write
+
+
+def packed(depth: str = "K", *widths: str) -> Callable[[Draft], None]:
+    """Products of input 0 and packed weights, whose sizes are attributes."""
+
+    def write(draft: Draft) -> None:
+        for place, width in enumerate(widths):
+            if draft.output(place):
+                weights = draft.filled((draft.integer(depth), draft.integer(width)))
+                draft.put("MatMul", (draft.input(0), weights), draft.output(place))
+        if draft.output(len(widths)):
+            draft.put("Identity", (draft.input(0),), draft.output(len(widths)))
+
+    return write
+
+
+def bnb4(draft: Draft) -> None:
+    """MatMulBnb4: B is [N, K] when transposed."""
+    sizes = (draft.integer("K"), draft.integer("N"))
+    weights = draft.filled(sizes if draft.integer("transB", 1) else sizes[::-1])
+    draft.put("MatMul", (draft.input(0), weights), draft.output(0))
+
+
+def rows_of_weights(draft: Draft) -> None:
+    """MatMulBlockQuantized*: [..., K] times [N, K or packed]; the rows of B are N."""
+    dims, weights = draft.shape(0), draft.shape(1)
+    if dims is not None and weights is not None:
+        draft.filled((*dims[:-1], weights[0]), draft.output(0), draft.dtype(0))
+
+
+def gemm(left: int, right: int, dtype: Callable[[Draft], int]) -> Callable[[Draft], None]:
+    """M x N of a Gemm, whatever it adds."""
+
+    def write(draft: Draft) -> None:
+        operands = [draft.cast(draft.input(i), "", 1) for i in (left, right)]
+        product = draft.take_over("Gemm", operands, "", ("transA", "transB"))
+        draft.cast(product, draft.output(0), dtype(draft))
+
+    return write
+
+
+def _of(index: int) -> Callable[[Draft], int]:
+    return lambda draft: draft.dtype(index)
+
+
+def _of_qgemm(draft: Draft) -> int:
+    return draft.dtype(8, 2) if draft.input(7) else 1
+
+
+_PRODUCTS_WRITERS: Mapping[str, Callable[[Draft], None]] = {
+    **dict.fromkeys(("FusedMatMul", "TransposeMatMul", "FusedMatMulActivation"), fused_matmul),
+    **dict.fromkeys(("GemmFastGelu", "DynamicQuantizeMatMul"), matmul(1)),
+    "MatMulIntegerToFloat": matmul(1, _of(2)),
+    "MatMulInteger16": matmul(1, lambda _: INT32),
+    "QOrderedMatMul": matmul(2),
+    "MatMulNBits": packed("K", "N"),
+    "MatMulNBitsMlp": packed("K", "N"),
+    "MatMulNBitsQkv": packed("K", "Nq", "Nkv", "Nkv"),
+    "MatMulBnb4": bnb4,
+    **dict.fromkeys(
+        ("MatMulBlockQuantizedFp8Weight", "MatMulBlockQuantizedFp4Weight"), rows_of_weights
+    ),
+    "FusedGemm": gemm(0, 1, _of(0)),
+    "GemmFloat8": gemm(0, 1, lambda draft: draft.integer("dtype", 1)),
+    "QGemm": gemm(0, 3, _of_qgemm),
+}
+
+
+# Stand-ins for convolutions and pools, in any layout.
+
+_WINDOW = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
+_CONV = (*_WINDOW, "group")
+_POOL = (*_WINDOW, "ceil_mode", "count_include_pad", "storage_order", "p")
+_TRANSPOSED = (*_CONV, "output_padding", "output_shape")
+_NHWC = "com.ms.internal.nhwc"
+_BLOCK = 8  # channels in the shortest block; others are 16 long
+
+
+def _places(draft: Draft, weight: int | None) -> int:
+    """Number of spatial dimensions: of the window, of the weight or of the data; else 2."""
+    if kernel := draft.integers("kernel_shape"):
+        return len(kernel)
+    for index in (weight, 0):
+        dims = draft.shape(index) if index is not None else None
+        if dims is not None:
+            return len(dims) - 2
+    return 2
+
+
+def _window(
+    op: str, names: tuple[str, ...], weight: int | None = None, last: bool | None = None
+) -> Callable[[Draft], None]:
+    """A Conv or a pool; `last` says whether channels are last, None that an attribute does."""
+
+    def write(draft: Draft) -> None:
+        data, places = draft.input(0), _places(draft, weight)
+        turned = draft.integer("channels_last") != 0 if last is None else last
+        turned = turned or draft.node.domain == _NHWC
+        if turned:
+            data = draft.put("Transpose", (data,), perm=(0, places + 1, *range(1, places + 1)))
+        operands = (data,) if weight is None else (data, draft.input(weight))
+        if not turned:
+            draft.take_over(op, operands, draft.output(0), names)
+            return
+        result = draft.take_over(op, operands, "", names)
+        order = (0, *range(2, places + 2), 1)
+        draft.put("Transpose", (result,), draft.output(0), perm=order)
+
+    return write
+
+
+def reorder_input(draft: Draft) -> None:
+    """ReorderInput: [N, C, H, W] in blocks of channels, as many as its convolution takes.
+
+    Without one, the channels already fill their blocks; how long these are is the processor's.
+    """
+    dims = draft.shape(0)
+    if dims is None or len(dims) < 2:
+        return
+    last = draft.integer("channels_last") != 0
+    channels = dims[-1] if last else dims[1]
+    places = dims[1:-1] if last else dims[2:]
+    taken = _taken(draft) or (channels if channels % _BLOCK == 0 else None)
+    if taken is not None:
+        draft.filled((dims[0], taken, *places), draft.output(0), draft.dtype(0))
+
+
+def _taken(draft: Draft) -> int | None:
+    """Channels that a convolution of the result has: a filter of one group says how many."""
+    for node in draft.graph.node:
+        if node.op_type == "Conv" and node.input[:1] == [draft.output(0)]:
+            weight = draft.shape_of(node.input[1])
+            group = next((one.i for one in node.attribute if one.name == "group"), 1)
+            if weight is not None:
+                return weight[1] if group == 1 else weight[0]
+    return None
+
+
+def reorder_output(draft: Draft) -> None:
+    """ReorderOutput: the `channels` that there are, without those that fill the last block."""
+    ends = draft.ints((draft.integer("channels"),))
+    operands = (draft.input(0), draft.ints((0,)), ends, draft.ints((1,)))
+    if not draft.integer("channels_last"):
+        draft.put("Slice", operands, draft.output(0))
+        return
+    dims = draft.shape(0)
+    places = len(dims) - 2 if dims is not None else 2
+    order = (0, *range(2, places + 2), 1)
+    draft.put("Transpose", (draft.put("Slice", operands),), draft.output(0), perm=order)
+
+
+def upsample(draft: Draft) -> None:
+    """Upsample in blocks: whole factors for every dimension. Resize says it in floats."""
+    dims, scales = draft.shape(0), draft.integers("scales")
+    if dims is not None and len(dims) == len(scales):
+        sizes = [size * scale for size, scale in zip(dims, scales, strict=True)]
+        draft.filled(sizes, draft.output(0), draft.dtype(0))
+
+
+def same(draft: Draft) -> None:
+    """BatchNormalization, InstanceNormalization, LRN: as the input."""
+    draft.put("Identity", (draft.input(0),), draft.output(0))
+
+
+def turned(draft: Draft) -> None:
+    """DepthToSpace, SpaceToDepth with channels last."""
+    data = draft.put("Transpose", (draft.input(0),), perm=(0, 3, 1, 2))
+    names = ("blocksize", "mode")
+    result = draft.take_over(draft.node.op_type, (data,), "", names)
+    draft.put("Transpose", (result,), draft.output(0), perm=(0, 2, 3, 1))
+
+
+_LAYOUT_WRITERS: Mapping[str, Callable[[Draft], None]] = {
+    "FusedConv": _window("Conv", _CONV, weight=1, last=False),
+    "Conv": _window("Conv", _CONV, weight=1, last=False),
+    **dict.fromkeys(("NhwcConv", "NhwcFusedConv"), _window("Conv", _CONV, weight=1, last=True)),
+    "QLinearConv": _window("Conv", _CONV, weight=3),
+    "ConvTranspose": _window("ConvTranspose", _TRANSPOSED, weight=1, last=False),
+    "QLinearConvTranspose": _window("ConvTranspose", _TRANSPOSED, weight=3, last=False),
+    "MaxpoolWithMask": _window("MaxPool", _POOL, last=False),
+    "MaxPool": _window("MaxPool", _POOL, last=False),
+    "AveragePool": _window("AveragePool", _POOL, last=False),
+    "LpPool": _window("LpPool", _POOL, last=False),
+    "NhwcMaxPool": _window("MaxPool", _POOL, last=True),
+    "QLinearAveragePool": _window("AveragePool", _POOL),
+    "QLinearGlobalAveragePool": _window("GlobalAveragePool", ()),
+    **{
+        name: _window(name, (), last=False)
+        for name in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+    },
+    "ReorderInput": reorder_input,
+    "ReorderOutput": reorder_output,
+    "Upsample": upsample,
+    **dict.fromkeys(("BatchNormalization", "InstanceNormalization", "LRN"), same),
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), turned),
+}
+
+
+WRITERS: Mapping[str, Callable[[Draft], None]] = {**_PRODUCTS_WRITERS, **_LAYOUT_WRITERS}

@@ -1,0 +1,84 @@
+"""Element types and shapes as a file writes them: TypeProto and what it holds."""
+
+from typing import Any, NamedTuple, TypeAlias
+
+from crossflops.ir.graph import Attribute
+
+Shape: TypeAlias = tuple[int, ...] | None
+
+
+class Type(NamedTuple):
+    """A tensor's element type (TensorProto.DataType) and its shape, None if a size is missing."""
+
+    dtype: int
+    shape: Shape
+
+
+def shape_of(proto: Any) -> Shape:
+    """The shape in a TypeProto, if all of it is numbers."""
+    tensor = proto.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    sizes = []
+    for dim in tensor.shape.dim:
+        if not dim.HasField("dim_value"):
+            return None
+        sizes.append(dim.dim_value)
+    return tuple(sizes)
+
+
+def is_tensor(proto: Any) -> bool:
+    """Whether it is the type of a tensor, or not known at all."""
+    return proto.WhichOneof("value") in (None, "tensor_type")
+
+
+def of_graph(graph: Any) -> dict[str, Type]:
+    """The types of all values that a graph says anything about."""
+    found = {
+        value.name: Type(value.type.tensor_type.elem_type, shape_of(value.type))
+        for values in (graph.value_info, graph.output, graph.input)
+        for value in values
+        if is_tensor(value.type)
+    }
+    found |= {one.name: Type(one.data_type, tuple(one.dims)) for one in graph.initializer}
+    return found
+
+
+def put(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
+    """Write a shape, and an element type that is not 0."""
+    tensor = proto.tensor_type
+    if dtype:
+        tensor.elem_type = dtype
+    tensor.shape.Clear()
+    tensor.shape.SetInParent()
+    for size in shape:
+        tensor.shape.dim.add().dim_value = size
+
+
+def unset(proto: Any) -> None:
+    """Forget the shape; what it is the type of is a tensor from now on."""
+    proto.tensor_type.ClearField("shape")
+
+
+# Attributes of a node as plain values.
+
+_FLOAT, _INT, _STRING, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 6, 7, 8  # AttributeProto.AttributeType
+
+
+def attributes(node: Any) -> dict[str, Attribute]:
+    """The attributes that are numbers or texts, or lists of them."""
+    found: dict[str, Attribute] = {}
+    for one in node.attribute:
+        if one.type == _FLOAT:
+            found[one.name] = one.f
+        elif one.type == _INT:
+            found[one.name] = one.i
+        elif one.type == _STRING:
+            found[one.name] = one.s.decode(errors="replace")
+        elif one.type == _FLOATS:
+            found[one.name] = tuple(one.floats)
+        elif one.type == _INTS:
+            found[one.name] = tuple(one.ints)
+        elif one.type == _STRINGS:
+            found[one.name] = tuple(text.decode(errors="replace") for text in one.strings)
+    return found

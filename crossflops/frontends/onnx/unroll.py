@@ -1,0 +1,217 @@
+"""Loops whose runs differ, run by run: shapes that grow, or that the number of the run decides."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from crossflops.errors import CrossflopsWarning
+from crossflops.frontends.onnx.functions import captured
+from crossflops.frontends.onnx.known_sizes import SIZED
+from crossflops.frontends.onnx.loops import Level, body_of, is_control, level, mark, trips
+from crossflops.frontends.onnx.types import of_graph
+from crossflops.frontends.onnx.values import Value
+from crossflops.load.order import bodies, label
+
+LIMIT = 10_000  # nodes that all loops together may become
+_INT64, _BOOL = 7, 9  # TensorProto.DataType
+_AXES_AS_INPUT = 13  # version of the operator set in which Unsqueeze takes its axes so
+Place: TypeAlias = tuple[int, ...]  # number of a node, of one of its bodies, of a node in there
+
+
+class Unrolling(NamedTuple):
+    """What the copies refer to: the version of the operator set, and what is said of nodes."""
+
+    opset: int
+    asked: tuple[dict[str, Any], ...]
+
+
+def uneven(
+    graph: Any,
+    given: Mapping[str, int],
+    grows: set[str],
+    outer: Level | None = None,
+    place: Place = (),
+) -> dict[Place, int]:
+    """The outermost loops whose runs differ in shape, with the number of runs, where it is known.
+
+    The graph has been inferred; `grows` are the values that a loop carries with changing shape.
+    """
+    around = level(graph, outer)
+    found: dict[Place, int] = {}
+    for number, node in enumerate(graph.node):
+        here = (*place, number)
+        if is_control(node, "Loop") and body_of(node) is not None:
+            count = trips(node, around, given)
+            if count and _differs(node, around, grows):
+                found[here] = count
+                continue
+        for which, body in enumerate(bodies(node)):
+            found |= uneven(body, given, grows, around, (*here, which))
+    return found
+
+
+def _differs(node: Any, around: Level, grows: set[str]) -> bool:
+    body = body_of(node)
+    if any(mark(node, value) in grows for value in body.input[2:]):
+        return True
+    inner = level(body, around)
+    before = dict(inner.values)
+    first = [Value(0, (0,)), None, *(around.values.get(name) for name in node.input[2:])]
+    for value, known in zip(body.input, first, strict=False):
+        if known is not None:
+            inner.values[value.name] = known
+    after = level(body, inner, bound=True).values
+    types = of_graph(body)
+    return any(
+        one.op_type in SIZED
+        and any(name in after and name not in before for name in one.input)
+        and any(name and (name not in types or types[name].shape is None) for name in one.output)
+        for one in body.node
+    )
+
+
+def unroll(graph: Any, chosen: Mapping[Place, int], how: Unrolling) -> bool:
+    """Replace these loops by as many copies of their bodies as they run, in place.
+
+    Whether any was replaced: a loop that would become more nodes than the limit allows is left
+    as it is, with a warning that names it.
+    """
+    room = LIMIT
+    taken: dict[Place, int] = {}
+    for place, count in chosen.items():
+        node = _at(graph, place)
+        size = count * _size(body_of(node))
+        if size > room:
+            warnings.warn(
+                f"the shapes in Loop {node.name!r} change from run to run, and {count} runs are "
+                f"{size} nodes, more than {LIMIT}: what depends on them is not counted",
+                category=CrossflopsWarning,
+                stacklevel=2,
+            )
+        else:
+            taken[place] = count
+            room -= size
+    _expand(graph, taken, how)
+    return bool(taken)
+
+
+def _at(graph: Any, place: Place) -> Any:
+    node = graph.node[place[0]]
+    return node if len(place) == 1 else _at(list(bodies(node))[place[1]], place[2:])
+
+
+def _size(graph: Any) -> int:
+    return sum(1 + sum(map(_size, bodies(node))) for node in graph.node)
+
+
+def _expand(graph: Any, chosen: Mapping[Place, int], how: Unrolling) -> None:
+    if not chosen:
+        return
+    nodes: list[Any] = []
+    for number, node in enumerate(graph.node):
+        if (number,) in chosen:
+            nodes += _runs(node, chosen[number,], graph, how)
+            continue
+        for which, body in enumerate(bodies(node)):
+            begin = (number, which)
+            _expand(body, {p[2:]: c for p, c in chosen.items() if p[:2] == begin}, how)
+        nodes.append(node)
+    copies = [_copy(node) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def _copy(node: Any) -> Any:
+    return type(node).FromString(node.SerializeToString())
+
+
+def _runs(loop: Any, count: int, graph: Any, how: Unrolling) -> list[Any]:
+    """The nodes of all runs, and those that hand out what the Loop gives back."""
+    body = body_of(loop)
+    shared = {one.name: f"{loop.name}/{one.name}" for one in body.initializer}
+    for one in body.initializer:
+        moved = graph.initializer.add()
+        moved.CopyFrom(one)
+        moved.name = shared[one.name]
+    carried = list(loop.input[2:])
+    stacks: list[list[str]] = [[] for _ in body.output[1 + len(carried) :]]
+    found: list[Any] = []
+    for run in range(count):
+        names = dict(shared)
+        for value, kind in zip(body.input[:2], (_INT64, _BOOL), strict=False):
+            names[value.name] = f"{loop.name}[{run}]/{value.name}"
+            graph.initializer.add(
+                name=names[value.name],
+                data_type=kind,
+                raw_data=run.to_bytes(8, "little") if kind == _INT64 else b"\1",
+            )
+        names |= {value.name: name for value, name in zip(body.input[2:], carried, strict=False)}
+        found += _run(loop, body.node, run, names, how)
+        results = [names.get(value.name, value.name) for value in body.output]
+        carried = results[1 : 1 + len(carried)]
+        for stack, name in zip(stacks, results[1 + len(carried) :], strict=True):
+            stack.append(name)
+    return [*found, *_results(loop, carried, stacks, graph, how.opset)]
+
+
+def _run(
+    loop: Any, nodes: Iterable[Any], run: int, names: dict[str, str], how: Unrolling
+) -> list[Any]:
+    """The nodes of one run. `names`: what the values of the body are called; it grows."""
+    folder = loop.name.rpartition("/")[0]
+    suffix = f"@{loop.name.replace('/', '.')}[{run}]"
+    found = []
+    for number, origin in enumerate(nodes):
+        node = _copy(origin)
+        own = label(origin, number)
+        node.name = (own if "/" in own or not folder else f"{folder}/{own}") + suffix
+        for said in how.asked:
+            if origin.name in said:
+                said[node.name] = said[origin.name]
+        _rename(node, names)
+        for place, name in enumerate(origin.output):
+            if name:
+                names[name] = node.output[place] = f"{loop.name}[{run}]/{name}"
+        found.append(node)
+    return found
+
+
+def _rename(node: Any, names: Mapping[str, str]) -> None:
+    for place, name in enumerate(node.input):
+        node.input[place] = names.get(name, name)
+    for body in bodies(node):
+        inner = captured(body, names)
+        for one in body.node:
+            _rename(one, inner)
+        for value in body.output:
+            value.name = inner.get(value.name, value.name)
+
+
+def _results(
+    loop: Any, carried: list[str], stacks: list[list[str]], graph: Any, opset: int
+) -> list[Any]:
+    """Nodes that give the results of the last run, and of all runs stacked, their names."""
+    made = type(loop)
+    found = [
+        made(op_type="Identity", name=f"{loop.name}/{name}", input=[last], output=[name])
+        for name, last in zip(loop.output, carried, strict=False)
+        if name
+    ]
+    for name, parts in zip(loop.output[len(carried) :], stacks, strict=False):
+        if not name:
+            continue
+        raised = [f"{part}#{number}" for number, part in enumerate(parts)]
+        for part, high in zip(parts, raised, strict=True):
+            node = made(op_type="Unsqueeze", name=high, input=[part], output=[high])
+            if opset < _AXES_AS_INPUT:
+                node.attribute.add(name="axes", type=7, ints=[0])
+            else:
+                axes = f"{loop.name}/axes"
+                if all(one.name != axes for one in graph.initializer[-1:]):
+                    graph.initializer.add(name=axes, data_type=7, dims=[1], raw_data=bytes(8))
+                node.input.append(axes)
+            found.append(node)
+        joined = made(op_type="Concat", name=f"{loop.name}/{name}", input=raised, output=[name])
+        joined.attribute.add(name="axis", type=2, i=0)
+        found.append(joined)
+    return found

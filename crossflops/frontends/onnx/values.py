@@ -1,0 +1,449 @@
+"""What follows from small constants and from shapes, without running the model."""
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from math import ceil, floor, isfinite, prod, sqrt
+from typing import Any, NamedTuple, TypeAlias
+
+# Small numbers that are known without running the model: counts, sizes, conditions.
+#
+# Whole numbers above all; floats as far as sizes are computed with them, such as those of an image
+# that is made larger by a factor. Each float is rounded to its type, as a run would.
+
+MOST = 64  # a shape, a number of steps: never a tensor that a model computes with
+_FORMATS = {2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 12: "I", 13: "Q"}
+FLOATS = {1: "f", 10: "e", 11: "d"}  # TensorProto.DataType: how struct writes it
+_EXACT = 1 << 53  # up to here every whole number is a float of 64 bits
+Number: TypeAlias = int | float
+
+SEQUENCE = -1
+MATRIX = 2
+
+
+class Value(NamedTuple):
+    """A scalar (rank 0), a vector (rank 1) of numbers, or of a sequence (-1) its length.
+
+    A matrix (rank 2) has its items row by row, each of so many `columns`. Items are whole numbers,
+    or floats of the `kind` by which struct writes them ("f").
+    """
+
+    rank: int
+    items: tuple[Number, ...]
+    columns: int = 0
+    kind: str = ""
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """The items. Raises ValueError where they are floats, which say no size."""
+        if self.kind:
+            raise ValueError("these are floats")
+        return tuple(map(int, self.items))
+
+
+def scalar(value: Value | None) -> int | None:
+    """The one whole number of a value, if it is known and has one."""
+    if value is None or value.rank == SEQUENCE or value.kind or len(value.items) != 1:
+        return None
+    return int(value.items[0])
+
+
+def length(value: Value | None) -> int | None:
+    """How many tensors a sequence holds, if that is known."""
+    return int(value.items[0]) if value is not None and value.rank == SEQUENCE else None
+
+
+def rounded(numbers: Iterable[Number], kind: str) -> tuple[float, ...]:
+    """Numbers as floats of that kind. Raises ValueError where one is beyond all, or none."""
+    items = tuple(numbers)
+    form = f"<{len(items)}{kind}"
+    try:
+        if any(abs(item) > _EXACT for item in items if isinstance(item, int)):
+            raise ValueError("that may be rounded twice")
+        found: tuple[float, ...] = struct.unpack(form, struct.pack(form, *items))
+    except (OverflowError, struct.error) as error:
+        raise ValueError("that is no such float") from error
+    if not all(map(isfinite, found)):
+        raise ValueError("that is no number")
+    return found
+
+
+def of_tensor(tensor: Any) -> Value | None:
+    """The numbers of a small TensorProto whose payload is there."""
+    dims = tuple(tensor.dims)
+    count = prod(dims)
+    kind = FLOATS.get(tensor.data_type, "")
+    form = kind or _FORMATS.get(tensor.data_type)
+    if form is None or len(dims) > 1 or not 0 < count <= MOST:
+        return None
+    if tensor.HasField("raw_data"):
+        if len(tensor.raw_data) != count * struct.calcsize(form):
+            return None
+        items = struct.unpack(f"<{count}{form}", tensor.raw_data)
+    elif kind:
+        items = tuple(tensor.float_data or tensor.double_data)
+    else:
+        items = tuple(tensor.int64_data or tensor.int32_data or tensor.uint64_data)
+    if len(items) != count:
+        return None
+    if not kind:
+        return Value(len(dims), tuple(map(int, items)))
+    return Value(len(dims), items, kind=kind) if all(map(isfinite, items)) else None
+
+
+def cast(value: Value | None, to: int) -> Value | None:
+    """The numbers in another type; None of what does not fit into it."""
+    if value is None:
+        return None
+    try:
+        if to in FLOATS:
+            return value._replace(items=rounded(value.items, FLOATS[to]), kind=FLOATS[to])
+        form = _FORMATS[to]
+        if form == "?":
+            return Value(value.rank, tuple(int(item != 0) for item in value.items))
+        items = tuple(map(int, value.items))  # towards zero
+        struct.pack(f"<{len(items)}{form}", *items)
+    except (KeyError, ValueError, struct.error):
+        return None
+    return value._replace(items=items, kind="")
+
+
+# Operators on small numbers, as far as sizes and conditions are computed with them.
+
+_Operator = Callable[[list[Value]], Value]
+
+
+def _same(values: list[Value]) -> Value:
+    return values[0]
+
+
+def _vector(values: list[Value]) -> Value:
+    return values[0]._replace(rank=1)
+
+
+def _squeezed(values: list[Value]) -> Value:
+    data = values[0]
+    return data._replace(rank=0 if len(data.items) == 1 else data.rank)
+
+
+def _gathered(values: list[Value]) -> Value:
+    data, places = values
+    return Value(places.rank, tuple(data.items[place] for place in places.whole), kind=data.kind)
+
+
+def _joined(values: list[Value]) -> Value:
+    items = tuple(item for value in values for item in value.items)
+    return Value(1, items, kind=_kind(values))
+
+
+def _kind(values: list[Value]) -> str:
+    """What all of them are: whole numbers, or floats of one kind."""
+    if len({value.kind for value in values}) > 1:
+        raise ValueError("these are of several types")
+    return values[0].kind
+
+
+def _made(rank: int, items: tuple[Number, ...], kind: str) -> Value:
+    """What comes out of a computation, rounded where it is of floats."""
+    return Value(rank, rounded(items, kind) if kind else items, kind=kind)
+
+
+def _pairwise(function: Callable[[Number, Number], Number], compares: bool = False) -> _Operator:
+    def apply(values: list[Value]) -> Value:
+        left, right = values
+        kind = _kind(values)
+        count = max(len(left.items), len(right.items))
+        if any(count % len(value.items) or 1 < len(value.items) < count for value in values):
+            raise ValueError("these do not broadcast")
+        both = [value.items * (count // len(value.items)) for value in (left, right)]
+        items = tuple(map(function, *both))
+        return _made(max(left.rank, right.rank), items, "" if compares else kind)
+
+    return apply
+
+
+def _each(function: Callable[[Number], Number]) -> _Operator:
+    def apply(values: list[Value]) -> Value:
+        (data,) = values
+        return _made(data.rank, tuple(map(function, data.items)), data.kind)
+
+    return apply
+
+
+def _range(values: list[Value]) -> Value:
+    steps = range(*(value.whole[0] for value in values))
+    if len(steps) > MOST:
+        raise ValueError("that is no shape")
+    return Value(1, tuple(steps))
+
+
+def _sliced(values: list[Value]) -> Value:
+    data, begin, end, *rest = values
+    if data.rank == MATRIX:
+        return _rows(*values)
+    step = rest[1].whole[0] if len(rest) > 1 else 1
+    first, last = begin.whole[0], end.whole[0]
+    if step < 0:  # an end before the first element means all of them, which Python writes as None
+        bounds = slice(first, None if last < -len(data.items) else last, step)
+    else:
+        bounds = slice(first, last, step)
+    return Value(1, data.items[bounds], kind=data.kind)
+
+
+def _rows(data: Value, begin: Value, end: Value, *rest: Value) -> Value:
+    """Some rows of a matrix, as numbers of rows are sliced."""
+    if not rest or rest[0].items != (0,):
+        raise ValueError("that is no slice of rows")
+    columns = data.columns
+    places = Value(1, tuple(range(len(data.items) // columns)))
+    taken = _sliced([places, begin, end, *rest]).whole
+    rows = (data.items[place * columns : (place + 1) * columns] for place in taken)
+    return data._replace(items=tuple(item for row in rows for item in row))
+
+
+def _transposed(values: list[Value]) -> Value:
+    (data,) = values
+    if data.rank != MATRIX:
+        return data
+    turned = (data.items[column :: data.columns] for column in range(data.columns))
+    items = tuple(item for row in turned for item in row)
+    return data._replace(items=items, columns=len(items) // data.columns)
+
+
+def _product(values: list[Value]) -> Value:
+    (data,) = values
+    one = _made(0, (1,), data.kind)
+    factors = (Value(0, (item,), kind=data.kind) for item in data.items)
+    return reduce(lambda product, factor: _TIMES([product, factor]), factors, one)
+
+
+def _reshaped(values: list[Value]) -> Value:
+    data, shape = values
+    if len(shape.items) < 2:
+        return Value(len(shape.items), data.items, kind=data.kind)
+    rows, columns = shape.whole  # of a matrix; a tensor of more axes raises ValueError
+    columns = columns if columns > 0 else len(data.items) // rows
+    if columns < 1 or len(data.items) % columns:
+        raise ValueError("that is no matrix")
+    return Value(MATRIX, data.items, columns, data.kind)
+
+
+def _filled(values: list[Value]) -> Value:
+    """Expand of one number to a vector."""
+    data, shape = values
+    if len(shape.items) > 1 or len(data.items) != 1 or shape.items[0] > MOST:
+        raise ValueError("that is no vector of equal numbers")
+    return Value(1, data.items * shape.whole[0], kind=data.kind)
+
+
+def _chosen(values: list[Value]) -> Value:
+    condition, yes, no = values
+    return (yes if condition.items[0] else no) if len(condition.items) == 1 else _picked(values)
+
+
+def _picked(values: list[Value]) -> Value:
+    if len({len(value.items) for value in values}) > 1:
+        raise ValueError("these do not broadcast")
+    rows = zip(*(value.items for value in values), strict=True)
+    items = tuple(yes if condition else no for condition, yes, no in rows)
+    return Value(1, items, kind=_kind(values[1:]))
+
+
+def _quotient(dividend: Number, divisor: Number) -> Number:
+    """As in C: of whole numbers towards zero."""
+    if isinstance(dividend, float):
+        return dividend / divisor
+    found = abs(dividend) // abs(divisor)
+    return found if (dividend < 0) == (divisor < 0) else -found
+
+
+def _remainder(dividend: Number, divisor: Number) -> Number:
+    """Of whole numbers that are not negative both kinds are the same."""
+    if isinstance(dividend, float) or dividend < 0 or divisor < 0:
+        raise ValueError("that depends on an attribute")
+    return dividend % divisor
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    """Of whole numbers, where the result is exact; an exponent has a type of its own."""
+    if base != int(base) or exponent != int(exponent) or not 0 <= exponent <= 64:
+        raise ValueError("that is rounded")
+    return prod([int(base)] * int(exponent))
+
+
+def _raised(values: list[Value]) -> Value:
+    base, exponent = values
+    kind = base.kind
+    found = _POWER([base._replace(kind=""), exponent._replace(kind="")])
+    return _made(found.rank, found.items, kind)
+
+
+_TIMES = _pairwise(lambda a, b: a * b)
+_POWER = _pairwise(_power)
+# Each takes the values of its inputs, and raises ValueError, IndexError or ArithmeticError where
+# it cannot tell what comes out.
+OPERATORS: Mapping[str, _Operator] = {
+    "Identity": _same,
+    "Unsqueeze": _vector,
+    "Squeeze": _squeezed,
+    "Gather": _gathered,
+    "Concat": _joined,
+    "Add": _pairwise(lambda a, b: a + b),
+    "Sub": _pairwise(lambda a, b: a - b),
+    "Mul": _TIMES,
+    "Div": _pairwise(_quotient),
+    "Min": _pairwise(min),
+    "Max": _pairwise(max),
+    "Less": _pairwise(lambda a, b: int(a < b), compares=True),
+    "LessOrEqual": _pairwise(lambda a, b: int(a <= b), compares=True),
+    "Greater": _pairwise(lambda a, b: int(a > b), compares=True),
+    "GreaterOrEqual": _pairwise(lambda a, b: int(a >= b), compares=True),
+    "Equal": _pairwise(lambda a, b: int(a == b), compares=True),
+    "And": _pairwise(lambda a, b: int(bool(a and b))),
+    "Or": _pairwise(lambda a, b: int(bool(a or b))),
+    "Not": lambda values: Value(values[0].rank, tuple(int(not one) for one in values[0].items)),
+    "Neg": _each(lambda one: -one),
+    "Abs": _each(abs),
+    "Floor": _each(floor),
+    "Ceil": _each(ceil),
+    "Round": _each(round),  # both round half to even
+    "Sqrt": _each(sqrt),
+    "Pow": _raised,
+    "Range": _range,
+    "Slice": _sliced,
+    "ReduceProd": _product,
+    "Expand": _filled,
+    "Reshape": _reshaped,
+    "Transpose": _transposed,
+    "Mod": _pairwise(_remainder),
+    "Where": _chosen,
+}
+
+
+# Operators on sequences, and what the length of their result is above that of their input.
+_SEQUENCES = {
+    **dict.fromkeys(("SequenceConstruct", "SequenceEmpty", "SplitToSequence"), 0),
+    **dict.fromkeys(("SequenceMap", "SequenceLength"), 0),
+    "SequenceInsert": 1,
+    "SequenceErase": -1,
+}
+_OF_MATRICES = ("Cast", "Identity", "Reshape", "Slice", "Transpose")
+_EVALUATED = frozenset(
+    ("Constant", "ConstantOfShape", "Shape", "Size", "Cast", *_SEQUENCES, *OPERATORS)
+)
+
+
+def known(
+    nodes: Any, tensors: Any, shapes: Mapping[str, tuple[int, ...] | None], outer: dict[str, Value]
+) -> dict[str, Value]:
+    """The values that follow from small constants and from shapes, by name."""
+    found = dict(outer)
+    for tensor in tensors:
+        if (value := of_tensor(tensor)) is not None:
+            found[tensor.name] = value
+    for node in nodes:
+        if node.op_type not in _EVALUATED or node.domain not in ("", "ai.onnx"):
+            continue
+        if len(node.output) == 1 or node.op_type == "SequenceMap":
+            value = _evaluate(node, shapes, found)
+            if value is not None and len(value.items) <= MOST and _fit(value):
+                found.update(dict.fromkeys(node.output, value))
+    return found
+
+
+def _fit(value: Value) -> bool:
+    return bool(value.kind) or all(-(1 << 63) <= item < 1 << 63 for item in value.items)
+
+
+def _evaluate(
+    node: Any, shapes: Mapping[str, tuple[int, ...] | None], found: Mapping[str, Value]
+) -> Value | None:
+    attributes = {one.name: one for one in node.attribute}
+    if node.op_type == "Constant":
+        return _constant(attributes)
+    if node.op_type in ("Shape", "Size"):
+        shape = shapes.get(node.input[0]) if node.input else None
+        return _of_shape(node.op_type, shape, attributes)
+    if node.op_type in _SEQUENCES:
+        return _sequence(node, shapes, found, attributes)
+    values = [found.get(name) for name in node.input if name]
+    if not values or any(value is None for value in values):
+        return None
+    if any(one is not None and one.rank == MATRIX for one in values):
+        turned = list(attributes["perm"].ints) if "perm" in attributes else [1, 0]
+        if node.op_type not in _OF_MATRICES or turned != [1, 0]:
+            return None
+    if node.op_type == "Cast":
+        return cast(values[0], attributes["to"].i if "to" in attributes else 0)
+    if node.op_type == "ConstantOfShape":
+        return _repeated(values[0], attributes)
+    try:
+        return OPERATORS[node.op_type]([value for value in values if value is not None])
+    except (ValueError, IndexError, ArithmeticError):
+        return None
+
+
+def _of_shape(
+    kind: str, shape: tuple[int, ...] | None, attributes: Mapping[str, Any]
+) -> Value | None:
+    if shape is None:
+        return None
+    if kind == "Size":
+        return Value(0, (prod(shape),))
+    begin = attributes["start"].i if "start" in attributes else 0
+    end = attributes["end"].i if "end" in attributes else len(shape)
+    return Value(1, shape[begin:end])
+
+
+def _sequence(
+    node: Any,
+    shapes: Mapping[str, tuple[int, ...] | None],
+    found: Mapping[str, Value],
+    attributes: Mapping[str, Any],
+) -> Value | None:
+    """How many tensors a sequence holds: each operator that makes one says it by its inputs."""
+    if node.op_type in ("SequenceConstruct", "SequenceEmpty"):
+        return Value(SEQUENCE, (len(node.input),))
+    if not node.input:
+        return None
+    if node.op_type == "SplitToSequence":
+        shape = shapes.get(node.input[0])
+        axis = attributes["axis"].i if "axis" in attributes else 0
+        if shape is None or not -len(shape) <= axis < len(shape):
+            return None
+        split = found.get(node.input[1]) if len(node.input) > 1 else Value(0, (1,))
+        if split is None or (split.rank == 0 and split.items[0] < 1):
+            return None
+        parts = len(split.items) if split.rank else -(-shape[axis] // split.whole[0])
+        return Value(SEQUENCE, (parts,))
+    before = length(found.get(node.input[0]))
+    if before is None:
+        return None
+    after = before + _SEQUENCES[node.op_type]
+    return Value(0 if node.op_type == "SequenceLength" else SEQUENCE, (max(after, 0),))
+
+
+def _repeated(shape: Value | None, attributes: Mapping[str, Any]) -> Value | None:
+    """A vector of one number; without an attribute it is a float, of which no size is made."""
+    one = of_tensor(attributes["value"].t) if "value" in attributes else None
+    if one is None or shape is None or len(shape.items) != 1 or not 0 < shape.items[0] <= MOST:
+        return None
+    return Value(1, one.items[:1] * shape.whole[0], kind=one.kind)
+
+
+def _constant(attributes: Mapping[str, Any]) -> Value | None:
+    if "value" in attributes:
+        return of_tensor(attributes["value"].t)
+    if "value_int" in attributes:
+        return Value(0, (attributes["value_int"].i,))
+    if "value_ints" in attributes:
+        return Value(1, tuple(attributes["value_ints"].ints))
+    if "value_float" in attributes:
+        return _floats(0, (attributes["value_float"].f,))
+    if "value_floats" in attributes:
+        return _floats(1, attributes["value_floats"].floats)
+    return None
+
+
+def _floats(rank: int, items: Sequence[float]) -> Value | None:
+    return Value(rank, tuple(items), kind="f") if all(map(isfinite, items)) else None

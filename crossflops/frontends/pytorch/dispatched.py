@@ -1,0 +1,234 @@
+"""The operators of a real run that reach a dispatch mode, as ptflops' and PyTorch's own do.
+
+Composites are gone there (`aten.linear` is `aten.addmm`, or `aten.mm` and `aten.add`), except in
+inference mode, where PyTorch's own mode takes them apart by itself. What a kernel calls inside is
+not seen. Of a `torch.cond` PyTorch's own mode runs both branches.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from crossflops.frontends.pytorch.entry_points import recorded
+from crossflops.frontends.pytorch.modules import ModuleIndex
+from crossflops.frontends.pytorch.recorder import Recorder
+from crossflops.frontends.pytorch.tensors import settings, specs
+from crossflops.frontends.pytorch.watched import BRANCH, RUN, Seen, chains, hooks
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Scalar, Setting
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+# What multiplies and adds up, or stands for it: products, convolutions and fused kernels.
+_WORK = (
+    "aten.mm.", "aten.matmul.", "aten.addmm", "aten._addmm", "aten.bmm.", "aten.baddbmm",
+    "aten.addbmm", "aten.mv.", "aten.addmv", "aten.dot.", "aten.vdot.", "aten._trilinear",
+    "aten._int_mm",
+    "aten._scaled_mm", "aten._grouped_mm", "aten.convolution.", "aten._convolution",
+    "aten._scaled_dot_product_", "aten._native_multi_head_attention",
+    "aten._transformer_encoder_layer_fwd", "aten.mkldnn_rnn_layer", "aten._thnn_fused_",
+)  # fmt: skip
+
+
+# The setting of an operator that a composite one, seen by itself, is composed of.
+COMPOSED = "composed"
+Counted = list[tuple[Seen, int]]  # with what PyTorch's own mode counts for it
+
+
+def dispatched(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> list[Seen]:
+    """The operators that multiply, in order, each with its tensors and settings by place.
+
+    The first stands for the run itself. The model may be changed by the run (buffers in training
+    mode): pass a copy.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
+
+    recorder = Recorder(ModuleIndex(model), bare=True)
+
+    class Dispatched(TorchDispatchMode):
+        """Keeps what is dispatched, and what that is composed of."""
+
+        supports_higher_order_operators = True
+        depth = branches = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.found: Counted = []
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is torch.ops.higher_order.cond:
+                return self.either(*args)
+            result = self.inside(func, args, kwargs or {})
+            if result is NotImplemented:
+                result = func(*args, **(kwargs or {}))
+            if str(func).startswith(_WORK):
+                said = settings(args, kwargs or {})
+                said |= {COMPOSED: bool(self.depth), BRANCH: bool(self.branches)}
+                weigh = flop_registry.get(func._overloadpacket, lambda *_, **__: 0)
+                weight = weigh(*args, **(kwargs or {}), out_val=result)
+                self.found.append((_seen(func, args, result, recorder, said), weight))
+            return result
+
+        def either(self, condition: Any, if_true: Any, if_false: Any, operands: Any) -> Any:
+            """The result of the first branch. Both are seen, as far as PyTorch's mode adds them.
+
+            It counts either in a copy of its tables, and merges these by the larger number for
+            each operator. The copies share the tables that were there before: their numbers are
+            the sum, once anything was counted before the condition.
+            """
+            before = self.found
+            adds = any(weight for _, weight in before)
+            self.branches += 1
+            with self:
+                self.found = first = before if adds else []
+                result = if_true(*operands)
+                self.found = second = before if adds else []
+                if_false(*operands)
+            self.branches -= 1
+            self.found = before if adds else [*before, *_larger(first, second)]
+            return result
+
+        def inside(self, func: Any, args: Any, kwargs: Any) -> Any:
+            """The result of a composite, operator by operator; NotImplemented for another one."""
+            if not isinstance(func, torch._ops.OpOverload) or not _is_composite(func):
+                return NotImplemented
+            self.depth += 1
+            try:
+                with self:
+                    return func.decompose(*args, **kwargs)
+            finally:
+                self.depth -= 1
+
+    record = recorded(recorder, captured=False)
+    mode = Dispatched()
+    with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, mode:
+        model(*args, **kwargs)
+    return [Seen(RUN), *(seen for seen, _ in mode.found)]
+
+
+def _larger(first: Counted, second: Counted) -> Counted:
+    """Of each operator, whatever its overload, what the branch has that counts more of it."""
+    sums: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for total, branch in zip(sums, (first, second), strict=True):
+        for seen, weight in branch:
+            total[_packet(seen)] += weight
+    wins = {name for name in sums[1] if sums[1][name] > sums[0][name]}
+    return [
+        *(one for one in first if _packet(one[0]) not in wins),
+        *(one for one in second if _packet(one[0]) in wins),
+    ]
+
+
+def _packet(seen: Seen) -> str:
+    return seen.target.rpartition(".")[0]
+
+
+def _seen(func: Any, args: Any, result: Any, recorder: Recorder, said: dict[str, Scalar]) -> Seen:
+    return Seen(
+        target=str(func),
+        frames=tuple(frame.key for frame in reversed(recorder.stack)),
+        settings=said,
+        inputs=tuple(specs(tuple(args))),
+        outputs=tuple(specs(result)),
+    )
+
+
+def _is_composite(func: Any) -> bool:
+    """Whether PyTorch has nothing but its composition. Not what only looks at a tensor."""
+    return str(func).startswith("aten.") and func._can_decompose()
+
+
+# The operators of a real run as PyTorch reports them: its RecordFunction events.
+#
+# Every operator that Python or C++ calls through the dispatcher is one, a composite and what it
+# calls beneath alike. A dispatch mode does not do: it sees no composite and nothing inside a
+# kernel, and under one some composites take another path (`aten::linear` adds its bias with
+# `aten::add`).
+
+_MARK = "crossflops:"
+REPEATED = "repeated"  # of an operator: whether another of its name called it and nothing else
+
+
+def events(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> list[Seen]:
+    """The operators that Python called, in order, each with those that it called itself.
+
+    The first stands for the run itself.
+
+    `aten::add` with a number calls `aten::add` with a tensor: the inner one is marked as repeated.
+
+    Inputs have their shapes; what is no tensor has the shape (), and no type is reported.
+    The model may be changed by the run (buffers in training mode): pass a copy.
+    """
+    import torch
+    from torch import autograd
+
+    recorder = Recorder(ModuleIndex(model), around=_marked, bare=True)
+    legacy: Any = autograd
+    config = legacy.ProfilerConfig(
+        legacy.ProfilerState.CPU,
+        True,  # shapes; neither memory, stacks, operations nor modules
+        *(False,) * 4,
+        torch._C._profiler._ExperimentalConfig(),
+    )
+    with torch.set_grad_enabled(setting.grad), recorded(recorder, captured=False):
+        legacy._enable_profiler_legacy(config)
+        try:
+            model(*args, **kwargs)
+        finally:
+            threads = legacy._disable_profiler_legacy()
+    frames = chains(recorder)
+    return [Seen(RUN), *(seen for thread in threads for seen in _tree(thread, frames))]
+
+
+@contextmanager
+def _marked(number: int) -> Iterator[None]:
+    import torch
+
+    with torch._C._profiler._RecordFunctionFast(f"{_MARK}{number}"):
+        yield
+
+
+def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[Seen]:
+    """The outermost operators of a thread. Events come as "push" and "pop", in order."""
+    found: list[Seen] = []
+    open_: list[int | Seen] = []
+    for event in thread:
+        if event.kind() == "pop":
+            open_.pop()
+        if event.kind() != "push":
+            continue
+        name = str(event.name())
+        if name.startswith(_MARK):
+            open_.append(int(name.removeprefix(_MARK)))
+            continue
+        around = open_[-1] if open_ else None
+        seen = Seen(name, inputs=_specs(event.shapes()), inside=[])
+        if isinstance(around, Seen):
+            around.inside.append(seen)
+        else:
+            seen.frames = () if around is None else frames[around]
+            found.append(seen)
+        open_.append(seen)
+    _mark_repeated(found)
+    return found
+
+
+def _mark_repeated(seen: list[Seen], around: str | None = None) -> None:
+    for one in seen:
+        one.settings = {REPEATED: len(seen) == 1 and one.target == around}
+        _mark_repeated(one.inside, one.target)
+
+
+def _specs(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(str(at), "", tuple(shape)) for at, shape in enumerate(shapes))

@@ -1,0 +1,334 @@
+"""Seeing Python entry points: `torch.add`, `Tensor.__matmul__`, `F.relu`, `module.forward`.
+
+Tools that patch functions replace attributes, so attributes are what is wrapped here: it tells
+`x + y` from `torch.add(x, y)`. A TorchFunctionMode beside it catches functions that were captured
+by reference before anybody could wrap them.
+"""
+
+import functools
+import importlib
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+from crossflops.frontends.pytorch.model import standing_in
+from crossflops.frontends.pytorch.operators import GENERATOR
+from crossflops.frontends.pytorch.recorder import Recorder
+
+# What stands around operators and is no function of torch: a tool may see it, or not see into it.
+#
+# A custom autograd function and a scripted function are one opaque call to whoever traces with
+# torch.jit; under `torch.vmap` Python sees one example of many; what a hook does is no part of the
+# module's forward. einops.einsum calls torch.einsum: a tool may replace both.
+
+APPLY = "torch.autograd.Function.apply"
+SCRIPTED = "torch.jit.ScriptFunction.__call__"
+VMAP = "torch.vmap"
+EINOPS = "einops.einsum"
+
+_HOOKS = {
+    "_forward_pre_hooks": "torch.nn.Module.pre_hook",
+    "_forward_hooks": "torch.nn.Module.hook",
+}
+
+
+def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
+    """Record them as calls of the function storey, until `undo` is closed."""
+    import torch
+    from torch._functorch import apis
+
+    function = torch.autograd.Function
+    apply = vars(function)["apply"]
+    undo.callback(setattr, function, "apply", apply)
+    # by name, since mypy lets nobody assign to a method
+    setattr(function, "apply", classmethod(_wrapped(recorder, APPLY, apply.__func__)))  # noqa: B010
+    scripted: Any = torch.jit.ScriptFunction
+    for owner, attribute, name in (
+        (apis, "vmap_impl", VMAP),
+        (scripted, "__call__", SCRIPTED),
+    ):
+        original = getattr(owner, attribute)
+        undo.callback(setattr, owner, attribute, original)
+        wrapper = _wrapped(recorder, name, original, compiled=name == SCRIPTED)
+        setattr(owner, attribute, wrapper)
+    einops: Any = sys.modules.get("einops")
+    if hasattr(einops, "einsum"):
+        original = einops.einsum
+        undo.callback(setattr, einops, "einsum", original)
+        setattr(einops, "einsum", _wrapped(recorder, EINOPS, original))  # noqa: B010
+    _wrap_hooks(undo, recorder)
+
+
+def _wrap_hooks(undo: ExitStack, recorder: Recorder) -> None:
+    for module in recorder.index.objects:
+        for kind, name in _HOOKS.items():
+            hooks = getattr(module, kind)
+            for key, hook in list(hooks.items()):
+                undo.callback(hooks.__setitem__, key, hook)
+                hooks[key] = _wrapped(recorder, name, hook, via="hook")
+
+
+def _wrapped(
+    recorder: Recorder,
+    name: str,
+    function: Callable[..., Any],
+    via: str = "attribute",
+    compiled: bool = False,
+) -> Callable[..., Any]:
+    def muffled(*args: Any, **kwargs: Any) -> Any:
+        # The export runs the Python that it was compiled from, which nobody else does.
+        with recorder.muffled():
+            return function(*args, **kwargs)
+
+    inner = muffled if compiled else function
+
+    @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not recorder.recording:
+            return function(*args, **kwargs)
+        return recorder.function(name, via, lambda: inner(*args, **kwargs), args, kwargs)
+
+    return wrapper
+
+
+_ARITHMETIC = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "lshift", "rshift", "lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert",
+    "getitem", "setitem",
+)  # fmt: skip
+_OPERATORS = {f"__{prefix}{name}__" for name in _ARITHMETIC for prefix in ("", "r", "i")}
+
+# Questions about a tensor, which no tool counts and tracing asks thousands of times.
+_QUESTIONS = frozenset({
+    "size", "dim", "stride", "numel", "ndimension", "element_size", "data_ptr", "storage_offset",
+    "storage", "untyped_storage", "get_device", "register_hook", "requires_grad_", "type",
+    "retain_grad",
+})  # fmt: skip
+
+# Assigned to a class in Python, it makes tensors sequences to PyTorch, which then asks a scalar
+# for its length: `torch.tensor([a, b])` raises from then on, even after the assignment is undone.
+# So none but the TorchFunctionMode sees it.
+_NEVER_ASSIGNED = frozenset({"__getitem__"})
+
+# Functions that only call another one, which torch lists as not to be overridden.
+_FORWARDING = frozenset({"upsample"})
+
+
+@contextmanager
+def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
+    """Everything that a model calls within this context is recorded.
+
+    Without `captured` no TorchFunctionMode is set up: PyTorch takes no fast path under one.
+    """
+    with ExitStack() as undo:
+        names: dict[int, str] = {}
+        originals: list[tuple[Any, str, Callable[..., Any]]] = []
+        for owner, label in _owners():
+            for attribute, function in _functions(owner):
+                name = f"{label}.{attribute}"
+                names.setdefault(id(function), name)
+                if attribute in _NEVER_ASSIGNED:
+                    continue
+                wrapper = _wrap(recorder, name, function)
+                names[id(wrapper)] = name
+                originals.append((owner, attribute, function))
+                _replace(undo, owner, attribute, wrapper)
+        _wrap_compiler(undo, originals)
+        wrap_enclosures(undo, recorder)
+        if captured:
+            _hide_autocast(undo)
+        mode = _mode(recorder, names) if captured else nullcontext
+        _wrap_modules(undo, recorder, mode)
+        yield
+
+
+def _owners() -> tuple[tuple[Any, str], ...]:
+    import torch
+    import torch.nn.functional
+
+    return (
+        (torch.nn.functional, "torch.nn.functional"),
+        (torch.Tensor, "torch.Tensor"),
+        (torch.linalg, "torch.linalg"),
+        (torch.special, "torch.special"),
+        (torch.fft, "torch.fft"),
+        (torch, "torch"),
+    )
+
+
+def _functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """What can be overridden on this owner, by torch's own list."""
+    overridable = _overridable()
+    for attribute in dir(owner):
+        if attribute in _QUESTIONS or attribute.startswith("is_"):
+            continue
+        if attribute.startswith("_") and attribute not in _OPERATORS:
+            continue
+        function = getattr(owner, attribute, None)
+        named = attribute in _OPERATORS or attribute in _FORWARDING
+        known = named or id(function) in overridable
+        if known and callable(function) and not isinstance(function, type):
+            yield attribute, function
+
+
+@functools.cache
+def _overridable() -> frozenset[int]:
+    import torch
+
+    found = torch.overrides.get_overridable_functions()
+    return frozenset(id(function) for functions in found.values() for function in functions)
+
+
+def _wrap(recorder: Recorder, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    # A primitive is not written in Python: whatever Python runs inside it is the tracer's own.
+    primitive = not isinstance(function, types.FunctionType)
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not recorder.recording:
+            return function(*args, **kwargs)
+
+        def run() -> Any:
+            if primitive:
+                with recorder.muffled():
+                    return function(*args, **kwargs)
+            return function(*args, **kwargs)
+
+        return recorder.function(name, "attribute", run, args, kwargs)
+
+    return wrapper
+
+
+def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Captured(TorchFunctionMode):
+        """Sees the calls that came in by a reference older than the wrappers."""
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            if func is torch._C._set_grad_enabled:
+                # It takes effect, but the export does not hear of them: it would put all that
+                # runs under it into a graph of its own.
+                with torch._C.DisableTorchFunction():
+                    return func(*args, **kwargs)
+            with _by_default_generator(recorder, kwargs) as kwargs:
+                name = names.get(id(func))
+                if name is None or not recorder.recording:
+                    return func(*args, **kwargs)
+                primitive = not isinstance(func, types_of_python)
+
+                def run() -> Any:
+                    if primitive:
+                        with recorder.muffled():
+                            return func(*args, **kwargs)
+                    return func(*args, **kwargs)
+
+                return recorder.function(name, "reference", run, args, kwargs)
+
+    types_of_python = types.FunctionType
+    return Captured
+
+
+@contextmanager
+def _by_default_generator(recorder: Recorder, kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The arguments without a generator, which no graph can hold: the default one stands in.
+
+    It has the state of that generator meanwhile, and hands it back; what is traced says which.
+    """
+    import torch
+    from torch.fx.traceback import annotate
+
+    own, default = kwargs.get("generator"), torch.default_generator
+    if own is None or own is default or own.device != default.device:
+        yield kwargs
+        return
+    state = own.get_state()
+    recorder.generators.append(state)
+    with standing_in(state), annotate({GENERATOR: len(recorder.generators) - 1}):
+        yield {name: value for name, value in kwargs.items() if name != "generator"}
+        own.set_state(default.get_state())
+
+
+def _wrap_compiler(
+    undo: ExitStack, originals: Sequence[tuple[Any, str, Callable[..., Any]]]
+) -> None:
+    """What is made TorchScript meanwhile is compiled from the functions as they were.
+
+    `torch.jit.script_if_tracing` compiles in the middle of a trace.
+    """
+    home: Any = importlib.import_module("torch.jit._script")
+    script = home._script_impl  # behind all references to torch.jit.script
+
+    @functools.wraps(script)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as redo:
+            for owner, attribute, function in originals:
+                _replace(redo, owner, attribute, function)
+            # It looks names up in the frame of its caller, so many frames above.
+            kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
+            return script(*args, **kwargs)
+
+    _replace(undo, home, "_script_impl", compiled)
+
+
+def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
+    from torch import nn
+
+    call = nn.Module._call_impl
+
+    @functools.wraps(call)
+    def call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if recorder.stack or not recorder.index.is_root(self):
+            return recorder.module_call(self, call, args, kwargs)
+        # The export pushes modes of its own before it enters the model; ours must be on top.
+        with mode():
+            return recorder.module_call(self, call, args, kwargs)
+
+    _replace(undo, nn.Module, "_call_impl", call_impl)
+    owners = {base for cls in recorder.index.classes for base in cls.__mro__}
+    for owner in owners:
+        forward = vars(owner).get("forward") if issubclass(owner, nn.Module) else None
+        # That of TorchScript is a descriptor, which nobody calls by the class.
+        if owner is not nn.Module and callable(forward):
+            _replace(undo, owner, "forward", _wrap_forward(recorder, forward))
+
+
+def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(forward)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return recorder.module_forward(self, forward, args, kwargs)
+
+    return wrapper
+
+
+def _hide_autocast(undo: ExitStack) -> None:
+    """Keep autocast from the export, for the reason that gradients are.
+
+    The trace then holds the types outside of it: the work is the same, its precision is not.
+    """
+    import torch
+    from torch.amp.autocast_mode import autocast
+
+    for attribute in ("__enter__", "__exit__"):
+        method = vars(autocast)[attribute]
+
+        @functools.wraps(method)
+        def quiet(*args: Any, _method: Any = method, **kwargs: Any) -> Any:
+            with torch._C.DisableTorchFunction():
+                return _method(*args, **kwargs)
+
+        _replace(undo, autocast, attribute, quiet)
+
+
+def _replace(undo: ExitStack, owner: Any, attribute: str, value: Any) -> None:
+    if attribute in vars(owner):
+        undo.callback(setattr, owner, attribute, vars(owner)[attribute])
+    else:
+        undo.callback(delattr, owner, attribute)
+    setattr(owner, attribute, value)

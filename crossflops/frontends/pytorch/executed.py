@@ -1,0 +1,113 @@
+"""The products that are executed, module by module: of a run, and of an exported program.
+
+Both run for real under the same dispatch mode, so that whatever PyTorch makes of an operator (the
+kernel of an attention, the order of an einsum) it makes in both. Operators are weighed by
+PyTorch's own formulas (torch.utils.flop_counter), by which alone they are compared.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from crossflops.frontends.pytorch.entry_points import recorded
+from crossflops.frontends.pytorch.model import fresh, standing_in
+from crossflops.frontends.pytorch.modules import ModuleIndex
+from crossflops.frontends.pytorch.operators import frame_of, generator_of
+from crossflops.frontends.pytorch.recorder import Recorder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Executed = Counter[str]  # twice the MACs of products, by the path of the module
+
+
+def of_model(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Executed:
+    """The products of a real run, with gradients: without them modules take fast paths, which
+    no export takes. The run may change the model: pass a copy.
+    """
+    import torch
+
+    index = ModuleIndex(model)
+    recorder = Recorder(index, bare=True)
+
+    def here() -> str:
+        return index.rows[recorder.stack[-1].module].path if recorder.stack else ""
+
+    args, kwargs = fresh(args, kwargs)
+    with (
+        torch.enable_grad(),
+        recorded(recorder, captured=False),
+        _weighed(here) as found,
+    ):
+        model(*args, **kwargs)
+    return found
+
+
+def of_program(
+    program: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    recorder: Recorder,
+) -> Executed:
+    """The products of the exported program, run node by node, in the modules of its frames."""
+    import torch
+    from torch.fx import Interpreter
+    from torch.utils._pytree import tree_flatten
+
+    at = [""]
+
+    class Placed(Interpreter):
+        """Keeps the module of the node that runs."""
+
+        def run_node(self, n: Any) -> Any:
+            if n.op == "call_function":
+                at[0] = recorder.index.rows[recorder.frames[frame_of(n) or 0].module].path
+            with standing_in(generator_of(n, recorder.generators)):
+                return super().run_node(n)
+
+    whole = program.module(check_guards=False)
+    flat = tree_flatten(fresh(args, kwargs))[0]
+    with torch.enable_grad(), _weighed(lambda: at[0]) as found:
+        Placed(whole).run(*flat, enable_io_processing=False)
+    return found
+
+
+@contextmanager
+def _weighed(here: Callable[[], str]) -> Iterator[Executed]:
+    """What is dispatched in this context, by where it is at that time."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
+
+    found: Executed = Counter()
+
+    class Weighing(TorchDispatchMode):
+        """Weighs operators that have a formula; takes composites apart that reach it."""
+
+        supports_higher_order_operators = True
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            packet = getattr(func, "overloadpacket", None)
+            if packet not in flop_registry and isinstance(func, torch._ops.OpOverload):
+                with self:
+                    result = func.decompose(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+            result = func(*args, **kwargs)
+            if packet in flop_registry and (
+                work := flop_registry[packet](*args, **kwargs, out_val=result)
+            ):
+                found[here()] += work
+            return result
+
+    with Weighing():
+        yield found
+
+
+def differing(run: Executed, exported: Executed) -> list[str]:
+    """The modules whose products differ, by path."""
+    return sorted(path for path in {*run, *exported} if run[path] != exported[path])

@@ -1,0 +1,379 @@
+"""An exported program -> an ONNX program in memory."""
+
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from crossflops.errors import NormalizeError, raised_at
+
+# The table by which PyTorch's exporter looks up the ONNX form of an operator, built once.
+#
+# `torch.onnx.export` reads the source of some five hundred functions anew for each model, which
+# takes as long as all else that it does for a small one.
+
+
+@contextmanager
+def kept_registry() -> Iterator[None]:
+    """Let exports in this block take a copy of the table that the first of them built.
+
+    A PyTorch that has no such table at the known place builds its own, as ever.
+    """
+    try:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry as Registry
+    except ImportError:
+        yield
+        return
+    build = Registry.__dict__.get("from_torchlib")
+    if not isinstance(build, classmethod):
+        yield
+        return
+
+    def from_torchlib(registry: Any, *args: Any, **kwargs: Any) -> Any:
+        # what torchvision brings is in the table only once torchvision has been imported
+        return _copy(_built(build, registry, "torchvision" in sys.modules, args, **kwargs))
+
+    Registry.from_torchlib = classmethod(from_torchlib)
+    try:
+        yield
+    finally:
+        Registry.from_torchlib = build
+
+
+@functools.cache
+def _built(
+    build: "classmethod[Any, Any, Any]",
+    registry: Any,
+    with_torchvision: bool,
+    args: tuple[Any, ...],
+    **kwargs: Any,
+) -> Any:
+    return build.__func__(registry, *args, **kwargs)
+
+
+def _copy(table: Any) -> Any:
+    """A table to which an export may add operators of its own."""
+    copied = object.__new__(type(table))
+    copied.__dict__.update(vars(table))
+    copied.functions = {target: list(forms) for target, forms in table.functions.items()}
+    return copied
+
+
+# Operators that have no ONNX form, exported as opaque nodes: named in the ledger, not counted.
+#
+# One operator that the exporter does not know would else cost the whole count.
+
+DOMAIN = "torch.ops"
+_UNKNOWN = re.compile(r"<OpOverload\(op='(?P<name>[\w.]+)', overload='(?P<overload>\w+)'\)>")
+_PLAIN = re.compile(
+    r"(?:Optional\[)?(?:List\[(?P<items>int|float|bool)\]|(?P<one>int|float|bool|str))\]?"
+)
+_TYPES = [
+    f"tensor({name})"
+    for name in (
+        "float", "double", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
+        "bool", "complex64", "complex128",
+    )
+]  # fmt: skip
+
+
+def unknown_operator(error: BaseException) -> Any:
+    """The operator that an export failed on for want of an ONNX function, or None."""
+    import torch
+
+    cause: BaseException | None = error
+    while cause is not None:
+        found = _UNKNOWN.search(str(cause)) if type(cause).__name__ == "DispatchError" else None
+        if found:
+            namespace, _, name = found["name"].partition(".")
+            packet = getattr(getattr(torch.ops, namespace), name)
+            return getattr(packet, found["overload"])
+        cause = cause.__cause__
+    return None
+
+
+@contextmanager
+def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """The translations hold for complex arguments, too.
+
+    PyTorch keeps those apart, and `torch.onnx.export` adds none of them to its own.
+    """
+    from torch.onnx._internal.exporter import _dispatching
+
+    dispatch = _dispatching.dispatch
+
+    def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
+        known = table.get(node.target)
+        return (known, "") if known is not None else dispatch(node, registry)
+
+    _dispatching.dispatch = ours_first
+    try:
+        yield
+    finally:
+        _dispatching.dispatch = dispatch
+
+
+def opaque(operator: Any) -> Callable[..., Any]:
+    """A translation of the operator into one node of the domain `torch.ops`.
+
+    Its inputs are the tensors among the arguments, lists of tensors flattened; its attributes
+    the plain arguments that are given, by their names in the operator's schema.
+    """
+    from onnxscript import values
+
+    arguments = operator._schema.arguments
+    opset, name = values.Opset(DOMAIN, 1), str(operator)
+
+    def translate(*args: Any, **kwargs: Any) -> Any:
+        named = dict(zip((one.name for one in arguments), args, strict=False)) | kwargs
+        flat = [x for one in named.values() for x in (one if _is_list(one) else [one])]
+        tensors = [x for x in flat if _is_tensor(x)]
+        schema = _schema(operator, bool(tensors))
+        plain = {
+            name: value
+            for name, value in named.items()
+            if name in schema.attributes and _is_plain(value)
+        }
+        return values.Op(opset, name, schema)(*tensors, **plain)
+
+    return translate
+
+
+def _schema(operator: Any, has_inputs: bool) -> Any:
+    """How ONNX is told of the operator: a list of inputs must not be empty, but may be absent."""
+    from onnx.defs import OpSchema
+
+    inputs = OpSchema.FormalParameter(
+        "inputs",
+        "T",
+        param_option=OpSchema.FormalParameterOption.Variadic,
+        is_homogeneous=False,
+        min_arity=0,
+    )
+    results = sum("Tensor" in str(result.type) for result in operator._schema.returns)
+    return OpSchema(
+        str(operator),
+        DOMAIN,
+        1,
+        inputs=[inputs] if has_inputs else [],
+        outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(results)],
+        type_constraints=[("T", _TYPES, "")],
+        attributes=[
+            OpSchema.Attribute(one.name, kind, "", required=False)
+            for one in operator._schema.arguments
+            if (kind := _attribute_type(str(one.type))) is not None
+        ],
+    )
+
+
+def _attribute_type(written: str) -> Any:
+    """The ONNX type of an attribute for an argument of this type, None where there is none."""
+    from onnx.defs import OpSchema
+
+    kind = OpSchema.AttrType
+    found = _PLAIN.fullmatch(written)
+    if found is None:
+        return None
+    if found["items"]:
+        return kind.FLOATS if found["items"] == "float" else kind.INTS
+    return {"float": kind.FLOAT, "str": kind.STRING}.get(found["one"], kind.INT)
+
+
+def _is_plain(value: Any) -> bool:
+    items = value if _is_list(value) else [value]
+    return all(isinstance(item, int | float | str) for item in items)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+# What PyTorch's exporters say when they fail -> one line of what, one line of what to do.
+
+_LONGEST = 200
+# By what the message says: what helps. The first that is found holds.
+_HINTS = (
+    (
+        r"data-dependent|Could not guard|dynamic control flow|DataDependent",
+        "control flow on values cannot be exported: write the path out, or use torch.cond",
+    ),
+    (
+        r"'size' failed to unpack",
+        "a size is a value of a tensor there, as in a packed sequence: give recurrent layers the "
+        "padded batch, and write sizes as numbers",
+    ),
+    (
+        r"Inference tensors",
+        "make inputs and weights outside of torch.inference_mode(), or clone them there",
+    ),
+    (
+        r"__obj_flatten__|PackedParams|[Qq]uantized",
+        "quantized modules hold packed weights: count the model before torch.ao converts it",
+    ),
+    (
+        r"in output, which is not a known type|Unsupported input type|not a known type",
+        "give the model tensors, numbers, and lists, tuples and dicts of them",
+    ),
+    (
+        r"data pointer|\.numpy\(\)|data_ptr|not supported for tensor subclasses",
+        "the model leaves PyTorch while it runs (NumPy, a kernel of its own): keep it in PyTorch",
+    ),
+)
+_FALLBACK = "see what torch.export.export(model, inputs, strict=False) says about the model"
+
+
+def not_traced(error: BaseException) -> NormalizeError:
+    """The model runs, and torch.export does not take it."""
+    text = f"{type(error).__name__}: {error}"
+    hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), _FALLBACK)
+    what = f"torch.export cannot trace the model: {brief(error)}{raised_at(error)}"
+    return NormalizeError(what, hint)
+
+
+def brief(error: BaseException) -> str:
+    """The first sentence of an error, cut where it is long; its class where it says nothing."""
+    name = type(error).__name__
+    # Where the text is only what PyTorch stumbled over, the class says what it was.
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    # TorchScript puts its own traceback before what went wrong.
+    inner = (line for line in lines if line.startswith("RuntimeError: "))
+    scripted = lines[0].endswith("failed in the TorchScript interpreter.")
+    first = next(inner, lines[0]).removeprefix("RuntimeError: ") if scripted else lines[0]
+    sentence = re.split(r"(?<=\w{3}[.!?])\s", first, maxsplit=1)[0].rstrip(".")
+    if " " not in sentence:
+        return f"{name}: {sentence}".removesuffix(": ")
+    return sentence if len(sentence) <= _LONGEST else f"{sentence[:_LONGEST].rstrip()} ..."
+
+
+OPSET = 23  # the first that keeps attention and RMS normalization whole
+
+# Operators that the exporter cannot take apart or does so by a loop whose length it hides:
+# those of torch.linalg check their result by an operator without one, a running product becomes
+# n^2 elements, and products of groups of rows it takes only without offsets.
+_KEPT = (
+    "aten._grouped_mm.",
+    "aten.embedding_bag.",
+    "aten._embedding_bag.",
+    "aten.cumprod.",
+    *(
+        f"aten.{name}."
+        for name in (
+            "linalg_inv", "inverse", "linalg_solve", "linalg_cholesky", "linalg_lu_factor",
+            "linalg_ldl_factor", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_lstsq",
+        )
+    ),
+)  # fmt: skip
+
+
+def to_onnx(exported: Any) -> Any:
+    """The ONNX program. An operator that the exporter does not know becomes an opaque node."""
+    import torch
+
+    _without_empty_joins(exported)
+    table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
+    table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
+    table[torch.ops.aten.uniform.default] = _uniform
+    whole = True
+    while True:
+        try:
+            # Without gradients, as the decompositions choose kernels by it, and a view that was
+            # right for the strides of one kernel is wrong for those of the other.
+            with torch.no_grad(), for_complex_too(table), kept_registry():
+                return torch.onnx.export(
+                    exported,
+                    dynamo=True,
+                    optimize=False,
+                    opset_version=OPSET,
+                    verbose=False,
+                    custom_translation_table=table,
+                )
+        except Exception as error:
+            operator = unknown_operator(error)
+            if operator is None and whole:
+                # An operator has an ONNX form, but not for these arguments (attention on three
+                # axes, for one): take all composite operators apart.
+                whole, exported = False, exported.run_decompositions()
+                continue
+            if operator is None or operator in table:
+                raise NormalizeError(
+                    f"torch.onnx.export failed: {brief(_root(error))}",
+                    "see whether torch.onnx.export(model, inputs, dynamo=True) takes the model",
+                ) from error
+            table[operator] = opaque(operator)
+
+
+def _without_empty_joins(exported: Any) -> None:
+    """The program without `cat` of tensors that are all empty, which the exporter refuses.
+
+    Where the result is as empty as the first of them, a copy of that takes its place and its name.
+    """
+    import torch
+
+    aten, graph = torch.ops.aten, exported.graph
+    for node in list(graph.nodes):
+        if node.target is not aten.cat.default or not node.args[0]:
+            continue
+        first, shape, name = node.args[0][0], node.meta["val"].shape, node.name
+        if 0 in shape and first.meta["val"].shape == shape:
+            with graph.inserting_before(node):
+                copy = graph.call_function(aten.clone.default, (first,))
+            copy.meta = node.meta
+            node.replace_all_uses_with(copy)
+            graph.erase_node(node)
+            copy.name = name  # the signature, and the table of calls, know it by this
+    exported.graph_module.recompile()
+
+
+def _affine_grid(*args: Any) -> Any:
+    """A product with a grid, as PyTorch computes it: taken apart it would be muls and a sum.
+
+    The arguments, theta, size and align_corners, have no names of their own here: the exporter
+    would make tensors of plain ones by their annotations.
+    """
+    from onnxscript.onnx_opset import opset23
+
+    theta, size, align_corners = args
+    given = opset23.Constant(value_ints=[int(extent) for extent in size])
+    return opset23.AffineGrid(theta, given, align_corners=int(align_corners))
+
+
+def _uniform(*args: Any) -> Any:
+    """Numbers that are drawn, for a tensor and its bounds: taken apart it would have no form."""
+    from onnxscript.onnx_opset import opset23
+
+    low = float(args[1]) if len(args) > 1 else 0.0
+    high = float(args[2]) if len(args) > 2 else 1.0
+    return opset23.RandomUniformLike(args[0], low=low, high=high)
+
+
+def _without_form(exported: Any) -> set[Any]:
+    """Operators that the exporter fails on, or gives a form that does other work.
+
+    The ONNX LSTM has no projection: the exporter writes the width of the projected state for
+    that of the cell.
+    """
+    import torch
+
+    found = set()
+    for node in exported.graph.nodes:
+        projects = node.target is torch.ops.aten.lstm.input and _projects(*node.args[1])
+        if projects or (node.op == "call_function" and str(node.target).startswith(_KEPT)):
+            found.add(node.target)
+    return found
+
+
+def _projects(hidden: Any, cell: Any) -> bool:
+    """Whether the state that goes to the next step is narrower than the cell."""
+    return bool(hidden.meta["val"].shape[-1] != cell.meta["val"].shape[-1])
+
+
+def _root(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

@@ -1,0 +1,320 @@
+"""An ONNX program in memory -> the graph that is counted. Weights are never serialized."""
+
+import functools
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.frontends.digest import digest
+from crossflops.ir.graph import Attribute, Graph, Node, Op
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Call
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from torch.onnx import ONNXProgram
+
+
+# Shape arithmetic that an exporter leaves is folded; work never is.
+
+_FX_NODE = "pkg.torch.onnx.fx_node"
+_SMALL = 64  # a shape, a scale, a pair of bounds: never a tensor that a model computes with
+
+
+def simplify(program: "ONNXProgram") -> None:
+    """Fold the shape arithmetic that the exporter leaves, and nothing that is work.
+
+    Work on weights (a position bias made from parameters, say) stays: it is counted, and shown
+    apart as constant. A bias of zeros that the exporter makes up for a convolution that has none
+    goes, since it would be counted as additions.
+    """
+    from onnx_ir.passes import common
+    from onnxscript.optimizer import fold_constants
+
+    model = program.model
+    weights = weight_names(program)
+    _stand_in_for_meta_tensors(model)
+
+    def is_shape_arithmetic(node: "ir.Node") -> bool:
+        inputs = [value for value in node.inputs if value is not None]
+        if any(value.name in weights for value in inputs):
+            return False
+        return all(map(_is_small_or_integer, node.outputs)) or all(
+            map(_is_small_or_integer, inputs)
+        )
+
+    fold = functools.partial(
+        fold_constants, model, onnx_shape_inference=True, should_fold=is_shape_arithmetic
+    )
+    _drop_made_up_biases(program)
+    fold()
+    before, unknown = -1, _unknown_shapes(model)
+    while unknown and unknown != before:
+        # Inference node by node stops behind operators such as LSTM: infer over the whole graph,
+        # fold what became known, and go on as long as that brings something.
+        common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
+        fold()
+        before, unknown = unknown, _unknown_shapes(model)
+    common.IdentityEliminationPass()(model)
+    common.RemoveUnusedNodesPass()(model)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+
+
+def _unknown_shapes(model: "ir.Model") -> int:
+    return sum(
+        value.shape is None or any(not isinstance(extent, int) for extent in value.shape)
+        for node in model.graph.all_nodes()
+        for value in node.outputs
+    )
+
+
+def _drop_made_up_biases(program: "ONNXProgram") -> None:
+    biased = {node.name for node in _operators(program) if _has_bias(node)}
+    unbiased = {node.name for node in _operators(program)} - biased
+    for node in program.model.graph.all_nodes():
+        if node.op_type not in {"Conv", "ConvTranspose"} or len(node.inputs) < 3:
+            continue
+        if fx_name(node) in unbiased:
+            node.replace_input_with(2, None)
+
+
+def _operators(program: "ONNXProgram") -> Iterator[Any]:
+    """The nodes of the decomposed program and of the bodies in it."""
+    import torch
+
+    for module in program.exported_program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            yield from module.graph.nodes
+
+
+def _has_bias(node: Any) -> bool:
+    return len(node.args) > 2 and node.args[2] is not None
+
+
+def _stand_in_for_meta_tensors(model: "ir.Model") -> None:
+    """Weights without data become zeros that take no memory: a folder looks at small ones."""
+    import numpy as np
+    import onnx_ir as ir
+
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if getattr(getattr(tensor, "raw", None), "is_meta", False):
+            zeros = np.broadcast_to(np.zeros((), value.dtype.numpy()), value.shape.numpy())
+            value.const_value = ir.Tensor(zeros, dtype=value.dtype, name=value.name)
+
+
+def _is_small_or_integer(value: "ir.Value") -> bool:
+    if value.dtype is not None and not value.dtype.is_floating_point():
+        return True
+    extents = list(value.shape) if value.shape is not None else []
+    size = 1
+    for extent in extents:
+        size *= extent if isinstance(extent, int) else _SMALL + 1
+    return value.shape is not None and size <= _SMALL
+
+
+def fx_name(node: "ir.Node") -> str:
+    """Name of the operator call of the decomposed program that an ONNX node came from."""
+    found = re.match(r"%(\w+)", node.metadata_props.get(_FX_NODE, ""))
+    return found[1] if found else ""
+
+
+def weight_names(program: "ONNXProgram") -> frozenset[str]:
+    """Names of the parameters and buffers: what a folder of shape arithmetic leaves alone."""
+    exported = program.exported_program
+    return frozenset((*exported.state_dict, *exported.constants))
+
+
+# The places of inputs whose value says how much there is to do, where no shape does.
+_VALUES_ASKED = {"DFT": (1, 2), "STFT": (3,)}
+
+
+class Origins(msgspec.Struct, frozen=True):
+    """Where nodes come from: the operator call of each, its module, and what the weights are.
+
+    `calls` are operator calls by graph node name, `paths` the module path by call key, `names`
+    the undecomposed operator by the decomposed one, `opset` the operator sets of the program.
+    """
+
+    calls: dict[str, Call]
+    paths: dict[str, str]
+    names: dict[str, str]
+    weights: frozenset[str]
+    opset: dict[str, int]
+
+
+def to_graph(
+    program: "ONNXProgram", name: str, calls: dict[str, Call], paths: dict[str, str], params: int
+) -> Graph:
+    """The graph of a simplified program, each node linked to the operator call it came from.
+
+    `calls` are operator calls by graph node name, `paths` the module path by call key. The nodes
+    in a body have no call of their own: they belong to that of the node which holds it.
+    """
+    model = program.model
+    origins = Origins(
+        calls,
+        paths,
+        undecomposed(program.exported_program),
+        weight_names(program),
+        dict(model.opset_imports),
+    )
+    varying = {value for value in model.graph.inputs if not value.is_initializer()}
+    graph = Graph(
+        name=name,
+        nodes=_nodes(model.graph, varying, origins),
+        inputs=_specs(model.graph.inputs, origins, "input"),
+        outputs=_specs(model.graph.outputs, origins, "output"),
+        params=params,
+        opset=origins.opset,
+    )
+    return msgspec.structs.replace(graph, digest=digest(graph))
+
+
+def undecomposed(exported: Any) -> dict[str, str]:
+    """Name of the decomposed operator -> name of the operator that it came from."""
+    return {
+        node.name: _first(node.meta["from_node"])
+        for node in exported.graph.nodes
+        if node.op == "call_function" and node.meta.get("from_node")
+    }
+
+
+def _first(sources: Any) -> str:
+    source = sources[-1]
+    while source.from_node:
+        source = source.from_node[-1]
+    return str(source.name)
+
+
+def _nodes(
+    graph: "ir.Graph",
+    varying: set["ir.Value"],
+    origins: Origins,
+    inside: bool = False,
+    depending: bool = False,
+) -> tuple[Node, ...]:
+    """The nodes of one level. `varying` are the values that depend on an input; it grows.
+
+    Nodes without a call of their own are `depending` on the values of inputs, or not.
+    """
+    found = []
+    for number, node in enumerate(graph):
+        call = None if inside else origins.calls.get(origins.names.get(fx_name(node), ""))
+        depends = call.depends_on_inputs if call else depending
+        domain = "" if node.domain in {"", "ai.onnx"} else node.domain
+        bodies = _bodies(node, varying, origins, depends)
+        constant = not any(value in varying for value in node.inputs) and all(
+            inner.constant for body in bodies for inner in body.nodes
+        )
+        if not constant:
+            varying.update(node.outputs)
+        found.append(
+            Node(
+                key=node.name or f"{node.op_type}_{number}",
+                op=Op(domain, node.op_type, node.version or origins.opset.get(node.domain, 1)),
+                inputs=tuple(_spec(v, origins) if v is not None else None for v in node.inputs),
+                outputs=tuple(_spec(v, origins) if v.name else None for v in node.outputs),
+                attrs=_attributes(node),
+                values=_values(node),
+                call=call.key if call else "",
+                path=origins.paths.get(call.key, "") if call else "",
+                bodies=bodies,
+                trips=_trips(node),
+                constant=constant,
+                depends_on_inputs=depends,
+            )
+        )
+    return tuple(found)
+
+
+def _values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
+    """The whole numbers of those inputs on which the work depends, and that no shape tells."""
+    from onnx_ir.convenience import get_const_tensor
+
+    asked = () if node.domain else _VALUES_ASKED.get(node.op_type, ())
+    given = {place: node.inputs[place] for place in asked if place < len(node.inputs)}
+    known = {place: get_const_tensor(value) for place, value in given.items() if value is not None}
+    return {place: (int(one.numpy().item()),) for place, one in known.items() if one is not None}
+
+
+def _bodies(
+    node: "ir.Node", varying: set["ir.Value"], origins: Origins, depending: bool
+) -> tuple[Graph, ...]:
+    """The branches of an If, the body of a Loop or a Scan, which see the values around them.
+
+    What they hold depends on the inputs where the node does.
+    """
+    found = []
+    for name, attribute in node.attributes.items():
+        if attribute.type.name != "GRAPH":
+            continue
+        body = attribute.as_graph()
+        # A condition or a counter decides about every iteration, so all of them vary with it.
+        if any(value in varying for value in node.inputs):
+            varying.update(body.inputs)
+        found.append(
+            Graph(
+                name=name,
+                nodes=_nodes(body, varying, origins, inside=True, depending=depending),
+                inputs=_specs(body.inputs, origins),
+                outputs=_specs(body.outputs, origins),
+                params=0,
+                opset=origins.opset,
+            )
+        )
+    return tuple(found)
+
+
+def _trips(node: "ir.Node") -> int | None:
+    """How often a Scan runs: the extent of what it scans. A Loop goes on while data says so."""
+    if node.op_type != "Scan" or node.domain:
+        return None
+    shape = node.inputs[-1].shape if node.inputs and node.inputs[-1] is not None else None
+    first = shape[0] if shape else None
+    return first if isinstance(first, int) else None
+
+
+def _specs(
+    values: Iterable["ir.Value"], origins: Origins, role: str = ""
+) -> tuple[TensorSpec, ...]:
+    return tuple(_spec(value, origins, role) for value in values)
+
+
+def _spec(value: "ir.Value", origins: Origins, role: str = "") -> TensorSpec:
+    if not role and value.is_initializer():
+        role = "parameter" if value.name in origins.weights else "constant"
+    shape = tuple(value.shape) if value.shape is not None else None
+    known = shape is not None and all(isinstance(extent, int) for extent in shape)
+    dtype = value.dtype.name.lower() if value.dtype is not None else ""
+    dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
+    return TensorSpec(value.name or "", dtype, shape if known else None, role)
+
+
+def _attributes(node: "ir.Node") -> dict[str, Attribute]:
+    found = {
+        name: value
+        for name, attribute in node.attributes.items()
+        if (value := _plain(attribute)) is not None
+    }
+    if node.op_type == "Dropout" and not node.domain and (mode := _training(node)) is not None:
+        found["training_mode"] = mode
+    return found
+
+
+def _training(node: "ir.Node") -> int | None:
+    """The value of the input `training_mode` of a Dropout, where it is a constant."""
+    mode = node.inputs[2] if len(node.inputs) > 2 else None
+    known = mode.const_value if mode is not None else None
+    return int(known.numpy().item()) if known is not None else None
+
+
+def _plain(attribute: "ir.Attr") -> Attribute | None:
+    value = attribute.value
+    if isinstance(value, list | tuple):
+        plain = [item for item in value if isinstance(item, int | float | str)]
+        # mypy takes the members for a mixture; ONNX's lists hold one kind
+        return tuple(plain) if len(plain) == len(value) else None  # type: ignore[return-value]
+    return value if isinstance(value, int | float | str | bytes) else None

@@ -1,0 +1,346 @@
+"""A model object made ready to be counted: unwrapped, complete, a copy, and run for real."""
+
+import contextlib
+import copy
+import io
+import keyword
+import logging
+import random
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crossflops.errors import InputError, NormalizeError, raised_at
+from crossflops.ir.trace import Setting
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+# What a caller finds as it was: the state of random generators, inputs, the log.
+
+
+def compiler_tables() -> None:
+    """PyTorch's compiler lists the functions that it knows, once, when it is first used.
+
+    Where that first use is an export whose model has torch.cond, the list would hold wrappers.
+    """
+    import torch._dynamo.trace_rules as rules
+
+    for table in ("get_torch_obj_rule_map", "get_tensor_method"):
+        getattr(rules, table, lambda: None)()
+
+
+def forget_compiled() -> None:
+    """PyTorch's compiler begins anew, and with it what fake tensors remember of operators.
+
+    What it took over (torch.cond) while a run was watched would raise in every other run. While
+    it compiles it runs the operators of the model on fake tensors, and fewer of them every time.
+    """
+    import torch._dynamo
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    torch._dynamo.reset()
+    FakeTensorMode.cache_clear()
+
+
+@contextmanager
+def generators() -> Iterator[None]:
+    """The states of PyTorch's, NumPy's and Python's generators are restored."""
+    import torch
+
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+@contextmanager
+def standing_in(state: Any) -> Iterator[None]:
+    """In this context PyTorch's generator has this state, where there is one, then its own."""
+    import torch
+
+    before = torch.default_generator.get_state()
+    if state is not None:
+        torch.default_generator.set_state(state)
+    try:
+        yield
+    finally:
+        if state is not None:
+            torch.default_generator.set_state(before)
+
+
+class Drawn:
+    """Whether random numbers were drawn: by PyTorch's generator, and outside of it."""
+
+    by_torch = False
+    outside = False
+
+
+@contextmanager
+def seeded() -> Iterator[Drawn]:
+    """All generators begin at seed 0 in this context, and are restored behind it."""
+    import torch
+
+    drawn = Drawn()
+    with generators():
+        torch.manual_seed(0)
+        np.random.seed(0)
+        random.seed(0)
+        before = _states()
+        yield drawn
+        after = _states()
+        drawn.by_torch = after[0] != before[0]
+        drawn.outside = after[1:] != before[1:]
+
+
+def _states() -> tuple[Any, ...]:
+    """What the next random numbers of PyTorch, NumPy and Python depend on, to be compared."""
+    import torch
+
+    numpy = [str(part) for part in np.random.get_state()]
+    return torch.get_rng_state().tolist(), numpy, random.getstate()
+
+
+def fresh(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs for a real run: a model may work in place on the tensors that it is given."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    copied: tuple[tuple[Any, ...], dict[str, Any]] = tree_map_only(
+        torch.Tensor, torch.clone, (tuple(args), dict(kwargs))
+    )
+    return copied
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Neither warnings nor log lines nor progress of an export belong on a counter's output."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    void = io.StringIO()
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(void),
+            contextlib.redirect_stderr(void),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+@contextmanager
+def spelled() -> Iterator[None]:
+    """PyTorch writes the names of modules into code as Python can read them.
+
+    It takes every word for an attribute, also a keyword such as "class", and puts others between
+    quotes as they are: torch/fx/graph.py, `_format_target`.
+    """
+    import torch.fx.graph as written
+
+    before = written._format_target
+    written._format_target = _format_target
+    try:
+        yield
+    finally:
+        written._format_target = before
+
+
+def _format_target(base: str, target: str) -> str:
+    for name in target.split("."):
+        plain = name.isidentifier() and not keyword.iskeyword(name)
+        base = f"{base}.{name}" if plain else f"getattr({base}, {name!r})"
+    return base
+
+
+def ready(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], owned: bool
+) -> "nn.Module":
+    """What the exporter and the tools are given: no compiler around it, no layer without size.
+
+    A compiled model is the model that was compiled. Lazy layers get their sizes by one run on
+    these inputs, on a copy unless the model is `owned`. Raises InputError when that run raises.
+    """
+    import torch
+
+    while isinstance(model, torch._dynamo.OptimizedModule if _compiles() else ()):
+        model = model._orig_mod
+    if not _is_lazy(model):
+        return model
+    model = model if owned else duplicate(model)
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    with generators(), quiet():
+        run(model, args, kwargs, grad=False)
+    for module, training in modes:
+        module.training = training
+    return model
+
+
+def _compiles() -> bool:
+    """Whether PyTorch's compiler was ever asked for: to import it takes seconds."""
+    import sys
+
+    return "torch._dynamo" in sys.modules
+
+
+def _is_lazy(model: "nn.Module") -> bool:
+    from torch.nn.parameter import is_lazy
+
+    return any(
+        is_lazy(tensor)
+        for module in model.modules()
+        for tensor in (*module._parameters.values(), *module._buffers.values())
+    )
+
+
+def duplicate(model: "nn.Module") -> "nn.Module":
+    """A copy of its own, parameters too: a forward may write into them.
+
+    Shared are only tensors that were computed from others (weight_norm keeps such), which Python
+    cannot copy and every run computes anew, and what has no copy (a lock, an open file); but no
+    iterator, which the first of several runs would use up.
+    """
+    import torch
+    from torch.nn.parameter import UninitializedBuffer
+
+    held = (value for module in model.modules() for value in vars(module).values())
+    derived = (value for value in held if isinstance(value, torch.Tensor) and not value.is_leaf)
+    memo = {id(tensor): tensor for tensor in derived}
+    for module in model.modules():
+        for tensor in module._parameters.values():
+            if tensor is not None and tensor.layout != torch.strided and id(tensor) not in memo:
+                own = tensor.detach().clone()
+                memo[id(tensor)] = torch.nn.Parameter(own, tensor.requires_grad)
+        for buffer in module._buffers.values():
+            if isinstance(buffer, UninitializedBuffer):
+                like: dict[str, Any] = {"device": buffer.device, "dtype": buffer.dtype}
+                memo[id(buffer)] = UninitializedBuffer(**like)
+    try:
+        return copy.deepcopy(model, memo=dict(memo))
+    except Exception:
+        memo |= {id(value): value for value in _uncopied(model)}
+    try:
+        return copy.deepcopy(model, memo=memo)
+    except Exception as error:
+        raise NormalizeError(
+            f"the model cannot be copied: {error}",
+            "pass it as a target (file.py:callable), so that it can be built afresh",
+        ) from error
+
+
+def _uncopied(model: "nn.Module") -> Iterator[Any]:
+    """The attributes of modules, apart from parameters and modules, that cannot be copied."""
+    modules: dict[int, Any] = {id(module): module for module in model.modules()}
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if name in ("_parameters", "_buffers", "_modules"):
+                continue
+            try:
+                copy.deepcopy(value, memo=dict(modules))
+            except Exception:
+                if isinstance(value, io.IOBase) or not isinstance(value, Iterator):
+                    yield value
+
+
+def switch(model: "nn.Module", training: bool) -> "nn.Module":
+    """The model in training or evaluation. An exported program stays in the mode that it has."""
+    try:
+        return model.train(training)
+    except NotImplementedError:
+        return model
+
+
+def run(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], grad: bool) -> None:
+    """Run the model for real, on copies of its inputs. Raises InputError when it raises."""
+    import torch
+
+    args, kwargs = fresh(args, kwargs)
+    try:
+        with torch.set_grad_enabled(grad):
+            model(*args, **kwargs)
+    except (Exception, SystemExit) as error:
+        raise raised(error) from error
+
+
+def try_out(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> None:
+    """Run a copy of the model as it is asked for. Raises InputError when it raises."""
+    with generators(), quiet():
+        run(switch(duplicate(model), setting.training), args, kwargs, setting.grad)
+
+
+def run_unwatched(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    error: BaseException,
+) -> None:
+    """Raises InputError, with the error of a watched run, where the model itself raises."""
+    forget_compiled()
+    own = switch(duplicate(model), setting.training)
+    try:
+        run(own, *fresh(args, kwargs), setting.grad)
+    except InputError:
+        raise raised(error, f"when run ({setting.id})") from error
+
+
+def raised(error: BaseException, where: str = "on these inputs") -> InputError:
+    """The model's own error, as one line."""
+    leaves = isinstance(error, SystemExit)
+    bare = "device meta" in str(error)
+    return InputError(
+        f"the model raised {where}: {type(error).__name__}: {error}".rstrip(": ")
+        + raised_at(error),
+        "take the exit out of the model: it would end whoever runs it"
+        if leaves
+        else "give inputs without numbers where the weights have none (device='meta'), or shapes"
+        if bare
+        else "check the number, the shapes and the types of --input",
+    )
+
+
+def callable_by_export(model: "nn.Module") -> "nn.Module":
+    """The model, or one around it where torch.export would not call it.
+
+    It interprets the nodes of a GraphModule, and refuses TorchScript, whose operators reach who
+    traces all the same. The model may be changed: pass a copy.
+    """
+    import torch
+
+    class Around(torch.nn.Module):
+        """Calls the model."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return self.model(*args, **kwargs)
+
+    _name_parameters(model)
+    around = isinstance(model, torch.fx.GraphModule | torch.jit.ScriptModule)
+    return Around() if around else model
+
+
+def _name_parameters(model: "nn.Module") -> None:
+    """Make the parameters of TorchScript what Python calls parameters: in a copy they are not."""
+    import torch
+    from torch.nn import Parameter
+
+    for module in model.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            for name, tensor in module.named_parameters(recurse=False):
+                setattr(module, name, Parameter(tensor.detach(), tensor.requires_grad))

@@ -1,0 +1,170 @@
+"""The undecomposed operators of an exported program, as calls of the operator storey."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from crossflops.frontends.pytorch.recorder import Frame
+from crossflops.frontends.pytorch.tensors import plain, spec, specs
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Call, Scalar
+
+if TYPE_CHECKING:
+    from torch import fx
+    from torch.export import ExportedProgram
+
+MARK = "crossflops"
+GENERATOR = "crossflops generator"
+
+
+def operator_calls(program: "ExportedProgram", frames: list[Frame]) -> dict[str, Call]:
+    """Operator calls by the name of their graph node, in the order of the graph."""
+    nodes = [node for node in program.graph.nodes if _is_operator(node)]
+    varying = _varying(program)
+    needed = _reaching(program, lambda node: node.op == "output")
+    stored = _reaching(program, lambda node: node.op == "output" or _stores(node))
+    seen: Counter[str] = Counter()
+    calls: dict[str, Call] = {}
+    for node in nodes:
+        frame = frames[frame_of(node) or 0]
+        name = f"{frame.key}/{_target(node)}"
+        seen[name] += 1
+        calls[node.name] = Call(
+            key=name if seen[name] == 1 else f"{name}@{seen[name]}",
+            parent=frame.key,
+            storey="operator",
+            target=_target(node),
+            module=frame.module,
+            ordinal=seen[name],
+            settings=_settings(node),
+            inputs=_inputs(node),
+            outputs=tuple(specs(node.meta.get("val"))),
+            live=node in needed,
+            stored=node in stored and node not in needed,
+            constant=node not in varying,
+        )
+    return calls
+
+
+def _is_operator(node: "fx.Node") -> bool:
+    # A getitem only picks one of several results.
+    return node.op == "call_function" and "getitem" not in getattr(node.target, "__name__", "")
+
+
+def frame_of(node: "fx.Node") -> int | None:
+    """The number of the frame in which it was traced."""
+    found: int | None = (node.meta.get("custom") or {}).get(MARK)
+    return found
+
+
+def generator_of(node: "fx.Node", states: Sequence[Any]) -> Any:
+    """The state that it drew from of a generator that is not PyTorch's; None for others."""
+    number = (node.meta.get("custom") or {}).get(GENERATOR)
+    return None if number is None else states[number]
+
+
+def _target(node: "fx.Node") -> str:
+    """The operator's full name; the bare name of a function, whose address changes by the run."""
+    if hasattr(node.target, "_schema"):
+        return str(node.target)
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def _arguments(node: "fx.Node") -> list[tuple[str, Any]]:
+    """Arguments under the names of the operator's schema."""
+    schema = getattr(node.target, "_schema", None)
+    names = [argument.name for argument in schema.arguments] if schema else []
+    placed = [
+        (names[place] if place < len(names) else str(place), value)
+        for place, value in enumerate(node.args)
+    ]
+    return placed + list(node.kwargs.items())
+
+
+def _inputs(node: "fx.Node") -> tuple[TensorSpec, ...]:
+    found: list[TensorSpec] = []
+    for name, value in _arguments(node):
+        values = value if isinstance(value, list | tuple) else [value]
+        for place, item in enumerate(values):
+            tensor = item.meta.get("val") if hasattr(item, "meta") else None
+            if hasattr(tensor, "shape"):
+                found.append(spec(name if values[0] is value else f"{name}.{place}", tensor))
+    return tuple(found)
+
+
+def _settings(node: "fx.Node") -> dict[str, Scalar]:
+    """Plain arguments, those at their default value too: a rule may ask for them."""
+    schema = getattr(node.target, "_schema", None)
+    found: dict[str, Scalar] = {}
+    for argument in schema.arguments if schema else ():
+        if argument.has_default_value() and plain(argument.default_value) is not None:
+            found[argument.name] = plain(argument.default_value)
+    for name, value in _arguments(node):
+        if plain(value) is not None:
+            found[name] = plain(value)
+    return found
+
+
+def _varying(program: "ExportedProgram") -> set["fx.Node"]:
+    """The nodes that depend on an input of the model."""
+    inputs = set(program.graph_signature.user_inputs)
+    found: set[fx.Node] = set()
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            if node.name in inputs:
+                found.add(node)
+        elif any(seen in found for argument in node.all_input_nodes for seen in _views(argument)):
+            found.add(node)
+            # What is written in place varies from here on.
+            if _writes(node):
+                found.update(_bases(node))
+    return found
+
+
+def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> set["fx.Node"]:
+    """The nodes that reach an end through their users, or write into one that does."""
+    found: set[fx.Node] = set()
+    for node in reversed(program.graph.nodes):
+        reaches = ends(node) or node in found
+        if not reaches and _writes(node):
+            reaches = any(base in found for base in _bases(node))
+        if reaches:
+            found.add(node)
+            # What is read through a view may have been written through another one.
+            found.update(seen for argument in node.all_input_nodes for seen in _views(argument))
+    return found
+
+
+def _bases(node: "fx.Node") -> list["fx.Node"]:
+    """The tensor that an operator writes into, and those of which it is a view."""
+    return [seen for argument in node.all_input_nodes[:1] for seen in _views(argument)]
+
+
+def _stores(node: "fx.Node") -> bool:
+    """Whether the model writes into a tensor that was there before the run.
+
+    For `self.buffer = value` the export makes a copy of its own, under the mark of the value.
+    """
+    if not _writes(node) or not any(base.op == "placeholder" for base in _bases(node)):
+        return False
+    source = node.all_input_nodes[-1]
+    made_up = _target(node) == "aten.copy_.default" and frame_of(node) == frame_of(source)
+    return not made_up
+
+
+def _views(tensor: "fx.Node") -> list["fx.Node"]:
+    """A tensor, and those with which it shares its memory: it is a view, or written in place."""
+    found: list[fx.Node] = [tensor]
+    while _is_alias(found[-1]) and found[-1].all_input_nodes:
+        found.append(found[-1].all_input_nodes[0])
+    return found
+
+
+def _is_alias(node: "fx.Node") -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and any(result.alias_info is not None for result in schema.returns)
+
+
+def _writes(node: "fx.Node") -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return bool(schema is not None and schema.is_mutable)

@@ -1,0 +1,259 @@
+"""Who called what while a model ran: a tree of frames on the module and function storeys."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.frontends.pytorch.modules import ModuleIndex
+from crossflops.frontends.pytorch.tensors import exportable, kind, lists, settings, specs
+from crossflops.ir.graph import Graph
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Call, Module, Scalar
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+ROOT = "(model)"
+
+
+class Frame(msgspec.Struct):
+    """A call of a module or a function that is running or has run.
+
+    The key names the call by where it stands, so two runs of the same model give equal keys.
+    """
+
+    key: str
+    parent: str | None
+    storey: str
+    target: str
+    module: int
+    via: str
+    ordinal: int
+    settings: dict[str, Scalar]
+    inputs: tuple[TensorSpec, ...]
+    arity: int
+    keywords: int
+    outputs: tuple[TensorSpec, ...] = ()
+    returns: str = ""
+    lists: tuple[str, ...] = ()
+
+
+class Recorder:
+    """Keeps the stack of running frames, and all frames in the order in which they began.
+
+    `around` is entered for the time of each frame, with its number: the export uses it to
+    mark what it traces. A `bare` recorder keeps the tree alone: it asks no tensor for its shape,
+    which a tracer would trace, and leaves the model's result as it is.
+    """
+
+    def __init__(
+        self,
+        index: ModuleIndex,
+        around: Callable[[int], Any] | None = None,
+        bare: bool = False,
+    ) -> None:
+        self.index = index
+        self.bare = bare
+        self.frames: list[Frame] = []
+        self.stack: list[Frame] = []
+        self.muted = 0
+        self.autocast = False  # whether anything ran under it
+        self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
+        self._around = around
+        self._entering: int | None = None
+        self._seen: Counter[str] = Counter()
+
+    @property
+    def recording(self) -> bool:
+        """Whether the model's own code is running, and not the inside of a primitive.
+
+        What PyTorch's compiler traces (the branches of torch.cond) runs later, or never.
+        """
+        return not _is_traced_by_compiler() and bool(self.stack) and not self.muted
+
+    @contextmanager
+    def muffled(self) -> Iterator[None]:
+        """Nothing is recorded: a primitive runs, and what it calls in Python is the tracer's."""
+        self.muted += 1
+        try:
+            yield
+        finally:
+            self.muted -= 1
+
+    def module_call(
+        self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        """Run `module.__call__`."""
+        # What calls the model (the export's wrapper) is no part of it.
+        if _is_traced_by_compiler() or not (
+            self.recording or (self.index.is_root(module) and not self.muted)
+        ):
+            return run(module, *args, **kwargs)
+        row = self.index.row(module)
+        self._entering = row.id
+        return self._module(row, "call", lambda: run(module, *args, **kwargs), args, kwargs)
+
+    def module_forward(
+        self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        """Run `module.forward`: a call of its own only when `__call__` was not the way in."""
+        if not self.recording:
+            return run(module, *args, **kwargs)
+        row = self.index.row(module)
+        entered, self._entering = self._entering == row.id, None
+        inside = next((f.module for f in reversed(self.stack) if f.storey == "module"), None)
+        if entered or inside == row.id:
+            return run(module, *args, **kwargs)
+        return self._module(row, "forward", lambda: run(module, *args, **kwargs), args, kwargs)
+
+    def function(
+        self, name: str, via: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Run a function. A second entry of the one that is just running is the same call."""
+        if not self.recording or self.stack[-1].target == name:
+            return run()
+        parent = self.stack[-1]
+        key, ordinal = self._key(f"{parent.key}/{short(name)}")
+        return self._run(
+            Frame(
+                key=key,
+                ordinal=ordinal,
+                parent=parent.key,
+                storey="function",
+                target=name,
+                module=parent.module,
+                via=via,
+                settings={} if self.bare else settings(args, kwargs),
+                lists=() if self.bare else lists(args, kwargs),
+                inputs=self._inputs(args, kwargs),
+                arity=len(args),
+                keywords=len(kwargs),
+            ),
+            run,
+        )
+
+    def _module(
+        self, row: Module, via: str, run: Callable[[], Any], args: Any, kwargs: Any
+    ) -> Any:
+        parent = self.stack[-1].key if self.stack else None
+        here = row.names[0] if row.names else f"{parent}/{short(row.bases[0])}"
+        key, ordinal = self._key(here or ROOT)
+        return self._run(
+            Frame(
+                key=key,
+                ordinal=ordinal,
+                parent=parent,
+                storey="module",
+                target=row.bases[0],
+                module=row.id,
+                via=via,
+                settings={},
+                inputs=self._inputs(args, kwargs),
+                arity=len(args),
+                keywords=len(kwargs),
+            ),
+            run,
+        )
+
+    def _run(self, frame: Frame, run: Callable[[], Any]) -> Any:
+        self.autocast |= _autocasts()
+        number = len(self.frames)
+        self.frames.append(frame)
+        self.stack.append(frame)
+        try:
+            if self._around is None:
+                result = run()
+            else:
+                with self._around(number):
+                    result = run()
+        finally:
+            self.stack.pop()
+        if self.bare:
+            return result
+        with self.muffled():
+            frame.outputs = tuple(specs(result))
+            frame.returns = kind(result) if frame.storey == "module" else ""
+            return result if self.stack else exportable(result)
+
+    def _inputs(self, args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+        return () if self.bare else (*specs(tuple(args)), *specs(dict(kwargs)))
+
+    def _key(self, name: str) -> tuple[str, int]:
+        self._seen[name] += 1
+        ordinal = self._seen[name]
+        return (name if ordinal == 1 else f"{name}@{ordinal}"), ordinal
+
+
+def _autocasts() -> bool:
+    import torch
+
+    return bool(torch.is_autocast_enabled("cpu"))
+
+
+def _is_traced_by_compiler() -> bool:
+    import torch
+
+    return bool(torch.compiler.is_dynamo_compiling())
+
+
+def short(name: str) -> str:
+    """A target as people write it: "F.conv2d", "Tensor.__matmul__", "Linear"."""
+    for prefix, replacement in (("torch.nn.functional.", "F."), ("torch.Tensor.", "Tensor.")):
+        if name.startswith(prefix):
+            return replacement + name.removeprefix(prefix)
+    return name.rpartition(".")[2] if "torch.nn.modules" in name else name
+
+
+# Frames and operators as one list of calls, and the calls linked to the nodes they became.
+
+
+def tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
+    """Frames and operators as one list, parents first.
+
+    Functions go that contain neither an operator nor a module.
+    """
+    by_parent: dict[str, list[Call]] = {}
+    for call in operators.values():
+        by_parent.setdefault(call.parent or "", []).append(call)
+    modules = [frame.key for frame in frames if frame.storey == "module"]
+    wanted = _with_all_around(frames, [*by_parent, *modules])
+    found: list[Call] = []
+    for frame in frames:
+        if frame.key in wanted:
+            found.append(_call(frame))
+            found.extend(by_parent.get(frame.key, ()))
+    return tuple(found)
+
+
+def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
+    parents = {frame.key: frame.parent for frame in frames}
+    found: set[str] = set()
+    for key in keys:
+        around: str | None = key
+        while around is not None and around not in found:
+            found.add(around)
+            around = parents[around]
+    return found
+
+
+def _call(frame: Frame) -> Call:
+    return msgspec.convert(
+        {field: getattr(frame, field) for field in frame.__struct_fields__},
+        Call,
+        from_attributes=True,
+    )
+
+
+def linked(calls: tuple[Call, ...], graph: Graph) -> tuple[Call, ...]:
+    """The calls, each with the keys of its nodes."""
+    nodes: dict[str, list[str]] = {}
+    for node in graph.nodes:
+        nodes.setdefault(node.call, []).append(node.key)
+    return tuple(
+        msgspec.structs.replace(call, nodes=tuple(nodes[call.key])) if call.key in nodes else call
+        for call in calls
+    )

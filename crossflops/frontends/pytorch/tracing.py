@@ -1,0 +1,307 @@
+"""A model under torch.export: as it is, and with values where shapes alone decide too little."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, InputError, NormalizeError
+from crossflops.frontends.pytorch import executed
+from crossflops.frontends.pytorch.data_dependence import Known, has_values, open_sizes, valued
+from crossflops.frontends.pytorch.entry_points import recorded
+from crossflops.frontends.pytorch.exporter import not_traced
+from crossflops.frontends.pytorch.model import callable_by_export, duplicate, run, seeded, switch
+from crossflops.frontends.pytorch.modules import ModuleIndex
+from crossflops.frontends.pytorch.operators import MARK
+from crossflops.frontends.pytorch.recorder import Recorder
+from crossflops.ir.trace import Setting
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+# What a model asks about how it is run: whether it is being exported, compiled or traced.
+#
+# Libraries take another path then, one that a compiler can follow. What is counted is what runs,
+# so their questions are noticed, and may be answered as a run answers them: with no. What PyTorch
+# asks itself is left alone, as its own exporter needs the truth.
+
+# By module: the functions that answer. Not is_dynamo_compiling, which says no to an export, and
+# which Dynamo has to recognise when it takes the body of a torch.cond apart.
+_QUESTIONS = {
+    "torch.compiler": ("is_exporting", "is_compiling"),
+    "torch._dynamo": ("is_compiling",),
+    "torch._utils": ("is_compiling",),
+    "torch._dynamo.external_utils": ("is_compiling",),
+}
+
+
+class Answers:
+    """Whether code outside of PyTorch asked one of these and heard yes."""
+
+    def __init__(self) -> None:
+        self.heard_yes = False
+
+
+@contextmanager
+def questions(denied: bool) -> Iterator[Answers]:
+    """In this context the questions are noticed, and where they are `denied` answered with no.
+
+    Functions that were imported by name are found in the modules that hold them.
+    """
+    asked = Answers()
+    wrappers = {
+        id(original): _wrapped(original, asked, denied)
+        for home, names in _QUESTIONS.items()
+        if home in sys.modules
+        for name in names
+        if (original := getattr(sys.modules[home], name, None)) is not None
+    }
+    replaced: list[tuple[dict[str, Any], str, Any]] = []
+    spoken = {name for names in _QUESTIONS.values() for name in names}
+    try:
+        for module in list(sys.modules.values()):
+            held = getattr(module, "__dict__", None)
+            if not isinstance(held, dict):
+                continue
+            for name in spoken & held.keys():
+                if id(held[name]) in wrappers:
+                    replaced.append((held, name, held[name]))
+                    held[name] = wrappers[id(held[name])]
+        yield asked
+    finally:
+        for held, name, original in replaced:
+            held[name] = original
+
+
+def _wrapped(original: Callable[[], bool], asked: Answers, denied: bool) -> Callable[[], bool]:
+    def answer() -> bool:
+        said = original()
+        if not said or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
+            return said
+        asked.heard_yes = True
+        return not denied
+
+    answer._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo calls it, then
+    return answer
+
+
+def _is_pytorch(module: str) -> bool:
+    return module.partition(".")[0] in {"torch", "functorch", "crossflops"}
+
+
+# Whether masks are causal: what PyTorch's encoders and decoders ask of the values of a mask.
+#
+# An encoder or a decoder that is given a mask, and not told what it is, compares it with a causal
+# one, and hands the answer on: attention may then leave the mask out. Tracing knows no values, so
+# the answers are those of a real run.
+# Source: torch/nn/modules/transformer.py (`_detect_is_causal_mask`).
+
+
+def is_asked(model: "nn.Module") -> bool:
+    """Whether a module of the model asks this of its masks."""
+    from torch import nn
+
+    kinds = nn.TransformerEncoder, nn.TransformerDecoder
+    return any(isinstance(module, kinds) for module in model.modules())
+
+
+def answers(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
+) -> list[bool]:
+    """What a real run of a copy answers, call after call; nothing where the model raises.
+
+    With gradients: without them an encoder takes its fast path, which not all layers can follow.
+    """
+    found: list[bool] = []
+
+    def heard(original: Callable[..., bool]) -> Callable[..., bool]:
+        def detect(*args: Any, **kwargs: Any) -> bool:
+            found.append(original(*args, **kwargs))
+            return found[-1]
+
+        return detect
+
+    with seeded(), _replaced(heard):
+        try:
+            run(switch(duplicate(model), training), args, kwargs, grad=True)
+        except InputError:
+            return []  # the export runs into it, too, and says so
+    return found
+
+
+@contextmanager
+def answered(known: list[bool]) -> Iterator[None]:
+    """In this context the answers are these, one after the other; then it is asked as usual."""
+    left = iter(known)
+
+    def told(original: Callable[..., bool]) -> Callable[..., bool]:
+        def detect(*args: Any, **kwargs: Any) -> bool:
+            answer = next(left, None)
+            return original(*args, **kwargs) if answer is None else answer
+
+        return detect
+
+    with _replaced(told):
+        yield
+
+
+@contextmanager
+def _replaced(make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> Iterator[None]:
+    from torch.nn.modules import transformer
+
+    names = vars(transformer)
+    original = names["_detect_is_causal_mask"]
+    names["_detect_is_causal_mask"] = make(original)
+    try:
+        yield
+    finally:
+        names["_detect_is_causal_mask"] = original
+
+
+_NAMED = 6  # modules that a note names
+_DRAWS = "the model draws random numbers (from seed 0 here): another run may have other sizes"
+_OWN_GENERATOR = "the model draws from a generator of its own: a run may have other sizes"
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The model, with what it is called with and how."""
+
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    setting: Setting
+
+
+class Traced(msgspec.Struct, frozen=True):
+    """An exported program, with what was recorded meanwhile.
+
+    `valued` says that values decided, `heard_yes` that the model took notice of being exported,
+    `draws` that numbers were drawn at random which the path or sizes may depend on.
+    `known` are the operators whose sizes an export without values left open, where there was one;
+    `notes` what a reader should know.
+    """
+
+    program: Any
+    recorder: Recorder
+    index: ModuleIndex
+    valued: bool = False
+    heard_yes: bool = False
+    draws: bool = False
+    known: Known | None = None
+    notes: tuple[str, ...] = ()
+
+
+def traced(asked: Asked) -> Traced:
+    """The model as it is exported, and where that leaves sizes open, is refused, or does other
+    products than a run does, as it is exported with the values that it is given.
+
+    Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
+    exported.
+    """
+    try:
+        plain = _attempt(asked)
+    except NormalizeError:
+        again = _with_values(asked)
+        if again is None:
+            raise
+        return _noted(again, _differing(asked, again))
+    known = open_sizes(plain.program)
+    is_open = any(is_open for _, is_open in known)
+    if not is_open and not (plain.heard_yes and _differing(asked, plain)):
+        return plain
+    again = _with_values(asked)
+    if again is None:
+        return _noted(plain, [] if is_open else _differing(asked, plain))
+    again = _noted(again, _differing(asked, again))
+    return msgspec.structs.replace(again, known=known) if is_open else again
+
+
+def _with_values(asked: Asked) -> Traced | None:
+    """With values, and on the path of a run; if that cannot be traced, on that of an export."""
+    if not has_values(asked.model, asked.args, asked.kwargs):
+        return None
+    for denied in (True, False):
+        try:
+            return _attempt(asked, with_values=True, denied=denied)
+        except CrossflopsError:
+            continue
+    return None
+
+
+def _differing(asked: Asked, trace: Traced) -> list[str]:
+    """The modules in which a run executes other products than the program.
+
+    Nothing where either cannot be watched so, or has no values.
+    """
+    if not has_values(asked.model, asked.args, asked.kwargs):
+        return []
+    args, kwargs = asked.args, asked.kwargs
+    try:
+        with seeded():
+            own = switch(duplicate(asked.model), asked.setting.training)
+            ran = executed.of_model(own, args, kwargs)
+        with seeded():
+            done = executed.of_program(trace.program, args, kwargs, trace.recorder)
+    except Exception:
+        return []
+    return executed.differing(ran, done)
+
+
+def _noted(trace: Traced, differs: list[str]) -> Traced:
+    """The trace, with the modules named whose products are others in a run."""
+    if not differs:
+        return trace
+    names = ", ".join(path or "(the model)" for path in differs[:_NAMED])
+    rest = f" and {len(differs) - _NAMED} more" if len(differs) > _NAMED else ""
+    note = f"a run executes other products than the exported program in {names}{rest}"
+    return msgspec.structs.replace(trace, notes=(*trace.notes, note))
+
+
+def _attempt(asked: Asked, with_values: bool = False, denied: bool = False) -> Traced:
+    """One export of a copy of the model."""
+    index = ModuleIndex(own := switch(duplicate(asked.model), asked.setting.training))
+    recorder = Recorder(index, around=_marked)
+    with valued() if with_values else seeded() as drawn, questions(denied) as said:
+        program = _export(own, asked, recorder)
+    draws = drawn.outside or (with_values and drawn.by_torch)
+    own_generator = with_values and bool(recorder.generators)
+    return Traced(
+        program,
+        recorder,
+        index,
+        valued=with_values,
+        heard_yes=said.heard_yes,
+        draws=draws or own_generator,
+        notes=(*[_DRAWS] * draws, *[_OWN_GENERATOR] * own_generator),
+    )
+
+
+def _export(model: "nn.Module", asked: Asked, recorder: Recorder) -> Any:
+    import torch
+    from torch.fx.traceback import preserve_node_meta
+
+    args, kwargs = asked.args, asked.kwargs
+    whole = callable_by_export(model)
+    training = asked.setting.training
+    known = answers(model, args, kwargs, training) if is_asked(model) else []
+    try:
+        with (
+            preserve_node_meta(),
+            torch.set_grad_enabled(True),
+            answered(known),
+            recorded(recorder),
+        ):
+            return torch.export.export(whole, args, dict(kwargs), strict=False)
+    except (Exception, SystemExit) as error:
+        # Told apart by asking the model itself: does it run on these inputs at all?
+        run(model, args, kwargs, asked.setting.grad)
+        raise not_traced(error) from error
+
+
+def _marked(number: int) -> Any:
+    from torch.fx.traceback import annotate
+
+    return annotate({MARK: number})

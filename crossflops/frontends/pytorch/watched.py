@@ -1,0 +1,198 @@
+"""What a real run showed, set beside the calls of the export: which did whose work.
+
+Both go through the same modules, in the same order. Within one call of a module (and where
+functions are told apart in both runs, of a function) the first
+product of the one is the first product of the other. What is left over on both sides (a cell and
+the products that it became, a fused kernel and all that it swallowed) belongs together.
+"""
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.frontends.pytorch.recorder import Recorder, short
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Call, Scalar, Setting, View
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+# What a real run of a model showed, before it is set beside the calls of the export.
+
+RUN = "(run)"  # stands for the run itself, in which nothing else may be seen
+
+
+BRANCH = "branch"  # the setting of an operator that stands in a branch of a condition
+
+
+class Seen(msgspec.Struct):
+    """An operator that ran: `frames` are the keys of the calls around it, innermost first.
+
+    `inside` are the operators that it called itself. Tensors and settings have the names of the
+    operator's schema where it is known, else their places.
+    """
+
+    target: str
+    frames: tuple[str, ...] = ()
+    settings: dict[str, Scalar] = {}
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    inside: list["Seen"] = []
+
+
+def chains(recorder: Recorder) -> list[tuple[str, ...]]:
+    """For every frame, by its number, its key and those of all around it, innermost first."""
+    by_key: dict[str | None, tuple[str, ...]] = {None: ()}
+    for frame in recorder.frames:
+        by_key[frame.key] = (frame.key, *by_key[frame.parent])
+    return [by_key[frame.key] for frame in recorder.frames]
+
+
+_CONDITION = "cond"  # torch.cond, as an operator of an exported program
+Around = Callable[[str | None, dict[str, Call]], str]
+
+
+def observed_calls(seen: Sequence[Seen], calls: Sequence[Call], view: View) -> tuple[Call, ...]:
+    """What was seen in this run, as calls beside those of the export."""
+    by_key = {call.key: call for call in calls}
+    root = next(call.key for call in calls if call.parent is None)
+    homes = [_home(one.frames, by_key) or root for one in seen]
+    around = _frame if view.storey == "dispatch" else _module
+    places = [around(key, by_key) for key in homes]
+    ran = [one.key for one in calls if one.storey == "operator" and _ran(one, view)]
+    work = _work([_seen_kind(one) for one in seen], places, ran, by_key, around)
+    names: Counter[str] = Counter()
+    found: list[Call] = []
+    for one, home, keys in zip(seen, homes, work, strict=True):
+        live = not keys or any(by_key[key].live for key in keys)
+        like = Call(
+            key="",
+            parent=home,
+            storey=view.storey,
+            target="",
+            module=by_key[home].module,
+            live=live,
+            stored=not live and any(by_key[key].stored for key in keys),
+            setting=view.id,
+            of=keys,
+        )
+        found.extend(_calls(one, like, names))
+    return tuple(found)
+
+
+def _calls(one: Seen, like: Call, names: Counter[str]) -> Iterator[Call]:
+    """The call of an operator, then of those inside it. Keys are unique among all real runs."""
+    name = f"{like.parent}/{short(one.target)}"
+    names[name] += 1
+    call = msgspec.structs.replace(
+        like,
+        key=f"{name}@{names[name]} ({like.storey}, {like.setting})",
+        target=one.target,
+        ordinal=names[name],
+        settings=one.settings,
+        inputs=one.inputs,
+        outputs=one.outputs,
+    )
+    yield call
+    for inner in one.inside:
+        yield from _calls(inner, msgspec.structs.replace(like, parent=call.key), names)
+
+
+def _home(frames: tuple[str, ...], by_key: dict[str, Call]) -> str | None:
+    """The innermost call around that the export knows, too."""
+    return next((key for key in frames if key in by_key), None)
+
+
+def _module(key: str | None, by_key: dict[str, Call]) -> str:
+    """The innermost module call around."""
+    while key is not None and by_key[key].storey != "module":
+        key = by_key[key].parent
+    return key or ""
+
+
+def _frame(key: str | None, by_key: dict[str, Call]) -> str:
+    """The innermost call of a module or of a function around."""
+    while key is not None and by_key[key].storey == "operator":
+        key = by_key[key].parent
+    return key or ""
+
+
+def _ran(call: Call, view: View) -> bool:
+    """The tracer drops what no output needs, and what is written nowhere."""
+    return view.storey not in {"jit", "traced"} or call.live or call.stored
+
+
+def _seen_kind(seen: Seen) -> str:
+    """What runs in a branch is the condition's work: of it an export shows nothing else."""
+    return _CONDITION if seen.settings.get(BRANCH) else _kind(seen.target)
+
+
+def _work(
+    kinds: list[str],
+    places: list[str],
+    ran: list[str],
+    by_key: dict[str, Call],
+    around: Around,
+) -> list[tuple[str, ...]]:
+    """For each that was seen the operator calls, among those that ran, whose work it does."""
+    waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
+    for number, (kind, place) in enumerate(zip(kinds, places, strict=True)):
+        waiting[place, kind].append(number)
+    found: list[list[str]] = [[] for _ in kinds]
+    alone: dict[str, list[str]] = defaultdict(list)
+    for key in ran:
+        place = around(key, by_key)
+        same = waiting[place, _kind(by_key[key].target)]
+        if same:
+            found[same.popleft()].append(key)
+        else:
+            alone[place].append(key)
+    free: dict[str, list[int]] = defaultdict(list)
+    for (place, _), numbers in waiting.items():
+        free[place].extend(numbers)
+    for place, keys in alone.items():
+        for number in _nearest(place, free, by_key, around):
+            found[number].extend(keys)
+    return [tuple(keys) for keys in found]
+
+
+def _nearest(
+    place: str, free: dict[str, list[int]], by_key: dict[str, Call], around: Around
+) -> list[int]:
+    """What is left over in this call, or in the innermost around it that has any."""
+    while place:
+        if free.get(place):
+            return free[place]
+        place = around(by_key[place].parent, by_key)
+    return []
+
+
+def _kind(target: str) -> str:
+    """The bare name of an operator. Convolutions of all kinds are one to the tracer."""
+    name = target.partition(".")[2] if target.startswith("aten.") else target.rpartition(":")[2]
+    name = name.partition(".")[0]
+    return "convolution" if re.match(r"_?conv(olution|_?transpose|\dd)", name) else name
+
+
+# Hooks that do nothing, where a tool puts its own: they switch PyTorch's fused paths off.
+
+
+@contextmanager
+def hooks(model: "nn.Module", setting: Setting) -> Iterator[None]:
+    """Forward hooks on the modules that the setting names, until the context is left."""
+    found: dict[bool | str, Iterable[Any]] = {
+        False: (),
+        True: model.modules(),
+        "children": model.children(),
+    }
+    handles = [one.register_forward_hook(lambda *_: None) for one in found[setting.hooked]]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,380 @@
+"""A fitted estimator -> ONNX by skl2onnx, and which estimator every node came from."""
+
+import contextlib
+import importlib
+import re
+import textwrap
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from crossflops.errors import InputError, MissingExtraError, NormalizeError
+from crossflops.ir.graph import Node, Op
+from crossflops.ir.tensor import TensorSpec
+
+# What skl2onnx refuses although nothing in it changes the prediction.
+
+_IDENTITY = ("passthrough", None)
+
+
+def best(estimator: Any) -> Any:
+    """What a search predicts with, where skl2onnx does not know the search itself."""
+    from skl2onnx._supported_operators import sklearn_operator_name_map
+
+    while type(estimator) not in sklearn_operator_name_map and hasattr(
+        estimator, "best_estimator_"
+    ):
+        estimator = estimator.best_estimator_
+    return estimator
+
+
+@contextmanager
+def mended(estimators: Iterable[Any]) -> Iterator[None]:
+    """While this is open, skl2onnx takes these estimators; afterwards they are as they were.
+
+    Steps of a pipeline that pass their input through are left out, a search is its best
+    estimator, and how a vote would `transform` is not asked, since it predicts.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_whole_numbers())
+        for one in estimators:
+            for name, value in _changed(one):
+                stack.enter_context(patch.object(one, name, value))
+        yield
+
+
+def _changed(estimator: Any) -> Iterator[tuple[str, Any]]:
+    if getattr(estimator, "flatten_transform", False):
+        yield "flatten_transform", False
+    steps = getattr(estimator, "steps", None)
+    if isinstance(steps, list):
+        kept = [(name, best(one)) for name, one in steps if one not in _IDENTITY]
+        if kept and any(one is not two for (_, one), (_, two) in zip(kept, steps, strict=False)):
+            yield "steps", kept
+
+
+@contextmanager
+def _whole_numbers() -> Iterator[None]:
+    """Truth values in a list of whole numbers are such numbers, which ONNX wants.
+
+    skl2onnx/common/tree_ensemble.py gives nodes_missing_value_tracks_true as truth values.
+    """
+    from skl2onnx.common import _container
+
+    make_node = _container.make_node
+
+    def made(*given: Any, **attributes: Any) -> Any:
+        return make_node(*given, **{name: _as_whole(one) for name, one in attributes.items()})
+
+    with patch.object(_container, "make_node", made):
+        yield
+
+
+def _as_whole(value: Any) -> Any:
+    if isinstance(value, list | tuple) and any(isinstance(one, bool) for one in value):
+        return [int(one) for one in value]
+    return value
+
+
+# What skl2onnx writes that the estimator does not compute, told by the estimator itself.
+
+SOLVE = "Solve"  # which skl2onnx leaves to a runtime of its own
+_LINEAR = "LinearClassifier"
+_VALUES = ("WhiteKernel", "ConstantKernel")
+
+
+@contextmanager
+def kernels_recorded(names: set[str]) -> Iterator[None]:
+    """Write down the nodes of kernels that multiply nothing, while this is open.
+
+    A WhiteKernel between two sets of rows is 0, a ConstantKernel one number: skl2onnx makes their
+    shape as a product of two vectors of zeros (operator_converters/_gp_kernels.py).
+    """
+    places = [
+        importlib.import_module(f"skl2onnx.operator_converters.{name}")
+        for name in ("_gp_kernels", "gaussian_process")
+    ]
+    kind = importlib.import_module("skl2onnx.algebra.onnx_operator").OnnxOperator
+    convert, add = places[0].convert_kernel, kind.add_to
+    marked: dict[int, Any] = {}
+
+    def converted(kernel: Any, rows: Any, *more: Any, **named: Any) -> Any:
+        found = convert(kernel, rows, *more, **named)
+        if type(kernel).__name__ in _VALUES:
+            given = {id(one) for one in (rows, named.get("x_train"), *more)}
+            marked.update((id(one), one) for one in _tree(found, given, kind))
+        return found
+
+    def added(self: Any, scope: Any, container: Any, *more: Any, **named: Any) -> Any:
+        before = len(container.nodes)
+        result = add(self, scope, container, *more, **named)
+        if id(self) in marked and len(container.nodes) > before:
+            names.add(container.nodes[-1].name)
+        return result
+
+    with (
+        patch.object(places[0], "convert_kernel", converted),
+        patch.object(places[1], "convert_kernel", converted),
+        patch.object(kind, "add_to", added),
+    ):
+        yield
+
+
+def _tree(found: Any, given: set[int], kind: type) -> Iterator[Any]:
+    """An operator of skl2onnx and those that it reads, without what the kernel was given."""
+    todo = [found]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, kind) and id(one) not in given:
+            yield one
+            todo += getattr(one, "inputs", None) or ()
+
+
+def as_computed(node: Node, makers: Mapping[str, Any], empty: Collection[str]) -> Node:
+    """The node, standing for what the estimator computes where that is something else.
+
+    `makers` are the estimators by the names of the nodes that were made for them, `empty` the
+    nodes of kernels that multiply nothing.
+    """
+    if node.key in empty:
+        return msgspec.structs.replace(node, stands_for=())
+    if node.op.type == SOLVE:
+        called = msgspec.structs.replace(node, op=Op("scipy", "linalg.solve", 1))
+        return msgspec.structs.replace(node, stands_for=(called,))
+    rows = getattr(getattr(makers.get(node.key), "coef_", None), "shape", ())
+    if node.op.type != _LINEAR or not rows or (len(rows) > 1 and rows[0] != 1):
+        return node
+    return msgspec.structs.replace(node, stands_for=(_one_column(node, rows[-1]),))
+
+
+def _one_column(node: Node, features: int) -> Node:
+    """The classifier with the one column of weights that the estimator has for two classes.
+
+    skl2onnx/operator_converters/linear_classifier.py writes it a second time, negated.
+    """
+    columns = {"coefficients": features, "intercepts": 1}
+    attrs = {
+        name: value[: columns[name]] if name in columns and isinstance(value, tuple) else value
+        for name, value in node.attrs.items()
+    }
+    return msgspec.structs.replace(node, attrs=attrs)
+
+
+_ML, _OLDER_ML = "ai.onnx.ml", 3  # some converters know no newer one
+_LONGEST = 160  # letters of what skl2onnx says, which may print whole trees
+# what of skl2onnx takes which type
+_TYPES = {
+    "float32": "FloatTensorType",
+    "float64": "DoubleTensorType",
+    "bool": "BooleanTensorType",
+    "int64": "Int64TensorType",
+    "int32": "Int32TensorType",
+    "string": "StringTensorType",
+    "float16": "Float16TensorType",
+    "int8": "Int8TensorType",
+    "int16": "Int16TensorType",
+    "uint8": "UInt8TensorType",
+}
+
+
+class Converted(msgspec.Struct, frozen=True):
+    """The bytes of an ONNX model, and the id of the estimator behind each node, by node name.
+
+    `empty` are the nodes in which the estimator computes nothing (see `written`).
+    """
+
+    data: bytes
+    makers: dict[str, int]
+    empty: frozenset[str] = frozenset()
+
+
+def to_onnx(
+    model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec], parts: list[Any]
+) -> Converted:
+    """Convert with plain probabilities (no ZipMap). `parts` are all estimators in the model.
+
+    Raises InputError for a type that skl2onnx does not take, NormalizeError where it fails.
+    """
+    # dropped
+
+    types = [(name, _type(one)) for name, one in _named(args, kwargs).items()]
+    options = {id(one): {"zipmap": False} for one in parts if _takes_zipmap(one)}
+    try:
+        with mended(parts):
+            return _converted(best(model), types, options, None)
+    except Exception as error:  # converters fail in as many ways as there are estimators
+        why = _said(error)
+        if _ML in str(error):
+            with contextlib.suppress(Exception), mended(parts):
+                older = {"": _newest(), _ML: _OLDER_ML}
+                return _converted(best(model), types, options, older)
+        raise NormalizeError(
+            f"skl2onnx cannot convert {type(model).__name__}: {why}",
+            "skl2onnx.supported_converters() names what it converts; leave such a step out",
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    """What skl2onnx says, in a line."""
+    text = f"{type(error).__name__}: {error}"
+    if type(error).__name__ == "MissingShapeCalculator":
+        found = re.search(r"for type '<class '([^']*)'>'", str(error))
+        text = f"it has no converter for {found[1]}" if found else text
+    return textwrap.shorten(text, _LONGEST, placeholder=" ...")
+
+
+def _converted(
+    model: Any, types: list[Any], options: dict[int, Any], opset: dict[str, int] | None
+) -> Converted:
+    import skl2onnx
+
+    made: dict[str, int] = {}
+    empty: set[str] = set()
+    with warnings.catch_warnings(), _recorded(made), kernels_recorded(empty):
+        warnings.simplefilter("ignore")
+        found = skl2onnx.convert_sklearn(
+            model,
+            name=type(model).__name__,
+            initial_types=types,
+            options=options,
+            target_opset=opset,
+        )
+    _declare(found.graph, types)
+    return Converted(found.SerializeToString(), made, frozenset(empty))
+
+
+def _declare(graph: Any, types: list[Any]) -> None:
+    """Say what ONNX's inference does not know: how many features a text has, and unknowns.
+
+    onnx/docs/Operators.md, TfIdfVectorizer: Y [rows, max(ngram_indexes) + 1], one for every entry.
+    Solve of skl2onnx: L [n, n], B [n, rows] -> X [n, rows].
+    """
+    from onnx import TensorProto
+    from onnx.helper import get_node_attr_value, make_tensor_value_info
+
+    rows = next((one.shape[0] for _, one in types if one.shape), None)
+    stored = {one.name: one for one in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "TfIdfVectorizer":
+            kind, shape = (
+                TensorProto.FLOAT,
+                [rows, max(get_node_attr_value(node, "ngram_indexes")) + 1],
+            )
+        elif node.op_type == SOLVE and node.input[0] in stored:
+            matrix = stored[node.input[0]]
+            kind, shape = matrix.data_type, [matrix.dims[0], rows]
+        else:
+            continue
+        graph.value_info.append(make_tensor_value_info(node.output[0], kind, shape))
+
+
+def _newest() -> int:
+    from skl2onnx import get_latest_tested_opset_version
+
+    return int(get_latest_tested_opset_version())
+
+
+def _named(
+    args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
+) -> dict[str, TensorSpec]:
+    """The inputs by name; those by place are X, X1 ..."""
+    return {**{f"X{place or ''}": one for place, one in enumerate(args)}, **kwargs}
+
+
+def _type(spec: TensorSpec) -> Any:
+    from skl2onnx.common import data_types
+
+    name = _TYPES.get(spec.dtype)
+    if name is None or not hasattr(data_types, name):
+        raise InputError(
+            f"skl2onnx takes no input of the type {spec.dtype}",
+            f"types: {', '.join(_TYPES)}",
+        )
+    return getattr(data_types, name)(list(spec.shape or ()))
+
+
+def _takes_zipmap(estimator: Any) -> bool:
+    """Whether it would give its probabilities as a list of maps, unless told otherwise.
+
+    A pipeline would hand the option on to its last step, whatever that is.
+    """
+    from skl2onnx._supported_operators import sklearn_operator_name_map
+    from skl2onnx.common._registration import get_converter
+
+    if hasattr(estimator, "steps"):
+        return False
+    alias = sklearn_operator_name_map.get(type(estimator))
+    try:
+        return alias is not None and "zipmap" in (get_converter(alias).get_allowed_options() or ())
+    except ValueError:  # there is none
+        return False
+
+
+@contextmanager
+def _recorded(made: dict[str, int]) -> Iterator[None]:
+    """Write the id of the estimator behind every node into `made` while this is open.
+
+    skl2onnx/common/_topology.py: `Topology.call_converter` runs the converter of one operator,
+    which adds nodes to a container and may declare operators for what is inside (a helper has no
+    estimator of its own: it works for the one that declared it).
+    """
+    from skl2onnx.common._topology import Scope, Topology
+
+    convert, declare = Topology.call_converter, Scope.declare_local_operator
+    owners: dict[int, int] = {}
+    running: list[int | None] = []
+
+    def converted(self: Any, operator: Any, container: Any, **options: Any) -> None:
+        own = operator.raw_operator
+        owner = owners.get(id(operator), id(own) if own is not None else None)
+        before = len(container.nodes)
+        running.append(owner)
+        try:
+            convert(self, operator, container, **options)
+        finally:
+            running.pop()
+        if owner is not None:
+            made.update((node.name, owner) for node in container.nodes[before:])
+
+    def declared(self: Any, type: str, raw_model: Any = None) -> Any:
+        operator = declare(self, type, raw_model)
+        if running and running[-1] is not None and raw_model is None:
+            owners[id(operator)] = running[-1]
+        return operator
+
+    Topology.call_converter, Scope.declare_local_operator = converted, declared
+    try:
+        yield
+    finally:
+        Topology.call_converter, Scope.declare_local_operator = convert, declare
+
+
+# What has to hold before an estimator can be converted: skl2onnx is there, and it is fitted.
+
+_INSTALL = "pip install 'crossflops[sklearn]'"
+
+
+def require(model: Any) -> None:
+    """Raises MissingExtraError without skl2onnx, InputError for what was never fitted."""
+    try:
+        __import__("skl2onnx")
+    except ImportError as error:
+        raise MissingExtraError(
+            "skl2onnx is needed to convert a model of scikit-learn", _INSTALL
+        ) from error
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(model)
+    except NotFittedError as error:
+        raise InputError(
+            f"{type(model).__name__} is not fitted, and has no weights to count with",
+            "let the callable return it after .fit(X, y)",
+        ) from error
+    except TypeError:  # what has no fit needs none
+        pass

@@ -1,0 +1,147 @@
+"""A fitted estimator -> an ONNX graph, and a table of its steps as modules."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsWarning, InputError
+from crossflops.frontends import onnx
+from crossflops.frontends.digest import digest
+from crossflops.frontends.sklearn.converter import as_computed, to_onnx
+from crossflops.frontends.sklearn.estimators import Part, of_estimator, parts
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Module, Parameter, Setting, Trace
+
+
+def program(
+    model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec], setting: Setting
+) -> tuple[bytes, Graph, Trace]:
+    """The graph of all that the estimator predicts for inputs of these shapes: labels and scores.
+
+    Before it the bytes of the ONNX model. Modules are the steps of pipelines and what ensembles
+    hold, as far as skl2onnx makes nodes of their own for them; the parameters of the others are
+    those of the module around them. No calls are recorded. Raises InputError for inputs of
+    another width than what was fitted, NormalizeError where skl2onnx fails.
+    """
+    if setting.training:
+        raise InputError("--train-mode is for models that have one", "leave it out")
+    _check(model, args, kwargs)
+    inside = parts(model)
+    found = to_onnx(model, args, kwargs, [one.estimator for one in inside])
+    name = type(model).__name__
+    with warnings.catch_warnings():
+        # skl2onnx says of an output what the estimator would give, not what its nodes make
+        warnings.filterwarnings("ignore", "the file says", CrossflopsWarning)
+        graph, _ = onnx.of_bytes(found.data, name, setting)
+    paths = {id(one.estimator): one.path for one in inside}
+    estimators = {id(one.estimator): one.estimator for one in inside}
+    makers = {node: estimators.get(maker) for node, maker in found.makers.items()}
+    owners = {node: paths[maker] for node, maker in found.makers.items() if maker in paths}
+    rows = _table(inside, set(owners.values()))
+    graph = msgspec.structs.replace(
+        graph,
+        name=name,
+        nodes=tuple(
+            _placed(as_computed(one, makers, found.empty), owners, "") for one in graph.nodes
+        ),
+        params=sum(one.numel for row in rows for one in row.params),
+        param_bytes=sum(one.nbytes for row in rows for one in row.params),
+    )
+    graph = msgspec.structs.replace(graph, digest=digest(graph))
+    return found.data, graph, Trace(calls=(), modules=rows, setting=setting, framework="sklearn")
+
+
+def _check(model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]) -> None:
+    """Whether X is as wide as what was fitted. Columns that are given one by one are not asked."""
+    wide = getattr(model, "n_features_in_", None)
+    shape = (1, wide or 4)
+    hint = f"give --input {shape[0]}x{shape[1]}, or more rows"
+    if not args and not kwargs:
+        raise InputError("the model needs the shape of its input", hint)
+    given = [*args, *kwargs.values()]
+    if len(given) == 1 and wide is not None:
+        dims = given[0].shape or ()
+        if len(dims) != 2 or dims[1] != wide:
+            shown = "x".join(map(str, dims)) or "scalar"
+            raise InputError(f"the model was fitted on {wide} features, not on {shown}", hint)
+
+
+def _placed(node: Node, owners: Mapping[str, str], around: str) -> Node:
+    """The node in its module; what is in a body is in that of the node around it."""
+    path = owners.get(node.key, around)
+    bodies = tuple(
+        msgspec.structs.replace(body, nodes=tuple(_placed(one, {}, path) for one in body.nodes))
+        for body in node.bodies
+    )
+    return msgspec.structs.replace(node, path=path, bodies=bodies)
+
+
+def _table(inside: list[Part], with_nodes: set[str]) -> tuple[Module, ...]:
+    """The modules, the root first: what the user named, what has nodes, and all around these."""
+    kept = {""}
+    for path in (one.path for one in inside if one.named or one.path in with_nodes):
+        kept.update(_upwards(path))
+    classes = {one.path: type(one.estimator).__name__ for one in inside}
+    paths = ["", *sorted((one for one in kept if one), key=_order(inside))]
+    ids = {path: number for number, path in enumerate(paths)}
+    params = _params(inside, kept)
+    children: dict[str, list[tuple[str, int]]] = {path: [] for path in paths}
+    for path in paths[1:]:
+        above, _, name = path.rpartition(".")
+        children[above].append((name, ids[path]))
+    return tuple(
+        Module(
+            id=ids[path],
+            names=(path,),
+            bases=(classes.get(path, ""),),
+            params=tuple(params.get(path, ())),
+            children=tuple(children[path]),
+            training=False,
+            settings={},
+        )
+        for path in paths
+    )
+
+
+def _order(inside: list[Part]) -> Callable[[str], list[int]]:
+    """Paths as they were found, what is inside behind what is around it."""
+    found: dict[str, int] = {}
+    for number, one in enumerate(inside):
+        for path in _upwards(one.path):
+            found.setdefault(path, number)
+    return lambda path: [found[one] for one in _upwards(path)]
+
+
+def _upwards(path: str) -> list[str]:
+    """The paths on the way from the root to this one: "a", "a.b", "a.b.c"."""
+    words = path.split(".")
+    return [".".join(words[:end]) for end in range(1, len(words) + 1)]
+
+
+def _params(inside: list[Part], kept: set[str]) -> dict[str, list[Parameter]]:
+    """The parameters by module, each array once. `inside` names them: "estimators.0.coef_"."""
+    numbers: dict[Any, int] = {}
+    held: list[Any] = []  # what has a number must not be freed, or its id would be another's
+
+    def number(value: Any) -> int:
+        held.append(value)
+        key = tuple(map(id, value)) if isinstance(value, tuple) else id(value)
+        return numbers.setdefault(key, len(numbers))
+
+    found: dict[str, list[Parameter]] = {}
+    taken: set[int] = set()
+    for one in inside:
+        home = one.path
+        while home not in kept:
+            home = home.rpartition(".")[0]
+        prefix = one.path.removeprefix(home).lstrip(".")
+        for parameter in of_estimator(one.estimator, number):
+            if parameter.storage in taken:
+                continue
+            taken.add(parameter.storage)
+            name = f"{prefix}.{parameter.name}".lstrip(".")
+            found.setdefault(home, []).append(msgspec.structs.replace(parameter, name=name))
+    return found

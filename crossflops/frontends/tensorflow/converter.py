@@ -1,0 +1,452 @@
+"""A frozen TensorFlow graph -> ONNX by tf2onnx, with as little folded as the converter allows.
+
+tf2onnx's own way in (`tf2onnx.convert.from_function`) lets grappler push the scale of a batch
+normalization into the convolution before it, and folds whatever depends on constants. Here
+functions are inlined and dead branches go, and only sizes and moved weights are folded: what
+computes stays a node.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends.standing import known
+from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
+
+# What tf2onnx writes, tidied: loops whose trips and shapes follow, operators that ONNX has.
+
+DOMAIN = "tensorflow"  # of operations that tf2onnx has no rule for
+_SIZED = ("OneHot", "TopK", "Range")
+_COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
+
+
+def tidy(model: Any) -> None:
+    """Tidy the graph of a ModelProto; what tf2onnx left as it was is in TensorFlow's domain."""
+    _tidy(model.graph)
+    if sum(_owned(node) for node in _everything(model.graph)):
+        model.opset_import.add(domain=DOMAIN, version=1)
+
+
+def _owned(node: Any) -> bool:
+    """Whether ONNX has no such operator; then it gets the domain of TensorFlow's operations."""
+    from onnx import defs
+
+    if node.domain or defs.has(node.op_type):
+        return False
+    node.domain = DOMAIN
+    return True
+
+
+def _tidy(graph: Any) -> None:
+    """Bring out what stands still in loops, let comparisons read whole numbers, write out erfc.
+
+    Changes the GraphProto and the subgraphs in it; what it computes stays, but for a transposed
+    convolution with negative pads, which ONNX does not allow: it computes what TensorFlow does.
+    """
+    _write_out_erfc(graph)
+    made = {one: node for node in graph.node for one in node.output}
+    for node in graph.node:
+        for body in _bodies(node):
+            _tidy(body)
+        if node.op_type == "Loop":
+            _bring_out(node, graph)
+        if node.op_type == "ConvTranspose":
+            _pad_the_output(node)
+        casts = [made.get(one) for one in node.input]
+        if node.op_type in _COMPARISONS and all(one and one.op_type == "Cast" for one in casts):
+            # tf2onnx casts the counters to floats, of which nothing would follow
+            node.input[:] = [one.input[0] for one in casts if one]
+
+
+def tell_shapes(graph: Any, source: Any, types: Callable[[str], int | None]) -> None:
+    """Write into the GraphProto what TensorFlow knows of the shapes that ONNX cannot infer.
+
+    Those are the results of operations that tf2onnx left as they are, and of those whose sizes
+    ONNX wants as an initializer (the depth of OneHot). Others may be in another order of axes than
+    TensorFlow's. `source` is the tf.Graph, `types` gives the element type of a tensor in ONNX.
+    """
+    from onnx import defs, helper
+
+    known = {one.name: one for op in source.get_operations() for one in op.outputs}
+    for node in graph.node:
+        if node.op_type not in _SIZED and (node.domain or defs.has(node.op_type)):
+            continue
+        for tensor in (known[name] for name in node.output if name in known):
+            kind = types(tensor.name)
+            if kind and tensor.shape.is_fully_defined():
+                shape = tensor.shape.as_list()
+                graph.value_info.append(helper.make_tensor_value_info(tensor.name, kind, shape))
+
+
+def tell_groups(graph: Any) -> None:
+    """Write the groups of a convolution, which tf2onnx takes for one in three dimensions.
+
+    TensorFlow has no such attribute: there are as many as the channels of the input hold those of
+    the filter. `graph` is tf2onnx's, X [N, C, ...], W [M, C / groups, ...].
+    """
+    for node in graph.get_nodes():
+        if node.type != "Conv":
+            continue
+        image, kernel = (graph.get_shape(name) for name in node.input[:2])
+        if image and kernel and min(image[1], kernel[1]) > 0:
+            node.set_attr("group", image[1] // kernel[1])
+
+
+def _pad_the_output(node: Any) -> None:
+    """What a transposed convolution makes beyond its windows is at the end, as `output_padding`.
+
+    tf2onnx writes it as negative pads, half of them at the beginning. TensorFlow's windows begin
+    at the first element wherever the output is longer than they reach (VALID, and SAME with a
+    stride beyond the kernel: tensorflow/core/framework/common_shape_fns.cc,
+    GetWindowedOutputSizeVerbose).
+    """
+    from onnx import helper
+
+    pads = next((one for one in node.attribute if one.name == "pads"), None)
+    if pads is None or min(pads.ints, default=0) >= 0:
+        return
+    half = len(pads.ints) // 2
+    sums = [begin + end for begin, end in zip(pads.ints[:half], pads.ints[half:], strict=True)]
+    begins = [max(one, 0) for one in pads.ints[:half]]
+    ends = [max(one, 0) for one in pads.ints[half:]]
+    beyond = [max(-one, 0) for one in sums]
+    pads.ints[:] = [*begins, *ends]
+    node.attribute.append(helper.make_attribute("output_padding", beyond))
+
+
+def _bodies(node: Any) -> Iterator[Any]:
+    return (one.g for one in node.attribute if one.HasField("g"))
+
+
+def _bring_out(loop: Any, graph: Any) -> None:
+    """Let the body read from outside what it carries unchanged (weights), and carry it no more.
+
+    A carried value has an unknown shape for ONNX's inference, since the body could change it.
+    """
+    (body,) = _bodies(loop)
+    read = {one for node in _everything(graph) for one in node.input}
+    read |= {one.name for one in graph.output}
+    straight = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
+    for place in reversed(range(len(loop.input) - 2)):
+        value, result = body.input[place + 2].name, body.output[place + 1].name
+        unused = place >= len(loop.output) or loop.output[place] not in read
+        if straight.get(result, result) != value or not unused:
+            continue
+        for node in _everything(body):
+            node.input[:] = [loop.input[place + 2] if one == value else one for one in node.input]
+        del loop.input[place + 2], body.input[place + 2], body.output[place + 1]
+        if place < len(loop.output):
+            del loop.output[place]
+
+
+def _write_out_erfc(graph: Any) -> None:
+    """erfc x = 1 - erf x: tf2onnx has no rule for TensorFlow's Erfc, and leaves it as it is."""
+    from onnx import helper
+
+    nodes = list(graph.node)
+    if not any(node.op_type == "Erfc" for node in nodes):
+        return
+    del graph.node[:]
+    for node in nodes:
+        graph.node.append(node)
+        if node.op_type != "Erfc":
+            continue
+        held = graph.node[-1]
+        name, result = held.name, held.output[0]
+        held.op_type, held.output[0] = "Erf", f"{result}/erf"
+        one = f"{result}/one"
+        graph.initializer.append(helper.make_tensor(one, 1, (), [1.0]))
+        graph.node.append(
+            helper.make_node("Sub", [one, held.output[0]], [result], name=f"{name}__1")
+        )
+
+
+def _everything(graph: Any) -> Iterator[Any]:
+    for node in graph.node:
+        yield node
+        for body in _bodies(node):
+            yield from _everything(body)
+
+
+OPSET = 18  # the newest that tf2onnx 1.17 writes
+# Forbid to inline a function, and say nothing about its result.
+_KEPT_WHOLE = ("_XlaMustCompile", "_noinline")
+# Floats that these make of constants are weights in another place, not results.
+_MOVES = ("Identity", "Reshape", "Squeeze", "ExpandDims", "Transpose", "Cast", "Pack", "ConcatV2",
+          "Slice", "StridedSlice", "Fill", "Tile", "Split", "Unpack", "GatherV2")  # fmt: skip
+_NEVER = ("Placeholder", "PlaceholderWithDefault", "Enter", "Merge", "Switch", "NextIteration",
+          "Exit", "NoOp")  # fmt: skip
+_DRAWN = {
+    **dict.fromkeys(("StatelessRandomUniform", "StatelessRandomUniformV2"), "RandomUniform"),
+    **dict.fromkeys(("StatelessRandomNormal", "StatelessRandomNormalV2"), "RandomStandardNormal"),
+}
+# What of tf2onnx's optimizers only removes what it put in itself.
+_LOOPS = ("While", "StatelessWhile")
+_OPTIMIZERS = ("remove_identity", "loop_optimizer")
+
+
+class Noted(NamedTuple):
+    """While tf2onnx works: whose operations its nodes are, and the kinds of loops it fails on."""
+
+    origins: dict[str, str]
+    failed: set[str]
+
+
+class Converted(NamedTuple):
+    """The bytes of an ONNX model, and by its nodes the operations that tf2onnx wrote them for.
+
+    Those alone of whose operation it is known what it costs, whatever nodes are written for it.
+    """
+
+    data: bytes
+    origins: dict[str, str]
+
+
+def to_onnx(frozen: Any, weighted: bool = False) -> Converted:
+    """An ONNX model of a frozen function, whose nodes keep TensorFlow's names.
+
+    Weights are there by shape, all their elements are one number, unless they are wanted
+    (`weighted`). Names are the same ones in both. Raises NormalizeError where tf2onnx fails.
+    """
+    graph = _plain(frozen.graph.as_graph_def(add_shapes=True))
+    if not weighted:
+        graph = _weightless(graph)
+    left: set[str] = set()
+    try:
+        while True:
+            noted = Noted(origins={}, failed=set())
+            model = _processed(frozen, graph, weighted, noted, left)
+            if noted.failed <= left:
+                break
+            left |= noted.failed  # what a handler leaves halfway is no graph
+    except Exception as error:
+        raise NormalizeError(
+            f"tf2onnx cannot convert the model: {type(error).__name__}: {error}",
+            "see what python -m tf2onnx.convert says about it",
+        ) from error
+    tidy(model)
+    return Converted(model.SerializeToString(), noted.origins)
+
+
+def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[str]) -> Any:
+    """The ONNX model (ModelProto) of a GraphDef; operations of the kinds in `left` stay."""
+    import tensorflow as tf
+
+    inputs = [one.name for one in frozen.inputs]
+    outputs = [one.name for one in frozen.outputs]
+    tfonnx = importlib.import_module("tf2onnx.tfonnx")
+    optimizer = importlib.import_module("tf2onnx.optimizer")
+    chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
+    with tf.device("/cpu:0"):
+        inlined = _inlined(graph, inputs, outputs)
+        with (
+            tf.Graph().as_default() as imported,
+            _folding_sizes(tfonnx),
+            nullcontext() if weighted else _hollow(),
+            patch.object(importlib.import_module("tf2onnx.utils"), "INTERNAL_NAME", 1),
+            _recorded(tfonnx, noted, left),
+        ):
+            tf.import_graph_def(inlined, name="")
+            found = tfonnx.process_tf_graph(
+                imported,
+                opset=OPSET,
+                input_names=inputs,
+                output_names=outputs,
+                continue_on_error=True,
+            )
+            found = optimizer.optimize_graph(found, False, optimizers=chosen)
+            tell_groups(found)
+            model = found.make_model("crossflops")
+            tell_shapes(model.graph, imported, found.get_dtype)
+    return model
+
+
+def _weightless(graph: Any) -> Any:
+    """The graph with one number for each large float tensor, which TensorFlow spreads out."""
+    for node in _nodes(graph):
+        tensor = node.attr["value"].tensor if node.op == "Const" else None
+        if tensor is not None and tensor.dtype == 1 and len(tensor.tensor_content) > 4096:
+            tensor.tensor_content = b""
+            tensor.float_val[:] = [NUMBER]
+    return graph
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    yield from graph.node
+    for function in graph.library.function:
+        yield from function.node_def
+
+
+def _plain(graph: Any) -> Any:
+    """The graph with its functions for XLA as functions like others, which can be inlined.
+
+    What only orders operations goes: nothing has to run for its own sake. Random numbers come
+    from a seed that nobody sets.
+    """
+    for node in _nodes(graph):
+        inputs = [one for one in node.input if not one.startswith("^")]
+        del node.input[:]
+        node.input.extend(inputs)
+        if node.op in _DRAWN:
+            # tf2onnx knows the generators that keep a state of their own
+            node.op = _DRAWN[node.op]
+            del node.input[1:]
+            node.attr["T"].CopyFrom(node.attr["Tshape" if "Tshape" in node.attr else "T"])
+            for name in ("Tshape", "Tseed"):
+                node.attr.pop(name, None)
+    for holder in (*_nodes(graph), *graph.library.function):
+        for name in _KEPT_WHOLE:
+            holder.attr.pop(name, None)
+    return graph
+
+
+def _inlined(graph: Any, inputs: list[str], outputs: list[str]) -> Any:
+    """The graph with its functions inlined, and without what no output needs.
+
+    Unlike tf2onnx's tf_loader.py: tf_optimize_grappler, grappler folds no constants.
+    """
+    import tensorflow as tf
+    from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
+    from tensorflow.python.grappler import tf_optimizer
+
+    config = config_pb2.ConfigProto()
+    config.graph_options.infer_shapes = True
+    config.graph_options.rewrite_options.optimizers[:] = ["function", "dependency"]
+    with tf.Graph().as_default():
+        tf.import_graph_def(graph, name="")
+        meta = tf.compat.v1.train.export_meta_graph(graph_def=graph)
+    wanted = meta_graph_pb2.CollectionDef()
+    wanted.node_list.value.extend([*inputs, *outputs])
+    meta.collection_def["train_op"].CopyFrom(wanted)
+    return tf_optimizer.OptimizeGraph(config, meta)
+
+
+@contextmanager
+def _recorded(tfonnx: Any, noted: Noted, left: set[str]) -> Iterator[None]:
+    """Write down the nodes that tf2onnx makes for the operations whose cost is known.
+
+    tf2onnx/tfonnx.py: tensorflow_onnx_mapping calls the handler of every operation, with the graph
+    and the operation's node, which it changes, or takes away and makes others. Those in `left`
+    have no handler, and those of loops whose handler fails are noted.
+    """
+    name = "tensorflow_onnx_mapping"
+    mapping = getattr(tfonnx, name)
+
+    def recording(kind: str, handler: Any) -> Any:
+        def handled(graph: Any, node: Any, **named: Any) -> Any:
+            before, own = set(graph.get_nodes()), node.name
+            try:
+                return handler(graph, node, **named)
+            except Exception:
+                if kind in _LOOPS:
+                    noted.failed.add(kind)
+                raise
+            finally:
+                made = [one.name for one in graph.get_nodes() if one not in before]
+                if kind not in _LOOPS:
+                    noted.origins.update(dict.fromkeys((own, *made), own))
+
+        return handled
+
+    def mapped(graph: Any, handlers: Any, *more: Any, **named: Any) -> Any:
+        watched = {
+            kind: (recording(kind, handler), *rest)
+            for kind, (handler, *rest) in handlers.items()
+            if kind in _LOOPS or known(DOMAIN, kind)
+        }
+        every = {kind: one for kind, one in {**handlers, **watched}.items() if kind not in left}
+        return mapping(graph, every, *more, **named)
+
+    with patch.object(tfonnx, name, mapped):
+        yield
+
+
+@contextmanager
+def _folding_sizes(tfonnx: Any) -> Iterator[None]:
+    """Let tf2onnx fold sizes and moved weights alone, all in one run instead of one run each."""
+    name = "compute_const_folding_using_tf"
+    before = getattr(tfonnx, name)
+    setattr(tfonnx, name, _folded)
+    try:
+        yield
+    finally:
+        setattr(tfonnx, name, before)
+
+
+@contextmanager
+def _hollow() -> Iterator[None]:
+    """While this is open, tf2onnx and onnx make no copies of weights that are one number.
+
+    tf2onnx/tf_utils.py: get_tf_tensor_data reads a constant, onnx/numpy_helper.py writes it.
+    """
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    utils = importlib.import_module("tf2onnx.tf_utils")
+    read, write, taken = numpy_helper.to_array, numpy_helper.from_array, utils.get_tf_tensor_data
+
+    def spread(dtype: Any, dims: Any) -> Any:
+        return np.broadcast_to(np.array(NUMBER, dtype), tuple(dims))
+
+    def array(tensor: Any, *more: Any, **named: Any) -> Any:
+        if not is_hollow(tensor):
+            return read(tensor, *more, **named)
+        return spread(helper.tensor_dtype_to_np_dtype(tensor.data_type), tensor.dims)
+
+    def proto(values: Any, name: str | None = None) -> Any:
+        if not is_uniform(np.asanyarray(values)):
+            return write(values, name)
+        kind = helper.np_dtype_to_tensor_dtype(values.dtype)
+        return hollow(TensorProto(name=name or "", data_type=kind, dims=values.shape))
+
+    def constant(tensor: Any) -> Any:
+        if list(tensor.float_val) != [NUMBER] or not tensor.tensor_shape.dim:
+            return taken(tensor)
+        return spread(np.float32, (one.size for one in tensor.tensor_shape.dim))
+
+    with (
+        patch.object(numpy_helper, "to_array", array),
+        patch.object(numpy_helper, "from_array", proto),
+        patch.object(utils, "get_tf_tensor_data", constant),
+    ):
+        yield
+
+
+def _folded(graph: Any, stored: Any, outputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Values and types of the tensors of a graph that are known sizes or moved weights."""
+    import numpy as np
+    import tensorflow as tf
+
+    known: set[str] = set()
+    found: dict[str, Any] = {}
+    made: list[Any] = []
+    for op in graph.get_operations():
+        result = op.outputs[0] if len(op.outputs) == 1 else None
+        if result is None or result.name in outputs or op.type in _NEVER:
+            continue
+        if op.type == "Shape" and op.inputs[0].shape.is_fully_defined():
+            shape = op.inputs[0].shape.as_list()
+            found[result.name] = np.array(shape, result.dtype.as_numpy_dtype)
+        elif op.type != "Const" and not _folds(op, result, known):
+            continue
+        elif op.type != "Const":
+            made.append(result)
+        known.add(result.name)
+    types = {name: tf.as_dtype(value.dtype) for name, value in found.items()}
+    if made:
+        with tf.compat.v1.Session(graph=graph) as session:
+            values = session.run(made, feed_dict=dict(found))
+        found |= {one.name: value for one, value in zip(made, values, strict=True)}
+        types |= {one.name: one.dtype for one in made}
+    return found, types
+
+
+def _folds(op: Any, result: Any, known: set[str]) -> bool:
+    if op.type.startswith("Random") or result.dtype.name in ("resource", "variant"):
+        return False
+    if not op.inputs or not all(one.name in known for one in op.inputs):
+        return False
+    return not result.dtype.is_floating or op.type in _MOVES

@@ -1,0 +1,145 @@
+"""A TensorFlow or Keras model -> an ONNX graph and the trace of the operations in its graph."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crossflops.frontends import onnx
+from crossflops.frontends.decided import Arrays, GraphAndCalls, Run, Runnable, settled
+from crossflops.frontends.digest import digest
+from crossflops.frontends.tensorflow.converter import to_onnx
+from crossflops.frontends.tensorflow.layers import KerasLayers, Layers, NamedLayers, variables
+from crossflops.frontends.tensorflow.model import (
+    Traced,
+    arguments,
+    freeze,
+    is_frozen,
+    is_rebuilt,
+    traced,
+)
+from crossflops.frontends.tensorflow.operators import calls, linked, operations
+from crossflops.frontends.tensorflow.quiet import quiet
+from crossflops.ir.graph import Graph
+from crossflops.ir.measurement import Observation
+from crossflops.ir.trace import Parameter, Setting, Trace
+
+
+@quiet()
+def program(
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    trips: Mapping[str, int] = {},
+    branches: Mapping[str, str] = {},
+    arrays: Arrays = None,
+    run: Run | None = None,
+) -> tuple[bytes, Graph, Trace]:
+    """The graph of a model on inputs of these shapes (tf.TensorSpec), and its operations.
+
+    Before them the bytes of the ONNX model that the graph was read from; its large weights are
+    there by shape alone. `trips` and `branches` are those of `OnnxFile`, `arrays` the values of
+    the inputs, where there are any, on which `run` runs what depends on them.
+
+    The graph is made from the frozen function with loops and branches whole, the operator calls
+    are those of the frozen graph as TensorFlow runs it, in which loops are taken apart. Raises
+    InputError where the model does not take these inputs, NormalizeError where it cannot be
+    frozen or converted.
+    """
+    seen = record(model, args, kwargs, setting)
+    if is_rebuilt(model):
+        rebuilt: tuple[bytes, Graph, Trace] = model.graph_of(seen, setting)
+        return rebuilt
+    whole = freeze(seen.traced.function, lowered=False)
+    data, origins = to_onnx(whole)
+
+    def read(observed: Observation | None) -> GraphAndCalls:
+        graph, _ = onnx.of_bytes(
+            data, seen.name, setting, trips=trips, branches=branches, seen=observed
+        )
+        return linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
+
+    graph, fields = settled(read, lambda: _runnable(model, seen.traced, arrays), run)
+    graph = msgspec.structs.replace(graph, name=seen.name, **_size(model, seen))
+    graph = msgspec.structs.replace(graph, digest=digest(graph))
+    return data, graph, msgspec.structs.replace(seen.trace, **fields)
+
+
+def _runnable(model: Any, traced: Traced, arrays: Arrays) -> Runnable:
+    """The model with its weights, and the values of its inputs by their names."""
+    import tensorflow as tf
+
+    data = to_onnx(freeze(traced.function, lowered=False, weighted=True), weighted=True).data
+    if arrays is None:
+        return data, {}
+    values = tf.nest.flatten(arguments(model, *arrays, training=False))
+    names = [one.name for one in traced.function.inputs]
+    given = zip(names, values, strict=False)
+    return data, {
+        name: np.asarray(one) for name, one in given if not isinstance(one, tf.TensorSpec)
+    }
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A model as TensorFlow would run it: traced, frozen, and the trace of its operations."""
+
+    name: str
+    traced: Traced
+    frozen: Any
+    layers: Layers
+    trace: Trace
+
+
+@quiet()
+def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting) -> Seen:
+    """Only the frozen graph and its operations, without ONNX: all that a prediction needs."""
+    found = traced(model, args, kwargs, setting.training)
+    frozen = freeze(found.function, lowered=True).graph
+    layers = layers_of(model, found, frozen)
+    trace = Trace(
+        calls=calls(frozen, layers),
+        modules=layers.rows,
+        setting=setting,
+        framework="tensorflow",
+    )
+    return Seen(_name(model), found, frozen, layers, trace)
+
+
+def _name(model: Any) -> str:
+    own = getattr(model, "name", "")
+    if isinstance(own, str) and own:
+        return own
+    return "SavedModel" if hasattr(model, "signatures") else type(model).__name__
+
+
+def layers_of(model: Any, found: Traced, frozen: Any) -> Layers:
+    """The modules: the layers of a Keras model, else what the names of operations tell."""
+    if is_rebuilt(model):
+        rows: Layers = model.layers()
+        return rows
+    if hasattr(model, "_flatten_layers"):
+        return KerasLayers(model, found.scopes)
+    layers = NamedLayers([op.name for op in operations(frozen)], _name(model))
+    own = tuple(
+        Parameter(one.name.partition(":")[0], tuple(one.shape), number, one.dtype.name)
+        for number, one in enumerate(variables(found.function))
+    )
+    layers.rows = (msgspec.structs.replace(layers.rows[0], params=own), *layers.rows[1:])
+    return layers
+
+
+def _size(model: Any, seen: Seen) -> dict[str, int]:
+    """Number and bytes of the parameters, which are variables.
+
+    Nothing for a graph that was frozen already: its constants were variables. Those of a function
+    are none (a matrix of a transform, a window).
+    """
+    held = {one.storage: one for row in seen.trace.modules for one in row.params}
+    if not held and is_frozen(model):
+        return {}
+    return {
+        "params": sum(one.numel for one in held.values()),
+        "param_bytes": sum(one.nbytes for one in held.values()),
+    }

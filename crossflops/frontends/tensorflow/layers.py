@@ -1,0 +1,230 @@
+"""The module table of a TensorFlow model: Keras layers, or what the names of operations tell."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from crossflops.frontends.onnx.modules import of_name, table
+from crossflops.ir.trace import Module, Parameter, Scalar
+
+# Which Keras layer opened which name scope: seen while the model is traced, not guessed.
+
+Row = TypeVar("Row")
+_CALLS = ("StatefulPartitionedCall", "PartitionedCall")
+
+
+@contextmanager
+def recorded(scopes: dict[str, Any]) -> Iterator[None]:
+    """Write the layer of every name scope into `scopes` while this is open.
+
+    keras/src/layers/layer.py: `Layer.__call__` enters `backend.name_scope(name, caller=self)`;
+    TensorFlow makes the name unique in its graph, so it is asked which one it took.
+    """
+    if "keras" not in sys.modules:
+        yield
+        return
+    from keras.src.backend.tensorflow.core import name_scope
+    from tensorflow.compat.v1 import get_default_graph
+
+    enter = name_scope.__enter__
+
+    def entered(self: Any) -> Any:
+        found = enter(self)
+        if self.caller is not None:
+            scopes.setdefault(get_default_graph().get_name_scope(), self.caller)
+        return found
+
+    name_scope.__enter__ = entered
+    try:
+        yield
+    finally:
+        name_scope.__enter__ = enter
+
+
+def scope_of(name: str, scopes: Mapping[str, Row]) -> str | None:
+    """The innermost known scope around an operation, None where there is none.
+
+    The names in an inlined function or the body of a loop stand behind those of what called it,
+    and repeat them or begin anew: "lstm/while/body/_1/lstm/while/cell/MatMul" is in
+    "lstm/while/cell".
+    """
+    parts = name.split("/")[:-1]
+    found: str | None = None
+    begin = 0
+    while begin < len(parts):
+        scope, end = _longest(parts, begin, scopes)
+        called = not begin or parts[begin - 1].startswith(_CALLS)
+        if scope is not None and (called or found is None or scope.startswith(f"{found}/")):
+            found, begin = scope, end
+        else:
+            begin += 1
+    return found
+
+
+def _longest(parts: list[str], begin: int, scopes: Mapping[str, Row]) -> tuple[str | None, int]:
+    """The longest known scope that begins there, and where it ends."""
+    for end in range(len(parts), begin, -1):
+        scope = "/".join(parts[begin:end])
+        if scope in scopes:
+            return scope, end
+    return None, begin + 1
+
+
+RECURRENT = "RNN cell"
+# Layers whose elementwise operations are known by the layer's name.
+KINDS = {
+    **{
+        name: name
+        for name in (
+            *("BatchNormalization", "LayerNormalization"),
+            *("GroupNormalization", "RMSNormalization"),
+        )
+    },
+    **dict.fromkeys(("LSTMCell", "GRUCell", "SimpleRNNCell"), RECURRENT),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), RECURRENT),  # operators of ONNX
+}
+
+
+class Layers:
+    """The modules of a model, and in which of them an operation is."""
+
+    rows: tuple[Module, ...]
+
+    def kind(self, module: int, name: str) -> str:
+        """Which kind of layer an operation in a module serves: a normalization, a cell, or "".
+
+        It is what the module is or is derived from.
+        """
+        names = (base.rpartition(".")[2] for base in self.rows[module].bases)
+        return next((KINDS[name] for name in names if name in KINDS), "")
+
+    def of(self, name: str) -> tuple[str, int]:
+        """The scope of an operation, "" for none, and the id of its module."""
+        raise NotImplementedError
+
+    def around(self, scope: str) -> tuple[str, int]:
+        """The scope around a scope, and the id of its module."""
+        raise NotImplementedError
+
+
+class KerasLayers(Layers):
+    """The layers of a Keras model by their names, and the scopes in which they ran."""
+
+    def __init__(self, model: Any, scopes: Mapping[str, Any]) -> None:
+        self._storages: dict[int, int] = {}
+        self._ids: dict[int, int] = {}
+        self._paths: dict[int, str] = {}
+        found = list(self._walk(model, ""))
+        self.rows = tuple(self._row(layer) for layer in found)
+        self._scopes = {
+            scope: self._ids[id(layer)]
+            for scope, layer in scopes.items()
+            if id(layer) in self._ids
+        }
+
+    def of(self, name: str) -> tuple[str, int]:
+        """The innermost scope of a layer around the operation; the root where there is none."""
+        scope = scope_of(name, self._scopes)
+        return ("", 0) if scope is None else (scope, self._scopes[scope])
+
+    def around(self, scope: str) -> tuple[str, int]:
+        """The innermost scope of a layer around that of another."""
+        return self.of(scope)
+
+    def _walk(self, layer: Any, path: str) -> Iterable[Any]:
+        """The layer and all in it, each object once, under its first path."""
+        if id(layer) in self._ids:
+            return
+        self._ids[id(layer)] = len(self._ids)
+        self._paths[id(layer)] = path
+        yield layer
+        for name, child in _children(layer):
+            yield from self._walk(child, f"{path}.{name}" if path else name)
+
+    def _row(self, layer: Any) -> Module:
+        path = self._paths[id(layer)]
+        below = f"{path}." if path else ""
+        children = (
+            (name, self._ids[id(child)])
+            for name, child in _children(layer)
+            if self._paths[id(child)] == f"{below}{name}"
+        )
+        return Module(
+            id=self._ids[id(layer)],
+            names=(path,),
+            bases=tuple(f"{c.__module__}.{c.__qualname__}" for c in type(layer).__mro__[:-1]),
+            params=tuple(self._parameter(one) for one in _weights(layer)),
+            children=tuple(children),
+            training=False,
+            settings=_settings(layer),
+        )
+
+    def _parameter(self, variable: Any) -> Parameter:
+        storage = self._storages.setdefault(id(variable), len(self._storages))
+        shape = tuple(map(int, variable.shape))
+        return Parameter(
+            variable.name, shape, storage, str(variable.dtype), bool(variable.trainable)
+        )
+
+
+def _children(layer: Any) -> list[tuple[str, Any]]:
+    """The layers directly in a layer, by names that have no dots and are not twice there."""
+    found: dict[str, Any] = {}
+    for child in layer._flatten_layers(include_self=False, recursive=False):
+        name = child.name.replace(".", "_")
+        while name in found and found[name] is not child:
+            name += "_again"
+        found[name] = child
+    return list(found.items())
+
+
+def _weights(layer: Any) -> list[Any]:
+    """The layer's own parameters: what it was made to train, frozen or not.
+
+    Moving averages and the seeds of random layers are none. A quantized layer stores what it was
+    made to train as whole numbers, with their scales.
+    """
+    quantized = getattr(layer, "quantization_mode", None) is not None
+    return [*layer._trainable_variables, *(layer._non_trainable_variables if quantized else ())]
+
+
+def _settings(layer: Any) -> dict[str, Scalar]:
+    """The plain public attributes (filters, kernel_size, strides ...)."""
+    found: dict[str, Scalar] = {}
+    for name, value in vars(layer).items():
+        if name.startswith("_") or name in {"name", "built"}:
+            continue
+        if isinstance(value, tuple) and all(isinstance(item, int | float) for item in value):
+            found[name] = list(value)
+        elif value is None or isinstance(value, bool | int | float | str):
+            found[name] = value
+    return found
+
+
+class NamedLayers(Layers):
+    """What the names of operations tell, where no Keras model is at hand."""
+
+    def __init__(self, names: Iterable[str], root: str) -> None:
+        places = [of_name(name) for name in names]
+        self.rows = table(places, root)
+        self._ids = {row.path: row.id for row in self.rows}
+
+    def of(self, name: str) -> tuple[str, int]:
+        """The module of an operation, whose path is its scope."""
+        path = of_name(name).path
+        while path not in self._ids:
+            path = path.rpartition(".")[0]
+        return path, self._ids[path]
+
+    def around(self, scope: str) -> tuple[str, int]:
+        """The module around a module."""
+        path = scope.rpartition(".")[0]
+        return path, self._ids[path]
+
+
+def variables(function: Any) -> list[Any]:
+    """The trained variables that a function reads, all where it trains none."""
+    found = {id(one): one for one in function.variables}
+    trained = [one for one in found.values() if one.trainable]
+    return trained or [one for one in found.values() if one.dtype.is_floating]

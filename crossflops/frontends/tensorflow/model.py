@@ -1,0 +1,400 @@
+"""What a TensorFlow model is: found, read from files, and traced to one function of tensors."""
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from crossflops.errors import (
+    CrossflopsError,
+    InputError,
+    MissingExtraError,
+    NormalizeError,
+    raised_at,
+)
+from crossflops.frontends.tensorflow.layers import recorded
+from crossflops.load.payload import NUMBER
+
+# A frozen graph (GraphDef) -> a function of its placeholders.
+
+_INPUTS = ("Placeholder", "PlaceholderWithDefault")
+_NO_RESULTS = ("Const", "NoOp", "Assert", "Placeholder", "SaveV2", "RestoreV2")
+_RESOURCE = 20  # tensorflow/core/framework/types.proto: DT_RESOURCE
+_VARIABLES = ("VariableV2", "VarHandleOp", "VarIsInitializedOp")
+
+
+def function_of(
+    graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """A function that runs the graph on the inputs that stand for its placeholders.
+
+    Its results are what no other operation reads. Raises InputError.
+    """
+    import tensorflow as tf
+
+    if isinstance(graph, tf.Graph):
+        graph = graph.as_graph_def()
+    nodes = list(graph.node)
+    if any(node.op in _VARIABLES or _is_variable(node) for node in nodes):
+        raise InputError(
+            "the graph has variables, so their shapes are not in it",
+            "freeze it, or give the SavedModel",
+        )
+    wanted = [node.name for node in nodes if node.op == _INPUTS[0]]
+    if len(args) + len(kwargs) != len(wanted) or not set(kwargs) <= set(wanted):
+        raise InputError(
+            f"the graph has the inputs {', '.join(wanted) or '(none)'}",
+            "give one --input for each: " + " ".join(f"--input {name}=SHAPE" for name in wanted),
+        )
+    read = {one.lstrip("^").partition(":")[0] for node in nodes for one in node.input}
+    results = [node.name for node in nodes if node.name not in read and node.op not in _NO_RESULTS]
+    places = [name for name in wanted if name not in kwargs]
+
+    def run(*given: Any, **named: Any) -> Any:
+        inputs = {f"{name}:0": one for name, one in zip(places, given, strict=True)}
+        inputs |= {f"{name}:0": one for name, one in named.items()}
+        found = tf.graph_util.import_graph_def(
+            graph, input_map=inputs, return_elements=results, name=""
+        )
+        return [tensor for op in found for tensor in op.outputs]
+
+    return run
+
+
+def _is_variable(node: Any) -> bool:
+    """Whether this stands for a variable, as in the graph of a function that is not frozen."""
+    return bool(node.op == "Placeholder" and node.attr["dtype"].type == _RESOURCE)
+
+
+# What Keras and TensorFlow say when they raise, in a line.
+
+_LIMIT = 300
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_AROUND = re.compile(r"Exception encountered when calling \S+\.\s*|\s*Arguments received by .*$")
+
+
+def shortened(error: BaseException) -> str:
+    """The message of an error without colours, and without what Keras puts around it.
+
+    keras/src/utils/traceback_utils.py: inject_argument_info_in_traceback names the layer before
+    the message and lists the arguments behind it.
+    """
+    text = " ".join(_COLOUR.sub("", str(error)).split())
+    text = _AROUND.sub("", text) or text
+    return text if len(text) <= _LIMIT else f"{text[:_LIMIT]}..."
+
+
+# A traced function -> the same with its variables as constants, and what stands in the way.
+
+_LARGE = 1024  # elements from which on a variable of floats is there by shape
+_STORES = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
+_CHANGES = (
+    "ResourceScatter",
+    "ResourceApply",
+    "ResourceSparseApply",
+    "ResourceStridedSliceAssign",
+)
+
+
+def writes(function: Any) -> bool:
+    """Whether a concrete function, or one that it calls, stores something in variables."""
+    graph = function.graph.as_graph_def()
+    bodies = (graph.node, *(one.node_def for one in graph.library.function))
+    return any(
+        node.op in _STORES or node.op.startswith(_CHANGES) for nodes in bodies for node in nodes
+    )
+
+
+def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
+    """The concrete function with its variables as constants, its functions inlined.
+
+    Large variables of floats are there by shape: all their elements are one number, which a
+    constant holds once, unless they are wanted (`weighted`). TensorFlow would write several copies
+    of all weights.
+
+    `lowered` turns loops and branches into the operations that TensorFlow runs (Enter, Merge,
+    Switch ...); without it they stay whole. Raises NormalizeError.
+    """
+    from tensorflow.python.framework.convert_to_constants import (
+        convert_variables_to_constants_v2,
+    )
+
+    try:
+        with nullcontext() if weighted else _by_shape():
+            return convert_variables_to_constants_v2(
+                function, lower_control_flow=lowered, aggressive_inlining=not lowered
+            )
+    except Exception as error:
+        if writes(function):
+            raise NormalizeError(
+                "the model stores something in its variables, and so it cannot be frozen",
+                "give the Keras model itself, or a function that returns what it would store",
+            ) from error
+        raise NormalizeError(
+            f"TensorFlow cannot freeze the model: {type(error).__name__}: {shortened(error)}",
+            "see what convert_variables_to_constants_v2 says about its concrete function",
+        ) from error
+
+
+@contextmanager
+def _by_shape() -> Iterator[None]:
+    """While this is open, large variables of floats are not copied into constants.
+
+    tensorflow/python/framework/convert_to_constants.py: `_FunctionConverterDataInEager._eval`
+    reads a variable, `make_tensor_proto` writes it.
+    """
+    module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
+    kind, write = module._FunctionConverterDataInEager, module.tensor_util.make_tensor_proto
+    read = kind._eval
+
+    def value(self: Any, tensor: Any) -> Any:
+        shape = tensor.shape
+        if not tensor.dtype.is_floating or not shape.is_fully_defined():
+            return read(self, tensor)
+        return _spread(tensor) if shape.num_elements() > _LARGE else read(self, tensor)
+
+    def written(values: Any, *given: Any, **named: Any) -> Any:
+        if not getattr(values, "ndim", 0) or any(values.strides) or values.size <= _LARGE:
+            return write(values, *given, **named)
+        told = values.flat[0]
+        return write(told, dtype=values.dtype, shape=values.shape, allow_broadcast=True)
+
+    with (
+        patch.object(kind, "_eval", value),
+        patch.object(module.tensor_util, "make_tensor_proto", written),
+    ):
+        yield
+
+
+def _spread(tensor: Any) -> Any:
+    """One number in the shape of a variable, without the memory of it."""
+    import numpy as np
+
+    return np.broadcast_to(np.array(NUMBER, tensor.dtype.as_numpy_dtype), tensor.shape.as_list())
+
+
+CHOSEN = "crossflops_signature"  # an attribute of a SavedModel whose target names a signature
+_SERVING = ("serving_default", "serve")
+_INSTALL = "pip install 'crossflops[tensorflow]'"
+
+
+class Traced(msgspec.Struct, frozen=True):
+    """A concrete function with definite input shapes, and the Keras layer of every name scope.
+
+    `scopes` are by the name scope that was open while the layer ran.
+    """
+
+    function: Any
+    scopes: dict[str, Any]
+
+
+def require() -> None:
+    """Raises MissingExtraError, or NormalizeError where Keras runs on something else."""
+    for extra in ("tensorflow", "tf2onnx"):
+        try:
+            __import__(extra)
+        except ImportError as error:
+            raise MissingExtraError(
+                f"{extra} is needed to read a TensorFlow model", _INSTALL
+            ) from error
+    keras = sys.modules.get("keras")
+    if keras is not None and keras.backend.backend() != "tensorflow":
+        raise NormalizeError(
+            f"Keras runs on {keras.backend.backend()} here", "set KERAS_BACKEND=tensorflow"
+        )
+
+
+def is_frozen(model: Any) -> bool:
+    """Whether this is a graph, or a SavedModel, whose variables may have become constants."""
+    import tensorflow as tf
+
+    return isinstance(model, tf.compat.v1.GraphDef | tf.Graph) or hasattr(model, "signatures")
+
+
+def is_rebuilt(model: Any) -> bool:
+    """Whether the model was rebuilt from an ONNX graph."""
+    return getattr(model, "is_rebuilt_by_crossflops", False) is True
+
+
+def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool) -> Traced:
+    """The model traced on inputs of these shapes. Raises InputError where it does not take them.
+
+    `args` and `kwargs` hold tf.TensorSpec.
+    """
+    function, args, kwargs = _function(model, args, dict(kwargs), training)
+    found = _concrete(function, args, kwargs)
+    if _is_keras(model) and writes(found.function):
+        found = _concrete(_storing_nothing(function), args, kwargs)
+    return found
+
+
+def arguments(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the traced function takes of these, in its order. Raises InputError."""
+    return _function(model, args, dict(kwargs), training)[1:]
+
+
+def _concrete(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Traced:
+    import tensorflow as tf
+
+    scopes: dict[str, Any] = {}
+    try:
+        with recorded(scopes):
+            return Traced(
+                tf.function(function, autograph=False).get_concrete_function(*args, **kwargs),
+                scopes,
+            )
+    except CrossflopsError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"the model raised {type(error).__name__}: {shortened(error)}{raised_at(error)}",
+            "check the number, the names, the shapes and the types of --input",
+        ) from error
+
+
+def _storing_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with what it would store in variables handed on to who reads them after it.
+
+    A state (stateful recurrent layers, moving averages in training, seeds of random layers) has
+    no frozen form. Variables have to be there already: a stateless scope makes none.
+    """
+    import keras
+
+    def run(*given: Any, **named: Any) -> Any:
+        with keras.StatelessScope():
+            return function(*given, **named)
+
+    return run
+
+
+def _function(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """What is to be traced, with its arguments."""
+    import tensorflow as tf
+
+    if isinstance(model, tf.compat.v1.GraphDef | tf.Graph):
+        # dropped
+
+        return function_of(model, args, kwargs), args, kwargs
+    if _is_keras(model):
+        return _keras(model, args, kwargs, training)
+    if hasattr(model, "signatures") and len(model.signatures):
+        return _signature(model, args, kwargs)
+    if training and not is_rebuilt(model):  # which is in the mode of what it was made from
+        raise InputError("--train-mode is for Keras models", "leave it out")
+    if not callable(model):
+        raise InputError(
+            "the SavedModel has no signature and cannot be called",
+            "write it with model.export(FOLDER), or with signatures=",
+        )
+    return (lambda *given, **named: model(*given, **named)), args, kwargs
+
+
+def _is_keras(model: Any) -> bool:
+    keras = sys.modules.get("keras")
+    return keras is not None and isinstance(model, keras.Layer)
+
+
+def _keras(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A Keras model takes its inputs as one value: a tensor, a list, or a dict by their names."""
+    names = _parameters(model)
+    mode = {"training": training} if "training" in names else {}
+    within = getattr(model, "_functional", None) or model  # of a sequential model
+    wanted = getattr(within, "_inputs_struct", None)
+    if wanted is None:
+        if kwargs and not args and not set(kwargs) & set(names) and len(names):
+            return (lambda **named: model(named, **mode)), (), kwargs
+        return (lambda *given, **named: model(*given, **named, **mode)), args, kwargs
+    return _functional(model, wanted, *_unpacked(args, kwargs), mode)
+
+
+def _unpacked(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs of a functional model, which may come as one list or dict."""
+    if len(args) == 1 and not kwargs and isinstance(args[0], dict):
+        return (), args[0]
+    if len(args) == 1 and not kwargs and isinstance(args[0], list):
+        return tuple(args[0]), {}
+    return args, kwargs
+
+
+def _functional(
+    model: Any, wanted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: dict[str, bool]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    names = [one.name for one in model.inputs]
+    whole = isinstance(wanted, dict)
+    if kwargs and not args and set(kwargs) == (set(wanted) if whole else set(names)):
+        if whole:
+            return (lambda **named: model(named, **mode)), (), kwargs
+        order = tuple(kwargs[name] for name in names)
+        return (lambda *given: model(_one(given), **mode)), order, {}
+    if kwargs or len(args) != len(names):
+        names = list(wanted) if whole else names
+        raise InputError(
+            f"the model has the inputs {', '.join(names)}",
+            "give one --input for each: " + " ".join(f"--input {name}=SHAPE" for name in names),
+        )
+    if whole:
+        return (lambda *given: model(dict(zip(wanted, given, strict=True)), **mode)), args, {}
+    return (lambda *given: model(_one(given), **mode)), args, {}
+
+
+def _one(given: tuple[Any, ...]) -> Any:
+    return given[0] if len(given) == 1 else list(given)
+
+
+def _parameters(model: Any) -> tuple[str, ...]:
+    """The names of what `call` takes; none where it takes any keyword, or does not tell."""
+    try:
+        found = inspect.signature(model.call).parameters
+    except (TypeError, ValueError):
+        return ()
+    if any(one.kind is one.VAR_KEYWORD for one in found.values()):
+        return ("training",) if "training" in found else ()
+    return tuple(found)
+
+
+def _signature(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A SavedModel's signature takes keywords; places are those of its inputs, by name."""
+    found = model.signatures
+    chosen = getattr(model, CHOSEN, None)
+    name = chosen or next((one for one in _SERVING if one in found), next(iter(found)))
+    if chosen is None and name not in _SERVING and len(found) > 1:
+        raise InputError(
+            f"the SavedModel has the signatures {', '.join(found)}",
+            f"write one of them behind a colon: FOLDER:{name}",
+        )
+    signature = found[name]
+    wanted = signature.structured_input_signature[1]
+    names = list(wanted)
+    if len(args) > len(names) or (set(kwargs) | set(names[: len(args)])) != set(names):
+        shown = ", ".join(f"{one}={tuple(spec.shape)}" for one, spec in wanted.items())
+        raise InputError(
+            f"the signature {name} has the inputs {shown}",
+            "give one --input for each: " + " ".join(f"--input {one}=SHAPE" for one in names),
+        )
+    named = {**dict(zip(names, args, strict=False)), **kwargs}
+    for one, spec in wanted.items():
+        if not spec.shape.is_compatible_with(named[one].shape) or spec.dtype != named[one].dtype:
+            raise InputError(
+                f"the signature {name} takes {one} of the shape {spec.shape} and the type "
+                f"{spec.dtype.name}, not {named[one].shape} and {named[one].dtype.name}",
+                f"give --input {one}=SHAPE:{spec.dtype.name} that fits",
+            )
+    return (lambda **given: signature(**given)), (), named

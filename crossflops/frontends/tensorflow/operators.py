@@ -1,0 +1,385 @@
+"""The operator storey of TensorFlow: the operations of the frozen graph, as they are run."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.standing import Operation, known, standing
+from crossflops.frontends.tensorflow.converter import DOMAIN
+from crossflops.frontends.tensorflow.layers import RECURRENT, Layers
+from crossflops.ir.graph import Graph, Node, Op
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Call, Scalar
+
+# They hold or hand on what others made, and no counter says anything of them.
+_SILENT = ("Const", "Placeholder", "NoOp", "Identity")
+_HANDED_ON = ("Reshape", "Squeeze", "Identity", "Transpose")
+_LIFTED = ("ExpandDims", "Reshape")  # a row of a convolution in one dimension
+CALLS = ("StatefulPartitionedCall", "PartitionedCall")  # as of Keras' grouped convolutions
+_NOTES = re.compile(r"^_|^T$|^T[a-z]+$")
+_BODY = re.compile(r"/(?:body|cond|then|else)/_\d+/")
+
+
+def operations(graph: Any) -> list[Any]:
+    """The operations of a frozen graph that compute or move something."""
+    return [op for op in graph.get_operations() if op.type not in _SILENT]
+
+
+def calls(graph: Any, layers: Layers) -> tuple[Call, ...]:
+    """Every operation as a call, beneath calls of the modules whose scopes it is in."""
+    found: dict[str, Call] = {"(model)": _module("(model)", None, 0, layers)}
+    operators: list[Call] = []
+    loops, branches = in_loops(graph), in_branches(graph)
+    for op in operations(graph):
+        scope, module = layers.of(op.name)
+        parent = _open(scope, module, layers, found)
+        held = {"in_loop": op.name in loops, "in_branch": op.name in branches}
+        operators.append(_operator(op, parent, module, held, layers))
+    below: dict[str, list[Call]] = {}
+    for one in operators:
+        below.setdefault(one.parent or "", []).append(one)
+    order: list[Call] = []
+    for key, call in found.items():
+        order += [call, *below.get(key, ())]
+    return tuple(order)
+
+
+def _open(scope: str, module: int, layers: Layers, found: dict[str, Call]) -> str:
+    """The key of the module call of a scope, made with those around it if it is new."""
+    if not scope:
+        return "(model)"
+    if scope not in found:
+        parent = _open(*layers.around(scope), layers, found)
+        found[scope] = _module(scope, parent, module, layers)
+    return scope
+
+
+def _module(key: str, parent: str | None, module: int, layers: Layers) -> Call:
+    return Call(
+        key=key,
+        parent=parent,
+        storey="module",
+        target=layers.rows[module].bases[0],
+        module=module,
+        via="call",
+    )
+
+
+def _operator(
+    op: Any, parent: str, module: int, held: Mapping[str, Scalar], layers: Layers
+) -> Call:
+    layer = layers.kind(module, op.name)
+    inputs = tuple(_inputs(op))
+    outputs = tuple(_spec(f"output_{n}", one) for n, one in enumerate(op.outputs))
+    return Call(
+        key=op.name,
+        parent=parent,
+        storey="operator",
+        target=op.type,
+        module=module,
+        settings={
+            **_settings(op),
+            **held,
+            "cut": _is_cut(op),
+            "after": _after(op, layer),
+            "layer": layer,
+        },
+        inputs=inputs,
+        outputs=outputs,
+    )
+
+
+def _after(op: Any, layer: str) -> str:
+    """What made the first input: a "convolution", a "product", a "recurrent" cell, or ""."""
+    if layer == RECURRENT:
+        return "recurrent"
+    maker = op.inputs[0].op if op.inputs else None
+    while maker is not None and maker.type in _HANDED_ON and maker.inputs:
+        maker = maker.inputs[0].op
+    kind = maker.type if maker is not None else ""
+    if kind.startswith(("Conv", "DepthwiseConv", "BatchToSpace")) or kind in CALLS:
+        return "convolution"
+    return "product" if "MatMul" in kind or kind == "Einsum" else ""
+
+
+def _is_cut(op: Any) -> bool:
+    """Whether the operation works on an image in pieces, as a dilated convolution does."""
+    maker = op.inputs[0].op if op.inputs else None
+    while maker is not None and maker.type in _LIFTED and maker.inputs:
+        maker = maker.inputs[0].op
+    return maker is not None and maker.type == "SpaceToBatchND"
+
+
+def _inputs(op: Any) -> Iterator[TensorSpec]:
+    """The inputs by the names of the operation's arguments, of which some are lists."""
+    values = iter(op.inputs)
+    for argument in op.op_def.input_arg:
+        if not (argument.number_attr or argument.type_list_attr):
+            yield _spec(argument.name, next(values))
+            continue
+        listed = op.get_attr(argument.number_attr or argument.type_list_attr)
+        for number in range(listed if isinstance(listed, int) else len(listed)):
+            yield _spec(f"{argument.name}_{number}", next(values))
+
+
+def _spec(name: str, tensor: Any) -> TensorSpec:
+    shape = tuple(tensor.shape.as_list()) if tensor.shape.is_fully_defined() else None
+    return TensorSpec(name, tensor.dtype.base_dtype.name, shape)
+
+
+def _settings(op: Any) -> dict[str, Scalar]:
+    """The plain attributes: numbers, texts, lists of numbers. Types and notes are left out."""
+    found: dict[str, Scalar] = {}
+    for name, value in op.node_def.attr.items():
+        if _NOTES.match(name):
+            continue
+        kind = value.WhichOneof("value")
+        if kind == "s":
+            found[name] = value.s.decode(errors="replace")
+        elif kind in ("i", "f", "b"):
+            found[name] = getattr(value, kind)
+        elif kind == "list" and value.list.i:
+            found[name] = list(value.list.i)
+    return found
+
+
+def in_loops(graph: Any) -> frozenset[str]:
+    """The operations that run once for every step of a loop: between its Enter and its Exit."""
+    todo = [op for op in graph.get_operations() if op.type == "Enter"]
+    inside: set[str] = set()
+    while todo:
+        op = todo.pop()
+        if op.name in inside or op.type == "Exit":
+            continue
+        inside.add(op.name)
+        todo += [reader for one in op.outputs for reader in one.consumers()]
+        todo += op._control_outputs  # constants in a loop hang on it by order alone
+    return frozenset(inside)
+
+
+def in_branches(graph: Any) -> frozenset[str]:
+    """The operations of a branch of a condition: between a Switch and its Merge.
+
+    The Switch of a loop asks its LoopCond, and the Merge of a loop has a NextIteration.
+    """
+    depths: dict[str, int] = {}
+    todo = [(op, 0) for op in graph.get_operations() if _opens(op)]
+    while todo:
+        op, around = todo.pop()
+        depth = around + _opens(op) - _closes(op)
+        if depth <= depths.get(op.name, 0):
+            continue
+        depths[op.name] = depth
+        readers = [reader for one in op.outputs for reader in one.consumers()]
+        todo += [(one, depth) for one in (*readers, *op._control_outputs)]
+    return frozenset(depths)
+
+
+def _opens(op: Any) -> bool:
+    return op.type in ("Switch", "_SwitchN") and op.inputs[1].op.type != "LoopCond"
+
+
+def _closes(op: Any) -> bool:
+    return op.type == "Merge" and all(one.op.type != "NextIteration" for one in op.inputs)
+
+
+def local_name(name: str) -> str:
+    """The name of an operation within the function that it was traced in.
+
+    "lstm/while/body/_1/lstm/while/MatMul" is "lstm/while/MatMul" in the body.
+    """
+    return _BODY.split(name)[-1]
+
+
+# Which operation of TensorFlow's an ONNX node came from: by names, and by neighbourhood.
+#
+# tf2onnx gives a node the name of its operation, or that with a counter behind it ("MatMul__12"),
+# or where it fuses two the name of the second, or one of its own ("LSTM__34").
+
+MADE = "tf2onnx."  # before the type of a node that no operation accounts for
+CONTRACTIONS = (
+    "Conv2D", "Conv3D", "DepthwiseConv2dNative", "Conv2DBackpropInput", "Conv3DBackpropInputV2",
+    "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", *CALLS,
+)  # fmt: skip
+_PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "LSTM", "GRU", "RNN")
+# The converter puts these in with names that it makes of those of their neighbours.
+_MOVERS = ("Transpose", "Cast", "Squeeze", "Unsqueeze", "Reshape", "Identity")
+_COUNTER = re.compile(r"(_Gemm)?(__\d+)+$")
+_BRANCH = re.compile(r"^.*_(?:true|false)_\d+_")
+_RUN = re.compile(r"\[\d+\]")  # of a loop that was unrolled
+_RUN_OF = re.compile(r"^.*\[\d+\]/")
+_FARTHEST = 400  # operations that a search looks at: a loop has some dozens
+
+
+class Links:
+    """Finds the operation of every node: each contraction for one node, as far as may be."""
+
+    def __init__(self, frozen: Any, origins: Mapping[str, str] = {}) -> None:
+        self._origins = origins
+        self._ops: dict[str, Any] = {}
+        for op in operations(frozen):
+            self._ops.setdefault(op.name, op)
+            self._ops.setdefault(local_name(op.name), op)
+        self._taken: set[str] = set()
+
+    def of(self, node: Node) -> str | None:
+        """The name of the operation, None where the converter made the node by itself."""
+        if (written := self.recorded(node)) is not None:
+            return written
+        if node.op.type in _MOVERS:
+            own = self._ops.get(node.key.partition("@")[0])
+            return str(own.name) if own is not None else None
+        names = [node.key, *_names(node.outputs)]
+        if (call := self._called(names)) is not None:
+            return str(call.name)
+        named = list(self._named(names))
+        if node.op.domain or node.op.type not in _PRODUCTS:
+            return named[0].name if named else None
+        fed = list(self._named(_names(node.inputs)))
+        found = (
+            # a loop that was unrolled has a node for each of its steps
+            next((op for op in named if op.type in CONTRACTIONS), None)
+            or next(
+                (op for op in fed if op.type in CONTRACTIONS and op.name not in self._taken), None
+            )
+            or self._nearest(named, _before)
+            or self._nearest(fed, _readers)
+        )
+        if found is None:
+            return named[0].name if named else None
+        self._taken.add(found.name)
+        return str(found.name)
+
+    def recorded(self, node: Node) -> str | None:
+        """The operation that tf2onnx wrote the node for, where that was written down.
+
+        An operation that it left as it was has its name.
+        """
+        name = _RUN_OF.sub("", _BRANCH.sub("", node.key.partition("@")[0]))
+        own = name if node.op.domain == DOMAIN else None
+        op = self._ops.get(self._origins.get(name) or own or "")
+        return str(op.name) if op is not None else None
+
+    def _called(self, names: Iterable[str]) -> Any:
+        """The call of a function that the frozen graph keeps whole, and that the node is from."""
+        for name in names:
+            parts = name.partition("@")[0].split("/")
+            for place, part in enumerate(parts):
+                op = (
+                    self._ops.get("/".join(parts[: place + 1])) if part.startswith(CALLS) else None
+                )
+                if op is not None and op.type in CALLS:
+                    return op
+        return None
+
+    def _named(self, names: Iterable[str]) -> Iterator[Any]:
+        for name in names:
+            name = _BRANCH.sub("", name.partition("@")[0])  # the rest is of an unrolled loop
+            for one in (name, _COUNTER.sub("", name)):
+                if one in self._ops:
+                    yield self._ops[one]
+                    break
+
+    def _nearest(self, begin: list[Any], step: Callable[[Any], list[Any]]) -> Any:
+        """The nearest contraction in one direction that no other node has taken."""
+        todo, seen = list(begin), {op.name for op in begin}
+        for op in todo:
+            if op.type in CONTRACTIONS and op.name not in self._taken:
+                return op
+            if len(seen) > _FARTHEST:
+                return None
+            more = [one for one in step(op) if one.name not in seen]
+            seen.update(one.name for one in more)
+            todo += more
+        return None
+
+
+def _names(specs: Iterable[Any]) -> list[str]:
+    return [spec.name.partition(":")[0] for spec in specs if spec is not None]
+
+
+def _before(op: Any) -> list[Any]:
+    return [one.op for one in op.inputs]
+
+
+def _readers(op: Any) -> list[Any]:
+    return [reader for one in op.outputs for reader in one.consumers()]
+
+
+def linked(
+    graph: Graph,
+    calls: tuple[Call, ...],
+    frozen: Any,
+    layers: Layers,
+    origins: Mapping[str, str] = {},
+) -> tuple[Graph, tuple[Call, ...]]:
+    """The graph with the call and the module of every node, and the calls with their nodes.
+
+    A node that the converter made by itself (a layout transposition, say) gets a call of its
+    own, whose target says so.
+    """
+    links = Links(frozen, origins)
+    keys = {call.key: call for call in calls}
+    made: dict[str, Call] = {}
+    nodes: dict[str, list[str]] = {}
+
+    def placed(node: Node, around: str) -> Node:
+        name = links.of(node)
+        call = keys.get(name or "") or (made.get(around) or keys.get(around) if around else None)
+        if call is None:
+            call = made[f"{node.key} ({MADE})"] = _made(node, layers)
+        nodes.setdefault(call.key, []).append(node.key)
+        bodies = tuple(
+            msgspec.structs.replace(body, nodes=tuple(placed(one, call.key) for one in body.nodes))
+            for body in node.bodies
+        )
+        path = layers.rows[call.module].path
+        return msgspec.structs.replace(node, call=call.key, path=path, bodies=bodies)
+
+    meant = _meant(links, keys)
+    nodes_of_graph = tuple(placed(one, "") for one in standing(graph.nodes, meant))
+    graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
+    every = tuple(
+        msgspec.structs.replace(call, nodes=tuple(nodes[call.key])) if call.key in nodes else call
+        for call in (*calls, *made.values())
+    )
+    return graph, every
+
+
+def _meant(
+    links: Links, calls: Mapping[str, Call]
+) -> Callable[[Node], tuple[str, Operation] | None]:
+    """The operation of TensorFlow that a node was written for, where it is known what that costs.
+
+    A loop that was unrolled has the nodes of its body as often as it runs.
+    """
+
+    def meant(node: Node) -> tuple[str, Operation] | None:
+        name = links.recorded(node)
+        call = calls.get(name or "")
+        if call is None or not known(DOMAIN, call.target):
+            return None
+        if "TensorList" in call.target and node.op.domain != DOMAIN:
+            return None  # handles have no sizes, the tensors that stand in their place have
+        run = node.key.partition("@")[2] + "".join(_RUN.findall(node.key))
+        op = Op(DOMAIN, call.target, 1)
+        return f"{name}@{run}", Operation(op, call.inputs, call.outputs, call.settings)
+
+    return meant
+
+
+def _made(node: Node, layers: Layers) -> Call:
+    """A call that only the converter made. Its module is told by names around it."""
+    names = [node.key, *_names(node.outputs), *_names(node.inputs)]
+    found = next((one for name in names if (one := layers.of(name))[0]), ("", 0))
+    return Call(
+        key=f"{node.key} ({MADE})",
+        parent=None,
+        storey="operator",
+        target=f"{MADE}{node.op.type}",
+        module=found[1],
+        assumed=False,
+        outputs=tuple(spec for spec in node.outputs if spec is not None),
+    )

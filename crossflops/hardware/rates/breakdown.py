@@ -1,0 +1,193 @@
+"""The parts of an answer beside the share of the peak: attention, world, step, bytes."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from crossflops.hardware.rates.denominators import Peaks
+from crossflops.hardware.rates.numerators import Transfer
+from crossflops.hardware.rates.question import Question
+from crossflops.hardware.rates.rate import Layout, Pace, bubble, share
+from crossflops.hardware.rates.terms import Piece, Term, terms
+from crossflops.report.efficiency import (
+    Attention,
+    Efficiency,
+    Moved,
+    OtherPeak,
+    Phase,
+    Step,
+    World,
+)
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked, and how fast it ran on which devices; `units` are those of an example."""
+
+    question: Question
+    world: Layout
+    pace: Pace | None = None
+    units: int = 1
+    tokens: int | None = None
+    params: int | None = None
+    transfer: Transfer | None = None
+
+
+def attention(
+    found: Efficiency, pieces: Sequence[Piece], run: Run, against: Peaks | None
+) -> Attention | UnsetType:
+    """Score and value products with and without a causal mask, and the share either way."""
+    if not any(one.scores for one in pieces):
+        return UNSET
+    asked = run.question
+    macs, ratios = {}, {}
+    for kind in ("full", "half"):
+        causality = replace(asked.causality, causal=kind)
+        parts = terms(pieces, asked.training, causality, asked.precisions)
+        macs[kind] = round(sum((one.macs for one in parts if one.attention), Fraction(0)))
+        ideal, speed = share(parts, against).ideal, found.examples_per_second
+        ratios[kind] = None if ideal is None or speed is None else ideal * speed
+    return Attention(
+        counted=asked.causality.causal,
+        full_macs=macs["full"],
+        half_macs=macs["half"],
+        full_ratio=ratios["full"],
+        half_ratio=ratios["half"],
+    )
+
+
+def world(found: Efficiency, run: Run) -> World | UnsetType:
+    """All devices together, where there are several."""
+    lay, per = run.world, found.examples_per_second
+    if lay.devices == 1:
+        return UNSET
+    micro = run.question.training.accumulate
+    return World(
+        devices=lay.devices,
+        data_parallel=lay.dp,
+        tensor_parallel=lay.tp,
+        pipeline_parallel=lay.pp,
+        rate=None if found.rate is None else found.rate * lay.devices,
+        examples_per_second=None if per is None else per * lay.devices,
+        bubble=bubble(lay.pp, micro) if lay.pp > 1 else UNSET,
+    )
+
+
+def step(parts: Sequence[Term], run: Run, against: Peaks | None) -> Step | UnsetType:
+    """A training step as DeepSpeed's profiler sums it up, of one device.
+
+    forward  = 2 x MACs of the micro-batch, backward = 2 x MACs x (k - 1), over their latencies;
+    the work of a replica is divided by the devices that share it.
+    """
+    pace = run.pace
+    if pace is None or not run.question.training.train or len(pace.parts) < 2:
+        return UNSET
+    times = dict(pace.parts)
+    examples = Fraction(pace.batch * run.units, run.world.split)
+    forward = [replace(one, passes=Fraction(1), executed=Fraction(1)) for one in parts]
+    backward = [replace(one, passes=one.passes - 1, executed=one.passes - 1) for one in parts]
+    both = times["forward"] + times["backward"]
+    phases = (
+        _phase("forward", forward, times["forward"], examples, against),
+        _phase("backward", backward, times["backward"], examples, against),
+        _phase("forward + backward", parts, both, examples, against),
+    )
+    return Step(
+        batch=pace.batch,
+        macs=round(sum((one.macs for one in parts), Fraction(0)) * examples),
+        phases=phases,
+        seconds=pace.seconds or both,
+        examples_per_second=pace.per_second / run.units,
+        params=run.params,
+    )
+
+
+def _phase(
+    name: str, parts: Sequence[Term], seconds: float, examples: Fraction, against: Peaks | None
+) -> Phase:
+    found = share(parts, against)
+    flops = found.work * examples
+    ideal = None if found.ideal is None else found.ideal * float(examples)
+    return Phase(
+        name=name,
+        seconds=seconds,
+        flops=round(flops),
+        rate=float(flops) / seconds,
+        ratio=None if ideal is None else ideal / seconds,
+    )
+
+
+def moved(split: Sequence[Term], run: Run, against: Peaks | None) -> Moved | UnsetType:
+    """The bytes that a pass has to move on one device, and the use of its bandwidth.
+
+    intensity = FLOPs / bytes; with a growing batch it nears FLOPs / bytes of one example alone.
+    The pass is bound by memory left of the ridge, which is peak / bandwidth.
+    """
+    transfer, pace = run.transfer, run.pace
+    if transfer is None or run.question.training.train:
+        return UNSET
+    batch = run.question.speed.batch or 1
+    total = (transfer.weights + transfer.each * batch) // run.world.split
+    of_unit = share(split, against)
+    flops = of_unit.work * Fraction(batch * run.units, run.world.split)
+    bandwidth = against.bandwidth if against else None
+    seconds = None
+    if pace is not None:
+        seconds = pace.seconds or batch * run.units * run.world.dp / pace.per_second
+    mbu = total / (seconds * bandwidth) if seconds and bandwidth else None
+    one = Moved(
+        model=transfer.model,
+        bytes=total,
+        weight_bytes=transfer.weights // run.world.split,
+        flops=round(flops),
+        bandwidth=bandwidth,
+        seconds=seconds,
+        mbu=mbu,
+        intensity=float(flops / total) if total else None,
+        intensity_limit=float(of_unit.work * run.units / transfer.each) if transfer.each else None,
+    )
+    return _bound(one, of_unit.peak)
+
+
+def _bound(one: Moved, peak: float | None) -> Moved:
+    """The same beneath the roofline, where peak and bandwidth are known."""
+    if peak is None or one.bandwidth is None or one.intensity is None:
+        return one
+    computing, moving = one.flops / peak, one.bytes / one.bandwidth
+    return replace(
+        one,
+        ridge=peak / one.bandwidth,
+        bound="compute" if computing >= moving else "memory",
+        bound_seconds=max(computing, moving),
+    )
+
+
+def tokens(found: Efficiency, run: Run) -> float | UnsetType:
+    """Tokens a second of one device, where examples are made of tokens."""
+    per = found.examples_per_second
+    if found.unit == "token" or run.tokens is None or per is None:
+        return UNSET
+    return per * run.tokens
+
+
+def others(
+    found: Efficiency, split: Sequence[Term], against: Peaks | None
+) -> tuple[OtherPeak, ...] | UnsetType:
+    """A second denominator: the best matrix product that somebody measured on the device."""
+    device, each = (against.device if against else None), found.examples_per_second
+    needed = {one.precision for one in split}
+    if device is None or not split or not needed <= device.measured_matmul.keys():
+        return UNSET
+    reached = share(split, Peaks(given=device.measured_matmul))
+    assert reached.peak is not None
+    assert reached.ideal is not None
+    return (
+        OtherPeak(
+            name="best matrix product measured",
+            peak=reached.peak,
+            ratio=None if each is None else reached.ideal * each,
+            source=device.measured_matmul_source or "the catalogue",
+        ),
+    )

@@ -1,0 +1,83 @@
+"""A computation graph as a counter needs it: operators, shapes and attributes, no weights."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from crossflops.ir.tensor import TensorSpec
+
+Attribute: TypeAlias = (
+    int | float | str | bytes | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+)
+
+
+class Op(msgspec.Struct, frozen=True):
+    """An operator: `domain` is "" for ai.onnx, `since` the version of its schema in force."""
+
+    domain: str
+    type: str
+    since: int
+
+    def __str__(self) -> str:
+        return f"{self.domain}.{self.type}" if self.domain else self.type
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation of a graph.
+
+    An input that is left out is None. `values` are the whole numbers of small inputs that are
+    known without running the model (a shape, axes), by the place of the input. `call` is the key
+    of the operator call that produced the node ("" if none is known), `path` the module it
+    belongs to. A `constant` node depends on no input of the model: a converter that folds
+    constants would remove it. What `depends_on_inputs` would have other sizes for other values of
+    the inputs, or may not be there at all. `objection` is what ONNX's own inference says against
+    a node that cannot run, where it does.
+
+    `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
+    an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
+    since the condition is constant, the caller says so, or it alone ran; "sum" both. With
+    "function" the body is that of a local function, which other nodes may share.
+
+    A converter may write one operation of its framework as many nodes. The first of them
+    `stands_for` that operation and costs what it costs, the others stand for nothing, (); None is
+    a node that stands for itself.
+    """
+
+    key: str
+    op: Op
+    inputs: tuple[TensorSpec | None, ...]
+    outputs: tuple[TensorSpec | None, ...]
+    attrs: dict[str, Attribute] = {}
+    values: dict[int, tuple[int, ...]] = {}
+    call: str = ""
+    path: str = ""
+    bodies: tuple["Graph", ...] = ()
+    trips: int | None = None
+    choice: Literal["", "constant", "asked", "seen", "sum", "function"] = ""
+    constant: bool = False
+    depends_on_inputs: bool = False
+    stands_for: "tuple[Node, ...] | None" = None
+    objection: str = ""
+
+    @property
+    def meant(self) -> "tuple[Node, ...]":
+        """What is counted: the node itself, or the operations that it stands for."""
+        return (self,) if self.stands_for is None else self.stands_for
+
+
+class Graph(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes in topological order.
+
+    `params` is the number of parameters of the model, `param_bytes` what they take in storage.
+    `digest` identifies the structure (operators, attributes, shapes), not the weights.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    params: int
+    opset: dict[str, int]
+    bindings: dict[str, int] = {}
+    digest: str = ""
+    param_bytes: int = 0

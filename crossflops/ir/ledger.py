@@ -1,0 +1,153 @@
+"""One count per node: a cost, or an honest "uncounted, because ..."."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+
+Exactness: TypeAlias = Literal["exact", "bound", "estimate"]
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """A node with its cost, the equation that gave it, and how far it can be trusted.
+
+    `precision` is the element type in which the node computes; of a contraction that in which
+    its operands are stored ("int8", or "float32xint4" where they differ). `exactness` is
+    "bound" where the work depends on data, "estimate" where the algorithm is not fixed by the
+    operator. `cost` is that of all `times` runs: what is in a loop or a function may run more
+    than once. `converter_macs` are MACs of the node that the source model has not: a converter
+    wrote an operation so (see `Node.stands_for`).
+    """
+
+    node: Node
+    cost: Cost
+    formula: str
+    precision: str
+    exactness: Exactness = "exact"
+    times: int = 1
+    converter_macs: int = 0
+
+
+class Uncounted(msgspec.Struct, frozen=True):
+    """A node whose cost is unknown, which is never zero, and why."""
+
+    node: Node
+    reason: str
+
+
+class Ledger(msgspec.Struct, frozen=True, dict=True):
+    """The counts of a graph, in the order of its nodes."""
+
+    digest: str
+    counts: tuple[Counted | Uncounted, ...]
+
+    @property
+    def counted(self) -> Iterator[Counted]:
+        """The nodes that have a cost."""
+        return (count for count in self.counts if isinstance(count, Counted))
+
+    @property
+    def uncounted(self) -> tuple[Uncounted, ...]:
+        """The nodes that have none."""
+        return tuple(count for count in self.counts if isinstance(count, Uncounted))
+
+    @cached_property
+    def total(self) -> Cost:
+        """The cost of all counted nodes."""
+        return sum((count.cost for count in self.counted), ZERO)
+
+    @cached_property
+    def by_call(self) -> dict[str, Cost]:
+        """Cost by the key of the operator call that produced the nodes."""
+        found: dict[str, Cost] = {}
+        for count in self.counted:
+            found[count.node.call] = found.get(count.node.call, ZERO) + count.cost
+        return found
+
+    @cached_property
+    def converter_by_call(self) -> dict[str, int]:
+        """MACs that only a converter put in, by the key of the operator call."""
+        found: dict[str, int] = {}
+        for count in self.counted:
+            found[count.node.call] = found.get(count.node.call, 0) + count.converter_macs
+        return found
+
+
+# Which model was counted, and what the whole of it comes to.
+
+
+class InputInfo(msgspec.Struct, frozen=True):
+    """An input of the model."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model was counted. `digest` identifies the structure, not the weights."""
+
+    name: str
+    digest: str
+    inputs: tuple[InputInfo, ...]
+    opset: dict[str, int]
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole model. `constant_macs` are the part of `macs` that depends on no input.
+
+    `converter_macs` are in no total: what a converter's nodes multiply beyond the source model.
+    `active_params` are the most of `params` that one call can use; unset where that is all.
+    `exactness` says of "macs" and of "flops" how far they can be trusted: "bound" where some of
+    them depend on data and are counted in full, "estimate" where some algorithm is not fixed.
+    """
+
+    macs: int
+    flops: int
+    params: int
+    adds: int
+    muls: int
+    divs: int
+    compares: int
+    specials: int
+    bytes_read: int
+    bytes_written: int
+    constant_macs: int
+    converter_macs: int = 0
+    active_params: int | UnsetType = UNSET
+    exactness: dict[str, Exactness] | UnsetType = UNSET
+
+
+# What a model moves and holds.
+
+
+class Intensity(msgspec.Struct, frozen=True):
+    """FLOPs for each byte moved, as the two integers of a ratio: FLOPs / bytes."""
+
+    flops: int
+    bytes: int
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What the whole model moves and holds, in exact integers.
+
+    Moved is what every node reads and writes by itself, nothing fused, a weight once by each
+    node that uses it: `access_bytes`, and the same in elements. `peak_activation_bytes` are the
+    most bytes alive at once besides the parameters, at node `peak_node`; `unsized` tensors have no
+    known size and are not in it. `param_bytes` are the parameters as they are stored.
+    """
+
+    access_bytes: int
+    access_elements: int
+    elements_read: int
+    elements_written: int
+    intensity: Intensity
+    peak_activation_bytes: int
+    peak_node: str
+    unsized: int
+    param_bytes: int

@@ -1,0 +1,105 @@
+"""How long runs of a model took, and how many examples per second that is."""
+
+from collections.abc import Sequence
+from math import ceil
+
+import msgspec
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="measured"):
+    """Runs of one model at one batch size, after warm-up.
+
+    `seconds` are those of each run, in order; `p50`, `p90` and `p99` are percentiles of them by
+    nearest rank. `examples_per_second` is batch x runs / the sum of `seconds`. `warmup` is the
+    number of runs before them that are left out, `settled` whether these had become stable, and
+    `how` says what was timed.
+    """
+
+    batch: int
+    seconds: tuple[float, ...]
+    p50: float
+    p90: float
+    p99: float
+    examples_per_second: float
+    warmup: int
+    settled: bool = True
+    how: str = ""
+
+    @property
+    def runs(self) -> int:
+        """How many runs were timed."""
+        return len(self.seconds)
+
+
+class Unfit(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="unfit"):
+    """A batch that could not be run: `stage` is "memory", "time", "run" or "crash"."""
+
+    batch: int
+    stage: str
+    message: str
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest of the values that at least `percent` of them do not exceed (nearest rank).
+
+    >>> percentile([3.0, 1.0, 2.0, 4.0], 50), percentile([3.0, 1.0, 2.0, 4.0], 90)
+    (2.0, 4.0)
+    """
+    ordered = sorted(values)
+    return ordered[max(ceil(percent / 100 * len(ordered)), 1) - 1]
+
+
+def measured(
+    batch: int, seconds: Sequence[float], warmup: int, *, settled: bool = True, how: str = ""
+) -> Measurement:
+    """The measurement of runs that took `seconds` each. There is at least one."""
+    return Measurement(
+        batch=batch,
+        seconds=tuple(seconds),
+        p50=percentile(seconds, 50),
+        p90=percentile(seconds, 90),
+        p99=percentile(seconds, 99),
+        examples_per_second=batch * len(seconds) / sum(seconds),
+        warmup=warmup,
+        settled=settled,
+        how=how,
+    )
+
+
+# What a run of a model brought to light: sizes that depend on data, iterations, branches.
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A tensor that had the same shape whenever it was made."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Run(msgspec.Struct, frozen=True):
+    """That sizes come from a run: of what, on what.
+
+    `runtime` is "" where no size does, and there are only `notes`: what a reader should know of
+    how a run differs from what was counted, or from another run.
+    """
+
+    runtime: str
+    inputs: str
+    notes: tuple[str, ...] = ()
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of one model on one set of inputs.
+
+    `inputs` are the shapes it was given, `values` the tensors that it made, by name. `trips` says
+    how often the body of a Loop or a Scan ran, `branches` which branch of an If ("then", "else"):
+    by the name of the node's first result. What differed within the run is in none of them.
+    `draws` says whether random numbers were drawn, others in every run.
+    """
+
+    runtime: str
+    inputs: dict[str, Seen]
+    values: dict[str, Seen]
+    trips: dict[str, int]
+    branches: dict[str, str]
+    draws: bool = False

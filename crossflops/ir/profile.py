@@ -1,0 +1,78 @@
+"""What a tool printed, or why it could not."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from crossflops.ir.trace import Kernel, Setting, Storey
+
+Amount: TypeAlias = int | float
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A number that a tool gives for one module and everything beneath it."""
+
+    path: str
+    amount: Amount
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="profile"):
+    """A tool's answer for one model. `printed_as` is the word that the tool uses for it.
+
+    `python` is the interpreter that ran the tool, where that was another one. `kernels` are the
+    fused ones that run in its setting, where the model was run in it to see.
+    """
+
+    tool: str
+    version: str
+    setting: Setting
+    total: Amount
+    printed_as: str
+    params: Amount | None = None
+    entries: tuple[Entry, ...] = ()
+    verified: bool = False
+    digest: str = ""
+    seconds: float = 0.0
+    python: str | UnsetType = UNSET
+    kernels: tuple[Kernel, ...] | UnsetType = UNSET
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="failure"):
+    """A tool that could not answer: at which stage, why, and what to do. The others go on."""
+
+    tool: str
+    stage: Literal["load", "build", "run", "time", "memory", "crash", "accept"]
+    message: str
+    hint: str
+
+
+# A count as a convention folds it.
+
+
+class FoldedRow(msgspec.Struct, frozen=True):
+    """What a convention books for one call or one node, in its own unit.
+
+    `at` is the key of the call or of the node, `path` the module under which it is booked.
+    """
+
+    at: str
+    path: str
+    amount: int
+
+
+class Folded(msgspec.Struct, frozen=True, kw_only=True):
+    """The model counted by a convention: a tool's, without the tool, or one that is no tool.
+
+    `assumed` is true when the tool could not have run this model, or when the calls that it
+    looks at were inferred from the graph. `sees` says what the rows are about, and `uncounted`
+    names nodes about which the convention cannot say anything.
+    """
+
+    tool: str
+    edition: str
+    total: Amount
+    assumed: bool
+    sees: Storey = "module"
+    rows: tuple[FoldedRow, ...] = ()
+    uncounted: tuple[str, ...] = ()

@@ -1,0 +1,92 @@
+"""Two numbers for one model, and every reason why they differ."""
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from crossflops.ir.profile import Amount
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A cause, the signed amount it contributes, the calls it comes from, and a source.
+
+    `macs` is the part of the amount that stands in MACs, which the step of the unit then scales;
+    the rest is in the tool's own unit.
+    """
+
+    cause: str
+    amount: Amount
+    calls: tuple[str, ...]
+    reference: str = ""
+    macs: int | UnsetType = UNSET
+
+
+class PathRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One module: our MACs, what the convention predicted, what the tool printed (if it did).
+
+    `causes` are amounts by cause that add up to `predicted - ours`.
+    """
+
+    path: str
+    ours: int
+    predicted: Amount
+    theirs: Amount | None = None
+    causes: dict[str, Amount] | UnsetType = UNSET
+
+
+class ParamsExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A cause, the signed number of elements, and the parameters, by their first names."""
+
+    cause: str
+    amount: int
+    parameters: tuple[str, ...]
+    reference: str = ""
+
+
+class ParamsReconciliation(msgspec.Struct, frozen=True, kw_only=True):
+    """From our number of parameters to the tool's: `delta == sum(amounts) + residual`."""
+
+    ours: int
+    theirs: Amount
+    predicted: int
+    explanations: tuple[ParamsExplanation, ...]
+
+    @property
+    def delta(self) -> Amount:
+        """Theirs minus ours."""
+        return self.theirs - self.ours
+
+    @property
+    def residual(self) -> Amount:
+        """What no explanation covers."""
+        return self.delta - sum(explanation.amount for explanation in self.explanations)
+
+
+class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
+    """From our MACs to the tool's total. `predicted` was fixed before the tool ran.
+
+    Explanations and residual add up to the difference: `delta == sum(amounts) + residual`.
+    `unit` is what the tool counts for one MAC. `params` is the same for parameters, where the tool
+    counts them and it is known how. `obstacle` says why nothing is explained, where nothing was
+    predicted.
+    """
+
+    tool: str
+    edition: str
+    ours: int
+    theirs: Amount
+    predicted: Amount
+    explanations: tuple[Explanation, ...]
+    by_path: tuple[PathRow, ...] = ()
+    unit: int | UnsetType = UNSET
+    params: ParamsReconciliation | UnsetType = UNSET
+    obstacle: str | UnsetType = UNSET
+
+    @property
+    def delta(self) -> Amount:
+        """Theirs minus ours."""
+        return self.theirs - self.ours
+
+    @property
+    def residual(self) -> Amount:
+        """What no explanation covers."""
+        return self.delta - sum(explanation.amount for explanation in self.explanations)

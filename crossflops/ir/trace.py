@@ -1,0 +1,232 @@
+"""What happened when the model ran: a tree of calls, and a table of the modules."""
+
+from functools import cached_property
+from math import prod
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from crossflops.ir.tensor import TensorSpec
+
+Storey: TypeAlias = Literal[
+    "module",
+    "function",
+    "operator",
+    "jit",
+    "traced",
+    "event",
+    "dispatch",
+    "lowered",
+    "compiled",
+    "node",
+]
+# storeys of a real run, or of a real compilation
+OBSERVED: frozenset[str] = frozenset({"jit", "traced", "event", "dispatch", "lowered", "compiled"})
+UNWATCHED = "(unwatched)"  # the only call of a run that raises when it is watched
+NESTED = "nested:"  # begins what is said of a call in which padding was dropped
+Scalar: TypeAlias = bool | int | float | str | list[Any] | None
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is run. Totals of one tool differ by setting.
+
+    `hooked` says whether hooks sit on the modules, or on the children of the model alone: they
+    switch PyTorch's fused paths off.
+    """
+
+    device: str = "cpu"
+    training: bool = False
+    grad: bool = True
+    hooked: bool | Literal["children"] = False
+
+    @property
+    def id(self) -> str:
+        """A short name: "eval grad", "train no_grad hooked" ..."""
+        words = ["train" if self.training else "eval", "grad" if self.grad else "no_grad"]
+        words += ["hooked"] if self.hooked else []
+        return " ".join([*words, self.hooked] if isinstance(self.hooked, str) else words)
+
+
+class View(Setting, frozen=True, kw_only=True):
+    """A setting in which the model is run for real, and what is recorded of that run.
+
+    "operator": which calls collapse into fused kernels. "module": which modules of an encoder deal
+    with nested tensors. "jit": the graph that torch.jit traces of the model with its results made
+    flat, "traced": of the model as it is.
+    "event": the operators that PyTorch reports as they begin, with those that they call.
+    "dispatch": the operators that multiply, as a dispatch mode sees them. "lowered": the
+    instructions that JAX gives to XLA, "compiled": those that XLA makes of them.
+    """
+
+    storey: Storey = "operator"
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """A parameter of a module. Two with the same `storage` are one tensor under two names.
+
+    `dtype` is named as in a TensorSpec; `trainable` is false for one that is frozen. `kept` is
+    the number of ones in the mask that `torch.nn.utils.prune` holds beside it, None without one.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    storage: int
+    dtype: str = "float32"
+    trainable: bool = True
+    kept: int | None = None
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the stored tensor."""
+        return TensorSpec(self.name, self.dtype, self.shape).nbytes
+
+
+class Module(msgspec.Struct, frozen=True, kw_only=True):
+    """One module object. `names` are all its paths from the root, "" for the root itself.
+
+    `bases` is the method resolution order, the class itself first. `children` are the
+    registered ones by name, as (name, module id); `settings` the plain attributes.
+    """
+
+    id: int
+    names: tuple[str, ...]
+    bases: tuple[str, ...]
+    params: tuple[Parameter, ...]
+    children: tuple[tuple[str, int], ...]
+    training: bool
+    settings: dict[str, Scalar]
+
+    @property
+    def class_name(self) -> str:
+        """Its class without the package and what it is nested in: `type(module).__name__`."""
+        return self.bases[0].rpartition(".")[2] if self.bases else ""
+
+    @property
+    def path(self) -> str:
+        """The name under which it is reported: the first one."""
+        return self.names[0] if self.names else "(unregistered)"
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was invoked, on one storey.
+
+    `target` is a class, an entry point (`torch.Tensor.__matmul__`) or an operator
+    (`aten.conv2d.default`). `via` is, for a module, "call" or "forward"; for a function,
+    "attribute", "reference" (captured before anybody could patch it) or "hook" (a hook of the
+    module, which is no part of its forward). `module` is the id of the module that was called
+    or, for the other storeys, of the one that encloses the call. `stored` says of a call that is
+    not `live` that its result is written into a tensor that outlives the run: a buffer, a
+    parameter, an input. `returns` says of a module's call what its result is: "tensor",
+    "sequence", "mapping", "none" or, by which most tools are lost, any other "object".
+    `fused` names, by setting id, the kernel that swallowed this call in that setting: an operator
+    in it, or a function that the kernel was called in place of. Of the call of a module or a
+    function that dealt with nested tensors it is `NESTED`, followed by the number of positions
+    that a padding mask left.
+    `arity` and `keywords` are the numbers of arguments that a module or a function was given by
+    position and by keyword.
+
+    A call on the storeys in `OBSERVED` belongs to a real run: `setting` is the id of its setting,
+    and `of` names the operator calls whose work it does, or does a part of. Its target is spelled
+    as PyTorch does there (`aten::linear`), or XLA, its tensors are named by place.
+    What `depends_on_inputs` would have other sizes, or not be called, for other values.
+    `lists` names the settings of a function that are lists, where a tool may want tuples.
+    """
+
+    key: str
+    parent: str | None
+    storey: Storey
+    target: str
+    module: int
+    via: str = ""
+    ordinal: int = 1
+    settings: dict[str, Scalar] = {}
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    live: bool = True
+    stored: bool = False
+    constant: bool = False
+    assumed: bool = False
+    nodes: tuple[str, ...] = ()
+    fused: dict[str, str] = {}
+    lists: tuple[str, ...] = ()
+    arity: int = 0
+    keywords: int = 0
+    returns: str = ""
+    setting: str = ""
+    of: tuple[str, ...] = ()
+    depends_on_inputs: bool = False
+
+    @property
+    def rows(self) -> int | None:
+        """The positions that a padding mask left, in a setting where it made a nested tensor."""
+        said = (one for one in self.fused.values() if one.startswith(NESTED))
+        found = next(said, "").removeprefix(NESTED)
+        return int(found) if found else None
+
+    def input(self, name: str) -> TensorSpec | None:
+        """The input of that name, or None."""
+        return next((spec for spec in self.inputs if spec.name == name), None)
+
+
+class Kernel(msgspec.Struct, frozen=True):
+    """A fused kernel that really ran: how often, and in which modules, in the order of the run."""
+
+    name: str
+    times: int
+    modules: tuple[str, ...]
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Calls in the order in which they began (a parent before its children), and the modules.
+
+    `observed` are those of the storeys in `OBSERVED`, parents first too. `framework` is "torch",
+    "tensorflow", "jax" or "sklearn": the clauses of a tool are about the calls of one of them.
+    `kernels` are the fused ones that ran, by the id of every setting in which the model was run.
+    `runtime` is what ran the model where values of a run decided about sizes or calls, else "";
+    `notes` are what a reader should know of that run.
+    """
+
+    calls: tuple[Call, ...]
+    modules: tuple[Module, ...]
+    setting: Setting
+    observed: tuple[Call, ...] = ()
+    framework: str = "torch"
+    kernels: dict[str, tuple[Kernel, ...]] = {}
+    runtime: str = ""
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def by_key(self) -> dict[str, Call]:
+        """Call by key."""
+        return {call.key: call for call in (*self.calls, *self.observed)}
+
+    @cached_property
+    def children(self) -> dict[str | None, tuple[Call, ...]]:
+        """Calls by the key of their parent; the roots stand under None."""
+        found: dict[str | None, list[Call]] = {}
+        for call in self.calls:
+            found.setdefault(call.parent, []).append(call)
+        return {key: tuple(calls) for key, calls in found.items()}
+
+    @cached_property
+    def last_calls(self) -> frozenset[str]:
+        """The keys of the last calls of every module by `__call__`."""
+        found = {
+            call.module: call.key
+            for call in self.calls
+            if call.storey == "module" and call.via == "call"
+        }
+        return frozenset(found.values())
+
+    def ancestors(self, call: Call) -> tuple[Call, ...]:
+        """The calls around this one, innermost first."""
+        found = []
+        while call.parent is not None:
+            call = self.by_key[call.parent]
+            found.append(call)
+        return tuple(found)

@@ -1,0 +1,301 @@
+"""From a graph to its ledger: every node gets a cost, or the reason why it has none."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from crossflops.errors import OperandError
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.ledger import Counted, Ledger, Uncounted
+from crossflops.operators import missing, rule
+from crossflops.operators.control import REQUIRES
+from crossflops.operators.precision import computed, contraction
+from crossflops.operators.precision import stored as precision_of_results
+from crossflops.operators.rule import check
+from crossflops.operators.traffic import traffic
+
+Piece: TypeAlias = "Counted | Uncounted | _Runs"
+Counts: TypeAlias = tuple[Piece, ...]
+Precisions = Mapping[str, str]
+_MOST_RUNS = 2048  # as a power of two: loops in loops multiply to numbers nobody can print
+_WHY = {"constant": "the condition is constant", "asked": "as asked", "seen": "as it ran"}
+_BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
+
+
+def count(graph: Graph) -> Ledger:
+    """Counts every node of a graph, and those in the bodies of its nodes.
+
+    A node without a rule, or with a shape that its rule needs and nobody knows, is uncounted
+    and says so. Bytes are those of the unfused model: each node reads its inputs, the same
+    tensor once, and writes its outputs.
+
+    The nodes of a body stand behind the node that holds it, with its key before theirs, and cost
+    what all its runs cost: a Loop, a Scan or a SequenceMap runs its body `trips` times, an If one
+    of its branches. The node itself costs nothing more, and says what was done. A function that
+    several nodes share stands at the end, once, with what all of its runs cost.
+    """
+    work = _Work()
+    return Ledger(graph.digest, tuple(work.flat(tuple(work.counts(graph.nodes, {})))))
+
+
+def count_whole(graph: Graph) -> Ledger:
+    """One count for each node of the graph, with all that runs in it: nobody looks inside.
+
+    What has no count inside a node is left out of that node's.
+    """
+    return Ledger(graph.digest, tuple(_whole(graph, node) for node in graph.nodes))
+
+
+def _whole(graph: Graph, node: Node) -> Counted | Uncounted:
+    if not node.bodies:
+        return count_node(node)
+    itself, *inside = count(msgspec.structs.replace(graph, nodes=(node,))).counts
+    if isinstance(itself, Uncounted):
+        return itself
+    return msgspec.structs.replace(itself, cost=_total((itself, *inside)))
+
+
+def count_node(node: Node, stored: Mapping[str, str] = {}) -> Counted | Uncounted:
+    """Counts one node that has no body. `stored`: see `crossflops.operators.precision`."""
+    if node.stands_for is not None:
+        return _standing(node, stored)
+    if node.bodies:
+        return Uncounted(node, f"{node.op}: a node with a body is counted as part of a graph")
+    known = rule(node.op)
+    if known is None:
+        return Uncounted(node, missing(node.op))
+    known.check(node)
+    try:
+        work = known.formula(node)
+        contracted = contraction(node, stored) if work.macs else ""
+        return Counted(
+            node=node,
+            cost=_with_bytes(work, *traffic(known, node, works=work != ZERO)),
+            formula=known.equation,
+            precision=contracted or computed(known.operand, node),
+            exactness=known.exactness(node),
+        )
+    except ValueError as error:
+        return Uncounted(node, str(error))
+    except (ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        what = f"its attributes or shapes do not fit {node.op} ({type(error).__name__}: {error})"
+        return Uncounted(node, what)
+
+
+def _standing(node: Node, stored: Mapping[str, str]) -> Counted | Uncounted:
+    """What the operation of the source framework costs, for which a converter wrote the node.
+
+    What the node multiplies itself, beyond that, is the converter's.
+    """
+    itself = msgspec.structs.replace(node, stands_for=None)
+    work = _Work()
+    own = _total(tuple(work.flat(tuple(work.counts((itself,), stored))))).macs
+    meant = [count_node(one) for one in node.stands_for or ()]
+    for one in meant:
+        if isinstance(one, Uncounted):
+            return Uncounted(node, one.reason)
+    known = [one for one in meant if isinstance(one, Counted)]
+    cost = _total(known)
+    return Counted(
+        node=node,
+        cost=cost,
+        formula=" + ".join(one.formula for one in known) or "0: part of another operation",
+        precision=known[0].precision if known else "",
+        exactness=known[0].exactness if known else "exact",
+        converter_macs=own - cost.macs,
+    )
+
+
+class _Runs(NamedTuple):
+    """So many runs of a function, among the counts of what calls it."""
+
+    body: Graph
+    precisions: tuple[str, ...]
+    times: int
+
+    @property
+    def key(self) -> tuple[int, tuple[str, ...]]:
+        """Runs with the same key cost the same."""
+        return id(self.body), self.precisions
+
+
+class _Work:
+    """Counts nodes, and every function once for all of its runs."""
+
+    def __init__(self) -> None:
+        self._functions: dict[tuple[int, tuple[str, ...]], Counts] = {}
+
+    def counts(self, nodes: Iterable[Node], outer: Precisions) -> Iterator[Piece]:
+        """`outer` are the precisions of dequantized values around these nodes."""
+        stored = dict(outer)
+        for node in nodes:
+            if not node.bodies or node.stands_for is not None:
+                stored |= precision_of_results(node, stored)
+                yield count_node(node, stored)
+            elif node.choice == "function":
+                (body,) = node.bodies
+                given = tuple(stored.get(spec.name, "") if spec else "" for spec in node.inputs)
+                yield _held(node, f"calls {body.name}", exact=True)
+                yield _Runs(body, given, 1)
+            elif not node.op.domain and node.op.type in (*_LOOPS, *_BRANCHES):
+                yield from self._controlled(node, stored)
+            elif rule(node.op) is not None:
+                yield from self._once(node, stored)
+            else:
+                yield Uncounted(node, missing(node.op))
+
+    def _controlled(self, node: Node, stored: Precisions) -> Counts:
+        """A loop or an If. Raises OperandError for what it, or first a node in it, cannot take."""
+        inside = self._loop if node.op.type in _LOOPS else self._branches
+        counts = inside(node, stored)
+        check(node, REQUIRES.get(node.op.type, ()))
+        return counts
+
+    def _once(self, node: Node, stored: Precisions) -> Iterator[Piece]:
+        """The node's own work, and that of its bodies, each of which runs once."""
+        yield count_node(msgspec.structs.replace(node, bodies=()), stored)
+        for body in node.bodies:
+            yield from _inside(node, self.counts(body.nodes, stored), 1)
+
+    def flat(self, counts: Counts) -> Iterator[Counted | Uncounted]:
+        """The counts, and behind them those of each function times the number of its runs."""
+        order: list[_Runs] = []
+        self._visit(counts, order, set())
+        times: Counter[tuple[int, tuple[str, ...]]] = Counter()
+        for one in counts:
+            if isinstance(one, _Runs):
+                times[one.key] += one.times
+            else:
+                yield one
+        for runs in reversed(order):  # whoever calls it comes first
+            for one in self._function(runs):
+                if isinstance(one, _Runs):
+                    times[one.key] += times[runs.key] * one.times
+                else:
+                    yield _many(one, f"{runs.body.name}/{one.node.key}", times[runs.key])
+
+    def _visit(self, counts: Counts, order: list[_Runs], seen: set[Any]) -> None:
+        for one in counts:
+            if isinstance(one, _Runs) and one.key not in seen:
+                seen.add(one.key)
+                self._visit(self._function(one), order, seen)
+                order.append(one)
+
+    def _function(self, runs: _Runs) -> Counts:
+        if runs.key not in self._functions:
+            names = (spec.name for spec in runs.body.inputs)
+            stored = {n: p for n, p in zip(names, runs.precisions, strict=False) if n and p}
+            self._functions[runs.key] = tuple(self.counts(runs.body.nodes, stored))
+        return self._functions[runs.key]
+
+    def _loop(self, node: Node, stored: Precisions) -> Counts:
+        if node.trips is None:
+            reason = f"how often it runs depends on data: give --trips {node.key}=N"
+            return (Uncounted(node, f"{node.op}: {reason}"),)
+        return (
+            _held(node, f"{node.trips} x the body", exact=True),
+            *_inside(node, self.counts(node.bodies[0].nodes, stored), node.trips),
+        )
+
+    def _branches(self, node: Node, stored: Precisions) -> Counts:
+        """What of an If is counted, and in words why.
+
+        The branch with more MACs, with more FLOPs where these are equal, and with more uncounted
+        nodes where these are, too; unless a constant condition or the caller chooses.
+        """
+        if len(node.bodies) < 2 and node.choice not in _WHY:
+            return (Uncounted(node, f"{node.op}: the file has not both of its branches"),)
+        if len(node.bodies) > 1 and not node.choice:
+            return self._either(node, stored)
+        found = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
+        names = [body.name for body in node.bodies]
+        if node.choice == "sum":
+            held = _held(node, f"the sum of {' and '.join(names)}", exact=False)
+            return (held, *(one for counts in found for one in _inside(node, counts, 1)))
+        why = _WHY[node.choice]
+        held = _held(node, f"{names[0]}: {why}", exact=node.choice in ("constant", "seen"))
+        return (held, *_inside(node, found[0], 1))
+
+    def _either(self, node: Node, stored: Precisions) -> Counts:
+        """The larger of two branches, of those that can run. Raises OperandError if none can."""
+        found: dict[str, tuple[Counts, tuple[int, int, int]]] = {}
+        obstacle: OperandError | None = None
+        for body in node.bodies:
+            try:
+                counts = tuple(self.counts(body.nodes, stored))
+                found[body.name] = counts, self._size(counts)
+            except OperandError as error:
+                obstacle = error
+        if not found and obstacle is not None:
+            raise obstacle
+        largest = max(found, key=lambda name: found[name][1])
+        told = ", ".join(
+            f"{name} {macs} MACs {flops} FLOPs" for name, (_, (macs, flops, _)) in found.items()
+        )
+        what = f"the larger of {told}"
+        if obstacle is not None:
+            what = f"of the other branch {obstacle.message}"
+        return (
+            _held(node, f"{largest}: {what}", exact=False),
+            *_inside(node, found[largest][0], 1),
+        )
+
+    def _size(self, counts: Counts) -> tuple[int, int, int]:
+        whole = tuple(self.flat(counts))
+        total = _total(whole)
+        return total.macs, total.flops, sum(isinstance(one, Uncounted) for one in whole)
+
+
+def _held(node: Node, formula: str, exact: bool) -> Counted:
+    """The node that holds a body: its work is that of the nodes inside."""
+    return Counted(
+        node=node,
+        cost=ZERO,
+        formula=formula,
+        precision="",
+        exactness="exact" if exact else "bound",
+    )
+
+
+def _inside(holder: Node, counts: Iterable[Piece], times: int) -> Counts:
+    return tuple(_repeated(holder, one, times) for one in counts)
+
+
+def _repeated(holder: Node, one: Piece, times: int) -> Piece:
+    if isinstance(one, _Runs):
+        return one._replace(times=one.times * times)
+    node = msgspec.structs.replace(
+        one.node,
+        call=one.node.call or holder.call,
+        path=one.node.path or holder.path,
+        constant=one.node.constant or holder.constant,
+    )
+    return _many(msgspec.structs.replace(one, node=node), f"{holder.key}/{node.key}", times)
+
+
+def _many(one: Counted | Uncounted, key: str, times: int) -> Counted | Uncounted:
+    node = msgspec.structs.replace(one.node, key=key)
+    if times.bit_length() > _MOST_RUNS:
+        return Uncounted(node, f"it runs more than 2^{_MOST_RUNS} times")
+    if isinstance(one, Uncounted):
+        return Uncounted(node, one.reason)
+    formula = one.formula if times == 1 else f"{times} x ({one.formula})"
+    return msgspec.structs.replace(
+        one,
+        node=node,
+        cost=one.cost * times,
+        formula=formula,
+        times=one.times * times,
+        converter_macs=one.converter_macs * times,
+    )
+
+
+def _total(counts: Iterable[Counted | Uncounted]) -> Cost:
+    return sum((one.cost for one in counts if isinstance(one, Counted)), ZERO)
+
+
+def _with_bytes(work: Cost, read: int, written: int) -> Cost:
+    return msgspec.structs.replace(work, bytes_read=read, bytes_written=written)

@@ -1,0 +1,191 @@
+"""What a model moves and holds: memory access cost, arithmetic intensity, peak of activations.
+
+The byte model is the unfused one of the ledger: every node reads its inputs (the same tensor once)
+and writes its outputs, weights are read once by each node that uses them, and nothing stays in a
+cache between two nodes.
+
+    memory access cost   = bytes read + bytes written, and the same in elements
+    arithmetic intensity = FLOPs / memory access cost
+    peak of activations  = the largest sum of bytes alive while a node runs
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.ledger import Intensity, Ledger, Memory
+from crossflops.ir.tensor import TensorSpec
+from crossflops.operators import rule
+from crossflops.operators.traffic import numel, traffic
+
+# The result is the first input under another name, shape or type: no bytes of its own.
+ALIASES = frozenset(
+    ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout", "BitCast")
+)
+
+
+class Peak(msgspec.Struct, frozen=True):
+    """The most bytes alive at once, at which node, and how many tensors have no known size."""
+
+    nbytes: int
+    node: str
+    unsized: int
+
+
+def footprint(graph: Graph, ledger: Ledger) -> Memory:
+    """The memory figures of a counted graph. Uncounted nodes move what nobody knows."""
+    read, written = _elements(ledger)
+    cost = ledger.total
+    moved = cost.bytes_read + cost.bytes_written
+    found = peak(graph)
+    return Memory(
+        access_bytes=moved,
+        access_elements=read + written,
+        elements_read=read,
+        elements_written=written,
+        intensity=Intensity(cost.flops, moved),
+        peak_activation_bytes=found.nbytes,
+        peak_node=found.node,
+        unsized=found.unsized,
+        param_bytes=graph.param_bytes,
+    )
+
+
+def _elements(ledger: Ledger) -> tuple[int, int]:
+    read = written = 0
+    for one in ledger.counted:
+        for node in one.node.meant:
+            known = rule(node.op)
+            if known is not None and not node.bodies:
+                more = traffic(known, node, one.cost.flops > 0, numel)
+                read += more[0] * one.times
+                written += more[1] * one.times
+    return read, written
+
+
+def peak(graph: Graph) -> Peak:
+    """The peak of activations, by liveness over the nodes in their order.
+
+    While node i runs, alive are: the inputs of the graph, from first to last (the caller holds
+    them); every result made by a node up to i that i or a later node reads, or that the graph
+    returns; and all that i itself makes, read or not. Nothing is computed in place. A result of
+    an aliasing node (`ALIASES`) is its first input: no bytes, and both live as long as either is
+    read. Parameters, constants and what is computed from them alone are apart. While a node with
+    bodies runs, the peak of its largest body is alive besides; what a body reads from around it
+    counts as read by the node. Operands and results of a function are those of its call.
+    """
+    functions: dict[int, Peak] = {}
+    for body in _functions(graph):
+        own = frozenset(spec.name for spec in (*body.inputs, *body.outputs))
+        functions[id(body)] = _peak(body, own, functions)
+    return _peak(graph, frozenset(), functions)
+
+
+def _functions(graph: Graph) -> list[Graph]:
+    """Every function that is called, once, behind those that it calls. They may lie deep."""
+    found: list[Graph] = []
+    seen: set[int] = set()
+    todo = [(graph, False, False)]  # what to look at, whether it is a function, whether it is done
+    while todo:
+        body, function, done = todo.pop()
+        if done:
+            found += [body] if function else []
+        elif id(body) not in seen:
+            seen.add(id(body))
+            todo.append((body, function, True))
+            for node in body.nodes:
+                called = node.choice == "function"
+                todo += [(one, called, False) for one in node.bodies]
+    return found
+
+
+def _peak(graph: Graph, apart: frozenset[str], functions: dict[int, Peak]) -> Peak:
+    """`apart` are values without bytes here; `functions` the peaks of those called in it."""
+    owner, constant = _owners(graph, apart)
+    inside = [_inside(node, constant, functions) for node in graph.nodes]
+    unsized = sum(one.unsized for bodies in inside for one in bodies)
+    last = _last_uses(graph, owner)
+    end = len(graph.nodes)
+    # Bytes that come alive at a place, and those that have gone there.
+    born, gone = [0] * (end + 1), [0] * (end + 2)
+    for place, spec in _tensors(graph, owner, constant):
+        if spec.shape is None or not spec.dtype:
+            unsized += 1
+            continue
+        dies = end if spec.role == "input" else max(place, last.get(spec.name, place))
+        born[place] += spec.nbytes
+        gone[dies + 1] += spec.nbytes
+    alive, best = 0, Peak(born[0] if not graph.nodes else 0, "", unsized)
+    for place, (node, bodies) in enumerate(zip(graph.nodes, inside, strict=True)):
+        alive += born[place] - gone[place]
+        now = alive + max((one.nbytes for one in bodies), default=0)
+        if now > best.nbytes:
+            best = Peak(now, node.key, unsized)
+    return best
+
+
+def _inside(node: Node, apart: frozenset[str], functions: dict[int, Peak]) -> list[Peak]:
+    """The peaks of the bodies of a node. A function's operands and results are those around it."""
+    if node.choice != "function":
+        return [_peak(body, apart, functions) for body in node.bodies]
+    (body,) = node.bodies
+    return [functions[id(body)]]
+
+
+def _owners(graph: Graph, apart: frozenset[str]) -> tuple[dict[str, str], frozenset[str]]:
+    """The tensor whose bytes each value has, where it is another one; and what is constant."""
+    owner: dict[str, str] = {}
+    constant = set(apart)
+    for node in graph.nodes:
+        names = [spec.name for spec in node.outputs if spec is not None]
+        source = node.inputs[0] if node.inputs else None
+        if node.constant:
+            constant.update(names)
+        elif node.op.type in ALIASES and not node.op.domain and source is not None and names:
+            owner[names[0]] = owner.get(source.name, source.name)
+            if source.role in ("parameter", "constant") or source.name in constant:
+                constant.add(names[0])
+    return owner, frozenset(constant)
+
+
+def _tensors(
+    graph: Graph, owner: Mapping[str, str], constant: frozenset[str]
+) -> Iterator[tuple[int, TensorSpec]]:
+    """The tensors that take bytes, each with the place where it comes alive.
+
+    They are the inputs, and the results that are neither aliases nor constant.
+    """
+    for spec in graph.inputs:
+        if spec.name not in constant:
+            yield 0, msgspec.structs.replace(spec, role="input")
+    for place, node in enumerate(graph.nodes):
+        for made in node.outputs:
+            if made is not None and made.name not in constant and made.name not in owner:
+                yield place, made
+
+
+def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
+    """The place of the last node that reads each tensor; what the graph returns has none."""
+    found: dict[str, int] = {}
+    for place, node in enumerate(graph.nodes):
+        for name in _reads(node):
+            found[owner.get(name, name)] = place
+    for spec in graph.outputs:
+        found[owner.get(spec.name, spec.name)] = len(graph.nodes)
+    return found
+
+
+def _reads(node: Node) -> Iterator[str]:
+    """The values that a node reads, in its bodies too."""
+    yield from (spec.name for spec in node.inputs if spec is not None)
+    for body in node.bodies if node.choice != "function" else ():  # it sees its operands alone
+        own: set[str] = {spec.name for spec in body.inputs}
+        for inner in body.nodes:
+            yield from (name for name in _reads(inner) if name not in own)
+            own.update(spec.name for spec in inner.outputs if spec is not None)
+        yield from (name for name in _names(body.outputs) if name not in own)
+
+
+def _names(specs: Iterable[TensorSpec | None]) -> Iterator[str]:
+    return (spec.name for spec in specs if spec is not None)

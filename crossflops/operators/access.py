@@ -1,0 +1,122 @@
+"""Reading a node: its shapes and attributes, or a ValueError that says what is missing.
+
+The counter turns that error into "uncounted, because ...", so a formula checks nothing itself.
+"""
+
+from math import prod
+
+from crossflops.ir.graph import Node
+from crossflops.ir.tensor import TensorSpec
+
+
+def given(node: Node, index: int) -> bool:
+    """Whether the (optional) input is there."""
+    return index < len(node.inputs) and node.inputs[index] is not None
+
+
+def wanted(node: Node, index: int) -> bool:
+    """Whether the (optional) output is there."""
+    return index < len(node.outputs) and node.outputs[index] is not None
+
+
+def source(node: Node, index: int) -> TensorSpec:
+    """The input of that index. Raises ValueError when it is left out."""
+    spec = node.inputs[index] if index < len(node.inputs) else None
+    if spec is None:
+        raise ValueError(f"{node.op} has no input {index}")
+    return spec
+
+
+def result(node: Node, index: int = 0) -> TensorSpec:
+    """The output of that index. Raises ValueError when it is left out."""
+    spec = node.outputs[index] if index < len(node.outputs) else None
+    if spec is None:
+        raise ValueError(f"{node.op} has no output {index}")
+    return spec
+
+
+def size(node: Node, index: int = 0) -> int:
+    """Number of elements of an input; 0 when an optional input is left out."""
+    return source(node, index).numel if given(node, index) else 0
+
+
+def out_size(node: Node) -> int:
+    """Number of elements of the first output."""
+    return result(node).numel
+
+
+def shape(spec: TensorSpec, rank: int | None = None, at_least: int = 0) -> tuple[int, ...]:
+    """The shape. Raises ValueError when it is not known or has not the rank asked for."""
+    if spec.shape is None:
+        raise ValueError(f"the shape of {spec.name!r} is not known")
+    found = len(spec.shape)
+    if found < at_least or (rank is not None and found != rank):
+        asked = f"at least {at_least}" if rank is None else str(rank)
+        raise ValueError(f"{spec.name!r} has rank {found} where {asked} is needed")
+    return spec.shape
+
+
+def integer(node: Node, name: str, default: int | None = None) -> int:
+    """An integer attribute. Raises ValueError when it is missing and has no default."""
+    value = node.attrs.get(name, default)
+    if not isinstance(value, int):
+        raise ValueError(f"{node.op} has no integer attribute {name!r}")
+    return value
+
+
+def positive(node: Node, name: str, default: int | None = None) -> int:
+    """An integer attribute that counts something. Raises ValueError when it is below 1."""
+    value = integer(node, name, default)
+    if value < 1:
+        raise ValueError(f"attribute {name!r} of {node.op} is {value}")
+    return value
+
+
+def number(node: Node, name: str, default: float) -> float:
+    """A float attribute, or its default."""
+    value = node.attrs.get(name, default)
+    if not isinstance(value, int | float):
+        raise ValueError(f"attribute {name!r} of {node.op} is not a number")
+    return value
+
+
+def text(node: Node, name: str, default: str | None = None) -> str:
+    """A string attribute. Raises ValueError when it is missing and has no default."""
+    value = node.attrs.get(name, default)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if not isinstance(value, str):
+        raise ValueError(f"{node.op} has no string attribute {name!r}")
+    return value
+
+
+def texts(node: Node, name: str) -> tuple[str, ...]:
+    """An attribute that is a list of strings, () when it is missing."""
+    value = node.attrs.get(name, ())
+    if not isinstance(value, tuple):
+        raise ValueError(f"attribute {name!r} of {node.op} is not a list")
+    return tuple(v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in value)
+
+
+def kernel(node: Node) -> int:
+    """Number of positions of the window in the attribute `kernel_shape`, at least 1."""
+    value = node.attrs.get("kernel_shape")
+    if not isinstance(value, tuple) or not all(isinstance(k, int) and k > 0 for k in value):
+        raise ValueError(f"{node.op} has no kernel_shape")
+    return prod(int(k) for k in value)
+
+
+def axis_of(node: Node, rank: int, default: int) -> int:
+    """The attribute `axis`, counted from the front. Raises ValueError when out of range."""
+    axis = integer(node, "axis", default)
+    if not -rank <= axis <= rank:
+        raise ValueError(f"axis {axis} of {node.op} is out of range for rank {rank}")
+    return axis + rank if axis < 0 else axis
+
+
+def folded(before: int, after: int) -> int:
+    """Operations that combine `before` elements into `after`: one fewer per result.
+
+    An empty sum takes none, so the difference never goes below zero.
+    """
+    return max(before - after, 0)

@@ -1,0 +1,271 @@
+"""Operators of PyTorch for which ONNX has no form: the export keeps each as one opaque node.
+
+A node has the tensors of the call as inputs, lists flattened, and its plain arguments as
+attributes, by the names of PyTorch's schema (native_functions.yaml).
+"""
+
+from math import inf, prod
+
+import msgspec
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+from crossflops.ir.tensor import TensorSpec
+from crossflops.operators.access import (
+    folded,
+    given,
+    integer,
+    number,
+    out_size,
+    result,
+    shape,
+    size,
+    source,
+)
+from crossflops.operators.matmul import einsum
+from crossflops.operators.movement import DROPPED, moved
+from crossflops.operators.operands import sizes
+from crossflops.operators.rule import TORCH, TORCH_PAGES, Entry, bounded, entry
+
+_SIGMOIDS_AND_TANHS = Cost(specials=5)
+
+
+def lstm(node: Node) -> Cost:
+    """aten.lstm.input: the LSTM of nn.LSTM, ht = Whr*(ot*tanh(ct)) where it projects.
+
+    Per step, sample and cell of H units: 4*H*(I+P) MACs for the gates, P*H for the projection
+    (P = H without one), with biases 2 adds per gate; per unit 3 muls, 1 add, 3 sigmoids, 2
+    tanhs. In training what a layer gives to the next is dropped out. input [T, B, I], hx, then
+    by layer and direction w_ih [4H, I], w_hh [4H, P], two biases, w_hr [P, H].
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html
+    """
+    layers = integer(node, "num_layers")
+    directions = 2 if integer(node, "bidirectional") else 1
+    biased = integer(node, "has_biases")
+    first, second, _ = shape(source(node, 0), rank=3)
+    size, rest = divmod(len(node.inputs) - 3, layers * directions)
+    if rest or size not in ((4, 5) if biased else (2, 3)):
+        raise ValueError(f"{node.op} has {len(node.inputs)} inputs for {layers} layers")
+    each = ZERO
+    for place in range(3, len(node.inputs), size):
+        rows, inputs = shape(source(node, place), rank=2)
+        carried = shape(source(node, place + 1), rank=2)[1]
+        projection = carried * (rows // 4) if size in (3, 5) else 0
+        each += Cost(macs=rows * (inputs + carried) + projection, adds=2 * rows if biased else 0)
+        each += (Cost(muls=3, adds=1) + _SIGMOIDS_AND_TANHS) * (rows // 4)
+    drops = integer(node, "train", 0) and number(node, "dropout", 0.0) > 0
+    between = carried * directions * (layers - 1) if drops else 0
+    return (each + DROPPED * between) * (first * second)
+
+
+def embedding_bag(node: Node) -> Cost:
+    """aten.embedding_bag: the rows of a table that n indices name, combined bag by bag.
+
+    (n - bags)*D adds, for the largest compares; the mean takes bags*D divs, weights of samples
+    n*D muls. An upper bound: what padding_idx leaves out is not known. weight [V, D].
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
+    """
+    bags, width = shape(result(node), rank=2)
+    combined = folded(size(node, 1), bags) * width
+    mode = integer(node, "mode", 0)
+    return Cost(
+        adds=combined if mode < 2 else 0,
+        compares=combined if mode == 2 else 0,
+        divs=bags * width if mode == 1 else 0,
+        muls=size(node, 1) * width if given(node, 3) else 0,
+    )
+
+
+def cdist(node: Node) -> Cost:
+    """aten._cdist_forward: the p-norm of the differences of all pairs of rows.
+
+    Per pair M subtractions; p = 2: M muls, M-1 adds, a root; p = 1: M signs, M-1 adds; p = inf:
+    M signs, M-1 compares; p = 0: M compares, M-1 adds; else M signs, M+1 powers, M-1 adds.
+    x1 [..., P, M], x2 [..., R, M], result [..., P, R].
+    https://docs.pytorch.org/docs/stable/generated/torch.cdist.html
+    """
+    width = shape(source(node, 0), at_least=2)[-1]
+    most = folded(width, 1)
+    power = number(node, "p", 2.0)
+    if power == 2:
+        norm = Cost(muls=width, adds=most, specials=1)
+    elif power == inf:
+        norm = Cost(compares=width + most)
+    elif power in (0, 1):
+        norm = Cost(compares=width, adds=most)
+    else:
+        norm = Cost(compares=width, specials=width + 1, adds=most)
+    return (Cost(adds=width) + norm) * out_size(node)
+
+
+def sparse_addmm(node: Node) -> Cost:
+    """aten._sparse_addmm: beta * C + alpha * A B, A sparse; at most the M*K*N MACs of a dense A.
+
+    Shapes do not tell how many elements of A are there: an upper bound. C [M, N], A [M, K],
+    B [K, N]. With beta other than 0 M*N adds, with beta or alpha other than 0 and 1 M*N muls each.
+    https://docs.pytorch.org/docs/stable/generated/torch.sparse.addmm.html
+    """
+    rows, inner = shape(source(node, 1), rank=2)
+    columns = shape(source(node, 2), rank=2)[1]
+    beta, alpha = number(node, "beta", 1.0), number(node, "alpha", 1.0)
+    scaled = (beta not in (0, 1)) + (alpha not in (0, 1))
+    added = Cost(muls=scaled, adds=int(beta != 0)) * (rows * columns)
+    return Cost(macs=rows * inner * columns) + added
+
+
+_BAG = "(n - bags)*D adds, or compares; mean: bags*D divs; weights: n*D muls"
+
+_ATEN_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "aten.lstm.input",
+        lstm,
+        "T*B*(4*H*(I+P) + P*H) MACs per layer and direction; biases: 2 adds per gate; "
+        "T*B*H*(3 muls, 1 add, 3 sigmoids, 2 tanhs)",
+        domain=TORCH,
+        page=f"{TORCH_PAGES}nn.LSTM.html",
+    ),
+    *(
+        entry(
+            f"aten.embedding_bag.{overload}",
+            embedding_bag,
+            _BAG,
+            domain=TORCH,
+            page=f"{TORCH_PAGES}nn.EmbeddingBag.html",
+            tables=(0,),
+            doubt=bounded,
+        )
+        for overload in ("default", "padding_idx")
+    ),
+    entry(
+        "aten.cumprod.default",
+        lambda node: Cost(muls=out_size(node)),
+        "n(x) muls",
+        domain=TORCH,
+        page=f"{TORCH_PAGES}cumprod.html",
+    ),
+    entry(
+        "aten._cdist_forward.default",
+        cdist,
+        "n(result)*(M subs; p=2: M muls, M-1 adds, sqrt; see the docstring for other p)",
+        domain=TORCH,
+        page=f"{TORCH_PAGES}cdist.html",
+    ),
+    entry(
+        "aten._sparse_addmm.default",
+        sparse_addmm,
+        "at most M*K*N MACs; beta: M*N adds; scaled: M*N muls",
+        domain=TORCH,
+        page=f"{TORCH_PAGES}sparse.addmm.html",
+        doubt=bounded,
+        requires=sizes("self mat1[M,K] mat2[K,N]"),
+    ),
+    *(
+        entry(
+            f"aten.{name}.default",
+            moved,
+            "0: data movement",
+            domain=TORCH,
+            page=f"{TORCH_PAGES}{page}.html",
+        )
+        for name, page in (
+            ("_sparse_coo_tensor_with_dims_and_tensors", "sparse_coo_tensor"),
+            ("copy", "Tensor.copy_"),
+            ("select_scatter", "select_scatter"),
+            ("slice_scatter", "slice_scatter"),
+        )
+    ),
+)
+
+
+# Products of PyTorch for which ONNX has no form: complex ones, and those of groups of rows.
+
+
+def _complex(work: Cost) -> Cost:
+    """The work on real numbers: a complex product is 4 of them, and their 2 sums are 2 adds.
+
+    In a product of matrices the 4 are accumulated, as the exporter writes those that it takes.
+    """
+    return Cost(macs=4 * work.macs, muls=4 * work.muls, adds=2 * (work.adds + work.muls))
+
+
+def complex_linear(node: Node) -> Cost:
+    """aten.linear of complex numbers, whose two parts are the last axis: 4*rows*I*O MACs.
+
+    With a bias 2 adds per result. input [..., I, 2], weight [O, I, 2].
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html
+    """
+    outputs, inputs, _ = shape(source(node, 1), rank=3)
+    rows = prod(shape(source(node, 0), at_least=2)[:-2])
+    added = rows * outputs if given(node, 2) else 0
+    return _complex(Cost(macs=rows * inputs * outputs, adds=added))
+
+
+def complex_einsum(node: Node) -> Cost:
+    """aten.einsum of complex numbers, whose two parts are the last axis.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.einsum.html
+    """
+    parts = {
+        field: tuple(_without_parts(one) for one in getattr(node, field))
+        for field in ("inputs", "outputs")
+    }
+    return _complex(einsum(msgspec.structs.replace(node, **parts)))
+
+
+def _without_parts(spec: TensorSpec | None) -> TensorSpec | None:
+    if spec is None or spec.shape is None:
+        return spec
+    return msgspec.structs.replace(spec, shape=spec.shape[:-1])
+
+
+def grouped(node: Node) -> Cost:
+    """A product whose rows meet the matrix of their group, however many a group has: n(Y)*K.
+
+    self [M, K] or [G, M, K], mat2 [K, N] or [G, K, N]. Two matrices are cut along K instead, and
+    the results of the G pieces stand side by side: M*K*N in all.
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grouped_mm.html
+    """
+    first, second = shape(source(node, 0), at_least=2), shape(source(node, 1), at_least=2)
+    if len(first) == len(second) == 2 and len(shape(result(node))) == 3:
+        return Cost(macs=first[0] * first[1] * second[1])
+    return Cost(macs=out_size(node) * first[-1])
+
+
+_GROUPED = "n(Y)*K MACs; two matrices, cut along K: M*K*N"
+
+_ATEN_PRODUCTS_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "aten.linear.default",
+        complex_linear,
+        "complex: 4*rows*I*O MACs; bias: 2*rows*O adds",
+        domain=TORCH,
+        page=f"{TORCH_PAGES}nn.functional.linear.html",
+        requires=sizes("input[...,I,2] weight[O,I,2] bias[O,2]"),
+    ),
+    entry(
+        "aten.einsum.default",
+        complex_einsum,
+        "complex: 4 x the MACs and muls of Einsum, 2 adds per mul",
+        domain=TORCH,
+        page=f"{TORCH_PAGES}einsum.html",
+    ),
+    entry(
+        "aten._int_mm.default",
+        grouped,
+        "n(Y)*K MACs",
+        domain=TORCH,
+        page=f"{TORCH_PAGES}mm.html",
+        requires=sizes("self[M,K] mat2[K,N]"),
+    ),
+    *(
+        entry(name, grouped, equation, domain=TORCH, page=f"{TORCH_PAGES}{page}.html")
+        for name, equation, page in (
+            ("aten._grouped_mm.default", _GROUPED, "nn.functional.grouped_mm"),
+            # What transformers runs where PyTorch's own does not take the tensors.
+            ("transformers.grouped_mm_fallback.default", _GROUPED, "nn.functional.grouped_mm"),
+        )
+    ),
+)
+
+
+ENTRIES: tuple[Entry, ...] = (*_ATEN_ENTRIES, *_ATEN_PRODUCTS_ENTRIES)

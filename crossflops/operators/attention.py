@@ -1,0 +1,305 @@
+"""Attention, and what goes with it."""
+
+from math import prod
+from typing import NamedTuple
+
+from crossflops.ir.cost import Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import given, integer, number, shape, size, source, text
+from crossflops.operators.operands import by_rank, dims_of, fits, label, sizes
+from crossflops.operators.pointwise import softmax_cost
+from crossflops.operators.rule import PREVIEW, Entry, bound_by_input, entry
+
+
+class Heads(NamedTuple):
+    """The dimensions of an attention: `total` keys are the past ones and the new ones."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    queries: int
+    total: int
+    depth: int
+    value_depth: int
+
+    @property
+    def scores(self) -> int:
+        """S = B * Hq * Sq * St, the number of scores."""
+        return self.batch * self.heads * self.queries * self.total
+
+
+def dimensions(node: Node) -> Heads:
+    """The dimensions, from 4-D operands [B, H, S, D] or 3-D ones [B, S, H*D] with head counts.
+
+    Past keys stand in input 4, [B, Hkv, Sp, D].
+    """
+    query, key, value = (_split(node, i) for i in (0, 1, 2))
+    past = shape(source(node, 4), rank=4)[2] if given(node, 4) else 0
+    return Heads(
+        batch=query[0],
+        heads=query[1],
+        kv_heads=key[1],
+        queries=query[2],
+        total=key[2] + past,
+        depth=query[3],
+        value_depth=value[3],
+    )
+
+
+def _split(node: Node, index: int) -> tuple[int, ...]:
+    dims = shape(source(node, index), at_least=3)
+    if len(dims) == 4:
+        return dims
+    batch, length, hidden = shape(source(node, index), rank=3)
+    heads = integer(node, "kv_num_heads" if index else "q_num_heads")
+    if heads <= 0 or hidden % heads:
+        raise ValueError(f"{hidden} does not divide into {heads} heads")
+    return batch, heads, length, hidden // heads
+
+
+def attention(node: Node) -> Cost:
+    """Attention: softmax(softcap(Q * K^T * scale) + bias) * V; MACs = B*Hq*Sq*St*(D + Dv).
+
+    Q [B, Hq, Sq, D], K [B, Hkv, Skv, D], V [B, Hkv, Skv, Dv]; St = Skv + past. Queries that
+    share keys all count: Hq, not Hkv. A causal mask saves nothing (dense). S = B*Hq*Sq*St.
+    scale: Q and all keys by its root, n(Q) + B*Hkv*St*D muls. attn_mask, is_causal, a window or
+    nonpad_kv_seqlen: S adds, once. softcap: S (div, tanh, mul). softmax over St.
+    https://onnx.ai/onnx/operators/onnx__Attention.html
+    """
+    h = dimensions(node)
+    scores = h.scores
+    scale = size(node, 0) + h.batch * h.kv_heads * h.total * h.depth
+    cap = scores if number(node, "softcap", 0.0) != 0 else 0
+    return (
+        Cost(macs=scores * (h.depth + h.value_depth), muls=scale)
+        + Cost(divs=cap, specials=cap, muls=cap)
+        + Cost(adds=scores if _biased(node) else 0)
+        + softmax_cost(scores, h.batch * h.heads * h.queries)
+    )
+
+
+def _biased(node: Node) -> bool:
+    windows = (integer(node, f"{side}_window_size", -1) for side in ("left", "right"))
+    return (
+        given(node, 3)
+        or given(node, 6)
+        or integer(node, "is_causal", 0) != 0
+        or any(window >= 0 for window in windows)
+    )
+
+
+def flex_attention(node: Node) -> Cost:
+    """FlexAttention: prob_mod(softmax(score_mod(Q * K^T * scale))) * V.
+
+    S*(D + Dv) MACs, scale S muls, softmax. Q [B, Hq, Sq, D], K [B, Hkv, Sk, D],
+    V [B, Hkv, Sk, Dv]; S = B*Hq*Sq*Sk. What is in the
+    bodies is counted there, once.
+    https://onnx.ai/onnx/operators/onnx_aionnxpreview_FlexAttention.html
+    """
+    h = dimensions(node)
+    work = Cost(macs=h.scores * (h.depth + h.value_depth), muls=h.scores)
+    return work + softmax_cost(h.scores, h.batch * h.heads * h.queries)
+
+
+def rotary_embedding(node: Node) -> Cost:
+    """RotaryEmbedding: (cos*x1 - sin*x2, sin*x1 + cos*x2) for each pair of rotated elements.
+
+    X [B, H, S, D] or [B, S, H*D]: per pair 4 muls and 2 adds; rotary_embedding_dim of each
+    head's D rotate, all of them when it is 0.
+    https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html
+    """
+    dims = shape(source(node, 0), at_least=3)
+    rotated = integer(node, "rotary_embedding_dim", 0)
+    pairs = prod(dims) // 2
+    if rotated:
+        heads = dims[1] if len(dims) == 4 else integer(node, "num_heads")
+        pairs = dims[0] * heads * dims[-2] * (rotated // 2)
+    return Cost(muls=4, adds=2) * pairs
+
+
+def linear_attention(node: Node) -> Cost:
+    """LinearAttention: per token S += k v^T, o = scale * q^T S; MACs = B*T*dk*dv*(Hkv + Hq).
+
+    query [B, T, Hq*dk], key [B, T, Hkv*dk], value [B, T, Hkv*dv]; the state S [Hkv, dk, dv].
+    delta rules retrieve S^T k first: B*T*Hkv*dk*dv MACs, and dv (add, mul by beta) per head.
+    gated rules decay the state: n(decay) exps and B*T*Hkv*dk*dv muls. scale: n(o) muls.
+    https://onnx.ai/onnx/operators/onnx__LinearAttention.html
+    """
+    batch, length, hidden = shape(source(node, 0), rank=3)
+    heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
+    if heads <= 0 or kv_heads <= 0:
+        raise ValueError("LinearAttention needs positive head counts")
+    depth, value_depth = hidden // heads, shape(source(node, 2), rank=3)[2] // kv_heads
+    return recurrence(
+        tokens=batch * length,
+        readers=heads,
+        kv_heads=kv_heads,
+        depth=depth,
+        value_depth=value_depth,
+        rule=text(node, "update_rule", "gated_delta"),
+        decay=size(node, 4),
+    )
+
+
+def recurrence(
+    *,
+    tokens: int,
+    readers: int,
+    kv_heads: int,
+    depth: int,
+    value_depth: int,
+    rule: str,
+    decay: int,
+) -> Cost:
+    """Linear attention: `readers` heads read `kv_heads` states of depth x value_depth per token.
+
+    `decay` is the number of gates of a gated rule. See `linear_attention`.
+    """
+    state = depth * value_depth
+    cost = Cost(macs=state * (readers + kv_heads), muls=readers * value_depth) * tokens
+    if rule in ("delta", "gated_delta"):
+        retrieved = kv_heads * value_depth
+        cost += Cost(macs=state * kv_heads, adds=retrieved, muls=retrieved) * tokens
+    if rule in ("gated", "gated_delta"):
+        cost += Cost(muls=state * kv_heads) * tokens + Cost(specials=decay)
+    return cost
+
+
+def _shared_keys(node: Node) -> str:
+    """Query heads divide into groups, one for each key head."""
+    query, key = dims_of(node, 0), dims_of(node, 1)
+    if query is None or key is None:
+        return ""
+    if len(query) == 4 == len(key):
+        heads, kv_heads = query[1], key[1]
+    else:
+        heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
+    if not kv_heads or heads % kv_heads == 0:
+        return ""
+    return f"the {heads} heads of {label(node, 0, 'Q')} do not share {kv_heads} heads of keys"
+
+
+def _masked(node: Node) -> str:
+    """attn_mask broadcasts to the scores; its last axis may end before the last key."""
+    mask = dims_of(node, 3)
+    if mask is None or any(dims_of(node, index) is None for index in (0, 1, 2)):
+        return ""
+    h = dimensions(node)
+    whole = (h.batch, h.heads, h.queries)
+    if not mask:
+        return f"{label(node, 3, 'attn_mask')} has rank 0, and needs 1, 2, 3 or 4"
+    if mask[-1] > h.total or not fits(mask[:-1], whole):
+        shown = "x".join(map(str, (*whole, h.total)))
+        return f"{label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
+    return ""
+
+
+_OPERANDS = (
+    by_rank(
+        0,
+        {
+            3: sizes(
+                "q=@q_num_heads k=@kv_num_heads Q[B,S,q*D] K[B,L,k*D] V[B,L,k*E] attn_mask "
+                "past_key[B,k,P,D] past_value[B,k,P,E] nonpad_kv_seqlen[B]"
+            ),
+            4: sizes(
+                "Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E] attn_mask past_key[B,k,P,D] "
+                "past_value[B,k,P,E] nonpad_kv_seqlen[B]"
+            ),
+        },
+    ),
+    _shared_keys,
+    _masked,
+)
+
+
+def _decayed(node: Node) -> str:
+    """One decay for each head, or for each of its D: decay [B, T, k] or [B, T, k*D]."""
+    key, decay, heads = dims_of(node, 1), dims_of(node, 4), integer(node, "kv_num_heads")
+    if key is None or decay is None or decay in ((*key[:2], heads), key):
+        return ""
+    return f"{label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
+
+
+def _weighed(node: Node) -> str:
+    """One beta for each head, or for all of them: beta [B, T, k] or [B, T, 1]."""
+    beta, heads = dims_of(node, 5), integer(node, "kv_num_heads")
+    if beta is None or beta[-1] in (1, heads):
+        return ""
+    return f"{label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
+
+
+LINEAR = (
+    sizes(
+        "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] "
+        "past_state[B,k,D,E] decay beta[B,T,_]"
+    ),
+    _decayed,
+    _weighed,
+)
+
+
+def _rotated(node: Node) -> str:
+    """cos_cache and sin_cache [M, R / 2] with position_ids [B, S], else [B, S, R / 2]."""
+    dims, cosines, sines = (dims_of(node, index) for index in (0, 1, 2))
+    if dims is None or cosines is None:
+        return ""
+    if len(dims) not in (3, 4):
+        return f"{label(node, 0)} has rank {len(dims)}, and needs 3 or 4"
+    if sines is not None and sines != cosines:
+        return f"{label(node, 2)} has not the shape of {label(node, 1)}"
+    heads = integer(node, "num_heads", 0) if len(dims) == 3 else 1
+    if heads <= 0 or dims[-1] % heads:
+        return f"{label(node, 0)} has {dims[-1]} at axis 2, and num_heads is {heads}"
+    tokens, depth = (dims[0], dims[-2]), dims[-1] // heads
+    rotated = integer(node, "rotary_embedding_dim", 0) or depth
+    if rotated > depth or cosines[-1] not in (rotated // 2, depth // 2):
+        has = f"{label(node, 1)} has {cosines[-1]} at its last axis"
+        return f"{has}, and {rotated // 2} is needed for heads of {depth}"
+    places, asked = dims_of(node, 3), (3, tokens) if not given(node, 3) else (2, None)
+    if len(cosines) != asked[0] or (asked[1] and cosines[:2] != tokens):
+        return f"{label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"
+    if places is None or places == tokens:
+        return ""
+    return f"{label(node, 3)} needs to be {tokens[0]}x{tokens[1]}, one for each token"
+
+
+_ATTENTION = (
+    "S*(D+Dv) MACs, S = B*Hq*Sq*St, St = Skv+past; scale: n(Q)+B*Hkv*St*D muls; "
+    "mask: S adds; softcap: S*(div, tanh, mul); softmax: S-S/St compares, S subs, S exps, "
+    "S-S/St adds, S divs"
+)
+
+ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "Attention",
+        attention,
+        _ATTENTION,
+        since=23,
+        doubt=bound_by_input(6),
+        requires=_OPERANDS,
+    ),
+    entry(
+        "FlexAttention",
+        flex_attention,
+        "S*(D+Dv) MACs, S = B*Hq*Sq*Sk; scale: S muls; softmax: S-S/Sk compares, S subs, S exps, "
+        "S-S/Sk adds, S divs",
+        domain=PREVIEW,
+        requires=(sizes("Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E]"), _shared_keys),
+    ),
+    entry(
+        "RotaryEmbedding",
+        rotary_embedding,
+        "pairs*(4 muls, 2 adds), pairs = B*H*S*rotary_embedding_dim/2",
+        since=23,
+        requires=_rotated,
+    ),
+    entry(
+        "LinearAttention",
+        linear_attention,
+        "B*T*dk*dv*(Hkv+Hq) MACs; delta: + B*T*Hkv*dk*dv MACs, B*T*Hkv*dv*(add, mul); "
+        "gated: n(decay) exps, B*T*Hkv*dk*dv muls; scale: B*T*Hq*dv muls",
+        since=27,
+        requires=LINEAR,
+    ),
+)

@@ -1,0 +1,577 @@
+"""Attention with as many key heads as query heads: Attention, MultiHeadAttention and their kin."""
+
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import NamedTuple
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import given, integer, number, positive, shape, size, source
+from crossflops.operators.contrib.normalization import rms
+from crossflops.operators.operands import (
+    Shape,
+    by_rank,
+    dims_of,
+    ints,
+    joint,
+    label,
+    shaped,
+    sizes,
+)
+from crossflops.operators.pointwise import ADD, softmax_cost
+from crossflops.operators.rule import MICROSOFT, Constraint, Entry, Exactness, bounded, entry
+
+# What all attentions of onnxruntime have in common: scores, what is added to them, softmax.
+
+# Of a cosine and a sine that are looked up, one pair of elements takes 4 muls and 2 adds.
+PAIR = Cost(muls=4, adds=2)
+
+
+class Scores(NamedTuple):
+    """S scores in as many softmaxes as there are `rows`, queries of one head each.
+
+    A score is a contraction of depth D, and meets Dv elements of a value.
+    """
+
+    size: int
+    rows: int
+    depth: int
+    value_depth: int
+
+
+def dense(rows: int, keys: int, depth: int, value_depth: int) -> Scores:
+    """Every query meets every key: S = rows * keys."""
+    return Scores(rows * keys, rows, depth, value_depth)
+
+
+def scored(scores: Scores, added: int = 0, softcap: bool = False, sink: bool = False) -> Cost:
+    """softmax(softcap(Q * K^T * scale) + added) * V: S * (D + Dv) MACs, S muls by the scale.
+
+    `added` tensors (a mask, a bias) S adds each; softcap S (div, tanh, mul); a sink is one score
+    more in each softmax that has no value: a compare, sub, exp and add per row.
+    """
+    count = scores.size
+    cost = Cost(macs=scores.depth + scores.value_depth, muls=1, adds=added) * count
+    if softcap:
+        cost += Cost(divs=1, specials=1, muls=1) * count
+    if sink:
+        cost += Cost(compares=1, adds=2, specials=1) * scores.rows
+    return cost + softmax_cost(count, scores.rows)
+
+
+def rotated(node: Node, elements: int) -> Cost:
+    """Rotary embedding of `elements` of queries and keys: half as many pairs."""
+    return PAIR * (elements // 2) if integer(node, "do_rotary", 0) else ZERO
+
+
+def head_size(width: int, heads: int, node: Node) -> int:
+    """The depth of a head. Raises ValueError when `width` does not divide into the heads."""
+    if heads <= 0 or width < 0 or width % heads:
+        raise ValueError(f"{width} of {node.op} does not divide into {heads} heads")
+    return width // heads
+
+
+class Grouped(NamedTuple):
+    """Tokens of `heads` query heads and `kv_heads` key heads, all of one depth."""
+
+    tokens: int
+    heads: int
+    kv_heads: int
+    depth: int
+
+    @property
+    def queries(self) -> int:
+        """Elements of Q."""
+        return self.tokens * self.heads * self.depth
+
+    @property
+    def new_keys(self) -> int:
+        """Elements of the keys that come with the queries, and of the values."""
+        return self.tokens * self.kv_heads * self.depth
+
+
+def grouped(node: Node) -> Grouped:
+    """The heads of a query [..., Hq*D], or of Q, K and V packed in it without input 1."""
+    dims = shape(source(node, 0), at_least=2)
+    heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
+    packed = heads if given(node, 1) else heads + 2 * kv_heads
+    depth = head_size(dims[-1], packed, node)
+    tokens = 1
+    for length in dims[:-1]:
+        tokens *= length
+    return Grouped(tokens, heads, kv_heads, depth)
+
+
+def prepared(node: Node, heads: Grouped, caches: int, norms: int) -> Cost:
+    """What happens to Q and K before they meet: their RMS norms, and the rotation.
+
+    `caches` is the input with the cosines, [M, R / 2] for R rotated elements of each head;
+    `norms` the one with the weights of the query norm.
+    """
+    cost = ZERO
+    if given(node, norms):
+        count = heads.queries + heads.new_keys
+        cost += rms(count, count // heads.depth if heads.depth else 0, scaled=True)
+    if integer(node, "do_rotary", 0):
+        half = heads.depth // 2
+        if given(node, caches):
+            half = shape(source(node, caches), rank=2)[1]
+        cost += PAIR * (heads.tokens * (heads.heads + heads.kv_heads) * half)
+    return cost
+
+
+def capped(node: Node) -> bool:
+    """Whether a softcap is asked for."""
+    return number(node, "softcap", 0.0) != 0
+
+
+class Places(NamedTuple):
+    """At which inputs an operator has what the formulas need. -1: it has no such input."""
+
+    mask: int
+    bias: int
+    past: int
+    past_length: int
+    attention_bias: int
+
+
+_SELF = Places(mask=3, bias=2, past=4, past_length=6, attention_bias=5)
+_QUANTIZED = Places(mask=5, bias=2, past=8, past_length=-1, attention_bias=-1)
+_MULTI_HEAD = Places(mask=4, bias=3, past=6, past_length=8, attention_bias=5)
+_DECODER = Places(mask=3, bias=10, past=5, past_length=7, attention_bias=4)
+
+
+def _given(node: Node, index: int) -> bool:
+    return index >= 0 and given(node, index)
+
+
+def _added(node: Node, places: Places) -> int:
+    """A mask of any form is added once, an attention bias once more."""
+    masked = _given(node, places.mask) or integer(node, "unidirectional", 0) != 0
+    return masked + _given(node, places.attention_bias)
+
+
+def _shared(node: Node, places: Places) -> bool:
+    """Whether past and present are one buffer, whose length is the most that there can be."""
+    return integer(node, "past_present_share_buffer", 0) != 0 or _given(node, places.past_length)
+
+
+def _total(node: Node, places: Places, new: int) -> int:
+    """Number of keys: the new ones and those of the past, or the length of a shared buffer."""
+    if not _given(node, places.past):
+        return new
+    past = shape(source(node, places.past), at_least=4)[-2]
+    return past if _shared(node, places) else past + new
+
+
+def projected_sizes(node: Node) -> tuple[int, int, int]:
+    """Hidden sizes of Q, K and V in merged weights [in, Hq + Hk + Hv]."""
+    sizes = node.attrs.get("qkv_hidden_sizes", ())
+    if isinstance(sizes, tuple) and sizes:
+        whole = [one for one in sizes if isinstance(one, int) and one >= 0]
+        if not len(whole) == len(sizes) == 3:
+            raise ValueError(f"qkv_hidden_sizes of {node.op} are {sizes}")
+        return whole[0], whole[1], whole[2]
+    width = shape(source(node, 1), rank=2)[1]
+    if width % 3:
+        raise ValueError(f"the weights of {node.op} do not divide into Q, K and V")
+    return width // 3, width // 3, width // 3
+
+
+def _self(node: Node, places: Places) -> tuple[Scores, int]:
+    """The scores of a self-attention on input [B, S, in], and the elements of Q, K and V."""
+    batch, length, _ = shape(source(node, 0), rank=3)
+    widths, heads = projected_sizes(node), positive(node, "num_heads")
+    depths = [head_size(width, heads, node) for width in widths]
+    total = _total(node, places, length)
+    scores = dense(batch * heads * length, total, depths[0], depths[2])
+    return scores, batch * length * sum(widths)
+
+
+def attention(node: Node, places: Places = _SELF) -> Cost:
+    """Attention: Q, K, V = input * weights + bias, then softmax(Q * K^T * scale + mask) * V.
+
+    MACs = B*S*in*(Hq + Hk + Hv) + B*N*S*T*(D + Dv), T = past + S, N heads. bias n(QKV) adds; scale
+    S muls; a mask (or unidirectional) S adds, attention_bias S adds; do_rotary n(Q)/2 + n(K)/2
+    pairs. A causal mask saves nothing (dense). input [B, S, in], weights [in, Hq + Hk + Hv].
+    """
+    scores, projected = _self(node, places)
+    macs = projected * shape(source(node, 0), rank=3)[2]
+    biased = projected if _given(node, places.bias) else 0
+    first, second, _ = projected_sizes(node)
+    tokens = projected // (sum(projected_sizes(node)) or 1)
+    turned = rotated(node, tokens * (first + second))
+    return Cost(macs=macs, adds=biased) + turned + scored(scores, _added(node, places))
+
+
+def qattention(node: Node) -> Cost:
+    """QAttention: as Attention, the projection in eight bits.
+
+    Zero points n(input) + n(weight) adds, n(QKV) muls by the scales. The scores are real.
+    """
+    shifted = sum(size(node, i) for i in (0, 1) if given(node, i + 6))
+    projected = _self(node, _QUANTIZED)[1]
+    return attention(node, _QUANTIZED) + Cost(adds=shifted, muls=projected)
+
+
+def heads_of(node: Node, places: Places = _MULTI_HEAD) -> tuple[Scores, int]:
+    """The scores of an attention on projected operands, and how many elements these have.
+
+    query [B, S, Hq], packed QKV [B, S, N, 3, D]; key [B, L, Hk], packed KV [B, L, N, 2, D], or
+    a finished one [B, N, L, D]; value [B, L, Hv] or [B, N, L, Dv].
+    """
+    query, heads = shape(source(node, 0), at_least=3), positive(node, "num_heads")
+    if len(query) == 5:
+        total = _total(node, places, query[1])
+        return dense(query[0] * heads * query[1], total, query[4], query[4]), prod(query)
+    batch, length, width = shape(source(node, 0), rank=3)
+    if not given(node, 1):
+        return _packed_rows(node, places, heads)
+    depth = head_size(width, heads, node)
+    key = shape(source(node, 1), at_least=3)
+    if len(key) == 5:
+        total, value_depth, more = _total(node, places, key[1]), key[4], prod(key)
+    elif len(key) == 4:
+        total, value_depth, more = key[2], shape(source(node, 2), rank=4)[3], 0
+    else:
+        value = shape(source(node, 2), rank=3)
+        value_depth = head_size(value[2], heads, node)
+        total, more = _total(node, places, key[1]), prod(key) + prod(value)
+    return dense(batch * heads * length, total, depth, value_depth), prod(query) + more
+
+
+def _packed_rows(node: Node, places: Places, heads: int) -> tuple[Scores, int]:
+    """Q, K and V side by side in query [B, S, 3 * H]."""
+    batch, length, width = shape(source(node, 0), rank=3)
+    depth = head_size(width, 3 * heads, node)
+    total = _total(node, places, length)
+    return dense(batch * heads * length, total, depth, depth), batch * length * width
+
+
+def multi_head(node: Node, places: Places = _MULTI_HEAD) -> Cost:
+    """MultiHeadAttention: softmax((Q + bQ) * (K + bK)^T * scale + mask) * (V + bV).
+
+    MACs = B*N*S*T*(D + Dv), T = past + L: the projections are other nodes, their bias is here,
+    n(Q) + n(K) + n(V) adds. scale S muls; a mask (or unidirectional) S adds, attention_bias S
+    adds; softmax. See `heads_of` for the operands.
+    """
+    scores, elements = heads_of(node, places)
+    biased = ADD * elements if _given(node, places.bias) else ZERO
+    return biased + scored(scores, _added(node, places))
+
+
+def decoder_multi_head(node: Node) -> Cost:
+    """DecoderMaskedMultiHeadAttention: MultiHeadAttention of one query, in other places."""
+    return multi_head(node, _DECODER)
+
+
+def shared_buffer(places: Places) -> Callable[[Node], Exactness]:
+    """A bound where past and present are one buffer: how much of it is filled is data."""
+
+    def judge(node: Node) -> Exactness:
+        return "bound" if _given(node, places.past) and _shared(node, places) else "exact"
+
+    return judge
+
+
+def _heads_divide(node: Node) -> str:
+    """Each of the hidden sizes of Q, K and V divides into the heads."""
+    heads, weights = positive(node, "num_heads"), dims_of(node, 1)
+    if weights is None or len(weights) != 2:
+        return ""
+    if _sized(node) and len(ints(node, "qkv_hidden_sizes") or ()) != 3:
+        return f"attribute 'qkv_hidden_sizes' is {ints(node, 'qkv_hidden_sizes')}: 3 are needed"
+    widths = projected_sizes(node) if weights[1] % 3 == 0 or _sized(node) else (weights[1],)
+    if len(widths) == 1:
+        return f"{label(node, 1, 'weights')} has {weights[1]} at axis 1, no multiple of 3"
+    if sum(widths) != weights[1]:
+        has = f"{label(node, 1, 'weights')} has {weights[1]} at axis 1"
+        return f"{has}, and qkv_hidden_sizes add up to {sum(widths)}"
+    for width in widths:
+        if width % heads:
+            return f"{label(node, 1, 'weights')}: {width} does not divide into {heads} heads"
+    return ""
+
+
+def _sized(node: Node) -> bool:
+    return bool(node.attrs.get("qkv_hidden_sizes"))
+
+
+def _keys(node: Node, places: Places) -> int | None:
+    """T, the number of keys, those of the past among them; None where it is not known."""
+    key = node.inputs[1] if len(node.inputs) > 1 else None
+    own = dims_of(node, 0) if key is None or places is _SELF else key.shape
+    past = dims_of(node, places.past)
+    if own is None or (_given(node, places.past) and (past is None or _shared(node, places))):
+        return None
+    return (own[2] if len(own) == 4 else own[1]) + (past[-2] if past else 0)
+
+
+def _masks(places: Places) -> Constraint:
+    """A mask of places, [B], [3B+2]; or of keys, [B, L], [B, T], [B, S, T]; of weights, a square.
+
+    Attention alone also takes [2B], the ends and the beginnings, and [B, 1], which says nothing.
+    """
+
+    def fitting(node: Node) -> Iterable[Shape] | None:
+        query, total = dims_of(node, 0), _keys(node, places)
+        if query is None or total is None:
+            return None
+        batch, past = query[0], dims_of(node, places.past)
+        new = total - (past[-2] if past else 0)
+        found = [(batch,), (3 * batch + 2,), (batch, total), (batch, query[1], total)]
+        return [*found, (2 * batch,), (batch, 1)] if places is _SELF else [*found, (batch, new)]
+
+    checked = shaped(places.mask, fitting, "the mask")
+
+    def constraint(node: Node) -> str:
+        mask = dims_of(node, places.mask)
+        square = mask is not None and len(mask) == 4 and places is _SELF
+        return "" if square else checked(node)
+
+    return constraint
+
+
+def _added_to_scores(places: Places) -> Constraint:
+    """attention_bias [1|B, 1|N, S, T]."""
+
+    def fitting(node: Node) -> Iterable[Shape] | None:
+        query, total, heads = dims_of(node, 0), _keys(node, places), positive(node, "num_heads")
+        if query is None or total is None:
+            return None
+        leading = ((query[0], heads), (query[0], 1), (1, heads), (1, 1))
+        return [(*one, query[1], total) for one in leading]
+
+    return shaped(places.attention_bias, fitting, "attention_bias")
+
+
+def _remembered(node: Node) -> str:
+    """past [2, B, N, P, D] of Attention has the heads of its keys."""
+    past, heads = dims_of(node, _SELF.past), positive(node, "num_heads")
+    if past is None or dims_of(node, 1) is None or len(past) != 5:
+        return ""
+    depth = projected_sizes(node)[1] // heads
+    if (past[2], past[4]) == (heads, depth):
+        return ""
+    return f"{label(node, _SELF.past, 'past')} does not hold {heads} heads of {depth}"
+
+
+_SELF_OPERANDS = (
+    sizes("input[B,S,I] weights[I,H] bias[H] mask past[2,B,_,_,_] attention_bias[1|B,_,S,_]"),
+    _heads_divide,
+    _masks(_SELF),
+    _added_to_scores(_SELF),
+    _remembered,
+)
+
+
+def _whole_heads(node: Node) -> str:
+    """The hidden sizes of query, key and value divide into the heads."""
+    heads, query = positive(node, "num_heads"), dims_of(node, 0)
+    if query is None:
+        return ""
+    packed = 3 if not given(node, 1) else 1
+    for index, parts in ((0, packed), (1, 1), (2, 1)):
+        dims = dims_of(node, index)
+        if dims is not None and len(dims) == 3 and dims[2] % (parts * heads):
+            has = f"{label(node, index)} has {dims[2]} at axis 2"
+            return f"{has}, which does not divide into {parts * heads} heads"
+    return ""
+
+
+def _biased(node: Node) -> str:
+    """The biases of query, key and value stand in one vector."""
+    query, value, bias = dims_of(node, 0), dims_of(node, 2), dims_of(node, 3)
+    if bias is None or query is None or value is None or len(query) != 3:
+        return ""
+    width = value[2] if len(value) == 3 else query[2]
+    if bias == (2 * query[2] + width,):
+        return ""
+    return f"{label(node, 3, 'bias')} needs {2 * query[2] + width} numbers for {label(node, 0)}"
+
+
+def _paired(node: Node) -> str:
+    """Keys and values of a multi-head attention go with its queries."""
+    if not given(node, 1):
+        return ""
+    key = dims_of(node, 1)
+    return "" if key is None else _KEYS.get(len(key), _no_keys)(node)
+
+
+def _no_keys(node: Node) -> str:
+    return f"{label(node, 1, 'key')} has rank {len(dims_of(node, 1) or ())}, and needs 3, 4 or 5"
+
+
+def _cached(places: Places) -> Constraint:
+    """past_key and past_value [B, N, P, D]: the heads of the query."""
+
+    def fitting(node: Node) -> Iterable[Shape] | None:
+        query, past = dims_of(node, 0), dims_of(node, places.past)
+        if query is None or past is None or len(query) != 3:
+            return None
+        heads = positive(node, "num_heads")
+        # packed, the query holds the keys and the values, too
+        width = query[2] // (1 if given(node, 1) else 3)
+        return [(query[0], heads, past[2] if len(past) == 4 else 0, width // heads)]
+
+    return joint(
+        shaped(places.past, fitting, "past_key"), shaped(places.past + 1, fitting, "past_value")
+    )
+
+
+_KEYS = {
+    3: sizes("query[B,S,H] key[B,L,H] value[B,L,_]"),
+    4: sizes("n=@num_heads query[B,S,n*D] key[B,n,L,D] value[B,n,L,D]"),
+    5: sizes("n=@num_heads query[B,S,n*D] key[B,L,n,2,D]"),
+}
+_MULTI_HEAD_OPERANDS = (
+    by_rank(
+        0,
+        {
+            3: sizes("query[B,S,_] key[B,...] value[B,...] bias mask bias past[B,_,_,_]"),
+            5: sizes("n=@num_heads query[B,S,n,3,D] key value bias mask bias past[B,_,_,_]"),
+        },
+    ),
+    _paired,
+    _whole_heads,
+    _biased,
+    _masks(_MULTI_HEAD),
+    _added_to_scores(_MULTI_HEAD),
+    _cached(_MULTI_HEAD),
+)
+
+
+def _one_width(node: Node) -> str:
+    """The values of a decoder are as wide as its queries, where both come as [B, 1, H]."""
+    query, value = dims_of(node, 0), dims_of(node, 2)
+    if not query or not value or len(value) != 3 or value[-1] == query[-1]:
+        return ""
+    return f"{label(node, 2, 'value')} has {value[-1]} at axis 2, and {query[-1]} is needed"
+
+
+_DECODER_OPERANDS = (
+    sizes("query[B,1,H] key[B,...] value[B,...]"),
+    _one_width,
+    _paired,
+    _whole_heads,
+    _masks(_DECODER),
+    _added_to_scores(_DECODER),
+    _cached(_DECODER),
+)
+
+_CORE = (
+    "scale: S muls; mask: S adds; attention_bias: S adds; softmax: S-S/T compares, S subs, "
+    "S exps, S-S/T adds, S divs; T = past+new"
+)
+_PROJECTED = f"B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; bias: n(QKV) adds; {_CORE}"
+_OPERANDS = f"S*(D+Dv) MACs, S = B*N*S*T; bias: n(Q)+n(K)+n(V) adds; {_CORE}"
+
+_ATTENTION_ENTRIES: tuple[Entry, ...] = (
+    *(
+        entry(
+            name,
+            attention,
+            f"{_PROJECTED}; do_rotary: (n(Q)+n(K))/2*(4 muls, 2 adds)",
+            domain=MICROSOFT,
+            doubt=shared_buffer(_SELF),
+            requires=_SELF_OPERANDS,
+        )
+        for name in ("Attention", "DecoderMaskedSelfAttention")
+    ),
+    entry(
+        "QAttention",
+        qattention,
+        f"{_PROJECTED}; zero points: n(input)+n(weight) adds; n(QKV) muls",
+        domain=MICROSOFT,
+        doubt=shared_buffer(_QUANTIZED),
+        requires=(
+            sizes(
+                "input[B,S,I] weight[I,H] bias[H] input_scale?[1] weight_scale?[H] mask "
+                "input_zero_point?[1] weight_zero_point?[H]"
+            ),
+            _heads_divide,
+        ),
+    ),
+    entry(
+        "MultiHeadAttention",
+        multi_head,
+        _OPERANDS,
+        domain=MICROSOFT,
+        doubt=shared_buffer(_MULTI_HEAD),
+        requires=_MULTI_HEAD_OPERANDS,
+    ),
+    entry(
+        "DecoderMaskedMultiHeadAttention",
+        decoder_multi_head,
+        _OPERANDS,
+        domain=MICROSOFT,
+        doubt=shared_buffer(_DECODER),
+        requires=_DECODER_OPERANDS,
+    ),
+)
+
+
+# Attention on sequences without their padding: what is left of each is data.
+#
+# T tokens of sequences of at most S each have at most T * S scores in a head: a bound, reached
+# when every sequence is as long as the longest.
+
+
+def packed_attention(node: Node) -> Cost:
+    """PackedAttention: as Attention; MACs = T*in*(Hq + Hk + Hv) + N*T*S*(D + Dv).
+
+    input [T, in], weights [in, Hq + Hk + Hv], token_offset [B, S]; bias n(QKV) adds, scale N*T*S
+    muls, attention_bias N*T*S adds.
+    """
+    tokens, width = shape(source(node, 0), rank=2)
+    sizes, heads = projected_sizes(node), positive(node, "num_heads")
+    longest = shape(source(node, 3), rank=2)[1]
+    depths = [head_size(size, heads, node) for size in sizes]
+    projected = tokens * sum(sizes)
+    macs = Cost(macs=projected * width, adds=projected if given(node, 2) else 0)
+    return macs + scored(dense(heads * tokens, longest, depths[0], depths[2]), given(node, 5))
+
+
+def packed_multi_head(node: Node) -> Cost:
+    """PackedMultiHeadAttention: as MultiHeadAttention; MACs = N*T*S*(D + Dv).
+
+    query [T, N*D] (key, value alike), or packed [T, N, 3, D]; token_offset [B, S] is input 4.
+    """
+    query, heads = shape(source(node, 0), at_least=2), positive(node, "num_heads")
+    longest = shape(source(node, 4), rank=2)[1]
+    if len(query) == 4:
+        depth, value_depth, elements = query[3], query[3], prod(query)
+    else:
+        key, value = (shape(source(node, i), rank=2) for i in (1, 2))
+        depth, value_depth = (head_size(one[1], heads, node) for one in (query, value))
+        elements = prod(query) + prod(key) + prod(value)
+    biased = ADD * elements if given(node, 3) else ZERO
+    return biased + scored(dense(heads * query[0], longest, depth, value_depth), given(node, 6))
+
+
+_PACKED_CORE = "S = N*T*longest; scale: S muls; attention_bias: S adds; softmax"
+
+_PACKED_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "PackedAttention",
+        packed_attention,
+        f"T*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, {_PACKED_CORE}; bias: n(QKV) adds",
+        domain=MICROSOFT,
+        doubt=bounded,
+        requires=sizes("input[T,I] weights[I,H] bias[H] token_offset[B,S]"),
+    ),
+    entry(
+        "PackedMultiHeadAttention",
+        packed_multi_head,
+        f"S*(D+Dv) MACs, {_PACKED_CORE}; bias: n(Q)+n(K)+n(V) adds",
+        domain=MICROSOFT,
+        doubt=bounded,
+        requires=by_rank(
+            0,
+            {2: sizes("query[T,H] key[T,H] value[T,_]"), 4: sizes("n=@num_heads query[T,n,3,D]")},
+        ),
+    ),
+)
+
+
+ENTRIES: tuple[Entry, ...] = (*_ATTENTION_ENTRIES, *_PACKED_ENTRIES)

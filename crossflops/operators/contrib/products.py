@@ -1,0 +1,511 @@
+"""Matrix products of small integers, and of real numbers with packed weights."""
+
+from functools import partial
+from math import prod
+from typing import NamedTuple
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import (
+    folded,
+    given,
+    integer,
+    out_size,
+    positive,
+    result,
+    shape,
+    size,
+    source,
+    text,
+)
+from crossflops.operators.contrib.elementwise import NAMED, named
+from crossflops.operators.contrib.normalization import rms
+from crossflops.operators.matmul import MATMUL, matmul, of_columns, product, same_inner
+from crossflops.operators.operands import (
+    broadcast_to,
+    dims_of,
+    equal,
+    label,
+    rank,
+    shaped,
+    single,
+    sizes,
+)
+from crossflops.operators.pointwise import ADD, MUL, softmax_cost
+from crossflops.operators.quantization import dynamic_quantize_linear, requantize
+from crossflops.operators.rule import MICROSOFT, Constraint, Entry, Exactness, entry
+
+
+def qgemm(node: Node) -> Cost:
+    """QGemm: Y = quantize(alpha * (A - zA)' * (B - zB)' * sA * sB + C); MACs = M*N*K.
+
+    A 0, B 3, C 6. Zero points n(A) + n(B) adds, C M*N adds, then M*N requantized, or M*N muls
+    where the output is real (no y_scale). alpha is part of the factor.
+    """
+    rows = shape(source(node, 0), rank=2)
+    out = out_size(node)
+    adds = size(node, 0) + size(node, 3) + (out if given(node, 6) else 0)
+    macs = out * (rows[0] if integer(node, "transA", 0) else rows[1])
+    return Cost(macs=macs, adds=adds) + (requantize(out) if given(node, 7) else MUL * out)
+
+
+def integer_to_float(node: Node) -> Cost:
+    """MatMulIntegerToFloat: (A - zA) * (B - zB) * (sA * sB) + bias; MACs = n(Y)*K.
+
+    Zero points (inputs 4, 5) n(A) + n(B) adds, n(Y) muls, bias n(Y) adds.
+    """
+    out = out_size(node)
+    shifted = sum(size(node, i) for i in (0, 1) if given(node, i + 4))
+    return matmul(node) + Cost(adds=shifted + (out if given(node, 6) else 0), muls=out)
+
+
+def dynamic_quantize_matmul(node: Node) -> Cost:
+    """DynamicQuantizeMatMul: A is quantized as by DynamicQuantizeLinear; MACs = n(Y)*K.
+
+    Its zero point n(A) adds, that of B n(B) adds, n(Y) muls, bias n(Y) adds.
+    """
+    out = out_size(node)
+    shifted = size(node, 0) + (size(node, 1) if given(node, 3) else 0)
+    bias = out if given(node, 4) else 0
+    return dynamic_quantize_linear(node) + matmul(node) + Cost(adds=shifted + bias, muls=out)
+
+
+def _rows(node: Node, depth: int) -> int:
+    """Rows of A [..., K]. Raises ValueError when its last dimension is not K."""
+    dims = shape(source(node, 0), at_least=1)
+    if dims[-1] != depth or depth <= 0:
+        raise ValueError(f"A of {node.op} ends in {dims[-1]} and K is {depth}")
+    return size(node, 0) // depth
+
+
+def matmul_nbits(node: Node) -> Cost:
+    """MatMulNBits: Y = A * dequantize(B) + bias; MACs = (n(A) / K) * K * N.
+
+    K and N are attributes: B is packed. The weights are dequantized once, (q - zero_point) *
+    scale, K*N (sub, mul); without zero_points the middle of the range is taken off.
+    """
+    depth, width = positive(node, "K"), positive(node, "N")
+    rows = _rows(node, depth)
+    bias = rows * width if given(node, 5) else 0
+    return Cost(macs=rows, muls=1, adds=1) * (depth * width) + Cost(adds=bias)
+
+
+def matmul_bnb4(node: Node) -> Cost:
+    """MatMulBnb4: as MatMulNBits; a table entry times absmax of its block, K*N muls."""
+    depth, width = positive(node, "K"), positive(node, "N")
+    if not integer(node, "transB", 1):
+        depth, width = width, depth
+    return Cost(macs=_rows(node, depth), muls=1) * (depth * width)
+
+
+def matmul_fpq4(node: Node) -> Cost:
+    """MatMulFpQ4: MACs = n(Y)*K, as MatMulNBits; B [K, N] is a blob, N is the end of Y."""
+    width = shape(result(node), at_least=1)[-1]
+    depth = shape(source(node, 0), at_least=1)[-1]
+    return Cost(macs=out_size(node) * depth) + Cost(muls=1, adds=1) * (depth * width)
+
+
+def _normalized(node: Node, depth: int, skip: int, scale: int) -> Cost:
+    """skip n(A) adds, then SimplifiedLayerNormalization over K where there is a scale."""
+    count, rows = size(node, 0), _rows(node, depth)
+    cost = Cost(adds=count if given(node, skip) else 0)
+    return cost + (rms(count, rows, scaled=True) if given(node, scale) else ZERO)
+
+
+def nbits_qkv(node: Node) -> Cost:
+    """MatMulNBitsQkv: a normalization, then three MatMulNBits; MACs = n(A) * (Nq + 2*Nkv).
+
+    q_B 3, k_B 6, v_B 9, each with scales and a bias behind it.
+    """
+    depth, shared = positive(node, "K"), positive(node, "Nkv")
+    widths = (positive(node, "Nq"), shared, shared)
+    rows = _rows(node, depth)
+    weights = depth * sum(widths)
+    bias = sum(rows * n for n, i in zip(widths, (5, 8, 11), strict=True) if given(node, i))
+    products = Cost(macs=rows, muls=1, adds=1) * weights + Cost(adds=bias)
+    return _normalized(node, depth, skip=1, scale=2) + products
+
+
+def nbits_mlp(node: Node) -> Cost:
+    """MatMulNBitsMlp: Y = activation(A * gate) * (A * up); MACs = n(A) * 2*N.
+
+    skip 1, norm_scale 2, gate_B 3, up_B 6, each with scales and a bias behind it.
+    """
+    depth, width = positive(node, "K"), positive(node, "N")
+    rows = _rows(node, depth)
+    bias = rows * width * (given(node, 5) + given(node, 8))
+    products = Cost(macs=rows, muls=1, adds=1) * (2 * depth * width) + Cost(adds=bias)
+    gated = (named(node, default="silu") + MUL) * (rows * width)
+    return _normalized(node, depth, skip=1, scale=2) + products + gated
+
+
+def fp8_weight(node: Node) -> Cost:
+    """MatMulBlockQuantizedFp8Weight: Y = A * (B * b_scale)^T + bias; MACs = n(Y)*K.
+
+    B [N, K]: n(B) muls. a_scale: A is rounded to eight bits, n(A) (div, mul). bias n(Y) adds.
+    """
+    rounded = size(node, 0) if given(node, 3) else 0
+    bias = out_size(node) if given(node, 4) else 0
+    return matmul(node) + Cost(muls=size(node, 1) + rounded, divs=rounded, adds=bias)
+
+
+def fp4_weight(node: Node) -> Cost:
+    """MatMulBlockQuantizedFp4Weight: as with eight bits; two scales, so K*N (2 muls).
+
+    B [N, K / 2] holds two weights in a byte. input_scale 4: n(A) (div, mul); bias 5 n(Y) adds.
+    """
+    depth = shape(source(node, 0), at_least=1)[-1]
+    weights = depth * shape(source(node, 1), rank=2)[0]
+    rounded = size(node, 0) if given(node, 4) else 0
+    bias = out_size(node) if given(node, 5) else 0
+    return matmul(node) + Cost(muls=2 * weights + rounded, divs=rounded, adds=bias)
+
+
+def _qgemm_inner(node: Node) -> str:
+    return same_inner(node, 0, 3)
+
+
+def _blocks(node: Node) -> str:
+    """B [N, ceil(K / block_size), bytes of a block], a scale for each block."""
+    depth, width = positive(node, "K"), positive(node, "N")
+    block, bits = positive(node, "block_size"), positive(node, "bits", 4)
+    count = -(-depth // block)
+    bytes_ = -(-block * bits // 8)
+    packed, scales = dims_of(node, 1), dims_of(node, 2)
+    if packed is not None and packed != (width, count, bytes_):
+        return f"{label(node, 1, 'B')} needs {width}x{count}x{bytes_} for K = {depth}"
+    if scales is not None and scales not in ((width * count,), (width, count)):
+        return f"{label(node, 2, 'scales')} needs {width}x{count}, one for each block"
+    spec = node.inputs[3] if len(node.inputs) > 3 else None
+    zeros = count if spec is None or "float" in spec.dtype else -(-count * bits // 8)
+    return shaped(3, lambda _: [(width * zeros,), (width, zeros)], "zero_points")(node)
+
+
+def _bnb4(node: Node) -> str:
+    """A ends in K, and in N where B is not transposed; B and absmax hold enough."""
+    if wrong := (_K_LAST if integer(node, "transB", 1) else _N_LAST)(node):
+        return wrong
+    weights, block = positive(node, "K") * positive(node, "N"), positive(node, "block_size")
+    for index, least in ((1, -(-weights // 2)), (2, -(-weights // block))):
+        shape_ = dims_of(node, index)
+        if shape_ is not None and prod(shape_) < least:
+            return f"{label(node, index)} needs at least {least} elements for {weights} weights"
+    return ""
+
+
+def _bias(index: int) -> Constraint:
+    """A number for every column of B, in whatever shape."""
+
+    def constraint(node: Node) -> str:
+        weight, bias = dims_of(node, 1), dims_of(node, index)
+        if not weight or bias is None or prod(bias) == weight[-1]:
+            return ""
+        return f"{label(node, index, 'bias')} needs {weight[-1]} numbers for {label(node, 1, 'B')}"
+
+    return constraint
+
+
+_K_LAST, _N_LAST = sizes("K=@K A[...,K]"), sizes("N=@N A[...,N]")
+_QGEMM = (
+    _qgemm_inner,
+    single(1, 2, 7, 8),
+    of_columns(3, 4, 5),
+    equal(4, 5),
+    broadcast_to(6, partial(product, second=3), "the product"),
+)
+_NBITS = (sizes("K=@K N=@N A[...,K] B scales zero_points g_idx[K] bias[N]"), _blocks)
+_BITS = "dequantize: K*N*(sub, mul)"
+
+_PRODUCTS_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "QGemm",
+        qgemm,
+        "M*N*K MACs; zero points: n(A)+n(B) adds; C: M*N adds; requantize: M*N*(mul, round, add, "
+        "2 compares), or M*N muls to a real output",
+        domain=MICROSOFT,
+        requires=_QGEMM,
+    ),
+    entry(
+        "MatMulInteger16",
+        matmul,
+        "n(Y)*K MACs",
+        domain=MICROSOFT,
+        requires=MATMUL,
+    ),
+    entry(
+        "MatMulIntegerToFloat",
+        integer_to_float,
+        "n(Y)*K MACs; zero points: n(A)+n(B) adds; n(Y) muls; bias: n(Y) adds",
+        domain=MICROSOFT,
+        requires=(MATMUL, of_columns(1, 2, 3, 4, 5), _bias(6)),
+    ),
+    entry(
+        "DynamicQuantizeMatMul",
+        dynamic_quantize_matmul,
+        "n(Y)*K MACs; DynamicQuantizeLinear of A; n(A) adds, zero point of B: n(B) adds; n(Y) "
+        "muls; bias: n(Y) adds",
+        domain=MICROSOFT,
+        operand=1,
+        requires=(MATMUL, of_columns(1, 2, 3), _bias(4)),
+    ),
+    entry(
+        "MatMulNBits",
+        matmul_nbits,
+        f"(n(A)/K)*K*N MACs; {_BITS}; bias: n(Y) adds",
+        domain=MICROSOFT,
+        requires=_NBITS,
+    ),
+    entry(
+        "MatMulBnb4",
+        matmul_bnb4,
+        "(n(A)/K)*K*N MACs; dequantize: K*N muls",
+        domain=MICROSOFT,
+        requires=_bnb4,
+    ),
+    entry("MatMulFpQ4", matmul_fpq4, f"n(Y)*K MACs; {_BITS}", domain=MICROSOFT),
+    entry(
+        "MatMulNBitsQkv",
+        nbits_qkv,
+        f"n(A)*(Nq+2Nkv) MACs; {_BITS} of all three; biases: adds; skip: n(A) adds; RMS "
+        "normalization of A",
+        domain=MICROSOFT,
+        requires=sizes("K=@K A[...,K] skip[...,K] norm_scale[K]"),
+    ),
+    entry(
+        "MatMulNBitsMlp",
+        nbits_mlp,
+        f"n(A)*2N MACs; {_BITS} of both; biases: adds; skip: n(A) adds; RMS normalization of A; "
+        "n(Y)*(activation, mul)",
+        domain=MICROSOFT,
+        requires=sizes("K=@K A[...,K] skip[...,K] norm_scale[K]"),
+    ),
+    entry(
+        "MatMulBlockQuantizedFp8Weight",
+        fp8_weight,
+        "n(Y)*K MACs; dequantize: K*N muls; a_scale: n(A)*(div, mul); bias: n(Y) adds",
+        domain=MICROSOFT,
+        requires=sizes("A[...,K] B[N,K] b_scale a_scale bias[N]"),
+    ),
+    entry(
+        "MatMulBlockQuantizedFp4Weight",
+        fp4_weight,
+        "n(Y)*K MACs; dequantize: K*N*(2 muls); input_scale: n(A)*(div, mul); bias: n(Y) adds",
+        domain=MICROSOFT,
+        requires=sizes("A[...,2*P] B[N,P] weight_scale weight_scale_2 input_scale bias[N]"),
+    ),
+)
+
+
+# Mixtures of experts: each token meets the k experts that a router chose for it.
+
+MIXTURES = (f"{MICROSOFT}.MoE", f"{MICROSOFT}.QMoE")
+
+
+class Places(NamedTuple):
+    """At which inputs the weights, biases and scales of the three layers are."""
+
+    weights: tuple[int, int, int]
+    biases: tuple[int, int, int]
+
+
+_PLAIN = Places((2, 4, 6), (3, 5, 7))
+_PACKED = Places((2, 5, 8), (4, 7, 10))
+
+
+class Experts(NamedTuple):
+    """E experts of H inputs; fc1 has F outputs, I of them after a fused gate; k of them chosen."""
+
+    tokens: int
+    chosen: int
+    total: int
+    hidden: int
+    first: int
+    inner: int
+    third: bool
+
+    @property
+    def weights(self) -> int:
+        """Weights of one expert: fc1 [F, H], fc2 [H, I] and, where there is one, fc3 [I, H]."""
+        return self.hidden * (self.first + self.inner + (self.inner if self.third else 0))
+
+
+def experts(node: Node) -> Experts:
+    """The sizes of a MoE (or QMoE, whose weights are packed along their last dimension)."""
+    places = _PACKED if node.op.type == "QMoE" else _PLAIN
+    dims = shape(source(node, 0), at_least=2)
+    count, first, _ = shape(source(node, places.weights[0]), rank=3)
+    fused = integer(node, "swiglu_fusion", 0) != 0
+    if fused and first % 2:
+        raise ValueError(f"fc1 of {node.op} has {first} rows, which do not halve")
+    return Experts(
+        tokens=prod(dims[:-1]),
+        chosen=positive(node, "k", 1),
+        total=count,
+        hidden=dims[-1],
+        first=first,
+        inner=first // 2 if fused else first,
+        third=given(node, places.weights[2]),
+    )
+
+
+def parameters(node: Node) -> tuple[int, int]:
+    """Weights and biases of all experts, and the most of them that can be active in one call.
+
+    Each of the tokens chooses k: at most min(E, tokens * k) experts take part.
+    """
+    sizes = experts(node)
+    one = sizes.weights + _biases(node, sizes)
+    return sizes.total * one, _active(sizes) * one
+
+
+def _active(sizes: Experts) -> int:
+    return min(sizes.total, sizes.tokens * sizes.chosen)
+
+
+def _biases(node: Node, sizes: Experts) -> int:
+    """Biases of one expert."""
+    places = _PACKED if node.op.type == "QMoE" else _PLAIN
+    widths = (sizes.first, sizes.hidden, sizes.inner)
+    return sum(w for w, i in zip(widths, places.biases, strict=True) if given(node, i))
+
+
+def mixture(node: Node) -> Cost:
+    """MoE: the sum over the k chosen experts of w_e * fc2(activation(fc1(x)) [* fc3(x)]).
+
+    tokens*k*(H*F + I*H [+ H*I]) MACs, the active ones; biases F, H and I adds; activation per
+    inner unit, swiglu (sigmoid, 2 muls; alpha, beta, a limit one mul, add, 3 compares each);
+    routing: a softmax of router_probs [tokens, E], the k largest, tokens*k normalizing divs and
+    k - 1 adds; the sum tokens*H (k muls, k - 1 adds).
+    """
+    sizes = experts(node)
+    one = (
+        Cost(macs=sizes.weights, adds=_biases(node, sizes))
+        + _activation(node, sizes) * sizes.inner
+    )
+    mixed = Cost(muls=sizes.chosen, adds=max(sizes.chosen - 1, 0)) * (sizes.tokens * sizes.hidden)
+    return one * (sizes.tokens * sizes.chosen) + mixed + _routing(node, sizes)
+
+
+def _activation(node: Node, sizes: Experts) -> Cost:
+    """Work per inner unit of an expert."""
+    name = text(node, "activation_type", "relu").lower()
+    if name == "swiglu":
+        alpha = MUL if node.attrs.get("activation_alpha", 1.0) != 1 else ZERO
+        beta = ADD if node.attrs.get("activation_beta", 0.0) != 0 else ZERO
+        limit = Cost(compares=3) if "swiglu_limit" in node.attrs else ZERO
+        return Cost(specials=1, muls=2) + alpha + beta + limit
+    if name not in NAMED:
+        raise ValueError(f"the activation {name!r} of {node.op} is not known")
+    return NAMED[name] + (MUL if sizes.third else ZERO)
+
+
+def _routing(node: Node, sizes: Experts) -> Cost:
+    """Softmax over the experts, then the largest, k times, among those that are left."""
+    logits = size(node, 1)
+    passes = sum(max(sizes.total - 1 - turn, 0) for turn in range(sizes.chosen))
+    cost = softmax_cost(logits, sizes.tokens) + Cost(compares=passes * sizes.tokens)
+    if integer(node, "normalize_routing_weights", 0):
+        chosen = sizes.tokens * sizes.chosen
+        cost += Cost(adds=folded(chosen, sizes.tokens), divs=chosen)
+    return cost
+
+
+def quantized_mixture(node: Node) -> Cost:
+    """QMoE: as MoE; the weights of every expert that may be active are dequantized once.
+
+    At most min(E, tokens*k) experts: (sub, mul) per weight.
+    """
+    sizes = experts(node)
+    return mixture(node) + (MUL + ADD) * (_active(sizes) * sizes.weights)
+
+
+def shared_experts(node: Node) -> Exactness:
+    """A bound where several tokens may choose the same experts: these are unpacked once."""
+    sizes = experts(node)
+    return "exact" if _active(sizes) == min(sizes.total, sizes.chosen) else "bound"
+
+
+def _routed(node: Node) -> str:
+    """The router says something of every token."""
+    data, probs = dims_of(node, 0), dims_of(node, 1)
+    if data is None or probs is None or probs[0] == prod(data[:-1]):
+        return ""
+    return f"{label(node, 1, 'router_probs')} has {probs[0]} rows for {prod(data[:-1])} tokens"
+
+
+def _layers(node: Node) -> str:
+    """Tokens meet the router, and the layers of an expert each other, whichever way they lie."""
+    data, first = dims_of(node, 0), dims_of(node, 2)
+    if data is None or first is None:
+        return ""
+    if wrong := _routed(node):
+        return wrong
+    hidden, count = data[-1], first[0]
+    if hidden not in first[1:]:
+        return f"{label(node, 2, 'fc1')} has no axis of the {hidden} of {label(node, 0)}"
+    wide = first[1] if first[2] == hidden else first[2]
+    inner = wide // 2 if integer(node, "swiglu_fusion", 0) else wide
+    layer = {(count, hidden, inner), (count, inner, hidden)}
+    for index, fitting in ((3, {(count, wide)}), (4, layer), (5, {(count, hidden)}), (6, layer)):
+        dims = dims_of(node, index)
+        if dims is not None and dims not in fitting:
+            needed = " or ".join("x".join(map(str, one)) for one in sorted(fitting))
+            return f"{label(node, index)} needs to be {needed}"
+    return ""
+
+
+def _packed(node: Node) -> str:
+    """Weights of few bits lie several in a byte along what is contracted, H and I.
+
+    fc1 [E, F, H / pack] and its scales [E, F, ...], fc2 [E, H, I / pack] and its scales
+    [E, H, ...]; F is I, or 2 I where two layers are fused.
+    """
+    data, first, second = dims_of(node, 0), dims_of(node, 2), dims_of(node, 5)
+    pack = 8 // positive(node, "expert_weight_bits", 4)
+    if data is None or first is None or second is None or len(second) != 3:
+        return ""
+    hidden, inner = data[-1], second[2] * pack
+    wide = 2 * inner if integer(node, "swiglu_fusion", 0) else inner
+    for index, fitting in (
+        (2, (first[0], wide, -(-hidden // pack))),
+        (5, (first[0], hidden, second[2])),
+        (3, (first[0], wide)),
+        (6, (first[0], hidden)),
+    ):
+        dims = dims_of(node, index)
+        rest = 3 if index in (3, 6) else len(fitting)
+        if dims is not None and (dims[: len(fitting)] != fitting or len(dims) > rest):
+            return f"{label(node, index)} needs to be {'x'.join(map(str, fitting))}"
+    return f"{label(node, 0)} has {hidden}, no multiple of {pack}" if hidden % pack else ""
+
+
+_MIXTURE = (
+    "tokens*k*(H*F + I*H [+ H*I]) MACs; biases: adds; tokens*k*I*activation; softmax of the "
+    "router, k largest: compares; normalized: tokens*k divs; sum: tokens*H*(k muls, k-1 adds)"
+)
+
+_EXPERTS_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "MoE",
+        mixture,
+        _MIXTURE,
+        domain=MICROSOFT,
+        requires=(rank(0, (2, 3)), sizes("input[...,H] router_probs[_,E] fc1[E,_,_]"), _layers),
+    ),
+    entry(
+        "QMoE",
+        quantized_mixture,
+        f"{_MIXTURE}; dequantize: min(E, tokens*k)*weights*(sub, mul)",
+        domain=MICROSOFT,
+        doubt=shared_experts,
+        requires=(
+            rank(0, (2, 3)),
+            sizes("input[...,H] router_probs[_,E] fc1[E,_,_] fc1_scales[E,...] bias fc2[E,_,_]"),
+            _routed,
+            _packed,
+        ),
+    ),
+)
+
+
+ENTRIES: tuple[Entry, ...] = (*_PRODUCTS_ENTRIES, *_EXPERTS_ENTRIES)

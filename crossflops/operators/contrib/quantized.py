@@ -1,0 +1,429 @@
+"""Operators on small integers: as a real-valued one between a dequantization and a quantization.
+
+A factor that scales and zero points give alone (x_scale / y_scale) is known before and not
+counted. Positions: X, X_scale, X_zero_point, and then the next operand or the output's scale.
+"""
+
+from math import prod
+
+import msgspec
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import (
+    axis_of,
+    folded,
+    given,
+    integer,
+    kernel,
+    out_size,
+    positive,
+    shape,
+    size,
+    source,
+)
+from crossflops.operators.arrangement import joined
+from crossflops.operators.contrib.attention import dense, head_size, scored
+from crossflops.operators.contrib.elementwise import GELU
+from crossflops.operators.matmul import matmul
+from crossflops.operators.normalization import layer_normalization
+from crossflops.operators.operands import (
+    axes,
+    axis,
+    broadcasting,
+    dims_of,
+    inner,
+    joint,
+    label,
+    rank,
+    shaped,
+    single,
+    sizes,
+)
+from crossflops.operators.pointwise import ADD, COMPARE, MUL, SPECIAL, softmax_cost
+from crossflops.operators.quantization import (
+    SCALES,
+    dequantize_linear,
+    quantize_linear,
+    requantize,
+)
+from crossflops.operators.rule import MICROSOFT, NHWC, Entry, Formula, entry
+from crossflops.operators.windows import QLINEAR_CONV, pads_within, qlinear_conv, window
+
+
+def dequantized(node: Node, index: int, zero_point: int) -> Cost:
+    """(x - zero_point) * scale of an input: n muls; a zero point n adds."""
+    return Cost(muls=1, adds=int(given(node, zero_point))) * size(node, index)
+
+
+def quantized(node: Node, zero_point: int) -> Cost:
+    """saturate(round(y / scale) + zero_point) of one element: div, round, 2 compares, add."""
+    return Cost(divs=1, specials=1, compares=2, adds=int(given(node, zero_point)))
+
+
+def qlinear_add(node: Node) -> Cost:
+    """QLinearAdd: C = (sA * (A - zA) + sB * (B - zB)) / sC + zC.
+
+    n(A) and n(B) dequantized, n(C) adds, n(C) quantized.
+    """
+    operands = dequantized(node, 0, 2) + dequantized(node, 3, 5)
+    return operands + (ADD + quantized(node, 7)) * out_size(node)
+
+
+def qlinear_mul(node: Node) -> Cost:
+    """QLinearMul: C = (A - zA) * (B - zB) * (sA * sB / sC) + zC.
+
+    Zero points n(A) + n(B) adds, n(C) muls, n(C) requantized.
+    """
+    shifted = sum(size(node, i) for i in (0, 3) if given(node, i + 2))
+    out = out_size(node)
+    return Cost(adds=shifted, muls=out) + requantize(out)
+
+
+def mul_integer(node: Node) -> Cost:
+    """MulInteger: C = (A - zA) * (B - zB); zero points n(A) + n(B) adds, n(C) muls."""
+    shifted = size(node, 0) * given(node, 1) + size(node, 2) * given(node, 3)
+    return Cost(adds=shifted, muls=out_size(node))
+
+
+def between(work: Cost, zero_point: int = 4) -> Formula:
+    """The formula of f(X), dequantized before and quantized after, `work` per element."""
+
+    def formula(node: Node) -> Cost:
+        return dequantized(node, 0, 2) + (work + quantized(node, zero_point)) * out_size(node)
+
+    return formula
+
+
+def qlinear_softmax(node: Node) -> Cost:
+    """QLinearSoftmax: Softmax of the `opset` (rows of the flattened input before 13) between."""
+    dims = shape(source(node, 0), at_least=1)
+    axis = axis_of(node, len(dims), -1)
+    groups = prod(dims[:axis])
+    if integer(node, "opset", 13) >= 13:
+        if axis == len(dims):
+            raise ValueError(f"axis {axis} of {node.op} is out of range")
+        groups *= prod(dims[axis + 1 :])
+    return between(ZERO)(node) + softmax_cost(prod(dims), groups)
+
+
+def qlinear_where(node: Node) -> Cost:
+    """QLinearWhere: the chosen element of X or Y, dequantized and quantized; n(Z) of both."""
+    return (Cost(muls=1, adds=1) + quantized(node, 8)) * out_size(node)
+
+
+def qlinear_concat(node: Node) -> Cost:
+    """QLinearConcat: every element dequantized by its input's scale, and quantized; n(Y)."""
+    return (Cost(muls=1, adds=1) + quantized(node, 1)) * out_size(node)
+
+
+def qlinear_average_pool(node: Node) -> Cost:
+    """QLinearAveragePool: n(Y) * (prod(k) - 1) adds, zero point n(X) adds, n(Y) requantized.
+
+    The division by prod(k) is part of the factor.
+    """
+    summed = out_size(node) * (kernel(node) - 1)
+    return Cost(adds=summed + size(node) * given(node, 2)) + requantize(out_size(node))
+
+
+def qlinear_global_average_pool(node: Node) -> Cost:
+    """QLinearGlobalAveragePool: n(X) - n(Y) adds, zero point n(X) adds, n(Y) requantized."""
+    summed = folded(size(node), out_size(node))
+    return Cost(adds=summed + size(node) * given(node, 2)) + requantize(out_size(node))
+
+
+def qlinear_reduce_mean(node: Node) -> Cost:
+    """QLinearReduceMean: n dequantized, n - m adds, m divs, m quantized."""
+    summed = Cost(adds=folded(size(node), out_size(node)), divs=out_size(node))
+    return dequantized(node, 0, 2) + summed + quantized(node, 4) * out_size(node)
+
+
+def reduce_sum_integer(node: Node) -> Cost:
+    """ReduceSumInteger: n - m adds."""
+    return Cost(adds=folded(size(node), out_size(node)))
+
+
+def leaky_relu(node: Node) -> Cost:
+    """QLinearLeakyRelu: LeakyRelu (compare, mul) between."""
+    return between(COMPARE + MUL)(node)
+
+
+def gather_quantized(node: Node) -> Cost:
+    """GatherBlockQuantized: the gathered elements, dequantized; n(output) (sub, mul).
+
+    Without zero_points the middle of the range is taken off, unless data is signed.
+    """
+    signed = source(node, 0).dtype.startswith("int")
+    shift = ADD if given(node, 3) or not signed else ZERO
+    return (MUL + shift) * out_size(node)
+
+
+def _concatenated(node: Node) -> str:
+    """The operands are inputs 2, 5, 8 ..., each with its scale and zero point behind it."""
+    scales = (index for index in range(len(node.inputs)) if index < 2 or index % 3 != 2)
+    return joined(node, range(2, len(node.inputs), 3)) or single(*scales)(node)
+
+
+_BINARY = (broadcasting(0, 3), *(rank(index, 0) for index in (1, 2, 4, 5, 6, 7)))
+
+
+def _conv_last(node: Node) -> str:
+    """QLinearConv of com.microsoft may have its channels last."""
+    if integer(node, "channels_last", 0):
+        return _LAST(node)
+    return joint(*QLINEAR_CONV)(node)
+
+
+_LAST = joint(
+    sizes(
+        "g=@group:1 x[N,...,g*I] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
+        "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
+    ),
+    window(weight=3, channels="last"),
+)
+_SCALARS = joint(*(rank(index, 0) for index in (1, 2, 3, 4)))
+_POOL = joint(_SCALARS, window(least=0), pads_within)
+_POOL_LAST = joint(_SCALARS, window(least=0, channels="last"), pads_within)
+
+
+def _pooled(node: Node) -> str:
+    """QLinearAveragePool may have its channels last."""
+    return (_POOL_LAST if integer(node, "channels_last", 0) else _POOL)(node)
+
+
+def _gathered(node: Node) -> str:
+    """data holds 8 / bits elements in a byte along its last axis; a scale for each block.
+
+    scales have the sizes of the data, but for the blocks along quantize_axis; zero_points those
+    of the scales, packed as the data are.
+    """
+    spec, scales = node.inputs[0], dims_of(node, 2)
+    if spec is None or spec.shape is None or scales is None:
+        return ""
+    if len(spec.shape) < 2:
+        return f"{label(node, 0, 'data')} has rank {len(spec.shape)}, and needs at least 2"
+    packed = 8 // positive(node, "bits", 4) if spec.dtype == "uint8" else 1
+    whole = [*spec.shape[:-1], spec.shape[-1] * packed]
+    place = integer(node, "quantize_axis", 1)
+    whole[place] = -(-whole[place] // positive(node, "block_size", 128))
+    zeros = (*whole[:-1], -(-whole[-1] // packed))
+    return joint(
+        shaped(2, lambda _: [tuple(whole)], "scales"), shaped(3, lambda _: [zeros], "zero_points")
+    )(node)
+
+
+_DEQUANTIZE = "n(X)*(mul; zero point: add)"
+_QUANTIZE = "n(Y)*(div, round, 2 compares; zero point: add)"
+_REQUANTIZE = "n(Y)*(mul, round, add, 2 compares)"
+
+_QUANTIZED_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "QuantizeLinear",
+        quantize_linear,
+        "n(x)*(div, round, 2 compares); zero point: n(x) adds",
+        domain=MICROSOFT,
+        requires=SCALES,
+    ),
+    entry(
+        "DequantizeLinear",
+        dequantize_linear,
+        "n(x) muls; zero point: n(x) adds",
+        domain=MICROSOFT,
+        operand=1,
+        requires=SCALES,
+    ),
+    entry("QuantizeWithOrder", quantize_linear, "n(x)*(div, round, 2 compares)", domain=MICROSOFT),
+    entry("DequantizeWithOrder", dequantize_linear, "n(x) muls", domain=MICROSOFT, operand=1),
+    entry(
+        "QLinearAdd",
+        qlinear_add,
+        f"{_DEQUANTIZE} of A and B, n(C) adds, {_QUANTIZE} of C",
+        domain=MICROSOFT,
+        requires=_BINARY,
+    ),
+    entry(
+        "QLinearMul",
+        qlinear_mul,
+        f"zero points: n(A)+n(B) adds; n(C) muls; {_REQUANTIZE} of C",
+        domain=MICROSOFT,
+        requires=_BINARY,
+    ),
+    entry(
+        "MulInteger",
+        mul_integer,
+        "zero points: n(A)+n(B) adds; n(C) muls",
+        domain=MICROSOFT,
+        requires=broadcasting(0, 2),
+    ),
+    entry(
+        "QLinearLeakyRelu",
+        leaky_relu,
+        f"{_DEQUANTIZE}, n*(compare, mul), {_QUANTIZE}",
+        domain=MICROSOFT,
+        requires=single(1, 2, 3, 4),
+    ),
+    entry(
+        "QLinearSigmoid",
+        between(SPECIAL),
+        f"{_DEQUANTIZE}, n sigmoids, {_QUANTIZE}",
+        domain=MICROSOFT,
+        requires=single(1, 2, 3, 4),
+    ),
+    entry(
+        "QLinearSoftmax",
+        qlinear_softmax,
+        f"{_DEQUANTIZE}, n-m compares, n subs, n exps, n-m adds, n divs, {_QUANTIZE}",
+        domain=MICROSOFT,
+        requires=axis(default=-1),
+    ),
+    entry(
+        "QLinearWhere",
+        qlinear_where,
+        f"n(Z)*(mul, add), {_QUANTIZE} of Z",
+        domain=MICROSOFT,
+        operand=1,
+        requires=(broadcasting(0, 1, 4), single(2, 3, 5, 6, 7, 8)),
+    ),
+    entry(
+        "QLinearConcat",
+        qlinear_concat,
+        f"n(Y)*(mul, add), {_QUANTIZE}",
+        domain=MICROSOFT,
+        operand=2,
+        requires=_concatenated,
+    ),
+    *(
+        entry(
+            "QLinearAveragePool",
+            qlinear_average_pool,
+            f"n(Y)*(prod(k)-1) adds; zero point: n(X) adds; {_REQUANTIZE}",
+            domain=domain,
+            requires=_pooled if domain == MICROSOFT else (),
+        )
+        for domain in (MICROSOFT, NHWC)
+    ),
+    entry(
+        "QLinearGlobalAveragePool",
+        qlinear_global_average_pool,
+        f"n(X)-n(Y) adds; zero point: n(X) adds; {_REQUANTIZE}",
+        domain=MICROSOFT,
+        requires=(rank(0, 3, least=True), single(1, 2, 3, 4)),
+    ),
+    entry(
+        "QLinearReduceMean",
+        qlinear_reduce_mean,
+        f"{_DEQUANTIZE}, n-m adds, m divs, {_QUANTIZE}",
+        domain=MICROSOFT,
+        requires=axes(place=-1),
+    ),
+    entry(
+        "ReduceSumInteger",
+        reduce_sum_integer,
+        "n-m adds",
+        domain=MICROSOFT,
+        requires=axes(place=-1),
+    ),
+    entry(
+        "QLinearConv",
+        qlinear_conv,
+        "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
+        f"requantize: {_REQUANTIZE}",
+        domain=MICROSOFT,
+        requires=_conv_last,
+    ),
+    entry(
+        "GatherBlockQuantized",
+        gather_quantized,
+        "n(output)*(mul, sub)",
+        domain=MICROSOFT,
+        requires=(
+            axis(0, 0, name="gather_axis"),
+            axis(0, 1, name="quantize_axis"),
+            _gathered,
+        ),
+        traffic="gather",
+    ),
+)
+
+
+# The operators in the tile orders of one device's eight-bit products: QOrdered*.
+#
+# They quantize without zero points: a factor, a rounding and two compares.
+
+_ROUND = Cost(muls=1, specials=1, compares=2)
+
+
+def qordered_matmul(node: Node) -> Cost:
+    """QOrderedMatMul: A 0, B 2, bias 5, C 6; MACs = n(Y)*K.
+
+    bias n(Y) adds, C n(Y) (mul, add), then n(Y) (mul, round, 2 compares).
+    """
+    residual = (MUL + ADD) if given(node, 6) else ZERO
+    bias = ADD if given(node, 5) else ZERO
+    return matmul(node) + (residual + bias + _ROUND) * out_size(node)
+
+
+def qordered_gelu(node: Node) -> Cost:
+    """QOrderedGelu: Gelu between a factor and a quantization without zero points."""
+    return (MUL + GELU + _ROUND) * out_size(node)
+
+
+def qordered_layer_normalization(node: Node) -> Cost:
+    """QOrderedLayerNormalization: LayerNormalization between; X 0, scale 2, B 3."""
+    bias = Cost(adds=size(node, 0) if given(node, 3) else 0)
+    plain = msgspec.structs.replace(node, inputs=node.inputs[:1])
+    return layer_normalization(plain) + bias + (MUL + _ROUND) * out_size(node)
+
+
+def qordered_attention(node: Node) -> Cost:
+    """QOrderedAttention: as Attention; Q, K and V weights are inputs 5, 6, 7, biases 11, 12, 13.
+
+    n(QKV), n(output) and twice S, before and after the softmax, (mul, round, 2 compares).
+    """
+    batch, length, width = shape(source(node, 0), rank=3)
+    widths = [shape(source(node, i), rank=2)[1] for i in (5, 6, 7)]
+    heads, tokens = positive(node, "num_heads"), batch * length
+    past = shape(source(node, 18), at_least=4)[-2] if given(node, 18) else 0
+    depths = [head_size(one, heads, node) for one in widths]
+    scores = dense(heads * tokens, past + length, depths[0], depths[2])
+    masked = given(node, 17) or integer(node, "unidirectional", 0) != 0
+    projected = Cost(macs=width, adds=1) * (tokens * sum(widths))
+    rounded = _ROUND * (tokens * (sum(widths) + widths[2]) + 2 * scores.size)
+    return projected + rounded + scored(scores, masked + given(node, 19))
+
+
+_QORDERED_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "QOrderedMatMul",
+        qordered_matmul,
+        "n(Y)*K MACs; bias: n(Y) adds; C: n(Y)*(mul, add); n(Y)*(mul, round, 2 compares)",
+        domain=MICROSOFT,
+        requires=(inner(0, 2), sizes("A[...,K] scale_A B[...,K,N] scale_B scale_Y bias[N]")),
+    ),
+    entry(
+        "QOrderedGelu",
+        qordered_gelu,
+        "n*(mul + div, erf, add, 2 muls + mul, round, 2 compares)",
+        domain=MICROSOFT,
+    ),
+    entry(
+        "QOrderedLayerNormalization",
+        qordered_layer_normalization,
+        "n muls, LayerNormalization, n*(mul, round, 2 compares)",
+        domain=MICROSOFT,
+        requires=sizes("X[...,H] scale_X scale[H] B[H]"),
+    ),
+    entry(
+        "QOrderedAttention",
+        qordered_attention,
+        "B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; biases: n(QKV) adds; as Attention; "
+        "(n(QKV) + n(output) + 2S)*(mul, round, 2 compares)",
+        domain=MICROSOFT,
+        requires=sizes(
+            "input[B,S,I] s s s s q[I,Q] k[I,K] v[I,V] s s s q_bias[Q] k_bias[K] v_bias[V]"
+        ),
+    ),
+)
+
+
+ENTRIES: tuple[Entry, ...] = (*_QUANTIZED_ENTRIES, *_QORDERED_ENTRIES)

@@ -1,0 +1,415 @@
+"""Linear models and support vector machines, whose weights are attributes."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from crossflops.ir.cost import Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import integer, text
+from crossflops.operators.ml.features import (
+    features_of,
+    integers,
+    labels,
+    length,
+    post_transform,
+    rows_of,
+)
+from crossflops.operators.operands import dims_of, label, rank
+from crossflops.operators.rule import ML, Entry, Exactness, entry
+
+
+def _linear(node: Node, scores: int) -> Cost:
+    """N rows meet `scores` columns of weights: N*C*E MACs, intercepts N*E adds."""
+    columns = features_of(node)
+    if length(node, "coefficients") != scores * columns:
+        raise ValueError(
+            f"{node.op} has {length(node, 'coefficients')} coefficients, not {scores}x{columns}"
+        )
+    adds = scores if length(node, "intercepts") else 0
+    return Cost(macs=scores * columns, adds=adds) * rows_of(node)
+
+
+def linear_classifier(node: Node) -> Cost:
+    """LinearClassifier: scores X * W + b, N*C*E MACs, N*E adds; then the largest.
+
+    E columns of weights, one of them enough for two classes. N * (classes - 1) compares,
+    post_transform of N*E scores. X [N, C].
+    https://onnx.ai/onnx/operators/onnx_aionnxml_LinearClassifier.html
+    """
+    columns, rows = features_of(node), rows_of(node)
+    scores = length(node, "coefficients") // columns if columns else 0
+    classes = labels(node, "classlabels_ints", "classlabels_strings")
+    chosen = Cost(compares=max(classes - 1, 0) * rows)
+    return _linear(node, scores) + chosen + post_transform(node, rows, scores)
+
+
+def linear_regressor(node: Node) -> Cost:
+    """LinearRegressor: Y = X * W + b; N*C*targets MACs, intercepts N*targets adds.
+
+    X [N, C], Y [N, targets]; post_transform of N*targets scores.
+    https://onnx.ai/onnx/operators/onnx_aionnxml_LinearRegressor.html
+    """
+    targets = integer(node, "targets", 1)
+    return _linear(node, targets) + post_transform(node, rows_of(node), targets)
+
+
+def kernel(node: Node, columns: int) -> Cost:
+    """K(x, v) of one row and one support vector of C features.
+
+    LINEAR x*v: C MACs. POLY (gamma*x*v + c)^d: C MACs, mul, add, pow. SIGMOID
+    tanh(gamma*x*v + c): C MACs, mul, add, tanh. RBF exp(-gamma*|x - v|^2): C subs, C muls,
+    C - 1 adds, mul, exp.
+    """
+    name = text(node, "kernel_type", "LINEAR")
+    if name == "LINEAR":
+        return Cost(macs=columns)
+    if name in ("POLY", "SIGMOID"):
+        return Cost(macs=columns, muls=1, adds=1, specials=1)
+    if name == "RBF":
+        return Cost(adds=columns + max(columns - 1, 0), muls=columns + 1, specials=1)
+    raise ValueError(f"the kernel {name!r} of {node.op} is not known")
+
+
+def svm_classifier(node: Node) -> Cost:
+    """SVMClassifier: V kernels per row, then E*(E-1)/2 decisions between two classes.
+
+    A decision sums the vectors of its two classes: (E-1)*V MACs, an add of rho and a compare
+    (a vote) each; the most votes E - 1 compares. prob_a: a mul, an add and a sigmoid per
+    decision; the coupling of these iterates and is not counted. Without vectors_per_class a
+    linear model: rows of coefficients. X [N, C], support_vectors V*C.
+    https://onnx.ai/onnx/operators/onnx_aionnxml_SVMClassifier.html
+    """
+    rows, columns = rows_of(node), features_of(node)
+    per_class = integers(node, "vectors_per_class")
+    if not per_class:
+        return _scored_classes(node, rows, columns)
+    classes, vectors = len(per_class), sum(per_class)
+    if length(node, "support_vectors") != vectors * columns:
+        raise ValueError(f"{node.op} does not have {vectors}x{columns} support vectors")
+    decisions = classes * (classes - 1) // 2
+    voted = Cost(macs=(classes - 1) * vectors, adds=decisions, compares=decisions)
+    graded = Cost(muls=1, adds=1, specials=1) * decisions if length(node, "prob_a") else Cost()
+    each = kernel(node, columns) * vectors + voted + graded
+    return (each + Cost(compares=max(classes - 1, 0))) * rows + post_transform(node, rows, classes)
+
+
+def _scored_classes(node: Node, rows: int, columns: int) -> Cost:
+    """One kernel and one add of rho per class."""
+    classes = labels(node, "classlabels_ints", "classlabels_strings")
+    if length(node, "coefficients") != classes * columns:
+        raise ValueError(f"{node.op} does not have {classes}x{columns} coefficients")
+    each = (kernel(node, columns) + Cost(adds=1)) * classes
+    return (each + Cost(compares=max(classes - 1, 0))) * rows + post_transform(node, rows, classes)
+
+
+def svm_regressor(node: Node) -> Cost:
+    """SVMRegressor: Y = sum of coefficient * K(x, v) + rho; V kernels and V MACs per row.
+
+    An add of rho; one_class a compare. Without n_supports a linear model, one kernel.
+    X [N, C], support_vectors V*C.
+    https://onnx.ai/onnx/operators/onnx_aionnxml_SVMRegressor.html
+    """
+    rows, columns = rows_of(node), features_of(node)
+    vectors = integer(node, "n_supports", 0)
+    if vectors and length(node, "support_vectors") != vectors * columns:
+        raise ValueError(f"{node.op} does not have {vectors}x{columns} support vectors")
+    summed = Cost(macs=vectors) + kernel(node, columns) * (vectors or 1)
+    last = Cost(adds=1, compares=1 if integer(node, "one_class", 0) else 0)
+    return (summed + last) * rows + post_transform(node, rows, 1)
+
+
+def coupling_iterates(node: Node) -> Exactness:
+    """Probabilities of more than two classes are found by iteration: an estimate."""
+    return "estimate" if length(node, "prob_a") else "exact"
+
+
+def _enough_weights(node: Node) -> str:
+    """A coefficient for every feature, in each column of scores."""
+    dims, count = dims_of(node, 0), length(node, "coefficients")
+    columns = max(length(node, "intercepts"), integer(node, "targets", 1))
+    if not dims or count >= columns * dims[-1]:
+        return ""
+    has = f"{label(node, 0, 'X')} has {dims[-1]} features"
+    return f"{has}, and there are {count} coefficients for {columns} columns of scores"
+
+
+def _named_classes(node: Node) -> str:
+    """A label for every column of scores."""
+    columns = length(node, "intercepts")
+    names = labels(node, "classlabels_ints", "classlabels_strings")
+    if not names or names >= columns:
+        return ""
+    return f"attribute 'intercepts' has {columns} numbers, and there are {names} labels of classes"
+
+
+def _known_features(node: Node) -> str:
+    """Support vectors of as many features as a row has."""
+    per_class = integers(node, "vectors_per_class")
+    names = labels(node, "classlabels_ints", "classlabels_strings")
+    if per_class and names and len(per_class) != names:
+        return f"attribute 'vectors_per_class' has {len(per_class)} numbers for {names} classes"
+    vectors = sum(per_class) or integer(node, "n_supports", 0)
+    dims, count = dims_of(node, 0), length(node, "support_vectors")
+    if not dims or not vectors or count == vectors * dims[-1]:
+        return ""
+    has = f"{label(node, 0, 'X')} has {dims[-1]} features"
+    return f"{has}, and {vectors} support vectors of {count // vectors} are stored"
+
+
+_ROWS = rank(0, (1, 2))
+_KERNEL = "LINEAR: C MACs; POLY, SIGMOID: C MACs, mul, add, special; RBF: 2C-1 adds, C+1 muls, exp"
+
+_MACHINES_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "LinearClassifier",
+        linear_classifier,
+        "N*C*E MACs; intercepts: N*E adds; N*(classes-1) compares; post_transform",
+        domain=ML,
+        requires=(_ROWS, _enough_weights, _named_classes),
+    ),
+    entry(
+        "LinearRegressor",
+        linear_regressor,
+        "N*C*targets MACs; intercepts: N*targets adds; post_transform",
+        domain=ML,
+        requires=(_ROWS, _enough_weights),
+    ),
+    entry(
+        "SVMClassifier",
+        svm_classifier,
+        f"N*(V kernels + (E-1)*V MACs + E(E-1)/2*(add, compare) + E-1 compares); {_KERNEL}",
+        domain=ML,
+        doubt=coupling_iterates,
+        requires=(_ROWS, _known_features),
+    ),
+    entry(
+        "SVMRegressor",
+        svm_regressor,
+        f"N*(V kernels + V MACs + add); one_class: N compares; {_KERNEL}",
+        domain=ML,
+        requires=(_ROWS, _known_features),
+    ),
+)
+
+
+# Tree ensembles: a row goes from the root of every tree to one of its leaves.
+
+Key: TypeAlias = tuple[int, int]
+Children: TypeAlias = Mapping[Key, tuple[Key, ...]]
+
+_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")  # the numbers 0 to 3 in version 5
+
+
+class Forest(NamedTuple):
+    """Comparisons from root to leaf, summed over the trees: of the nearest and furthest leaves."""
+
+    trees: int
+    shallow: int
+    deep: int
+
+
+def measure(roots: Iterable[Key], children: Children) -> Forest:
+    """The depths of trees given by the children of their inner nodes; what has none is a leaf.
+
+    Raises ValueError when a node is among its own descendants.
+    """
+    near: dict[Key, int] = {}
+    far: dict[Key, int] = {}
+    chosen = tuple(roots)
+    for one in _below_first(chosen, children):
+        below = children.get(one, ())
+        near[one] = 1 + min(near[child] for child in below) if below else 0
+        far[one] = 1 + max(far[child] for child in below) if below else 0
+    return Forest(len(chosen), sum(near[one] for one in chosen), sum(far[one] for one in chosen))
+
+
+def _below_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
+    """Every node once, after all below it."""
+    done: set[Key] = set()
+    open_: set[Key] = set()
+    todo = list(roots)
+    while todo:
+        one = todo[-1]
+        if one in done:
+            todo.pop()
+            continue
+        ahead = [child for child in children.get(one, ()) if child not in done]
+        if one in open_ and any(child in open_ for child in ahead):
+            raise ValueError(f"node {one[1]} of tree {one[0]} is below itself")
+        if not ahead:
+            todo.pop()
+            done.add(one)
+            yield one
+        else:
+            open_.add(one)
+            todo.extend(ahead)
+
+
+def tabled(node: Node) -> Forest:
+    """The forest of TreeEnsembleClassifier and TreeEnsembleRegressor: rows of node tables."""
+    names = ("treeids", "nodeids", "truenodeids", "falsenodeids")
+    columns = [integers(node, f"nodes_{name}") for name in names]
+    modes = node.attrs.get("nodes_modes", ())
+    if not isinstance(modes, tuple) or len({len(modes), *map(len, columns)}) != 1:
+        raise ValueError(f"the node tables of {node.op} are not equally long")
+    children = {
+        (tree, one): ((tree, yes), (tree, no))
+        for tree, one, yes, no, mode in zip(*columns, modes, strict=True)
+        if mode not in ("LEAF", b"LEAF")
+    }
+    nodes = list(zip(columns[0], columns[1], strict=True))
+    known, below = set(nodes), {child for pair in children.values() for child in pair}
+    if not below <= known:
+        raise ValueError(f"a branch of {node.op} leads to a node that is not there")
+    return measure([one for one in nodes if one not in below], children)
+
+
+def rooted(node: Node) -> Forest:
+    """The forest of TreeEnsemble: inner nodes by index, leaves by flags, roots listed.
+
+    A tree that is a single leaf is written as a node whose two branches are the same leaf.
+    """
+    names = ("truenodeids", "trueleafs", "falsenodeids", "falseleafs")
+    columns = [integers(node, f"nodes_{name}") for name in names]
+    if len({len(column) for column in columns}) != 1:
+        raise ValueError(f"the node tables of {node.op} are not equally long")
+    rows = enumerate(zip(*columns, strict=True))
+    children = {(0, i): ((leaf, yes), (other, no)) for i, (yes, leaf, no, other) in rows}
+    roots = integers(node, "tree_roots")
+    inner = {child for pair in children.values() for child in pair if child[0] == 0}
+    if not inner | {(0, root) for root in roots} <= set(children):
+        raise ValueError(f"a branch of {node.op} leads to a node that is not there")
+    return measure([(0, root) for root in roots], children)
+
+
+def _forest(node: Node) -> Forest:
+    return rooted(node) if node.op.type == "TreeEnsemble" else tabled(node)
+
+
+def _leaves(node: Node, kind: str) -> dict[int, list[int]]:
+    """How many values each leaf adds to the result, by tree. A leaf with none is not in it."""
+    per_leaf: dict[Key, int] = {}
+    trees, leaves = integers(node, f"{kind}_treeids"), integers(node, f"{kind}_nodeids")
+    for leaf in zip(trees, leaves, strict=False):
+        per_leaf[leaf] = per_leaf.get(leaf, 0) + 1
+    found: dict[int, list[int]] = {}
+    for (tree, _), count in per_leaf.items():
+        found.setdefault(tree, []).append(count)
+    return found
+
+
+def _entries(node: Node, kind: str) -> int:
+    """The most values that one leaf of each tree adds to the result, summed over the trees."""
+    return sum(max(counts) for counts in _leaves(node, kind).values())
+
+
+def classifier(node: Node) -> Cost:
+    """TreeEnsembleClassifier: N rows * sum over trees of the largest depth, compares.
+
+    Each tree then adds what its leaf says, at most its longest leaf, N adds; base_values N * E
+    adds; the largest score N * (E - 1) compares; post_transform of N * E scores. X [N, F].
+    https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleClassifier.html
+    """
+    rows = rows_of(node)
+    classes = labels(node, "classlabels_int64s", "classlabels_strings")
+    based = classes if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
+    each = Cost(
+        compares=_forest(node).deep + max(classes - 1, 0), adds=_entries(node, "class") + based
+    )
+    return each * rows + post_transform(node, rows, classes)
+
+
+def regressor(node: Node) -> Cost:
+    """TreeEnsembleRegressor: N rows * sum over trees of the largest depth, compares.
+
+    Then the leaves' values are combined by aggregate_function, base_values and post_transform
+    follow as in the classifier. X [N, F], Y [N, n_targets].
+    https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleRegressor.html
+    """
+    rows = rows_of(node)
+    targets = integer(node, "n_targets", 1)
+    based = targets if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
+    walk = Cost(compares=_forest(node).deep, adds=based)
+    how = text(node, "aggregate_function", "SUM")
+    joined = _aggregate(node, how, _entries(node, "target"), targets)
+    return (walk + joined) * rows + post_transform(node, rows, targets)
+
+
+def ensemble(node: Node) -> Cost:
+    """TreeEnsemble: N rows * sum over trees of the largest depth, compares; a value per tree.
+
+    The values are combined by aggregate_function (0 AVERAGE, 1 SUM, 2 MIN, 3 MAX), then
+    post_transform. X [N, F], Y [N, n_targets].
+    https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html
+    """
+    rows, forest = rows_of(node), _forest(node)
+    targets, number = integer(node, "n_targets", 1), integer(node, "aggregate_function", 1)
+    how = _AGGREGATES[number] if number in range(4) else str(number)
+    joined = _aggregate(node, how, forest.trees, targets)
+    return (Cost(compares=forest.deep) + joined) * rows + post_transform(node, rows, targets)
+
+
+def _aggregate(node: Node, how: str, values: int, targets: int) -> Cost:
+    if how not in _AGGREGATES:
+        raise ValueError(f"the aggregate_function {how!r} of {node.op} is not known")
+    if how in ("MIN", "MAX"):
+        return Cost(compares=values)
+    return Cost(adds=values, divs=targets if how == "AVERAGE" else 0)
+
+
+def leaf_is_data(node: Node) -> Exactness:
+    """Exact where all leaves of a tree are as deep and hold as much, else an upper bound."""
+    forest = _forest(node)
+    kind = {"TreeEnsembleClassifier": "class", "TreeEnsembleRegressor": "target"}.get(node.op.type)
+    even = kind is None or all(len(set(each)) == 1 for each in _leaves(node, kind).values())
+    return "exact" if even and forest.shallow == forest.deep else "bound"
+
+
+def _features_of_trees(node: Node) -> str:
+    """Every node asks for a feature that X [N, F] has. A leaf asks for none."""
+    dims = dims_of(node, 0)
+    wanted = node.attrs.get("nodes_featureids")
+    modes = node.attrs.get("nodes_modes")
+    if dims is None or not isinstance(wanted, tuple):
+        return ""
+    kinds = modes if isinstance(modes, tuple) else ("",) * len(wanted)
+    asked = [one for one, kind in zip(wanted, kinds, strict=False) if kind != "LEAF"]
+    most = max((one for one in asked if isinstance(one, int)), default=-1)
+    if most < dims[1]:
+        return ""
+    return f"{label(node, 0, 'X')} has {dims[1]} features, and a node asks for number {most}"
+
+
+_OPERANDS = (rank(0, 2), _features_of_trees)
+_WALK = "N*(sum over trees of the largest depth) compares"
+
+_TREES_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "TreeEnsembleClassifier",
+        classifier,
+        f"{_WALK}; N*(leaf entries) adds; N*(E-1) compares; post_transform",
+        domain=ML,
+        doubt=leaf_is_data,
+        requires=_OPERANDS,
+    ),
+    entry(
+        "TreeEnsembleRegressor",
+        regressor,
+        f"{_WALK}; N*(leaf entries) adds or compares; AVERAGE: divs; post_transform",
+        domain=ML,
+        doubt=leaf_is_data,
+        requires=_OPERANDS,
+    ),
+    entry(
+        "TreeEnsemble",
+        ensemble,
+        f"{_WALK}; N*trees adds or compares; AVERAGE: divs; post_transform",
+        domain=ML,
+        since=5,
+        doubt=leaf_is_data,
+        requires=_OPERANDS,
+    ),
+)
+
+
+ENTRIES: tuple[Entry, ...] = (*_MACHINES_ENTRIES, *_TREES_ENTRIES)

@@ -1,0 +1,257 @@
+"""Normalizations: statistics over groups of elements, then scale and shift."""
+
+from math import prod
+
+from crossflops.ir.cost import Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import (
+    axis_of,
+    folded,
+    given,
+    integer,
+    shape,
+    size,
+    source,
+    wanted,
+)
+from crossflops.operators.operands import Shape, axes, axis, dims_of, fits, label, sizes
+from crossflops.operators.rule import Entry, entry
+
+
+def batch_normalization(node: Node) -> Cost:
+    """BatchNormalization: Y = (X - mean) / sqrt(var + epsilon) * scale + B, C channels.
+
+    n(X) (sub, mul, mul, add); C (add, sqrt, div). In training, mean and variance of the batch
+    come before: 2 (n - C) adds, n muls, 2C divs, and the running ones after: 4C muls, 2C adds.
+    Training is training_mode = 1 (since 14), or further outputs (before).
+    https://onnx.ai/onnx/operators/onnx__BatchNormalization.html
+    """
+    count, channels = size(node), source(node, 1).numel
+    cost = Cost(adds=2, muls=2) * count + Cost(adds=1, specials=1, divs=1) * channels
+    if integer(node, "training_mode", 0) or (node.op.since < 14 and wanted(node, 1)):
+        cost += Cost(adds=2 * folded(count, channels), muls=count, divs=2 * channels)
+        cost += Cost(muls=4, adds=2) * channels
+    return cost
+
+
+def standardization(count: int, groups: int) -> Cost:
+    """Zero mean and unit variance: n elements in m groups.
+
+    mean: n - m adds, m divs; n subs; squares: n muls; variance: n - m adds, m divs;
+    m (add epsilon, sqrt, reciprocal); n muls. From the equations of LayerNormalization.
+    """
+    combined = folded(count, groups)
+    return Cost(
+        adds=2 * combined + count + groups,
+        muls=2 * count,
+        divs=3 * groups,
+        specials=groups,
+    )
+
+
+def layer_normalization(node: Node) -> Cost:
+    """LayerNormalization: standardization over the dimensions from `axis` on; n muls; B n adds.
+
+    X [d0 ... d(axis-1), d(axis) ...]: m = d0 * ... * d(axis-1) groups.
+    https://onnx.ai/onnx/operators/onnx__LayerNormalization.html
+    """
+    count, groups = _leading(node)
+    bias = count if given(node, 2) else 0
+    return standardization(count, groups) + Cost(muls=count, adds=bias)
+
+
+def rms_normalization(node: Node) -> Cost:
+    """RMSNormalization: Y = X / sqrt(mean(X * X) + epsilon) * scale over the last dimensions.
+
+    n muls, n - m adds, m divs; m (add, sqrt); n divs; n muls.
+    https://onnx.ai/onnx/operators/onnx__RMSNormalization.html
+    """
+    count, groups = _leading(node)
+    return Cost(
+        adds=folded(count, groups) + groups,
+        muls=2 * count,
+        divs=groups + count,
+        specials=groups,
+    )
+
+
+def _leading(node: Node) -> tuple[int, int]:
+    dims = shape(source(node, 0))
+    return prod(dims), prod(dims[: axis_of(node, len(dims), -1)])
+
+
+def group_normalization(node: Node) -> Cost:
+    """GroupNormalization: standardization of each of N * num_groups groups; n muls, n adds.
+
+    X [N, C, d...].
+    https://onnx.ai/onnx/operators/onnx__GroupNormalization.html
+    """
+    dims = shape(source(node, 0), at_least=2)
+    groups = dims[0] * integer(node, "num_groups")
+    return standardization(prod(dims), groups) + Cost(muls=1, adds=1) * prod(dims)
+
+
+def instance_normalization(node: Node) -> Cost:
+    """InstanceNormalization: standardization of each of N * C groups; n muls, n adds.
+
+    input [N, C, d...].
+    https://onnx.ai/onnx/operators/onnx__InstanceNormalization.html
+    """
+    dims = shape(source(node, 0), at_least=2)
+    return standardization(prod(dims), dims[0] * dims[1]) + Cost(muls=1, adds=1) * prod(dims)
+
+
+def mean_variance_normalization(node: Node) -> Cost:
+    """MeanVarianceNormalization: Y = (X - E[X]) / (sqrt(E[X^2] - E[X]^2) + 1e-9) over `axes`.
+
+    2 (n - m) adds, 2m divs; n + m squares (pow); m (sub, sqrt, add); n (sub, div).
+    https://onnx.ai/onnx/operators/onnx__MeanVarianceNormalization.html
+    """
+    dims = shape(source(node, 0))
+    axes = node.attrs.get("axes", (0, 2, 3))
+    if not isinstance(axes, tuple) or not all(isinstance(axis, int) for axis in axes):
+        raise ValueError("the axes of MeanVarianceNormalization are not integers")
+    reduced = {int(axis) % len(dims) for axis in axes} if dims else set()
+    count = prod(dims)
+    groups = prod(dim for axis, dim in enumerate(dims) if axis not in reduced)
+    return Cost(
+        adds=2 * folded(count, groups) + 2 * groups + count,
+        divs=2 * groups + count,
+        specials=count + 2 * groups,
+    )
+
+
+def local_response(node: Node) -> Cost:
+    """LRN: Y = X / (bias + alpha / size * square_sum) ^ beta over `size` channels around each.
+
+    n squares (mul), n (size - 1) adds (channels beyond the edge count as zeros), n (mul, add,
+    pow, div). X [N, C, d...].
+    https://onnx.ai/onnx/operators/onnx__LRN.html
+    """
+    window = integer(node, "size")
+    return Cost(muls=2, adds=max(window - 1, 0) + 1, specials=1, divs=1) * size(node)
+
+
+def lp_normalization(node: Node) -> Cost:
+    """LpNormalization: Y = X / norm(X) along `axis`; p = 1: sum of |X|; p = 2: root of squares.
+
+    n compares (p = 1) or n muls and m roots (p = 2); n - m adds; n divs.
+    https://onnx.ai/onnx/operators/onnx__LpNormalization.html
+    """
+    dims = shape(source(node, 0), at_least=1)
+    axis = axis_of(node, len(dims), -1) % len(dims)
+    count, groups = prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
+    both = Cost(adds=folded(count, groups), divs=count)
+    if integer(node, "p", 2) == 1:
+        return both + Cost(compares=count)
+    return both + Cost(muls=count, specials=groups)
+
+
+def _normalized(node: Node) -> Shape | None:
+    """The sizes of X from `axis` on, which are normalized."""
+    dims = dims_of(node, 0)
+    return None if dims is None else dims[axis_of(node, len(dims), -1) :]
+
+
+def scaled(node: Node) -> str:
+    """Scale and bias broadcast to what is normalized, or to all of X."""
+    dims, whole = dims_of(node, 0), _normalized(node)
+    if dims is None or whole is None:
+        return ""
+    for index in (1, 2):
+        own = dims_of(node, index)
+        if own is not None and not fits(own, dims):
+            shown = "x".join(map(str, whole)) or "a scalar"
+            return f"{label(node, index)} does not broadcast to the normalized {shown}"
+    return ""
+
+
+def _divided(node: Node) -> str:
+    """num_groups divides the channels, and scale and bias have one number for each group or C."""
+    dims, groups = dims_of(node, 0), integer(node, "num_groups")
+    if dims is None:
+        return ""
+    if len(dims) < 3:
+        return f"{label(node, 0)} has rank {len(dims)}, and needs at least 3"
+    if groups > 0 and dims[1] % groups:
+        return f"{label(node, 0)} has {dims[1]} channels, which do not divide into {groups} groups"
+    asked = (groups if node.op.since < 21 else dims[1],)
+    for index in (1, 2):
+        own = dims_of(node, index)
+        if own is not None and own != asked:
+            return f"{label(node, index)} needs {asked[0]} numbers for {label(node, 0)}"
+    return ""
+
+
+_CHANNELS = sizes("X[N,C,...] scale[C] B[C] mean[C] var[C]")
+
+
+def batch_norm(node: Node) -> str:
+    """One number for each channel; before version 9 with spatial = 0 one for each place."""
+    return _CHANNELS(node) if integer(node, "spatial", 1) else ""
+
+
+_STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, div), n muls"
+
+
+def _centred(node: Node) -> str:
+    """LRN: as many channels on either side, so `size` is odd."""
+    width = integer(node, "size")
+    return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, and needs to be odd"
+
+
+ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "BatchNormalization",
+        batch_normalization,
+        "n(X)*(sub, 2 muls, add) + C*(add, sqrt, div); training: + 2(n-C) adds, n muls, 2C divs, "
+        "C*(4 muls, 2 adds)",
+        requires=batch_norm,
+    ),
+    entry(
+        "LayerNormalization",
+        layer_normalization,
+        f"{_STANDARD}; Scale: n muls; B: n adds; m = dims before axis",
+        since=17,
+        requires=(axis(default=-1), scaled),
+    ),
+    entry(
+        "RMSNormalization",
+        rms_normalization,
+        "n muls, n-m adds, m divs, m*(add, sqrt), n divs; scale: n muls; m = dims before axis",
+        since=23,
+        requires=(axis(default=-1), scaled),
+    ),
+    entry(
+        "GroupNormalization",
+        group_normalization,
+        f"{_STANDARD}; scale: n muls; bias: n adds; m = N*num_groups",
+        since=18,
+        requires=_divided,
+    ),
+    entry(
+        "InstanceNormalization",
+        instance_normalization,
+        f"{_STANDARD}; scale: n muls; B: n adds; m = N*C",
+        requires=sizes("input[N,C,_,...] scale[C] B[C]"),
+    ),
+    entry(
+        "MeanVarianceNormalization",
+        mean_variance_normalization,
+        "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub, div)",
+        since=9,
+        requires=axes(),
+    ),
+    entry(
+        "LRN",
+        local_response,
+        "n*(2 muls, size adds, pow, div)",
+        requires=(sizes("X[N,C,H,W]"), _centred),
+    ),
+    entry(
+        "LpNormalization",
+        lp_normalization,
+        "n-m adds, n divs; p=1: n compares; p=2: n muls, m sqrts; m groups along axis",
+        requires=axis(default=-1),
+    ),
+)

@@ -1,0 +1,462 @@
+"""What operators require of their operands, in a form that stands beside a formula.
+
+A constraint looks at a node and says in one line what is wrong with its operands: which one, its
+size and the size that is needed. It says "" where nothing is wrong, and where a size is not known.
+"""
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import NamedTuple
+
+from crossflops.ir.graph import Node
+from crossflops.operators.access import integer
+from crossflops.operators.rule import Constraint
+
+Shape = tuple[int, ...]
+Ranks = int | Sequence[int]
+_MOST = 4096  # kinds of nodes that a constraint remembers
+
+
+def dims_of(node: Node, index: int) -> Shape | None:
+    """The shape of an input; None where it is left out or not known."""
+    spec = node.inputs[index] if index < len(node.inputs) else None
+    return None if spec is None else spec.shape
+
+
+def made(node: Node, index: int = 0) -> Shape | None:
+    """The shape of an output; None where it is left out or not known."""
+    spec = node.outputs[index] if index < len(node.outputs) else None
+    return None if spec is None else spec.shape
+
+
+def label(node: Node, index: int, name: str = "") -> str:
+    """An input in words: what the operator calls it, or its place; its own name; its shape."""
+    spec = node.inputs[index]
+    assert spec is not None
+    shown = "x".join(map(str, spec.shape)) if spec.shape else "a scalar"
+    return f"{name or f'input {index}'} {spec.name!r} ({shown})"
+
+
+def ints(node: Node, name: str) -> Shape | None:
+    """An attribute that is a list of whole numbers, or None. Raises ValueError on another one."""
+    value = node.attrs.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, tuple) or not all(isinstance(item, int) for item in value):
+        raise ValueError(f"attribute {name!r} of {node.op} is no list of integers")
+    return tuple(int(item) for item in value)
+
+
+def operands(node: Node) -> tuple[Shape | None, ...]:
+    """The shapes of all inputs, None where one is left out or not known."""
+    return tuple([None if spec is None else spec.shape for spec in node.inputs])
+
+
+def remembered(constraint: Constraint, decides: Callable[[Node], Hashable]) -> Constraint:
+    """The constraint, asked once about nodes that are alike in all that decides about it.
+
+    A network repeats its layers, and looking one up takes a tenth of the time. What is wrong is
+    said of each node anew.
+    """
+    right: set[Hashable] = set()
+
+    def asked(node: Node) -> str:
+        known = decides(node)
+        if known in right:
+            return ""
+        wrong = constraint(node)
+        if not wrong:
+            if len(right) >= _MOST:
+                right.clear()
+            right.add(known)
+        return wrong
+
+    return asked
+
+
+# -- Patterns of sizes ---------------------------------------------------------------------------
+
+
+class _Term(NamedTuple):
+    """One size of a pattern: a factor times symbols; None is any size. `one`: or 1."""
+
+    factor: int
+    symbols: tuple[str, ...]
+    one: bool
+
+
+class _Operand(NamedTuple):
+    """An operand of a pattern: the sizes before and behind those that are left open, if any.
+
+    A `single` one may also be one number for all.
+    """
+
+    place: int
+    name: str
+    first: tuple[_Term | None, ...]
+    last: tuple[_Term | None, ...]
+    open: bool
+    single: bool
+
+
+class _Pattern(NamedTuple):
+    """Operands with the sizes that they share, and symbols that attributes give."""
+
+    operands: tuple[_Operand, ...]
+    attributes: tuple[tuple[str, str, int | None], ...]
+
+
+class _Bound(NamedTuple):
+    """The size that a symbol stands for, and what says so."""
+
+    size: int
+    source: str
+
+
+_PART = re.compile(r"(\w+)=@(\w+)(?::(-?\d+))?|(\w+\??)(\[[^\]]*\])?")
+
+
+def sizes(pattern: str) -> Constraint:
+    """Operands whose sizes agree: "g=@group:1 X[N,g*I,...] W[M,I,...] B[M]".
+
+    Operands stand in the order of the inputs, each with the sizes of its axes. A letter is the
+    same size wherever it stands; `_` is any size, `...` any number of axes, `4*H` a multiple,
+    `1|M` either, `scale?[M]` also a single number, and a name without sizes any operand.
+    `g=@group:1` takes a letter from an attribute, with a default; without one the letter stays
+    open. What is left out is no contradiction.
+    """
+    parsed = _parsed(pattern)
+    names = [attribute for _, attribute, _ in parsed.attributes]
+
+    def decides(node: Node) -> Hashable:
+        return operands(node), tuple([node.attrs.get(name) for name in names])
+
+    return remembered(partial(_disagreement, parsed), decides)
+
+
+def _parsed(pattern: str) -> _Pattern:
+    operands: list[_Operand] = []
+    attributes: list[tuple[str, str, int | None]] = []
+    for index_of, part in enumerate(pattern.split()):
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{part!r} of the pattern {pattern!r} cannot be read")
+        symbol, attribute, default, name, axes = match.groups()
+        if symbol:
+            attributes.append((symbol, attribute, None if default is None else int(default)))
+        elif axes is not None:
+            operands.append(_operand(index_of - len(attributes), name, axes[1:-1]))
+    return _Pattern(tuple(operands), tuple(attributes))
+
+
+def _operand(index: int, name: str, axes: str) -> _Operand:
+    words = [word for word in axes.split(",") if word]
+    place = words.index("...") if "..." in words else len(words)
+    return _Operand(
+        place=index,
+        name=name.removesuffix("?"),
+        first=tuple(map(_term, words[:place])),
+        last=tuple(map(_term, words[place + 1 :])),
+        open="..." in words,
+        single=name.endswith("?"),
+    )
+
+
+def _term(word: str) -> _Term | None:
+    if word == "_":
+        return None
+    one, word = word.startswith("1|"), word.removeprefix("1|")
+    factors = word.split("*")
+    factor = prod(int(item) for item in factors if item.isdecimal())
+    return _Term(factor, tuple(item for item in factors if not item.isdecimal()), one)
+
+
+def _disagreement(pattern: _Pattern, node: Node) -> str:
+    bound: dict[str, _Bound] = {}
+    for symbol, attribute, default in pattern.attributes:
+        size = node.attrs.get(attribute, default)
+        if isinstance(size, int):
+            bound[symbol] = _Bound(size, f"{attribute} = {size}")
+    for operand in pattern.operands:
+        shape = dims_of(node, operand.place)
+        if shape is not None and (wrong := _mismatch(node, operand, shape, bound)):
+            return wrong
+    return ""
+
+
+def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _Bound]) -> str:
+    if operand.single and shape in ((), (1,)):
+        return ""
+    first, last = operand.first, operand.last
+    rank, asked = len(shape), len(first) + len(last)
+    if rank < asked or (rank != asked and not operand.open):
+        return _wrong_rank(node, operand, asked)
+    for axis, term in enumerate(first):
+        if term is not None and (wrong := _unequal(node, operand, axis, term, bound)):
+            return wrong
+    for axis, term in enumerate(last, rank - len(last)):
+        if term is not None and (wrong := _unequal(node, operand, axis, term, bound)):
+            return wrong
+    return ""
+
+
+def _wrong_rank(node: Node, operand: _Operand, asked: int) -> str:
+    told = label(node, operand.place, operand.name)
+    least = "at least " if operand.open else ""
+    return f"{told} has rank {len(dims_of(node, operand.place) or ())}, and needs {least}{asked}"
+
+
+def _unequal(
+    node: Node, operand: _Operand, axis: int, term: _Term, bound: dict[str, _Bound]
+) -> str:
+    """What is wrong with the size at one axis. A symbol that is still open becomes bound."""
+    size = (dims_of(node, operand.place) or ())[axis]
+    if term.one and size == 1:
+        return ""
+    factor, source, free = term.factor, "", ""
+    for symbol in term.symbols:
+        known = bound.get(symbol)
+        if known is not None:
+            factor, source = factor * known.size, known.source
+        elif free:
+            return ""
+        else:
+            free = symbol
+    if free and factor and size % factor == 0:
+        bound[free] = _Bound(size // factor, label(node, operand.place, operand.name))
+        return ""
+    if not free and size == factor:
+        return ""
+    told = f"{label(node, operand.place, operand.name)} has {size} at axis {axis}"
+    needed = f"a multiple of {factor}" if free else f"{factor}"
+    return f"{told}, and {needed} is needed" + (f" for {source}" if source else "")
+
+
+# -- Ranks, equal operands, broadcasting ---------------------------------------------------------
+
+
+def rank(index: int, asked: Ranks, name: str = "", least: bool = False) -> Constraint:
+    """An operand of that rank (one of these), or with `least` of at least that rank."""
+    ranks = (asked,) if isinstance(asked, int) else tuple(asked)
+
+    def constraint(node: Node) -> str:
+        shape = dims_of(node, index)
+        if shape is None or len(shape) in ranks or (least and len(shape) >= ranks[0]):
+            return ""
+        needed = ("at least " if least else "") + " or ".join(map(str, ranks))
+        return f"{label(node, index, name)} has rank {len(shape)}, and needs {needed}"
+
+    return constraint
+
+
+def single(*indices: int) -> Constraint:
+    """Operands of one element: scalars, or vectors of length 1."""
+
+    def constraint(node: Node) -> str:
+        for index in indices:
+            shape = dims_of(node, index)
+            if shape is not None and shape not in ((), (1,)):
+                return f"{label(node, index)} needs to be one number"
+        return ""
+
+    return constraint
+
+
+def listed(*indices: int) -> Constraint:
+    """Operands that are lists of numbers: of rank 1."""
+
+    def constraint(node: Node) -> str:
+        for index in indices:
+            shape = dims_of(node, index)
+            if shape is not None and len(shape) != 1:
+                return f"{label(node, index)} has rank {len(shape)}, and needs 1"
+        return ""
+
+    return constraint
+
+
+def equal(*indices: int) -> Constraint:
+    """Operands of one shape."""
+
+    def constraint(node: Node) -> str:
+        first: int | None = None
+        for index in indices:
+            shape = dims_of(node, index)
+            if shape is None:
+                continue
+            if first is None:
+                first = index
+            elif shape != dims_of(node, first):
+                return f"{label(node, index)} has not the shape of {label(node, first)}"
+        return ""
+
+    return constraint
+
+
+def shaped(
+    index: int, fitting: Callable[[Node], Iterable[Shape] | None], name: str = ""
+) -> Constraint:
+    """An operand of one of the shapes that fit; None where these are not known."""
+
+    def constraint(node: Node) -> str:
+        shape = dims_of(node, index)
+        options = None if shape is None else fitting(node)
+        if options is None or shape in (options := list(options)):
+            return ""
+        needed = " or ".join("x".join(map(str, option)) or "a scalar" for option in options)
+        return f"{label(node, index, name)} needs to be {needed}"
+
+    return constraint
+
+
+def broadcast(node: Node) -> str:
+    """All operands broadcast to one shape, as in numpy: sizes are equal, or 1."""
+    known = [spec.shape for spec in node.inputs if spec is not None and spec.shape is not None]
+    if not known or known.count(known[0]) == len(known):
+        return ""
+    return _not_joined(node, range(len(node.inputs)), 0)
+
+
+def broadcasting(*indices: int, without: int = 0) -> Constraint:
+    """As `broadcast`, of these operands alone, and without their last axes, so many."""
+
+    def constraint(node: Node) -> str:
+        return _not_joined(node, indices, without)
+
+    return constraint
+
+
+def _not_joined(node: Node, indices: Sequence[int], without: int) -> str:
+    sizes_: dict[int, tuple[int, int]] = {}  # by place from behind: the size, and whose it is
+    for index in indices:
+        shape = dims_of(node, index)
+        if shape is None:
+            continue
+        for place in range(1 + without, len(shape) + 1):
+            size = shape[-place]
+            if size == 1:
+                continue
+            other, owner = sizes_.setdefault(place, (size, index))
+            if size != other:
+                return _apart(node, index, len(shape) - place, size, owner, other)
+    return ""
+
+
+def _apart(node: Node, index: int, axis: int, size: int, owner: int, other: int) -> str:
+    told = f"{label(node, index)} has {size} at axis {axis}"
+    return f"{told}, which does not broadcast with the {other} of {label(node, owner)}"
+
+
+def broadcast_to(index: int, target: Callable[[Node], Shape | None], what: str) -> Constraint:
+    """The operand broadcasts to a shape, which is called `what`, and adds nothing to it."""
+
+    def constraint(node: Node) -> str:
+        shape, whole = dims_of(node, index), target(node)
+        if shape is None or whole is None or fits(shape, whole):
+            return ""
+        shown = "x".join(map(str, whole)) or "a scalar"
+        return f"{label(node, index)} does not broadcast to {what}, which is {shown}"
+
+    return constraint
+
+
+def fits(shape: Shape, whole: Shape) -> bool:
+    """Whether the shape broadcasts to the other one."""
+    if len(shape) > len(whole):
+        return False
+    return all(size in (1, other) for size, other in zip(shape[::-1], whole[::-1], strict=False))
+
+
+# -- Axes ----------------------------------------------------------------------------------------
+
+
+def axis(
+    index: int = 0, default: int | None = None, last: bool = False, name: str = "axis"
+) -> Constraint:
+    """The attribute is an axis of the operand; with `last` also the place behind the last one."""
+
+    def constraint(node: Node) -> str:
+        shape = dims_of(node, index)
+        if shape is None or (default is None and name not in node.attrs):
+            return ""
+        return out_of_range(node, integer(node, name, default), index, last)
+
+    return constraint
+
+
+def out_of_range(node: Node, place: int, index: int = 0, last: bool = False) -> str:
+    """What is wrong with an axis of an operand, or ""."""
+    rank_ = len(dims_of(node, index) or ())
+    if -rank_ <= place < rank_ + last:
+        return ""
+    return f"axis {place} is out of range for {label(node, index)}, which has rank {rank_}"
+
+
+def axes_given(node: Node, place: int, name: str = "axes") -> Shape | None:
+    """Axes as the values of an input, or as an attribute; None where they are not known."""
+    if place in node.values:
+        return node.values[place]
+    return ints(node, name)
+
+
+def axes(place: int = 1, index: int = 0, name: str = "axes") -> Constraint:
+    """The axes in the input at `place`, or in the attribute, are axes of the operand."""
+
+    def constraint(node: Node) -> str:
+        shape, given = dims_of(node, index), axes_given(node, place, name)
+        if shape is None or given is None:
+            return ""
+        return next(
+            (wrong for place_ in given if (wrong := out_of_range(node, place_, index))), ""
+        )
+
+    return constraint
+
+
+# -- Products ------------------------------------------------------------------------------------
+
+
+def inner(first: int = 0, second: int = 1) -> Constraint:
+    """A product as numpy.matmul: K of A [..., M, K] and B [..., K, N] agree, batches broadcast."""
+
+    def constraint(node: Node) -> str:
+        a, b = dims_of(node, first), dims_of(node, second)
+        for index, shape in ((first, a), (second, b)):
+            if shape == ():
+                return f"{label(node, index)} is a scalar, and a matrix or a vector is needed"
+        if a is None or b is None:
+            return ""
+        axis_ = max(len(b) - 2, 0)
+        if a[-1] != b[axis_]:
+            told = f"{label(node, second)} has {b[axis_]} at axis {axis_}"
+            return f"{told}, and {a[-1]} is needed for the last axis of {label(node, first)}"
+        if len(a) > 2 and len(b) > 2 and a[:-2] != b[:-2]:
+            return _not_joined(node, (first, second), 2)
+        return ""
+
+    return constraint
+
+
+# -- By rank -------------------------------------------------------------------------------------
+
+
+def joint(*constraints: Constraint) -> Constraint:
+    """What the first of these says that says anything."""
+
+    def constraint(node: Node) -> str:
+        return next((wrong for each in constraints if (wrong := each(node))), "")
+
+    return constraint
+
+
+def by_rank(index: int, options: Mapping[int, Constraint]) -> Constraint:
+    """Another constraint for every rank of an operand; a rank that is not named is wrong."""
+    wrong = rank(index, tuple(options))
+
+    def constraint(node: Node) -> str:
+        shape = dims_of(node, index)
+        return "" if shape is None else options.get(len(shape), wrong)(node)
+
+    return constraint

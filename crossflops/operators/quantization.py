@@ -1,0 +1,100 @@
+"""Between real numbers and small integers."""
+
+from math import prod
+
+from crossflops.ir.cost import Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import given, integer, size
+from crossflops.operators.operands import dims_of, label
+from crossflops.operators.rule import Entry, entry
+
+
+def requantize(count: int) -> Cost:
+    """One scaling, one rounding, a zero point and a clamp per element, after a contraction."""
+    return Cost(muls=1, specials=1, adds=1, compares=2) * count
+
+
+def quantize_linear(node: Node) -> Cost:
+    """QuantizeLinear: y = saturate(round(x / y_scale) + y_zero_point).
+
+    n(x) * (div, round, 2 compares); a zero point n(x) adds.
+    https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
+    """
+    shift = 1 if given(node, 2) else 0
+    return Cost(divs=1, specials=1, compares=2, adds=shift) * size(node)
+
+
+def dequantize_linear(node: Node) -> Cost:
+    """DequantizeLinear: y = (x - x_zero_point) * x_scale.
+
+    n(x) muls; a zero point n(x) adds.
+    https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html
+    """
+    return Cost(muls=1, adds=1 if given(node, 2) else 0) * size(node)
+
+
+def dynamic_quantize_linear(node: Node) -> Cost:
+    """DynamicQuantizeLinear: smallest and largest of x, scale and zero point, then quantize.
+
+    2 * (n - 1) compares; once: 4 compares, 2 adds, 2 divs, 1 round; n * (div, round, add, 2
+    compares). From the function body of the operator.
+    https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html
+    """
+    count = size(node)
+    spread = Cost(compares=2 * max(count - 1, 0))
+    once = Cost(compares=4, adds=2, divs=2, specials=1)
+    return spread + once + Cost(divs=1, specials=1, adds=1, compares=2) * count
+
+
+def scale_fits(node: Node) -> str:
+    """One scale for all, one for each place along `axis`, or one for each block along it."""
+    dims, scale = dims_of(node, 0), dims_of(node, 1)
+    if dims is None or scale is None or scale in ((), (1,)):
+        return ""
+    axis, block = integer(node, "axis", 1), integer(node, "block_size", 0)
+    if not -len(dims) <= axis < len(dims):
+        return f"axis {axis} is out of range for {label(node, 0)}, which has rank {len(dims)}"
+    if block > 0:
+        place = axis % len(dims)
+        blocks = (*dims[:place], -(-dims[place] // block), *dims[place + 1 :])
+        return "" if scale == blocks else f"{label(node, 1)} has not one scale for each block"
+    if scale == (dims[axis],):
+        return ""
+    has = f"{label(node, 0)} has {dims[axis]} at axis {axis % len(dims)}"
+    return f"{has}, and {label(node, 1)} needs one scale for each, or one for all"
+
+
+def _paired(node: Node) -> str:
+    """A zero point for each scale."""
+    scale, zero = dims_of(node, 1), dims_of(node, 2)
+    if scale is None or zero is None or scale == zero or prod(scale) == prod(zero) == 1:
+        return ""
+    return f"{label(node, 2)} has not the shape of {label(node, 1)}"
+
+
+SCALES = (scale_fits, _paired)
+
+ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "QuantizeLinear",
+        quantize_linear,
+        "n(x)*(div, round, 2 compares); zero point: n(x) adds",
+        since=10,
+        requires=SCALES,
+    ),
+    entry(
+        "DequantizeLinear",
+        dequantize_linear,
+        "n(x) muls; zero point: n(x) adds",
+        operand=1,
+        since=10,
+        requires=SCALES,
+    ),
+    entry(
+        "DynamicQuantizeLinear",
+        dynamic_quantize_linear,
+        "2(n-1) compares + (4 compares, 2 adds, 2 divs, 1 round) + "
+        "n*(div, round, add, 2 compares)",
+        since=11,
+    ),
+)

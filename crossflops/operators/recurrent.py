@@ -1,0 +1,158 @@
+"""Recurrent layers: LSTM, GRU, RNN, in one or both directions."""
+
+from typing import NamedTuple
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import given, integer, shape, source, text, texts
+from crossflops.operators.operands import dims_of, label, sizes
+from crossflops.operators.pointwise import ACTIVATIONS, SPECIAL
+from crossflops.operators.rule import Constraint, Entry, bound_by_input, entry
+
+# The activation functions that the operator pages of LSTM, GRU and RNN name.
+_FUNCTIONS: dict[str, Cost] = {
+    **{name.lower(): work for name, _, work, _ in ACTIVATIONS},
+    "sigmoid": SPECIAL,
+    "tanh": SPECIAL,
+    "affine": Cost(muls=1, adds=1),
+    "scaledtanh": Cost(muls=2, specials=1),
+}
+
+
+class Layer(NamedTuple):
+    """D directions, T*B steps, I inputs and H hidden units."""
+
+    directions: int
+    steps: int
+    inputs: int
+    hidden: int
+
+    @property
+    def unit_steps(self) -> int:
+        """How often one hidden unit is updated: D * T * B * H."""
+        return self.directions * self.steps * self.hidden
+
+
+def dimensions(node: Node, gates: int) -> Layer:
+    """The dimensions, from X [T, B, I] (or [B, T, I] in layout 1), R [D, g*H, H]."""
+    first, second, inputs = shape(source(node, 0), rank=3)
+    directions, rows, hidden = shape(source(node, 2), rank=3)
+    if rows != gates * hidden:
+        raise ValueError(f"R of {node.op} has {rows} rows where {gates * hidden} are needed")
+    return Layer(directions, first * second, inputs, hidden)
+
+
+def _gates(node: Node, layer: Layer, gates: int) -> Cost:
+    """The g gates before their activation: x and h meet their weights in one contraction."""
+    per_unit = Cost(
+        macs=layer.inputs + layer.hidden,
+        adds=2 if given(node, 3) else 0,
+        compares=2 if "clip" in node.attrs else 0,
+    )
+    return per_unit * (gates * layer.unit_steps)
+
+
+def _activations(node: Node, layer: Layer, uses: tuple[int, ...], default: str) -> Cost:
+    """`uses` says how often a step applies each of a direction's functions to a unit."""
+    names = texts(node, "activations") or tuple(default.split()) * layer.directions
+    if len(names) != len(uses) * layer.directions:
+        raise ValueError(f"{node.op} has {len(names)} activations for {len(uses)} per direction")
+    unknown = sorted({name for name in names if name.lower() not in _FUNCTIONS})
+    if unknown:
+        raise ValueError(f"the activation {unknown[0]!r} of {node.op} is not known")
+    works = (_FUNCTIONS[n.lower()] * uses[i % len(uses)] for i, n in enumerate(names))
+    return sum(works, ZERO) * (layer.steps * layer.hidden)
+
+
+def lstm(node: Node) -> Cost:
+    """LSTM: it, ot, ft = f(gate); ct = g(gate); Ct = ft*Ct-1 + it*ct; Ht = ot*h(Ct).
+
+    gate = Xt*W^T + Ht-1*R^T + Wb + Rb: D*T*B*4*H*(I+H) MACs, with B 2 adds per gate; peepholes
+    P a mul and an add in 3 gates; clip 2 compares per gate. Per unit and step 3 muls, 1 add,
+    3 f, 1 g, 1 h. sequence_lens bounds: T holds. X [T, B, I], W [D, 4H, I], R [D, 4H, H].
+    https://onnx.ai/onnx/operators/onnx__LSTM.html
+    """
+    if integer(node, "input_forget", 0):
+        raise ValueError("LSTM with input_forget has no equation in the specification")
+    layer = dimensions(node, gates=4)
+    peephole = Cost(muls=3, adds=3) if given(node, 7) else ZERO
+    update = Cost(muls=3, adds=1) + peephole
+    functions = _activations(node, layer, (3, 1, 1), "Sigmoid Tanh Tanh")
+    return _gates(node, layer, 4) + update * layer.unit_steps + functions
+
+
+def gru(node: Node) -> Cost:
+    """GRU: zt, rt = f(gate); ht = g(Xt*Wh^T + (rt*Ht-1)*Rh^T + b); Ht = (1-zt)*ht + zt*Ht-1.
+
+    D*T*B*3*H*(I+H) MACs, with B 2 adds per gate; clip 2 compares per gate. Per unit and step
+    3 muls, 2 adds, 2 f, 1 g. linear_before_reset: rt meets the finished Ht-1*Rh^T, whose sum
+    with Xt*Wh^T is then one add more. X [T, B, I], W [D, 3H, I], R [D, 3H, H].
+    https://onnx.ai/onnx/operators/onnx__GRU.html
+    """
+    layer = dimensions(node, gates=3)
+    joined = 1 if integer(node, "linear_before_reset", 0) else 0
+    update = Cost(muls=3, adds=2 + joined)
+    functions = _activations(node, layer, (2, 1), "Sigmoid Tanh")
+    return _gates(node, layer, 3) + update * layer.unit_steps + functions
+
+
+def rnn(node: Node) -> Cost:
+    """RNN: Ht = f(Xt*Wi^T + Ht-1*Ri^T + Wbi + Rbi); D*T*B*H*(I+H) MACs.
+
+    With B 2 adds, clip 2 compares, 1 f per unit and step. X [T, B, I], W [D, H, I], R [D, H, H].
+    https://onnx.ai/onnx/operators/onnx__RNN.html
+    """
+    layer = dimensions(node, gates=1)
+    return _gates(node, layer, 1) + _activations(node, layer, (1,), "Tanh")
+
+
+def _layer(gates: int) -> Constraint:
+    """X, the weights and the states of a layer with so many gates; in layout 1 the batch first."""
+    weights = f"W[D,{gates}*H,I] R[D,{gates}*H,H] B[D,{2 * gates}*H] sequence_lens[B]"
+    first, second = (
+        sizes(f"H=@hidden_size X[{x},I] {weights} initial_h[{h},H] initial_c[{h},H] P[D,3*H]")
+        for x, h in (("T,B", "D,B"), ("B,T", "B,D"))
+    )
+
+    def constraint(node: Node) -> str:
+        return second(node) if integer(node, "layout", 0) else first(node)
+
+    return constraint
+
+
+def _directions(node: Node) -> str:
+    """W has one direction, or two where the layer is bidirectional."""
+    shape = dims_of(node, 1)
+    asked = 2 if text(node, "direction", "forward") == "bidirectional" else 1
+    if shape is None or len(shape) != 3 or shape[0] == asked:
+        return ""
+    return f"{label(node, 1, 'W')} has {shape[0]} directions, and {asked} is needed"
+
+
+_PER_GATE = "B: 2 adds, clip: 2 compares per gate"
+
+ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "LSTM",
+        lstm,
+        f"D*T*B*4*H*(I+H) MACs; {_PER_GATE}; P: D*T*B*H*(3 muls, 3 adds); "
+        "D*T*B*H*(3 muls, 1 add, 3 f, g, h)",
+        doubt=bound_by_input(4),
+        requires=(_directions, _layer(4)),
+    ),
+    entry(
+        "GRU",
+        gru,
+        f"D*T*B*3*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*(3 muls, 2 adds, 2 f, g); "
+        "linear_before_reset: D*T*B*H adds",
+        doubt=bound_by_input(4),
+        requires=(_directions, _layer(3)),
+    ),
+    entry(
+        "RNN",
+        rnn,
+        f"D*T*B*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*f",
+        doubt=bound_by_input(4),
+        requires=(_directions, _layer(1)),
+    ),
+)

@@ -1,0 +1,260 @@
+"""Reductions along axes. n = n(data), m = n(reduced): combining takes n - m operations."""
+
+from math import prod
+from typing import TypeAlias
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import (
+    axis_of,
+    folded,
+    integer,
+    out_size,
+    result,
+    shape,
+    size,
+    text,
+)
+from crossflops.operators.arrangement import scattered, scattered_nd
+from crossflops.operators.operands import (
+    axes,
+    axis,
+    dims_of,
+    ints,
+    label,
+    listed,
+    out_of_range,
+    single,
+    sizes,
+)
+from crossflops.operators.pointwise import ADD, COMPARE, DIV, MUL, SPECIAL
+from crossflops.operators.rule import Entry, Formula, entry, estimated
+
+Row: TypeAlias = tuple[str, Cost, Cost, Cost, str]
+
+
+def reduction(element: Cost, combination: Cost, result: Cost) -> Formula:
+    """The formula that works on n elements, combines them with n - m pieces, and ends m times."""
+
+    def formula(node: Node) -> Cost:
+        before, after = size(node), out_size(node)
+        return element * before + combination * folded(before, after) + result * after
+
+    return formula
+
+
+def cumulative(work: Cost) -> Formula:
+    """CumSum, CumProd: y[i] = y[i-1] + x[i] from an empty start, one operation per element.
+
+    The axis is a value, not a shape, so the operation that the first element spares is not
+    known.
+    """
+
+    def formula(node: Node) -> Cost:
+        return work * size(node)
+
+    return formula
+
+
+# Name; work per element, per combination, per result; equation.
+REDUCTIONS: tuple[Row, ...] = (
+    ("ReduceSum", ZERO, ADD, ZERO, "n-m adds"),
+    ("ReduceMean", ZERO, ADD, DIV, "n-m adds, m divs"),
+    ("ReduceMax", ZERO, COMPARE, ZERO, "n-m compares"),
+    ("ReduceMin", ZERO, COMPARE, ZERO, "n-m compares"),
+    ("ReduceProd", ZERO, MUL, ZERO, "n-m muls"),
+    ("ReduceL1", COMPARE, ADD, ZERO, "n abs, n-m adds"),
+    ("ReduceL2", MUL, ADD, SPECIAL, "n muls, n-m adds, m sqrts"),
+    ("ReduceSumSquare", MUL, ADD, ZERO, "n muls, n-m adds"),
+    ("ReduceLogSum", ZERO, ADD, SPECIAL, "n-m adds, m logs"),
+    ("ReduceLogSumExp", SPECIAL, ADD, SPECIAL, "n exps, n-m adds, m logs"),
+    ("ArgMax", ZERO, COMPARE, ZERO, "n-m compares"),
+    ("ArgMin", ZERO, COMPARE, ZERO, "n-m compares"),
+)
+
+
+def _not_empty(node: Node) -> str:
+    """There is something to choose from along the axis."""
+    dims, place = dims_of(node, 0), integer(node, "axis", 0)
+    if dims is None or dims[place]:
+        return ""
+    return f"{label(node, 0)} has 0 at axis {place % len(dims)}, and at least 1 is needed"
+
+
+def _along(node: Node) -> str:
+    """The axis, the value of input 1, is one of the operand."""
+    place = node.values.get(1, ())
+    known = len(place) == 1 and dims_of(node, 0) is not None
+    return out_of_range(node, place[0]) if known else ""
+
+
+_REDUCTION_ENTRIES: tuple[Entry, ...] = (
+    *(
+        entry(
+            name,
+            reduction(element, combination, end),
+            f"{equation}; n = n(data), m = n(reduced)",
+            requires=(axis(default=0), _not_empty)
+            if name.startswith("Arg")
+            else (listed(1), axes()),
+        )
+        for name, element, combination, end, equation in REDUCTIONS
+    ),
+    entry(
+        "CumSum",
+        cumulative(ADD),
+        "n(x) adds",
+        since=11,
+        requires=(single(1), _along),
+    ),
+    entry(
+        "CumProd",
+        cumulative(MUL),
+        "n(x) muls",
+        since=26,
+        requires=(single(1), _along),
+    ),
+)
+
+
+# Searching and sorting, whose algorithm the operators leave open: estimates.
+
+
+def _log2(count: int) -> int:
+    """The smallest whole number of halvings that leads from `count` to 1, but at least one."""
+    return max((count - 1).bit_length(), 1)
+
+
+def top_k(node: Node) -> Cost:
+    """TopK: n(X) * ceil(log2 k) compares, at least n(X), as a heap of k elements takes.
+
+    k is the extent of the result along `axis`.
+    https://onnx.ai/onnx/operators/onnx__TopK.html
+    """
+    dims = shape(result(node), at_least=1)
+    return Cost(compares=size(node) * _log2(dims[axis_of(node, len(dims), -1) % len(dims)]))
+
+
+def unique(node: Node) -> Cost:
+    """Unique: n(X) * ceil(log2 n(X)) compares, as sorting takes.
+
+    https://onnx.ai/onnx/operators/onnx__Unique.html
+    """
+    return Cost(compares=size(node) * _log2(size(node)))
+
+
+def non_zero(node: Node) -> Cost:
+    """NonZero: n(X) compares.
+
+    https://onnx.ai/onnx/operators/onnx__NonZero.html
+    """
+    return Cost(compares=size(node))
+
+
+def _enough(node: Node) -> str:
+    """k is at most the size of the axis along which the largest are looked for."""
+    dims, largest = dims_of(node, 0), node.values.get(1, ())
+    place = integer(node, "axis", -1)
+    if dims is None or len(largest) != 1 or dims[place] >= largest[0]:
+        return ""
+    return f"{label(node, 0)} has {dims[place]} at axis {place % len(dims)}, and k is {largest[0]}"
+
+
+_SORTING_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "TopK",
+        top_k,
+        "n(X)*ceil(log2 k) compares, at least n(X)",
+        doubt=estimated,
+        requires=(axis(default=-1), sizes("X K[1]"), _enough),
+    ),
+    entry(
+        "Unique",
+        unique,
+        "n(X)*ceil(log2 n(X)) compares",
+        since=11,
+        doubt=estimated,
+        requires=axis(),
+    ),
+    entry("NonZero", non_zero, "n(X) compares", since=9),
+)
+
+
+# Operators that write to places, where values that meet may be combined.
+
+_REDUCTIONS: dict[str, Cost] = {
+    "none": ZERO,
+    "add": ADD,
+    "mul": MUL,
+    "max": COMPARE,
+    "min": COMPARE,
+}
+
+
+def scatter(node: Node) -> Cost:
+    """ScatterND, ScatterElements: one add, mul or compare per update, as `reduction` says.
+
+    The default "none" overwrites: 0. data, indices, updates.
+    https://onnx.ai/onnx/operators/onnx__ScatterND.html
+    """
+    reduction = text(node, "reduction", "none")
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"the reduction {reduction!r} of {node.op} is not known")
+    return _REDUCTIONS[reduction] * size(node, 2)
+
+
+def column_to_image(node: Node) -> Cost:
+    """Col2Im: blocks are added up where they overlap; n(input) adds into an empty image.
+
+    What falls into the padding counts (dense). input [N, C * prod(block), L].
+    https://onnx.ai/onnx/operators/onnx__Col2Im.html
+    """
+    return Cost(adds=size(node))
+
+
+def _blocks(node: Node) -> str:
+    """input [N, C*prod(block), L]: L is at how many places blocks lie in the image."""
+    dims, image, block = dims_of(node, 0), node.values.get(1), node.values.get(2)
+    if dims is None or image is None or block is None:
+        return ""
+    if prod(block) and dims[1] % prod(block):
+        return f"{label(node, 0)} has {dims[1]} at axis 1, no multiple of the block {prod(block)}"
+    count, pads = len(image), ints(node, "pads") or (0,) * (2 * len(image))
+    strides, dilations = (ints(node, name) or (1,) * count for name in ("strides", "dilations"))
+    places = 1
+    for at, extent in enumerate(image):
+        reach = dilations[at] * (block[at] - 1) + 1
+        places *= (extent + pads[at] + pads[at + count] - reach) // strides[at] + 1
+    if dims[2] == places:
+        return ""
+    return f"{label(node, 0)} has {dims[2]} at axis 2, and blocks lie at {places} places"
+
+
+_SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
+
+_SCATTER_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "ScatterND",
+        scatter,
+        _SCATTER,
+        since=11,
+        requires=scattered_nd,
+    ),
+    entry(
+        "ScatterElements",
+        scatter,
+        _SCATTER,
+        since=11,
+        requires=scattered,
+    ),
+    entry(
+        "Col2Im",
+        column_to_image,
+        "n(input) adds",
+        since=18,
+        requires=(sizes("input[N,C,L] image_shape[d] block_shape[d]"), _blocks),
+    ),
+)
+
+
+ENTRIES: tuple[Entry, ...] = (*_REDUCTION_ENTRIES, *_SORTING_ENTRIES, *_SCATTER_ENTRIES)

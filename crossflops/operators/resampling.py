@@ -1,0 +1,298 @@
+"""Resampling: new positions get values from their neighbours.
+
+Where a neighbour lies and how much it weighs depends on the position alone and is shared by all
+channels, so it is not counted where the grid is regular.
+"""
+
+from fractions import Fraction
+from math import floor, prod
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import given, integer, out_size, result, shape, source, text
+from crossflops.operators.operands import by_rank, dims_of, ints, label, sizes
+from crossflops.operators.rule import (
+    MICROSOFT,
+    Constraint,
+    Entry,
+    Exactness,
+    bounded,
+    entry,
+    estimated,
+)
+
+_REACH = {"linear": 1, "bilinear": 1, "cubic": 2, "bicubic": 2}
+
+
+def resize(node: Node) -> Cost:
+    """Resize, Upsample: nearest 0; linear 2^d muls and 2^d - 1 adds per output, cubic 4^d.
+
+    d is the number of dimensions whose extent changes. With antialias a dimension that shrinks
+    by s takes 2 - 2 * (floor(-r / s) + 1) neighbours, r = 1 (linear) or 2 (cubic), as in
+    onnx/reference/ops/op_resize.py.
+    https://onnx.ai/onnx/operators/onnx__Resize.html
+    """
+    mode = text(node, "mode", "nearest")
+    if mode == "nearest":
+        return ZERO
+    before, after = shape(source(node, 0)), shape(result(node))
+    if mode not in _REACH or len(before) != len(after):
+        raise ValueError(f"{node.op} from {before} to {after} with mode {mode!r} is not known")
+    widened = integer(node, "antialias", 0) != 0
+    pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b and a and b]
+    taps = prod(_taps(_REACH[mode], Fraction(b, a) if widened else Fraction(1)) for a, b in pairs)
+    return _weighted(taps) * prod(after) if pairs else ZERO
+
+
+def _taps(reach: int, scale: Fraction) -> int:
+    return 2 - 2 * (floor(-reach / min(scale, Fraction(1))) + 1)
+
+
+def _weighted(taps: int) -> Cost:
+    return Cost(muls=taps, adds=taps - 1)
+
+
+def scale_is_a_value(node: Node) -> Exactness:
+    """With antialias the window follows from the exact scale, which shapes only round."""
+    return "estimate" if integer(node, "antialias", 0) else "exact"
+
+
+def grid_sample(node: Node) -> Cost:
+    """GridSample: linear 2^d muls and 2^d - 1 adds per output, cubic 4^d, nearest none.
+
+    Each of the N * prod(o) positions is first scaled to the image: d (mul, add), and rounded
+    when nearest. X [N, C, d...], grid [N, o..., d], Y [N, C, o...]. The weights are not fixed
+    by the operator and not counted: an estimate.
+    https://onnx.ai/onnx/operators/onnx__GridSample.html
+    """
+    grid = shape(source(node, 1), at_least=3)
+    dims, places = len(grid) - 2, prod(grid[:-1])
+    mode = text(node, "mode", "linear")
+    scaled = Cost(muls=dims, adds=dims) * places
+    if mode == "nearest":
+        return scaled + Cost(specials=dims) * places
+    if mode not in _REACH:
+        raise ValueError(f"mode {mode!r} of GridSample is not known")
+    return scaled + _weighted((2 * _REACH[mode]) ** dims) * out_size(node)
+
+
+def affine_grid(node: Node) -> Cost:
+    """AffineGrid: grid = theta * (base, 1); MACs = n(grid) * (d + 1).
+
+    theta [N, d, d + 1], grid [N, o..., d]. The base grid depends on `size` alone.
+    https://onnx.ai/onnx/operators/onnx__AffineGrid.html
+    """
+    return Cost(macs=out_size(node) * shape(source(node, 0), rank=3)[2])
+
+
+def roi_align(node: Node) -> Cost:
+    """RoiAlign: sampling_ratio^2 bilinear samples (4 muls, 3 adds) per output, then combined.
+
+    avg: s - 1 adds and a div; max: s - 1 compares; s = sampling_ratio^2. With sampling_ratio 0
+    the number of samples depends on the boxes: ValueError.
+    https://onnx.ai/onnx/operators/onnx__RoiAlign.html
+    """
+    samples = integer(node, "sampling_ratio", 0) ** 2
+    if samples == 0:
+        raise ValueError("the number of samples of RoiAlign depends on the boxes")
+    last = Cost(adds=samples - 1, divs=1)
+    if text(node, "mode", "avg") == "max":
+        last = Cost(compares=samples - 1)
+    return (_weighted(4) * samples + last) * out_size(node)
+
+
+def one_per_axis(node: Node) -> str:
+    """Scales or sizes for each axis of X, or for each one in the attribute `axes`; not both."""
+    before, axes = dims_of(node, 0), ints(node, "axes")
+    if before is None:
+        return ""
+    asked = len(before) if axes is None else len(axes)
+    resized = node.op.type == "Resize" and node.op.since >= 11
+    lengths = {place: dims_of(node, place) for place in ((2, 3) if resized else (1,))}
+    counts = {place: prod(dims) for place, dims in lengths.items() if dims is not None}
+    for place, count in counts.items():
+        if count not in (0, asked):
+            needed = f"{asked} numbers are needed for {label(node, 0)}"
+            return f"{label(node, place)} does not fit: {needed}"
+    roi = dims_of(node, 1) if resized else None
+    cropped = text(node, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
+    if cropped and roi is not None and prod(roi) not in (2 * asked, 2 * len(before)):
+        return f"{label(node, 1)} needs {2 * asked} numbers for {label(node, 0)}"
+    stretched = resized and text(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
+    extents = node.values.get(3, ()) if stretched else ()
+    along = before if axes is None else [before[axis] for axis in axes]
+    if any((size < 1) != (old < 1) for size, old in zip(extents, along, strict=False)):
+        return f"{label(node, 0)} cannot be resized to {extents}"
+    wanted = [place for place in lengths if given(node, place)]
+    if resized and wanted and len(counts) == len(wanted) and sum(map(bool, counts.values())) != 1:
+        return f"{label(node, 0)} needs either scales or sizes, {asked} numbers"
+    return ""
+
+
+def _turned(node: Node) -> str:
+    """theta [N, 2, 3] for a size of 4 numbers, [N, 3, 4] for one of 5."""
+    theta, size = dims_of(node, 0), dims_of(node, 1)
+    if size is not None and size not in ((4,), (5,)):
+        return f"{label(node, 1)} needs 4 or 5 numbers"
+    if theta is None or size is None:
+        return ""
+    dims = size[0] - 2
+    if theta[1:] != (dims, dims + 1):
+        return f"{label(node, 0)} needs to be Nx{dims}x{dims + 1} for {label(node, 1)}"
+    wanted = node.values.get(1, ())
+    if any(extent < 1 for extent in wanted[2:]):
+        return f"{label(node, 1)} is {wanted}, and at least 1 is needed along each axis"
+    batch = (wanted or theta)[0]
+    if batch == theta[0]:
+        return ""
+    return f"{label(node, 0)} has {theta[0]} at axis 0, and the size begins with {batch}"
+
+
+def _not_empty(node: Node) -> str:
+    """There is something to sample."""
+    dims = dims_of(node, 0)
+    if dims is None or 0 not in dims[2:]:
+        return ""
+    return f"{label(node, 0)} is empty, and at least 1 is needed along each axis"
+
+
+SAMPLED: tuple[Constraint, ...] = (
+    by_rank(
+        0,
+        {
+            4: sizes("X[N,C,H,W] grid[N,_,_,2]"),
+            5: sizes("X[N,C,D,H,W] grid[N,_,_,_,3]"),
+        },
+    ),
+    _not_empty,
+)
+
+_RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that change"
+
+_RESAMPLING_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "Resize",
+        resize,
+        f"{_RESIZE}; cubic: 4^d",
+        since=10,
+        doubt=scale_is_a_value,
+        requires=one_per_axis,
+    ),
+    entry(
+        "Upsample",
+        resize,
+        _RESIZE,
+        requires=one_per_axis,
+    ),
+    entry(
+        "GridSample",
+        grid_sample,
+        "N*prod(o)*d*(mul, add) + linear: n(Y)*(2^d muls, 2^d-1 adds); cubic: 4^d; "
+        "nearest: N*prod(o)*d rounds",
+        since=16,
+        doubt=estimated,
+        requires=SAMPLED,
+    ),
+    entry(
+        "AffineGrid",
+        affine_grid,
+        "n(grid)*(d+1) MACs",
+        since=20,
+        requires=_turned,
+    ),
+    entry(
+        "RoiAlign",
+        roi_align,
+        "n(Y)*(s*(4 muls, 3 adds) + avg: s-1 adds, div; max: s-1 compares); s = sampling_ratio^2",
+        since=10,
+        requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R]"),
+    ),
+)
+
+
+# Boxes: how much work they make depends on where they are, so these are upper bounds.
+
+# Of two boxes: the corners of what they share (4 compares), its sides (2 subs, not below 0:
+# 2 compares) and area (mul), the joint area (add, sub), the ratio (div) and the threshold.
+OVERLAP = Cost(compares=7, adds=4, muls=1, divs=1)
+AREA = Cost(adds=2, muls=1)
+CORNERS = Cost(muls=2, adds=4)
+
+
+def non_max_suppression(node: Node) -> Cost:
+    """NonMaxSuppression: for each of B*C classes, sort S boxes and compare each with each.
+
+    score_threshold: B*C*S compares; sorting: B*C*S*ceil(log2 S) compares; B*C*S*(S-1)/2 overlaps
+    (7 compares, 4 adds, mul, div); B*S areas (2 subs, mul), from centres (2 muls, 4 adds) more.
+    boxes [B, S, 4], scores [B, C, S]. Boxes that are dropped early save work.
+    https://onnx.ai/onnx/operators/onnx__NonMaxSuppression.html
+    """
+    batch, classes, count = shape(source(node, 1), rank=3)
+    lists = batch * classes
+    threshold = lists * count if given(node, 4) else 0
+    sorting = lists * count * max(count - 1, 0).bit_length()
+    box = AREA + CORNERS if integer(node, "center_point_box", 0) else AREA
+    pairs = lists * (count * (count - 1) // 2)
+    return Cost(compares=threshold + sorting) + OVERLAP * pairs + box * (batch * count)
+
+
+def max_roi_pool(node: Node) -> Cost:
+    """MaxRoiPool: n(Y) * (window - 1) compares; each box: 4 scaled and rounded corners.
+
+    A box is at most the image, so a window of it at most (floor(H/ph) + 2) * (floor(W/pw) + 2)
+    elements, and never more than H * W. X [N, C, H, W], rois [R, 5], Y [R, C, ph, pw].
+    https://onnx.ai/onnx/operators/onnx__MaxRoiPool.html
+    """
+    height, width = shape(source(node, 0), rank=4)[2:]
+    pooled = node.attrs.get("pooled_shape")
+    if not (isinstance(pooled, tuple) and len(pooled) == 2 and min(map(int, pooled)) > 0):
+        raise ValueError("MaxRoiPool has no pooled_shape")
+    rows, columns = (int(extent) for extent in pooled)
+    window = min(height // rows + 2, height) * min(width // columns + 2, width)
+    corners = Cost(muls=1, specials=1) * (4 * shape(source(node, 1), rank=2)[0])
+    return Cost(compares=max(window - 1, 0)) * out_size(node) + corners
+
+
+def crop_and_resize(node: Node) -> Cost:
+    """CropAndResize: bilinear 4 muls and 3 adds per output, nearest none.
+
+    Where a position lies is shared by the channels and not counted, as for Resize.
+    X [N, C, H, W], rois [R, 4], Y [R, C, h, w].
+    https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+    """
+    mode = text(node, "mode", "bilinear")
+    if mode == "nearest":
+        return ZERO
+    if mode != "bilinear":
+        raise ValueError(f"mode {mode!r} of CropAndResize is not known")
+    return Cost(muls=4, adds=3) * out_size(node)
+
+
+_BOXES_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "NonMaxSuppression",
+        non_max_suppression,
+        "B*C*(S*ceil(log2 S) compares + S*(S-1)/2*(7 compares, 4 adds, mul, div)); "
+        "score_threshold: B*C*S compares; areas: B*S*(2 subs, mul)",
+        since=10,
+        doubt=bounded,
+        requires=sizes("boxes[B,S,4] scores[B,C,S]"),
+    ),
+    entry(
+        "MaxRoiPool",
+        max_roi_pool,
+        "n(Y)*(window-1) compares, window <= (floor(H/ph)+2)*(floor(W/pw)+2); R*4*(mul, round)",
+        doubt=bounded,
+        requires=sizes("X[N,C,H,W] rois[R,5]"),
+    ),
+    entry(
+        "CropAndResize",
+        crop_and_resize,
+        "bilinear: n(Y)*(4 muls, 3 adds); nearest: 0",
+        domain=MICROSOFT,
+        requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R] crop_size[2]"),
+    ),
+)
+
+
+ENTRIES: tuple[Entry, ...] = (*_RESAMPLING_ENTRIES, *_BOXES_ENTRIES)

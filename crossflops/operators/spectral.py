@@ -1,0 +1,199 @@
+"""Fourier transforms and what goes with them.
+
+The operators say what is transformed, not how. Counted is the radix-2 fast Fourier transform:
+N/2 * log2(N) butterflies of 4 muls and 6 adds, so 5 * N * log2(N) for N complex elements, and
+half of that where input or output are real. log2 is rounded up: an estimate.
+"""
+
+from math import prod
+
+from crossflops.ir.cost import Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import given, integer, out_size, result, shape, source
+from crossflops.operators.operands import dims_of, label, rank, single
+from crossflops.operators.rule import MICROSOFT, Entry, Formula, entry, estimated
+
+
+def fft(length: int, real: bool) -> Cost:
+    """One transform of `length` complex elements: 2 N log2(N) muls, 3 N log2(N) adds.
+
+    Half of both, rounded up, where one side is real.
+    """
+    steps = length * max(length - 1, 0).bit_length()
+    return Cost(muls=steps, adds=(3 * steps + 1) // 2) if real else Cost(muls=2, adds=3) * steps
+
+
+def dft(node: Node) -> Cost:
+    """DFT: rows of N elements along `axis`, each a transform; the inverse 2N divs more.
+
+    input [..., 1 or 2]: real or complex; onesided leaves N // 2 + 1 of the elements. N is the
+    input's extent, or dft_length. The axis is an attribute before version 20, an input since
+    then: where its value is not known, the longest axis counts, as the most expensive one.
+    https://onnx.ai/onnx/operators/onnx__DFT.html
+    """
+    before, after = shape(source(node, 0), at_least=2), shape(result(node), at_least=2)
+    if len(before) != len(after):
+        raise ValueError(f"DFT leads from rank {len(before)} to rank {len(after)}")
+    axis = _axis(node, after)
+    length = _length(node, before, after, axis)
+    rows = prod(after[:axis]) * prod(after[axis + 1 : -1])
+    scaled = 2 * length if integer(node, "inverse", 0) else 0
+    real = 1 in (before[-1], after[-1])
+    return (fft(length, real) + Cost(divs=scaled)) * rows
+
+
+def _length(node: Node, before: tuple[int, ...], after: tuple[int, ...], axis: int) -> int:
+    """N: what dft_length says, or what follows from the sizes."""
+    if len(told := node.values.get(1, ())) == 1:
+        return told[0]
+    halved = integer(node, "onesided", 0) != 0
+    if halved and before[-1] == 1:
+        kept = after[axis] == before[axis] // 2 + 1
+        return before[axis] if kept or not given(node, 1) else 2 * (after[axis] - 1)
+    return after[axis] if given(node, 1) or halved else before[axis]
+
+
+def _axis(node: Node, dims: tuple[int, ...]) -> int:
+    if node.op.since < 20:
+        return integer(node, "axis", 1) % len(dims)
+    if len(told := node.values.get(2, ())) == 1:
+        return told[0] % len(dims)
+    if given(node, 2):
+        return max(range(len(dims) - 1), key=lambda axis: dims[axis])
+    return len(dims) - 2
+
+
+def stft(node: Node) -> Cost:
+    """STFT: per frame N muls by the window (2N for a complex signal), and one transform.
+
+    signal [B, L, 1 or 2], window [N], output [B, frames, N or N // 2 + 1, 2].
+    https://onnx.ai/onnx/operators/onnx__STFT.html
+    """
+    batch, frames, bins, _ = shape(result(node), rank=4)
+    parts = shape(source(node, 0), at_least=2)[2:] or (1,)
+    length = 2 * (bins - 1) if integer(node, "onesided", 1) else bins
+    length = (*node.values.get(3, ()), length)[0]
+    weighted = 0
+    if given(node, 2):
+        length = shape(source(node, 2), rank=1)[0]
+        weighted = length * parts[0]
+    return (fft(length, real=parts[0] == 1) + Cost(muls=weighted)) * (batch * frames)
+
+
+def _real_transform(dims: tuple[int, ...], axes: int) -> Cost:
+    """Along each of the last `axes` dimensions, the others are rows."""
+    count, total = prod(dims), Cost()
+    for length in dims[len(dims) - axes :]:
+        total += fft(length, real=True) * (count // length if length else 0)
+    return total
+
+
+def rfft(node: Node) -> Cost:
+    """Rfft: real transforms along the last signal_ndim dimensions of X [..., n].
+
+    https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.Rfft
+    """
+    return _real_transform(shape(source(node, 0), at_least=1), integer(node, "signal_ndim", 1))
+
+
+def irfft(node: Node) -> Cost:
+    """Irfft: real transforms along the last signal_ndim dimensions of Y [..., n], n(Y) divs.
+
+    https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.Irfft
+    """
+    dims = shape(result(node), at_least=1)
+    return _real_transform(dims, integer(node, "signal_ndim")) + Cost(divs=out_size(node))
+
+
+def window(terms: int) -> Formula:
+    """A sum of cosines: a0 - a1 * cos(n * 2 pi / N) + a2 * cos(2 n * 2 pi / N).
+
+    Each cosine n(output) * (2 muls, cos, add); once a div.
+    """
+
+    def formula(node: Node) -> Cost:
+        return Cost(muls=2, specials=1, adds=1) * (terms * out_size(node)) + Cost(divs=1)
+
+    return formula
+
+
+def mel_weights(node: Node) -> Cost:
+    """MelWeightMatrix: two slopes per element, the smaller one, not below 0.
+
+    n(output) * (2 subs, 2 divs, 2 compares). Where the triangles stand is not counted.
+    https://onnx.ai/onnx/operators/onnx__MelWeightMatrix.html
+    """
+    return Cost(adds=2, divs=2, compares=2) * out_size(node)
+
+
+_KINDS = {1: "real", 2: "complex"}
+
+
+def _numbers(node: Node) -> str:
+    """The last axis holds real numbers, or pairs that are complex ones."""
+    dims = dims_of(node, 0)
+    if dims is None or not dims or (node.op.type == "STFT" and len(dims) == 2):
+        return ""
+    onesided = node.op.type == "DFT" and integer(node, "onesided", 0)
+    asked: tuple[int, ...] = (1, 2)
+    if onesided:
+        asked = (2,) if integer(node, "inverse", 0) else (1,)
+    if dims[-1] in asked:
+        return ""
+    needed = " or ".join(f"{size} ({_KINDS[size]})" for size in asked)
+    return f"{label(node, 0)} has {dims[-1]} at its last axis, and {needed} is needed"
+
+
+def _frames(node: Node) -> str:
+    """A frame is as long as the window, and no longer than the signal."""
+    signal, window_, length = dims_of(node, 0), dims_of(node, 2), node.values.get(3)
+    frame = length[0] if length else window_[0] if window_ else None
+    if signal is None or frame is None:
+        return ""
+    if window_ is not None and window_ != (frame,):
+        return f"{label(node, 2)} needs {frame} numbers, one for each of a frame"
+    if signal[1] >= frame:
+        return ""
+    return f"{label(node, 0)} has {signal[1]} at axis 1, and a frame takes {frame}"
+
+
+_FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
+
+ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "DFT",
+        dft,
+        f"rows * {_FFT}; inverse: 2N divs",
+        since=17,
+        doubt=estimated,
+        requires=(rank(0, 2, least=True), rank(1, 0), rank(2, 0), _numbers),
+    ),
+    entry(
+        "STFT",
+        stft,
+        f"B*frames*(window: N muls + {_FFT})",
+        since=17,
+        doubt=estimated,
+        requires=(rank(0, (2, 3)), single(1), rank(2, 1), rank(3, 0), _numbers, _frames),
+    ),
+    entry("Rfft", rfft, f"rows * {_FFT}", domain=MICROSOFT, doubt=estimated),
+    entry("Irfft", irfft, f"rows * {_FFT}; n(Y) divs", domain=MICROSOFT, doubt=estimated),
+    *(
+        entry(
+            name,
+            window(terms),
+            f"n(output)*{terms}*(2 muls, cos, add) + 1 div",
+            since=17,
+            requires=single(0),
+        )
+        for name, terms in (("HannWindow", 1), ("HammingWindow", 1), ("BlackmanWindow", 2))
+    ),
+    entry(
+        "MelWeightMatrix",
+        mel_weights,
+        "n(output)*(2 subs, 2 divs, 2 compares)",
+        since=17,
+        doubt=estimated,
+        requires=single(0, 1, 2, 3, 4),
+    ),
+)

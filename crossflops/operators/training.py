@@ -1,0 +1,160 @@
+"""Steps of optimizers: pointwise work on tensors that come in groups after R and T."""
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import given, number, shape, size, source, text
+from crossflops.operators.operands import dims_of, equal, joint, label, single, sizes
+from crossflops.operators.pointwise import log_softmax_cost
+from crossflops.operators.rule import TRAINING, Constraint, Entry, entry
+
+
+def _parameters(node: Node, kinds: int) -> int:
+    """Elements of the optimized tensors: inputs 2.. are `kinds` groups of as many tensors."""
+    count, rest = divmod(len(node.inputs) - 2, kinds)
+    if rest or count < 0:
+        raise ValueError(f"{node.op} has {len(node.inputs)} inputs, not 2 + {kinds}n")
+    return sum(size(node, 2 + index) for index in range(count))
+
+
+def momentum(node: Node) -> Cost:
+    """Momentum: G' = norm*X + G; V = alpha*V + beta*G'; X = X - R*V.
+
+    4 muls, 3 adds per element; nesterov X = X - R*(G' + alpha*V): a mul and an add more.
+    inputs X..., G..., V... The factor of beta in the first step is not looked at.
+    https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Momentum.html
+    """
+    ahead = 1 if text(node, "mode") == "nesterov" else 0
+    return Cost(muls=4 + ahead, adds=3 + ahead) * _parameters(node, 3)
+
+
+def adagrad(node: Node) -> Cost:
+    """Adagrad: G' = norm*X + G; H = H + G'*G'; X = X - r*G' / (sqrt(H) + epsilon).
+
+    3 muls, 4 adds, sqrt, div per element; once r = R / (1 + T*decay). inputs X..., G..., H...
+    https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Adagrad.html
+    """
+    step = Cost(divs=1, adds=1, muls=1)
+    return Cost(muls=3, adds=4, specials=1, divs=1) * _parameters(node, 3) + step
+
+
+def adam(node: Node) -> Cost:
+    """Adam: G' = norm*X + G; V = a*V + (1-a)*G'; H = b*H + (1-b)*G'*G'; X -= r*V/(sqrt(H)+eps).
+
+    7 muls, 5 adds, sqrt, div per element; norm_coefficient_post a mul more. What is once per
+    step is not counted. inputs X..., G..., V..., H...
+    https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Adam.html
+    """
+    post = 1 if number(node, "norm_coefficient_post", 0.0) != 0 else 0
+    return Cost(muls=7 + post, adds=5, specials=1, divs=1) * _parameters(node, 4)
+
+
+def _groups(kinds: int) -> Constraint:
+    """R and T are numbers; a tensor, its gradient and what is kept of it have one shape."""
+
+    def constraint(node: Node) -> str:
+        count = (len(node.inputs) - 2) // kinds
+        alike = (equal(*range(2 + at, len(node.inputs), count)) for at in range(count))
+        return joint(single(0, 1), *alike)(node)
+
+    return constraint
+
+
+_TRAINING_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "Momentum",
+        momentum,
+        "n(X)*(4 muls, 3 adds); nesterov: mul, add",
+        domain=TRAINING,
+        requires=_groups(3),
+    ),
+    entry(
+        "Adagrad",
+        adagrad,
+        "n(X)*(3 muls, 4 adds, sqrt, div) + (div, add, mul)",
+        domain=TRAINING,
+        requires=_groups(3),
+    ),
+    entry(
+        "Adam",
+        adam,
+        "n(X)*(7 muls, 5 adds, sqrt, div); norm_coefficient_post: n(X) muls",
+        domain=TRAINING,
+        requires=_groups(4),
+    ),
+)
+
+
+# Losses, whose equations their operators fix.
+
+
+def negative_log_likelihood(node: Node) -> Cost:
+    """NegativeLogLikelihoodLoss: l = -weight[target] * input[target] for each of m targets.
+
+    m negations; weight: m muls; ignore_index: m compares. sum: m - 1 adds. mean: m - 1 adds
+    and a div, and where weights or ignored targets make it a weighted one, m - 1 adds more.
+    input [N, C, d...], target [N, d...].
+    https://onnx.ai/onnx/operators/onnx__NegativeLogLikelihoodLoss.html
+    """
+    targets, ignoring = size(node, 1), "ignore_index" in node.attrs
+    weighted = targets if given(node, 2) else 0
+    each = Cost(adds=targets, muls=weighted, compares=targets if ignoring else 0)
+    return each + _reduced(node, targets, bool(weighted) or ignoring)
+
+
+def _reduced(node: Node, count: int, weighted: bool) -> Cost:
+    reduction, joined = text(node, "reduction", "mean"), Cost(adds=max(count - 1, 0))
+    if reduction == "none":
+        return ZERO
+    if reduction == "sum":
+        return joined
+    return joined * (2 if weighted else 1) + Cost(divs=1)
+
+
+def softmax_cross_entropy(node: Node) -> Cost:
+    """SoftmaxCrossEntropyLoss: LogSoftmax over the classes, then NegativeLogLikelihoodLoss.
+
+    scores [N, C, d...], labels [N, d...]; n(labels) groups.
+    https://onnx.ai/onnx/operators/onnx__SoftmaxCrossEntropyLoss.html
+    """
+    shape(source(node, 0), at_least=2)
+    return log_softmax_cost(size(node), size(node, 1)) + negative_log_likelihood(node)
+
+
+def _one_target_each(node: Node) -> str:
+    """input [N, C, d...] and target [N, d...]."""
+    data, target = dims_of(node, 0), dims_of(node, 1)
+    if data is None or target is None:
+        return ""
+    if len(data) < 2:
+        return f"{label(node, 0)} has rank {len(data)}, and needs at least 2"
+    if data[:1] + data[2:] == target:
+        return ""
+    return f"{label(node, 1)} is not {label(node, 0)} without its axis 1"
+
+
+_TARGETS = (_one_target_each, sizes("input[N,C,...] target weight[C]"))
+
+_LOSS = (
+    "m negations; weight: m muls; ignore_index: m compares; sum: m-1 adds; "
+    "mean: m-1 adds, 1 div, weighted 2(m-1) adds; m = n(target)"
+)
+
+_LOSS_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "NegativeLogLikelihoodLoss",
+        negative_log_likelihood,
+        _LOSS,
+        since=12,
+        requires=_TARGETS,
+    ),
+    entry(
+        "SoftmaxCrossEntropyLoss",
+        softmax_cross_entropy,
+        f"n-m compares, n subs, n exps, n-m adds, m logs, n subs; {_LOSS}",
+        since=12,
+        requires=_TARGETS,
+    ),
+)
+
+
+ENTRIES: tuple[Entry, ...] = (*_TRAINING_ENTRIES, *_LOSS_ENTRIES)

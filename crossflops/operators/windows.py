@@ -1,0 +1,531 @@
+"""Windows that slide over data: whether their attributes fit the data, and they its extents."""
+
+from collections.abc import Hashable
+from functools import lru_cache
+from math import prod
+from typing import Literal, NamedTuple
+
+from crossflops.ir.cost import Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import (
+    folded,
+    given,
+    integer,
+    kernel,
+    number,
+    out_size,
+    result,
+    shape,
+    size,
+    source,
+    text,
+)
+from crossflops.operators.operands import (
+    Shape,
+    dims_of,
+    ints,
+    label,
+    operands,
+    rank,
+    remembered,
+    sizes,
+)
+from crossflops.operators.quantization import requantize
+from crossflops.operators.rule import Constraint, Entry, entry, estimated
+
+Layout = Literal["first", "last"]
+
+
+class _Sizes(NamedTuple):
+    """What decides about a window: extents of data and kernel, and how it moves. Hashable."""
+
+    extents: Shape
+    kernel: Shape
+    strides: Shape
+    dilations: Shape
+    pads: Shape
+    ceiling: bool
+    same: bool
+
+
+def window(
+    data: int = 0, weight: int | None = None, least: int = 1, channels: Layout = "first"
+) -> Constraint:
+    """A window over the axes behind N and C, which has at least so many places along each.
+
+    Its extents are those of the weight [M, C/group, k...], or `kernel_shape`. With `least` 0 a
+    window may be larger than its padded data, and the result empty.
+    """
+
+    def constraint(node: Node) -> str:
+        shape = dims_of(node, data)
+        if shape is None:
+            return ""
+        if len(shape) < 3:
+            return f"{label(node, data)} has rank {len(shape)}, and needs at least 3"
+        if least == 0 and (wrong := empty_members(node, data)):
+            return wrong
+        extents = shape[2:] if channels == "first" else shape[1:-1]
+        if wrong := _wrong_lengths(node, data, weight, len(extents)):
+            return wrong
+        kernel = _kernel(node, weight)
+        if kernel is None:
+            return ""
+        sizes = _moves(node, extents, kernel)
+        results = _positions(sizes)
+        place = next((at for at, result in enumerate(results) if result < least), None)
+        if place is None:
+            return ""
+        return _told(node, data, sizes, place, 2 if channels == "first" else 1)
+
+    return remembered(constraint, _decides)
+
+
+def _decides(node: Node) -> Hashable:
+    return operands(node), tuple(node.attrs.items())
+
+
+def _told(node: Node, data: int, sizes: _Sizes, place: int, before: int) -> str:
+    count = len(sizes.extents)
+    padding = sizes.pads[place] + sizes.pads[place + count]
+    reach = sizes.dilations[place] * (sizes.kernel[place] - 1) + 1
+    has = f"{label(node, data)} has {sizes.extents[place]} at axis {place + before}"
+    padded = f" and {padding} of padding" if padding else ""
+    return f"{has}{padded}, and the window takes {reach}"
+
+
+def _automatic(node: Node) -> bool:
+    return text(node, "auto_pad", "NOTSET") != "NOTSET"
+
+
+def _kernel(node: Node, weight: int | None) -> Shape | None:
+    if weight is None:
+        return ints(node, "kernel_shape")
+    shape = dims_of(node, weight)
+    return None if shape is None else shape[2:]
+
+
+def _wrong_lengths(node: Node, data: int, weight: int | None, places: int) -> str:
+    """The weight, and every attribute of a window, has as many extents as the data."""
+    shape = None if weight is None else dims_of(node, weight)
+    if weight is not None and shape is not None and len(shape) != places + 2:
+        has = f"{label(node, weight)} has rank {len(shape)}"
+        return f"{has}, and {places + 2} is needed for {label(node, data)}"
+    for name, asked in (
+        ("kernel_shape", places), ("strides", places), ("dilations", places), ("pads", 2 * places),
+        ("output_padding", places),
+    ):  # fmt: skip
+        value = node.attrs.get(name)
+        if isinstance(value, tuple) and len(value) != asked:
+            has = f"attribute {name!r} has {len(value)} sizes"
+            return f"{has}, and {asked} are needed for {label(node, data)}"
+        least = 0 if name in ("pads", "output_padding") else 1
+        if isinstance(value, tuple) and any(isinstance(n, int) and n < least for n in value):
+            return f"attribute {name!r} has {min(value)}, and at least {least} is needed"
+    if weight is not None and "pads" in node.attrs and _automatic(node):
+        return "attributes 'pads' and 'auto_pad' exclude each other"
+    kernel = ints(node, "kernel_shape")
+    if weight is not None and shape is not None and kernel is not None and kernel != shape[2:]:
+        shown = "x".join(map(str, kernel))
+        return f"{label(node, weight)} does not end in the kernel_shape {shown}"
+    return ""
+
+
+def _moves(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
+    ones = (1,) * len(extents)
+    pads = None if _automatic(node) else ints(node, "pads")
+    return _Sizes(
+        extents=extents,
+        kernel=kernel,
+        strides=ints(node, "strides") or ones,
+        dilations=ints(node, "dilations") or ones,
+        pads=pads or (0,) * (2 * len(extents)),
+        ceiling=integer(node, "ceil_mode", 0) != 0,
+        same=text(node, "auto_pad", "NOTSET").startswith("SAME"),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _positions(sizes: _Sizes) -> Shape:
+    """At how many positions the window stands along each axis: the extents of the result."""
+    found = []
+    count = len(sizes.extents)
+    for place, extent in enumerate(sizes.extents):
+        stride = max(sizes.strides[place], 1)
+        if sizes.same:
+            found.append(-(-extent // stride))
+            continue
+        reach = sizes.dilations[place] * (sizes.kernel[place] - 1) + 1
+        left = extent + sizes.pads[place] + sizes.pads[place + count] - reach
+        up = sizes.ceiling or left < 0  # runtimes divide towards zero
+        found.append((-(-left // stride) if up else left // stride) + 1)
+    return tuple(found)
+
+
+def positions(node: Node, data: int, weight: int) -> Shape | None:
+    """The extents of the result behind N and M; None where they are not known."""
+    shape, kernel = dims_of(node, data), dims_of(node, weight)
+    if shape is None or kernel is None:
+        return None
+    return _positions(_moves(node, shape[2:], kernel[2:]))
+
+
+def transposed(data: int = 0, weight: int = 1, padded: bool = True) -> Constraint:
+    """A window [C, M/group, k...] whose every place in the data widens the result.
+
+    The result, or the attribute `output_shape`, is what a window of these strides would be led
+    from to the data: output_padding is smaller than a stride. Where it is not `padded` by
+    attributes, the result is not known.
+    """
+
+    def constraint(node: Node) -> str:
+        shape, kernel = dims_of(node, data), dims_of(node, weight)
+        if shape is None or kernel is None:
+            return ""
+        for index, dims in ((data, shape), (weight, kernel)):
+            if len(dims) < 3:
+                return f"{label(node, index)} has rank {len(dims)}, and needs at least 3"
+        if wrong := _wrong_lengths(node, data, weight, len(shape) - 2):
+            return wrong
+        if 0 in kernel[2:]:
+            return f"{label(node, weight)} is empty, and at least 1 is needed along each axis"
+        return _led_back(node, data, _moves(node, shape[2:], kernel[2:])) if padded else ""
+
+    return constraint
+
+
+def _led_back(node: Node, data: int, sizes: _Sizes) -> str:
+    count = len(sizes.extents)
+    more = ints(node, "output_padding") or (0,) * count
+    asked = ints(node, "output_shape")
+    for place, extent in enumerate(sizes.extents):
+        stride = max(sizes.strides[place], 1)
+        reach = sizes.dilations[place] * (sizes.kernel[place] - 1) + 1
+        full = (extent - 1) * stride + more[place] + reach
+        padding = sizes.pads[place] + sizes.pads[place + count]
+        result = extent * stride if sizes.same else full - padding
+        if asked is not None and len(asked) >= count:
+            result = asked[len(asked) - count + place]
+            padding = max(full - result, 0)
+        has = f"{label(node, data)} has {extent} at axis {place + 2}"
+        if result <= 0:
+            return f"{has}, and of {full} that result {padding} are padding"
+        if not sizes.same and (result + padding - reach) // stride + 1 != extent:
+            needed = (result + padding - reach) // stride + 1
+            return f"{has}, and a result of {result} in strides of {stride} needs {needed}"
+    return ""
+
+
+def empty_members(node: Node, data: int = 0) -> str:
+    """Only N of a pooling's [N, C, d...] may be 0."""
+    shape = dims_of(node, data) or ()
+    if 0 not in shape[1:] or shape[0] == 0:
+        return ""
+    return f"{label(node, data)} has 0 at axis {shape.index(0)}, and only axis 0 may be empty"
+
+
+def pads_within(node: Node) -> str:
+    """The pads of a pooling are smaller than its window, which else would see nothing."""
+    kernel, pads = ints(node, "kernel_shape"), ints(node, "pads")
+    if kernel is None or pads is None or len(pads) != 2 * len(kernel):
+        return ""
+    if _automatic(node):
+        return ""
+    for place, pad in enumerate(pads):
+        extent = kernel[place % len(kernel)]
+        if pad >= extent:
+            return f"attribute 'pads' has {pad}, and the window takes {extent}"
+    return ""
+
+
+# Convolutions: a weight window slides over the data.
+
+
+def _window(node: Node, index: int) -> int:
+    """Products per output (or input) element: the weight without its first dimension.
+
+    `kernel_shape` may be absent, so the weight's own dimensions count.
+    """
+    return prod(shape(source(node, index), at_least=2)[1:])
+
+
+def conv(node: Node) -> Cost:
+    """Conv: MACs = n(Y) * (C / group) * prod(k); bias n(Y) adds.
+
+    X [N, C, d...], W [M, C/group, k...], B [M], Y [N, M, o...]. Padding zeros count (dense).
+    https://onnx.ai/onnx/operators/onnx__Conv.html
+    """
+    return _conv(node, weight=1, bias=2)
+
+
+def _conv(node: Node, weight: int, bias: int | None = None) -> Cost:
+    out = out_size(node)
+    adds = out if bias is not None and given(node, bias) else 0
+    return Cost(macs=out * _window(node, weight), adds=adds)
+
+
+def conv_transpose(node: Node) -> Cost:
+    """ConvTranspose: MACs = n(X) * (M / group) * prod(k); bias n(Y) adds.
+
+    X [N, C, d...], W [C, M/group, k...], B [M], Y [N, M, o...]. Every input element meets its
+    whole window, whatever strides and pads are: what pads crop away is computed (dense).
+    https://onnx.ai/onnx/operators/onnx__ConvTranspose.html
+    """
+    adds = out_size(node) if given(node, 2) else 0
+    return Cost(macs=size(node, 0) * _window(node, 1), adds=adds)
+
+
+def conv_integer(node: Node) -> Cost:
+    """ConvInteger: as Conv; n(x) adds and n(w) adds where they have zero points.
+
+    x [N, C, d...], w [M, C/group, k...], y [N, M, o...].
+    https://onnx.ai/onnx/operators/onnx__ConvInteger.html
+    """
+    shifted = sum(size(node, i) for i in (0, 1) if given(node, i + 2))
+    return _conv(node, weight=1) + Cost(adds=shifted)
+
+
+def qlinear_conv(node: Node) -> Cost:
+    """QLinearConv: as Conv with w as input 3, B as input 8; zero points n(x) + n(w) adds.
+
+    Then each output is requantized: one mul by the combined scale, round, add, two compares.
+    https://onnx.ai/onnx/operators/onnx__QLinearConv.html
+    """
+    shifted = Cost(adds=size(node, 0) + size(node, 3))
+    return _conv(node, weight=3, bias=8) + shifted + requantize(out_size(node))
+
+
+def deform_conv(node: Node) -> Cost:
+    """DeformConv: MACs = n(Y) * (C / group) * prod(k); bias n(Y) adds; plus the sampling.
+
+    P = N * prod(o) * prod(k) places, d spatial dims, G offset groups. Each of C*P samples takes
+    2^d muls and 2^d - 1 adds; each of G*P places 3d adds, d floors and 2^d * (d - 1) muls for
+    its corner weights; a mask C*P muls. X [N, C, i...],
+    W [M, C/group, k...], Y [N, M, o...]. Its arithmetic may be arranged otherwise: an estimate.
+    https://onnx.ai/onnx/operators/onnx__DeformConv.html
+    """
+    out_shape, channels = shape(result(node), at_least=3), shape(source(node, 0), at_least=3)[1]
+    dims = len(out_shape) - 2
+    places = out_shape[0] * prod(out_shape[2:]) * prod(shape(source(node, 1), at_least=3)[2:])
+    groups = size(node, 2) // (places * dims) if places else 0
+    sampling = Cost(muls=2**dims, adds=2**dims - 1) * (channels * places)
+    weights = Cost(adds=3 * dims, specials=dims, muls=2**dims * (dims - 1)) * (groups * places)
+    mask = Cost(muls=channels * places if given(node, 4) else 0)
+    return _conv(node, weight=1, bias=3) + sampling + weights + mask
+
+
+def causal_conv(node: Node) -> Cost:
+    """CausalConvWithState: MACs = n(output) * k; bias n adds; SiLU n (special, mul).
+
+    input [B, C, L], weight [C, 1, k], output [B, C, L].
+    https://onnx.ai/onnx/operators/onnx__CausalConvWithState.html
+    """
+    out = out_size(node)
+    gate = Cost(specials=out, muls=out) if text(node, "activation", "none") != "none" else Cost()
+    return _conv(node, weight=1, bias=2) + gate
+
+
+CONV: tuple[Constraint, ...] = (
+    sizes("g=@group:1 X[N,g*I,...] W[g*P,I,...] B[g*P]"),
+    window(weight=1),
+)
+QLINEAR_CONV: tuple[Constraint, ...] = (
+    sizes(
+        "g=@group:1 x[N,g*I,...] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
+        "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
+    ),
+    window(weight=3),
+)
+
+
+def _offsets(node: Node) -> str:
+    """Offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], G offset groups."""
+    weight, groups = dims_of(node, 1), integer(node, "offset_group", 1)
+    extents = positions(node, 0, 1)
+    if weight is None or extents is None:
+        return ""
+    places = groups * prod(weight[2:])
+    for index, channels in ((2, places * (len(weight) - 2)), (4, places)):
+        shape = dims_of(node, index)
+        if shape is not None and shape[1:] != (channels, *extents):
+            needed = "x".join(map(str, (channels, *extents)))
+            return f"{label(node, index)} needs {needed} behind its first axis"
+    return ""
+
+
+def _remembered(node: Node) -> str:
+    """The state holds what the window reaches back: past_state [B, C, k - 1]."""
+    weight, state = dims_of(node, 1), dims_of(node, 3)
+    if weight is None or state is None or state[-1] == weight[-1] - 1:
+        return ""
+    return f"{label(node, 3)} has {state[-1]} at axis 2, and {weight[-1] - 1} is needed"
+
+
+_CONVOLUTION_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "Conv",
+        conv,
+        "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds",
+        requires=CONV,
+    ),
+    entry(
+        "ConvTranspose",
+        conv_transpose,
+        "n(X)*(M/group)*prod(k) MACs; B: n(Y) adds",
+        requires=(sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...] B[g*P]"), transposed()),
+    ),
+    entry(
+        "ConvInteger",
+        conv_integer,
+        "n(y)*(C/group)*prod(k) MACs; zero points: n(x)+n(w) adds",
+        since=10,
+        requires=(
+            sizes("g=@group:1 x[N,g*I,...] w[g*P,I,...] x_zero_point?[1] w_zero_point?[g*P]"),
+            window(weight=1),
+        ),
+    ),
+    entry(
+        "QLinearConv",
+        qlinear_conv,
+        "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
+        "requantize: n(y)*(mul, round, add, 2 compares)",
+        since=10,
+        requires=QLINEAR_CONV,
+    ),
+    entry(
+        "DeformConv",
+        deform_conv,
+        "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds; sampling: C*P*(2^d muls, 2^d-1 adds) + "
+        "G*P*(3d adds, d floors, 2^d*(d-1) muls); mask: C*P muls; P = N*prod(o)*prod(k)",
+        doubt=estimated,
+        since=19,
+        requires=(
+            sizes("g=@group:1 X[N,g*I,...] W[g*P,I,...] offset[N,_,...] B[g*P] mask[N,_,...]"),
+            window(weight=1),
+            _offsets,
+        ),
+    ),
+    entry(
+        "CausalConvWithState",
+        causal_conv,
+        "n(output)*k MACs; bias: n adds; activation: n*(sigmoid, mul)",
+        since=27,
+        requires=(sizes("input[B,C,L] weight[C,1,k] bias[C] past_state[B,C,_]"), _remembered),
+    ),
+)
+
+
+# Pooling: a window, or everything, becomes one element.
+
+
+def max_pool(node: Node) -> Cost:
+    """MaxPool: n(Y) * (prod(kernel_shape) - 1) compares. Padding counts (dense).
+
+    https://onnx.ai/onnx/operators/onnx__MaxPool.html
+    """
+    return Cost(compares=kernel(node) - 1) * out_size(node)
+
+
+def average_pool(node: Node) -> Cost:
+    """AveragePool: n(Y) * (prod(kernel_shape) - 1) adds, n(Y) divs. Padding counts (dense).
+
+    https://onnx.ai/onnx/operators/onnx__AveragePool.html
+    """
+    return Cost(adds=kernel(node) - 1, divs=1) * out_size(node)
+
+
+def lp_pool(node: Node) -> Cost:
+    """LpPool: Y = (sum |x|^p)^(1/p) over the window of prod(k) elements.
+
+    n(Y) * (prod(k) powers, prod(k) - 1 adds, one root); see `_norm`.
+    https://onnx.ai/onnx/operators/onnx__LpPool.html
+    """
+    out = out_size(node)
+    return _norm(node, out * kernel(node), out)
+
+
+def global_max_pool(node: Node) -> Cost:
+    """GlobalMaxPool: n(X) - n(Y) compares.
+
+    https://onnx.ai/onnx/operators/onnx__GlobalMaxPool.html
+    """
+    return Cost(compares=folded(size(node), out_size(node)))
+
+
+def global_average_pool(node: Node) -> Cost:
+    """GlobalAveragePool: n(X) - n(Y) adds, n(Y) divs.
+
+    https://onnx.ai/onnx/operators/onnx__GlobalAveragePool.html
+    """
+    return Cost(adds=folded(size(node), out_size(node)), divs=out_size(node))
+
+
+def global_lp_pool(node: Node) -> Cost:
+    """GlobalLpPool: Y = (sum |x|^p)^(1/p) over all positions; as LpPool.
+
+    https://onnx.ai/onnx/operators/onnx__GlobalLpPool.html
+    """
+    return _norm(node, size(node), out_size(node))
+
+
+def _norm(node: Node, before: int, after: int) -> Cost:
+    """|x| is a compare for p = 1, x * x a mul for p = 2, |x|^p a compare and a special else.
+
+    The p-th root is a special, and nothing for p = 1.
+    """
+    adds = Cost(adds=folded(before, after))
+    power = number(node, "p", 2)
+    if power == 1:
+        return adds + Cost(compares=before)
+    if power == 2:
+        return adds + Cost(muls=before, specials=after)
+    return adds + Cost(compares=before, specials=before + after)
+
+
+POOL: tuple[Constraint, ...] = (window(least=0), pads_within)
+
+_WHOLE: tuple[Constraint, ...] = (rank(0, 3, least=True), empty_members)
+
+_NORM = "p=1: compares, p=2: muls and a sqrt, else compares, pows and a root"
+
+_POOLING_ENTRIES: tuple[Entry, ...] = (
+    entry(
+        "MaxPool",
+        max_pool,
+        "n(Y)*(prod(k)-1) compares",
+        requires=POOL,
+    ),
+    entry(
+        "AveragePool",
+        average_pool,
+        "n(Y)*(prod(k)-1) adds, n(Y) divs",
+        requires=POOL,
+    ),
+    entry(
+        "LpPool",
+        lp_pool,
+        f"n(Y)*(prod(k)-1) adds; powers of n(Y)*prod(k): {_NORM}",
+        requires=POOL,
+    ),
+    entry(
+        "GlobalMaxPool",
+        global_max_pool,
+        "n(X)-n(Y) compares",
+        requires=_WHOLE,
+    ),
+    entry(
+        "GlobalAveragePool",
+        global_average_pool,
+        "n(X)-n(Y) adds, n(Y) divs",
+        requires=_WHOLE,
+    ),
+    entry(
+        "GlobalLpPool",
+        global_lp_pool,
+        f"n(X)-n(Y) adds; powers of n(X): {_NORM}",
+        requires=_WHOLE,
+    ),
+)
+
+
+ENTRIES: tuple[Entry, ...] = (*_CONVOLUTION_ENTRIES, *_POOLING_ENTRIES)

@@ -1,0 +1,5 @@
+"""What an adapter is, and which ones are installed: here, or for another interpreter.
+
+In: entry points of the group `crossflops.adapters`. Out: adapters, or the failure to have one.
+Import from the modules: `adapter` for whoever writes one, `discovery` for what is installed.
+"""

@@ -1,0 +1,150 @@
+"""What an adapter is: the few lines of code that stand between crossflops and one tool."""
+
+import math
+import operator
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
+
+from crossflops.errors import InputError
+from crossflops.ir.binding import positional
+from crossflops.ir.profile import Amount, Profile
+from crossflops.ir.trace import Setting
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """Runs one tool for real, and brings back what it printed.
+
+    An entry point of the group `crossflops.adapters` bears the id of the tool and names a
+    callable without arguments, as a rule the class, that returns the adapter. Making it, and
+    asking it for `version` and `accepts`, imports neither the tool nor its framework.
+
+    `name` is the id of the tool, `convention` the id of the tool whose convention predicts it
+    (as a rule the same), `distribution` the name under which the tool is installed.
+
+    A tool whose convention sees nodes counts ONNX files: its model is the `pathlib.Path` of one,
+    without inputs. All sizes in it are definite, and external data lies beside it. The entries
+    of such a tool are amounts by the name of the node, TYPE_N for a nameless N-th one.
+    """
+
+    name: str
+    convention: str
+    distribution: str
+
+    def version(self) -> str:
+        """The version of the installed distribution that really owns the tool's code.
+
+        Raises MissingExtraError when the tool is not installed, or is another tool's namesake.
+        """
+
+    def load(self) -> None:
+        """Import the tool and its framework, so that `profile` has nothing left to import.
+
+        A worker calls it before it builds the model. Any exception says that the tool cannot
+        be used here.
+        """
+
+    def accepts(self, model: object) -> bool:
+        """Whether the tool can be asked about this model at all."""
+
+    def profile(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+    ) -> Profile:
+        """Run the tool on `model(*args, **kwargs)`, and give what it printed.
+
+        Putting the setting in force is the adapter's task (`crossflops.plugins.adapter.under`
+        does it for PyTorch). The model may be changed: it was built for this call. `entries`
+        hold inclusive amounts by module path, at the tool's own grain;
+        `setting` is the one in
+        force while the tool ran, which is `setting` unless the tool forces something else.
+        Integral floats become ints (`crossflops.plugins.adapter.exact`). Any exception is the
+        tool's own answer.
+        """
+
+
+# Numbers as tools print them, turned into numbers that can be compared exactly.
+
+
+def exact(value: Any) -> Amount:
+    """The integer that a tool means, or the float that it printed where it is no integer.
+
+    Takes what `int` and `float` take, NumPy's scalars too. Raises ValueError on a NaN or an
+    infinity, which is no count.
+
+    >>> exact(4111514624.0), exact(2.5)
+    (4111514624, 2.5)
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"the tool printed {number}, which is no count")
+    return int(number) if number.is_integer() else number
+
+
+# What every adapter of a PyTorch tool needs, without importing PyTorch.
+#
+# A model object exists only where its framework has been imported already, so PyTorch is looked
+# up among the loaded modules.
+
+
+def is_module(model: object) -> bool:
+    """Whether `model` is a torch.nn.Module."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+@contextmanager
+def repaired() -> Iterator[None]:
+    """Functions of PyTorch that a tool replaces within this block are as before after it.
+
+    So is what hides a function that tensors inherit.
+    """
+    torch = sys.modules.get("torch")
+    owners = () if torch is None else (torch, torch.nn.functional, torch.Tensor, torch.nn.Module)
+    before = [(owner, dict(vars(owner))) for owner in owners]
+    try:
+        yield
+    finally:
+        for owner, own in before:
+            _repair(owner, own)
+
+
+def _repair(owner: Any, before: Mapping[str, Any]) -> None:
+    for name, value in tuple(vars(owner).items()):
+        if name in before and value is not before[name] and callable(before[name]):
+            setattr(owner, name, before[name])
+        elif name not in before and isinstance(owner, type) and hasattr(super(owner, owner), name):
+            delattr(owner, name)
+
+
+@contextmanager
+def under(setting: Setting, model: Any) -> Iterator[None]:
+    """Run a module under a setting: its mode, gradients on or off, and generators at seed 0.
+
+    What sizes depend on may be drawn: the export began there, too. Every training flag, the
+    gradient mode and the state of the generators are as before when the block ends. Raises
+    InputError for a device other than the CPU.
+    """
+    from crossflops.frontends.pytorch.model import seeded
+
+    if setting.device != "cpu":
+        raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
+    torch = sys.modules["torch"]
+    # Frozen TorchScript has no such flag.
+    before = [(one, one.training) for one in model.modules() if hasattr(one, "training")]
+    model.train(setting.training)
+    try:
+        with seeded(), torch.set_grad_enabled(setting.grad):
+            yield
+    finally:
+        for module, training in before:
+            module.training = training
+
+
+# Inputs of a model in the form that a tool can take: what adapters call.
+
+__all__ = ["positional"]

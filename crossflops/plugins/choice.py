@@ -1,0 +1,77 @@
+"""Which tools a comparison runs, where, and by which convention each is predicted."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from crossflops.ir.convention import Convention
+from crossflops.ir.profile import Failure
+from crossflops.plugins import discovery
+from crossflops.plugins.adapter import Adapter
+from crossflops.plugins.elsewhere import offers
+from crossflops.plugins.failures import failure
+from crossflops.tools import for_version
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Tools that can run: `here` by their adapters, `elsewhere` by their interpreters.
+
+    `conventions` has the edition that predicts each of both; `failures` are the tools that
+    cannot run. `named` says whether the caller named them: else they are all that there are.
+    """
+
+    here: dict[str, Adapter]
+    elsewhere: dict[str, str]
+    conventions: dict[str, Convention]
+    failures: dict[str, Failure]
+    named: bool = True
+
+    def only(self, tools: Collection[str]) -> "Choice":
+        """The choice without the tools that are not among these, and without failures."""
+        return Choice(
+            here={tool: one for tool, one in self.here.items() if tool in tools},
+            elsewhere={tool: one for tool, one in self.elsewhere.items() if tool in tools},
+            conventions={tool: one for tool, one in self.conventions.items() if tool in tools},
+            failures={},
+        )
+
+    def without(self, failures: Mapping[str, Failure]) -> "Choice":
+        """The choice after these tools turned out to be unable to run."""
+        return Choice(
+            here={tool: one for tool, one in self.here.items() if tool not in failures},
+            elsewhere={tool: one for tool, one in self.elsewhere.items() if tool not in failures},
+            conventions={
+                tool: one for tool, one in self.conventions.items() if tool not in failures
+            },
+            failures={**self.failures, **failures},
+        )
+
+
+def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choice:
+    """The tools of these ids, or all that are installed here or have an interpreter of their own.
+
+    A tool with an interpreter need not be installed here. Raises UnknownNameError for an id
+    that has neither a plugin here nor an interpreter.
+    """
+    chosen = [tools] if isinstance(tools, str) else tools
+    wanted = dict.fromkeys([*discovery.installed(), *interpreters] if chosen is None else chosen)
+    elsewhere = {tool: interpreters[tool] for tool in wanted if tool in interpreters}
+    adapters, failures = discovery.ready([tool for tool in wanted if tool not in elsewhere])
+    conventions: dict[str, Convention] = {
+        tool: for_version(one.convention, one.version()) for tool, one in adapters.items()
+    }
+    for tool, found in offers(elsewhere).items():
+        if isinstance(found, Failure):
+            failures[tool] = found
+            continue
+        try:
+            conventions[tool] = for_version(found.convention, found.version)
+        except Exception as problem:  # a plugin whose convention nobody knows here
+            failures[tool] = failure(tool, "load", problem)
+    return Choice(
+        here=adapters,
+        named=chosen is not None,
+        elsewhere={tool: one for tool, one in elsewhere.items() if tool in conventions},
+        conventions=conventions,
+        failures=failures,
+    )

@@ -1,0 +1,191 @@
+"""Which tools are installed: the entry points of the group `crossflops.adapters`."""
+
+import base64
+import hashlib
+import importlib.util
+from collections.abc import Sequence
+from importlib.metadata import (
+    Distribution,
+    EntryPoint,
+    PackageNotFoundError,
+    PackagePath,
+    distribution,
+    entry_points,
+    requires,
+)
+from pathlib import Path
+
+from crossflops.errors import MissingExtraError, UnknownNameError, nearest
+from crossflops.ir.profile import Failure
+from crossflops.plugins.adapter import Adapter
+from crossflops.plugins.failures import failure
+from crossflops.tools import for_version
+
+GROUP = "crossflops.adapters"
+_MEMBERS = ("name", "convention", "distribution", "version", "load", "accepts", "profile")
+
+
+def installed() -> dict[str, EntryPoint]:
+    """Entry point by tool id, in alphabetical order. Nothing is imported.
+
+    Raises UnknownNameError when two plugins bear one name, naming both distributions.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value or _source(other) != _source(point):
+            raise UnknownNameError(
+                f"two plugins bear the name {point.name!r}: {_source(other)} ({other.value})"
+                f" and {_source(point)} ({point.value})",
+                "uninstall one of them",
+            )
+    return dict(sorted(found.items()))
+
+
+def load(tool: str) -> Adapter | Failure:
+    """The adapter of a tool; a plugin that cannot be loaded is a Failure.
+
+    Raises UnknownNameError when no plugin bears that name.
+    """
+    points = installed()
+    if tool not in points:
+        raise unknown(tool, points)
+    return load_point(tool, points[tool])
+
+
+def ready(tools: Sequence[str] | None) -> tuple[dict[str, Adapter], dict[str, Failure]]:
+    """The adapters of the tools (None: all that are installed), and the failures of the others.
+
+    A plugin whose convention nobody knows is such a failure: nothing could be predicted. Raises
+    UnknownNameError when no plugin bears a name.
+    """
+    found: dict[str, Adapter] = {}
+    failures: dict[str, Failure] = {}
+    chosen = [tools] if isinstance(tools, str) else tools
+    for tool in chosen if chosen is not None else installed():
+        adapter = load(tool)
+        if isinstance(adapter, Failure):
+            failures[tool] = adapter
+            continue
+        try:
+            for_version(adapter.convention, adapter.version())
+        except Exception as problem:  # a plugin may do anything, and the others go on
+            failures[tool] = failure(tool, "load", problem)
+        else:
+            found[tool] = adapter
+    return found, failures
+
+
+def load_value(tool: str, value: str) -> Adapter | Failure:
+    """The adapter that the value of an entry point ("module:attribute") names."""
+    return load_point(tool, EntryPoint(name=tool, value=value, group=GROUP))
+
+
+def load_point(tool: str, point: EntryPoint) -> Adapter | Failure:
+    """The adapter of an entry point, or the Failure to load it."""
+    try:
+        adapter = point.load()()
+    except Exception as problem:
+        return failure(tool, "load", problem)
+    missing = [member for member in _MEMBERS if not hasattr(adapter, member)]
+    if missing:
+        return failure(tool, "load", f"{point.value} is no adapter: it lacks {missing[0]}")
+    if adapter.name != tool:
+        return failure(tool, "load", f"{point.value} is the adapter of {adapter.name}")
+    return adapter  # type: ignore[no-any-return]  # its members were looked at one by one
+
+
+def unknown(tool: str, points: dict[str, EntryPoint]) -> UnknownNameError:
+    """The error for a tool that no plugin offers, with the command that installs it."""
+    plugins = _plugins()
+    known = ", ".join(points) or "none"
+    wanted = plugins.get(tool)
+    if wanted:
+        return UnknownNameError(
+            f"the plugin of {tool} is not installed (installed: {known})", f"pip install {wanted}"
+        )
+    usual = " ".join(sorted(set(plugins.values()))) or "'crossflops[tools]'"
+    more = f"choose one of them, or add the usual ones: pip install {usual}"
+    return UnknownNameError(
+        f"no installed plugin offers the tool {tool!r} (installed: {known})",
+        nearest(tool, [*points, *plugins], more),
+    )
+
+
+def _source(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "an unknown distribution"
+
+
+def _plugins() -> dict[str, str]:
+    """Distribution by tool id, from crossflops' own extras, which bear the ids of tools."""
+    try:
+        requirements = requires("crossflops") or []
+    except PackageNotFoundError:  # run from a source tree
+        return {}
+    pairs = (requirement.partition(";") for requirement in requirements)
+    return {
+        marker.partition("extra ==")[2].strip(" '\""): name.strip()
+        for name, _, marker in pairs
+        if name.startswith("crossflops-")
+    }
+
+
+# Which installed distribution an import really comes from.
+
+
+def owner(package: str, candidates: Sequence[str]) -> Distribution:
+    """The distribution among `candidates` whose files `import package` runs.
+
+    Two distributions may install the same package, and the later one overwrites the earlier
+    without a word from pip: both are then listed as installed. So the files on disk are held
+    against the hashes in the distributions' records. `candidates` starts with the one that is
+    wanted, which a message names. The package is not imported.
+
+    Raises MissingExtraError when none is installed, or when it cannot be told whose they are.
+    """
+    wanted = candidates[0]
+    folder = _folder(package)
+    found = [one for one in map(_installed, candidates) if one is not None]
+    if folder is None or not found:
+        raise MissingExtraError(f"{wanted} is not installed", f"pip install {wanted}")
+    intact = [one for one in found if _owns(one, folder)]
+    if len(intact) == 1:
+        return intact[0]
+    if len(found) == 1:
+        return found[0]  # no record to hold against, as in an editable installation
+    names = " and ".join(one.name for one in found)
+    raise MissingExtraError(
+        f"{names} both install the package {package}, and it cannot be told whose it is now",
+        f"pip uninstall {names.replace(' and ', ' ')}, then pip install {wanted}",
+    )
+
+
+def _folder(package: str) -> Path | None:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).resolve().parent
+
+
+def _installed(name: str) -> Distribution | None:
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _owns(candidate: Distribution, folder: Path) -> bool:
+    files = [
+        (recorded, path)
+        for recorded in candidate.files or ()
+        if recorded.suffix == ".py"
+        and (path := Path(str(candidate.locate_file(recorded))).resolve()).is_relative_to(folder)
+    ]
+    return bool(files) and all(_is_as_recorded(recorded, path) for recorded, path in files)
+
+
+def _is_as_recorded(recorded: PackagePath, path: Path) -> bool:
+    if recorded.hash is None or not path.is_file():
+        return False
+    digest = hashlib.new(recorded.hash.mode, path.read_bytes()).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == recorded.hash.value

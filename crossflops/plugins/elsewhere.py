@@ -1,0 +1,214 @@
+"""Tools of other environments: which of them are there, without running any."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError
+from crossflops.ir.profile import Failure
+from crossflops.plugins import discovery
+from crossflops.plugins.failures import failure, shortened
+from crossflops.plugins.installation import installed_version, into, itself, to_install
+
+# What an environment offers, told by its own Python, which imports no tool and no framework.
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="offer"):
+    """A tool that can be run: the id of its convention, its distribution, and its version."""
+
+    tool: str
+    convention: str
+    distribution: str
+    version: str
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools that were asked for, and the ids of all that have a plugin.
+
+    `version` is that of crossflops, None where it is run from a folder; `home` is that folder.
+    """
+
+    version: str | None
+    home: str
+    plugins: tuple[str, ...]
+    answers: dict[str, Offer | Failure]
+
+
+def inventory(tools: Sequence[str]) -> Inventory:
+    """What is here of these tools. A tool without a plugin has no answer."""
+    try:
+        plugins = tuple(discovery.installed())
+    except CrossflopsError as problem:  # two plugins of one name
+        answers: dict[str, Offer | Failure] = {one: failure(one, "load", problem) for one in tools}
+        plugins = ()
+    else:
+        answers = {one: _offer(one) for one in tools if one in plugins}
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return Inventory(
+        version=installed_version("crossflops"), home=home, plugins=plugins, answers=answers
+    )
+
+
+def _offer(tool: str) -> Offer | Failure:
+    adapter = discovery.load(tool)
+    if isinstance(adapter, Failure):
+        return adapter
+    try:
+        version = adapter.version()
+    except Exception as problem:  # a plugin may do anything
+        return failure(tool, "load", problem)
+    return Offer(
+        tool=tool,
+        convention=adapter.convention,
+        distribution=adapter.distribution,
+        version=version,
+    )
+
+
+def main(tools: Sequence[str]) -> None:
+    """Print the inventory of these tools as one line of JSON, which `elsewhere` reads."""
+    sys.stdout.write(msgspec.json.encode(inventory(tools)).decode())
+
+
+LIMIT = 60.0  # seconds for an interpreter that imports nothing heavy
+_OLDEST = (3, 11)
+_QUOTED = 160  # characters of what an interpreter says that a message quotes
+
+# What is older than -P and -m of today's Python must understand this, and say what it is. The
+# current folder, which -c puts first, is no place to import from.
+_ASK = """
+import json, sys
+sys.path[:] = [one for one in sys.path if one]
+print(json.dumps(list(sys.version_info[:2])))
+if sys.version_info[:2] >= (3, 11):
+    try:
+        import crossflops
+    except ImportError as problem:
+        print(json.dumps(str(problem)))
+    else:
+        print("{}")
+        from crossflops.plugins.elsewhere import main
+        main(sys.argv[1:])
+"""
+
+
+def offers(interpreters: Mapping[str, str]) -> dict[str, Offer | Failure]:
+    """What each tool is in the environment of its interpreter, or why it cannot be run there.
+
+    Every interpreter is asked once, and all of them at the same time.
+    """
+    tools: dict[str, list[str]] = {}
+    for tool, python in interpreters.items():
+        tools.setdefault(python, []).append(tool)
+    asked = {python: _Question(python, names) for python, names in tools.items()}
+    found: dict[str, Offer | Failure] = {}
+    for question in asked.values():
+        found |= question.answers()
+    return {tool: found[tool] for tool in interpreters}
+
+
+class _Question:
+    """One interpreter at work on the question which of these tools it has."""
+
+    def __init__(self, python: str, tools: list[str]) -> None:
+        self._python = python
+        self._tools = tools
+        self._obstacle = ""
+        try:
+            self._process = subprocess.Popen(
+                [python, "-c", _ASK, *tools],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+            )
+        except OSError as problem:
+            self._obstacle = f"cannot start {python}: {problem.strerror}"
+
+    def answers(self) -> dict[str, Offer | Failure]:
+        """What is there of every tool."""
+        if self._obstacle:
+            return self._all(self._obstacle, "give the path of a Python, or the folder of a venv")
+        try:
+            said, complaint = self._process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+            return self._all(f"{self._python} did not answer within {LIMIT:g} s", "try it alone")
+        lines = [line for line in said.splitlines() if line.strip()]
+        release = _read(lines[0]) if lines else None
+        if not isinstance(release, list) or (self._process.returncode and len(lines) < 2):
+            quoted = _last(complaint) or f"it ended with status {self._process.returncode}"
+            return self._all(f"{self._python} is no Python that works: {quoted}", _NO_PYTHON)
+        if tuple(release) < _OLDEST:
+            what = ".".join(map(str, release))
+            return self._all(f"{self._python} is Python {what}", "crossflops needs 3.11 or newer")
+        return self._sorted(_read(lines[1]), lines[-1], complaint)
+
+    def _sorted(self, obstacle: Any, answer: str, complaint: str) -> dict[str, Offer | Failure]:
+        if isinstance(obstacle, str):
+            return self._lacking(f"{self._python} has no crossflops: {obstacle}")
+        try:
+            there = msgspec.json.decode(answer, type=Inventory)
+        except msgspec.DecodeError:
+            quoted = _last(complaint) or "another version answers"
+            return self._lacking(f"crossflops in {self._python} is not this one: {quoted}")
+        here = inventory(())
+        if there.home != here.home and (there.version is None or there.version != here.version):
+            own = here.version or f"that of {here.home}"
+            return self._all(
+                f"{self._python} has crossflops {there.version or there.home}, and this is {own}",
+                itself(self._python),
+            )
+        return {tool: self._answer(tool, there) for tool in self._tools}
+
+    def _answer(self, tool: str, there: Inventory) -> Offer | Failure:
+        found = there.answers.get(tool)
+        if isinstance(found, Failure):
+            return msgspec.structs.replace(found, hint=into(self._python, found.hint))
+        if found is not None:
+            return found
+        known = ", ".join(there.plugins) or "none"
+        return self._failure(
+            tool,
+            f"{self._python} has no plugin of {tool} (it has {known})",
+            to_install([tool], python=self._python) or f"install a plugin of {tool} there",
+        )
+
+    def _lacking(self, message: str) -> dict[str, Offer | Failure]:
+        """crossflops itself is not there: with it comes the plugin."""
+        return {
+            tool: self._failure(
+                tool,
+                message,
+                to_install([tool], python=self._python) or itself(self._python),
+            )
+            for tool in self._tools
+        }
+
+    def _all(self, message: str, hint: str) -> dict[str, Offer | Failure]:
+        return {tool: self._failure(tool, message, hint) for tool in self._tools}
+
+    def _failure(self, tool: str, message: str, hint: str) -> Failure:
+        return failure(tool, "load", message, hint)
+
+
+_NO_PYTHON = "give the path of a Python interpreter, or the folder of a virtual environment"
+
+
+def _read(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return shortened(lines[-1], _QUOTED) if lines else ""

@@ -1,0 +1,59 @@
+"""Exceptions of tools and models, turned into the one line that a comparison shows."""
+
+from typing import Literal, TypeAlias
+
+from crossflops.errors import CrossflopsError
+from crossflops.ir.profile import Failure
+
+Stage: TypeAlias = Literal["load", "build", "run", "time", "memory", "crash", "accept"]
+
+HINTS: dict[Stage, str] = {
+    "load": "reinstall the plugin and its tool, or leave the tool out",
+    "build": "build the model and its inputs alone in Python, and see the whole traceback",
+    "accept": "leave the tool out for this model",
+    "run": "the tool itself fails on this model: leave it out, or ask its authors",
+    "time": "allow it more time, give a smaller input, or leave the tool out",
+    "memory": "allow it more memory, give a smaller input, or leave the tool out",
+    "crash": "leave the tool out for this model, or ask its authors",
+}
+
+_LENGTH = 300
+_SIGNS_OF_MEMORY = (
+    *("allocate memory", "not enough memory", "bad_alloc", "MemoryError"),
+    "Memory allocation still failed",  # OpenBLAS
+    "failed to map segment",  # the loader of shared libraries
+)
+
+
+def failure(tool: str, stage: Stage, problem: BaseException | str, hint: str = "") -> Failure:
+    """A failure in one line of what and one line of what to do.
+
+    An exception that says that memory ran out belongs to the stage "memory" wherever it was
+    raised. An error of crossflops keeps its own hint.
+    """
+    if isinstance(problem, CrossflopsError):
+        return Failure(tool=tool, stage=stage, message=problem.message, hint=problem.hint)
+    if isinstance(problem, BaseException):
+        message = described(problem)
+        stage = "memory" if speaks_of_memory(message) else stage
+        hint = "" if stage == "memory" else hint
+    else:
+        message = problem
+    message = shortened(message, _LENGTH)
+    return Failure(tool=tool, stage=stage, message=message, hint=hint or HINTS[stage])
+
+
+def described(problem: BaseException) -> str:
+    """The class of an exception and what it says."""
+    return f"{type(problem).__name__}: {problem}".removesuffix(": ")
+
+
+def speaks_of_memory(text: str) -> bool:
+    """Whether a message or an output says that memory ran out."""
+    return any(sign in text for sign in _SIGNS_OF_MEMORY)
+
+
+def shortened(text: str, length: int) -> str:
+    """One line of at most `length` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else line[: length - 1] + "…"

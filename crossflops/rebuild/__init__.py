@@ -1,0 +1,115 @@
+"""An ONNX file -> the torch module that onnx2torch rebuilds from it, with inputs of its sizes."""
+
+import importlib
+import re
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError, TargetError
+from crossflops.frontends import Source
+from crossflops.frontends.inputs import make
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.onnx.binding import bind, model_inputs
+from crossflops.frontends.torchvision import mended
+from crossflops.ir.graph import Graph
+from crossflops.ir.tensor import TensorSpec
+from crossflops.rebuild.nodes import READ_IT
+from crossflops.targets import from_object
+
+
+def rebuild(file: OnnxFile) -> Source:
+    """The module, in evaluation mode: as a rule a submodule for each node of the file.
+
+    It has the weights of the file, and inputs are random floats and zeros of other types. Raises
+    MissingExtraError without onnx2torch, TargetError where the file or its data cannot be read,
+    InputError where sizes are open, NormalizeError where an operator cannot be rebuilt.
+    """
+    try:
+        mended(lambda: importlib.import_module("onnx2torch"))
+    except ImportError as error:
+        raise MissingExtraError(
+            f"no torch module can be rebuilt from a file: {error}",
+            "pip install 'crossflops[rebuild]'",
+        ) from error
+    model = _bound(file)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = _converted(model)
+    except CrossflopsError:
+        raise
+    except Exception as error:  # onnx2torch, and what rewrites for it, refuse in many ways
+        what = f"no torch module can be rebuilt from {file.path}: {type(error).__name__}: {error}"
+        raise NormalizeError(what, READ_IT) from error
+    return from_object(module, make(module, _specs(model.graph)))
+
+
+def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
+    """What the tools of a framework are given: the model that was counted as `graph`, in theirs.
+
+    `program` is a file, or a model with definite sizes: its bytes, or one of onnx_ir (which is
+    for TensorFlow alone). Raises what `rebuild` here and in `tensorflow` raise.
+    """
+    if framework == "tensorflow":
+        from crossflops.rebuild import tensorflow
+
+        return tensorflow.rebuild(program, graph)
+    return rebuild(program) if isinstance(program, OnnxFile) else rebuild_model(program, "model")
+
+
+def rebuild_model(data: bytes, name: str) -> Source:
+    """As `rebuild`, of a model in memory whose sizes are definite."""
+    with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:
+        path = Path(scratch, f"{name}.onnx")
+        path.write_bytes(data)
+        return rebuild(OnnxFile(path=str(path)))
+
+
+def _bound(file: OnnxFile) -> Any:
+    """The model with its weights, its inputs of the sizes that are asked for."""
+    import onnx
+
+    try:
+        model = onnx.load(file.path)
+    except Exception as error:
+        what = f"{file.path} cannot be read with its weights: {error}"
+        raise TargetError(what, "see that its external data lies beside it") from error
+    bind(model.graph, file.dims, file.specs, file.path)
+    if file.dims or file.specs:
+        del model.graph.value_info[:]  # of other sizes, perhaps
+    return model
+
+
+def _converted(model: Any) -> Any:
+    from crossflops.rebuild.converters import convertible, lent
+
+    rewritten = convertible(model)
+    _name_as_modules(rewritten.graph)
+    with lent(rewritten):
+        return importlib.import_module("onnx2torch").convert(rewritten).eval()
+
+
+def _name_as_modules(graph: Any) -> None:
+    """Give nodes names that modules may have: fvcore and torch.jit take slashes for a path."""
+    taken: set[str] = set()
+    for number, node in enumerate(graph.node):
+        name = re.sub(r"\W+", "_", node.name).strip("_") or node.op_type
+        if name[0].isdigit() or name in taken:
+            name = f"{node.op_type}_{number}_{name}"
+        taken.add(name)
+        node.name = name
+
+
+def _specs(graph: Any) -> tuple[TensorSpec, ...]:
+    """Inputs by place: the module does not know their names."""
+    from onnx import helper
+
+    found = []
+    for place, value in enumerate(model_inputs(graph)):
+        tensor = value.type.tensor_type
+        shape = tuple(dim.dim_value for dim in tensor.shape.dim)
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+        found.append(TensorSpec(str(place), dtype, shape, "input"))
+    return tuple(found)

@@ -1,0 +1,395 @@
+"""Which operators can be converted: by onnx2torch, in which version, and by what is here.
+
+What changed with the opset only in the types that it takes is given the older converter.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from crossflops.errors import NormalizeError
+from crossflops.rebuild import layers
+from crossflops.rebuild.layers import recurrent
+from crossflops.rebuild.nodes import READ_IT, Facts, domain_of, opened, opsets, refuse, schema_of
+
+# Converters that look at a whole node: they choose which of its inputs their layer takes.
+
+Whole = Callable[[Facts], tuple[Any, tuple[int, ...]]]
+
+
+def _triangle(facts: Facts) -> tuple[Any, tuple[int, ...]]:
+    diagonal = facts.constant(1)
+    if facts.has(1) and diagonal is None:
+        return None, ()
+    upper = bool(facts.attributes.get("upper", 1))
+    return layers.Triangle(upper, int(diagonal.item()) if diagonal is not None else 0), (0,)
+
+
+def _one_hot(facts: Facts) -> tuple[Any, tuple[int, ...]]:
+    depth, values = facts.constant(1), facts.constant(2)
+    if depth is None or values is None:
+        return None, ()
+    off, on = torch.from_numpy(values.copy())
+    return layers.OneHot(int(depth.item()), off, on, facts.attributes.get("axis", -1)), (0,)
+
+
+def _global_max(facts: Facts) -> tuple[Any, tuple[int, ...]]:
+    shape = facts.shape(0)
+    pools = {3: nn.AdaptiveMaxPool1d, 4: nn.AdaptiveMaxPool2d, 5: nn.AdaptiveMaxPool3d}
+    kind = None if shape is None else pools.get(len(shape))
+    return (None, ()) if kind is None else (kind(1), (0,))
+
+
+def _running_sum(facts: Facts) -> tuple[Any, tuple[int, ...]]:
+    """That of onnx2torch 1.5 sums in reverse unless told otherwise, along a computed axis."""
+    axis, attributes = facts.constant(1), facts.attributes
+    if axis is None:
+        return None, ()
+    told = (bool(attributes.get(name, 0)) for name in ("exclusive", "reverse"))
+    return layers.RunningSum(int(axis.item()), *told), (0,)
+
+
+WHOLES: dict[str, Whole] = {
+    "LSTM": recurrent,
+    "GRU": recurrent,
+    "RNN": recurrent,
+    "Trilu": _triangle,
+    "CumSum": _running_sum,
+    "OneHot": _one_hot,
+    "GlobalMaxPool": _global_max,
+}
+
+
+# Converters beside those of onnx2torch: operators whose sizes are constants, and a few it lacks.
+#
+# Each is a function of the node's attributes, its constant inputs (lists by place, from the second
+# on) and the number of its outputs. It returns a layer that takes the first input alone, or None
+# where it does not fit.
+
+Attributes = dict[str, Any]
+Constants = Sequence[Any]
+Converter = Callable[[Attributes, Constants, int], Any]
+REDUCTIONS = (
+    "Sum", "Mean", "Max", "Min", "Prod", "LogSum", "LogSumExp", "L1", "L2", "SumSquare",
+)  # fmt: skip
+MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+
+
+def _reshape(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    return layers.Reshape(constants[0], bool(attributes.get("allowzero", 0)))
+
+
+def _expand(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    return layers.Expand(constants[0])
+
+
+def _tile(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    return layers.Tile(constants[0])
+
+
+def _split(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    sizes = constants[0] if constants else attributes.get("split")
+    return layers.Split(attributes.get("axis", 0), sizes, outputs)
+
+
+def _slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    if len(constants) < 2:
+        return None  # before opset 10 these are attributes
+    starts, ends, *more = constants
+    axes = more[0] if more and more[0] is not None else range(len(starts))
+    steps = more[1] if len(more) > 1 else [1] * len(starts)
+    return layers.Slice(starts, ends, list(axes), steps)
+
+
+def _pad(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    mode = MODES.get(attributes.get("mode", "constant"))
+    if not constants or mode is None:
+        return None
+    pads, value, axes = (*constants, None, None)[:3]
+    return layers.Pad(pads, axes, 0.0 if value is None else _number(value), mode)
+
+
+def _number(value: Any) -> Any:
+    return value[0] if isinstance(value, list) else value
+
+
+def _axes(insert: bool) -> Converter:
+    def convert(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+        axes = constants[0] if constants else attributes.get("axes")
+        return None if axes is None else layers.Axes(axes, insert)
+
+    return convert
+
+
+def _reduce(which: str) -> Converter:
+    def convert(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+        axes = (constants[0] if constants else None) or attributes.get("axes") or []
+        if not axes and attributes.get("noop_with_empty_axes"):
+            return None
+        return layers.Reduce(which, axes, bool(attributes.get("keepdims", 1)))
+
+    return convert
+
+
+def _gelu(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    from torch import nn
+
+    return nn.GELU(approximate=attributes.get("approximate", "none"))
+
+
+CONVERTERS: dict[str, Converter] = {
+    "Reshape": _reshape,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Split": _split,
+    "Slice": _slice,
+    "Pad": _pad,
+    "Squeeze": _axes(insert=False),
+    "Unsqueeze": _axes(insert=True),
+    "Gelu": _gelu,
+    **{f"Reduce{which}": _reduce(which) for which in REDUCTIONS},
+}
+# of which onnx2torch has none, or not for the axes of today's opsets
+ALWAYS = ("Gelu", "Split", "Pad", *(f"Reduce{which}" for which in REDUCTIONS))
+
+
+# attributes that only say how types are handled
+_OF_TYPES = {"saturate", "round_mode", "output_dtype", "precision"}
+
+
+def lacking(model: Any) -> set[tuple[str, int]]:
+    """Operators without a converter, each with the version that the model has of it."""
+    versions = opsets(model)
+    used = {(domain, name, versions.get(domain, 1)) for domain, name in _used(model)}
+    return {
+        (_full(domain, name), opset)
+        for domain, name, opset in used
+        if _full(domain, name) not in (*ALWAYS, *WHOLES)
+        and _converter(domain, name, opset, _given(model, domain, name, opset)) is None
+    }
+
+
+def _full(domain: str, operator: str) -> str:
+    return f"{domain}.{operator}".lstrip(".")
+
+
+def _used(model: Any) -> set[tuple[str, str]]:
+    return {(domain_of(one.domain), one.op_type) for one in model.graph.node}
+
+
+def _registry() -> Any:
+    return importlib.import_module("onnx2torch.node_converters.registry")
+
+
+def _converter(domain: str, operator: str, opset: int, given: frozenset[str]) -> Any:
+    """onnx2torch's converter of an operator, or of an older version with the same face.
+
+    `given` are the attributes that say something in the model.
+    """
+    schema = schema_of(operator, opset, domain)
+    version = schema.since_version if schema else opset
+    known = {
+        key.version: converter
+        for key, converter in _registry()._CONVERTER_REGISTRY.items()
+        if (key.domain, key.operation_type) == (domain, operator) and key.version <= version
+    }
+    newest = max(known, default=None)
+    if newest is None or (newest != version and not _alike(schema, operator, newest, given)):
+        return None
+    return known[newest]
+
+
+def _alike(schema: Any, operator: str, version: int, given: frozenset[str]) -> bool:
+    """Whether two versions differ in nothing but types, and attributes that say nothing."""
+    other = schema_of(operator, version, schema.domain) if schema else None
+    if other is None or _face(schema) != _face(other):
+        return False
+    return not (frozenset(schema.attributes) - frozenset(other.attributes) - _OF_TYPES) & given
+
+
+def _face(schema: Any) -> tuple[Any, ...]:
+    def named(formals: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
+        return tuple((formal.name, formal.option) for formal in formals)
+
+    return named(schema.inputs), named(schema.outputs)
+
+
+def _given(model: Any, domain: str, operator: str, opset: int) -> frozenset[str]:
+    """The attributes that nodes of an operator have, and not with their defaults."""
+    schema = schema_of(operator, opset, domain)
+    defaults = {} if schema is None else schema.attributes
+    return frozenset(
+        one.name
+        for node in model.graph.node
+        if node.op_type == operator and domain_of(node.domain) == domain
+        for one in node.attribute
+        if one.name not in defaults or not _says_default(one, defaults[one.name].default_value)
+    )
+
+
+def _says_default(attribute: Any, default: Any) -> bool:
+    same = ("type", "i", "f", "s")
+    return all(getattr(attribute, name) == getattr(default, name) for name in same)
+
+
+@contextmanager
+def lent(model: Any) -> Iterator[None]:
+    """onnx2torch knows the converters that this model needs, and is as before afterwards."""
+    registry, versions = _registry()._CONVERTER_REGISTRY, opsets(model)
+    before = dict(registry)
+    for domain, name in _used(model):
+        opset = versions.get(domain, 1)
+        schema = schema_of(name, opset, domain)
+        key = _registry().OperationDescription(
+            domain=domain,
+            operation_type=name,
+            version=schema.since_version if schema else opset,
+        )
+        found = _converter(domain, name, opset, _given(model, domain, name, opset))
+        registry[key] = _ours_before(_full(domain, name), found)
+    try:
+        yield
+    finally:
+        registry.clear()
+        registry.update(before)
+
+
+def _ours_before(operator: str, theirs: Any) -> Any:
+    """The converter of onnx2torch, before which ours are tried."""
+
+    def convert(node: Any, graph: Any) -> Any:
+        layer, places = _layer(operator, _facts(operator, node, graph))
+        if layer is not None:
+            common = importlib.import_module("onnx2torch.utils.common")
+            inputs = tuple(node.input_values[place] for place in places)
+            mapping = common.OnnxMapping(inputs, node.output_values)
+            return common.OperationConverterResult(layer, mapping)
+        if theirs is None:
+            raise NotImplementedError(f"{operator} {node.name} has sizes that are computed")
+        return theirs(node, graph)
+
+    return convert if operator in {**CONVERTERS, **WHOLES} else theirs
+
+
+def _layer(operator: str, facts: Facts) -> tuple[Any, tuple[int, ...]]:
+    """Our layer for a node, and the places of the inputs that it takes; None if it has none."""
+    if operator in WHOLES:
+        return WHOLES[operator](facts)
+    ours, rest = CONVERTERS[operator], range(1, len(facts.given))
+    if any(facts.has(place) and facts.constant(place) is None for place in rest):
+        return None, ()
+    values = [facts.constant(place) for place in rest]
+    constants = [None if one is None else one.tolist() for one in values]
+    return ours(facts.attributes, constants, facts.outputs), (0,)
+
+
+def _facts(operator: str, node: Any, graph: Any) -> Facts:
+    names, known = node.input_values, graph.initializers
+    return Facts(
+        operator=operator,
+        name=node.name,
+        attributes=dict(node.attributes),
+        given=tuple(bool(name) for name in names),
+        constants=tuple(known[name].to_numpy() if name in known else None for name in names),
+        shapes=tuple(_shape(graph.value_info.get(name)) for name in names),
+        outputs=len(node.output_values),
+    )
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    """The shape in a file's own words, where all of it is numbers."""
+    if value is None or not value.type.tensor_type.HasField("shape"):
+        return None
+    dims = value.type.tensor_type.shape.dim
+    return (
+        tuple(dim.dim_value for dim in dims)
+        if all(d.HasField("dim_value") for d in dims)
+        else None
+    )
+
+
+# An ONNX model rewritten until there is a converter for every operator in it.
+#
+# Local functions are inlined, operators without a converter are replaced by what their function
+# body says, arithmetic on sizes is folded, and what changed with the opset only in the types that
+# it takes is given the older converter. What changed otherwise, onnx's own version converter may
+# bring back.
+
+_OLDER = (20, 18, 17, 16, 13)  # opsets to go back to, the nearest first
+_SMALL = 64  # elements: a shape, a scale
+# what makes or moves weights, and computes nothing
+_OF_WEIGHTS = ("ConstantOfShape", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+
+
+def convertible(model: Any) -> Any:
+    """The model, rewritten. Raises NormalizeError, naming an operator that stands in the way."""
+    from onnx import inliner
+
+    refuse(model, "torch module")
+    model = inliner.inline_local_functions(model)
+    refuse(model, "torch module")
+    found = _folded(_opened(_folded(model) if lacking(model) else model))
+    first = missing = lacking(found)
+    for opset in _OLDER:
+        if not missing:
+            return found
+        older = _older(found, opset)
+        if older is not None:
+            older = _folded(_opened(older))
+            missing = lacking(older)
+            found = found if missing else older
+    if not missing:
+        return found
+    operator, version = min(first)
+    raise NormalizeError(
+        f"nothing converts {operator} of opset {version} into a torch module", READ_IT
+    )
+
+
+def _older(model: Any, opset: int) -> Any:
+    from onnx import version_converter
+
+    if opset >= opsets(model).get("", 1):
+        return None
+    try:
+        return version_converter.convert_version(model, opset)
+    except Exception:  # some operator cannot go back
+        return None
+
+
+def _opened(model: Any) -> Any:
+    return opened(model, lambda one: {name for name, _ in lacking(one)})
+
+
+def _folded(model: Any) -> Any:
+    """The model without arithmetic on sizes, and its weights as they are used: initializers."""
+    import onnx_ir
+    from onnx_ir.passes import common
+    from onnxscript.optimizer import fold_constants
+
+    tree = onnx_ir.serde.deserialize_model(model)
+    fold_constants(
+        tree,
+        onnx_shape_inference=True,
+        should_fold=lambda node: (
+            node.op_type in _OF_WEIGHTS or all(map(_is_of_sizes, node.outputs))
+        ),
+    )
+    common.IdentityEliminationPass()(tree)
+    common.RemoveUnusedNodesPass()(tree)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(tree)
+    return onnx_ir.serde.serialize_model(tree)
+
+
+def _is_of_sizes(value: Any) -> bool:
+    if value.shape is None:
+        return False
+    sizes = [size if isinstance(size, int) else _SMALL + 1 for size in value.shape]
+    elements = 1
+    for size in sizes:
+        elements *= size
+    return elements <= _SMALL or (value.dtype is not None and not value.dtype.is_floating_point())

@@ -1,0 +1,334 @@
+"""Layers for ONNX operators whose sizes are constants, as numbers, which torch.export can see."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from crossflops.errors import NormalizeError
+from crossflops.rebuild.nodes import READ_IT, Facts
+
+
+class Reshape(nn.Module):
+    """To a shape that is known; 0 keeps a size unless `allow_zero`, -1 takes what is left."""
+
+    def __init__(self, shape: Sequence[int], allow_zero: bool) -> None:
+        super().__init__()
+        self.shape, self.allow_zero = list(shape), allow_zero
+
+    def forward(self, x: Any) -> Any:
+        """Of the same elements."""
+        kept = [
+            x.shape[at] if size == 0 and not self.allow_zero else size
+            for at, size in enumerate(self.shape)
+        ]
+        return torch.reshape(x, kept)
+
+
+class Expand(nn.Module):
+    """Broadcast with a shape: either may be the larger one on an axis."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.shape = list(shape)
+
+    def forward(self, x: Any) -> Any:
+        """Views, no copies."""
+        return x.expand(torch.broadcast_shapes(x.shape, self.shape))
+
+
+class Tile(nn.Module):
+    """Repeat along every axis."""
+
+    def __init__(self, repeats: Sequence[int]) -> None:
+        super().__init__()
+        self.repeats = list(repeats)
+
+    def forward(self, x: Any) -> Any:
+        """Copies."""
+        return x.repeat(self.repeats)
+
+
+class Split(nn.Module):
+    """Into pieces along an axis: of these sizes, or as many of one size, the last one smaller."""
+
+    def __init__(self, axis: int, sizes: Sequence[int] | None, pieces: int) -> None:
+        super().__init__()
+        self.axis, self.sizes, self.pieces = axis, sizes and list(sizes), pieces
+
+    def forward(self, x: Any) -> Any:
+        """A tuple; the only piece by itself, as onnx2torch has it."""
+        found = torch.split(x, self.sizes or -(-x.shape[self.axis] // self.pieces), self.axis)
+        return found if self.pieces > 1 else found[0]
+
+
+class Slice(nn.Module):
+    """Along some axes, each from a start to an end with a step; backwards too."""
+
+    def __init__(
+        self, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]
+    ) -> None:
+        super().__init__()
+        self.cuts = list(zip(axes, starts, ends, steps, strict=True))
+
+    def forward(self, x: Any) -> Any:
+        """What Python's own slices give, with the limits of ONNX."""
+        for axis, start, end, step in self.cuts:
+            size = x.shape[axis]
+            # ONNX has numbers far beyond for "to the first one", where Python has None
+            stop = None if step < 0 and end < -size else end
+            places = range(size)[slice(start, stop, step)]
+            if step > 0:
+                x = torch.narrow(x, axis, 0, size)[
+                    (slice(None),) * (axis % x.dim()) + (slice(places.start, places.stop, step),)
+                ]
+            else:
+                x = torch.index_select(x, axis, torch.tensor(list(places), device=x.device))
+        return x
+
+
+class Pad(nn.Module):
+    """By a constant or by what is there, before and after each of some axes."""
+
+    def __init__(
+        self, pads: Sequence[int], axes: Sequence[int] | None, value: float, mode: str
+    ) -> None:
+        super().__init__()
+        self.pads, self.axes, self.value, self.mode = list(pads), axes, value, mode
+
+    def forward(self, x: Any) -> Any:
+        """torch has the pairs of the last axis first, ONNX all that is before, then the rest."""
+        around = [0] * (2 * x.dim())
+        for at, axis in enumerate(range(x.dim()) if self.axes is None else self.axes):
+            place = 2 * (x.dim() - 1 - axis % x.dim())
+            around[place : place + 2] = self.pads[at], self.pads[at + len(self.pads) // 2]
+        if self.mode == "constant":
+            return torch.nn.functional.pad(x, around, value=self.value)
+        inner = 2 * (x.dim() - 2) if not any(around[2 * (x.dim() - 2) :]) else len(around)
+        return torch.nn.functional.pad(x, around[:inner], mode=self.mode)
+
+
+class Reduce(nn.Module):
+    """A reduction over axes that are known; over all of them where none are."""
+
+    def __init__(self, which: str, axes: Sequence[int], keep: bool) -> None:
+        super().__init__()
+        self.which, self.axes, self.keep = which, list(axes), keep
+
+    def forward(self, x: Any) -> Any:
+        """As the operator is defined, by torch's own functions."""
+        axes = self.axes or list(range(x.dim()))
+        simple = {"Sum": torch.sum, "Mean": torch.mean, "Max": torch.amax, "Min": torch.amin}
+        if self.which in simple:
+            return simple[self.which](x, axes, keepdim=self.keep)
+        if self.which == "Prod":
+            for axis in sorted((axis % x.dim() for axis in axes), reverse=True):
+                x = torch.prod(x, axis, keepdim=self.keep)
+            return x
+        if self.which == "LogSum":
+            return torch.log(torch.sum(x, axes, keepdim=self.keep))
+        if self.which == "LogSumExp":
+            return torch.logsumexp(x, axes, keepdim=self.keep)
+        if self.which == "L1":
+            return torch.sum(torch.abs(x), axes, keepdim=self.keep)
+        squares = torch.sum(torch.square(x), axes, keepdim=self.keep)
+        return torch.sqrt(squares) if self.which == "L2" else squares
+
+
+class Axes(nn.Module):
+    """Axes of size one put in, or taken out."""
+
+    def __init__(self, axes: Sequence[int], insert: bool) -> None:
+        super().__init__()
+        self.axes, self.insert = list(axes), insert
+
+    def forward(self, x: Any) -> Any:
+        """Of the same elements."""
+        if not self.insert:
+            return torch.squeeze(x, tuple(self.axes))
+        for axis in sorted(axis % (x.dim() + len(self.axes)) for axis in self.axes):
+            x = torch.unsqueeze(x, axis)
+        return x
+
+
+class Triangle(nn.Module):
+    """The upper or the lower triangle of matrices, from a diagonal on."""
+
+    def __init__(self, upper: bool, diagonal: int) -> None:
+        super().__init__()
+        self.upper, self.diagonal = upper, diagonal
+
+    def forward(self, x: Any) -> Any:
+        """The rest is zeros."""
+        return (torch.triu if self.upper else torch.tril)(x, self.diagonal)
+
+
+class OneHot(nn.Module):
+    """One of two values along a new axis, by indices from -depth to depth - 1."""
+
+    def __init__(self, depth: int, off: Any, on: Any, axis: int) -> None:
+        super().__init__()
+        self.depth, self.axis = depth, axis
+        self.register_buffer("values", torch.stack([off, on]))
+
+    def forward(self, indices: Any) -> Any:
+        """As the operator is defined; an index out of range gives no `on`."""
+        axis = self.axis % (indices.dim() + 1)
+        places = torch.arange(self.depth).reshape([-1] + [1] * (indices.dim() - axis))
+        wrapped = torch.where(indices < 0, indices + self.depth, indices).unsqueeze(axis)
+        return self.values[(wrapped == places).long()]
+
+
+class RunningSum(nn.Module):
+    """Sums along an axis up to each element, or from it on; without itself if `exclusive`."""
+
+    def __init__(self, axis: int, exclusive: bool, reverse: bool) -> None:
+        super().__init__()
+        self.axis, self.exclusive, self.reverse = axis, exclusive, reverse
+
+    def forward(self, x: Any) -> Any:
+        """Of the same size."""
+        x = torch.flip(x, [self.axis]) if self.reverse else x
+        sums = torch.cumsum(x, self.axis)
+        sums = sums - x if self.exclusive else sums
+        return torch.flip(sums, [self.axis]) if self.reverse else sums
+
+
+# LSTM, GRU and RNN of a file as the layers of torch that tools know.
+#
+# ONNX stacks the gates of W [D, gH, I], R [D, gH, H] and B [D, 2gH] (biases of W, then of R) as i,
+# o, f, c in an LSTM and z, r, h in a GRU; torch as i, f, c, o and r, z, h. A GRU of torch
+# multiplies by r after the product with R, which is `linear_before_reset`. Sources: the operators'
+# specification (onnx/defs/rnn/defs.cc), and the formulas of torch.nn.LSTM, GRU and RNN.
+
+_GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}  # of torch, as places in ONNX
+_USUAL = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
+# inputs: X, W, R, B, sequence_lens, initial_h, and of an LSTM initial_c and P
+
+
+class Recurrent(nn.Module):
+    """A layer of torch between the axes of ONNX: X [T, B, I], Y [T, D, B, H], states [D, B, H].
+
+    With `layout` 1 the batch comes first: X [B, T, I], Y [B, T, D, H], states [B, D, H].
+    """
+
+    def __init__(self, layer: nn.RNNBase, backwards: bool, layout: int, outputs: int) -> None:
+        super().__init__()
+        self.layer, self.backwards = layer, backwards
+        self.layout, self.outputs = layout, outputs
+
+    def forward(self, x: Any, h: Any = None, c: Any = None) -> Any:
+        """Y, and the last states that are asked for; a first state that is left out is zeros."""
+        time = 1 if self.layout else 0
+        y, last = self.layer(torch.flip(x, [time]) if self.backwards else x, self._first(h, c))
+        y = y.unflatten(-1, (2 if self.layer.bidirectional else 1, self.layer.hidden_size))
+        y = y if self.layout else y.transpose(1, 2)
+        y = torch.flip(y, [time]) if self.backwards else y
+        ends = last if isinstance(last, tuple) else (last,)
+        found = (y, *(self._turned(one) for one in ends))
+        return found[: self.outputs] if self.outputs > 1 else y
+
+    def _first(self, h: Any, c: Any) -> Any:
+        """The states as the layer takes them."""
+        if h is None and c is None:
+            return None
+        h, c = (torch.zeros_like(c) if h is None else h), (torch.zeros_like(h) if c is None else c)
+        h, c = self._turned(h), self._turned(c)
+        return (h, c) if isinstance(self.layer, nn.LSTM) else h
+
+    def _turned(self, state: Any) -> Any:
+        return state.transpose(0, 1) if self.layout else state
+
+
+def recurrent(facts: Facts) -> tuple[nn.Module, tuple[int, ...]]:
+    """The layer, and the places of the inputs that it takes.
+
+    Raises NormalizeError, naming it, where something is in the node that layers of torch lack.
+    """
+    _refuse(facts)
+    kind, w, r = facts.operator, facts.constant(1), facts.constant(2)
+    direction = facts.attributes.get("direction", "forward")
+    both = direction == "bidirectional"
+    layer = getattr(nn, kind)(
+        int(w.shape[2]),
+        int(r.shape[2]),
+        bias=facts.has(3),
+        bidirectional=both,
+        batch_first=bool(facts.attributes.get("layout", 0)),
+        **({"nonlinearity": _activations(facts)[0]} if kind == "RNN" else {}),
+    ).to(torch.from_numpy(w[:0]).dtype)
+    for place in range(2 if both else 1):
+        _fill(layer, facts, place)
+    layout = int(facts.attributes.get("layout", 0))
+    wrapped = Recurrent(layer, direction == "reverse", layout, facts.outputs)
+    return wrapped, (0, *_states(facts))
+
+
+def _fill(layer: nn.RNNBase, facts: Facts, direction: int) -> None:
+    """The weights of a direction, its gates in the order of torch."""
+    suffix = "l0_reverse" if direction else "l0"
+    gates = _GATES[facts.operator]
+    found = {"weight_ih": facts.constant(1), "weight_hh": facts.constant(2)}
+    if facts.has(3):
+        bias = facts.constant(3)
+        found["bias_ih"], found["bias_hh"] = np.split(bias, 2, axis=1)
+    for name, value in found.items():
+        parts = np.split(value[direction], len(gates), axis=0)
+        ordered = np.concatenate([parts[gate] for gate in gates])
+        with torch.no_grad():
+            getattr(layer, f"{name}_{suffix}").copy_(torch.from_numpy(ordered))
+
+
+def _states(facts: Facts) -> tuple[int, ...]:
+    """The places of the first states, unless all are zeros."""
+    places = (5, 6) if facts.operator == "LSTM" else (5,)
+    zeros = [not facts.has(place) or _zero(facts.constant(place)) for place in places]
+    return () if all(zeros) else tuple(place for place in places if place < len(facts.given))
+
+
+def _zero(value: Any) -> bool:
+    return value is not None and not np.any(value)
+
+
+def _activations(facts: Facts) -> tuple[str, ...]:
+    """Those of the first direction, in lower case."""
+    names = facts.attributes.get("activations") or _USUAL[facts.operator]
+    return tuple(name.lower() for name in names[: len(_USUAL[facts.operator])])
+
+
+def _refuse(facts: Facts) -> None:
+    """What layers of torch lack. Raises NormalizeError."""
+    attributes, usual = facts.attributes, _USUAL[facts.operator]
+    given = [name.lower() for name in attributes.get("activations") or ()]
+    taken = _activations(facts)
+    known = (("tanh",), ("relu",)) if facts.operator == "RNN" else (usual,)
+    if taken not in known or tuple(given) not in ((), taken, taken * 2):
+        raise _lacking(facts, f"the activations {', '.join(given)}")
+    if attributes.get("clip"):
+        raise _lacking(facts, "a clip of what enters the gates")
+    if attributes.get("input_forget"):
+        raise _lacking(facts, "input and forget gates that are coupled")
+    if facts.operator == "GRU" and not attributes.get("linear_before_reset"):
+        raise _lacking(facts, "the reset before the product with R (linear_before_reset = 0)")
+    for place in (1, 2, 3):
+        if facts.has(place) and facts.constant(place) is None:
+            raise _lacking(facts, "weights that are computed")
+    if facts.has(7) and not _zero(facts.constant(7)):
+        raise _lacking(facts, "peepholes")
+    if facts.has(4) and not _full(facts):
+        raise _lacking(facts, "lengths for each sequence")
+
+
+def _full(facts: Facts) -> bool:
+    """Whether every sequence is known to be as long as X."""
+    lengths, shape = facts.constant(4), facts.shape(0)
+    if lengths is None or shape is None:
+        return False
+    return bool(np.all(lengths == shape[1 if facts.attributes.get("layout") else 0]))
+
+
+def _lacking(facts: Facts, what: str) -> NormalizeError:
+    name = f"{facts.operator} {facts.name}".strip()
+    return NormalizeError(f"{name} has {what}, which no layer of torch has", READ_IT)

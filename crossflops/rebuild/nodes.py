@@ -1,0 +1,115 @@
+"""What is known of a node of a file when a torch module is made for it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import NormalizeError
+
+READ_IT = "the tools that count files, and `crossflops count`, take it as it is"
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """A node: its attributes, which inputs it has, and the values of those that are constant.
+
+    `constants` are arrays by place, None where an input is computed or left out; `shapes` are
+    those of the inputs, None where one is not known.
+    """
+
+    operator: str
+    name: str
+    attributes: dict[str, Any]
+    given: tuple[bool, ...]
+    constants: tuple[Any, ...]
+    shapes: tuple[tuple[int, ...] | None, ...]
+    outputs: int
+
+    def has(self, place: int) -> bool:
+        """Whether the node has such an input."""
+        return place < len(self.given) and self.given[place]
+
+    def constant(self, place: int) -> Any:
+        """The value of an input, an array; None where it is computed or left out."""
+        return self.constants[place] if place < len(self.constants) else None
+
+    def shape(self, place: int) -> tuple[int, ...] | None:
+        """The shape of an input, where it is known."""
+        return self.shapes[place] if place < len(self.shapes) else None
+
+
+# What no rewriting of an ONNX model helps, said in one line.
+
+_CONTROL = ("If", "Loop", "Scan", "SequenceMap")
+_QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "Integer", "QLinear")
+
+
+def refuse(model: Any, into: str) -> None:
+    """Raises NormalizeError for subgraphs and quantized operators; `into` is what is rebuilt."""
+    bodies = (model.graph, *model.functions)
+    for node in (node for body in bodies for node in body.node):
+        name = f"{node.op_type} {node.name}".strip()
+        if node.op_type in _CONTROL:
+            what = f"{name} has subgraphs, and no {into} is rebuilt from these"
+            raise NormalizeError(what, READ_IT)
+        if any(word in node.op_type for word in _QUANTIZED):
+            what = f"{name} is quantized, and no layer that a tool knows comes of it"
+            raise NormalizeError(what, f"give the file from before it was quantized; {READ_IT}")
+
+
+# Operators that ONNX itself defines by others, replaced by these.
+
+_ROUNDS = 8  # functions in functions
+
+
+def opened(model: Any, lacking: Callable[[Any], set[str]]) -> Any:
+    """The model with the function bodies of those operators in place that are `lacking`."""
+    from onnx import inliner
+
+    for _ in range(_ROUNDS):
+        names = sorted(name for name in lacking(model) if _has_body(name, opsets(model)))
+        if not names:
+            break
+        model = _typed(model)
+        model = inliner.inline_selected_functions(
+            model, [("", name) for name in names], inline_schema_functions=True
+        )
+    return model
+
+
+def opsets(model: Any) -> dict[str, int]:
+    """The version of every operator set that the model imports, by domain."""
+    return {domain_of(one.domain): one.version for one in model.opset_import}
+
+
+def domain_of(name: str) -> str:
+    """The domain under the one of its names that is used here."""
+    return "" if name == "ai.onnx" else name
+
+
+def schema_of(operator: str, opset: int, domain: str = "") -> Any:
+    """The schema of an operator in an operator set, None where there is none."""
+    from onnx import defs
+
+    try:
+        return defs.get_schema(operator, max_inclusive_version=opset, domain=domain)
+    except defs.SchemaError:
+        return None
+
+
+def _typed(model: Any) -> Any:
+    """The model with the types of all its values, which the bodies of functions depend on."""
+    from onnx import helper, shape_inference
+
+    model = shape_inference.infer_shapes(model)
+    known = {one.name for one in (*model.graph.value_info, *model.graph.input)}
+    for one in model.graph.initializer:
+        if one.name not in known:
+            value = helper.make_tensor_value_info(one.name, one.data_type, one.dims)
+            model.graph.value_info.append(value)
+    return model
+
+
+def _has_body(operator: str, versions: dict[str, int]) -> bool:
+    found = schema_of(operator, versions.get("", 1))
+    return found is not None and (found.has_function or found.has_context_dependent_function)

@@ -1,0 +1,36 @@
+"""The graph that is counted -> a module of TensorFlow's operations, with inputs of its sizes."""
+
+from typing import Any
+
+from crossflops.errors import MissingExtraError
+from crossflops.frontends import Source
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.tensorflow.quiet import quiet
+from crossflops.ir.graph import Graph
+
+
+@quiet()
+def rebuild(program: Any, graph: Graph) -> Source:
+    """The module of an ONNX model that was counted as `graph`; its inputs are tf.TensorSpecs.
+
+    `program` is a model of onnx_ir, the bytes of one, or a file. Weights are zeros, of which one
+    is stored. Raises MissingExtraError without TensorFlow, TargetError and InputError about a
+    file, NormalizeError where an operator cannot be rebuilt.
+    """
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise MissingExtraError(
+            f"no TensorFlow function can be rebuilt: {error}",
+            "pip install 'crossflops[tensorflow]'",
+        ) from error
+    from crossflops.rebuild.tensorflow import module as models
+    from crossflops.rebuild.tensorflow.module import OnnxModule
+
+    if isinstance(program, OnnxFile):
+        model = models.of_file(program)
+    else:
+        model = (models.of_bytes if isinstance(program, bytes) else models.of_program)(program)
+    found = models.program(model, {node.key: node.path for node in graph.nodes})
+    inputs = tuple(tf.TensorSpec(one.shape, one.dtype) for one in graph.inputs)
+    return Source(OnnxModule(found, graph.name or "model"), inputs, {})

@@ -1,0 +1,473 @@
+"""The operations of TensorFlow that stand for an ONNX model, as a tf.Module."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from math import prod
+from typing import Any
+
+import msgspec
+import numpy as np
+import tensorflow as tf
+
+from crossflops.errors import CrossflopsError, NormalizeError
+from crossflops.frontends import onnx
+from crossflops.frontends.digest import digest
+from crossflops.frontends.onnx import OnnxFile, functions
+from crossflops.frontends.onnx.binding import bind, model_inputs
+from crossflops.frontends.onnx.modules import Place, table
+from crossflops.frontends.onnx.types import attributes
+from crossflops.frontends.tensorflow.layers import KINDS, Layers
+from crossflops.frontends.tensorflow.operators import CONTRACTIONS
+from crossflops.ir.graph import Attribute, Graph, Node, Op
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Call, Setting, Trace
+from crossflops.load import decoded, read
+from crossflops.load.order import label
+from crossflops.load.payload import ELEMENT_TYPES
+from crossflops.load.protobuf import parse, since
+from crossflops.rebuild.nodes import READ_IT, domain_of, opened, opsets, refuse
+from crossflops.rebuild.tensorflow.rules import RULES, Given, UnfitError
+
+_SMALL = 64  # elements: a shape, a scale. More floats are work, which is not folded
+_LARGE = 1 << 20
+_CONTRACTIONS = ("Attention", "Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul")
+_OF_SHAPES = ("Shape", "Size")
+_SPREADING = ("ConstantOfShape", "Expand", "Tile")
+_PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+
+
+class Program(msgspec.Struct, frozen=True):
+    """An ONNX model as bytes, its sizes definite and its nodes named, and where each node is.
+
+    Weights may be there by shape alone: they are zeros. `paths` are the modules of the nodes.
+    """
+
+    data: bytes
+    paths: Mapping[str, str]
+
+
+class OnnxModule(tf.Module):
+    """Calls the operations that the rules write for each node, in its own name scope.
+
+    A scope is the path of the module and the name of the node, so that what counts operations
+    by name counts nodes and modules. Raises NormalizeError where a rule does not fit.
+    """
+
+    is_rebuilt_by_crossflops = True  # what the frontend of TensorFlow asks
+
+    def __init__(self, program: Program, name: str) -> None:
+        super().__init__(name=re.sub(r"\W", "_", f"m{name}" if name[:1].isdigit() else name))
+        self.program = program
+
+    def __reduce__(self) -> Any:
+        return OnnxModule, (self.program, self.name)
+
+    def graph_of(self, seen: Any, setting: Setting) -> tuple[bytes, Graph, Trace]:
+        """The graph of what was recorded of this module: see `graph_of`."""
+        return graph_of(self, seen, setting)
+
+    def layers(self) -> Layers:
+        """Which node of the ONNX model an operation was written for."""
+        return NodeLayers(self)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The outputs by place, of inputs by place."""
+        model = parse(self.program.data)
+        run = _Run(model, scopes(self.program.paths))
+        names = [one.name for one in model_inputs(model.graph)]
+        run.values.update(zip(names, map(tf.convert_to_tensor, inputs), strict=True))
+        for node in model.graph.node:
+            run.add(node)
+        return [tf.identity(run.tensor(one.name)) for one in model.graph.output]
+
+
+def scopes(paths: Mapping[str, str]) -> dict[str, str]:
+    """A name scope for every node, no two alike."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name, path in paths.items():
+        scope = "/".join(_word(one) for one in (*path.split("."), name) if one)
+        while scope.lower() in taken:
+            scope += "_"
+        taken.add(scope.lower())
+        found[name] = scope
+    return found
+
+
+def _word(name: str) -> str:
+    """What TensorFlow takes as a part of a name."""
+    word = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
+    return word if re.match(r"[A-Za-z0-9]", word) else f"n{word}"
+
+
+class _Run:
+    """One pass over the nodes. What follows from sizes alone is known, and no operation."""
+
+    def __init__(self, model: Any, names: Mapping[str, str]) -> None:
+        self._opset = opsets(model)
+        self._scopes = names
+        self._stored = {one.name: one for one in model.graph.initializer}
+        self._known: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
+        for name, tensor in self._stored.items():
+            if (value := _array(tensor)) is not None and _is_of_sizes(value):
+                self._known[name] = value
+
+    def tensor(self, name: str) -> Any:
+        """The value of that name, made of a constant where it is one."""
+        if name not in self.values:
+            known = self._known.get(name)
+            stored = self._stored.get(name)
+            self.values[name] = _constant(stored) if known is None else tf.constant(known)
+        return self.values[name]
+
+    def add(self, node: Any) -> None:
+        """The operations of one node. Raises NormalizeError."""
+        label = f"{node.op_type} {node.name}"
+        try:
+            if node.op_type == "Constant":
+                results = [_written(node)]
+            else:
+                results = self._folded(node) or self._operations(node)
+        except CrossflopsError:
+            raise
+        except UnfitError as error:
+            what = f"nothing rebuilds {label} in TensorFlow {error}"
+            raise NormalizeError(what, READ_IT) from error
+        except Exception as error:  # TensorFlow refuses in many ways
+            text = " ".join(str(error).split())[:200]
+            what = f"nothing rebuilds {label} in TensorFlow: {type(error).__name__}: {text}"
+            raise NormalizeError(what, READ_IT) from error
+        for name, value in zip(node.output, results, strict=False):
+            if isinstance(value, np.ndarray):
+                self._known[name] = value
+            elif name:
+                self.values[name] = value
+
+    def _operations(self, node: Any) -> list[Any]:
+        with tf.name_scope(f"{self._scopes[node.name]}/"):
+            inputs = [self.tensor(name) if name else None for name in node.input]
+            found = RULES[node.op_type](self._given(node, inputs))
+        return found if isinstance(found, list) else [found]
+
+    def _given(self, node: Any, inputs: list[Any]) -> Given:
+        own = domain_of(node.domain)
+        version = since(own, node.op_type, self._opset.get(own, 1))
+        return Given(
+            inputs,
+            [self._known.get(name) for name in node.input],
+            {**attributes(node), **_tensors(node)},
+            len(node.output),
+            version,
+        )
+
+    def _folded(self, node: Any) -> list[Any] | None:
+        """The results as arrays, None where they depend on data or are work."""
+        sizes = node.op_type in _OF_SHAPES
+        if not sizes and any(name and name not in self._known for name in node.input):
+            return None
+        if node.op_type in _CONTRACTIONS or self._spreads(node):
+            return None
+        with tf.init_scope():
+            given = [
+                self.tensor(name) if sizes else tf.constant(self._known[name]) if name else None
+                for name in node.input
+            ]
+            found = RULES[node.op_type](self._given(node, given))
+            arrays = [one.numpy() for one in (found if isinstance(found, list) else [found])]
+        arrays = [np.asarray(one) for one in arrays]
+        return arrays if all(map(_is_of_sizes, arrays)) else None
+
+    def _spreads(self, node: Any) -> bool:
+        """Whether a few numbers become a large tensor."""
+        if node.op_type not in _SPREADING:
+            return False
+        return prod(int(one) for one in self._known[node.input[-1]].ravel()) > _LARGE
+
+
+def _is_of_sizes(array: Any) -> bool:
+    return bool(array.size <= _SMALL or array.dtype.kind in "iub")
+
+
+def _array(tensor: Any) -> Any:
+    """The elements, None where they are not there."""
+    from onnx import numpy_helper
+
+    there = any(getattr(tensor, one) for one in _PAYLOADS) or 0 in tensor.dims
+    return np.asarray(numpy_helper.to_array(tensor)) if there else None
+
+
+def _constant(tensor: Any) -> Any:
+    """A constant; zeros, of which only one is stored, where the elements are not there."""
+    value = _array(tensor)
+    name = ELEMENT_TYPES.get(tensor.data_type, "")
+    try:
+        dtype = tf.as_dtype(name)
+    except TypeError as error:
+        raise UnfitError(f"of the type {name}") from error
+    if dtype == tf.string:
+        raise UnfitError("of texts")
+    return (
+        tf.constant(0, dtype, tuple(tensor.dims)) if value is None else tf.constant(value, dtype)
+    )
+
+
+def _tensors(node: Any) -> dict[str, Any]:
+    """The attributes that are tensors, as arrays."""
+    found = {one.name: _array(one.t) for one in node.attribute if one.HasField("t")}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _written(node: Any) -> Any:
+    """The value of a Constant."""
+    if not node.attribute:
+        raise UnfitError("without a value")
+    one = node.attribute[0]
+    if one.HasField("t"):
+        value = _array(one.t)
+        return _constant(one.t) if value is None or not _is_of_sizes(value) else value
+    kinds: dict[str, Any] = {"value_float": np.float32, "value_floats": np.float32}
+    value = attributes(node).get(one.name)
+    if value is None or "string" in one.name:
+        raise UnfitError(f"of the kind {one.name}")
+    return np.asarray(value, kinds.get(one.name, np.int64))
+
+
+# An ONNX model from wherever it was counted -> one whose every operator has a rule, and names.
+
+_INTO = "TensorFlow function"
+_BESIDE = ("Constant",)
+
+
+def program(model: Any, paths: Mapping[str, str]) -> Program:
+    """The program of an ONNX model with definite sizes, changed in place.
+
+    `paths` are the modules by the names of nodes, as far as they are known. Raises
+    NormalizeError, naming an operator that has no rule.
+    """
+    refuse(model, _INTO)
+    functions.inline(model, functions.local(model))
+    refuse(model, _INTO)
+    for number, node in enumerate(model.graph.node):
+        node.name = label(node, number)
+    made = {one: node.name for node in model.graph.node for one in node.output if one}
+    model = _opened(model)
+    if lacking := _lacking(model):
+        name = min(lacking)
+        version = opsets(model).get(name.rpartition(".")[0], 1)
+        raise NormalizeError(
+            f"nothing converts {name} of opset {version} into operations of TensorFlow", READ_IT
+        )
+    placed = _placed(model, made, paths)  # which names the nodes
+    return Program(data=model.SerializeToString(), paths=placed)
+
+
+def _opened(model: Any) -> Any:
+    try:
+        return opened(model, _lacking)
+    except Exception as error:  # the types of a body's values do not follow
+        what = f"no {_INTO} can be rebuilt: {' '.join(str(error).split())[:200]}"
+        raise NormalizeError(what, READ_IT) from error
+
+
+def _lacking(model: Any) -> set[str]:
+    return {
+        f"{domain_of(node.domain)}.{node.op_type}".lstrip(".")
+        for node in model.graph.node
+        if domain_of(node.domain) or node.op_type not in (*RULES, *_BESIDE)
+    }
+
+
+def _placed(model: Any, made: Mapping[str, str], paths: Mapping[str, str]) -> dict[str, str]:
+    """The module of every node; what was put in for another node is where that one was.
+
+    The nodes of a body stand where the node stood, and the last of them makes its result.
+    """
+    found: dict[str, str] = {}
+    origin = ""
+    for number, node in reversed(list(enumerate(model.graph.node))):
+        origin = next((made[one] for one in node.output if one in made), origin)
+        if node.name != origin or origin in found:
+            node.name = f"{origin}/{node.op_type}_{number}"
+        found[node.name] = paths.get(origin, "")
+    return dict(reversed(found.items()))
+
+
+def of_file(file: OnnxFile) -> Any:
+    """The model in a file without its weights, its inputs of the sizes that are asked for.
+
+    Raises TargetError, InputError.
+    """
+    model = read(file.path)
+    bind(model.graph, file.dims, file.specs, file.path)
+    if file.dims or file.specs:
+        del model.graph.value_info[:]  # of other sizes, perhaps
+    return model
+
+
+def of_bytes(data: bytes) -> Any:
+    """A model in memory without its weights."""
+    return decoded(data)
+
+
+def of_program(model: Any) -> Any:
+    """A model of onnx_ir without its weights, which are said to lie elsewhere meanwhile."""
+    import onnx_ir as ir
+
+    held = {name: value.const_value for name, value in model.graph.initializers.items()}
+    try:
+        for name, tensor in held.items():
+            if tensor is not None and tensor.nbytes > 1024:
+                model.graph.initializers[name].const_value = ir.ExternalTensor(
+                    "weights", 0, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name
+                )
+        proto = ir.serde.serialize_model(model)
+    finally:
+        for name, tensor in held.items():
+            model.graph.initializers[name].const_value = tensor
+    return of_bytes(proto.SerializeToString())
+
+
+# A node of ONNX for an operation of TensorFlow that multiplies, of the shapes that it has.
+
+Shape = tuple[int, ...]
+
+
+def part(node: Node, call: Call, key: str) -> Node:
+    """One of the products that a node was written in."""
+    given = {spec.name: spec.shape or () for spec in call.inputs}
+    out, attributes = call.outputs[0].shape or (), dict[str, Attribute]()
+    shapes: tuple[Shape, ...]
+    if call.target.startswith(("Conv", "Depthwise")):
+        back = "Backprop" in call.target
+        name = "ConvTranspose" if back else "Conv"
+        data = _channels_first(given["out_backprop" if back else "input"])
+        weights = given["filter"]
+        shapes = (data, _weights(weights, call.target))
+        out = _channels_first(out)
+        attributes = {"group": 1 if back else data[1] // shapes[1][1]}
+    elif call.target == "Einsum":
+        name, shapes = "Einsum", tuple(given.values())
+        attributes = {"equation": str(call.settings["equation"])}
+    else:
+        name, flags = "MatMul", (("transpose_a", "adj_x"), ("transpose_b", "adj_y"))
+        shapes = tuple(
+            (*shape[:-2], shape[-1], shape[-2]) if any(map(call.settings.get, names)) else shape
+            for shape, names in zip(given.values(), flags, strict=True)
+        )
+    dtype = call.outputs[0].dtype
+    return msgspec.structs.replace(
+        node,
+        key=key,
+        op=Op("", name, 13),
+        inputs=tuple(TensorSpec(f"{key}:{at}", dtype, one) for at, one in enumerate(shapes)),
+        outputs=(TensorSpec(key, dtype, out),),
+        attrs=attributes,
+        call=call.key,
+    )
+
+
+def _channels_first(shape: Shape) -> Shape:
+    return (shape[0], shape[-1], *shape[1:-1])
+
+
+def _weights(shape: Shape, target: str) -> Shape:
+    """(k, in, out), transposed (k, out, in), depthwise (k, in, times), as ONNX orders them."""
+    *kernel, first, second = shape
+    if target.startswith("Depthwise"):
+        return (first * second, 1, *kernel)
+    return (second, first, *kernel)
+
+
+# A module rebuilt from an ONNX model -> the graph of what it does, and its operations.
+
+MADE = "onnx."  # before the type of a node that no operation stands for
+
+
+class NodeLayers(Layers):
+    """The modules of the model that was rebuilt, and the node that every operation stands for."""
+
+    def __init__(self, model: OnnxModule) -> None:
+        paths, nodes = model.program.paths, parse(model.program.data).graph.node
+        self.rows = table([Place(((path, ""),)) for path in paths.values() if path], model.name)
+        self._ids = {row.path: row.id for row in self.rows}
+        self._types = {node.name: node.op_type for node in nodes}
+        self._nodes = {scope: name for name, scope in scopes(paths).items()}
+        self._paths = paths
+
+    def node(self, name: str) -> str | None:
+        """The node in whose scope an operation is."""
+        while name:
+            name = name.rpartition("/")[0]
+            if name in self._nodes:
+                return self._nodes[name]
+        return None
+
+    def of(self, name: str) -> tuple[str, int]:
+        """The module of an operation, whose path is its scope."""
+        return self.home(self.node(name) or "")
+
+    def home(self, node: str) -> tuple[str, int]:
+        """The module of a node."""
+        path = self._paths.get(node, "")
+        return path, self._ids[path]
+
+    def around(self, scope: str) -> tuple[str, int]:
+        """The module around a module."""
+        path = scope.rpartition(".")[0]
+        return path, self._ids[path]
+
+    def kind(self, module: int, name: str) -> str:
+        """The operator that was written out, where it is of a kind that has a name."""
+        return KINDS.get(self._types.get(self.node(name) or "", ""), "")
+
+
+def graph_of(model: OnnxModule, seen: Any, setting: Setting) -> tuple[bytes, Graph, Trace]:
+    """As `normalize.tensorflow.whole.program`, of a rebuilt module that was recorded."""
+    data = model.program.data
+    graph, _ = onnx.of_bytes(data, model.name, setting)
+    calls: dict[str, list[Call]] = {}
+    for call in seen.trace.calls:
+        if call.storey == "operator" and (name := seen.layers.node(call.key)):
+            calls.setdefault(name, []).append(call)
+    made: list[Call] = []
+    nodes = tuple(
+        one
+        for node in graph.nodes
+        for one in _linked(node, calls.get(node.key, []), seen.layers, made)
+    )
+    graph = msgspec.structs.replace(graph, nodes=nodes, name=model.name)
+    graph = msgspec.structs.replace(graph, digest=digest(graph))
+    held: dict[str, list[str]] = {}
+    for node in nodes:
+        held.setdefault(node.call, []).append(node.key)
+    every = tuple(
+        msgspec.structs.replace(call, nodes=tuple(held.get(call.key, ())))
+        for call in (*seen.trace.calls, *made)
+    )
+    return data, graph, msgspec.structs.replace(seen.trace, calls=every)
+
+
+def _linked(
+    node: Node, calls: Iterable[Call], layers: NodeLayers, made: list[Call]
+) -> Iterator[Node]:
+    """The node at its operation. One that multiplies in several is as many nodes."""
+    calls = list(calls)
+    path, module = layers.home(node.key)
+    products = [call for call in calls if call.target in CONTRACTIONS]
+    if len(products) > 1:
+        for number, call in enumerate(products):
+            yield msgspec.structs.replace(part(node, call, f"{node.key}/{number}"), path=path)
+        return
+    found = next(iter(products or calls), None)
+    if found is None:
+        found = Call(
+            key=f"{node.key} ({MADE})",
+            parent=None,
+            storey="operator",
+            target=f"{MADE}{node.op.type}",
+            module=module,
+            outputs=tuple(spec for spec in node.outputs if spec is not None),
+        )
+        made.append(found)
+    yield msgspec.structs.replace(node, call=found.key, path=path)

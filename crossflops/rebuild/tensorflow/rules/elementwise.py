@@ -1,0 +1,383 @@
+"""Element by element: arithmetic, comparisons and activations."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from crossflops.load.payload import ELEMENT_TYPES
+from crossflops.rebuild.tensorflow.rules.given import (
+    Given,
+    Result,
+    Rule,
+    UnfitError,
+    channels_first,
+    channels_last,
+    like,
+    rank,
+    shape,
+)
+
+
+def plain(function: Callable[..., Any]) -> Rule:
+    """The rule of an operator that is a function of its inputs alone."""
+    return lambda given: function(*given.inputs)
+
+
+def _chain(function: Callable[[Any, Any], Any]) -> Rule:
+    return lambda given: functools.reduce(function, given.inputs)
+
+
+def _mean(given: Given) -> Result:
+    total = functools.reduce(tf.add, given.inputs)
+    return total / like(len(given.inputs), total)
+
+
+def _divide(a: Any, b: Any) -> Any:
+    return tf.truncatediv(a, b) if a.dtype.is_integer else tf.divide(a, b)
+
+
+def _modulo(given: Given) -> Result:
+    how = tf.truncatemod if given.get("fmod", 0) else tf.math.floormod
+    return how(*given.inputs)
+
+
+def _power(x: Any, y: Any) -> Any:
+    return tf.pow(x, tf.cast(y, x.dtype))
+
+
+def _clip(given: Given) -> Result:
+    """Between two bounds, inputs or (before opset 11) attributes; of 0 and 6 it is ReLU6."""
+    x = given.inputs[0]
+    low, high = given.input(1), given.input(2)
+    if given.since < 11:
+        low, high = (
+            like(given.attributes[name], x) if name in given.attributes else None
+            for name in ("min", "max")
+        )
+    ends: list[Any] = [None if one is None else tf.get_static_value(one) for one in (low, high)]
+    if x.dtype.is_floating and [np.ravel(one)[0] for one in ends] == [0, 6]:
+        return tf.nn.relu6(x)
+    if low is not None:
+        x = tf.maximum(x, tf.reshape(low, []))
+    return x if high is None else tf.minimum(x, tf.reshape(high, []))
+
+
+def _cast(given: Given) -> Result:
+    name = ELEMENT_TYPES.get(given.get("to", 1), "")
+    try:
+        wanted = tf.as_dtype(name)
+    except TypeError as error:
+        raise UnfitError(f"to the type {name}") from error
+    if wanted == tf.string or given.inputs[0].dtype == tf.string:
+        raise UnfitError("of texts")
+    return tf.cast(given.inputs[0], wanted)
+
+
+def _leaky(given: Given) -> Result:
+    return tf.nn.leaky_relu(given.inputs[0], given.get("alpha", 0.01))
+
+
+def _prelu(given: Given) -> Result:
+    """As keras.layers.PReLU."""
+    x, slope = given.inputs
+    return tf.nn.relu(x) - slope * tf.nn.relu(-x)
+
+
+def _elu(given: Given) -> Result:
+    """alpha (exp x - 1) where x is below 0."""
+    x, alpha = given.inputs[0], given.get("alpha", 1.0)
+    y = tf.nn.elu(x)
+    return y if alpha == 1 else tf.where(x > like(0, x), x, like(alpha, x) * y)
+
+
+def _selu(given: Given) -> Result:
+    x = given.inputs[0]
+    alpha, gamma = given.get("alpha", 1.67326319), given.get("gamma", 1.05070102)
+    if (round(alpha, 4), round(gamma, 4)) == (1.6733, 1.0507):
+        return tf.nn.selu(x)
+    return like(gamma, x) * tf.where(x > like(0, x), x, like(alpha, x) * tf.nn.elu(x))
+
+
+def _celu(given: Given) -> Result:
+    x, alpha = given.inputs[0], like(given.get("alpha", 1.0), given.inputs[0])
+    return tf.nn.relu(x) + tf.minimum(like(0, x), alpha * tf.math.expm1(x / alpha))
+
+
+def _hard_sigmoid(given: Given) -> Result:
+    x = given.inputs[0]
+    line = like(given.get("alpha", 0.2), x) * x + like(given.get("beta", 0.5), x)
+    return tf.clip_by_value(line, like(0, x), like(1, x))
+
+
+def _hard_swish(given: Given) -> Result:
+    """x ReLU6(x + 3) / 6, as keras.activations.hard_swish."""
+    x = given.inputs[0]
+    return x * (tf.nn.relu6(x + like(3, x)) * like(1 / 6, x))
+
+
+def _gelu(given: Given) -> Result:
+    return tf.nn.gelu(given.inputs[0], approximate=given.get("approximate", "none") == "tanh")
+
+
+def _swish(given: Given) -> Result:
+    x, alpha = given.inputs[0], given.get("alpha", 1.0)
+    return tf.nn.silu(x, alpha)
+
+
+def _mish(given: Given) -> Result:
+    x = given.inputs[0]
+    return x * tf.tanh(tf.nn.softplus(x))
+
+
+def _thresholded(given: Given) -> Result:
+    x = given.inputs[0]
+    return tf.where(x > like(given.get("alpha", 1.0), x), x, like(0, x))
+
+
+def _shrink(given: Given) -> Result:
+    x, bias = given.inputs[0], like(given.get("bias", 0.0), given.inputs[0])
+    edge, nothing = like(given.get("lambd", 0.5), x), like(0, x)
+    return tf.where(x > edge, x - bias, tf.where(x < -edge, x + bias, nothing))
+
+
+def _is_infinite(given: Given) -> Result:
+    x = given.inputs[0]
+    ends = [
+        x == like(sign * math.inf, x)
+        for name, sign in (("detect_negative", -1), ("detect_positive", 1))
+        if given.get(name, 1)
+    ]
+    return functools.reduce(tf.logical_or, ends, tf.zeros(shape(x), tf.bool))
+
+
+def _softmax(function: Callable[..., Any]) -> Rule:
+    """Along one axis; before opset 13 over all from that axis on."""
+
+    def rule(given: Given) -> Result:
+        x = given.inputs[0]
+        if given.since >= 13:
+            return function(x, axis=given.get("axis", -1))
+        sizes = shape(x)
+        axis = given.get("axis", 1) % len(sizes)
+        return tf.reshape(function(tf.reshape(x, [math.prod(sizes[:axis]), -1])), sizes)
+
+    return rule
+
+
+def _shift(given: Given) -> Result:
+    left = given.get("direction", "LEFT") == "LEFT"
+    return (tf.bitwise.left_shift if left else tf.bitwise.right_shift)(*given.inputs)
+
+
+_ELEMENTWISE_RULES: dict[str, Rule] = {
+    **{
+        name: plain(function)
+        for name, function in {
+            "Abs": tf.abs, "Acos": tf.acos, "Acosh": tf.acosh, "Add": tf.add,
+            "And": tf.logical_and,
+            "Asin": tf.asin, "Asinh": tf.asinh, "Atan": tf.atan, "Atanh": tf.atanh,
+            "BitwiseAnd": tf.bitwise.bitwise_and, "BitwiseNot": tf.bitwise.invert,
+            "BitwiseOr": tf.bitwise.bitwise_or, "BitwiseXor": tf.bitwise.bitwise_xor,
+            "Ceil": tf.math.ceil, "Cos": tf.cos, "Cosh": tf.cosh, "Div": _divide,
+            "Equal": tf.equal, "Erf": tf.math.erf, "Exp": tf.exp, "Floor": tf.floor,
+            "Greater": tf.greater, "GreaterOrEqual": tf.greater_equal, "IsNaN": tf.math.is_nan,
+            "Less": tf.less, "LessOrEqual": tf.less_equal, "Log": tf.math.log,
+            "Mul": tf.multiply, "Neg": tf.negative, "Not": tf.logical_not, "Or": tf.logical_or,
+            "Pow": _power, "Reciprocal": tf.math.reciprocal, "Relu": tf.nn.relu,
+            "Round": tf.round, "Sigmoid": tf.sigmoid, "Sign": tf.sign, "Sin": tf.sin,
+            "Sinh": tf.sinh, "Softplus": tf.nn.softplus, "Softsign": tf.nn.softsign,
+            "Sqrt": tf.sqrt, "Sub": tf.subtract, "Tan": tf.tan, "Tanh": tf.tanh,
+            "Where": tf.where, "Xor": tf.math.logical_xor,
+        }.items()
+    },
+    "Max": _chain(tf.maximum), "Min": _chain(tf.minimum), "Sum": _chain(tf.add), "Mean": _mean,
+    "Mod": _modulo, "Clip": _clip, "Cast": _cast, "LeakyRelu": _leaky, "PRelu": _prelu,
+    "Elu": _elu, "Selu": _selu, "Celu": _celu, "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _hard_swish, "Gelu": _gelu, "Swish": _swish, "Mish": _mish,
+    "ThresholdedRelu": _thresholded, "Shrink": _shrink, "IsInf": _is_infinite,
+    "Softmax": _softmax(tf.nn.softmax), "LogSoftmax": _softmax(tf.nn.log_softmax),
+    "BitShift": _shift, "CastLike": plain(lambda x, y: tf.cast(x, y.dtype)),
+}  # fmt: skip
+
+
+# Reductions and normalizations, in the words in which Keras writes them.
+
+
+def _reduction(function: Callable[..., Any]) -> Rule:
+    """Over axes from an input or an attribute; over all, or over none, where there are none."""
+
+    def rule(given: Given) -> Result:
+        x = given.inputs[0]
+        axes = given.numbers(1, "axes")
+        if not axes:
+            if given.get("noop_with_empty_axes", 0):
+                return tf.identity(x)
+            axes = list(range(rank(x)))
+        return function(x, axes, keepdims=bool(given.get("keepdims", 1)))
+
+    return rule
+
+
+def _extreme(function: Callable[..., Any], of_truths: Callable[..., Any]) -> Rule:
+    def chosen(x: Any, axes: list[int], keepdims: bool) -> Any:
+        return (of_truths if x.dtype == tf.bool else function)(x, axes, keepdims=keepdims)
+
+    return _reduction(chosen)
+
+
+def _absolute(x: Any, axes: list[int], keepdims: bool) -> Any:
+    return tf.reduce_sum(tf.abs(x), axes, keepdims=keepdims)
+
+
+def _squares(x: Any, axes: list[int], keepdims: bool) -> Any:
+    return tf.reduce_sum(tf.square(x), axes, keepdims=keepdims)
+
+
+def _length(x: Any, axes: list[int], keepdims: bool) -> Any:
+    return tf.sqrt(_squares(x, axes, keepdims))
+
+
+def _log_sum(x: Any, axes: list[int], keepdims: bool) -> Any:
+    return tf.math.log(tf.reduce_sum(x, axes, keepdims=keepdims))
+
+
+def _place(function: Callable[..., Any]) -> Rule:
+    """The place of the first extreme; of the last one, counted from the other end."""
+
+    def rule(given: Given) -> Result:
+        x, axis = given.inputs[0], given.get("axis", 0)
+        if given.get("select_last_index", 0):
+            y = like(shape(x)[axis] - 1, tf.zeros((), tf.int64))
+            y = y - function(tf.reverse(x, [axis % rank(x)]), axis, tf.int64)
+        else:
+            y = function(x, axis, tf.int64)
+        return tf.expand_dims(y, axis) if given.get("keepdims", 1) else y
+
+    return rule
+
+
+def _batch(given: Given) -> Result:
+    """As keras.layers.BatchNormalization; in training by the moments of the batch."""
+    x, scale, bias, mean, variance = given.inputs
+    wide = [-1, *(1,) * (rank(x) - 2)]
+    if not given.get("training_mode", 0):
+        mean, variance = tf.reshape(mean, wide), tf.reshape(variance, wide)
+        return _scaled(x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), given)
+    axes = [0, *range(2, rank(x))]
+    own, spread = tf.nn.moments(x, axes, keepdims=True)
+    y = _scaled(x, own, spread, tf.reshape(bias, wide), tf.reshape(scale, wide), given)
+    old = like(given.get("momentum", 0.9), mean)
+    news = (
+        before * old + tf.reshape(now, [-1]) * (like(1, old) - old)
+        for before, now in ((mean, own), (variance, spread))
+    )
+    return [y, *news][: given.outputs]
+
+
+def _scaled(x: Any, mean: Any, variance: Any, bias: Any, scale: Any, given: Given) -> Any:
+    return tf.nn.batch_normalization(x, mean, variance, bias, scale, given.get("epsilon", 1e-5))
+
+
+def _layer(given: Given) -> Result:
+    """As keras.layers.LayerNormalization."""
+    x = given.inputs[0]
+    axes = list(range(given.get("axis", -1) % rank(x), rank(x)))
+    mean, variance = tf.nn.moments(x, axes, keepdims=True)
+    y = _scaled(x, mean, variance, given.input(2), given.inputs[1], given)
+    if given.outputs == 1:
+        return y
+    inverse = tf.math.rsqrt(variance + like(given.get("epsilon", 1e-5), x))
+    return [y, mean, inverse][: given.outputs]
+
+
+def _group(given: Given) -> Result:
+    """As keras.layers.GroupNormalization: the groups apart, then a scale for each channel.
+
+    Before opset 21 there is a scale for each group.
+    """
+    x, scale, bias = given.inputs
+    sizes, groups = shape(x), given.get("num_groups", 1)
+    apart = tf.reshape(x, [sizes[0], groups, sizes[1] // groups, *sizes[2:]])
+    if given.since < 21:
+        scale, bias = (tf.repeat(one, sizes[1] // groups) for one in (scale, bias))
+    wide = [1, groups, sizes[1] // groups, *(1,) * (len(sizes) - 2)]
+    mean, variance = tf.nn.moments(apart, list(range(2, len(sizes) + 1)), keepdims=True)
+    scale, bias = tf.reshape(scale, wide), tf.reshape(bias, wide)
+    return tf.reshape(_scaled(apart, mean, variance, bias, scale, given), sizes)
+
+
+def _instance(given: Given) -> Result:
+    x, scale, bias = given.inputs
+    wide = [-1, *(1,) * (rank(x) - 2)]
+    mean, variance = tf.nn.moments(x, list(range(2, rank(x))), keepdims=True)
+    return _scaled(x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), given)
+
+
+def _root(given: Given) -> Result:
+    """As keras.layers.RMSNormalization."""
+    x, scale = given.inputs
+    axes = list(range(given.get("axis", -1) % rank(x), rank(x)))
+    square = tf.reduce_mean(tf.square(x), axes, keepdims=True)
+    return x * tf.math.rsqrt(square + like(given.get("epsilon", 1e-5), x)) * scale
+
+
+def _unit(given: Given) -> Result:
+    """x / |x| along an axis; 0 where that is 0."""
+    x, axis = given.inputs[0], given.get("axis", -1)
+    size = (_length if given.get("p", 2) == 2 else _absolute)(x, [axis], keepdims=True)
+    return tf.math.divide_no_nan(x, size)
+
+
+def _responses(given: Given) -> Result:
+    """Local response normalization over `size` channels; TensorFlow has it for an odd size."""
+    x, size = given.inputs[0], given.get("size", 1)
+    if size % 2 == 0 or rank(x) != 4:
+        raise UnfitError(f"over {size} channels")
+    alpha, beta = given.get("alpha", 1e-4), given.get("beta", 0.75)
+    bias = given.get("bias", 1.0)
+    y = tf.nn.local_response_normalization(channels_last(x), size // 2, bias, alpha / size, beta)
+    return channels_first(y)
+
+
+def _cumulative(given: Given) -> Result:
+    axis, flags = given.number(1, 0), ("exclusive", "reverse")
+    return tf.cumsum(given.inputs[0], axis, *(bool(given.get(one, 0)) for one in flags))
+
+
+def _standardized(given: Given) -> Result:
+    """(x - mean) / sqrt(variance + 1e-9)."""
+    x, axes = given.inputs[0], list(given.get("axes", (0, 2, 3)))
+    mean, variance = tf.nn.moments(x, axes, keepdims=True)
+    return (x - mean) * tf.math.rsqrt(variance + like(1e-9, x))
+
+
+_REDUCTIONS_RULES: dict[str, Rule] = {
+    "ReduceSum": _reduction(tf.reduce_sum),
+    "ReduceMean": _reduction(tf.reduce_mean),
+    "ReduceMax": _extreme(tf.reduce_max, tf.reduce_any),
+    "ReduceMin": _extreme(tf.reduce_min, tf.reduce_all),
+    "ReduceProd": _reduction(tf.reduce_prod),
+    "ReduceL1": _reduction(_absolute),
+    "ReduceL2": _reduction(_length),
+    "ReduceSumSquare": _reduction(_squares),
+    "ReduceLogSum": _reduction(_log_sum),
+    "ReduceLogSumExp": _reduction(tf.reduce_logsumexp),
+    "ArgMax": _place(tf.argmax),
+    "ArgMin": _place(tf.argmin),
+    "CumSum": _cumulative,
+    "BatchNormalization": _batch,
+    "LayerNormalization": _layer,
+    "GroupNormalization": _group,
+    "InstanceNormalization": _instance,
+    "RMSNormalization": _root,
+    "LpNormalization": _unit,
+    "LRN": _responses,
+    "MeanVarianceNormalization": _standardized,
+}
+
+
+RULES: dict[str, Rule] = {**_ELEMENTWISE_RULES, **_REDUCTIONS_RULES}

@@ -1,0 +1,97 @@
+"""What a rule is given: a node of ONNX with its inputs as tensors of TensorFlow."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from crossflops.ir.graph import Attribute
+
+Result: TypeAlias = Any  # a tensor, or a list of them where the operator has several outputs
+
+
+class UnfitError(Exception):
+    """A rule does not know this form of its operator. The text says which form."""
+
+
+class Given:
+    """The inputs of a node by place, its attributes, and what it is to give.
+
+    `inputs` are tensors, None where one is left out; `known` their values where these are known
+    before anything runs (sizes, axes). `since` is the version of the operator.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Any],
+        known: Sequence[Any],
+        attributes: dict[str, Attribute],
+        outputs: int,
+        since: int,
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self.known = tuple(known)
+        self.attributes = attributes
+        self.outputs = outputs
+        self.since = since
+
+    def input(self, place: int) -> Any:
+        """The tensor, None where it is left out."""
+        return self.inputs[place] if place < len(self.inputs) else None
+
+    def get(self, name: str, default: Any) -> Any:
+        """An attribute."""
+        return self.attributes.get(name, default)
+
+    def value(self, place: int) -> Any:
+        """An input as an array, None where it is left out. Raises UnfitError if not known."""
+        if self.input(place) is None:
+            return None
+        found = self.known[place]
+        if found is None:
+            raise UnfitError(f"whose input {place} depends on data")
+        return np.asarray(found)
+
+    def numbers(self, place: int, name: str = "") -> list[int] | None:
+        """Integers from an input or, as in older versions, from an attribute."""
+        found = self.value(place)
+        if found is None:
+            found = self.attributes.get(name)
+        return None if found is None else [int(one) for one in np.ravel(found)]
+
+    def number(self, place: int, default: Any) -> Any:
+        """A single number from an input."""
+        found = self.value(place)
+        return default if found is None else np.ravel(found)[0].item()
+
+
+Rule: TypeAlias = Callable[[Given], Result]
+
+
+def shape(tensor: Any) -> list[int]:
+    """The sizes of a tensor. Raises UnfitError where one is open."""
+    if not tensor.shape.is_fully_defined():
+        raise UnfitError(f"of a tensor of the shape {tensor.shape}")
+    return [int(size) for size in tensor.shape]
+
+
+def rank(tensor: Any) -> int:
+    """The number of axes."""
+    return len(shape(tensor))
+
+
+def channels_last(tensor: Any) -> Any:
+    """From N, C, D1, D2 ... to N, D1, D2 ..., C."""
+    return tf.transpose(tensor, [0, *range(2, rank(tensor)), 1])
+
+
+def channels_first(tensor: Any) -> Any:
+    """From N, D1, D2 ..., C to N, C, D1, D2 ..."""
+    axes = rank(tensor)
+    return tf.transpose(tensor, [0, axes - 1, *range(1, axes - 1)])
+
+
+def like(value: Any, tensor: Any) -> Any:
+    """A constant of the type of a tensor."""
+    return tf.constant(value, tensor.dtype)

@@ -1,0 +1,368 @@
+"""Matrix products, and attention written as its two."""
+
+import math
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from crossflops.rebuild.tensorflow.rules.given import (
+    Given,
+    Result,
+    Rule,
+    UnfitError,
+    channels_first,
+    channels_last,
+    like,
+    rank,
+    shape,
+)
+
+
+def _matmul(given: Given) -> Result:
+    """As numpy.matmul: a vector is a row on the left, a column on the right."""
+    a, b = given.inputs
+    left, right = rank(a) == 1, rank(b) == 1
+    y = tf.matmul(a[None] if left else a, b[:, None] if right else b)
+    if right:
+        y = tf.squeeze(y, [-1])
+    return tf.squeeze(y, [-1 if right else -2]) if left else y
+
+
+def _gemm(given: Given) -> Result:
+    """alpha A B + beta C; C of one row is a bias."""
+    a, b = given.inputs[:2]
+    c = given.input(2)
+    y = tf.matmul(
+        a, b, transpose_a=bool(given.get("transA", 0)), transpose_b=bool(given.get("transB", 0))
+    )
+    alpha, beta = given.get("alpha", 1.0), given.get("beta", 1.0)
+    if alpha != 1:
+        y *= like(alpha, y)
+    if c is None or beta == 0:
+        return y
+    if beta != 1:
+        c *= like(beta, c)
+    return tf.nn.bias_add(y, c) if shape(c) == shape(y)[-1:] else y + c
+
+
+def _einsum(given: Given) -> Result:
+    return tf.einsum(given.get("equation", "").replace(" ", ""), *given.inputs)
+
+
+def _attention(given: Given) -> Result:
+    """softmax(scale Q K' + mask) V, with heads apart. Keys and values of few heads are repeated.
+
+    Q, K and V are (batch, heads, tokens, size), or (batch, tokens, heads x size).
+    """
+    windows = (given.get(f"{side}_window_size", -1) for side in ("left", "right"))
+    if given.input(6) is not None or max(windows) >= 0:
+        raise UnfitError("with a window, or with numbers of keys that are no padding")
+    q, flat = given.inputs[0], rank(given.inputs[0]) == 3
+    queries, heads = given.get("q_num_heads", 0), given.get("kv_num_heads", 0)
+    k, v = given.inputs[1:3]
+    if flat:
+        q, k, v = _heads(q, queries), _heads(k, heads), _heads(v, heads)
+    if given.input(4) is not None:
+        k, v = tf.concat([given.input(4), k], 2), tf.concat([given.input(5), v], 2)
+    present = [k, v]
+    times = shape(q)[1] // shape(k)[1]
+    if times > 1:
+        k, v = tf.repeat(k, times, axis=1), tf.repeat(v, times, axis=1)
+    scale = given.get("scale", 0) or 1 / math.sqrt(shape(q)[-1])
+    product = capped = tf.matmul(q, k, transpose_b=True) * like(scale, q)
+    cap = given.get("softcap", 0.0)
+    if cap:
+        capped = like(cap, q) * tf.tanh(product / like(cap, q))
+    masked = _masked(given, capped)
+    weights = tf.nn.softmax(masked)
+    y = tf.matmul(weights, v)
+    if flat:
+        y = tf.transpose(y, [0, 2, 1, 3])
+        y = tf.reshape(y, [*shape(y)[:2], -1])
+    seen = (product, capped, masked, weights)
+    return [y, *present, seen[given.get("qk_matmul_output_mode", 0)]][: given.outputs]
+
+
+def _heads(x: Any, heads: int) -> Any:
+    batch, tokens, width = shape(x)
+    return tf.transpose(tf.reshape(x, [batch, tokens, heads, width // heads]), [0, 2, 1, 3])
+
+
+def _masked(given: Given, scores: Any) -> Any:
+    """Scores of minus infinity where a key is not to be looked at.
+
+    A causal query i looks at keys up to i, and at all of the past.
+    """
+    lowest, mask = like(-math.inf, scores), given.input(3)
+    queries, keys = shape(scores)[-2:]
+    if given.get("is_causal", 0):
+        past = shape(given.input(4))[2] if given.input(4) is not None else 0
+        allowed = np.arange(keys)[None] <= np.arange(queries)[:, None] + past
+        scores = tf.where(tf.constant(allowed), scores, lowest)
+    if mask is None:
+        return scores
+    whole = mask.dtype == tf.bool
+    if missing := keys - shape(mask)[-1]:  # what it does not reach is not looked at
+        ends = [[0, 0]] * (rank(mask) - 1) + [[0, missing]]
+        mask = tf.pad(mask, ends, constant_values=like(False if whole else -math.inf, mask))
+    return tf.where(mask, scores, lowest) if whole else scores + tf.cast(mask, scores.dtype)
+
+
+_PRODUCTS_RULES: dict[str, Rule] = {
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    "Einsum": _einsum,
+    "Attention": _attention,
+}
+
+
+# Convolutions, with channels last, as TensorFlow's kernels for the CPU take them.
+
+Pads = list[tuple[int, int]]
+
+
+def pads(given: Given, sizes: Sequence[int], kernel: Sequence[int]) -> Pads:
+    """(before, after) for every axis of an image, from `pads` or `auto_pad`."""
+    axes, how = len(kernel), given.get("auto_pad", "NOTSET")
+    if how in ("NOTSET", ""):
+        flat = given.get("pads", (0,) * 2 * axes)
+        return list(zip(flat[:axes], flat[axes:], strict=True))
+    found: Pads = []
+    for size, extent, stride, step in zip(
+        sizes, kernel, steps(given, "strides", axes), steps(given, "dilations", axes), strict=True
+    ):
+        reach = (extent - 1) * step + 1
+        total = max(0, (-(-size // stride) - 1) * stride + reach - size) if how != "VALID" else 0
+        less, more = total // 2, total - total // 2
+        found.append((less, more) if how != "SAME_LOWER" else (more, less))
+    return found
+
+
+def steps(given: Given, name: str, axes: int) -> list[int]:
+    """Strides or dilations: an attribute with a number for every axis, 1 where it is left out."""
+    return list(given.get(name, ()) or (1,) * axes)
+
+
+def _convolution(given: Given) -> Result:
+    """Y = X * W + B: Conv2D, DepthwiseConv2dNative for a group for each channel, or Conv3D."""
+    x, weights = given.inputs[:2]
+    axes = rank(x) - 2
+    image, kernel = shape(x)[2:], shape(weights)[2:]
+    padding = pads(given, image, kernel)
+    strides, dilations = steps(given, "strides", axes), steps(given, "dilations", axes)
+    group = given.get("group", 1)
+    if axes == 1:  # as tf.nn.conv1d: an image of one row
+        x, weights = tf.expand_dims(x, 2), tf.expand_dims(weights, 2)
+        padding, strides, dilations = [(0, 0), *padding], [1, *strides], [1, *dilations]
+    x = channels_last(x)
+    if axes > 2:
+        y = _in_space(x, weights, padding, strides, dilations, group)
+    else:
+        y = _in_plane(x, weights, padding, strides, dilations, group)
+    y = _biased(y, given.input(2))
+    return channels_first(tf.squeeze(y, [1]) if axes == 1 else y)
+
+
+def _biased(y: Any, bias: Any) -> Any:
+    return y if bias is None else tf.nn.bias_add(y, bias)
+
+
+def _in_plane(
+    x: Any, weights: Any, padding: Pads, strides: list[int], dilations: list[int], group: int
+) -> Any:
+    explicit = _explicit(padding)
+    out, per_group, *kernel = shape(weights)
+    depthwise = per_group == 1 and group == shape(x)[-1] and strides[0] == strides[1]
+    if group > 1 and depthwise and dilations == [1, 1]:
+        filters = tf.reshape(weights, [group, out // group, *kernel])
+        filters = tf.transpose(filters, [2, 3, 0, 1])
+        return tf.nn.depthwise_conv2d(x, filters, [1, *strides, 1], explicit)
+    filters = tf.transpose(weights, [2, 3, 1, 0])
+    return tf.nn.conv2d(x, filters, strides, explicit, "NHWC", dilations)
+
+
+def _explicit(padding: Pads) -> Any:
+    if not any(map(any, padding)):
+        return "VALID"
+    return [[0, 0], *map(list, padding), [0, 0]]
+
+
+def _in_space(
+    x: Any, weights: Any, padding: Pads, strides: list[int], dilations: list[int], group: int
+) -> Any:
+    """A convolution in three dimensions for each group: the kernel for the CPU has no groups."""
+    if len(strides) > 3:
+        raise UnfitError(f"in {len(strides)} dimensions")
+    if any(map(any, padding)):
+        x = tf.pad(x, [[0, 0], *map(list, padding), [0, 0]])
+    found = [
+        tf.nn.conv3d(
+            one,
+            tf.transpose(filters, [2, 3, 4, 1, 0]),
+            [1, *strides, 1],
+            "VALID",
+            dilations=[1, *dilations, 1],
+        )
+        for one, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True)
+    ]
+    return _together(found)
+
+
+def _parts(tensor: Any, group: int, axis: int) -> list[Any]:
+    return [tensor] if group == 1 else list(tf.split(tensor, group, axis))
+
+
+def _together(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else tf.concat(parts, -1)
+
+
+def _transposed(given: Given) -> Result:
+    """The transposed convolution: Conv2DBackpropInput or Conv3DBackpropInputV2 for each group."""
+    x, weights = given.inputs[:2]
+    axes, group = rank(x) - 2, given.get("group", 1)
+    strides, kernel = steps(given, "strides", axes), shape(weights)[2:]
+    if any(one > 1 for one in steps(given, "dilations", axes)):
+        raise UnfitError("with dilations, which TensorFlow has no kernel for")
+    sizes, padding = _enlarged(given, shape(x)[2:], kernel, strides)
+    if axes == 1:
+        x, weights = tf.expand_dims(x, 2), tf.expand_dims(weights, 2)
+        sizes, padding, strides = [1, *sizes], [(0, 0), *padding], [1, *strides]
+    found = []
+    x = channels_last(x)
+    for one, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True):
+        last = tf.transpose(filters, [*range(2, rank(filters)), 1, 0])
+        whole = [shape(x)[0], *sizes, shape(last)[-2]]
+        if axes < 3:
+            y = tf.nn.conv2d_transpose(one, last, whole, strides, _explicit(padding))
+        else:
+            whole[1:-1] = [size + sum(pair) for size, pair in zip(sizes, padding, strict=True)]
+            y = tf.nn.conv3d_transpose(one, last, whole, [1, *strides, 1], "VALID")
+            y = tf.slice(y, [0, *(pair[0] for pair in padding), 0], [-1, *sizes, -1])
+        found.append(y)
+    y = _biased(_together(found), given.input(2))
+    return channels_first(tf.squeeze(y, [1]) if axes == 1 else y)
+
+
+def _enlarged(
+    given: Given, image: list[int], kernel: list[int], strides: list[int]
+) -> tuple[list[int], Pads]:
+    """The sizes of the result, and what is cut off on either side of each axis.
+
+    stride (size - 1) + output_padding + kernel - cut; with `output_shape` the cut follows.
+    """
+    more = given.get("output_padding", ()) or (0,) * len(image)
+    full = [s * (n - 1) + m + k for s, n, m, k in zip(strides, image, more, kernel, strict=True)]
+    how, asked = given.get("auto_pad", "NOTSET"), given.get("output_shape", ())
+    if not asked and how in ("NOTSET", "", "VALID"):
+        cut = pads(given, image, kernel)
+        return [size - sum(pair) for size, pair in zip(full, cut, strict=True)], cut
+    sizes = list(asked)[-len(image) :] or [n * s for n, s in zip(image, strides, strict=True)]
+    cut = []
+    for size, wanted in zip(full, sizes, strict=True):
+        total = max(0, size - wanted)
+        half = total // 2
+        cut.append((half, total - half) if how == "SAME_UPPER" else (total - half, half))
+    return sizes, cut
+
+
+_CONVOLUTIONS_RULES: dict[str, Rule] = {"Conv": _convolution, "ConvTranspose": _transposed}
+
+
+# Pools, with channels last.
+
+
+def _maximum(given: Given) -> Result:
+    """The largest of every window; what pads is smaller than anything."""
+    if given.outputs > 1:
+        raise UnfitError("with indices")
+    x = given.inputs[0]
+    lowest = x.dtype.min if not x.dtype.is_floating else -np.inf
+    return _pooled(given, lowest, tf.nn.max_pool)
+
+
+def _average(given: Given) -> Result:
+    """The mean of every window; times window / elements where what pads is not to be counted."""
+    x = given.inputs[0]
+    kernel, image = list(given.get("kernel_shape", ())), shape(x)[2:]
+    padding = _whole(given, image, kernel)
+    y = _pooled(given, 0, tf.nn.avg_pool)
+    own = pads(given, image, kernel)
+    inside = own if given.get("count_include_pad", 0) else [(0, 0)] * len(image)
+    counts = _counts(image, kernel, steps(given, "strides", len(kernel)), padding, inside)
+    if (counts == prod(kernel)).all():
+        return y
+    return y * like(prod(kernel) / counts, y)
+
+
+def _counts(
+    image: list[int], kernel: list[int], strides: list[int], padding: Pads, inside: Pads
+) -> Any:
+    """How many elements of each window count: those of the image, and of the pads `inside`."""
+    found = np.ones(())
+    for size, extent, stride, pad, counted in zip(
+        image, kernel, strides, padding, inside, strict=True
+    ):
+        line = np.zeros(size + sum(pad))
+        line[pad[0] - counted[0] : pad[0] + size + counted[1]] = 1
+        begins = range(0, len(line) - extent + 1, stride)
+        found = np.multiply.outer(found, [line[at : at + extent].sum() for at in begins])
+    return found
+
+
+def _whole(given: Given, image: list[int], kernel: list[int]) -> Pads:
+    """The pads and, with `ceil_mode`, what the last windows reach beyond them.
+
+    A window that would begin in the pad behind the image is left out, as PyTorch does.
+    """
+    found: Pads = []
+    strides = steps(given, "strides", len(kernel))
+    for size, extent, stride, (before, after) in zip(
+        image, kernel, strides, pads(given, image, kernel), strict=True
+    ):
+        windows = (size + before + after - extent) // stride + 1
+        if given.get("ceil_mode", 0):
+            windows = -(-(size + before + after - extent) // stride) + 1
+            windows -= (windows - 1) * stride >= size + before
+        found.append((before, max(after, (windows - 1) * stride + extent - size - before)))
+    return found
+
+
+def _pooled(given: Given, filler: Any, pool: Any) -> Any:
+    x = given.inputs[0]
+    kernel = list(given.get("kernel_shape", ()))
+    axes = rank(x) - 2
+    if any(one > 1 for one in steps(given, "dilations", axes)):
+        raise UnfitError("with dilations")
+    strides = steps(given, "strides", axes)
+    padding = _whole(given, shape(x)[2:], kernel)
+    x = channels_last(x)
+    if any(map(any, padding)):
+        x = tf.pad(x, [[0, 0], *map(list, padding), [0, 0]], constant_values=like(filler, x))
+    if axes == 1:  # as tf.nn.pool: an image of one row
+        y = pool(tf.expand_dims(x, 1), [1, *kernel], [1, *strides], "VALID")
+        return channels_first(tf.squeeze(y, [1]))
+    if axes > 3:
+        raise UnfitError(f"in {axes} dimensions")
+    return channels_first(pool(x, kernel, strides, "VALID"))
+
+
+def _over_all(reduce: Any) -> Rule:
+    def rule(given: Given) -> Result:
+        x = given.inputs[0]
+        return reduce(x, list(range(2, rank(x))), keepdims=True)
+
+    return rule
+
+
+_POOLS_RULES: dict[str, Rule] = {
+    "MaxPool": _maximum,
+    "AveragePool": _average,
+    "GlobalAveragePool": _over_all(tf.reduce_mean),
+    "GlobalMaxPool": _over_all(tf.reduce_max),
+}
+
+
+RULES: dict[str, Rule] = {**_PRODUCTS_RULES, **_CONVOLUTIONS_RULES, **_POOLS_RULES}

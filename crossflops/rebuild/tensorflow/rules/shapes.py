@@ -1,0 +1,419 @@
+"""Shapes: what moves, cuts and joins elements, and computes nothing."""
+
+import math
+from math import prod
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from crossflops.load.payload import ELEMENT_TYPES
+from crossflops.rebuild.tensorflow.rules.given import (
+    Given,
+    Result,
+    Rule,
+    UnfitError,
+    like,
+    rank,
+    shape,
+)
+
+
+def _reshape(given: Given) -> Result:
+    """0 keeps a size unless `allowzero`, -1 takes what is left."""
+    x, sizes = given.inputs[0], given.numbers(1, "shape") or []
+    keeps = not given.get("allowzero", 0)
+    kept = [shape(x)[at] if size == 0 and keeps else size for at, size in enumerate(sizes)]
+    return tf.reshape(x, kept)
+
+
+def _flatten(given: Given) -> Result:
+    x, axis = given.inputs[0], given.get("axis", 1)
+    sizes = shape(x)
+    axis = axis if axis >= 0 else axis + len(sizes)
+    return tf.reshape(x, [prod(sizes[:axis]), prod(sizes[axis:])])
+
+
+def _squeeze(given: Given) -> Result:
+    axes = given.numbers(1, "axes")
+    x = given.inputs[0]
+    if axes is None:
+        axes = [at for at, size in enumerate(shape(x)) if size == 1]
+    return tf.squeeze(x, axes) if axes else tf.identity(x)
+
+
+def _unsqueeze(given: Given) -> Result:
+    x, axes = given.inputs[0], given.numbers(1, "axes") or []
+    whole = rank(x) + len(axes)
+    for axis in sorted(one % whole for one in axes):
+        x = tf.expand_dims(x, axis)
+    return x
+
+
+def _transpose(given: Given) -> Result:
+    x = given.inputs[0]
+    return tf.transpose(x, given.get("perm", ()) or list(range(rank(x)))[::-1])
+
+
+def _expand(given: Given) -> Result:
+    x, sizes = given.inputs[0], given.numbers(1) or []
+    return tf.broadcast_to(x, np.broadcast_shapes(tuple(shape(x)), tuple(sizes)))
+
+
+def _tile(given: Given) -> Result:
+    return tf.tile(given.inputs[0], given.numbers(1) or [])
+
+
+def _concat(given: Given) -> Result:
+    return tf.concat(given.inputs, given.get("axis", 1))
+
+
+def _split(given: Given) -> Result:
+    """Of given sizes, else of equal ones, of which the last may be smaller."""
+    x, axis = given.inputs[0], given.get("axis", 0)
+    sizes = given.numbers(1, "split")
+    if sizes is None:
+        size, parts = shape(x)[axis], given.outputs
+        each = -(-size // parts)
+        sizes = [each] * (parts - 1) + [size - each * (parts - 1)]
+    return tf.split(x, sizes, axis)
+
+
+def _slice(given: Given) -> Result:
+    x = given.inputs[0]
+    starts, ends = given.numbers(1, "starts") or [], given.numbers(2, "ends") or []
+    axes = given.numbers(3, "axes")
+    strides = given.numbers(4) or [1] * len(starts)
+    cuts = [slice(None)] * rank(x)
+    for axis, begin, end, step in zip(
+        axes or range(len(starts)), starts, ends, strides, strict=True
+    ):
+        first, last, _ = slice(begin, end, step).indices(shape(x)[axis])
+        # a step back that ends before the first element has no end
+        cuts[axis] = slice(first, last if last >= 0 else None, step)
+    return x[tuple(cuts)]
+
+
+def _pad(given: Given) -> Result:
+    x, mode = given.inputs[0], given.get("mode", "constant")
+    flat = given.numbers(1, "pads") or []
+    axes = given.numbers(3) or list(range(rank(x)))
+    both = [(0, 0)] * rank(x)
+    for at, axis in enumerate(axes):
+        both[axis] = (flat[at], flat[at + len(axes)])
+    if any(min(pair) < 0 for pair in both):  # a negative pad cuts
+        ends = zip(shape(x), both, strict=True)
+        x = x[tuple(slice(max(0, -a), size - max(0, -b)) for size, (a, b) in ends)]
+        both = [(max(0, a), max(0, b)) for a, b in both]
+    if mode == "constant":
+        value = given.input(2)
+        filler = like(given.get("value", 0), x) if value is None else tf.reshape(value, [])
+        return tf.pad(x, both, constant_values=filler)
+    if mode == "reflect":
+        return tf.pad(x, both, "REFLECT")
+    for axis, (before, after) in enumerate(both):  # an edge that goes on, or the other end
+        places = np.arange(-before, shape(x)[axis] + after)
+        size = shape(x)[axis]
+        places = places % size if mode == "wrap" else np.clip(places, 0, size - 1)
+        x = tf.gather(x, places, axis=axis) if before or after else x
+    return x
+
+
+def _filled(given: Given) -> Result:
+    """A constant of a shape; zeros of float32 where no value is given."""
+    value = given.attributes.get("value", np.zeros(1, np.float32))
+    return tf.fill(given.numbers(0) or [], tf.constant(np.ravel(value)[0]))
+
+
+def _shape(given: Given) -> Result:
+    sizes = shape(given.inputs[0])
+    return tf.constant(sizes[given.get("start", 0) : given.get("end", None)], tf.int64)
+
+
+def _size(given: Given) -> Result:
+    return tf.constant(prod(shape(given.inputs[0])), tf.int64)
+
+
+def _range(given: Given) -> Result:
+    return tf.range(*(given.number(at, 0) for at in range(3)), dtype=given.inputs[0].dtype)
+
+
+def _eye(given: Given) -> Result:
+    x = given.inputs[0]
+    rows, columns = shape(x)
+    dtype = tf.as_dtype(ELEMENT_TYPES[given.get("dtype", 0)]) if given.get("dtype", 0) else x.dtype
+    return tf.constant(np.eye(rows, columns, k=given.get("k", 0)), dtype)
+
+
+def _triangle(given: Given) -> Result:
+    """What is on one side of a diagonal stays."""
+    x, k = given.inputs[0], given.number(1, 0)
+    rows, columns = shape(x)[-2:]
+    ones = np.ones((rows, columns), bool)
+    kept = np.triu(ones, k) if given.get("upper", 1) else np.tril(ones, k)
+    return tf.where(tf.constant(kept), x, tf.zeros((), x.dtype))
+
+
+def _to_space(given: Given) -> Result:
+    """Channels to blocks; in the order CRD rows of a block are within a channel."""
+    x, block = given.inputs[0], given.get("blocksize", 1)
+    n, c, h, w = shape(x)
+    less = c // block**2
+    if given.get("mode", "DCR") == "DCR":
+        x = tf.transpose(tf.reshape(x, [n, block, block, less, h, w]), [0, 3, 4, 1, 5, 2])
+    else:
+        x = tf.transpose(tf.reshape(x, [n, less, block, block, h, w]), [0, 1, 4, 2, 5, 3])
+    return tf.reshape(x, [n, less, h * block, w * block])
+
+
+def _to_depth(given: Given) -> Result:
+    x, block = given.inputs[0], given.get("blocksize", 1)
+    n, c, h, w = shape(x)
+    x = tf.reshape(x, [n, c, h // block, block, w // block, block])
+    order = [3, 5, 1] if given.get("mode", "DCR") == "DCR" else [1, 3, 5]
+    x = tf.transpose(x, [0, *order, 2, 4])
+    return tf.reshape(x, [n, c * block**2, h // block, w // block])
+
+
+def _same(given: Given) -> Result:
+    return tf.identity(given.inputs[0])
+
+
+def _dropout(given: Given) -> Result:
+    """Nothing is dropped outside training."""
+    if given.input(2) is not None and given.number(2, False):
+        raise UnfitError("in training")
+    x = given.inputs[0]
+    return [tf.identity(x), tf.ones(shape(x), tf.bool)][: given.outputs]
+
+
+_SHAPES_RULES: dict[str, Rule] = {
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Transpose": _transpose,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Concat": _concat,
+    "Split": _split,
+    "Slice": _slice,
+    "Pad": _pad,
+    "ConstantOfShape": _filled,
+    "Shape": _shape,
+    "Size": _size,
+    "Range": _range,
+    "EyeLike": _eye,
+    "Trilu": _triangle,
+    "DepthToSpace": _to_space,
+    "SpaceToDepth": _to_depth,
+    "Identity": _same,
+    "Dropout": _dropout,
+}
+
+
+# What reads and writes elements by their places, and resizes.
+
+
+def _positive(places: Any, known: Any, size: int) -> Any:
+    """Places of which those that are known count from the beginning: TensorFlow has no others."""
+    if known is None:
+        return places
+    return tf.constant(np.where(known < 0, known + size, known), places.dtype)
+
+
+def _gather(given: Given) -> Result:
+    x, axis = given.inputs[0], given.get("axis", 0)
+    return tf.gather(x, _positive(given.inputs[1], given.known[1], shape(x)[axis]), axis=axis)
+
+
+def _coordinates(places: Any, axis: int) -> Any:
+    """The full index of each element of `places`, which stand for those along one axis."""
+    sizes = shape(places)
+    grid = list(np.indices(sizes))
+    parts = [tf.constant(one, places.dtype) for one in grid]
+    parts[axis] = places
+    return tf.stack(parts, -1)
+
+
+def _gather_elements(given: Given) -> Result:
+    x = given.inputs[0]
+    axis = given.get("axis", 0) % rank(x)
+    places = _positive(given.inputs[1], given.known[1], shape(x)[axis])
+    return tf.gather_nd(x, _coordinates(places, axis))
+
+
+def _gather_nd(given: Given) -> Result:
+    return tf.gather_nd(*given.inputs, batch_dims=given.get("batch_dims", 0))
+
+
+def _written(x: Any, places: Any, updates: Any, how: str) -> Any:
+    writers = {
+        "none": tf.tensor_scatter_nd_update,
+        "add": tf.tensor_scatter_nd_add,
+        "max": tf.tensor_scatter_nd_max,
+        "min": tf.tensor_scatter_nd_min,
+    }
+    if how not in writers:
+        raise UnfitError(f"that reduces by {how}")
+    return writers[how](x, places, updates)
+
+
+def _scatter_nd(given: Given) -> Result:
+    x, places, updates = given.inputs
+    return _written(x, places, updates, given.get("reduction", "none"))
+
+
+def _scatter_elements(given: Given) -> Result:
+    x, _, updates = given.inputs
+    axis = given.get("axis", 0) % rank(x)
+    places = _positive(given.inputs[1], given.known[1], shape(x)[axis])
+    return _written(x, _coordinates(places, axis), updates, given.get("reduction", "none"))
+
+
+def _one_hot(given: Given) -> Result:
+    off_on, depth = given.inputs[2], int(given.number(1, 0))
+    places = tf.cast(_positive(given.inputs[0], given.known[0], depth), tf.int64)
+    axis = given.get("axis", -1) % (rank(places) + 1)
+    axis = -1 if axis == rank(places) else axis
+    return tf.one_hot(places, depth, off_on[1], off_on[0], axis, off_on.dtype)
+
+
+def _largest(given: Given) -> Result:
+    """The k largest or smallest along an axis, in order."""
+    x, k = given.inputs[0], given.number(1, given.get("k", 1))
+    axis = given.get("axis", -1) % rank(x)
+    order = [*(at for at in range(rank(x)) if at != axis), axis]
+    back = list(np.argsort(order))
+    moved = tf.transpose(x, order)
+    largest = given.get("largest", 1)
+    values, places = tf.math.top_k(moved if largest else -moved, k)
+    values = values if largest else -values
+    return [tf.transpose(values, back), tf.cast(tf.transpose(places, back), tf.int64)]
+
+
+def _resize(given: Given) -> Result:
+    """Nearest by the places that are known, linear by TensorFlow's own or from its taps."""
+    x, mode = given.inputs[0], given.get("mode", "nearest")
+    sizes, scales = _resized(given, shape(x))
+    axes = [at for at, (old, new) in enumerate(zip(shape(x), sizes, strict=True)) if old != new]
+    if given.get("antialias", 0) and any(sizes[at] < shape(x)[at] for at in axes):
+        raise UnfitError("with antialias")
+    own = given.get("coordinate_transformation_mode", "half_pixel")
+    own = "asymmetric" if given.since < 11 else own
+    if own == "tf_crop_and_resize" or mode == "cubic":
+        raise UnfitError(f"of the kind {mode}, {own}")
+    where = {
+        at: _sources(own, shape(x)[at], sizes[at], scales[at])
+        for at in range(rank(x))
+        if sizes[at] != shape(x)[at] or scales[at] != 1
+    }
+    if mode == "linear" and (bilinear := _bilinear(x, sizes, scales, own)) is not None:
+        return bilinear
+    for axis, source in where.items():
+        if mode == "nearest":
+            places = _nearest(source, given.get("nearest_mode", "round_prefer_floor"), given.since)
+            x = tf.gather(x, np.clip(places, 0, shape(x)[axis] - 1).astype(int), axis=axis)
+        else:
+            x = _between(x, source, axis)
+    return x
+
+
+def _resized(given: Given, old: list[int]) -> tuple[list[int], list[float]]:
+    """Sizes after, and scales, of every axis."""
+    if given.since < 11:
+        scales = [float(one) for one in np.ravel(given.value(1))]
+        return [math.floor(n * s) for n, s in zip(old, scales, strict=True)], scales
+    axes = [one % len(old) for one in given.get("axes", ())] or list(range(len(old)))
+    sizes, scales = list(old), [1.0] * len(old)
+    wanted, factors = given.value(3), given.value(2)
+    if given.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise UnfitError("that keeps the aspect ratio")
+    for at, axis in enumerate(axes):
+        if wanted is not None and wanted.size:
+            sizes[axis] = int(wanted[at])
+            scales[axis] = sizes[axis] / old[axis]
+        else:
+            scales[axis] = float(factors[at])
+            sizes[axis] = math.floor(old[axis] * scales[axis])
+    return sizes, scales
+
+
+def _sources(mode: str, old: int, new: int, scale: float) -> Any:
+    """Where each element lies in the old axis."""
+    at = np.arange(new, dtype=np.float64)
+    if mode == "align_corners":
+        last = old * scale - 1  # of the size before it was cut to a whole number
+        return at * (old - 1) / last if last else at * 0
+    if mode == "asymmetric":
+        return at / scale
+    if mode == "pytorch_half_pixel" and new == 1:
+        return at * 0
+    if mode == "half_pixel_symmetric":
+        shift = old / 2 * (1 - new / (old * scale))
+        return shift + (at + 0.5) / scale - 0.5
+    return (at + 0.5) / scale - 0.5
+
+
+def _nearest(source: Any, mode: str, since: int) -> Any:
+    if mode == "floor" or since < 11:
+        return np.floor(source)
+    if mode == "ceil":
+        return np.ceil(source)
+    if mode == "round_prefer_ceil":
+        return np.floor(source + 0.5)
+    return np.ceil(source - 0.5)
+
+
+def _bilinear(x: Any, sizes: list[int], scales: list[float], mode: str) -> Any:
+    """TensorFlow's own operation, where it means the same: two axes, scales that are ratios."""
+    old = shape(x)
+    exact = all(abs(s * n - m) < 1e-9 for s, n, m in zip(scales, old, sizes, strict=True))
+    if len(old) != 4 or old[:2] != sizes[:2] or not exact:
+        return None
+    if mode == "pytorch_half_pixel" and 1 in sizes[2:]:
+        return None
+    y = tf.raw_ops.ResizeBilinear(
+        images=tf.transpose(x, [0, 2, 3, 1]),
+        size=sizes[2:],
+        align_corners=mode == "align_corners",
+        half_pixel_centers=mode not in ("align_corners", "asymmetric"),
+    )
+    return tf.cast(tf.transpose(y, [0, 3, 1, 2]), x.dtype)
+
+
+def _between(x: Any, source: Any, axis: int) -> Any:
+    """Between the neighbours of every place along one axis, by how near they are."""
+    size = shape(x)[axis]
+    before = np.floor(source)
+    wide = [-1, *(1,) * (rank(x) - 1 - axis)]
+    share = tf.reshape(tf.constant(source - before, x.dtype), wide)
+    first, second = (
+        tf.gather(x, np.clip(before + more, 0, size - 1).astype(int), axis=axis) for more in (0, 1)
+    )
+    return first + (second - first) * share
+
+
+def _upsample(given: Given) -> Result:
+    """The operator before Resize: scales are input 1, or an attribute, and places are floored."""
+    scales = given.value(1) if given.since >= 9 else given.get("scales", ())
+    given = Given(
+        (given.inputs[0], tf.constant(scales)), (None, np.asarray(scales)), given.attributes, 1, 10
+    )
+    return _resize(given)
+
+
+_GATHERS_RULES: dict[str, Rule] = {
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "ScatterND": _scatter_nd,
+    "ScatterElements": _scatter_elements,
+    "OneHot": _one_hot,
+    "TopK": _largest,
+    "Resize": _resize,
+    "Upsample": _upsample,
+}
+
+
+RULES: dict[str, Rule] = {**_SHAPES_RULES, **_GATHERS_RULES}

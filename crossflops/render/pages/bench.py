@@ -1,0 +1,202 @@
+"""The page of `bench`: batches and their speed, then where the time of one run goes."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+from crossflops.ir.measurement import Measurement, Unfit
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
+from crossflops.render.quantity import exact, number, shape, short
+from crossflops.report.bench import Bench, KernelProfile, KernelRow
+
+TOP = 10
+WORST = 5
+_MUTE = 0.01  # operators that take less of the time share a line
+
+
+class Benched(msgspec.Struct, frozen=True):
+    """A bench, with as many kernels in its tables as `top` says."""
+
+    bench: Bench
+    top: int = TOP
+
+
+def bench_page(noun: Bench, top: int = TOP) -> Page:
+    """The curve, the profile where there is one, what is wrong, doubtful and assumed."""
+    blocks: list[Block] = [_title(noun), _curve(noun)]
+    if noun.goal and noun.measurement is not None:
+        blocks.append(Text(f"batch {noun.batch}: {noun.goal}", " > "))
+    if noun.largest is not None:
+        blocks.append(Text(f"the largest batch that fits is {noun.largest}", " > "))
+    if noun.profile is not None:
+        blocks += _profile(noun, noun.profile, top)
+    blocks += [Text(text, " ! ", "bad") for text in noun.errors]
+    blocks += [Text(text, " ! ", "warn") for text in noun.warnings]
+    blocks.append(Heading("Assumed"))
+    blocks += [Text(text, " - ") for text in noun.assumptions]
+    return Page(tuple(blocks))
+
+
+def duration(seconds: float) -> str:
+    """Four significant digits in a fitting unit.
+
+    >>> duration(0.0123456), duration(12.5e-6), duration(2.0)
+    ('12.35 ms', '12.50 µs', '2.000 s')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(seconds) >= size or unit == "µs":
+            value = seconds / size
+            decimals = max(0, 4 - len(str(int(abs(value)))))
+            return f"{value:.{decimals}f} {unit}"
+    raise AssertionError
+
+
+def percent(part: float, whole: float) -> str:
+    """A part of a whole; "-" of nothing."""
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def _title(noun: Bench) -> Title:
+    optimized = f"optimization {noun.optimization}" if noun.optimization else ""
+    parts = (
+        noun.name,
+        *(f"{one.name} {shape(one.shape)} {one.dtype}" for one in noun.model.inputs),
+        noun.runtime,
+        optimized,
+        f"{noun.device}, {number(noun.threads, 'thread')}" if noun.threads else "",
+        f"{short(noun.macs, 'MACs')} a run of {number(noun.batch, 'example')}",
+    )
+    return Title(tuple(part for part in parts if part))
+
+
+def _curve(noun: Bench) -> Table:
+    peak = [Column(head="of peak", right=True)] if noun.peak is not None else []
+    tails = [Column(head=head, right=True, spare=2) for head in ("p90", "p99")]
+    columns = (
+        Column(head="batch", right=True),
+        Column(head="p50", right=True),
+        *tails,
+        Column(head="runs", right=True, spare=3),
+        Column(head="examples/s", right=True),
+        Column(head="rate", right=True),
+        *peak,
+        Column(head="", flows=True),
+    )
+    rows = [
+        _measured(noun, m) if isinstance(m, Measurement) else _unfit(noun, m) for m in noun.curve
+    ]
+    return Table(columns=columns, rows=tuple(rows))
+
+
+def _measured(noun: Bench, one: Measurement) -> Row:
+    times = [duration(value) for value in (one.p50, one.p90, one.p99)]
+    share = noun.share(one)
+    said = [] if one.settled else ["not settled"]
+    said += ["profiled below"] if one.batch == noun.batch and len(noun.curve) > 1 else []
+    cells = (
+        str(one.batch),
+        *times,
+        str(one.runs),
+        f"{one.examples_per_second:.4g}",
+        short(noun.rate(one), "FLOP/s"),
+        *(() if share is None else (f"{100 * share:.1f} %",)),
+        ", ".join(said),
+    )
+    return Row(cells)
+
+
+def _unfit(noun: Bench, one: Unfit) -> Row:
+    dashes = ("-",) * (6 + (noun.peak is not None))
+    return Row((str(one.batch), *dashes, f"{one.stage}: {one.message}"), "warn")
+
+
+def _profile(noun: Bench, found: KernelProfile, top: int) -> list[Block]:
+    whole = found.run_seconds
+    nodes = sum(len(row.nodes) for row in found.kernels)
+    exactly = "exactly the count" if found.macs == noun.macs else f"NOT the count, {noun.macs}"
+    told = (
+        f"{percent(found.named_seconds, whole)} in kernels that stand for {number(nodes, 'node')}",
+        f"{percent(found.added_seconds, whole)} in kernels that the runtime put in",
+        f"{percent(found.outside_seconds, whole)} outside of kernels{_profiler(found)}",
+        f"all rows together have {exact(found.macs)} MACs, {exactly}",
+    )
+    heading = f"One run: {duration(whole)}, mean of {found.runs} under the profiler"
+    blocks: list[Block] = [Heading(heading), *(Text(one, " - ") for one in told), _by_op(found)]
+    blocks += [Heading("Kernels that take the most time"), _table(found, found.largest(top))]
+    if worst := found.slowest(min(top, WORST)):
+        blocks.append(Heading("Worst offenders: the slowest with 1 % of the time or more"))
+        blocks.append(_table(found, worst))
+    for aside in found.aside:
+        named = ", ".join(aside.nodes[:3]) + (" ..." if len(aside.nodes) > 3 else "")
+        what = f"{number(len(aside.nodes), 'node')} ({named}) {short(aside.macs, 'MACs')}"
+        blocks.append(Text(f"{aside.why}: {what}", " - "))
+    return blocks
+
+
+def _profiler(found: KernelProfile) -> str:
+    """What the profiler itself took, where that is worth a word."""
+    if found.profiler_seconds < _MUTE * found.run_seconds:
+        return ""
+    took = percent(found.profiler_seconds, found.run_seconds)
+    nodes = f"nodes have {100 * found.covered:.1f} % of the rest"
+    return f", of which {took} is the profiler's own: {nodes}"
+
+
+def _by_op(found: KernelProfile) -> Table:
+    """The time by operator of the kernels, the small ones together."""
+    sums: dict[str, list[KernelRow]] = defaultdict(list)
+    for row in found.kernels:
+        sums[row.op or "(none)"].append(row)
+    order = sorted(sums, key=lambda op: -_seconds(sums[op]))
+    shown = [op for op in order if _seconds(sums[op]) >= _MUTE * found.run_seconds]
+    rest = [row for op in order if op not in shown for row in sums[op]]
+    lines = [(op, sums[op]) for op in shown] + ([("all others", rest)] if rest else [])
+    columns = (
+        Column(head="operator"),
+        Column(head="kernels", right=True),
+        Column(head="time", right=True),
+        Column(head="share", right=True),
+        Column(head="MACs", right=True),
+        Column(head="rate", right=True),
+    )
+    return Table(columns=columns, rows=tuple(_op_row(*line, found) for line in lines))
+
+
+def _op_row(op: str, rows: list[KernelRow], found: KernelProfile) -> Row:
+    seconds, macs = _seconds(rows), sum(row.macs for row in rows)
+    rate = short(2 * macs / seconds, "FLOP/s") if macs and seconds else "-"
+    share = percent(seconds, found.run_seconds)
+    return Row((op, str(len(rows)), duration(seconds), share, short(macs), rate))
+
+
+def _seconds(rows: Iterable[KernelRow]) -> float:
+    return sum(row.seconds for row in rows)
+
+
+def _table(found: KernelProfile, rows: Iterable[KernelRow]) -> Table:
+    columns = [
+        Column(head="kernel", flows=True),
+        Column(head="stands for", flows=True),
+        Column(head="time", right=True),
+        Column(head="share", right=True, spare=2),
+        Column(head="MACs", right=True, spare=1),
+        Column(head="rate", right=True),
+    ]
+    peak = any(row.share is not None for row in found.kernels)
+    columns += [Column(head="of peak", right=True)] if peak else []
+    return Table(columns=tuple(columns), rows=tuple(_kernel(found, row, peak) for row in rows))
+
+
+def _kernel(found: KernelProfile, row: KernelRow, peak: bool) -> Row:
+    share = "-" if row.share is None else f"{100 * row.share:.1f} %"
+    cells = (
+        row.kernel,
+        row.does or "(put in by the runtime)",
+        duration(row.seconds),
+        percent(row.seconds, found.run_seconds),
+        short(row.macs) if row.macs else "-",
+        "-" if row.rate is None else short(row.rate, "FLOP/s"),
+        *((share,) if peak else ()),
+    )
+    return Row(cells, "bad" if (row.share or 0) > 1 else "")

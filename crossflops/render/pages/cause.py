@@ -1,0 +1,131 @@
+"""The page of `explain CAUSE`: what it is, how to recognise it, who has it, what shows it."""
+
+import msgspec
+
+from crossflops.ir.convention import Cause, Clause, Convention, Example, Parameters
+from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
+from crossflops.render.pages.tool import booked, conditions, whom
+from crossflops.render.quantity import signed
+from crossflops.tools import conventions
+
+_SEVERAL = 3  # clauses of one tool, behind which the rest is only numbered
+
+
+class Matches(msgspec.Struct, frozen=True):
+    """The causes that were found by some words, the nearest first."""
+
+    words: str
+    causes: tuple[Cause, ...]
+
+
+def matches_page(found: Matches) -> Page:
+    """A line for each cause; `explain` with its name shows the page."""
+    columns = (Column(head="cause"), Column(head="what", flows=True))
+    rows = tuple(Row((one.id, one.title)) for one in found.causes)
+    title = Title((f"{len(found.causes)} causes have to do with {found.words!r}",))
+    said = Text(f"`crossflops explain {found.causes[0].id}` shows the page of the first", " ")
+    return Page((title, Table(columns=columns, rows=rows), said))
+
+
+def cause_page(cause: Cause) -> Page:
+    """The whole page of a cause."""
+    return Page((Title((cause.id, cause.title)), *cause_blocks(cause)))
+
+
+def cause_blocks(cause: Cause) -> tuple[Block, ...]:
+    """The page of a cause without its title."""
+    paragraphs = [part for part in cause.page.split("\n\n") if part.strip()]
+    blocks: list[Block] = [Text(" ".join(part.split()), " ") for part in paragraphs]
+    if cause.recognise:
+        blocks.append(Text(f"How to recognise it: {cause.recognise}", " "))
+    if cause.example is not None:
+        blocks += _example(cause.id, cause.example)
+    blocks += _tools(cause.id)
+    if cause.references:
+        blocks.append(Heading("References"))
+        blocks += [Text(reference, " - ") for reference in cause.references]
+    return tuple(blocks)
+
+
+def _example(id: str, example: Example) -> tuple[Block, ...]:
+    options = "".join(f" and {option}" for option in example.options)
+    if example.unit:
+        told = f"from model to other, {id} is {signed(example.amount)} {example.unit} here"
+        return (Heading("Two models that show it"), Code(example.code), Text(told, " ", "dim"))
+    told = f"with {example.tool}{options}, {id} is {signed(example.amount)} here"
+    return (Heading("A model that shows it"), Code(example.code), Text(told, " ", "dim"))
+
+
+def _tools(id: str) -> list[Block]:
+    rows = [
+        Row((f"{one.tool}@{one.edition}", found))
+        for one in conventions()
+        if (found := _what(one, id))
+    ]
+    if not rows:
+        return []
+    columns = (Column(head="tool"), Column(head="what it does", flows=True))
+    return [Heading("Which tools have it"), Table(columns=columns, rows=tuple(rows))]
+
+
+def _what(convention: Convention, id: str) -> str:
+    """What of a convention books the cause; "" if nothing does."""
+    found = [_clause(one) for one in convention.clauses if one.cause == id]
+    if len(found) > _SEVERAL:
+        found = [*found[:_SEVERAL], f"and {len(found) - _SEVERAL} more"]
+    return "; ".join([*_whole(convention, id), *found])
+
+
+def _whole(convention: Convention, id: str) -> list[str]:
+    """What is a trait of the convention, and no clause."""
+    traits = {
+        "unit.mac-vs-flop": f"{convention.unit} per MAC" if convention.unit > 1 else "",
+        "control.dead-code": "counts work that nobody uses" if convention.counts_dead else "",
+        "scope.mode-forced-eval": "always in evaluation mode" if _evaluates(convention) else "",
+        "module.shared-parents": _walks(convention),
+        convention.unseen: "what no clause is about",
+        **_parameters(convention.parameters),
+    }
+    return [traits[id]] if traits.get(id) else []
+
+
+def _parameters(rules: Parameters | None) -> dict[str, str]:
+    """Which parameters a tool leaves out, or counts again."""
+    if rules is None:
+        return {}
+    found = {"params.unregistered": "counts parameters of registered modules"}
+    if rules.modules:
+        layers = "counts parameters of layers with a rule"
+        found |= dict.fromkeys(("params.no-rule", "params.bare", "params.root"), layers)
+        found["params.counted-again"] = "once for each parent"
+    if rules.leaves:
+        found["params.nonleaf"] = "counts parameters of modules without others in them"
+        found["params.counted-again"] = "once for each module"
+    if rules.called:
+        found["params.uncalled"] = "counts parameters when a layer is called"
+    if rules.trainable:
+        found["params.frozen"] = "counts parameters that require a gradient"
+    if rules.extra:
+        found |= dict.fromkeys(("params.counted-again", "params.pruned"), rules.extra)
+    return found
+
+
+def _evaluates(convention: Convention) -> bool:
+    return convention.forces.get("training") is False
+
+
+def _walks(convention: Convention) -> str:
+    times = sorted({one.times for one in convention.clauses if one.times})
+    return f"times {' or '.join(times)}" if times else ""
+
+
+def _clause(clause: Clause) -> str:
+    """What a clause is about, and what it books.
+
+    >>> from crossflops.ir.convention import Match
+    >>> _clause(Clause(id="x", cause="norm.batch", storey="operator", kind="part", factor=2,
+    ...                match=Match(targets=("aten.batch_norm.default",)), formula="elements"))
+    'batch_norm: 2 x elements'
+    """
+    about = ", ".join([whom(clause), *conditions(clause.match)])
+    return f"{about}: {booked(clause)}"

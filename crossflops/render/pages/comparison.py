@@ -1,0 +1,443 @@
+"""The page of a comparison: what every tool prints, and every reason why."""
+
+from fractions import Fraction
+from math import isfinite
+from re import escape, sub
+
+from msgspec.structs import replace
+
+from crossflops.errors import UnknownNameError
+from crossflops.ir.convention import Convention
+from crossflops.ir.profile import Amount, Failure, Profile
+from crossflops.ir.reconciliation import ParamsReconciliation, PathRow, Reconciliation
+from crossflops.ir.trace import Kernel, Setting
+from crossflops.render.page import Block, Column, Command, Heading, Page, Row, Table, Text, Tone
+from crossflops.render.pages.places import TOP, disagreement, explanations, named, title
+from crossflops.render.pages.summary import Unit, uncounted, values
+from crossflops.render.pages.summary import title as model_title
+from crossflops.render.quantity import change, covered, exact, number, short, signed
+from crossflops.report.comparison import Contrast, Difference
+from crossflops.report.consensus import Consensus, Stand
+from crossflops.report.report import ModuleRow, Report
+from crossflops.tools import find
+
+# The number to publish, in words, and what each tool makes of it.
+
+_WORDS: dict[Stand, str] = {
+    "agrees": "agrees",
+    "agrees after": "agrees, with more on top",
+    "differs": "differs",
+    "unexplained": "unexplained",
+    "failed": "failed",
+}
+_TONES: dict[Stand, Tone] = {"agrees": "good", "unexplained": "bad", "failed": "warn"}
+
+
+def consensus_blocks(found: Consensus) -> list[Block]:
+    """The sentence, the reason, the caveats, and a row for each tool."""
+    head = "To publish" if found.citable else "To publish, with its caveat only"
+    blocks: list[Block] = [
+        Heading(head),
+        Text(found.sentence, "   "),
+        Heading("Why this number"),
+        Text(f"{found.reason}.", "   "),
+    ]
+    order = list(_WORDS)
+    rows = sorted(found.verdicts, key=lambda one: order.index(one.stand))
+    table = Table(
+        columns=(Column(head="tool"), Column(head="verdict"), Column(head="why", flows=True)),
+        rows=tuple(
+            Row((one.tool, _WORDS[one.stand], one.why), _TONES.get(one.stand, "")) for one in rows
+        ),
+    )
+    return [*blocks, Heading("What the tools make of it"), table] if rows else blocks
+
+
+# Two tools set against each other: every reason why they differ.
+
+
+def contrast_blocks(found: Contrast) -> list[Block]:
+    """A heading that says by how much, and a row for each cause."""
+    sign = "-" if found.delta < 0 else "+"
+    rest = f" {sign} {exact(abs(found.delta))}" if found.delta else ""
+    blocks: list[Block] = [Heading(f"{found.second} = {found.first}{rest}"), _table(found)]
+    if found.unit > 1:
+        note = f"both count {found.unit} or more for a multiply-accumulate: so do these amounts"
+        blocks.append(Text(note, "   ", "dim"))
+    return blocks
+
+
+def _table(found: Contrast) -> Table:
+    rows = [_row(one) for one in found.differences]
+    rows.append(
+        Row(
+            ("residual", signed(found.residual), *("" for _ in range(6))),
+            "bad" if found.residual else "good",
+        )
+    )
+    return Table(
+        columns=(
+            Column(head="cause"),
+            Column(head="amount", right=True),
+            Column(head=found.first, right=True, spare=2),
+            Column(head=found.second, right=True, spare=1),
+            Column(head="from", spare=3),
+            Column(head="what", flows=True, spare=4),
+            Column(head=f"where in {found.first}", flows=True, detail=True),
+            Column(head=f"where in {found.second}", flows=True, detail=True),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _row(one: Difference) -> Row:
+    calls = max(len(one.first_calls), len(one.second_calls))
+    return Row(
+        (
+            one.cause,
+            signed(one.amount),
+            signed(one.first),
+            signed(one.second),
+            number(calls, "call") if calls else "",
+            title(one.cause),
+            named(one.first_calls),
+            named(one.second_calls),
+        )
+    )
+
+
+# The tools' numbers of parameters beside ours, and why they differ.
+
+NOTE = "the same as the native count"
+
+
+def parameters(report: Report) -> list[Block]:
+    """A row for each cause of each tool that counts other parameters; nothing if none does."""
+    told = [
+        one for one in report.profiles or () if isinstance(one, Profile) and one.params is not None
+    ]
+    others = [one for one in told if one.params != report.params]
+    if not others:
+        return []
+    rows = [row for one in others for row in _rows(report, one)]
+    agree = [one.tool for one in told if one.params == report.params]
+    columns = (
+        Column(head="tool"),
+        Column(head="parameters", right=True),
+        Column(head="vs native", right=True, spare=2),
+        Column(head="cause"),
+        Column(head="amount", right=True),
+        Column(head="what", flows=True, spare=1),
+        Column(head="which", flows=True, detail=True),
+    )
+    blocks: list[Block] = [
+        Heading(f"Parameters: native {exact(report.params)}"),
+        Table(columns=columns, rows=tuple(rows)),
+    ]
+    if agree:
+        blocks.append(Text(f"{NOTE}: {', '.join(agree)}", "   ", "dim"))
+    return blocks
+
+
+def _rows(report: Report, profile: Profile) -> list[Row]:
+    theirs = profile.params or 0
+    head = (profile.tool, exact(theirs), change(theirs, report.params))
+    try:
+        found = report.reconciliation(profile.tool).params
+    except KeyError:
+        found = None
+    if not isinstance(found, ParamsReconciliation):
+        what = "not explained here"
+        return [Row((*head, "-", signed(theirs - report.params), what, ""))]
+    tails = [
+        (one.cause, signed(one.amount), title(one.cause), named(one.parameters))
+        for one in sorted(found.explanations, key=lambda one: -abs(one.amount))
+    ]
+    if found.residual:
+        tails.append(("residual", signed(found.residual), "", ""))
+    heads = [head, *([("", "", "")] * (len(tails) - 1))]
+    return [
+        Row((*first, *rest), "bad" if rest[0] == "residual" else "")
+        for first, rest in zip(heads, tails, strict=True)
+    ]
+
+
+# Which fused kernels ran while a tool counted, and what hooks change about it.
+
+_SHOWN = 3  # kernels that are named before the rest is only numbered
+
+
+def ran(profile: Profile) -> list[str]:
+    """What ran in the setting of the tool; nothing where no kernel was fused, or nobody looked."""
+    if not profile.kernels:
+        return []
+    rest = len(profile.kernels) - _SHOWN
+    more = [f"and {number(rest, 'kernel')} more"] if rest > 0 else []
+    where = "; ".join([*map(_where, profile.kernels[:_SHOWN]), *more])
+    return [f"in {_words(profile.setting)} {where}"]
+
+
+def _words(setting: Setting) -> str:
+    """A setting in words.
+
+    >>> _words(Setting(grad=False, hooked=True)), _words(Setting(training=True))
+    ('evaluation without gradients, with hooks,', 'training')
+    """
+    mode = "training" if setting.training else "evaluation"
+    mode += "" if setting.grad else " without gradients"
+    return f"{mode}, with hooks," if setting.hooked else mode
+
+
+def _where(kernel: Kernel) -> str:
+    """A kernel and its modules.
+
+    >>> _where(Kernel("aten._native_multi_head_attention.default", 3, ("a", "b")))
+    'aten._native_multi_head_attention ran 3 times in 2 modules (a, and 1 more)'
+    """
+    homes = tuple(path or "the model" for path in kernel.modules)
+    often = f"{kernel.times} times " if kernel.times != len(homes) else ""
+    name = kernel.name.removesuffix(".default")
+    return f"{name} ran {often}in {number(len(homes), 'module')} ({named(homes)})"
+
+
+def changed_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
+    """One line for each setting in which other kernels run when hooks sit on the modules."""
+    seen: dict[str, dict[bool, list[Profile]]] = {}
+    for one in profiles:
+        if isinstance(one.kernels, tuple):
+            plain = _words(replace(one.setting, hooked=False))
+            seen.setdefault(plain, {}).setdefault(bool(one.setting.hooked), []).append(one)
+    return [
+        f"hooks change what runs in {setting}: {_names(both[True])} with them, "
+        f"{_names(both[False])} without"
+        for setting, both in seen.items()
+        if len(both) == 2 and _kernels(both[True]) != _kernels(both[False])
+    ]
+
+
+def _kernels(profiles: list[Profile]) -> dict[str, int]:
+    return {kernel.name: kernel.times for kernel in profiles[0].kernels or ()}
+
+
+def _names(profiles: list[Profile]) -> str:
+    kernels = _kernels(profiles)
+    told = ", ".join(f"{name.removesuffix('.default')} x{n}" for name, n in kernels.items())
+    return f"{told or 'no fused kernel'} ({', '.join(one.tool for one in profiles)})"
+
+
+LOCATED = 5  # places of a residual that are named
+MARK = "*"
+
+
+def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
+    """The tools beside each other, then every tool by itself, then those without an answer.
+
+    `top` is the number of modules that are shown, of those where the tools disagree most.
+    """
+    answers = _answers(report)
+    failures = tuple(one for one in report.profiles or () if isinstance(one, Failure))
+    blocks: list[Block] = [model_title(report), *values(report)]
+    if answers:
+        blocks += [_overview(report, answers, unit), *_unverified(report, answers)]
+        blocks += [Text(text, " ", "warn") for text in changed_by_hooks(answers)]
+    if isinstance(report.consensus, Consensus):
+        blocks = [model_title(report), *values(report), *consensus_blocks(report.consensus)]
+    if isinstance(report.between, Contrast):
+        blocks += contrast_blocks(report.between)
+    elif not isinstance(report.consensus, Consensus):
+        for profile in answers:
+            blocks += _account(report, profile)
+        blocks += disagreement(report, top)
+        blocks += parameters(report)
+    blocks += failed(failures)
+    if not report.profiles:
+        blocks.append(Text("No tool was run: `crossflops doctor` says how to install some.", " "))
+    return Page((*blocks, *uncounted(report)))
+
+
+def _answers(report: Report) -> tuple[Profile, ...]:
+    """The tools that answered: two of them, in their order, where these are set in contrast."""
+    found = {one.tool: one for one in report.profiles or () if isinstance(one, Profile)}
+    if isinstance(report.between, Contrast):
+        return tuple(found[tool] for tool in (report.between.first, report.between.second))
+    return tuple(found.values())
+
+
+def release(version: str) -> str:
+    """A version without what follows its release numbers, and without a third one that is zero.
+
+    >>> release("0.1.1.post2209072238"), release("2.13.0+cpu"), release("2.13.0a0"), release("x")
+    ('0.1.1', '2.13', '2.13.0a0', 'x')
+    """
+    numbers = version.split("+")[0].split(".post")[0].split(".dev")[0]
+    return numbers.removesuffix(".0") if numbers.count(".") > 1 else numbers
+
+
+def localised(rows: tuple[PathRow, ...]) -> tuple[PathRow, ...]:
+    """The innermost modules at which the tool did not print what was predicted."""
+    wrong = [row for row in rows if row.theirs is not None and row.theirs != row.predicted]
+    return tuple(row for row in wrong if not any(_inside(one, row) for one in wrong))
+
+
+def _inside(inner: PathRow, outer: PathRow) -> bool:
+    if inner is outer:
+        return False
+    return not outer.path or inner.path.startswith(f"{outer.path}.")
+
+
+def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table:
+    return Table(
+        columns=(
+            Column(head="tool"),
+            Column(head="prints", spare=2),
+            Column(head="total", right=True),
+            Column(head="as MACs" if unit == "macs" else "2 x MACs", right=True, spare=1),
+            Column(head="vs native", right=True),
+            Column(head="explained", right=True),
+        ),
+        rows=tuple(_overview_row(report, profile, unit) for profile in answers),
+    )
+
+
+def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
+    found = _reconciliation(report, profile.tool)
+    macs = _as_macs(profile.total, found)
+    scale = 2 if unit == "flops" else 1
+    mark = "" if profile.verified else MARK
+    return Row(
+        (
+            f"{profile.tool} {release(profile.version)}{mark}",
+            f'"{profile.printed_as}"',
+            exact(profile.total),
+            "-" if macs is None else short(macs * scale),
+            "-" if macs is None else change(macs, native(report)),
+            _explained(found),
+        ),
+        "bad" if found is None or found.residual else "",
+    )
+
+
+def native(report: Report) -> int:
+    """The MACs of the model, or of the module that the report is about."""
+    return report.module.macs if isinstance(report.module, ModuleRow) else report.macs
+
+
+def _explained(found: Reconciliation | None) -> str:
+    if found is None:
+        return "-"
+    rows = found.by_path[:1]
+    whole = not rows or not rows[0].path  # a module's number may be one that no tool printed
+    said = whole or rows[0].theirs is not None
+    return covered(found.residual, found.delta) if said else "predicted"
+
+
+def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
+    try:
+        return report.reconciliation(tool)
+    except KeyError:
+        return None
+
+
+def _as_macs(total: Amount, found: Reconciliation | None) -> Fraction | None:
+    convention = _convention(found) if found else None
+    if convention is None or not convention.unit or not isfinite(total):
+        return None
+    return Fraction(total) / convention.unit
+
+
+def _convention(found: Reconciliation) -> Convention | None:
+    try:
+        return find(found.tool, found.edition)
+    except UnknownNameError:  # a report of another release
+        return None
+
+
+def _unverified(report: Report, answers: tuple[Profile, ...]) -> list[Block]:
+    notes: list[Block] = []
+    for profile in answers:
+        if profile.verified:
+            continue
+        found = _reconciliation(report, profile.tool)
+        convention = _convention(found) if found else None
+        known = (
+            ", ".join(convention.verified) if convention and convention.verified else "no version"
+        )
+        what = f"unverified version {profile.version}: the convention was checked on {known}"
+        notes.append(Text(what, f" {MARK} ", "warn"))
+    return notes
+
+
+def _account(report: Report, profile: Profile) -> list[Block]:
+    found = _reconciliation(report, profile.tool)
+    if found is None:
+        return [Heading(f"{profile.tool} = {exact(profile.total)}, and nothing explains it")]
+    sign = "-" if found.delta < 0 else "+"
+    rest = f" {sign} {exact(abs(found.delta))}" if found.delta else ""
+    blocks: list[Block] = [
+        Heading(f"{profile.tool} = native{rest}"),
+        explanations(found),
+    ]
+    blocks += [Text(text, "   ", "bad") for text in _places(found)]
+    blocks += [Text(text, "   ", "dim") for text in _remarks(report, profile)]
+    return blocks
+
+
+def _places(found: Reconciliation) -> list[str]:
+    if not found.residual:
+        return []
+    if found.obstacle:
+        return [found.obstacle]
+    rows = localised(found.by_path)
+    texts = [
+        f"at {row.path or '(the model)'}: predicted {exact(row.predicted)}, printed "
+        f"{'nothing' if row.theirs is None else exact(row.theirs)}"
+        for row in rows[:LOCATED]
+    ]
+    if len(rows) > LOCATED:
+        texts.append(f"and {number(len(rows) - LOCATED, 'place')} more")
+    return texts
+
+
+def _remarks(report: Report, profile: Profile) -> list[str]:
+    remarks = ran(profile)
+    if not _as_expected(report, profile):
+        remarks.append(f"ran in an unexpected setting: {profile.setting.id}")
+    if profile.python:
+        remarks.append(f"ran in {profile.python}")
+    return remarks
+
+
+def _as_expected(report: Report, profile: Profile) -> bool:
+    """Whether the tool ran as asked, save for what its convention says that it imposes."""
+    asked, found = report.setting, _reconciliation(report, profile.tool)
+    if not isinstance(asked, Setting):
+        return True
+    convention = _convention(found) if found else None
+    expected = convention.setting(asked) if convention else asked
+    return replace(expected, hooked=False) == replace(profile.setting, hooked=False)
+
+
+def failed(failures: tuple[Failure, ...]) -> list[Block]:
+    """The tools without an answer, those with one reason together, and why."""
+    if not failures:
+        return []
+    reasons: dict[tuple[str, ...], list[Failure]] = {}
+    for one in failures:
+        reasons.setdefault(_reason(one), []).append(one)
+    return [Heading("No answer"), *(block for one in reasons.values() for block in _failed(one))]
+
+
+def _reason(failure: Failure) -> tuple[str, ...]:
+    """What tools share that failed for one reason: all but their names."""
+    words = (failure.stage, failure.message, failure.hint)
+    return tuple(sub(rf"(?<![\w-]){escape(failure.tool)}(?![\w-])", "", text) for text in words)
+
+
+def _failed(alike: list[Failure]) -> list[Block]:
+    """A line for tools that failed alike, in the words of the first; a command is one to copy."""
+    first, tools = alike[0], ", ".join(one.tool for one in alike)
+    what = f"failed at {first.stage}: {first.message}"
+    lead = (what, f" {tools} ") if len(alike) == 1 else (f"{tools} {what}", " ")
+    if "pip install" not in first.hint:
+        return [Text(f"{lead[0]} ({first.hint})", lead[1], "warn")]
+    return [Text(*lead, "warn"), Command(first.hint, "   ")]

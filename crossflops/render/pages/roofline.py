@@ -1,0 +1,258 @@
+"""The blocks of a roofline: what a step asks for, what the device allows, and where it is lost."""
+
+from collections.abc import Iterator, Sequence
+
+from crossflops.ir.roofline import KindBound, NodeBound, Roofline, StepBound
+from crossflops.render.page import Block, Column, Heading, Row, Table, Text
+from crossflops.render.quantity import duration, exact, number, percent, share, short
+
+# The tables of a roofline: alternatives, nodes by kind, the kernels that ran, every node.
+
+KINDS = 12  # rows of the table of kinds; the rest in one more
+LEAST = 0.0005  # kinds of a smaller share of the time are not worth a row of their own
+_MARK = " <- cache"  # a kind that reads a cache
+
+
+def alternatives(roof: Roofline) -> Table:
+    """The step as asked, and with something else."""
+    heads = ("what if", "a step", "examples/s", "bytes", "intensity", "ridge", "bound")
+    return Table(
+        columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
+        rows=tuple(
+            Row(
+                (
+                    one.label,
+                    duration(one.shortest),
+                    pace(one.examples / one.shortest),
+                    short(one.bytes, "B"),
+                    ratio(one.intensity),
+                    ratio(one.ridge),
+                    one.bound,
+                )
+            )
+            for one in (roof.step, *roof.what_if)
+        ),
+    )
+
+
+def kinds(roof: Roofline) -> Table:
+    """The nodes by kind, those that take the longest first."""
+    heads = ("nodes", "n", "FLOP %", "bytes %", "time %", "intensity", "bound")
+    timed = tuple(one for one in roof.kinds if one.seconds)
+    first = tuple(one for one in timed[:KINDS] if one.seconds >= LEAST * roof.step.shortest)
+    rest = timed[len(first) :]
+    rows = [_kind(roof, one.kind, (one,)) for one in first]
+    if rest:
+        rows.append(_kind(roof, f"{number(len(rest), 'kind')} more", rest))
+    if idle := tuple(one for one in roof.kinds if not one.seconds):
+        rows.append(_kind(roof, "nodes that take no time", idle))
+    return Table(
+        columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
+        rows=tuple(rows),
+    )
+
+
+def _kind(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> Row:
+    work, moved = sum(one.work for one in kinds), sum(one.bytes for one in kinds)
+    sides = {one.bound for one in kinds}
+    marked = _MARK if any(one.cache for one in kinds) else ""
+    return Row(
+        (
+            name,
+            exact(sum(one.nodes for one in kinds)),
+            _share(work, roof.step.work),
+            _share(moved, roof.step.bytes),
+            _share(sum(one.seconds for one in kinds), roof.step.shortest),
+            ratio(work / moved if moved and work else None),
+            ("-" if sides == {"none"} else "/".join(sorted(sides - {"none"}))) + marked,
+        )
+    )
+
+
+def kernels(roof: Roofline) -> Table:
+    """The kernels that ran, those that lose the most time first."""
+    heads = ("kernel", "intensity", "reached", "measured", "shortest", "efficiency")
+    worst = sorted(roof.kernels, key=lambda one: one.seconds - one.measured)[:KINDS]
+    return Table(
+        columns=tuple(Column(head=head, right=i > 0) for i, head in enumerate(heads)),
+        rows=tuple(
+            Row(
+                (
+                    one.kernel,
+                    ratio(one.intensity),
+                    short(one.rate, "FLOP/s") if one.work else "-",
+                    duration(one.measured),
+                    duration(one.seconds),
+                    percent(one.efficiency),
+                ),
+                "bad" if one.efficiency > 1 else "",
+            )
+            for one in worst
+        ),
+    )
+
+
+def nodes(roof: Roofline) -> Table:
+    """Every node, where there is room."""
+    heads = ("node", "operator", "precision", "FLOPs", "bytes", "intensity", "seconds", "bound")
+    return Table(
+        columns=tuple(Column(head=head, right=2 < i < 7) for i, head in enumerate(heads)),
+        rows=tuple(_node(one) for one in roof.nodes),
+        detail=True,
+    )
+
+
+def _node(one: NodeBound) -> Row:
+    figures = (exact(one.work), exact(one.bytes), ratio(one.intensity), f"{one.seconds:.4g}")
+    return Row((one.node, one.op, one.precision, *figures, one.bound))
+
+
+def pace(value: float) -> str:
+    """Examples a second, in four digits."""
+    if value >= 1e6:
+        return short(value)
+    return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.4g}"
+
+
+def ratio(value: float | None) -> str:
+    """FLOPs per byte in four digits."""
+    return "-" if value is None else f"{value:.4g}" if value < 10_000 else short(value)
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.1f}" if whole else "-"
+
+
+_VALUES = (Column(head=""), Column(head="value"), Column(head="from", flows=True))
+
+
+def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
+    """Everything of a roofline; of several, one line for each."""
+    if not roofs:
+        return ()
+    first = roofs[0]
+    if len(roofs) > 1:
+        return (_heading(first, "Rooflines"), _devices(roofs))
+    blocks: list[Block] = [
+        _heading(first, f"Roofline of {first.device}"),
+        Table(columns=_VALUES, rows=tuple(_lines(first)), bare=True),
+        Text(verdict(first), " ", "warn" if first.step.bound == "memory" else ""),
+    ]
+    if first.what_if:
+        blocks.append(alternatives(first))
+    if first.kinds:
+        blocks.append(kinds(first))
+    if first.kernels:
+        blocks.append(kernels(first))
+    if first.nodes:
+        blocks.append(nodes(first))
+    return tuple(blocks)
+
+
+def _heading(roof: Roofline, what: str) -> Heading:
+    return Heading(f"{what}, bytes {roof.byte_model}: {roof.formula}")
+
+
+def _devices(roofs: Sequence[Roofline]) -> Table:
+    """The step on each device."""
+    heads = ("device", "intensity", "ridge", "attainable", "examples/s", "reached", "bound")
+    return Table(
+        columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
+        rows=tuple(
+            Row(
+                (
+                    one.device,
+                    ratio(one.step.intensity),
+                    ratio(one.step.ridge),
+                    short(one.step.attainable, "FLOP/s"),
+                    pace(one.step.examples / one.step.shortest),
+                    percent(one.achieved.roofline_efficiency) if one.achieved else "-",
+                    one.step.bound,
+                )
+            )
+            for one in roofs
+        ),
+    )
+
+
+def verdict(roof: Roofline) -> str:
+    """Which limit it is, by how much, and whether a larger batch changes it."""
+    step = roof.step
+    if step.intensity is None:
+        return "No byte is moved: compute-bound"
+    if step.bound == "compute":
+        how = f"{step.intensity / step.ridge:.3g} x right of the ridge"
+        return f"COMPUTE-BOUND: {intensity(step.intensity)} is {how}"
+    if not step.work:
+        return "MEMORY-BOUND: nothing but movement"
+    how = f"{step.ridge / step.intensity:.3g} x left of the ridge"
+    return f"MEMORY-BOUND: {intensity(step.intensity)} is {how}{_any_batch(roof)}"
+
+
+def _any_batch(roof: Roofline) -> str:
+    limit, batch = roof.intensity_limit, roof.compute_from
+    if limit is None and batch is None:
+        return ""
+    if batch is not None:
+        return f". Compute-bound from a batch of {exact(batch)} on"
+    if limit is not None and limit < roof.step.ridge:
+        return f". No batch is compute-bound: whatever it is, intensity is below {limit:.3g}"
+    return ""
+
+
+def _lines(roof: Roofline) -> Iterator[Row]:
+    step, took = roof.step, roof.achieved
+    examples = number(step.examples, "example")
+    yield Row(("work", short(step.work, "FLOPs"), f"a step of {examples}"))
+    yield Row(("bytes", short(step.bytes, "B"), _parts(step)))
+    yield Row(("intensity", intensity(step.intensity), "work / bytes"))
+    yield Row(("ridge", intensity(step.ridge), _ridge(step)))
+    part = share(step.attainable, step.peak)
+    yield Row(("attainable", short(step.attainable, "FLOP/s"), f"{part} of the peak"))
+    rate = pace(step.examples / step.shortest)
+    yield Row(("shortest", duration(step.shortest), f"{rate} examples/s{_both(step)}"))
+    if took is not None:
+        measured = pace(step.examples / took.seconds)
+        yield Row(("measured", duration(took.seconds), f"{measured} examples/s"))
+        yield Row(("of the roofline", percent(took.roofline_efficiency), _efficiency(roof)))
+    if step.joules is not None:
+        of = f"; {took.joules:.3g} J in the measured time" if took and took.joules else ""
+        yield Row(("energy", f"{step.joules:.3g} J", f"an example, at the whole TDP{of}, at most"))
+
+
+def _parts(step: StepBound) -> str:
+    """What the bytes are of, where that is known."""
+    rest = step.bytes - step.weights - step.cache
+    known = [("weights", step.weights), ("cache", step.cache), ("activations", rest)]
+    if not step.weights and not step.cache:
+        return f"{short(step.bytes / step.examples, 'B')} an example"
+    return ", ".join(f"{name} {short(value, 'B')}" for name, value in known if value)
+
+
+def _ridge(step: StepBound) -> str:
+    return f"{short(step.peak, 'FLOP/s')} / {short(step.bandwidth, 'B/s')}"
+
+
+def _both(step: StepBound) -> str:
+    if step.seconds is None:
+        return "; the model as a whole"
+    return f"; node after node, {duration(step.whole_seconds)} if all overlapped"
+
+
+def _efficiency(roof: Roofline) -> str:
+    """The shares of both limits, with the one that does not bind as an aside."""
+    took, step = roof.achieved, roof.step
+    if took is None:
+        return ""
+    achieved = short(step.work / took.seconds, "FLOP/s")
+    moved = short(step.bytes / took.seconds, "B/s")
+    memory = f"MBU {percent(took.mbu)} ({moved})"
+    compute = f"MFU {percent(took.mfu)} ({achieved})"
+    whole = "" if step.seconds is None else f"; as a whole {percent(took.whole_efficiency)}"
+    order = (compute, memory) if step.bound == "compute" else (memory, compute)
+    return f"shortest / measured{whole}; {', '.join(order)}"
+
+
+def intensity(value: float | None) -> str:
+    """FLOP/B in four digits."""
+    return "-" if value is None else f"{ratio(value)} FLOP/B"

@@ -1,0 +1,361 @@
+"""The page of a report without tools."""
+
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+from msgspec import UNSET, UnsetType
+
+from crossflops.ir.ledger import Memory
+from crossflops.ir.measurement import Run
+from crossflops.ir.polynomial import Dimension, Formulas, written
+from crossflops.ir.profile import Folded
+from crossflops.ir.trace import Setting
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
+from crossflops.render.quantity import exact, number, shape, share, short
+from crossflops.report.report import InputInfo, ModuleRow, Report
+
+# What every page of a report begins with: which model, or which module of it, and its totals.
+
+
+def title(report: Report) -> Title:
+    """Which model, and its totals."""
+    totals, run = report.totals, report.observed
+    if isinstance(report.module, ModuleRow):
+        return _module_title(report.module, report)
+    parts = [
+        report.name,
+        short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
+        *inputs(report.model.inputs),
+        *_setting(report.setting),
+        *([f"sizes from a run of {run.runtime}"] if isinstance(run, Run) and run.runtime else []),
+        short(totals.macs, "MACs"),
+        f"{short(totals.flops, 'FLOPs')} (native, {exactness(report)})",
+    ]
+    return Title(tuple(parts))
+
+
+def values(report: Report) -> list[Block]:
+    """On which values of the inputs sizes depend, and what a reader should know of that."""
+    run = report.observed
+    if not isinstance(run, Run):
+        return []
+    nodes = sum(node.depends_on_inputs is True for node in report.nodes)
+    depends = f"; {number(nodes, 'node')} would have others for other values" if nodes else ""
+    sizes = [f"Sizes are those of a run on {run.inputs}{depends}."] if run.runtime else []
+    notes = [f"{note[:1].upper()}{note[1:]}." for note in run.notes]
+    return [*(Text(text, " ") for text in sizes), *(Text(note, " ", "warn") for note in notes)]
+
+
+def _module_title(module: ModuleRow, report: Report) -> Title:
+    return Title(
+        (
+            f"{module.path or '(the model)'} of {report.name}",
+            module.class_,
+            f"{short(module.params)} parameter{'' if module.params == 1 else 's'}",
+            *inputs(report.model.inputs),
+            *_setting(report.setting),
+            short(module.macs, "MACs"),
+            f"{short(module.flops, 'FLOPs')} (native, {exactness(report)})",
+        )
+    )
+
+
+def exactness(report: Report) -> str:
+    """How far the totals can be trusted, in the words of the weakest node."""
+    if report.uncounted:
+        return f"without {number(len(report.uncounted), 'uncounted node')}"
+    found = {node.exactness for node in report.nodes}
+    weakest = next((word for word in ("estimate", "bound") if word in found), "exact")
+    return {"bound": "an upper bound", "estimate": "an estimate"}.get(weakest, weakest)
+
+
+def inputs(given: tuple[InputInfo, ...]) -> list[str]:
+    """Every input, by its name where there are several."""
+    if len(given) == 1:
+        return [f"input {shape(given[0].shape)} {given[0].dtype}"]
+    return [f"{one.name} {shape(one.shape)} {one.dtype}" for one in given]
+
+
+def _setting(setting: object) -> list[str]:
+    if not isinstance(setting, Setting):
+        return []
+    parts = [] if setting.device == "cpu" else [setting.device]
+    parts += ["train mode"] if setting.training else []
+    return parts if setting.grad else [*parts, "no grad"]
+
+
+# The totals as polynomials in dimensions that vary, and where these hold.
+
+_FORMULA_KINDS = (
+    ("MACs", "macs"),
+    ("FLOPs", "flops"),
+    ("bytes read", "bytes_read"),
+    ("bytes written", "bytes_written"),
+    ("parameters", "params"),
+)
+
+
+def formulas(report: Report) -> list[Block]:
+    """The polynomials, or why there are none; and at which sizes the tables stand."""
+    found = report.formulas
+    if not isinstance(found, Formulas):
+        return []
+    names = " and ".join(one.name for one in found.dimensions)
+    blocks: list[Block] = [Heading(f"As polynomials in {names}")]
+    rows = [
+        Row((head, written(formula)))
+        for head, kind in _FORMULA_KINDS
+        if (formula := getattr(found, kind)) is not None
+    ]
+    if rows:
+        columns = (Column(head="kind"), Column(head="polynomial", flows=True))
+        blocks.append(Table(columns=columns, rows=tuple(rows), bare=True))
+    blocks += [_where(one) for one in found.dimensions]
+    if report.uncounted:
+        what = f"{number(len(report.uncounted), 'uncounted node')}, named below, not in them"
+        blocks.append(Text(what, " ", "warn"))
+    sizes = ", ".join(f"{name}={size}" for name, size in found.at.items())
+    what = "equal to the count at" if rows else "counted at"
+    return [
+        *blocks,
+        Text(f"{what} {number(found.points, 'point')}; what follows is the count at {sizes}", " "),
+        Heading("Totals"),
+    ]
+
+
+def _where(one: Dimension) -> Text:
+    """Where the formulas hold in one dimension, and why not elsewhere."""
+    checked = f"checked from {one.smallest} to {one.largest}"
+    where = f"node {one.node!r}: " if one.node else ""
+    if one.multiple_of == 1 and one.node:
+        what = f"{one.name}: {checked}; far beyond, node {one.node!r} costs something else"
+        return Text(what, " ", "warn")
+    if one.multiple_of == 1:
+        return Text(f"{one.name}: every size, {checked}", " ", "dim")
+    if one.multiple_of is None:
+        return Text(f"no polynomial in {one.name}: {where}{one.reason}", " ", "warn")
+    return Text(
+        f"no polynomial in {one.name}: {where}{one.reason}; "
+        f"on multiples of {one.multiple_of} these hold, {checked}",
+        " ",
+        "warn",
+    )
+
+
+Unit: TypeAlias = Literal["macs", "flops"]
+NAMED = 12  # uncounted nodes that are named before the rest is only numbered
+
+_MACS = "multiply-accumulates of contractions"
+_FLOPS = "2 x MACs and one for each of the others"
+_KINDS = ("adds", "muls", "divs", "compares", "specials")
+
+
+def summary(report: Report, unit: Unit = "macs") -> Page:
+    """The count: totals by kind, operators by `unit`, what was not counted, the convention."""
+    blocks: list[Block] = [title(report), *values(report)]
+    if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
+        blocks += [*formulas(report), _totals(report)]
+    blocks.append(Heading("Operators"))
+    blocks += [_operators(report, unit), *_branches(report), *_in_doubt(report)]
+    blocks += uncounted(report)
+    if report.folds:
+        blocks += [Heading("By other conventions"), *_folded(report)]
+    blocks += [_modules(report)] if report.modules else []
+    return Page(tuple(blocks))
+
+
+def uncounted(report: Report) -> list[Block]:
+    """The nodes that have no cost, each with the reason; none, when all have one."""
+    if not report.uncounted:
+        return []
+    rows = [Row((one.node, one.op, one.reason), "warn") for one in report.uncounted[:NAMED]]
+    columns = (Column(head="node"), Column(head="operator"), Column(head="reason", flows=True))
+    blocks: list[Block] = [
+        Heading("Not counted, which is not zero"),
+        Table(columns=columns, rows=tuple(rows)),
+    ]
+    rest = len(report.uncounted) - NAMED
+    if rest > 0:
+        blocks.append(Text(f"and {number(rest, 'node')} more, all named in the JSON report", " "))
+    return blocks
+
+
+def _branches(report: Report) -> list[Block]:
+    """Which branch of every If is in the totals."""
+    if not report.branches:
+        return []
+    columns = (Column(head="If"), Column(head="counted", flows=True))
+    rows = tuple(Row((one.node, one.counted)) for one in report.branches[:NAMED])
+    blocks: list[Block] = [Heading("Branches"), Table(columns=columns, rows=rows)]
+    rest = len(report.branches) - NAMED
+    if rest > 0:
+        blocks.append(Text(f"and {number(rest, 'If')} more, all named in the JSON report", " "))
+    return blocks
+
+
+def _totals(report: Report) -> Table:
+    totals = report.totals
+    rows: list[tuple[str, int | Fraction, str]] = [
+        ("MACs", totals.macs, _doubt(report, "macs") + _MACS)
+    ]
+    if totals.constant_macs:
+        rows.append(("", totals.constant_macs, "of these depend on no input"))
+    if totals.converter_macs:
+        rows.append(("", totals.converter_macs, "besides, put in by the converter: not counted"))
+    if len(report.macs_by_precision) > 1:
+        rows += [("", macs, f"of these in {name}") for name, macs in _by_size(report)]
+    rows += [(kind, getattr(totals, kind), "") for kind in _KINDS]
+    rows += [
+        ("FLOPs", totals.flops, _doubt(report, "flops") + _FLOPS),
+        ("bytes read", totals.bytes_read, "every operator by itself, nothing fused"),
+        ("bytes written", totals.bytes_written, ""),
+        *_memory(report),
+        ("parameters", totals.params, ""),
+    ]
+    if totals.active_params is not UNSET:
+        rows.append(
+            ("", totals.active_params, "of these at most are active: tokens choose experts")
+        )
+    return Table(
+        columns=(
+            Column(head="kind"),
+            Column(head="count", right=True),
+            Column(head="note", flows=True, spare=1),
+        ),
+        rows=tuple(Row((name, _figure(count), note)) for name, count, note in rows),
+        bare=True,
+    )
+
+
+def _doubt(report: Report, unit: Unit) -> str:
+    """What stands before a total that is not exact."""
+    found = report.totals.exactness
+    grade = "exact" if isinstance(found, UnsetType) else found.get(unit, "exact")
+    return {"bound": "at most: ", "estimate": "about: "}.get(grade, "")
+
+
+def _in_doubt(report: Report) -> list[Block]:
+    """The nodes whose work depends on data, or is not fixed, each with what is counted of it."""
+    found = [one for one in report.nodes if one.exactness != "exact" and one.flops]
+    if not found:
+        return []
+    words = {"bound": "at most", "estimate": "about"}
+    columns = (
+        *(Column(head="node", flows=True), Column(head="operator"), Column(head="")),
+        *(Column(head="MACs", right=True), Column(head="FLOPs", right=True)),
+    )
+    rows = tuple(
+        Row((one.node, one.op, words.get(one.exactness, ""), exact(one.macs), exact(one.flops)))
+        for one in found[:NAMED]
+    )
+    blocks: list[Block] = [Heading("Bounds and estimates"), Table(columns=columns, rows=rows)]
+    rest = len(found) - NAMED
+    if rest > 0:
+        blocks.append(Text(f"and {number(rest, 'node')} more, all named in the JSON report", " "))
+    return blocks
+
+
+def _figure(count: int | Fraction) -> str:
+    return exact(count) if isinstance(count, int) else short(count)
+
+
+def _memory(report: Report) -> list[tuple[str, int | Fraction, str]]:
+    """Memory figures, each with what it means; none in a report that was made without them."""
+    memory = report.memory
+    if not isinstance(memory, Memory):
+        return []
+    moved, peak = memory.access_bytes, memory.peak_activation_bytes
+    at = f"alive at {memory.peak_node}" if memory.peak_node else "the inputs"
+    left = f"; {number(memory.unsized, 'tensor')} of unknown size not in it"
+    rows: list[tuple[str, int | Fraction, str]] = [
+        ("bytes moved", moved, f"read and written, {exact(memory.access_elements)} elements"),
+        ("peak bytes", peak, f"{at}, parameters apart{left if memory.unsized else ''}"),
+        ("model bytes", memory.param_bytes, "the parameters as they are stored"),
+    ]
+    if moved:
+        ratio = Fraction(memory.intensity.flops, memory.intensity.bytes)
+        rows.insert(1, ("FLOPs per byte", ratio, "arithmetic intensity of what is moved"))
+    return rows
+
+
+def _by_size(report: Report) -> list[tuple[str, int]]:
+    return sorted(report.macs_by_precision.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _operators(report: Report, unit: Unit) -> Table:
+    scope = report.module if isinstance(report.module, ModuleRow) else report.totals
+    whole = scope.flops if unit == "flops" else scope.macs
+    rows = sorted(report.by_op, key=lambda one: (-getattr(one, unit), -one.flops, one.op))
+    return Table(
+        columns=(
+            Column(head="operator"),
+            Column(head="nodes", right=True),
+            Column(head="MACs", right=True),
+            Column(head="FLOPs", right=True),
+            Column(head="of FLOPs" if unit == "flops" else "of MACs", right=True, spare=1),
+        ),
+        rows=tuple(
+            Row(
+                (
+                    one.op,
+                    exact(one.count),
+                    exact(one.macs),
+                    exact(one.flops),
+                    share(getattr(one, unit), whole),
+                )
+            )
+            for one in rows
+        ),
+    )
+
+
+def _folded(report: Report) -> list[Block]:
+    rows = tuple(
+        Row((f"{one.tool}@{one.edition}", exact(one.total), short(one.total)))
+        for one in report.folds
+    )
+    columns = (
+        Column(head="convention"),
+        Column(head="total", right=True),
+        Column(head="about", right=True),
+    )
+    return [Table(columns=columns, rows=rows, bare=True), *doubts(report.folds)]
+
+
+def doubts(folds: tuple[Folded, ...]) -> list[Block]:
+    """What the figures of conventions rest on, and what they leave out."""
+    blocks: list[Block] = []
+    for one in folds:
+        if one.assumed:
+            what = "the tool could not have run this, or its calls were read off the graph"
+            blocks.append(Text(f"{one.tool} is assumed: {what}", " ", "warn"))
+        if one.uncounted:
+            names = ", ".join(one.uncounted[:3]) + (" ..." if len(one.uncounted) > 3 else "")
+            left = number(len(one.uncounted), "node")
+            blocks.append(Text(f"{one.tool} says nothing of {left}: {names}", " ", "warn"))
+    return blocks
+
+
+def _modules(report: Report) -> Table:
+    return Table(
+        columns=(
+            Column(head="module", flows=True),
+            Column(head="class"),
+            Column(head="MACs", right=True),
+            Column(head="FLOPs", right=True),
+            Column(head="parameters", right=True),
+        ),
+        rows=tuple(
+            Row(
+                (
+                    one.path or "(the model)",
+                    one.class_,
+                    exact(one.macs),
+                    exact(one.flops),
+                    exact(one.params),
+                )
+            )
+            for one in report.modules
+        ),
+        detail=True,
+    )

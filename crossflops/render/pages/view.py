@@ -1,0 +1,133 @@
+"""The page of one table of a report: by operator, by module, by node, or by class of module."""
+
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text
+from crossflops.render.pages.summary import doubts, title, uncounted
+from crossflops.render.quantity import exact, number, share
+from crossflops.report.report import Report
+from crossflops.report.view import By, Cell, Cells, View
+from crossflops.tools import find
+
+_HEADINGS: dict[By, str] = {
+    "op": "By operator",
+    "module": "By module, each with all beneath it",
+    "node": "By node",
+    "type": "By class of module",
+}
+_HEADS = {"macs": "MACs", "flops": "FLOPs", "bytes_read": "read", "bytes_written": "written"}
+_FLOWING = ("module", "target")
+_NOTHING = {"module": "(the model)", "type": "(not known)"}
+
+
+class Viewed(msgspec.Struct, frozen=True):
+    """A report, and the one of its tables that is asked for."""
+
+    report: Report
+    view: View
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contract of the report, and the table under the key `view`."""
+        plain = msgspec.to_builtins(self.view)
+        return self.report.to_dict() | {"view": plain | {"rows": self.view.to_dicts()}}
+
+    def to_json(self) -> str:
+        """As indented JSON, counts as exact integers."""
+        return msgspec.json.format(msgspec.json.encode(self.to_dict()), indent=2).decode() + "\n"
+
+
+def view_page(noun: Viewed) -> Page:
+    """The title of the report, the table with a line for the whole model, what is not counted."""
+    view = noun.view
+    blocks: list[Block] = [title(noun.report), Heading(_HEADINGS[view.by]), _table(noun)]
+    if view.hidden:
+        blocks.append(Text(f"and {number(view.hidden, 'row')} more, all in the total", " "))
+    blocks += doubts(noun.report.folds)
+    return Page((*blocks, *uncounted(noun.report)))
+
+
+def _table(noun: Viewed) -> Table:
+    view = noun.view
+    shown = [place for place, _ in enumerate(view.columns) if _is_shown(view, place)]
+    heads = _heads(noun)
+    order = view.columns.index(view.order)
+    whole = view.total[order]
+    names = [view.columns[place] for place in shown]
+    spares = _spares(view, names)
+    columns = [
+        Column(
+            head=heads[place],
+            right=_is_count(view, name),
+            flows=name in _FLOWING,
+            spare=spares.get(name, 0),
+        )
+        for place, name in zip(shown, names, strict=True)
+    ]
+    head = "share" if view.folds else f"of {heads[order]}"
+    columns.append(Column(head=head, right=True, spare=spares["share"]))
+    rows = [
+        Row((*(_cell(view, row, place, number) for place in shown), _share(row[order], whole)))
+        for number, row in enumerate(view.rows)
+    ]
+    total = Row((*(_total(view, place) for place in shown), _share(whole, whole)))
+    return Table(columns=tuple(columns), rows=(*rows, total))
+
+
+def _is_shown(view: View, place: int) -> bool:
+    """Whether somebody knows what stands there: of files nobody knows calls and owners."""
+    cells = [row[place] for row in view.rows]
+    if view.columns[place] == "params":
+        return any(cells) or not view.total[place]
+    return place == 0 or any(not isinstance(cell, str) or cell for cell in cells)
+
+
+def _heads(noun: Viewed) -> tuple[str, ...]:
+    """The heads: words of the tool itself, where the conventions are columns of one tool."""
+    view, folds = noun.view, noun.report.folds
+    try:
+        printed = [find(one.tool, one.edition).printed_as for one in folds]
+    except CrossflopsError:  # a report of another version, with a convention of its own
+        printed = []
+    family = {one.tool.partition("-")[0] for one in folds}
+    own = len(folds) > 1 and len(family) == 1 and len(set(printed)) == len(folds)
+    words = dict(zip(view.folds, printed, strict=True)) if own else {}
+    return tuple(words.get(column, _HEADS.get(column, column)) for column in view.columns)
+
+
+def _spares(view: View, shown: list[str]) -> dict[str, int]:
+    """What makes way when a line is too narrow, the highest number first; the rest stays."""
+    native = {"macs", "flops"} - {view.order}
+    found = {"bytes_read": 9, "bytes_written": 8, "modules": 7, "share": 1}
+    found |= dict.fromkeys(native, 6 if view.folds else 2)
+    if view.by == "module":
+        return found | ({"class": 3} if view.folds else {"params": 5})
+    if view.by == "node" and view.folds:
+        found |= {"operator": 4, "kind": 3}
+        return found | ({"module": 7} if "target" in shown else {})  # which says as much
+    return found | {"kind": 7, "target": 7, "class": 3} if view.by == "node" else found
+
+
+def _is_count(view: View, name: str) -> bool:
+    return name in (*_HEADS, "nodes", "modules", "params", *view.folds)
+
+
+def _cell(view: View, row: Cells, place: int, number: int) -> str:
+    cell = row[place]
+    if isinstance(cell, int):
+        return exact(cell)
+    if place or not view.levels:
+        return cell or _NOTHING.get(view.columns[place], "-")
+    level = view.levels[number]
+    return "  " * level + (cell.rpartition(".")[2] or _NOTHING["module"])
+
+
+def _total(view: View, place: int) -> str:
+    cell: Cell = view.total[place]
+    return exact(cell) if isinstance(cell, int) else cell
+
+
+def _share(part: Cell, whole: Cell) -> str:
+    return share(int(part), int(whole))

@@ -1,0 +1,176 @@
+"""A model that was run: how fast at which batch, and what each kernel took and did."""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from crossflops.ir.measurement import Measurement, Unfit
+from crossflops.ir.provenance import Asked, named
+from crossflops.report.report import SCHEMA, ModelInfo
+
+
+class Peak(msgspec.Struct, frozen=True, kw_only=True):
+    """What the machine can do: FLOP/s by element type, bytes/s, and where both are from.
+
+    One that is no peak (a matrix product) may be exceeded.
+    """
+
+    rates: dict[str, float]
+    bandwidth: float | None = None
+    source: str
+    is_peak: bool = True
+
+
+class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel that ran, or several that cannot be told apart, with the nodes it stands for.
+
+    `seconds` are those of one run of the model, kernels inside it left out; `calls` how often it
+    ran in one. `nodes` are keys of the count, none for a kernel that the runtime put in; `does`
+    are their operators. `rate` is 2 x `macs` / `seconds` in FLOP/s, `share` its part of the peak;
+    None where there are no MACs, or no peak of that `precision`.
+    """
+
+    kernel: str
+    op: str
+    seconds: float
+    calls: float
+    nodes: tuple[str, ...]
+    does: str
+    macs: int
+    flops: int
+    bytes: int
+    precision: str = ""
+    rate: float | None = None
+    share: float | None = None
+
+
+class Aside(msgspec.Struct, frozen=True, kw_only=True):
+    """Counted nodes that no kernel stands for, and why: their work is in the sum all the same."""
+
+    why: str
+    nodes: tuple[str, ...]
+    macs: int
+    flops: int
+
+
+class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """The time of one run, split.
+
+    Means over the `runs` runs nearest to the median one. `run_seconds` are those of the whole
+    run, which are those of all kernels and `outside_seconds`. Of the kernels, `named_seconds`
+    are of those that stand for counted nodes, `added_seconds` of those that the runtime put in.
+    `profiler_seconds` are those outside of kernels by which a run takes longer than one without a
+    profiler, which are its own.
+    """
+
+    source: str
+    runs: int
+    run_seconds: float
+    outside_seconds: float
+    named_seconds: float
+    added_seconds: float
+    profiler_seconds: float = 0.0
+    kernels: tuple[KernelRow, ...]
+    aside: tuple[Aside, ...] = ()
+
+    @property
+    def macs(self) -> int:
+        """The MACs of all rows, with those that no kernel stands for."""
+        return _macs(self.kernels) + _macs(self.aside)
+
+    @property
+    def covered(self) -> float:
+        """The share of a run's time, without the profiler's own, that nodes account for."""
+        own = self.run_seconds - self.profiler_seconds
+        return self.named_seconds / own if own > 0 else 0.0
+
+    def largest(self, top: int) -> tuple[KernelRow, ...]:
+        """The kernels that take the most time."""
+        return tuple(sorted(self.kernels, key=lambda row: -row.seconds)[:top])
+
+    def slowest(self, top: int, least: float = 0.01) -> tuple[KernelRow, ...]:
+        """The worst offenders: the lowest rates of kernels with `least` of the time or more."""
+        floor = least * self.run_seconds
+        able = [row for row in self.kernels if row.rate is not None and row.seconds >= floor]
+        return tuple(sorted(able, key=lambda row: row.rate or 0.0)[:top])
+
+
+def _macs(rows: Iterable[KernelRow | Aside]) -> int:
+    return sum(row.macs for row in rows)
+
+
+class Bench(msgspec.Struct, frozen=True, kw_only=True):
+    """What `bench` found.
+
+    `macs` and `flops` are the native count of one run at `batch`, which is the batch that was
+    chosen by `goal` or asked for. `curve` has every batch that was tried. `errors` are what
+    cannot be true of a sound measurement, `warnings` what should be known about it.
+    """
+
+    schema: str = SCHEMA
+    model: ModelInfo
+    batch: int
+    macs: int
+    flops: int
+    macs_by_precision: dict[str, int]
+    runtime: str
+    device: str
+    threads: int
+    optimization: str = ""
+    goal: str = ""
+    curve: tuple[Measurement | Unfit, ...]
+    largest: int | None = None
+    peak: Peak | None = None
+    profile: KernelProfile | None = None
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    request: Asked | UnsetType = UNSET
+    made_with: dict[str, str] | UnsetType = UNSET
+
+    @property
+    def name(self) -> str:
+        """What tells this model from others: see `provenance.named`."""
+        return named(self.model.name, self.model.digest, self.request)
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """The one at the batch that was chosen."""
+        return next(
+            (m for m in self.curve if isinstance(m, Measurement) and m.batch == self.batch), None
+        )
+
+    def rate(self, one: Measurement) -> float:
+        """FLOP/s of a measurement: 2 x MACs of an example x examples per second."""
+        return 2 * self.macs / self.batch * one.examples_per_second
+
+    def share(self, one: Measurement) -> float | None:
+        """The time that its MACs take at the peaks of their precisions, over its own."""
+        rates = self.peak.rates if self.peak is not None else {}
+        if not self.macs or not rates.keys() >= self.macs_by_precision.keys():
+            return None
+        least = sum(2 * macs / rates[name] for name, macs in self.macs_by_precision.items())
+        return least / self.batch * one.examples_per_second
+
+    def to_json(self) -> str:
+        """Indented JSON, counts as exact integers; what can be derived is written as well."""
+        plain = msgspec.to_builtins(self)
+        for row, one in zip(plain["curve"], self.curve, strict=True):
+            if isinstance(one, Measurement):
+                row |= {"runs": one.runs, "rate": self.rate(one), "share": self.share(one)}
+        if self.profile is not None:
+            plain["profile"] |= {"macs": self.profile.macs, "covered": self.profile.covered}
+        return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
+
+    def __str__(self) -> str:
+        """The page of the bench, as a terminal shows it."""
+        from crossflops.render.pages.bench import TOP, Benched
+        from crossflops.render.terminal import shown
+
+        return shown(Benched(self, TOP))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Bench":
+        """What `to_json` wrote. Raises msgspec.ValidationError on anything else."""
+        return msgspec.json.decode(text, type=cls)

@@ -1,0 +1,193 @@
+"""A count set against a peak: the noun, whose parts are there where they were asked for."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from crossflops.ir.provenance import Asked
+from crossflops.ir.roofline import Roofline
+from crossflops.report.report import SCHEMA, Report
+
+
+class PrecisionShare(msgspec.Struct, frozen=True, kw_only=True):
+    """The work of one example that runs in one precision: `flops` of the model's FLOPs."""
+
+    precision: str
+    flops: int
+    peak: float | None
+
+
+class OtherPeak(msgspec.Struct, frozen=True, kw_only=True):
+    """A second denominator, such as the best measured matrix product. `ratio` is rate / peak."""
+
+    name: str
+    peak: float
+    ratio: float | None
+    source: str
+
+
+class Attention(msgspec.Struct, frozen=True, kw_only=True):
+    """The score and value products within the MACs of one example.
+
+    `full_macs` are those over the full square of queries and keys (or the window), `half_macs`
+    those that a causal mask leaves, `counted` says which of the two are in the work.
+    `full_ratio` and `half_ratio` are the shares of the peak either way.
+    """
+
+    counted: str
+    full_macs: int
+    half_macs: int
+    full_ratio: float | None = None
+    half_ratio: float | None = None
+
+
+class World(msgspec.Struct, frozen=True, kw_only=True):
+    """The devices of a run: data x tensor x pipeline parallel.
+
+    `rate` is the FLOP/s of all devices, `macs` are of one micro-batch on one device, `bubble` is
+    the share of a step in which a stage of the pipeline waits.
+    """
+
+    devices: int
+    data_parallel: int
+    tensor_parallel: int
+    pipeline_parallel: int
+    rate: float | None
+    examples_per_second: float | None
+    bubble: float | UnsetType = UNSET
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a training step on one device: its work, its time, and what comes of them."""
+
+    name: str
+    seconds: float
+    flops: int
+    rate: float
+    ratio: float | None
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A training step as it was timed. `macs` are of one forward pass on one device."""
+
+    batch: int
+    macs: int
+    phases: tuple[Phase, ...]
+    seconds: float
+    examples_per_second: float
+    params: int | None = None
+
+
+class ModuleTime(msgspec.Struct, frozen=True, kw_only=True):
+    """A module's forward pass as it was timed, with all that is in it: its work and its rate."""
+
+    path: str
+    seconds: float
+    flops: int
+    rate: float
+    ratio: float | None
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """The bytes that a pass must move, of which model they are, and how well memory was used.
+
+    `mbu` is bytes / (seconds x bandwidth), of one device. `seconds` is the time of the pass,
+    `bound_seconds` the least that it can take: the longer of its work at the peak and its bytes
+    at the bandwidth. `intensity` is in FLOP/byte, and `intensity_limit` what no batch exceeds.
+    """
+
+    model: str
+    bytes: int
+    weight_bytes: int
+    bandwidth: float | None = None
+    seconds: float | None = None
+    mbu: float | None = None
+    flops: int
+    intensity: float | None = None
+    intensity_limit: float | None = None
+    ridge: float | None = None
+    bound: str | None = None
+    bound_seconds: float | None = None
+
+
+class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
+    """A required rate, and its share of a peak. `assumptions` are printed with every ratio.
+
+    `work` is in FLOPs for one `unit` (2 per MAC, times `multiplier` passes), `rate` the FLOP/s
+    that `examples_per_second` need on one device, `ratio` = rate / peak: in training the MFU.
+    `executed` is the work with what is computed again, `hfu` its share. The numerator is named
+    in `numerator` ("native MACs", "thop", "given"). Of several precisions `peak` is the harmonic
+    mean by work, and `precisions` has the parts. `line` is that of a table of runs.
+    """
+
+    numerator: str
+    macs: int
+    multiplier: int | float
+    examples_per_second: float | None
+    precision: str
+    work: int
+    rate: float | None
+    device: str | None
+    peak: float | None
+    ratio: float | None
+    intensity: float | None = None
+    ridge: float | None = None
+    bound: str | None = None
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    unit: str = "example"
+    batch: int | UnsetType = UNSET
+    line: int | UnsetType = UNSET
+    tokens_per_second: float | UnsetType = UNSET
+    executed: int | UnsetType = UNSET
+    hfu: float | UnsetType | None = UNSET
+    precisions: tuple[PrecisionShare, ...] | UnsetType = UNSET
+    others: tuple[OtherPeak, ...] | UnsetType = UNSET
+    attention: Attention | UnsetType = UNSET
+    world: World | UnsetType = UNSET
+    step: Step | UnsetType = UNSET
+    moved: Moved | UnsetType = UNSET
+    modules: tuple[ModuleTime, ...] | UnsetType = UNSET
+    roofline: Roofline | UnsetType = UNSET
+
+
+class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One efficiency for every numerator and device, and the report that the MACs are from.
+
+    `report` is None where the MACs were given without a model. After `--compare` it says why the
+    numerators differ.
+    """
+
+    schema: str = SCHEMA
+    efficiency: tuple[Efficiency, ...]
+    report: Report | None = None
+    request: Asked | UnsetType = UNSET
+    made_with: dict[str, str] | UnsetType = UNSET
+
+    def to_json(self) -> str:
+        """Indented JSON, the report as it is written by itself, counts as exact integers."""
+        plain: dict[str, Any] = {
+            "schema": self.schema,
+            "efficiency": self.efficiency,
+            "report": None if self.report is None else self.report.to_dict(),
+        }
+        told: dict[str, Any] = {"request": self.request, "made_with": self.made_with}
+        plain |= {key: value for key, value in told.items() if value is not UNSET}
+        return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
+
+    def __str__(self) -> str:
+        """The page of the efficiency, as a terminal shows it."""
+        from crossflops.render.terminal import shown
+
+        return shown(self)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "EfficiencyReport":
+        """What `to_json` wrote. Raises msgspec.ValidationError on anything else."""
+        return msgspec.json.decode(text, type=cls)
+
+
+def rooflines(report: EfficiencyReport) -> tuple[Roofline, ...]:
+    """The rooflines of a report, one for each numerator and device, where they were asked for."""
+    return tuple(one.roofline for one in report.efficiency if isinstance(one.roofline, Roofline))

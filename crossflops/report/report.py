@@ -1,0 +1,216 @@
+"""Everything that a renderer may know: the JSON contract `crossflops/1`, as values."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from crossflops.ir.ledger import InputInfo as InputInfo
+from crossflops.ir.ledger import Memory
+from crossflops.ir.ledger import ModelInfo as ModelInfo
+from crossflops.ir.ledger import Totals as Totals
+from crossflops.ir.measurement import Run
+from crossflops.ir.polynomial import Formulas
+from crossflops.ir.profile import Amount, Failure, Folded, Profile
+from crossflops.ir.provenance import Asked, named
+from crossflops.ir.reconciliation import Reconciliation
+from crossflops.ir.trace import Setting
+from crossflops.report.comparison import (
+    Against,
+    Contrast,
+    contrast,
+    derive,
+    derive_against,
+    derive_contrast,
+)
+from crossflops.report.consensus import Consensus
+from crossflops.report.view import By, View, focus, view
+
+SCHEMA = "crossflops/1"
+
+
+class UncountedRow(msgspec.Struct, frozen=True):
+    """A node that was not counted."""
+
+    node: str
+    op: str
+    reason: str
+
+
+class BranchRow(msgspec.Struct, frozen=True):
+    """An If of which one branch, or the sum of both, was counted, and why."""
+
+    node: str
+    counted: str
+
+
+class OpRow(msgspec.Struct, frozen=True):
+    """All nodes of one operator."""
+
+    op: str
+    count: int
+    macs: int
+    flops: int
+
+
+class ModuleRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A module and everything beneath it."""
+
+    path: str
+    class_: str = msgspec.field(name="class")
+    macs: int
+    flops: int
+    params: int
+
+
+class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One node.
+
+    `class` is that of the module that it belongs to. `kind` and `target` say how the call that it
+    came from reads in a traced graph of PyTorch (call_module, call_function, call_method); a file
+    has no calls, and its nodes have neither. `depends_on_inputs` is there, and true, where other
+    values of the inputs would give the node other sizes, or leave it out.
+    """
+
+    node: str
+    op: str
+    path: str
+    macs: int
+    flops: int
+    bytes_read: int
+    bytes_written: int
+    precision: str
+    exactness: str
+    class_: str | UnsetType = msgspec.field(name="class", default=UNSET)
+    kind: str | UnsetType = UNSET
+    target: str | UnsetType = UNSET
+    depends_on_inputs: bool | UnsetType = UNSET
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """A count, and after `compare` also what the tools printed and why they differ.
+
+    Round-trips through JSON; derived values (`delta`, `residual`) are written, and recomputed
+    when read. `module` is the one that the rows are about, where that is not the model;
+    `request` is what was asked, `made_with` are versions of what made the count. `warnings` are
+    sentences: what whoever reads the count should know of the model, such as sizes that override
+    those of a file.
+    """
+
+    schema: str = SCHEMA
+    model: ModelInfo
+    totals: Totals
+    macs_by_precision: dict[str, int]
+    as_: Folded | None = msgspec.field(name="as", default=None)
+    as_also: tuple[Folded, ...] | UnsetType = UNSET
+    uncounted: tuple[UncountedRow, ...]
+    by_op: tuple[OpRow, ...]
+    modules: tuple[ModuleRow, ...]
+    nodes: tuple[NodeRow, ...]
+    memory: Memory | UnsetType = UNSET
+    setting: Setting | UnsetType = UNSET
+    profiles: tuple[Profile | Failure, ...] | UnsetType = UNSET
+    reconciliations: tuple[Reconciliation, ...] | UnsetType = UNSET
+    branches: tuple[BranchRow, ...] = ()
+    formulas: Formulas | UnsetType = UNSET
+    observed: Run | UnsetType = UNSET
+    between: Contrast | UnsetType = UNSET
+    module: ModuleRow | UnsetType = UNSET
+    consensus: Consensus | UnsetType = UNSET
+    request: Asked | UnsetType = UNSET
+    made_with: dict[str, str] | UnsetType = UNSET
+    against: Against | UnsetType = UNSET
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What tells this report from that of another target: see `provenance.named`."""
+        return named(self.model.name, self.model.digest, self.request)
+
+    @property
+    def macs(self) -> int:
+        """The native MACs."""
+        return self.totals.macs
+
+    @property
+    def flops(self) -> int:
+        """The native FLOPs: a count, not a rate."""
+        return self.totals.flops
+
+    @property
+    def params(self) -> int:
+        """Parameters, each storage once."""
+        return self.totals.params
+
+    @property
+    def folds(self) -> tuple[Folded, ...]:
+        """The model as every convention counts it that was asked for, in that order."""
+        return ((self.as_,) if self.as_ is not None else ()) + (self.as_also or ())
+
+    @property
+    def residuals(self) -> dict[str, Amount]:
+        """The residual of every tool that answered."""
+        found = self.reconciliations or ()
+        return {one.tool: one.residual for one in found}
+
+    def reconciliation(self, tool: str) -> Reconciliation:
+        """The reconciliation of one tool. Raises KeyError when it did not answer."""
+        for one in self.reconciliations or ():
+            if one.tool == tool:
+                return one
+        raise KeyError(tool)
+
+    def at(self, path: str) -> "Report":
+        """The same for one module and what is beneath it, such as "layer1.0".
+
+        Raises UnknownNameError where there is no such module.
+        """
+        return focus(self, path)
+
+    def contrast(self, first: str, second: str) -> Contrast:
+        """Why two tools differ from each other. Raises KeyError when one did not answer."""
+        return contrast(self.reconciliation(first), self.reconciliation(second))
+
+    def view(
+        self, by: By = "op", top: int | None = None, depth: int | None = None, unit: str = "macs"
+    ) -> View:
+        """One table of the report.
+
+        By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
+        levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
+        module around a node). `top` keeps the largest rows, by the first convention if one was
+        asked for, else by `unit`. Raises InputError for what does not go together.
+        """
+        return view(self, by, top, depth, unit)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contract `crossflops/1` as plain values."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        derive(plain.get("reconciliations", ()), self.reconciliations or ())
+        if isinstance(self.between, Contrast):
+            derive_contrast(plain["between"], self.between)
+        if isinstance(self.against, Against):
+            derive_against(plain["against"], self.against)
+        return plain
+
+    def to_json(self) -> str:
+        """The contract as indented JSON, counts as exact integers."""
+        return msgspec.json.format(msgspec.json.encode(self.to_dict()), indent=2).decode() + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Report":
+        """The report that `to_json` wrote. Raises msgspec.ValidationError on anything else."""
+        return msgspec.json.decode(text, type=cls)
+
+    def __str__(self) -> str:
+        """The page of the report, as a terminal shows it."""
+        from crossflops.render.terminal import (
+            shown,  # the other upward look: a report that is printed
+        )
+
+        return shown(self)
+
+    def _repr_html_(self) -> str:
+        from crossflops.render.html import html  # the one upward look: notebooks ask the noun
+
+        return html(self)

@@ -1,0 +1,235 @@
+"""A ledger -> the tables of a report: by operator, by module, by node."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec import UNSET, UnsetType
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.ledger import Exactness, Ledger, Memory
+from crossflops.ir.profile import Folded
+from crossflops.ir.trace import Call, Module, Trace
+from crossflops.operators.contrib.products import MIXTURES, parameters
+from crossflops.report.report import (
+    BranchRow,
+    InputInfo,
+    ModelInfo,
+    ModuleRow,
+    NodeRow,
+    OpRow,
+    Report,
+    Totals,
+    UncountedRow,
+)
+
+# How a call reads in a graph that torch.fx traces symbolically: kind and target.
+#
+# torch/fx/_symbolic_trace.py: `Tracer.is_leaf_module` keeps modules of torch.nn whole, but for
+# nn.Sequential; the model itself is never a leaf.
+
+_TENSOR = "torch.Tensor."
+_LEAVES = ("torch.nn.", "torch.ao.nn.")
+_SEQUENTIAL = "torch.nn.modules.container.Sequential"
+
+
+class Site(NamedTuple):
+    """`kind` is call_module, call_method or call_function; `target` what it calls."""
+
+    kind: str
+    target: str
+
+
+def site(call: Call, trace: Trace) -> Site:
+    """The outermost call around an operator call that fx does not look into."""
+    for around in (*reversed(trace.ancestors(call)), call):
+        found = _site(around, trace.modules[around.module])
+        if found is not None:
+            return found
+    return Site("call_function", call.target)
+
+
+def _site(call: Call, module: Module) -> Site | None:
+    if call.storey == "module":
+        name = module.bases[0]
+        whole = name.startswith(_LEAVES) and name != _SEQUENTIAL and module.id != 0
+        return Site("call_module", module.path) if whole and call.via == "call" else None
+    if call.storey == "function" and call.target.startswith(_TENSOR):
+        name = call.target.removeprefix(_TENSOR)
+        if name.startswith("__"):  # x + y: fx records the function of the module `operator`
+            return Site("call_function", f"operator.{name.strip('_')}")
+        return Site("call_method", name)
+    return Site("call_function", call.target)
+
+
+_NOWHERE = Site("", "")
+
+
+def report(
+    graph: Graph,
+    trace: Trace,
+    ledger: Ledger,
+    folded: tuple[Folded, ...] = (),
+    memory: Memory | UnsetType = UNSET,
+) -> Report:
+    """The report of a count, as conventions fold it too, and with its memory figures."""
+    return Report(
+        model=ModelInfo(
+            name=graph.name,
+            digest=graph.digest,
+            inputs=tuple(InputInfo(i.name, i.dtype, i.shape or ()) for i in graph.inputs),
+            opset=graph.opset,
+        ),
+        totals=_totals(graph, ledger),
+        macs_by_precision=_by_precision(ledger),
+        as_=folded[0] if folded else None,
+        as_also=folded[1:] or UNSET,
+        uncounted=tuple(
+            UncountedRow(one.node.key, str(one.node.op), one.reason) for one in ledger.uncounted
+        ),
+        by_op=_by_op(ledger),
+        modules=_by_module(trace.modules, ledger),
+        nodes=_by_node(trace, ledger),
+        branches=_branches(ledger),
+        memory=memory,
+        setting=trace.setting,
+    )
+
+
+def _op(node: Node) -> str:
+    """The operator, or the operation of the source framework that the node stands for."""
+    return str(node.stands_for[0].op if node.stands_for else node.op)
+
+
+def _totals(graph: Graph, ledger: Ledger) -> Totals:
+    cost = ledger.total
+    constant = sum(one.cost.macs for one in ledger.counted if one.node.constant)
+    return Totals(
+        macs=cost.macs,
+        flops=cost.flops,
+        params=graph.params,
+        adds=cost.adds,
+        muls=cost.muls,
+        divs=cost.divs,
+        compares=cost.compares,
+        specials=cost.specials,
+        bytes_read=cost.bytes_read,
+        bytes_written=cost.bytes_written,
+        constant_macs=constant,
+        converter_macs=sum(one.converter_macs for one in ledger.counted),
+        active_params=_active(graph, ledger),
+        exactness={
+            "macs": _weakest(one.exactness for one in ledger.counted if one.cost.macs),
+            "flops": _weakest(one.exactness for one in ledger.counted if one.cost.flops),
+        },
+    )
+
+
+def _weakest(found: Iterable[Exactness]) -> Exactness:
+    grades = set(found)
+    for word in ("estimate", "bound"):
+        if word in grades:
+            return word
+    return "exact"
+
+
+def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
+    """The parameters without those of experts that no token can have chosen."""
+    experts = [one.node for one in ledger.counted if str(one.node.op) in MIXTURES]
+    idle = sum(total - active for total, active in map(parameters, experts))
+    return graph.params - idle if idle else UNSET
+
+
+def _by_precision(ledger: Ledger) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for one in ledger.counted:
+        if one.cost.macs:
+            found[one.precision] += one.cost.macs
+    return dict(found)
+
+
+def _branches(ledger: Ledger) -> tuple[BranchRow, ...]:
+    """Every If, with what of it is in the totals."""
+    return tuple(
+        BranchRow(one.node.key, one.formula)
+        for one in ledger.counted
+        if one.node.op.type == "If" and one.node.bodies
+    )
+
+
+def _by_op(ledger: Ledger) -> tuple[OpRow, ...]:
+    """Operators with the most FLOPs first; uncounted nodes are in the number of nodes."""
+    costs: dict[str, Cost] = {}
+    for one in ledger.counted:
+        op = _op(one.node)
+        costs[op] = costs.get(op, ZERO) + one.cost
+    numbers = Counter(_op(one.node) for one in ledger.counts)
+    rows = (
+        OpRow(op, count, costs.get(op, ZERO).macs, costs.get(op, ZERO).flops)
+        for op, count in numbers.items()
+    )
+    return tuple(sorted(rows, key=lambda row: (-row.flops, row.op)))
+
+
+def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, ...]:
+    """Every registered module with all beneath it, in the order of the module table."""
+    costs: dict[str, Cost] = {}
+    for one in ledger.counted:
+        path = one.node.path
+        while True:
+            costs[path] = costs.get(path, ZERO) + one.cost
+            if not path:
+                break
+            path = path.rpartition(".")[0]
+    return tuple(
+        ModuleRow(
+            path=row.path,
+            class_=_class(row),
+            macs=costs.get(row.path, ZERO).macs,
+            flops=costs.get(row.path, ZERO).flops,
+            params=_params(row.id, modules),
+        )
+        for row in modules
+        if row.names
+    )
+
+
+def _params(module: int, modules: tuple[Module, ...]) -> int:
+    """Parameters of a module and of all beneath it, each storage once."""
+    sizes: dict[int, int] = {}
+    todo, seen = [module], {module}
+    while todo:
+        row = modules[todo.pop()]
+        sizes.update((parameter.storage, parameter.numel) for parameter in row.params)
+        fresh = {child for _, child in row.children} - seen
+        seen |= fresh
+        todo.extend(fresh)
+    return sum(sizes.values())
+
+
+def _by_node(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
+    classes = {name: _class(row) for row in reversed(trace.modules) for name in row.names}
+    sites = {call.key: site(call, trace) for call in trace.calls if call.nodes}
+    return tuple(
+        NodeRow(
+            node=one.node.key,
+            op=_op(one.node),
+            path=one.node.path,
+            macs=one.cost.macs,
+            flops=one.cost.flops,
+            bytes_read=one.cost.bytes_read,
+            bytes_written=one.cost.bytes_written,
+            precision=one.precision,
+            exactness=one.exactness,
+            class_=classes.get(one.node.path) or UNSET,
+            kind=(where := sites.get(one.node.call, _NOWHERE)).kind or UNSET,
+            target=where.target or UNSET,
+            depends_on_inputs=one.node.depends_on_inputs or UNSET,
+        )
+        for one in ledger.counted
+    )
+
+
+def _class(module: Module) -> str:
+    return module.bases[0].rpartition(".")[2]

@@ -1,0 +1,343 @@
+"""One table of a report: its counts by operator, by module, by node, or by class of module.
+
+Derived from the rows of a report and from nothing else: one that was read back gives the same.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from crossflops.errors import InputError, UnknownNameError
+from crossflops.ir.profile import Amount, Failure, Profile
+from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
+
+if TYPE_CHECKING:
+    from crossflops.ir.profile import Folded
+    from crossflops.report.report import ModuleRow, NodeRow, Report
+
+
+By: TypeAlias = Literal["op", "module", "node", "type"]
+Cell: TypeAlias = str | int
+Cells: TypeAlias = tuple[Cell, ...]
+
+_NATIVE = ("macs", "flops", "bytes_read", "bytes_written")
+_KEYS: dict[By, tuple[str, ...]] = {
+    "op": ("operator", "nodes"),
+    "type": ("type", "modules", "nodes"),
+    "module": ("module", "class", "params"),
+    "node": ("node", "operator", "kind", "target", "module", "class"),
+}
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows under `columns`: first what a row is about, then its counts as integers.
+
+    The counts are the native ones, and one for each convention in `folds`, under its name. `order`
+    is the column that orders the rows where they are ordered. `total` is a row for the whole
+    model, `hidden` the number of rows that `top` leaves out. In the tree of modules, `levels`
+    says how deep each row lies; there a row has all beneath it in it.
+    """
+
+    by: By
+    columns: tuple[str, ...]
+    rows: tuple[Cells, ...]
+    total: Cells
+    order: str
+    folds: tuple[str, ...] = ()
+    levels: tuple[int, ...] = ()
+    hidden: int = 0
+
+    def cells(self, column: str) -> Cells:
+        """One column."""
+        place = self.columns.index(column)
+        return tuple(row[place] for row in self.rows)
+
+    def to_dicts(self) -> list[dict[str, Cell]]:
+        """The rows, each by column."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+def view(
+    report: "Report", by: By = "op", top: int | None = None, depth: int | None = None,
+    unit: str = "macs",
+) -> View:  # fmt: skip
+    """A table of the report, see `Report.view`."""
+    _check(report, by, top, depth)
+    names = _fold_names(report.folds)
+    folds = tuple(zip(names, report.folds, strict=True))
+    order = names[0] if names else unit
+    columns = (*_KEYS[by], *_NATIVE, *names)
+    totals = report.totals
+    counts = (*(getattr(totals, kind) for kind in _NATIVE), *(one.total for _, one in folds))
+    rows, heads = _TABLES[by](report)
+    total = (*_head(by, "total", heads), *counts)
+    levels: tuple[int, ...] = ()
+    place = columns.index(order)
+    if by in ("op", "type") or top is not None:
+        rows = sorted(rows, key=lambda row: (-int(row[place]), -int(row[len(_KEYS[by]) + 1])))
+    if by == "module":
+        rows = [row for row in rows if depth is None or _level(row) <= depth]
+        if top is not None and len(rows) > 1:  # the model itself would always be the largest
+            rows = [row for row in rows if row[0]]
+        else:
+            levels = tuple(map(_level, rows))
+    return View(
+        by=by,
+        columns=columns,
+        rows=tuple(rows[:top]),
+        total=total,
+        order=order,
+        folds=names,
+        levels=levels,
+        hidden=max(len(rows) - (top or len(rows)), 0),
+    )
+
+
+def _check(report: "Report", by: By, top: int | None, depth: int | None) -> None:
+    if by not in get_args(By):
+        raise InputError(f"there is no view by {by!r}", f"views are by {', '.join(get_args(By))}")
+    if top is not None and top < 1:
+        raise InputError(f"the {top} largest rows are none", "give --top 1 or more")
+    if depth is not None and (depth < 0 or by != "module"):
+        raise InputError(
+            f"--depth {depth} is a depth of the module tree, and --by {by} shows none"
+            if by != "module"
+            else f"the module tree has no depth {depth}",
+            "give --by module --depth 0 or more",
+        )
+    for one in report.folds if by in ("op", "node") else ():
+        if one.sees != "node":
+            raise InputError(
+                f"{one.tool} looks at calls of {one.sees}s, which are no {by}s of the graph",
+                "give --by module or --by type",
+            )
+
+
+def _fold_names(folds: Iterable["Folded"]) -> tuple[str, ...]:
+    """The name of each tool, with the edition where there are several of it."""
+    tools = [one.tool for one in folds]
+    return tuple(
+        one.tool if tools.count(one.tool) == 1 else f"{one.tool}@{one.edition}" for one in folds
+    )
+
+
+def _head(by: By, name: str, heads: tuple[Cell, ...]) -> Cells:
+    return (name, *heads, *("" for _ in _KEYS[by][1 + len(heads) :]))
+
+
+def _level(row: Cells) -> int:
+    path = str(row[0])
+    return path.count(".") + 1 if path else 0
+
+
+def _around(path: str) -> Iterator[str]:
+    """The module and those around it, the root "" last."""
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+    yield ""
+
+
+def _native(node: "NodeRow") -> tuple[int, ...]:
+    return tuple(getattr(node, kind) for kind in _NATIVE)
+
+
+def _summed(
+    report: "Report", keys: Callable[["NodeRow"], Iterable[str]], fold_keys: "FoldKeys"
+) -> dict[str, list[int]]:
+    """The counts of all columns, by the keys that a node and a booking belong to."""
+    width = len(_NATIVE) + len(report.folds)
+    found: dict[str, list[int]] = {}
+
+    def add(key: str, place: int, amounts: Iterable[int]) -> None:
+        row = found.setdefault(key, [0] * width)
+        for offset, amount in enumerate(amounts):
+            row[place + offset] += amount
+
+    for node in report.nodes:
+        for key in keys(node):
+            add(key, 0, _native(node))
+    for number, fold in enumerate(report.folds):
+        for booked in fold.rows:
+            for key in fold_keys(booked.at, booked.path):
+                add(key, len(_NATIVE) + number, (booked.amount,))
+    return found
+
+
+FoldKeys: TypeAlias = Callable[[str, str], Iterable[str]]
+Table: TypeAlias = tuple[list[Cells], tuple[Cell, ...]]
+
+
+def _by_op(report: "Report") -> Table:
+    ops = {node.node: node.op for node in report.nodes}
+    found = _summed(report, lambda node: (node.op,), lambda at, _: (ops.get(at, ""),))
+    width = len(_NATIVE) + len(report.folds)
+    rows: list[Cells] = [
+        (row.op, row.count, *found.get(row.op, [0] * width)) for row in report.by_op
+    ]
+    return rows, (sum(row.count for row in report.by_op),)
+
+
+def _by_type(report: "Report") -> Table:
+    classes = {row.path: row.class_ for row in report.modules}
+    named = {node.path: node.class_ or classes.get(node.path, "") for node in report.nodes}
+    classes |= named
+    paths: dict[str, set[str]] = {}
+    counts: dict[str, int] = {}
+    for node in report.nodes:
+        paths.setdefault(named[node.path], set()).add(node.path)
+        counts[named[node.path]] = counts.get(named[node.path], 0) + 1
+    found = _summed(
+        report, lambda node: (named[node.path],), lambda _, path: (classes.get(path, ""),)
+    )
+    rows: list[Cells] = [
+        (kind, len(paths.get(kind, ())), counts.get(kind, 0), *row) for kind, row in found.items()
+    ]
+    return rows, (sum(map(len, paths.values())), len(report.nodes))
+
+
+def _by_module(report: "Report") -> Table:
+    found = _summed(report, lambda node: _around(node.path), lambda _, path: _around(path))
+    width = len(_NATIVE) + len(report.folds)
+
+    def row(one: "ModuleRow") -> Cells:
+        return (one.path, one.class_, one.params, *found.get(one.path, [0] * width))
+
+    return [row(one) for one in report.modules], ("", report.params)
+
+
+def _by_node(report: "Report") -> Table:
+    found = _summed(report, lambda _: (), lambda at, _: (at,))
+    none = [0] * (len(_NATIVE) + len(report.folds))
+    rows: list[Cells] = [
+        (
+            *(one.node, one.op, one.kind or "", one.target or "", one.path, one.class_ or ""),
+            *_native(one),
+            *found.get(one.node, none)[len(_NATIVE) :],
+        )
+        for one in report.nodes
+    ]
+    return rows, ()
+
+
+_TABLES: dict[By, Callable[["Report"], Table]] = {
+    "op": _by_op,
+    "module": _by_module,
+    "node": _by_node,
+    "type": _by_type,
+}
+
+
+# A report restricted to one module and what is beneath it.
+
+_SHOWN = 6  # paths that an error names
+
+
+def focus(report: "Report", path: str) -> "Report":
+    """What the report says of the module at `path`: rows, and every tool's account of it.
+
+    The totals stay those of the model. A tool that reports no number for the module is taken to
+    count what was predicted, and its row has no `theirs`. Raises UnknownNameError where there is
+    no such module, InputError for a report that does not hold causes by path.
+    """
+    module = _module(report, path)
+    found = tuple(_account(one, path) for one in report.reconciliations or ())
+    theirs = {one.tool: one.theirs for one in found}
+
+    def restricted(profile: Profile | Failure) -> Profile | Failure:
+        if isinstance(profile, Failure):
+            return profile
+        entries = tuple(one for one in profile.entries if beneath(one.path, path))
+        total = theirs.get(profile.tool, profile.total)
+        return replace(profile, total=total, params=None, entries=entries)
+
+    nodes = tuple(one for one in report.nodes if beneath(one.path, path))
+    present = Counter(one.op for one in nodes)
+    sums = {
+        op: [
+            sum(getattr(one, kind) for one in nodes if one.op == op) for kind in ("macs", "flops")
+        ]
+        for op in present
+    }
+    return replace(
+        report,
+        against=UNSET,  # the other model has no such module
+        module=module,
+        modules=tuple(one for one in report.modules if beneath(one.path, path)),
+        nodes=nodes,
+        by_op=tuple(
+            replace(row, count=present[row.op], macs=sums[row.op][0], flops=sums[row.op][1])
+            for row in report.by_op
+            if row.op in present
+        ),
+        profiles=tuple(map(restricted, report.profiles)) if report.profiles else report.profiles,
+        reconciliations=found if report.reconciliations else report.reconciliations,
+    )
+
+
+def beneath(path: str, module: str) -> bool:
+    """Whether a path is that of the module, or lies in it."""
+    return not module or path == module or path.startswith(f"{module}.")
+
+
+def _module(report: "Report", path: str) -> "ModuleRow":
+    rows = {row.path: row for row in report.modules}
+    if path in rows:
+        return rows[path]
+    if not any(rows):
+        raise UnknownNameError(
+            f"there is no module {path!r}: this report has none", "leave --module out"
+        )
+    known = [one for one in rows if one]
+    near = get_close_matches(path, known, n=_SHOWN, cutoff=0.5) or known[:_SHOWN]
+    raise UnknownNameError(f"there is no module {path!r}", f"modules like it: {', '.join(near)}")
+
+
+def _account(whole: Reconciliation, path: str) -> Reconciliation:
+    rows = tuple(row for row in whole.by_path if beneath(row.path, path))
+    row = next(
+        (one for one in rows if one.path == path),
+        PathRow(path=path, ours=0, predicted=0, causes={}),
+    )
+    if not isinstance(row.causes, dict):
+        raise InputError(
+            "this report does not say which causes a module has",
+            "compare the model again with this release",
+        )
+    return replace(
+        whole,
+        ours=row.ours,
+        theirs=row.predicted if row.theirs is None else row.theirs,
+        predicted=row.predicted,
+        explanations=tuple(
+            _explanation(cause, amount, whole.explanations, path)
+            for cause, amount in row.causes.items()
+        ),
+        by_path=rows,
+        params=UNSET,
+    )
+
+
+def _explanation(
+    cause: str, amount: Amount, whole: Iterable[Explanation], path: str
+) -> Explanation:
+    same = [one for one in whole if one.cause == cause]
+    return Explanation(
+        cause=cause,
+        amount=amount,
+        calls=tuple(_calls(same, path)),
+        reference=same[0].reference if same else "",
+    )
+
+
+def _calls(explanations: Iterable[Explanation], path: str) -> Iterator[str]:
+    """The calls whose keys begin in the module: `layer1.0.conv1/F.conv2d`, `layer1.0@2`."""
+    for one in explanations:
+        for call in one.calls:
+            if beneath(call.partition("/")[0].partition("@")[0], path):
+                yield call

@@ -1,0 +1,283 @@
+"""`pkg.module:callable`, `path/file.py:callable`, `timm:NAME` -> a model."""
+
+import importlib
+import inspect
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from crossflops.errors import TRACEBACK, CrossflopsError, MissingExtraError, TargetError, raised_at
+from crossflops.frontends.frameworks import framework_of, opened
+from crossflops.frontends.jax import kinds as jax_kinds
+from crossflops.frontends.tensorflow.kinds import is_path
+from crossflops.frontends.torchvision import mended
+from crossflops.targets import python_file
+
+_HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
+_NAMED = 5  # callables of a file that a hint names
+
+
+def build(
+    target: str, arguments: Mapping[str, object], allow_pickle: bool = False
+) -> tuple[Any, Any]:
+    """The model of a target, and the inputs where the callable gives them as well (else None).
+
+    This runs the code that the target names. Raises TargetError or MissingExtraError.
+    """
+    with _drawn_alike():
+        return _built(target, arguments, allow_pickle)
+
+
+@contextmanager
+def _drawn_alike() -> Iterator[None]:
+    """Weights that are drawn within this block are the same ones in every process.
+
+    A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, and
+    PyTorch, which may not be imported yet, where it does in a process that has just begun.
+    """
+    import numpy as np  # not for `--help`
+
+    torch, python, numpy = sys.modules.get("torch"), random.getstate(), np.random.get_state()
+    generator = torch.default_generator if torch is not None else None
+    before = generator.get_state() if generator is not None else None
+    random.seed(0)
+    np.random.seed(0)
+    if torch is not None and generator is not None:
+        generator.manual_seed(torch.Generator().initial_seed())
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        if generator is not None:
+            generator.set_state(before)
+
+
+def _built(target: str, arguments: Mapping[str, object], allow_pickle: bool) -> tuple[Any, Any]:
+    refuse_url(target)
+    if Path(target).suffix in python_file.SUFFIXES:
+        _refuse_arguments(arguments, target)
+        with _imports_of_the_caller():
+            return _with_inputs(python_file.unpickled(Path(target), allow_pickle), None)
+    if is_path(target):
+        _refuse_arguments(arguments, target)
+        from crossflops.frontends.tensorflow.reading import read
+
+        with _imports_of_the_caller():
+            return read(target, allow_pickle), None
+    if target.startswith("timm:"):
+        return _timm(target.removeprefix("timm:"), arguments), None
+    place, colon, name = target.rpartition(":")
+    if not colon or not place or not name:
+        raise _unreadable(target)
+    with _imports_of_the_caller():
+        found = _attribute(_module(place), name, target)
+        whole = _is_model(found) or _is_jax(found, arguments)
+        if whole:
+            _refuse_arguments(arguments, target)
+        model = found if whole else _call(found, arguments, target)
+    if isinstance(model, tuple) and len(model) == 2:
+        return _with_inputs(*model)
+    return _with_inputs(model, None)
+
+
+def _with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
+    """The model and its inputs; an exported program has those that it was exported with."""
+    module, example = opened(model)
+    return module, example if own is None else own
+
+
+def refuse_url(target: str) -> None:
+    """Nothing is fetched from anywhere. Raises TargetError."""
+    if "://" in target:
+        raise TargetError(f"{target} is a URL, and nothing is downloaded", "give a file instead")
+
+
+def _unreadable(target: str) -> TargetError:
+    path = Path(target)
+    if target and path.is_dir():
+        return TargetError(f"{target} is a folder without a SavedModel", _HINT)
+    if path.suffix == ".py" and path.is_file():
+        names = python_file.offered(path)
+        named = ", ".join(f"{target}:{name}" for name in names[:_NAMED])
+        return TargetError(
+            f"{target} has to be followed by a colon and a callable",
+            f"it defines {named}" if names else "define a function in it that returns the model",
+        )
+    if path.is_file():
+        return TargetError(
+            f"{path} is no kind of file that a model is read from",
+            "give .onnx, .pt2, .pt, .keras, .h5, .pb or .joblib; of weights alone, such as "
+            ".safetensors, the path/file.py:callable that builds their model",
+        )
+    if path.suffix and not path.exists():
+        return TargetError(f"there is no file {path}", _HINT)
+    return TargetError(f"cannot tell what the target {target!r} is", _HINT)
+
+
+def _module(place: str) -> ModuleType:
+    if place.endswith(".py"):
+        return python_file.run(Path(place), _HINT)
+    try:
+        return mended(lambda: importlib.import_module(place))
+    except ModuleNotFoundError as error:
+        missing = error.name or place
+        if (extra := python_file.missing(missing)) is not None:
+            raise extra from error
+        if place == missing or place.startswith(f"{missing}."):
+            raise TargetError(
+                f"there is no module {missing}", f"install it, or {_HINT}"
+            ) from error
+        raise TargetError(f"{place} needs {missing}", f"pip install {missing}") from error
+    except (Exception, SystemExit) as error:
+        raise TargetError(
+            f"importing {place} failed: {type(error).__name__}: {error}{raised_at(error)}",
+            TRACEBACK,
+        ) from error
+
+
+def _attribute(module: ModuleType, name: str, target: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            near = get_close_matches(part, dir(found), n=3)
+            raise TargetError(
+                f"{target.rpartition(':')[0]} has no {name!r}",
+                f"perhaps: {', '.join(near)}"
+                if near
+                else f"check the part after the colon in {target}",
+            )
+        found = getattr(found, part)
+    return found
+
+
+def _is_model(found: Any) -> bool:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(found, torch.nn.Module):
+        return True
+    name = framework_of(found)
+    # anything callable may be a function of JAX
+    return jax_kinds.is_module(found) if name == "jax" else name is not None
+
+
+def _is_jax(found: Any, arguments: Mapping[str, object]) -> bool:
+    """Whether this is a function of JAX itself, which takes its inputs, and returns no model."""
+    if inspect.isclass(found) or arguments or not callable(found):
+        return False
+    if not jax_kinds.is_function(found) and not jax_kinds.speaks_jax(found):
+        return False
+    return bool(_needed(found, arguments))
+
+
+def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
+    if arguments:
+        raise TargetError(f"{target} is a model already", "leave --arg out")
+
+
+def _call(found: Callable[..., Any], arguments: Mapping[str, object], target: str) -> Any:
+    if not callable(found):
+        raise TargetError(f"{target} is a {type(found).__name__}, not a callable", _HINT)
+    _check(found, arguments, target)
+    try:
+        return mended(lambda: found(**arguments))
+    except CrossflopsError:
+        raise
+    except (Exception, SystemExit) as error:
+        missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+        if (absent := python_file.missing(missing)) is not None:
+            raise absent from error
+        raise TargetError(
+            f"{target} raised {type(error).__name__}: {error}{raised_at(error)}",
+            f"pip install {missing}" if missing else TRACEBACK,
+        ) from error
+
+
+def _check(found: Callable[..., Any], arguments: Mapping[str, object], target: str) -> None:
+    """Whether the arguments fit, told before the call: what it raises itself is another matter."""
+    try:
+        parameters = inspect.signature(found).parameters
+    except (ValueError, TypeError):  # builtins do not tell
+        return
+    kinds = inspect.Parameter
+    named = {
+        name: one
+        for name, one in parameters.items()
+        if one.kind in {kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY}
+    }
+    strays = [name for name in arguments if name not in named]
+    if strays and not any(one.kind is kinds.VAR_KEYWORD for one in parameters.values()):
+        raise TargetError(
+            f"{target} takes no {_listed('argument', strays)}",
+            f"it takes {', '.join(named)}" if named else "it takes none: leave --arg out",
+        )
+    if needed := _needed(found, arguments):
+        raise TargetError(
+            f"{target} needs {_listed('argument', needed)}",
+            f"add {' '.join(f'--arg {name}=VALUE' for name in needed)}, each VALUE in JSON",
+        )
+
+
+def _needed(found: Callable[..., Any], arguments: Mapping[str, object]) -> list[str]:
+    """The parameters without a default that no argument is given for."""
+    kinds = inspect.Parameter
+    try:
+        parameters = inspect.signature(found).parameters
+    except (ValueError, TypeError):
+        return []
+    return [
+        name
+        for name, one in parameters.items()
+        if one.default is kinds.empty
+        and one.kind not in {kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD}
+        and name not in arguments
+    ]
+
+
+def _listed(word: str, names: list[str]) -> str:
+    return f"{word}{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+
+
+def _timm(name: str, arguments: Mapping[str, object]) -> Any:
+    try:
+        timm = mended(lambda: importlib.import_module("timm"))
+    except ImportError as error:
+        raise MissingExtraError("timm is not installed", "pip install timm") from error
+    try:
+        return timm.create_model(name, **{"pretrained": False, **arguments})
+    except Exception as error:
+        known = timm.list_models() if hasattr(timm, "list_models") else []
+        near = [] if name in known else get_close_matches(name, known, n=3)
+        hint = f"perhaps: {', '.join(near)}" if near else "see timm.list_models()"
+        raise TargetError(f"timm cannot make {name!r}: {error}", hint) from error
+
+
+@contextmanager
+def imports_restored() -> Iterator[None]:
+    """What targets add to sys.path within this block is gone after it.
+
+    Not sooner: a model may import when it runs.
+    """
+    before = list(sys.path)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+@contextmanager
+def _imports_of_the_caller() -> Iterator[None]:
+    """Modules in the working folder can be imported, but never stand before installed ones.
+
+    A folder called `torch` or `jax` there would else break every framework. They can be imported
+    when the model runs, too: see `imports_restored`.
+    """
+    here = str(Path.cwd())
+    added = here not in sys.path
+    if added:
+        sys.path.append(here)
+    yield

@@ -1,0 +1,234 @@
+"""What a probe of a TensorFlow tool is, and how the ones beside it are written."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.inputs import parse
+
+Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """A named model with its inputs, written as on the command line.
+
+    `macs` is what a hand calculation gives; None where nobody can say, or where the native count
+    has no operator for it.
+    """
+
+    name: str
+    model: Callable[[], Any]
+    inputs: tuple[str, ...]
+    macs: int | None
+
+    def build(self) -> Built:
+        """The model, with positional and keyword inputs."""
+        from crossflops.frontends.tensorflow.inputs import make
+
+        return (self.model(), *make(parse(self.inputs)))
+
+
+def stack(*layers: Callable[[Any], Any]) -> Callable[[], Any]:
+    """A Keras model of layers one behind the other, each made from `keras.layers`."""
+
+    def build() -> Any:
+        import keras
+
+        return keras.Sequential([layer(keras.layers) for layer in layers])
+
+    return build
+
+
+def layer(name: str, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+    """A layer of Keras by its name, made when the probe is built."""
+    return lambda layers: getattr(layers, name)(*args, **kwargs)
+
+
+def function(body: Callable[..., Any]) -> Callable[[], Any]:
+    """A tf.function that is `body(tf, *inputs)`."""
+
+    def build() -> Any:
+        import tensorflow as tf
+
+        def run(*inputs: Any) -> Any:
+            return body(tf, *inputs)
+
+        return tf.function(run, autograph=False)
+
+    return build
+
+
+# Functions of TensorFlow: what no layer of Keras does, and where the profiler sees nothing.
+
+_MAPS, _SQUARE = "1x8x8x4", "4x16"
+
+
+def _loop(step: Any) -> Any:
+    """Three steps, of which each takes the input and what the one before it gave."""
+
+    def body(tf: Any, x: Any) -> Any:
+        return tf.while_loop(
+            lambda number, _: number < 3, lambda number, y: (number + 1, step(tf, x, y)), (0, x)
+        )[1]
+
+    return function(body)
+
+
+def _transposed(tf: Any, x: Any) -> Any:
+    weights = tf.ones((3, 1, 1, 1))
+    return tf.nn.conv2d_transpose(x, weights, (1, 5, 5, 1), strides=2)
+
+
+def _gradients(tf: Any, x: Any) -> Any:
+    weights = tf.ones((3, 3, 4, 6))
+    with tf.GradientTape() as tape:
+        tape.watch([x, weights])
+        y = tf.nn.max_pool2d(tf.nn.conv2d(x, weights, 1, "SAME"), 2, 2, "VALID")
+        y = tf.nn.avg_pool2d(y, 2, 2, "VALID")
+    return tape.gradient(y, [x, weights])
+
+
+def _branches(tf: Any, x: Any) -> Any:
+    weights = tf.ones((16, 16))
+    return tf.cond(tf.reduce_sum(x) > 0, lambda: x @ weights, lambda: x + 1.0)
+
+
+def _branches_of_convolutions(tf: Any, x: Any) -> Any:
+    full, depthwise = tf.ones((3, 3, 4, 4)), tf.ones((3, 3, 4, 1))
+    return tf.cond(
+        tf.reduce_sum(x) > 0,
+        lambda: tf.nn.conv2d(x, full, 1, "SAME"),
+        lambda: tf.nn.depthwise_conv2d(x, depthwise, (1, 1, 1, 1), "SAME"),
+    )
+
+
+def _compiled(tf: Any, x: Any) -> Any:
+    inner = tf.function(lambda y: y @ tf.ones((16, 8)), jit_compile=True)
+    return inner(x) + 1.0
+
+
+def _pointwise(tf: Any, x: Any) -> Any:
+    y = tf.math.squared_difference(tf.maximum(x, 0.5), tf.square(x)) / tf.math.rsqrt(x)
+    return tf.add_n([y, tf.math.log(x), -x, tf.pow(x, 2.5), tf.cast(x > y, tf.float32)])
+
+
+_FUNCTIONS_PROBES = (
+    Probe("matmul", function(lambda tf, x, y: x @ y), (_SQUARE, "16x8"), 4 * 16 * 8),
+    Probe("matmul_transposed",
+          function(lambda tf, x, y: tf.matmul(x, y, transpose_a=True)), ("16x4", "16x8"), 512),
+    Probe("matmul_batched", function(lambda tf, x, y: x @ y), ("2x4x16", "2x16x8"), 1024),
+    Probe("matmul_adjoint",
+          function(lambda tf, x, y: tf.matmul(x, y, transpose_a=True)),
+          ("2x16x4", "2x16x8"), 1024),
+    Probe("einsum", function(lambda tf, x, y: tf.einsum("bij,bjk->bik", x, y)),
+          ("2x4x16", "2x16x8"), 1024),
+    Probe("loop", _loop(lambda tf, x, y: y @ tf.ones((16, 16))), (_SQUARE,), 3 * 4 * 256),
+    Probe("matmul_in_loop", _loop(lambda tf, x, y: y + x @ tf.ones((16, 16))),
+          (_SQUARE,), 3 * 4 * 256),
+    Probe("conv_in_loop",
+          _loop(lambda tf, x, y: y + tf.nn.conv2d(
+              tf.ones((1, 8, 8, 4)), tf.ones((3, 3, 4, 4)), 1, "SAME")),
+          (_MAPS,), 3 * 64 * 4 * 36),
+    Probe("depthwise_in_loop",
+          _loop(lambda tf, x, y: y + tf.nn.depthwise_conv2d(
+              tf.ones((1, 8, 8, 4)), tf.ones((3, 3, 4, 1)), (1, 1, 1, 1), "SAME")),
+          (_MAPS,), 3 * 64 * 36),
+    Probe("loop_over_data", function(lambda tf, x: tf.while_loop(
+        lambda y: tf.reduce_sum(y) < 9, lambda y: (y @ y,), (x,))[0]), ("4x4",), None),
+    Probe("branches", function(_branches), (_SQUARE,), None),
+    Probe("branches_of_convolutions", function(_branches_of_convolutions), (_MAPS,), 64 * 4 * 36),
+    Probe("compiled", function(_compiled), (_SQUARE,), 512),
+    Probe("conv_transposed_odd", function(_transposed), ("1x3x3x1",), 27),
+    Probe("conv_first_channels", function(lambda tf, x: tf.nn.conv2d(
+        x, tf.ones((3, 3, 4, 6)), 1, "SAME", data_format="NCHW")), ("1x4x8x8",), 64 * 6 * 36),
+    Probe("conv_transposed_first_channels", function(lambda tf, x: tf.nn.conv2d_transpose(
+        x, tf.ones((3, 3, 6, 4)), (1, 6, 16, 16), 2, data_format="NCHW")), ("1x4x8x8",), None),
+    Probe("pool_first_channels", function(lambda tf, x: tf.nn.max_pool2d(
+        x, 2, 2, "VALID", data_format="NCHW")), ("1x4x8x8",), 0),
+    Probe("dilation", function(lambda tf, x: tf.nn.dilation2d(
+        x, tf.ones((3, 3, 4)), (1, 1, 1, 1), "SAME", "NHWC", (1, 1, 1, 1))), (_MAPS,), None),
+    Probe("gradients", function(_gradients), (_MAPS,), None),
+    Probe("pointwise", function(_pointwise), (_SQUARE,), 0),
+    Probe("l2_loss", function(lambda tf, x: tf.nn.l2_loss(x)), (_SQUARE,), None),
+    Probe("reductions", function(lambda tf, x: (
+        tf.reduce_sum(x, 1), tf.reduce_mean(x, 0), tf.argmax(x, 1), tf.reduce_max(x))),
+          (_SQUARE,), 0),
+    Probe("whole_numbers", function(lambda tf, x: x * 2 + 1), ("3x5:int32",), 0),
+    Probe("bias_alone", function(lambda tf, x: tf.nn.bias_add(x, tf.ones(16))), (_SQUARE,), 0),
+    Probe("broadcast", function(lambda tf, x, y: x + y), ("4x1", "1x16"), 0),
+    Probe("open_shape", function(lambda tf, x: tf.boolean_mask(x, x[:, 0] > 0) @ tf.ones((16, 8))),
+          (_SQUARE,), None),
+)  # fmt: skip
+
+
+# Layers of Keras, each alone, as in the table of measured totals.
+
+_IMAGE, _T_MAPS, _ROWS = "1x16x16x3", "1x16x16x8", "2x10x64"
+
+
+def _same(name: str, *args: Any, **kwargs: Any) -> Any:
+    return stack(layer(name, *args, padding="same", **kwargs))
+
+
+def _attention() -> Any:
+    import keras
+
+    x = keras.layers.Input((10, 32))
+    return keras.Model(x, keras.layers.MultiHeadAttention(4, 8)(x, x))
+
+
+def _residual() -> Any:
+    import keras
+
+    x = keras.layers.Input((16, 16, 8))
+    return keras.Model(x, keras.layers.Add()([x, keras.layers.ReLU()(x)]))
+
+
+def _sequence(name: str, **kwargs: Any) -> Any:
+    return stack(layer("Input", (5, 16)), layer(name, 32, **kwargs))
+
+
+_LAYERS_PROBES = (
+    Probe("conv", _same("Conv2D", 8, 3, use_bias=False), (_IMAGE,), 256 * 8 * 27),
+    Probe("conv_bias", _same("Conv2D", 8, 3), (_IMAGE,), 256 * 8 * 27),
+    Probe("conv_bias_batch4", _same("Conv2D", 8, 3), ("4x16x16x3",), 4 * 256 * 8 * 27),
+    Probe("conv_groups", _same("Conv2D", 16, 3, groups=4), (_T_MAPS,), 256 * 16 * 18),
+    Probe("conv_dilated", _same("Conv2D", 8, 3, dilation_rate=2), (_IMAGE,), 256 * 8 * 27),
+    Probe("conv_dilated_3", _same("Conv2D", 8, 3, dilation_rate=3), (_IMAGE,), 256 * 8 * 27),
+    Probe("depthwise", _same("DepthwiseConv2D", 3), (_T_MAPS,), 256 * 8 * 9),
+    Probe("depthwise_dilated", _same("DepthwiseConv2D", 3, dilation_rate=3), (_T_MAPS,), 256 * 72),
+    Probe("separable", _same("SeparableConv2D", 4, 3), (_T_MAPS,), 256 * 8 * 9 + 256 * 32),
+    Probe("conv_transposed", _same("Conv2DTranspose", 4, 3, strides=2), ("1x8x8x8",), 18432),
+    Probe("conv_transposed_valid", stack(layer("Conv2DTranspose", 4, 3, strides=2)),
+          ("1x8x8x8",), 18432),
+    Probe("conv1d", _same("Conv1D", 8, 3), ("2x20x4",), 40 * 8 * 12),
+    Probe("conv3d", _same("Conv3D", 4, 3), ("1x6x6x6x2",), 216 * 4 * 54),
+    Probe("dense", stack(layer("Dense", 32)), ("4x64",), 4 * 64 * 32),
+    Probe("dense_rows", stack(layer("Dense", 32)), (_ROWS,), 20 * 64 * 32),
+    Probe("dense_gelu", stack(layer("Dense", 32, activation="gelu")), ("4x64",), 4 * 64 * 32),
+    Probe("batch_norm", stack(layer("BatchNormalization")), (_T_MAPS,), 0),
+    Probe("layer_norm", stack(layer("LayerNormalization")), (_ROWS,), 0),
+    Probe("group_norm", stack(layer("GroupNormalization", 4)), (_T_MAPS,), 0),
+    Probe("rms_norm", stack(layer("RMSNormalization")), (_ROWS,), 0),
+    Probe("relu", stack(layer("ReLU")), (_T_MAPS,), 0),
+    Probe("gelu", stack(layer("Activation", "gelu")), (_T_MAPS,), 0),
+    Probe("softmax", stack(layer("Softmax")), (_ROWS,), 0),
+    Probe("max_pool", stack(layer("MaxPool2D", 2)), (_T_MAPS,), 0),
+    Probe("average_pool", stack(layer("AveragePooling2D", 2)), (_T_MAPS,), 0),
+    Probe("global_average", stack(layer("GlobalAveragePooling2D")), (_T_MAPS,), 0),
+    Probe("upsample", stack(layer("UpSampling2D", 2)), (_T_MAPS,), 0),
+    Probe("upsample_linear", stack(layer("UpSampling2D", 2, interpolation="bilinear")),
+          (_T_MAPS,), 0),
+    Probe("embedding", stack(layer("Embedding", 100, 16)), ("2x10:int32",), 0),
+    Probe("residual", _residual, (_T_MAPS,), 0),
+    Probe("attention", _attention, ("2x10x32",), 4 * 20 * 32 * 32 + 12800),
+    Probe("lstm", _sequence("LSTM"), ("2x5x16",), 10 * 4 * 32 * 48),
+    Probe("lstm_unrolled", _sequence("LSTM", unroll=True), ("2x5x16",), 10 * 4 * 32 * 48),
+    Probe("gru", _sequence("GRU"), ("2x5x16",), 10 * 3 * 32 * 48),
+    Probe("gru_unrolled", _sequence("GRU", unroll=True), ("2x5x16",), 10 * 3 * 32 * 48),
+    Probe("simple_rnn", _sequence("SimpleRNN"), ("2x5x16",), 10 * 32 * 48),
+)  # fmt: skip
+
+
+PROBES = (*_FUNCTIONS_PROBES, *_LAYERS_PROBES)

@@ -1,0 +1,169 @@
+"""How often a tool books one call: formulas of the module table."""
+
+import functools
+from collections.abc import Callable
+
+from crossflops.ir.trace import Module
+from crossflops.tools.formulas import offered
+
+Times = Callable[[tuple[Module, ...]], dict[int, int]]
+Within = Callable[[tuple[Module, ...]], dict[int, dict[int, int]]]
+
+
+def chains(
+    modules: tuple[Module, ...], ends: frozenset[str] = frozenset()
+) -> dict[int, dict[int, int]]:
+    """By module, the number of chains to it from itself and from each module around it.
+
+    A child stands once in each parent. No chain goes on beneath a module of a class in `ends`.
+    """
+    parents: dict[int, list[int]] = {}
+    for row in modules:
+        if row.bases[0] in ends:
+            continue
+        for child in {child for _, child in row.children}:
+            parents.setdefault(child, []).append(row.id)
+    found: dict[int, dict[int, int]] = {}
+
+    def around(module: int) -> dict[int, int]:
+        if module not in found:
+            counts = {module: 1}
+            for parent in parents.get(module, ()):
+                for one, count in around(parent).items():
+                    counts[one] = counts.get(one, 0) + count
+            found[module] = counts
+        return found[module]
+
+    return {row.id: around(row.id) for row in modules}
+
+
+def chains_squared(modules: tuple[Module, ...]) -> dict[int, dict[int, int]]:
+    """By module, the chains to it from each module around it, times those from the root."""
+    return {
+        module: {one: count * counts.get(0, 0) for one, count in counts.items()}
+        for module, counts in chains(modules).items()
+    }
+
+
+def contained(modules: tuple[Module, ...]) -> dict[int, dict[int, int]]:
+    """By module, one for itself and for each module around it, under whatever name."""
+    return {module: dict.fromkeys(counts, 1) for module, counts in chains(modules).items()}
+
+
+def child_paths(modules: tuple[Module, ...], ends: frozenset[str] = frozenset()) -> dict[int, int]:
+    """By module: the number of chains from the root to it, a child counted once in each parent.
+
+    0 for a module that is registered nowhere. No chain goes on beneath a module of a class in
+    `ends`.
+    """
+    return {module: counts.get(0, 0) for module, counts in chains(modules, ends).items()}
+
+
+def child_paths_squared(modules: tuple[Module, ...]) -> dict[int, int]:
+    """Hooks are registered once per chain, and the tree is summed along every chain.
+
+    thop/profile.py: `model.apply(add_hooks)` and `dfs_count`, both of which walk `children()`.
+    """
+    return {module: count**2 for module, count in child_paths(modules).items()}
+
+
+def among_modules(modules: tuple[Module, ...]) -> dict[int, int]:
+    """Once for a module that is registered, and so in every module that contains it.
+
+    deepspeed/profiling/flops_profiler/profiler.py: get_module_flops sums over `modules()`.
+    """
+    return registered(modules)
+
+
+def registered(modules: tuple[Module, ...]) -> dict[int, int]:
+    """Once for a module that is registered, however often and under how many parents."""
+    return {module: min(count, 1) for module, count in child_paths(modules).items()}
+
+
+def registered_leaves(modules: tuple[Module, ...]) -> dict[int, int]:
+    """Once for a registered module without children, or whose children are empty containers.
+
+    torchinfo/layer_info.py: `not any(module.children())`, and an empty container is false.
+    """
+    filled = {row.id: not _is_empty_container(row) for row in modules}
+    leaves = {row.id: not any(filled[child] for _, child in row.children) for row in modules}
+    return {module: int(leaves[module] and n > 0) for module, n in child_paths(modules).items()}
+
+
+def _is_empty_container(row: Module) -> bool:
+    """Whether the module has a length, and it is 0."""
+    return not (row.children or row.params or _CONTAINERS.isdisjoint(row.bases))
+
+
+_CONTAINERS = {
+    f"torch.nn.modules.container.{name}"
+    for name in ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
+}
+
+
+def _replaced(modules: tuple[Module, ...]) -> dict[str, int]:
+    """The classes of registered modules without children, in the order in which they come."""
+    found: dict[str, int] = {}
+    for row in modules:
+        if row.names and not row.children:
+            found.setdefault(row.bases[0], len(found))
+    return found
+
+
+def wrapped(modules: tuple[Module, ...]) -> dict[int, int]:
+    """Once for a module of a class that a registered module without children has.
+
+    torchstat/model_hook.py: wrap_call stands in the place of such a class's `__call__`.
+    """
+    classes = _replaced(modules)
+    return {row.id: int(row.bases[0] in classes) for row in modules}
+
+
+def wrapped_base(modules: tuple[Module, ...]) -> dict[int, int]:
+    """Once for a module with a base whose `__call__` was replaced, and its own later or never.
+
+    torchstat/model_hook.py: wrap_call takes what it finds at the class for the original.
+    """
+    places = _replaced(modules)
+    never = len(places)
+    return {
+        row.id: int(
+            any(
+                places.get(base, never) < places.get(row.bases[0], never) for base in row.bases[1:]
+            )
+        )
+        for row in modules
+    }
+
+
+TIMES: dict[str, Times] = {
+    "child_paths": child_paths,
+    "child_paths_squared": child_paths_squared,
+    "among_modules": among_modules,
+    "registered": registered,
+    "registered_leaves": registered_leaves,
+    "torchstat.wrapped": wrapped,
+    "torchstat.wrapped_base": wrapped_base,
+}
+# of tools that show a module's number under each of its parents
+WITHIN: dict[str, Within] = {
+    "child_paths": chains,
+    "child_paths_squared": chains_squared,
+    "among_modules": contained,
+}
+
+
+@functools.cache
+def multiplicities() -> dict[str, Times]:
+    """All of them by name, those that tools' formulas offer too."""
+    return TIMES | offered("TIMES")
+
+
+@functools.cache
+def within() -> dict[str, Within]:
+    """How often a call is booked in the number of each module around its own, by the same names.
+
+    What the root has of it is what the formula of that name in `multiplicities` gives. One that is
+    not here stands once under the first name of the module alone.
+    """
+    return WITHIN | offered("WITHIN")

@@ -1,0 +1,113 @@
+"""Tools that count an ONNX file: which file they get, what is in it, and writing it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import InputError
+from crossflops.frontends import Source
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.onnx.inference import as_told, told
+from crossflops.frontends.onnx.parameters import held
+from crossflops.ir.graph import Graph
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Setting
+from crossflops.load import decoded, read
+from crossflops.load.payload import filled
+from crossflops.reconcile import EXPORTED, OTHER_FILE, Stock
+from crossflops.targets.request import Request
+from crossflops.verbs.count import Counted, counted
+
+NAME = "model.onnx"
+
+
+class FileOfTools(msgspec.Struct, frozen=True):
+    """The file that tools are given: one that is there, or one that is yet to be written.
+
+    `given` is None where it is the normalized model. `path` is where the tools find it.
+    """
+
+    given: OnnxFile | None
+    path: Path
+
+    def counted(self, own: Counted, setting: Setting) -> Counted:
+        """The graph in the file, nothing inlined. `own` is the model that is counted."""
+        if self.given is None:
+            return own
+        return counted(Source(self.given, (), {}), setting, ())
+
+    def stock(self, mine: Counted) -> Stock:
+        """What the file stores. `mine` is the graph in it."""
+        model = read(self.given.path) if self.given else mine.program
+        if isinstance(model, bytes):
+            model = decoded(model)
+        weights = [one for found in held(mine.graph.nodes).values() for one in found.items()]
+        return Stock(
+            initializers=tuple(_initializers(model)),
+            nodes=mine.graph.nodes,
+            weights=dict(weights),
+            apart=OTHER_FILE if self.given else EXPORTED,
+        )
+
+    def told(self, mine: Counted) -> Graph:
+        """The graph of the file with the shapes that onnx.shape_inference alone tells.
+
+        Of a model that was exported these are its own, but for sizes that values decided.
+        """
+        if self.given is not None:
+            shapes = told(self.given.path, self.given.dims, self.given.specs)
+        elif any(node.depends_on_inputs for node in mine.graph.nodes):
+            self.write(mine)
+            shapes = told(str(self.path), {}, ())
+        else:
+            shapes = None
+        return mine.graph if shapes is None else as_told(mine.graph, shapes)
+
+    def write(self, own: Counted) -> None:
+        """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""
+        if isinstance(own.program, bytes) and self.given is None:
+            self.path.write_bytes(filled(own.program))
+        elif self.given is None:
+            from crossflops.export import save_program
+
+            if own.program is None:
+                raise InputError(
+                    "the normalized file of such a model cannot be written yet",
+                    "convert the model to ONNX, and give the file by --onnx",
+                )
+            save_program(own.program, self.path, {})
+        elif self.path != Path(self.given.path):
+            from crossflops.export import save_bound
+
+            save_bound(self.given, self.path)
+
+
+def _initializers(model: Any) -> Iterator[TensorSpec]:
+    """Of a ModelProto, or of a model of onnx_ir."""
+    values = getattr(model.graph, "initializers", None)
+    if values is None:
+        for one in model.graph.initializer:
+            yield TensorSpec(one.name, "", tuple(one.dims), "parameter")
+        return
+    for name, value in values.items():
+        if value.shape is not None:
+            yield TensorSpec(name, "", tuple(value.shape.numpy()), "parameter")
+
+
+def file_of_tools(request: Request, onnx: str | None, scratch: str) -> FileOfTools:
+    """What the tools are given: the file of `--onnx`, that of the target, or the normalized model.
+
+    A file whose sizes are bound by the caller is copied with these sizes. Raises InputError.
+    """
+    if onnx is not None and request.is_file:
+        raise InputError(f"{request.target} is an ONNX file already", "leave --onnx out")
+    source: Any = request.source().model if request.is_file else None
+    if onnx is not None:
+        source = OnnxFile(path=onnx)
+    if not isinstance(source, OnnxFile):
+        return FileOfTools(None, Path(scratch, NAME))
+    source = msgspec.structs.replace(source, inlined=False)
+    bound = source.dims or source.specs
+    return FileOfTools(source, Path(scratch, NAME) if bound else Path(source.path).absolute())

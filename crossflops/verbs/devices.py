@@ -1,0 +1,115 @@
+"""Devices that are known here: of the catalogue, of the user's own, and this machine itself."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from crossflops.bench.machine.cpu import NoCpuError, cpu
+from crossflops.bench.machine.gpu import gpus
+from crossflops.bench.machine.peaks import measured
+from crossflops.errors import UnknownNameError
+from crossflops.hardware.devices.additions import RESERVED, additions
+from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find, sliced
+from crossflops.ir.device import Device
+from crossflops.report.machine import Gpu, Machine
+
+_CLOCK = 0.05  # by how much FP32 units x clock may differ from the sheet
+
+
+def known(name: str | None, catalogue: str | Path | None = None) -> tuple[Device, ...]:
+    """The devices beside those of the catalogue: the user's own, and `measured` where it is meant.
+
+    To measure this machine takes some seconds, unless it was measured before. Raises InputError
+    for a file that cannot be understood.
+    """
+    own = additions(catalogue)
+    if (name or "").strip().casefold() != RESERVED:
+        return own
+    return (*own, measured().device())
+
+
+def look(name: str, catalogue: str | Path | None = None) -> Device:
+    """The device of that name, of the catalogue or of the user's own. Raises as `find` does."""
+    return find(name, known(name, catalogue))
+
+
+def this_machine(
+    catalogue: str | Path | None = None, *, measure: bool = False, folder: Path = Path("/")
+) -> Machine:
+    """What the system says, which devices of the catalogue these are, and what is measured.
+
+    Raises NoCpuError where the system says nothing and nothing is measured.
+    """
+    own = additions(catalogue)
+    notes: list[str] = []
+    try:
+        processor = cpu(folder)
+    except NoCpuError as error:
+        if not measure:
+            raise
+        processor = None
+        notes.append(error.message)
+    found, missing = gpus()
+    notes += missing
+    asked: dict[str, Callable[[], Device]] = {
+        one.name: partial(slice_of, one, own) for one in found
+    }
+    if processor is not None:
+        asked[processor.model] = partial(find, processor.model, own)
+    devices = {name: _device(look) for name, look in asked.items()}
+    for one in found:
+        notes += _doubts(one, own)
+    return Machine(
+        cpu=processor,
+        gpus=found,
+        known={name: _named(one) for name, one in devices.items()},
+        peaks={name: one.peaks for name, one in devices.items() if isinstance(one, Device)},
+        measured=measured(again=True) if measure else None,
+        notes=tuple(notes),
+    )
+
+
+def _device(look: Callable[[], Device]) -> Device | str:
+    """The device that is found, or why there is none."""
+    try:
+        return look()
+    except AmbiguousDeviceError as error:
+        return f"ambiguous: {', '.join(one.label for one in error.candidates)}"
+    except UnknownNameError:
+        return "unknown: its name is not there"
+
+
+def _named(found: Device | str) -> str:
+    if isinstance(found, str):
+        return found
+    return ", or ".join((found.label, *found.also))
+
+
+def _doubts(gpu: Gpu, own: tuple[Device, ...]) -> list[str]:
+    """Whether the units and the clock of the driver give the peak of the sheet.
+
+    2 FLOPs x FP32 units x highest clock, as vendors print it.
+    """
+    try:
+        device = slice_of(gpu, own)
+    except UnknownNameError:
+        return []
+    sheet = device.peaks.get("fp32")
+    if sheet is None or gpu.lanes is None or gpu.clock is None:
+        return []
+    rate = 2 * gpu.lanes * gpu.clock
+    if abs(rate / sheet - 1) <= _CLOCK:
+        return []
+    said = f"{gpu.lanes} FP32 units x {gpu.clock / 1e6:g} MHz x 2 = {rate / 1e12:.4g} TFLOP/s"
+    return [f"{gpu.name}: {said}, and the sheet of {device.label} has {sheet / 1e12:.4g}"]
+
+
+def slice_of(gpu: Gpu, own: tuple[Device, ...] = ()) -> Device:
+    """The device of a GPU that was found; of a slice, the share that its driver reports.
+
+    Raises UnknownNameError where it is not in the catalogue.
+    """
+    if gpu.units is None or gpu.memory is None:
+        return find(gpu.name, own)
+    whole = gpu.name.rpartition(" MIG ")[0] or gpu.name
+    return sliced(find(whole, own), gpu.profile, gpu.units, gpu.memory)

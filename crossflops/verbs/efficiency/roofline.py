@@ -1,0 +1,398 @@
+"""The roofline of a model that was counted, or of numbers that are given."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cache, partial
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from crossflops.errors import CrossflopsError, InputError, UnknownNameError
+from crossflops.hardware.devices.catalogue import find
+from crossflops.hardware.devices.peaks import EMULATIONS
+from crossflops.hardware.rates import terms
+from crossflops.hardware.rates.breakdown import Run
+from crossflops.hardware.rates.denominators import ANY, Peaks
+from crossflops.hardware.rates.numerators import Numerator, quantity
+from crossflops.hardware.rates.question import Question
+from crossflops.hardware.rates.terms import matches
+from crossflops.hardware.roofline.bounds import (
+    Scenario,
+    achieved,
+    compute_from,
+    intensity_limit,
+    kind_bounds,
+    node_bounds,
+    step_bound,
+)
+from crossflops.hardware.roofline.fusion import kernel_bounds
+from crossflops.hardware.roofline.traffic import BITS, FORMULAS, Formats, loads, storage
+from crossflops.hardware.roofline.what_if import Asked, Loads, Look, alternatives, byte_model
+from crossflops.ir.roofline import (
+    ByteModel,
+    Ceiling,
+    KernelBound,
+    Load,
+    NodeBound,
+    Roofline,
+    StepBound,
+)
+from crossflops.ledger.count import count_whole
+from crossflops.report.bench import Bench, KernelRow
+from crossflops.report.efficiency import Efficiency
+from crossflops.verbs.count import Counted
+from crossflops.verbs.devices import look
+from crossflops.verbs.efficiency.work import Studied
+
+
+class Roofing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a roofline is asked of.
+
+    `batch` are the examples of a step and `counted` those of the pass that was counted. `passes`
+    are k. `macs` and `moved` (bytes) are of one example where they are given in place of a
+    graph, the bytes for all passes; `weights` are bytes of a step, whatever its batch. Where these
+    follow from sizes, `moved` is the cache, `param_bytes` and `cache_bytes` are those of an
+    element, and `formula` says what is moved. `seconds`
+    is what a step took, `kernels` what ran in it. `precision_of` are precisions by patterns of
+    operators, nodes and modules, over that of the run. `look` finds the devices of `what_if`.
+    """
+
+    ceiling: Ceiling
+    precision: str = ""
+    model: ByteModel = "unfused"
+    batch: int = 1
+    counted: int = 1
+    passes: Fraction = Fraction(1)
+    macs: int | None = None
+    moved: int | None = None
+    weights: int = 0
+    param_bytes: float | None = None
+    cache_bytes: float | None = None
+    formula: str = ""
+    what_if: tuple[str, ...] = ()
+    look: Look = find
+    seconds: float | None = None
+    kernels: tuple[KernelRow, ...] = ()
+    precision_of: Mapping[str, str] = {}
+
+    @property
+    def given(self) -> bool:
+        """Whether the bytes are given, and those of single nodes not known."""
+        return self.moved is not None
+
+    @property
+    def sized(self) -> bool:
+        """Whether the bytes follow from sizes, so that elements may be of another width."""
+        return self.param_bytes is not None
+
+    @property
+    def bytes_name(self) -> str:
+        """The byte model, or that the bytes are given."""
+        return "given" if self.given and not self.sized else self.model
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """What no alternative can change."""
+        known = ("bytes",) if self.sized else ("precision", "weights", "cache", "bytes")
+        return known if self.given else ()
+
+
+def roofline(asked: Roofing, model: Counted | None) -> Roofline:
+    """The roofline, node by node where the bytes are counted.
+
+    Raises UnknownNameError for a precision that the device does not have.
+    """
+    loads_of = _given(asked) if asked.given else _counted(model, asked)
+    base = _base(asked)
+    own = loads_of(base.model, base.formats)
+    step = step_bound(own, base.run)
+    nodes = () if asked.given else node_bounds(own, base.run)
+    knows = not asked.given or bool(asked.weights)  # what grows with the batch, and what does not
+    took = None if asked.seconds is None else achieved(step, asked.seconds, asked.ceiling.tdp)
+    return Roofline(
+        device=asked.ceiling.name,
+        peaks=asked.ceiling.peaks,
+        byte_model=asked.bytes_name,
+        formula=asked.formula or FORMULAS[asked.bytes_name],
+        training=asked.passes != 1,
+        step=step,
+        intensity_limit=intensity_limit(own) if knows else None,
+        compute_from=compute_from(own, base.run, step.ridge) if knows else None,
+        kinds=kind_bounds(nodes),
+        nodes=nodes,
+        kernels=_kernels(asked, model, base, nodes),
+        what_if=alternatives(asked.what_if, base, loads_of, fixed=asked.fixed, look=asked.look),
+        achieved=took,
+        assumptions=_assumptions(asked, model, step),
+        warnings=_warnings(model, took.roofline_efficiency if took else None, asked),
+    )
+
+
+def _base(asked: Roofing) -> Asked:
+    scale = Fraction(asked.batch, asked.counted)
+    run = Scenario(
+        label="as asked",
+        ceiling=asked.ceiling,
+        examples=asked.batch,
+        scale=Fraction(asked.batch) if asked.given else scale,
+        passes=Fraction(1) if asked.given else asked.passes,
+        precision=asked.precision,
+        nodewise=not asked.given,
+    )
+    formats = Formats() if asked.given else Formats(activations=asked.precision)
+    return Asked(run=run, model=asked.model, formats=formats)
+
+
+def _given(asked: Roofing) -> Loads:
+    """One load of one example for the whole model, all passes in it."""
+    macs = round((asked.macs or 0) * asked.passes)
+
+    def whole(model: ByteModel, formats: Formats) -> Sequence[Load]:
+        weights = _restated(asked.weights, asked.param_bytes, formats.of_weights())
+        moved = _restated(asked.moved or 0, asked.cache_bytes, formats.of_cache())
+        load = Load(
+            node="the model",
+            op="",
+            path="",
+            precision="",
+            macs=macs,
+            operations=2 * macs,
+            weights=weights,
+            cache=moved if asked.sized else 0,
+            activations=0 if asked.sized else moved,
+        )
+        return (load,)
+
+    return whole
+
+
+def _restated(total: int, each: float | None, precision: str) -> int:
+    """Bytes of the same elements in another precision; `each` are the bytes of one."""
+    if each is None or not precision:
+        return total
+    return round(total * BITS[storage(precision)] / (8 * each))
+
+
+def _counted(model: Counted | None, asked: Roofing) -> Loads:
+    if model is None:
+        raise ValueError("neither a graph nor bytes are given")
+    graph, ledger = model.graph, model.ledger
+
+    @cache
+    def found(byte_model: ByteModel, formats: Formats) -> Sequence[Load]:
+        counts = ledger if byte_model == "unfused" else count_whole(graph)
+        rows = loads(graph, counts, byte_model, formats)
+        return tuple(_precisely(row, asked.precision_of) for row in rows)
+
+    return found
+
+
+def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
+    """The node in the precision of the last pattern that it matches."""
+    names = (load.op, load.node, load.path)
+    kept = [p for pattern, p in patterns.items() if any(matches(name, pattern) for name in names)]
+    return msgspec.structs.replace(load, precision=kept[-1]) if kept else load
+
+
+def _kernels(
+    asked: Roofing, model: Counted | None, base: Asked, nodes: Sequence[NodeBound]
+) -> tuple[KernelBound, ...]:
+    if model is None or not asked.kernels:
+        return ()
+    graph, ledger = model.graph, model.ledger
+    return kernel_bounds(graph, ledger, nodes, asked.kernels, base.run, base.formats)
+
+
+def _assumptions(asked: Roofing, model: Counted | None, step: StepBound) -> tuple[str, ...]:
+    said = [f"bytes, {asked.bytes_name}: {asked.formula or FORMULAS[asked.bytes_name]}"]
+    if asked.passes != 1 and not asked.given:
+        said.append(
+            f"each of the {float(asked.passes):g} passes moves what the forward pass does: so of "
+            "contractions, about so of the others; the optimizer's bytes are not in it"
+        )
+    if asked.batch != asked.counted and not asked.given:
+        said.append(
+            f"counted with a batch of {asked.counted}: for {asked.batch} all but the weights is "
+            "taken times as often"
+        )
+    said.append("work is 2 FLOPs per MAC; other operations take no time, their bytes do")
+    if not asked.given and model is not None:
+        said += _folded(model)
+    if step.joules is not None:
+        said.append(
+            f"energy is that of {asked.ceiling.name} at its whole TDP, {asked.ceiling.tdp:g} W: "
+            "no step of such a time takes more"
+        )
+    return tuple(said)
+
+
+def _folded(model: Counted) -> list[str]:
+    before = [one for one in model.ledger.counted if one.node.constant]
+    if not before:
+        return []
+    moved = sum(one.cost.bytes_read + one.cost.bytes_written for one in before)
+    macs = sum(one.cost.macs for one in before)
+    work = f" and do {macs} MACs" if macs else ""
+    return [
+        f"{len(before)} nodes that depend on no input run before the step, and are left out: "
+        f"as counted they move {moved} bytes{work}"
+    ]
+
+
+def _warnings(model: Counted | None, efficiency: float | None, asked: Roofing) -> tuple[str, ...]:
+    said = []
+    unknown = 0 if model is None or asked.given else len(model.ledger.uncounted)
+    if unknown:
+        said.append(f"the roofline is without {unknown} uncounted nodes: more work, more bytes")
+    if efficiency is not None and efficiency > 1:
+        said.append(
+            f"the run is {efficiency:.2f} times as fast as its roofline: it moved less than the "
+            "byte model says (kernels are fused, values stay in a cache), or the device is another"
+        )
+    return tuple(said)
+
+
+# From a question of `efficiency` to what its roofline is asked of.
+
+_HINT = "give a file that `crossflops bench MODEL -o FILE.json` wrote"
+
+
+def with_bench(question: Question) -> tuple[Question, Bench | None]:
+    """The question with the time of a run that was measured, and that run.
+
+    Raises CrossflopsError for a file that cannot be read or has no measurement.
+    """
+    if question.roof.bench is None:
+        return question, None
+    found = _read(Path(question.roof.bench))
+    one = found.measurement
+    if one is None:
+        raise CrossflopsError(f"nothing ran in {question.roof.bench}", "bench a batch that fits")
+    if question.speed.latency_ms is not None or question.speed.examples_per_second is not None:
+        raise InputError("--bench has the time of the run, and another is given", "leave one out")
+    batch = question.speed.batch or one.batch
+    if batch != one.batch:
+        raise InputError(
+            f"the run of --bench has a batch of {one.batch}, and --batch is {batch}",
+            "leave --batch out",
+        )
+    speed = replace(question.speed, latency_ms=1e3 * one.p50, batch=batch)
+    return replace(question, speed=speed), found
+
+
+def _read(path: Path) -> Bench:
+    try:
+        return Bench.from_json(path.read_bytes())
+    except OSError as error:
+        raise CrossflopsError(f"{path} cannot be read: {error.strerror}", _HINT) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CrossflopsError(f"{path} is not what `bench` writes: {error}", _HINT) from error
+
+
+def refuse(question: Question, target: object) -> None:
+    """Raises InputError where a roofline is asked for that nobody can draw."""
+    roof, work, layout = question.roof, question.work, question.parallel
+    if not roof.asked:
+        return
+    if question.against.device is None and not (
+        question.against.peak_tflops and question.against.bandwidth
+    ):
+        raise InputError(
+            "a roofline has a peak and a bandwidth",
+            "give --device D, or --peak-tflops X and --bandwidth Y",
+        )
+    if layout.tp * layout.pp > 1:
+        raise InputError("a roofline is that of one device", "leave --tp and --pp out")
+    if roof.bytes_ and roof.bytes_per_example:
+        raise InputError("--bytes and --bytes-per-example contradict each other", "leave one out")
+    if roof.bytes_per_example is not None:
+        return
+    if target is None and roof.bytes_ not in (None, "weights-once"):
+        raise InputError(
+            f"no sizes tell the bytes of {roof.bytes_}",
+            "give the model, or leave --bytes out: weights and cache once",
+        )
+    if target is None and question.language.params is None:
+        raise InputError(
+            "nobody knows the bytes of MACs that are given",
+            "add --bytes-per-example N, or give the model",
+        )
+    if work.compare or question.precisions.mix:
+        flag = "--compare" if work.compare else "--mix"
+        raise InputError(
+            f"a roofline looks at nodes, which {flag} does not tell apart",
+            "leave it out; --precision-of PATTERN=P gives nodes a precision",
+        )
+
+
+def roof(
+    found: Efficiency,
+    run: Run,
+    work: Studied,
+    numerator: Numerator,
+    against: Peaks | None,
+    bench: Bench | None,
+) -> Roofline | UnsetType:
+    """The roofline of one device, where it is asked for."""
+    question = run.question
+    if not question.roof.asked or against is None:
+        return UNSET
+    precision = question.precisions.precision
+    asked = Roofing(
+        ceiling=_ceiling(against, precision),
+        precision="" if precision == terms.GRAPH else precision,
+        model=byte_model(question.roof.bytes_ or "unfused"),
+        batch=question.speed.batch or 1,
+        counted=work.examples,
+        passes=Fraction(found.multiplier).limit_denominator(10**6),
+        macs=numerator.macs * run.units,
+        what_if=question.roof.what_if,
+        look=partial(look, catalogue=question.against.catalogue),
+        seconds=_seconds(run),
+        kernels=bench.profile.kernels if bench and bench.profile else (),
+        precision_of=terms.kinds(question.precisions),
+    )
+    if question.roof.bytes_per_example is not None:
+        asked = replace(asked, moved=quantity(question.roof.bytes_per_example))
+    elif work.counted is None and work.transfer is not None:
+        moved = work.transfer
+        asked = replace(
+            asked,
+            model="weights-once",
+            formula=moved.model,
+            moved=moved.each,
+            weights=moved.weights,
+            param_bytes=question.language.param_bytes,
+            cache_bytes=question.language.cache_bytes,
+        )
+    return roofline(asked, work.counted)
+
+
+def _ceiling(against: Peaks, precision: str) -> Ceiling:
+    """All peaks of the device, with the one of a precision that it computes from others.
+
+    Raises UnknownNameError where nobody knows the bandwidth.
+    """
+    device = against.device
+    name = device.label if device else "given peaks"
+    if against.bandwidth is None:
+        raise UnknownNameError(
+            f"the memory bandwidth of {name} is not known", "give it in GB/s by --bandwidth"
+        )
+    peaks = {**(device.peaks if device else {}), **against.given}
+    if device is not None:
+        peaks.pop(ANY, None)
+        peaks |= {name: against.top(name) for name in EMULATIONS if name == precision}
+    tdp = device.tdp if device else None
+    return Ceiling(name=name, peaks=peaks, bandwidth=against.bandwidth, tdp=tdp)
+
+
+def _seconds(run: Run) -> float | None:
+    """What a step of one device took."""
+    pace = run.pace
+    if pace is None:
+        return None
+    batch = run.question.speed.batch or 1
+    return pace.seconds or batch * run.units * run.world.dp / pace.per_second

@@ -1,0 +1,137 @@
+"""What was asked, and with what it was made: beside the result of every verb."""
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from crossflops.ir.ledger import InputInfo, ModelInfo
+from crossflops.ir.provenance import Asked
+from crossflops.ir.tensor import TensorSpec
+from crossflops.targets.request import Request
+
+AWAY = "..."  # stands for the folders of a file that lies elsewhere
+_ROOTED = re.compile(r"^(/|~|\./|\\\\)")
+# a module that is loaded, and the distribution that tells of it
+_FRAMEWORKS = (
+    *(("torch", "torch"), ("tensorflow", "tensorflow"), ("keras", "keras")),
+    *(("jax", "jax"), ("flax", "flax")),
+    *(("skl2onnx", "scikit-learn"), ("skl2onnx", "skl2onnx")),
+)
+
+
+def made_with(is_file: bool) -> dict[str, str]:
+    """The versions of crossflops and, of a model that is no file, of the framework."""
+    names = ["crossflops"]
+    if not is_file:
+        names += [name for module, name in _FRAMEWORKS if module in sys.modules]
+    found = {}
+    for name in names:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def asked(
+    verb: str,
+    request: Request,
+    model: ModelInfo,
+    flags: Mapping[str, Any],
+    target: Any = None,
+    arguments: Mapping[str, object] | None = None,
+) -> Asked:
+    """The request as a report tells it, without the flags that are None.
+
+    Where no inputs were given they are those of the model. `target` and `arguments` are what the
+    caller gave, where the request holds what was built of it.
+    """
+    setting = request.setting
+    own = {
+        "no_grad": None if setting.grad else True,
+        "train_mode": setting.training or None,
+        "allow_pickle": request.allow_pickle or None,
+        "inputs": request.inputs_file,
+        "dims": request.dims or None,
+        "trips": request.trips or None,
+        "branches": request.branches or None,
+    }
+    typed = target if isinstance(target, str) else request.target
+    return Asked(
+        verb=verb,
+        target=_class(request) if typed is None else portable(typed),
+        typed=typed is not None,
+        arguments=_plain(request.arguments or arguments or {}),
+        inputs=tuple(map(_typed, request.specs or model.inputs)),
+        flags=_given({**own, **flags}),
+    )
+
+
+def asked_of(verb: str, flags: Mapping[str, Any], of: object) -> Asked:
+    """The request of a verb around a count: the flags of both. `of` is that of the count, if any.
+
+    Without a model the target is "", and the work was given.
+    """
+    if not isinstance(of, Asked):
+        return Asked(verb=verb, target="", typed=False, flags=_given(flags))
+    return replace(of, verb=verb, flags={**of.flags, **_given(flags)})
+
+
+def portable(text: str) -> str:
+    """Paths without what is of this machine: from the current folder, or without their folders.
+
+    >>> portable("./a/model.onnx"), portable("torchvision.models:resnet50"), portable("/x/y.py:f")
+    ('a/model.onnx', 'torchvision.models:resnet50', '.../y.py:f')
+    """
+    return text if "://" in text else ":".join(map(_from_here, text.split(":")))
+
+
+def _from_here(path: str) -> str:
+    if not _ROOTED.match(path) and ".." not in Path(path).parts:
+        return path
+    whole = Path(os.path.abspath(Path(path).expanduser()))
+    here = Path.cwd()
+    if whole.is_relative_to(here):
+        return whole.relative_to(here).as_posix()
+    return f"{AWAY}/{whole.name}"
+
+
+def _class(request: Request) -> str:
+    """The class of the model, or the function that it is, by its full name."""
+    assert request.given is not None
+    return _full_name(request.given.model)
+
+
+def _full_name(value: Any) -> str:
+    kind = value if hasattr(value, "__qualname__") else type(value)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name.rstrip("_"): value for name, value in flags.items() if value is not None}
+    return {name: _plain(value) for name, value in told.items()}
+
+
+def _typed(one: TensorSpec | InputInfo) -> str:
+    """An input as `--input` takes it; a place is no name."""
+    name = "" if one.name.isdigit() else f"{one.name}="
+    return f"{name}{'x'.join(map(str, one.shape or ())) or 'scalar'}:{one.dtype}"
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it; paths without this machine, other objects by their class."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case str() | Path():
+            return portable(str(value))
+        case Mapping():
+            return {str(key): _plain(one) for key, one in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_plain(one) for one in value]
+    return _full_name(value)

@@ -1,0 +1,244 @@
+"""A count as exact polynomials in named dimensions: counted at points, interpolated, checked."""
+
+import itertools
+import random
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, InputError
+from crossflops.frontends.onnx import OnnxFile, Opened
+from crossflops.ir.graph import Graph
+from crossflops.ir.ledger import Counted, Ledger
+from crossflops.ir.polynomial import Dimension, Formulas, Polynomial, evaluate, polynomial
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
+from crossflops.ledger.interpolation import degree, interpolate
+from crossflops.targets.request import Request
+
+KINDS = ("macs", "flops", "bytes_read", "bytes_written", "params")
+HIGHEST = 6  # the degree beyond which nothing is tried
+MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
+_SPARE = 4  # points that must lie on a polynomial beside those that make it
+# The smallest size, and whether two are far beyond: a model may need more, or take less.
+_STARTS = ((17, True), (17, False), (67, False), (259, False))
+_REACH, _FAR = 64, 1024  # random sizes are up to so many multiples further
+_ENDLESS = (1 << 14, 1 << 15)  # beyond any table of positions
+_ELSEWHERE = 5  # random points at which all dimensions differ
+
+
+class _Point(NamedTuple):
+    """One count: its totals, and the cost of every node."""
+
+    totals: tuple[int, ...]
+    nodes: dict[str, tuple[int, ...]]
+
+
+class _Line(NamedTuple):
+    """A dimension, the sizes at which it was counted, and the degree if it has one."""
+
+    dimension: Dimension
+    sizes: tuple[int, ...]
+    degree: int | None
+
+
+class _Counter:
+    """Counts one file at many sizes, and every size once."""
+
+    def __init__(self, file: OnnxFile, fixed: Mapping[str, int], setting: Setting) -> None:
+        self._opened = Opened(msgspec.structs.replace(file, dims={}))
+        self._fixed = dict(fixed)
+        self._setting = setting
+        self._known: dict[tuple[tuple[str, int], ...], _Point] = {}
+
+    def at(self, sizes: Mapping[str, int]) -> _Point:
+        key = tuple(sorted(sizes.items()))
+        if key not in self._known:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the report's own count tells them, once
+                graph, _ = self._opened.at({**self._fixed, **sizes}, self._setting)
+                self._known[key] = _point(graph, count(graph))
+        return self._known[key]
+
+    @property
+    def points(self) -> int:
+        return len(self._known)
+
+
+def _point(graph: Graph, ledger: Ledger) -> _Point:
+    total = ledger.total
+    sums = (total.macs, total.flops, total.bytes_read, total.bytes_written, graph.params)
+    costs: dict[str, tuple[int, ...]] = {
+        one.node.key: (one.cost.macs, one.cost.flops, one.cost.bytes_read, one.cost.bytes_written)
+        for one in ledger.counts
+        if isinstance(one, Counted)
+    }
+    return _Point(sums, costs)
+
+
+def varied(request: Request, names: Sequence[str], observed: bool = False) -> Formulas:
+    """The formulas of what is asked for. Raises InputError unless that is an ONNX file."""
+    if observed:
+        what = "--vary counts at many sizes, and --observe shows one run"
+        raise InputError(what, "leave one of them out")
+    model = request.source().model if request.is_file else None
+    if not isinstance(model, OnnxFile):
+        raise InputError(
+            "--vary needs dimensions with names, and only ONNX files have these",
+            "export the model with dynamic dimensions, and give the file",
+        )
+    return formulas(model, names, request.dims, request.setting)
+
+
+def formulas(
+    file: OnnxFile, names: Sequence[str], dims: Mapping[str, int], setting: Setting = Setting()
+) -> Formulas:
+    """The totals of a file as polynomials in the named dimensions; `dims` binds the others.
+
+    A polynomial is made from the fewest points and holds at further random ones, or it is none.
+    Sizes with a stride have none: then it is tried on the multiples of 2, 4, ... 64.
+    Raises InputError for an unknown name, and what counting raises where no size can be counted.
+    """
+    names = tuple(dict.fromkeys(names))
+    counter = _Counter(file, {k: v for k, v in dims.items() if k not in names}, setting)
+    rng = random.Random(0)
+    base = dict.fromkeys(names, MULTIPLES[-1])
+    lines = [_line(counter, name, base, rng) for name in names]
+    whole = _whole(counter, lines, rng) if all(line.degree is not None for line in lines) else {}
+    if not whole and all(line.degree is not None for line in lines):
+        reason = f"none was found in {' and '.join(names)} together"
+        lines = [line._replace(dimension=_without(line.dimension, reason)) for line in lines]
+    return Formulas(
+        dimensions=tuple(line.dimension for line in lines),
+        at={line.dimension.name: dims.get(line.dimension.name, line.sizes[0]) for line in lines},
+        points=counter.points,
+        **whole,
+    )
+
+
+def _without(dimension: Dimension, reason: str) -> Dimension:
+    return msgspec.structs.replace(dimension, multiple_of=None, reason=reason)
+
+
+def _line(counter: _Counter, name: str, base: Mapping[str, int], rng: random.Random) -> _Line:
+    """What the totals are along one dimension, with the others at their base sizes."""
+    problem: CrossflopsError | None = None
+    node = reason = ""
+    sizes: tuple[int, ...] = ()
+    for step in MULTIPLES:
+        for start, far in _STARTS:
+            sizes = _sizes(step, start, far, rng)
+            try:
+                found = _degree(counter, name, base, sizes)
+            except CrossflopsError as error:
+                problem, reason = error, reason or error.message
+                continue
+            if found is not None:
+                reason = reason if step > 1 or node else ""
+                return _Line(_dimension(name, step, sizes, node, reason), sizes, found)
+            if not node:
+                node = _bent(counter, name, base, sizes)
+                reason = reason or "its cost is no polynomial in the size"
+            problem = None
+            if not (far and _ends(counter, name, base, node)):
+                break
+    if problem is not None and not node:
+        raise problem
+    return _Line(_dimension(name, None, sizes, node, reason), sizes, None)
+
+
+def _dimension(
+    name: str, step: int | None, sizes: tuple[int, ...], node: str, reason: str
+) -> Dimension:
+    return Dimension(
+        name=name,
+        multiple_of=step,
+        smallest=min(sizes),
+        largest=max(sizes),
+        node=node,
+        reason=reason,
+    )
+
+
+def _sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple[int, ...]:
+    """Three neighbours, two far beyond, and random ones between; all multiples of the step."""
+    first = -(-start // step)
+    beyond = range(first + 3 + _REACH, first + _FAR)
+    between = range(first + 3, first + 3 + _REACH)
+    chosen = [first, first + 1, first + 2, *(rng.sample(beyond, 2) if far else ())]
+    chosen += rng.sample(between, HIGHEST + 1 + _SPARE - len(chosen))
+    return tuple(step * one for one in chosen)
+
+
+def _degree(
+    counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]
+) -> int | None:
+    """The highest degree of any total along the dimension, None where one is no polynomial."""
+    for enough in range(2 + _SPARE, len(sizes) + 1):
+        points = [counter.at({**base, name: size}).totals for size in sizes[:enough]]
+        found = [degree(sizes[:enough], values, _SPARE) for values in zip(*points, strict=True)]
+        known = [one for one in found if one is not None]
+        if len(known) == len(found):
+            return max(known)
+    return None
+
+
+def _bent(counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]) -> str:
+    """The first node whose cost is no polynomial, or that is not counted at every size."""
+    points = [counter.at({**base, name: size}).nodes for size in sizes]
+    for key in points[0]:
+        costs = [point[key] for point in points if key in point]
+        values = zip(*costs, strict=True)
+        if len(costs) < len(points) or any(degree(sizes, v, _SPARE) is None for v in values):
+            return key
+    return ""
+
+
+def _ends(counter: _Counter, name: str, base: Mapping[str, int], node: str) -> bool:
+    """Whether a node costs the same at any size far beyond: a table of positions has an end.
+
+    Then there may be a polynomial up to that end. A stride bends again and again.
+    """
+    try:
+        one, other = (counter.at({**base, name: size}).nodes.get(node) for size in _ENDLESS)
+    except CrossflopsError:
+        return False
+    return one is not None and one == other
+
+
+def _whole(counter: _Counter, lines: Sequence[_Line], rng: random.Random) -> dict[str, Polynomial]:
+    """The polynomials in all dimensions together; none where they do not hold elsewhere.
+
+    Along the lines through the base point a degree may be lower than elsewhere, so it may grow.
+    """
+    names = tuple(line.dimension.name for line in lines)
+    for more in range(2):
+        axes = [line.sizes[: (line.degree or 0) + 1 + more] for line in lines]
+        grid = list(itertools.product(*axes))
+        points = {at: counter.at(dict(zip(names, at, strict=True))).totals for at in grid}
+        found = {
+            kind: polynomial(names, interpolate(axes, {at: p[i] for at, p in points.items()}))
+            for i, kind in enumerate(KINDS)
+        }
+        if all(_holds(counter, found, _elsewhere(lines, rng)) for _ in range(_ELSEWHERE)):
+            return found
+    return {}
+
+
+def _elsewhere(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
+    """A random size of every dimension, among the multiples for which the formulas are made."""
+    found = {}
+    for line in lines:
+        step = line.dimension.multiple_of or 1
+        first = line.dimension.smallest // step
+        found[line.dimension.name] = step * rng.randrange(first, first + 3 + _REACH)
+    return found
+
+
+def _holds(counter: _Counter, found: Mapping[str, Polynomial], sizes: Mapping[str, int]) -> bool:
+    totals = counter.at(sizes).totals
+    return all(
+        evaluate(found[kind], sizes) == total for kind, total in zip(KINDS, totals, strict=True)
+    )

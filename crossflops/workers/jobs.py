@@ -1,0 +1,91 @@
+"""What a worker process is asked to do, as it travels to it in JSON."""
+
+import importlib
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.torchvision import mended
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Setting
+from crossflops.plugins.adapter import is_module
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool on one model, built afresh in the worker.
+
+    The model comes from a target string, called with `arguments`, and the inputs from a file,
+    from specs, or from the target itself; or model and inputs come from the file
+    `pickle_path`. A tool that takes an ONNX file gets the path `onnx_path`, where a file has to
+    lie when the tools are let go, not before. `adapter` is the value of the tool's entry point
+    ("module:attribute"); when it is None, the worker looks the tool up in its own environment.
+    """
+
+    tool: str
+    setting: Setting
+    adapter: str | None = None
+    target: str | None = None
+    arguments: dict[str, Any] = {}
+    inputs: tuple[TensorSpec, ...] = ()
+    inputs_file: str | None = None
+    allow_pickle: bool = False
+    pickle_path: str | None = None
+    onnx_path: str | None = None
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """A job with the conditions of one worker.
+
+    The answer is written to the file `result`. `paths` are appended to the worker's sys.path,
+    so that they shadow nothing. `memory` is the limit of its address space in bytes.
+    """
+
+    job: Job
+    result: str
+    paths: tuple[str, ...] = ()
+    memory: int | None = None
+
+
+# A model object and its inputs on their way into a worker process.
+
+Contents = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+HINT = (
+    "let the class live in a module that can be imported, give a target string such as"
+    " 'pkg.module:callable', or pass isolate=False"
+)
+
+
+def pack(path: Path, contents: Contents) -> None:
+    """Write a model, its positional and its keyword inputs to a file.
+
+    A PyTorch model is written by PyTorch, whose files can be mapped into several processes at
+    once. Raises whatever pickle raises on an object that cannot be pickled.
+    """
+    if is_module(contents[0]):
+        importlib.import_module("torch").save(contents, path)
+    else:
+        with path.open("wb") as file:
+            pickle.dump(contents, file, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def unpack(path: Path) -> Contents:
+    """Read what `pack` wrote. The file is trusted: it was written by the parent process.
+
+    The classes in it are imported on the way, torchvision's with what it needs.
+    """
+    return mended(lambda: _read(path))
+
+
+def _read(path: Path) -> Contents:
+    contents: Contents
+    if zipfile.is_zipfile(path):
+        load = importlib.import_module("torch").load
+        contents = load(path, weights_only=False, mmap=True)
+    else:
+        with path.open("rb") as file:
+            contents = pickle.load(file)
+    return contents

@@ -1,0 +1,86 @@
+"""Asking a tool, in this process."""
+
+import contextlib
+import copy
+import io
+import time
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import print_traceback
+from crossflops.frontends.frameworks import framework_of
+from crossflops.ir.profile import Failure, Profile
+from crossflops.ir.trace import Setting
+from crossflops.plugins.adapter import Adapter, is_module, repaired
+from crossflops.plugins.failures import failure
+
+
+def observe(
+    adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+) -> Profile:
+    """What the tool says about the model, with the seconds that it took.
+
+    Raises what the tool raises, and TypeError or ValueError on an answer that is no profile of
+    this tool.
+    """
+    begin = time.perf_counter()
+    answer: object = adapter.profile(model, args, kwargs, setting)
+    seconds = time.perf_counter() - begin
+    if not isinstance(answer, Profile):
+        raise TypeError(f"the adapter answered with a {type(answer).__name__}, not a Profile")
+    if answer.tool != adapter.name:
+        raise ValueError(f"the adapter answered for the tool {answer.tool!r}")
+    timed = msgspec.structs.replace(answer, seconds=seconds)
+    return msgspec.json.decode(msgspec.json.encode(timed), type=Profile)
+
+
+def run_here(
+    adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+) -> Profile | Failure:
+    """Run a tool on a copy in this process, where nothing bounds its time and memory.
+
+    What the tool prints past Python's own streams is not held back; functions of PyTorch that it
+    replaces are put back. A tool that crashes takes this process along. Use
+    `crossflops.workers.pool` instead wherever the model can be built or pickled.
+    """
+    try:
+        model, args, kwargs = _copied(model, args, kwargs)
+    except Exception as problem:
+        print_traceback(problem)
+        return failure(adapter.name, "build", problem, "give a target string: no copy is needed")
+    try:
+        if not adapter.accepts(model):
+            return rejected(adapter, model)
+        with (
+            repaired(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            return observe(adapter, model, args, kwargs, setting)
+    except (Exception, SystemExit) as problem:
+        print_traceback(problem)
+        return failure(adapter.name, "run", problem)
+
+
+def _copied(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """A copy that shares nothing with the caller's that a tool could change.
+
+    Tensors that were computed from others (weight_norm and pruning keep such in their modules)
+    Python cannot copy, so the export's own way of copying is taken.
+    """
+    if framework_of(model) is not None:
+        return model, args, kwargs  # its tools read the graph of a model, and leave it alone
+    if not is_module(model):
+        return copy.deepcopy((model, args, kwargs))
+    from crossflops.frontends.pytorch.model import duplicate, fresh
+
+    return (duplicate(model), *fresh(args, kwargs))
+
+
+def rejected(adapter: Adapter, model: object) -> Failure:
+    """The failure of a tool that cannot be asked about a model of this kind."""
+    kind = f"{type(model).__module__}.{type(model).__qualname__}"
+    return failure(adapter.name, "accept", f"{adapter.name} does not take a {kind}")

@@ -1,0 +1,174 @@
+"""The measured peak: kept for the same machine, and set beside what the system says."""
+
+from contextlib import nullcontext
+
+import pytest
+from msgspec.structs import replace
+
+from crossflops.bench.machine import peaks as machine
+from crossflops.bench.machine.native import Loop, NoLoopError
+from crossflops.bench.machine.peaks import contradictions
+from crossflops.report.machine import Cpu, MachinePeak
+
+CPU = Cpu(
+    model="AMD EPYC", architecture="x86_64", logical=2, cores=2, sockets=1, quota=None,
+    clock=2.596e9, clock_source="cpu MHz", isa="AVX-512, two 512-bit FMA units",
+    flops_per_clock={"fp32": 64},
+)  # fmt: skip
+PEAK = MachinePeak(  # as was once measured on a virtual machine with two CPUs
+    cpu="AMD EPYC", threads=2, peaks={"fp32": 276e9, "fp64": 138e9}, one_thread=266e9,
+    sustained=270e9, bandwidth=42.4e9, clock=4.149e9, width=512, is_peak=True, how="a loop",
+    fingerprint="f",
+)  # fmt: skip
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache of its own, and a measurement that counts how often it was made."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = []
+
+    def measure():
+        made.append(1)
+        return replace(PEAK, fingerprint=machine.fingerprint())
+
+    monkeypatch.setattr(machine, "measure", measure)
+    return made
+
+
+def test_a_measurement_is_kept(cache):
+    """The second time it comes from the file, unless it is asked for again."""
+    first = machine.measured()
+    assert machine.measured() == first == machine.stored()
+    assert len(cache) == 1
+    machine.measured(again=True)
+    assert len(cache) == 2
+
+
+def test_another_machine_is_measured_again(cache, monkeypatch):
+    """Other CPUs than those of the file: it does not hold."""
+    machine.measured()
+    monkeypatch.setattr(machine, "claim", lambda: replace(CPU, logical=64))
+    assert machine.stored() is None
+    machine.measured()
+    assert len(cache) == 2
+
+
+def test_a_file_that_is_broken_is_no_measurement(cache, tmp_path):
+    """It is measured again, and written again."""
+    machine.measured()
+    file = tmp_path / "crossflops" / "machine-peak.json"
+    file.write_text("{")
+    assert machine.stored() is None
+    assert machine.measured() == machine.stored()
+
+
+def test_a_cache_that_cannot_be_written_is_no_trouble(cache, tmp_path, monkeypatch):
+    """The measurement is returned all the same."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert machine.measured().peaks == PEAK.peaks
+
+
+def test_without_a_compiler_it_is_a_product(monkeypatch):
+    """It is labelled: a matrix product is no peak, and why it stands here."""
+
+    def none():
+        raise NoLoopError("there is no C compiler", "install one")
+
+    monkeypatch.setattr(machine, "compiled", none)
+    monkeypatch.setattr(machine, "_SECONDS", 0.01)
+    monkeypatch.setattr(machine, "_ARRAY", 1 << 16)
+    found = machine.measure()
+    assert not found.is_peak
+    assert "no peak" in found.how
+    assert "no C compiler" in found.how
+    assert found.device().source[0].startswith("measured matrix product, which is no peak")
+
+
+def test_it_is_a_device_to_set_a_count_against():
+    """With the measured rates, and not a figure of a catalogue."""
+    one = PEAK.device()
+    assert (one.id, one.peaks, one.bandwidth) == ("measured", PEAK.peaks, 42.4e9)
+    assert one.confidence == "measured"
+
+
+def test_a_shared_core_and_a_hidden_clock_are_found():
+    """Two CPUs deliver 276 where one does 266, at 4.149 GHz where 2.596 are claimed."""
+    found = contradictions(PEAK, CPU)
+    assert len(found) == 2
+    assert "2.596 GHz" in found[0]
+    assert "4.149 GHz" in found[0]
+    assert "2 cores deliver 1.04 x" in found[1]
+
+
+def test_what_agrees_is_not_mentioned():
+    """Two cores that do twice one, at the clock that is claimed."""
+    sound = replace(PEAK, peaks={"fp32": 530e9}, clock=4.149e9, sustained=500e9)
+    assert contradictions(sound, replace(CPU, clock=4.149e9)) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"one_thread": 532e9, "peaks": {"fp32": 1064e9}, "sustained": 1e12}, "and does 128.2"),
+        ({"one_thread": 133e9, "peaks": {"fp32": 266e9}, "sustained": 2e11}, "did 32.1"),
+        ({"peaks": {"fp32": 530e9}, "sustained": 100e9}, "19 % of the best"),
+    ],
+)
+def test_units_and_other_work_are_checked(changes, said):
+    """More or less than the units can do, and a machine that is busy."""
+    found = contradictions(replace(PEAK, **changes), replace(CPU, clock=4.149e9))
+    assert len(found) == 1
+    assert said in found[0]
+
+
+def test_a_quota_is_no_contradiction():
+    """Half of a CPU's time: the cores are not expected to add up to two."""
+    granted = replace(CPU, clock=4.149e9, quota=1.0)
+    slow = replace(PEAK, peaks={"fp32": 250e9}, sustained=250e9)
+    assert contradictions(slow, granted) == ()
+
+
+def test_a_quota_bounds_the_threads_and_the_peak(monkeypatch):
+    """One and a half CPUs' time of four: two threads, three quarters of what they reach."""
+    granted = replace(CPU, logical=4, cores=4, quota=1.5)
+    assert machine.threads_of(granted) == 2
+    asked = []
+
+    class Program:
+        command = "cc"
+
+        def run(self, kind, seconds, threads=1, nbytes=0):
+            asked.append((kind, threads))
+            rate = {"fma32": 100e9, "fma64": 50e9, "dot8": 400e9}.get(kind, 4e9) * threads
+            return Loop(work=rate, best=1, total=3, rounds=3, width=512, fused=True, dot8=True)
+
+    monkeypatch.setattr(machine, "compiled", lambda: nullcontext(Program()))
+    monkeypatch.setattr(machine, "claim", lambda: granted)
+    found = machine.measure()
+    assert ("fma32", 2) in asked
+    assert found.peaks == {"fp32": 150e9, "fp64": 75e9, "int8": 600e9}
+    assert found.one_thread == 100e9
+    assert "75 % of it, as the quota grants" in found.how
+
+
+def test_vector_dots_are_no_peak_beside_matrix_units(monkeypatch):
+    """With AMX the loops of BF16 and INT8 would be a tenth of what there is: left out."""
+    cpus = (CPU, replace(CPU, isa=f"{CPU.isa}, AMX"))
+    loop = Loop(work=1, best=1, total=3, rounds=3, width=512, fused=True, dot16=True, dot8=True)
+
+    class Program:
+        def run(self, kind, seconds, threads=1):
+            return loop
+
+    kinds = [set(machine._dots(Program(), loop, 2, one)) for one in cpus]
+    assert kinds == [{"bf16", "int8"}, set()]
+    assert "AMX is in no loop" in machine._unmeasured(cpus[1])
+    assert machine._unmeasured(cpus[0]) == machine._unmeasured(None) == ""
+    assert "SVE" in machine._unmeasured(replace(CPU, isa="A64FX, two 512-bit SVE units"))
+
+
+def test_nothing_claimed_is_said():
+    """Without /proc there is nothing to compare with."""
+    assert "says nothing" in contradictions(PEAK, None)[0]

@@ -1,0 +1,145 @@
+"""Loops and branches of JAX: what depends on data is named, and can be told."""
+
+import pytest
+
+import crossflops
+from crossflops.errors import InputError
+from crossflops.frontends import normalize
+from crossflops.frontends.inputs import parse
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
+from crossflops.targets import from_object, load
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("jax2onnx")
+
+pytestmark = pytest.mark.jax
+
+LOOP = """
+import jax
+
+def model(x, w):
+    return jax.lax.while_loop(lambda x: x.sum() < 5, lambda x: x @ w, x)
+"""
+
+
+def spec(*shape):
+    """An input."""
+    return jax.ShapeDtypeStruct(shape, "float32")
+
+
+def test_a_loop_of_unknown_trips():
+    """It is named, and is not zero."""
+
+    def model(x):
+        return jax.lax.while_loop(lambda x: x.sum() < 5, lambda x: x @ x, x)
+
+    ledger = count(normalize(from_object(model, (spec(8, 8),)), Setting())[0])
+    (one,) = ledger.uncounted
+    assert one.node.op.type == "Loop"
+    assert "--trips Loop_1=N" in one.reason
+
+
+@pytest.mark.parametrize("trips", [0, 1, 9])
+def test_trips_of_a_loop_can_be_told(tmp_path, trips):
+    """By the name that the uncounted node has: 3 x 8 x 8 for each run of the body."""
+    path = tmp_path / "loop.py"
+    path.write_text(LOOP)
+    source = load(f"{path}:model", {}, parse(["3x8", "8x8"]), trips={"Loop_1": trips})
+    ledger = count(normalize(source, Setting())[0])
+    assert not ledger.uncounted
+    assert ledger.total.macs == trips * 3 * 8 * 8
+
+
+def test_the_branch_that_counts_can_be_told():
+    """Of one product and two, the larger one counts unless the other is asked for."""
+
+    def model(x):
+        return jax.lax.cond(x[0, 0] > 0, lambda x: (x @ x) @ x, lambda x: x @ x, x)
+
+    def told(**said):
+        return crossflops.count(model, spec(8, 8), **said).macs
+
+    graph, _ = normalize(from_object(model, (spec(8, 8),)), Setting())
+    assert count(graph).total.macs == 2 * 8**3
+    assert told(branches={"If_1": "else"}) == 8**3
+    assert told(branches={"If_1": "sum"}) == 3 * 8**3
+    with pytest.raises(InputError, match="no If 'If_2'"):
+        told(branches={"If_2": "else"})
+
+
+@pytest.mark.parametrize(("start", "trips"), [(1.0, 2), (4.0, 4), (0.1, 0)])
+def test_a_run_says_how_often_a_loop_runs(start, trips):
+    """Halved until the four of them add up to at most 1: 1 x 4 x 4 in every iteration."""
+    half = jax.numpy.eye(4) / 2
+
+    def model(x):
+        return jax.lax.while_loop(lambda x: x.sum() > 1, lambda x: x @ half, x)
+
+    report = crossflops.count(model, jax.numpy.full((1, 4), start))
+    assert not report.uncounted
+    assert report.macs == trips * 16
+    assert report.observed.inputs == "the inputs that were given"
+    assert any(node.depends_on_inputs is True for node in report.nodes)
+
+
+@pytest.mark.parametrize(("sign", "products"), [(1, 1), (-1, 2)])
+def test_a_run_says_which_branch_of_a_cond(sign, products):
+    """One product for positive sums, two for others."""
+
+    def model(x):
+        return jax.lax.cond(x.sum() > 0, lambda x: x @ x, lambda x: (x @ x) @ x, x)
+
+    report = crossflops.count(model, sign * jax.numpy.ones((4, 4)))
+    assert report.macs == products * 64
+    assert crossflops.count(model, spec(4, 4), branches={"If_1": "sum"}).macs == 3 * 64
+
+
+@pytest.mark.parametrize(("place", "products"), [(0, 1), (1, 0), (2, 2)])
+def test_a_run_says_which_branch_of_a_switch(place, products):
+    """Three branches: one product, none, two."""
+
+    def model(place, x):
+        branches = [lambda x: x @ x, lambda x: x + 1, lambda x: (x @ x) @ x]
+        return jax.lax.switch(place, branches, x)
+
+    report = crossflops.count(model, (jax.numpy.int32(place), jax.numpy.ones((4, 4))))
+    assert report.macs == products * 64
+
+
+def test_weights_of_a_module_decide():
+    """A module that doubles its input with its own weight until the sum is above 20: 4, 8, 16."""
+    nnx = pytest.importorskip("flax.nnx")
+
+    class Doubling(nnx.Module):
+        def __init__(self):
+            self.weight = nnx.Param(2 * jax.numpy.eye(4))
+
+        def __call__(self, x):
+            return jax.lax.while_loop(lambda x: x.sum() < 20, lambda x: x @ self.weight[...], x)
+
+    report = crossflops.count(Doubling(), jax.numpy.ones((1, 4)))
+    assert report.macs == 3 * 16
+    bare = crossflops.count(nnx.eval_shape(Doubling), jax.numpy.ones((1, 4)))
+    assert bare.uncounted
+    assert "the weights are shapes alone" in str(bare.observed.notes)
+
+
+def test_a_run_that_is_not_to_be_had_is_said(monkeypatch):
+    """The loop stays named, and the command that installs the runtime is there."""
+    from crossflops.bench import runs
+    from crossflops.bench.session import INSTALL
+    from crossflops.errors import MissingExtraError
+
+    def missing(*_given, **_named):
+        raise MissingExtraError("onnxruntime is not installed", INSTALL)
+
+    monkeypatch.setattr(runs, "observe", missing)
+
+    def model(x):
+        return jax.lax.while_loop(lambda x: x.sum() < 5, lambda x: x @ x, x)
+
+    report = crossflops.count(model, spec(8, 8))
+    assert [one.op for one in report.uncounted] == ["Loop"]
+    (note,) = report.observed.notes
+    assert INSTALL in note

@@ -1,0 +1,137 @@
+"""HLO programs: what is read of them, in which order, and what compilation changes."""
+
+import pytest
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends.jax.model import pure
+from crossflops.frontends.jax.xla.compiled import programs
+from crossflops.ir.trace import Setting, Trace, View
+from crossflops.tools.formulas.xla import flops
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("jax2onnx")
+
+pytestmark = pytest.mark.jax
+
+VIEWS = {one: View(storey=one) for one in ("lowered", "compiled")}
+
+
+def spec(*shape, dtype="float32"):
+    """An input of this shape."""
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def instructions(function, *specs, storey="lowered"):
+    """The instructions of a function's program, without the call for the whole."""
+    found = pure(function, specs, {}, training=False)
+    trace = Trace(calls=(), modules=(), setting=Setting(), framework="jax")
+    return [one for one in programs(found, trace, None, [VIEWS[storey]]) if one.outputs]
+
+
+def counted(calls):
+    """Opcodes and flops of the instructions that count."""
+    return [(one.target, flops(one)) for one in calls if flops(one)]
+
+
+def test_operands_come_first():
+    """XLA visits what an instruction reads, from left to right, and then the instruction."""
+    found = instructions(lambda x, y: (x + 1) * (y - 2), spec(2, 3), spec(3))
+    assert counted(found) == [("add", 6), ("subtract", 3), ("multiply", 6)]
+    assert all(one.storey == "lowered" and one.setting == Setting().id for one in found)
+
+
+def test_shapes_types_and_windows():
+    """As they stand in the program."""
+
+    def conv(x, w):
+        layout = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(
+            x, w, (2, 1), [(1, 2), (0, -1)], rhs_dilation=(1, 2), dimension_numbers=layout
+        )
+
+    specs = spec(1, 9, 9, 4, dtype="bfloat16"), spec(3, 3, 4, 8, dtype="bfloat16")
+    (found,) = instructions(conv, *specs)
+    assert [(one.dtype, one.shape) for one in found.inputs] == [
+        ("bfloat16", (1, 9, 9, 4)),
+        ("bfloat16", (3, 3, 4, 8)),
+    ]
+    assert found.outputs[0].shape == (1, 5, 4, 8)
+    names = ("size", "stride", "padding_low", "padding_high", "window_dilation", "base_dilation")
+    assert found.settings["window"] == [
+        dict(zip(names, (3, 2, 1, 2, 1, 1), strict=True)),
+        dict(zip(names, (3, 1, 0, -1, 2, 1), strict=True)),
+    ]
+    assert found.settings["input_spatial"] == [1, 2]
+    assert found.settings["kernel_output"] == 3
+
+
+def test_names_in_functions_are_whole():
+    """A function is traced once; where it is called tells the rest of the name."""
+
+    def run(x):
+        with jax.named_scope("first"):
+            x = jax.nn.relu(x)
+        with jax.named_scope("second"):
+            return jax.nn.relu(x)
+
+    found = [one for one in instructions(run, spec(4)) if one.target == "maximum"]
+    assert ["first" in one.settings["names"] for one in found] == [True, False]
+    assert ["second" in one.settings["names"] for one in found] == [False, True]
+    assert all(one.settings["names"].endswith("jit(relu)/max") for one in found)
+    assert len({one.key for one in found}) == 2
+
+
+def test_loops_and_branches():
+    """In a loop once, and of a condition the most expensive branch."""
+
+    def loop(x, w):
+        return jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=3)[0]
+
+    def condition(x, w):
+        return jax.lax.cond(x.sum() > 0, lambda x: x @ w @ w, lambda x: x @ w, x)
+
+    specs = spec(4, 8), spec(8, 8)
+    (dot,) = [one for one in instructions(loop, *specs) if one.target == "dot"]
+    assert dot.settings["in_loop"]
+    dots = [one for one in instructions(condition, *specs) if one.target == "dot"]
+    assert sorted(one.settings["chosen"] for one in dots) == [False, True, True]
+
+
+def test_a_bias_is_told_from_a_sum():
+    """It is spread out over what a product or a convolution made."""
+    one = instructions(lambda x, w, b: x @ w + b, spec(2, 4), spec(4, 8), spec(8))
+    two = instructions(lambda x, w, y: x @ w + y, spec(2, 4), spec(4, 8), spec(2, 8))
+    assert [call.settings["after"] for call in one + two if call.target == "add"] == [
+        "product",
+        "",
+    ]
+
+
+def test_what_compilation_changes():
+    """A division by a number becomes a product, a clip at infinity goes, the rest is kept."""
+
+    def run(x):
+        return jax.numpy.maximum(jax.nn.relu(x) / 3, -jax.numpy.inf)
+
+    found = instructions(run, spec(4, 4), storey="compiled")
+    changes = {
+        (one.target, one.settings["change"], one.settings["removed"])
+        for one in found
+        if flops(one)
+    }
+    assert changes == {
+        ("maximum", "kept", False),
+        ("maximum", "rewritten", True),
+        ("divide", "rewritten", True),
+        ("multiply", "rewritten", False),
+    }
+
+
+def test_a_model_that_cannot_be_lowered():
+    """What JAX says stands in one line."""
+
+    def run(x):
+        return jax.ffi.ffi_call("nobody_registered_this", spec(4))(x)
+
+    with pytest.raises(NormalizeError, match="XLA cannot compile the model"):
+        instructions(run, spec(4), storey="compiled")

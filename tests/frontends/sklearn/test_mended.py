@@ -1,0 +1,102 @@
+"""Estimators that skl2onnx refuses for what does not change their prediction: counted by hand."""
+
+import numpy as np
+import pytest
+
+from crossflops.frontends import normalize
+from crossflops.frontends.inputs import parse
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
+from crossflops.targets import from_object, make
+
+pytest.importorskip("sklearn")
+pytest.importorskip("skl2onnx")
+
+from tests.estimators import data, made
+
+pytestmark = pytest.mark.sklearn
+
+X, Y = data()
+LINEAR = 4 * 3  # MACs of four features and three classes
+
+
+def counted(model):
+    """Graph, trace and ledger for one row; no node is left out."""
+    graph, trace = normalize(from_object(model, X[:1]), Setting())
+    ledger = count(graph)
+    assert not ledger.uncounted
+    return graph, trace, ledger
+
+
+@pytest.mark.parametrize("voting", ["hard", "soft"])
+def test_a_vote_as_it_is_made_by_default(voting):
+    """`flatten_transform` is about `transform`; afterwards it is what it was."""
+    members = [("one", made("LogisticRegression")), ("two", made("LogisticRegression", C=9.0))]
+    model = made("VotingClassifier", estimators=members, voting=voting).fit(X, Y)
+    _, trace, ledger = counted(model)
+    assert ledger.total.macs == 2 * LINEAR
+    assert {"one", "two"} <= {row.path for row in trace.modules}
+    assert model.flatten_transform is True
+
+
+def test_steps_that_pass_their_input_through():
+    """They do nothing, and are there again afterwards."""
+    steps = [("nothing", "passthrough"), ("last", made("LogisticRegression"))]
+    model = made("Pipeline", steps=steps).fit(X, Y)
+    assert counted(model)[2].total.macs == LINEAR
+    assert [name for name, _ in model.steps] == ["nothing", "last"]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_random_search(inside):
+    """What it predicts with is its best estimator, alone or in a pipeline."""
+    search = made(
+        "RandomizedSearchCV", estimator=made("LogisticRegression"), cv=2, n_iter=2,
+        param_distributions={"C": [0.1, 1.0]}, random_state=0,
+    )  # fmt: skip
+    model = made("Pipeline", steps=[("search", search)]) if inside else search
+    graph, trace, ledger = counted(model.fit(X, Y))
+    assert ledger.total.macs == LINEAR
+    assert graph.params == LINEAR + 3
+    path = "search.best_estimator" if inside else "best_estimator"
+    assert path in {row.path for row in trace.modules}
+
+
+def test_pipelines_of_transformers_in_columns():
+    """Two features are scaled, two pass: 2 subtractions and 2 muls before 4 x 3 MACs."""
+    scaled = made("Pipeline", steps=[("a", made("MinMaxScaler")), ("b", made("StandardScaler"))])
+    columns = made(
+        "ColumnTransformer", transformers=[("scaled", scaled, [0, 1])], remainder="passthrough"
+    )
+    model = made("Pipeline", steps=[("columns", columns), ("last", made("LogisticRegression"))])
+    _, trace, ledger = counted(model.fit(X, Y))
+    assert ledger.total.macs == LINEAR
+    by_path = {one.node.path: one.cost for one in ledger.counted if one.node.op.type == "Scaler"}
+    assert by_path["columns.scaled.b"].adds == by_path["columns.scaled.b"].muls == 2
+    assert "columns.scaled.a" in {row.path for row in trace.modules}
+
+
+def test_histograms_of_gradients():
+    """To the deepest leaf of every tree, whose value is added up, as is the baseline: a bound."""
+    model = made("HistGradientBoostingRegressor", max_iter=4, min_samples_leaf=3, random_state=0)
+    model.fit(X, X[:, 0] + np.abs(X[:, 1]))
+    trees = [one for (one,) in model._predictors]
+    graph, _, ledger = counted(model)
+    assert ledger.total.compares == sum(one.get_max_depth() for one in trees)
+    assert ledger.total.adds == len(trees) + 1
+    assert [one.exactness for one in ledger.counted] == ["bound"]
+    # as many thresholds as inner nodes, a value for each leaf, and the baseline
+    assert graph.params == sum(one.get_n_leaf_nodes() * 2 - 1 for one in trees) + 1
+
+
+def test_what_follows_a_text():
+    """Splitting it has no count; a product of 7 words and 3 classes for each of two rows does."""
+    texts = ["some words here", "other words there", "some more text"]
+    steps = [("words", made("TfidfVectorizer")), ("last", made("LogisticRegression"))]
+    model = made("Pipeline", steps=steps).fit(texts, [0, 1, 2])
+    source = from_object(model, make(model, parse(["2x1:string"])))
+    ledger = count(normalize(source, Setting())[0])
+    names = {one.node.op.type for one in ledger.uncounted}
+    assert names == {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"}
+    assert len(model[0].vocabulary_) == 7
+    assert ledger.total.macs == 2 * 7 * 3

@@ -1,0 +1,83 @@
+"""Every estimator that skl2onnx converts: counted, and of the shapes that onnxruntime makes."""
+
+import pytest
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends import program
+from crossflops.frontends.inputs import parse
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
+from crossflops.targets import from_object, make
+
+pytest.importorskip("sklearn")
+skl2onnx = pytest.importorskip("skl2onnx")
+
+from skl2onnx._supported_operators import sklearn_operator_name_map  # noqa: E402
+
+from tests.estimators import fitted  # noqa: E402
+
+pytestmark = pytest.mark.sklearn
+
+# Of skl2onnx, no estimators of scikit-learn that one could fit; and one of dictionaries, which
+# have no shape.
+HELPERS = {"CastRegressor", "CastTransformer", "ReplaceTransformer", "_ConstantPredictor"}
+HELPERS |= {"DictVectorizer"}
+# What skl2onnx does not convert, with a word of why.
+REFUSED = {
+    "FeatureHasher": "type",
+    "RandomTreesEmbedding": "sparse",
+}
+# What stays uncounted: operators on text, what searches for missing values in the data, and an
+# operator (com.microsoft.Solve) that no specification has.
+UNCOUNTED = {
+    "CountVectorizer": {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"},
+    "TfidfVectorizer": {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"},
+    "KNNImputer": None,
+    "GaussianProcessClassifier": None,
+}
+NAMES = sorted({one.__name__ for one in sklearn_operator_name_map} - HELPERS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_estimator_is_counted_or_says_why(name):
+    """No node is without a count, but for what is named above."""
+    model, texts = fitted(name)
+    source = from_object(model, make(model, parse(texts)))
+    if name in REFUSED:
+        with pytest.raises(NormalizeError, match=REFUSED[name]):
+            program(source, Setting())
+        return
+    data, graph, trace = program(source, Setting())
+    ledger = count(graph)
+    left = {one.node.op.type for one in ledger.uncounted}
+    if name not in UNCOUNTED:
+        assert not ledger.uncounted, [one.reason for one in ledger.uncounted]
+        _compare_shapes(data, graph)
+    elif UNCOUNTED[name] is not None:
+        assert left <= UNCOUNTED[name]
+    assert left or name not in UNCOUNTED
+    assert {one.node.path for one in ledger.counted} <= {row.path for row in trace.modules}
+
+
+def _compare_shapes(data, graph):
+    """Every tensor of the main graph has the shape that it has when it is computed."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    import numpy as np
+    import onnx
+
+    model = onnx.load_from_string(data)
+    wanted = {one.name: one.shape for node in graph.nodes for one in node.outputs if one}
+    there = {one.name for one in model.graph.output}
+    model.graph.output.extend(
+        onnx.ValueInfoProto(name=name) for name in wanted if name not in there
+    )
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+    given = {one.name: np.ones(one.shape, kinds[one.type]) for one in session.get_inputs()}
+    names = [one.name for one in session.get_outputs()]
+    found = dict(zip(names, session.run(names, given), strict=True))
+    made = {name: found[name].shape for name in wanted if hasattr(found[name], "shape")}
+    assert made == {name: wanted[name] for name in made}
+    assert len(made) > len(wanted) / 2  # the others are sequences

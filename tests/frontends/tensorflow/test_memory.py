@@ -1,0 +1,65 @@
+"""A count reads shapes: the weights of a model are not copied on the way to ONNX."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("tf2onnx")
+
+from crossflops.load import decoded
+from crossflops.load.payload import NUMBER, filled
+
+pytestmark = pytest.mark.tensorflow
+
+_WEIGHTS = 4 * 2 * 5000 * 5000  # bytes of two layers
+_PROGRAM = """
+import resource
+import keras, tensorflow as tf
+import crossflops
+
+layers = [keras.layers.Dense(5000, use_bias=False) for _ in range(2)]
+model = keras.Sequential([keras.layers.Input((5000,)), *layers])
+small = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(8)])
+crossflops.count(small, (tf.TensorSpec((1, 8)),))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+found = crossflops.count(model, (tf.TensorSpec((1, 5000)),))
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(found.totals.macs, found.totals.params, (after - before) * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource is a module of POSIX")
+def test_weights_are_not_copied():
+    """It took ten times their bytes when they were frozen twice and written out by protobuf."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True, timeout=300
+    )
+    macs, params, more = map(int, done.stdout.split()[-3:])
+    assert (macs, params) == (2 * 5000 * 5000, 2 * 5000 * 5000)
+    assert more < _WEIGHTS
+
+
+def test_a_file_for_tools_has_them():
+    """Whoever loads the file finds as many numbers as the shapes say."""
+    keras = pytest.importorskip("keras")
+    import tensorflow as tf
+    from onnx import load_from_string, numpy_helper
+
+    from crossflops.frontends import program
+    from crossflops.ir.trace import Setting
+    from crossflops.targets import from_object
+
+    model = keras.Sequential([keras.layers.Input((40,)), keras.layers.Dense(50)])
+    data, _, _ = program(from_object(model, (tf.TensorSpec((1, 40)),)), Setting())
+    assert len(data) < 40 * 50 * 4
+    (weight,) = (
+        one for one in load_from_string(filled(data)).graph.initializer if len(one.dims) == 2
+    )
+    values = numpy_helper.to_array(weight)
+    np.testing.assert_array_equal(values, np.full((40, 50), NUMBER, np.float32))
+    assert [tuple(one.dims) for one in decoded(data).graph.initializer if len(one.dims) == 2] == [
+        (40, 50)
+    ]

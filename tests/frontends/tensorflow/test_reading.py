@@ -1,0 +1,158 @@
+"""Files of Keras and TensorFlow: which are read, and what is said of those that are not."""
+
+import zipfile
+
+import pytest
+
+from crossflops.errors import InputError, TargetError
+from crossflops.frontends import normalize
+from crossflops.frontends.inputs import parse
+from crossflops.frontends.tensorflow.kinds import is_path, split
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
+from crossflops.targets import load
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tf2onnx")
+keras = pytest.importorskip("keras")
+
+pytestmark = pytest.mark.tensorflow
+layers = keras.layers
+
+
+class Doubled(layers.Layer):
+    """A layer that Keras does not know."""
+
+    def call(self, x):
+        """Twice what comes in."""
+        return 2 * x
+
+
+class Coder(tf.Module):
+    """Two products, each a signature of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = tf.Variable(tf.ones((8, 4))), tf.Variable(tf.ones((4, 2)))
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 8), name="x")])
+    def encode(self, x):
+        """8 to 4."""
+        return {"z": x @ self.first}
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 4), name="z")])
+    def decode(self, z):
+        """4 to 2."""
+        return {"y": z @ self.second}
+
+
+def macs(target, shape):
+    """The MACs of a target."""
+    return count(normalize(load(str(target), {}, parse((shape,))), Setting())[0]).total.macs
+
+
+def refused(target):
+    """What is said of a target that cannot be read: a line each."""
+    with pytest.raises(TargetError) as caught:
+        load(str(target), {}, ())
+    assert "\n" not in caught.value.message + caught.value.hint
+    return caught.value.message.removeprefix(str(target)).strip(), caught.value.hint
+
+
+def saved(path, *stack):
+    """The file of a model with these layers."""
+    keras.Sequential([layers.Input((4,)), *stack]).save(path)
+    return path
+
+
+@pytest.fixture
+def coder(tmp_path):
+    """A SavedModel with two signatures, neither the usual one."""
+    model, path = Coder(), tmp_path / "coder"
+    signatures = {"encode": model.encode, "decode": model.decode}
+    tf.saved_model.save(model, str(path), signatures=signatures)
+    return path
+
+
+def test_a_signature_behind_a_colon(coder):
+    """3 x 8 x 4 products of one, 3 x 4 x 2 of the other."""
+    assert macs(f"{coder}:encode", "3x8") == 96
+    assert macs(f"{coder}:decode", "3x4") == 24
+    assert refused(f"{coder}:sing")[1] == "it has: encode, decode"
+    with pytest.raises(InputError) as caught:
+        macs(coder, "3x8")
+    assert caught.value.message == "the SavedModel has the signatures encode, decode"
+    assert caught.value.hint.endswith("FOLDER:encode")
+
+
+def test_what_a_colon_means(coder, tmp_path):
+    """Only behind the folder of a SavedModel it parts a signature."""
+    assert split(f"{coder}:decode") == (coder, "decode")
+    assert not is_path(f"{tmp_path}:decode")
+    assert not is_path("keras.applications:ResNet50")
+
+
+def test_a_file_of_keras_2(tmp_path):
+    """HDF5, as it was usual before."""
+    assert macs(saved(tmp_path / "old.h5", layers.Dense(5)), "2x4") == 2 * 4 * 5
+
+
+def test_archives_that_are_none(tmp_path):
+    """Cut off, or an archive of something else."""
+    whole = saved(tmp_path / "whole.keras", layers.Dense(2)).read_bytes()
+    (tmp_path / "cut.keras").write_bytes(whole[: len(whole) // 2])
+    assert refused(tmp_path / "cut.keras")[0] == "is no .keras file, or only a part of one"
+    with zipfile.ZipFile(tmp_path / "other.keras", "w") as archive:
+        archive.writestr("a.txt", "")
+    assert refused(tmp_path / "other.keras")[0].startswith("holds no model of Keras")
+
+
+def test_code_in_a_file(tmp_path):
+    """Layers of one's own are named; a lambda runs only if it may."""
+    own = refused(saved(tmp_path / "own.keras", Doubled()))
+    assert own[0] == "has layers that Keras does not know: Doubled"
+    path = saved(tmp_path / "lambda.keras", layers.Lambda(lambda x: 2 * x), layers.Dense(2))
+    assert refused(path)[1] == "if you trust it: --allow-pickle"
+    load(str(path), {}, parse(("2x4",)), allow_pickle=True)
+
+
+def test_folders_that_lack_something(coder, tmp_path):
+    """No variables, or nothing at all."""
+    for held in sorted((coder / "variables").iterdir()):
+        held.unlink()
+    (coder / "variables").rmdir()
+    assert refused(coder)[0] == "lacks its folder of variables"
+    (coder / "saved_model.pb").write_bytes(b"")
+    assert refused(coder)[0] == "is an empty SavedModel"
+    (tmp_path / "none.pb").write_bytes(b"")
+    assert refused(tmp_path / "none.pb")[0] == "holds no operations"
+    (tmp_path / "small.tflite").write_bytes(b"")
+    assert refused(tmp_path / "small.tflite")[0] == "is a TFLite file, and those are not read"
+
+
+def test_inputs_that_a_signature_does_not_take(coder):
+    """Another width, another type: it says what it takes."""
+    for shape, given in (("3x9", "(3, 9) and float32"), ("3x8:int32", "(3, 8) and int32")):
+        with pytest.raises(InputError) as caught:
+            macs(f"{coder}:encode", shape)
+        assert caught.value.message.endswith(f"(None, 8) and the type float32, not {given}")
+
+
+def test_a_graph_that_is_not_frozen(tmp_path):
+    """Its variables come in from outside, and have no shapes there."""
+    weights = tf.Variable(tf.ones((8, 4)))
+    run = tf.function(lambda x: x @ weights).get_concrete_function(tf.TensorSpec((2, 8)))
+    (tmp_path / "open.pb").write_bytes(run.graph.as_graph_def().SerializeToString())
+    with pytest.raises(InputError) as caught:
+        macs(tmp_path / "open.pb", "2x8")
+    assert caught.value.hint == "freeze it, or give the SavedModel"
+
+
+def test_the_inputs_of_a_sequential_model(tmp_path):
+    """By place or by name; a name that it does not have is answered with those that it has."""
+    path = saved(tmp_path / "named.keras", layers.Dense(5))
+    name = keras.saving.load_model(path).inputs[0].name
+    assert macs(path, f"{name}=2x4") == 2 * 4 * 5
+    with pytest.raises(InputError) as caught:
+        macs(path, "other=2x4")
+    assert caught.value.message == f"the model has the inputs {name}"

@@ -1,0 +1,143 @@
+"""Keras models that store something while they run, and layers with sizes of their own."""
+
+import numpy as np
+import pytest
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends import program
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
+from crossflops.targets import controlled, from_object
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tf2onnx")
+keras = pytest.importorskip("keras")
+
+pytestmark = pytest.mark.tensorflow
+layers = keras.layers
+
+STEPS = (2, 5, 16)
+LSTM = 2 * 5 * 4 * (16 * 8 + 8 * 8)  # batch x steps x gates x (kernel + recurrent kernel)
+
+
+def model_of(shape, *stack, dtype="float32"):
+    """A model of these layers on inputs with a batch that is fixed."""
+    return keras.Sequential([layers.Input(batch_shape=shape, dtype=dtype), *stack])
+
+
+def counted(model, shape, training=False, dtype="float32"):
+    """The bytes of the ONNX model, its graph, and the MACs with no node left out."""
+    source = from_object(model, tf.TensorSpec(shape, dtype))
+    data, graph, _ = program(source, Setting(training=training))
+    ledger = count(graph)
+    assert not ledger.uncounted
+    return data, graph, ledger.total.macs
+
+
+@pytest.mark.parametrize(
+    "layer", [layers.LSTM(8, stateful=True), layers.LSTM(8, dropout=0.2, recurrent_dropout=0.2)]
+)
+def test_a_layer_with_a_state(layer):
+    """Its state, or the seed of its dropout, is no result: what runs is counted in full."""
+    assert counted(model_of(STEPS, layer), STEPS)[2] == LSTM
+
+
+def test_training():
+    """Batch normalization stores its averages, dropout draws: neither is a contraction."""
+    shape = (2, 8, 8, 3)
+    stack = (layers.Conv2D(4, 3), layers.BatchNormalization(), layers.Dropout(0.3))
+    assert counted(model_of(shape, *stack), shape, training=True)[2] == 2 * 36 * 4 * 27
+
+
+def test_what_a_function_stores_is_refused():
+    """Without Keras nobody knows what would be read after it."""
+    state = tf.Variable(tf.zeros((2, 2)))
+
+    @tf.function
+    def run(x):
+        state.assign_add(x)
+        return x @ state
+
+    with pytest.raises(NormalizeError) as caught:
+        counted(run, (2, 2))
+    assert caught.value.message.startswith("the model stores something in its variables")
+
+
+@pytest.mark.parametrize(("kernel", "padding"), [(4, "valid"), (2, "same")])
+def test_outputs_beyond_the_windows_of_a_transposed_convolution(kernel, padding):
+    """One output more than windows reach, at the end: the same values as those of Keras."""
+    runtime = pytest.importorskip("onnxruntime")
+    shape, more = (2, 8, 8, 6), {"output_padding": 1} if padding == "valid" else {}
+    model = model_of(shape, layers.Conv2DTranspose(5, kernel, 3, padding, **more))
+    data, _, macs = counted(model, shape)
+    assert macs == 2 * 64 * 6 * 5 * kernel**2
+    image = np.random.default_rng(0).normal(size=shape).astype("float32")
+    session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {session.get_inputs()[0].name: image})
+    assert np.allclose(found, model.predict(image, verbose=0), atol=1e-5)
+
+
+def test_the_depth_of_a_one_hot():
+    """A class of 10, and a dense layer of 10 x 4 on both examples."""
+    model = model_of(
+        (2, 1), layers.CategoryEncoding(10, "one_hot"), layers.Dense(4), dtype="int64"
+    )
+    assert counted(model, (2, 1), dtype="int64")[2] == 2 * 10 * 4
+
+
+def test_the_greatest_of_many():
+    """5 of 30 values, and a dense layer of 5 x 4 on both examples."""
+    best = layers.Lambda(lambda x: keras.ops.top_k(x, 5)[0])
+    assert counted(model_of((2, 30), best, layers.Dense(4)), (2, 30))[2] == 2 * 5 * 4
+
+
+def test_constants_are_no_parameters():
+    """A model without layers that hold weights has none, whatever constants it reads."""
+    x = keras.Input((6,))
+    model = keras.Model(x, keras.ops.matmul(x, keras.ops.ones((6, 3))))
+    _, graph, macs = counted(model, (2, 6))
+    assert (graph.params, macs) == (0, 36)
+
+
+def test_a_quantized_layer_has_its_parameters():
+    """As many whole numbers as it had weights, a scale for each unit, and the bias."""
+    model = model_of((2, 4), layers.Dense(8))
+    model.quantize("int8")
+    assert counted(model, (2, 4))[1].params == 4 * 8 + 8 + 8
+
+
+class Named(keras.Model):
+    """Takes one dict of inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(8)
+
+    def call(self, inputs):
+        """A product, and a sum."""
+        return self.dense(inputs["x"]) + inputs["z"]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_dict_of_inputs(wrapped):
+    """By name, as the command line gives them, or as the one argument that the model takes."""
+    given = {"x": tf.TensorSpec((2, 4)), "z": tf.TensorSpec((2, 8))}
+    source = from_object(Named(), (given,) if wrapped else given)
+    assert count(program(source, Setting())[1]).total.macs == 2 * 4 * 8
+
+
+def test_a_list_of_inputs():
+    """As a functional model of several inputs takes them."""
+    inputs = [keras.Input((4,)), keras.Input((6,))]
+    model = keras.Model(inputs, layers.Concatenate()([layers.Dense(8)(one) for one in inputs]))
+    source = from_object(model, ([tf.TensorSpec((2, 4)), tf.TensorSpec((2, 6))],))
+    assert count(program(source, Setting())[1]).total.macs == 2 * (4 + 6) * 8
+
+
+def test_how_often_a_loop_runs():
+    """Three products of 4 x 4 by 4 x 4, where data decides."""
+    loop = tf.function(lambda x: tf.while_loop(lambda y: y[0, 0] < 5, lambda y: (y @ y,), (x,))[0])
+    source = from_object(loop, tf.TensorSpec((4, 4)))
+    (node,) = count(program(source, Setting())[1]).uncounted
+    told = controlled(source, {node.node.key: 3}, None)
+    assert count(program(told, Setting())[1]).total.macs == 3 * 4 * 4 * 4

@@ -1,0 +1,307 @@
+"""Models of Keras and TensorFlow, normalized: what they hold, where it is, what is refused."""
+
+import numpy as np
+import pytest
+
+import crossflops
+from crossflops.errors import InputError, TargetError
+from crossflops.frontends import normalize
+from crossflops.frontends.inputs import parse
+from crossflops.ir.trace import Setting
+from crossflops.ledger.count import count
+from crossflops.targets import from_object, load
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tf2onnx")
+keras = pytest.importorskip("keras")
+
+pytestmark = pytest.mark.tensorflow
+layers = keras.layers
+
+IMAGE = tf.TensorSpec((1, 16, 16, 3))
+STEPS = tf.TensorSpec((2, 5, 16))
+
+
+def counted(model, *args, **kwargs):
+    """Graph, trace and ledger of a model object."""
+    graph, trace = normalize(from_object(model, (args, kwargs)), Setting())
+    return graph, trace, count(graph)
+
+
+def macs(model, *args, **kwargs):
+    """The native MACs, with no node left out."""
+    ledger = counted(model, *args, **kwargs)[2]
+    assert not ledger.uncounted
+    return ledger.total.macs
+
+
+def small():
+    """A convolution with bias, batch normalization, and a dense layer."""
+    return keras.Sequential(
+        [
+            layers.Input((16, 16, 3)),
+            layers.Conv2D(8, 3, padding="same", name="conv"),
+            layers.BatchNormalization(name="bn"),
+            layers.ReLU(),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(10, name="head"),
+        ],
+        name="small",
+    )
+
+
+def test_macs_and_params():
+    """256 places x 8 x 27 taps and 8 x 10; moving averages are no parameters."""
+    graph, _, ledger = counted(small(), IMAGE)
+    assert ledger.total.macs == 256 * 8 * 27 + 80
+    assert graph.params == (8 * 27 + 8) + 2 * 8 + (80 + 10)
+    assert graph.param_bytes == 4 * graph.params
+    assert graph.name == "small"
+    assert [spec.shape for spec in graph.inputs] == [(1, 16, 16, 3)]
+
+
+def test_nodes_are_in_the_layers_of_keras():
+    """Names of layers are paths; the class is that of the layer."""
+    graph, trace, ledger = counted(small(), IMAGE)
+    at = {one.node.path: one.cost.macs for one in ledger.counted if one.cost.macs}
+    assert at == {"conv": 256 * 8 * 27, "head": 80}
+    classes = {row.path: row.bases[0].rpartition(".")[2] for row in trace.modules}
+    assert classes["bn"] == "BatchNormalization"
+    assert [one.name for one in trace.modules[0].params] == []
+    assert "bn" in {node.path for node in graph.nodes}
+
+
+def test_batch_normalization_is_not_folded_away():
+    """Its scale and its shift are nodes behind the convolution, one operation an element each."""
+    graph, _, ledger = counted(small(), IMAGE)
+    kinds = [one.op.type for one in graph.nodes if one.path == "bn" and not one.constant]
+    assert sorted(kind for kind in kinds if kind != "Transpose") == ["Add", "Mul"]
+    work = [one.cost for one in ledger.counted if one.node.path == "bn" and not one.node.constant]
+    assert sum(one.flops for one in work) == 2 * 256 * 8
+
+
+def test_transpositions_of_the_converter_are_named():
+    """They stand in no TensorFlow graph, and say so."""
+    graph, trace, _ = counted(small(), IMAGE)
+    targets = {trace.by_key[n.call].target for n in graph.nodes if n.op.type == "Transpose"}
+    assert targets == {"tf2onnx.Transpose"}
+
+
+def test_every_product_is_linked_to_its_operation():
+    """ONNX's Conv came from Conv2D, its Gemm from MatMul."""
+    _, trace, ledger = counted(small(), IMAGE)
+    products = [one.node for one in ledger.counted if one.cost.macs]
+    assert [trace.by_key[node.call].target for node in products] == ["Conv2D", "MatMul"]
+
+
+@pytest.mark.parametrize("unroll", [False, True])
+@pytest.mark.parametrize(("layer", "gates"), [(layers.LSTM, 4), (layers.GRU, 3)])
+def test_recurrent_layers_count_every_step(layer, gates, unroll):
+    """Steps x batch x gates x H x (I + H), as a loop and unrolled."""
+    model = keras.Sequential([layers.Input((5, 16)), layer(32, unroll=unroll)])
+    assert macs(model, STEPS) == 5 * 2 * gates * 32 * (16 + 32)
+
+
+def test_attention():
+    """Four projections of 20 rows, and two products of 2 x 4 heads x 10 x 10 x 8."""
+    x = layers.Input((10, 32))
+    model = keras.Model(x, layers.MultiHeadAttention(4, 8)(x, x))
+    assert macs(model, tf.TensorSpec((2, 10, 32))) == 4 * 20 * 32 * 32 + 2 * 6400
+
+
+def test_gelu():
+    """0.5 x erfc(-x / sqrt 2): erfc is written out, and every node has a cost."""
+    model = keras.Sequential([layers.Input((4,)), layers.Activation("gelu")])
+    ledger = counted(model, tf.TensorSpec((2, 4)))[2]
+    assert not ledger.uncounted
+    assert ledger.total.specials == 8
+
+
+def test_grouped_convolution():
+    """Keras compiles it with XLA on a CPU: the converter looks into that function."""
+    model = keras.Sequential([layers.Input((16, 16, 8)), layers.Conv2D(16, 3, groups=4)])
+    assert macs(model, tf.TensorSpec((1, 16, 16, 8))) == 14 * 14 * 16 * 2 * 9
+
+
+def test_a_function_and_its_concrete_form():
+    """A loop of three products of 4 x 16 by 16 x 16."""
+
+    @tf.function
+    def run(x):
+        weights = tf.ones((16, 16))
+        step = 0
+        while tf.less(step, 3):
+            x, step = x @ weights, step + 1
+        return x
+
+    spec = tf.TensorSpec((4, 16))
+    assert macs(run, spec) == 3 * 4 * 16 * 16
+    assert macs(run.get_concrete_function(spec), spec) == 3 * 4 * 16 * 16
+
+
+def test_a_loop_that_depends_on_data_is_uncounted():
+    """How often it runs nobody can say: the node is named, not 0."""
+
+    @tf.function
+    def run(x):
+        while tf.reduce_sum(x) < 3:
+            x = x @ x
+        return x
+
+    ledger = counted(run, tf.TensorSpec((4, 4)))[2]
+    assert ["--trips" in one.reason for one in ledger.uncounted] == [True]
+
+
+def test_files(tmp_path):
+    """The model, its .keras file, its SavedModel and its frozen graph count alike."""
+    model = small()
+    model.save(tmp_path / "m.keras")
+    model.export(tmp_path / "saved", verbose=False)
+    from tensorflow.python.framework.convert_to_constants import (
+        convert_variables_to_constants_v2,
+    )
+
+    function = tf.function(lambda x: model(x)).get_concrete_function(
+        tf.TensorSpec((None, 16, 16, 3))
+    )
+    frozen = convert_variables_to_constants_v2(function).graph.as_graph_def()
+    (tmp_path / "m.pb").write_bytes(frozen.SerializeToString())
+    for name in ("m.keras", "saved", "m.pb"):
+        source = load(str(tmp_path / name), {}, parse(["2x16x16x3"]))
+        graph, trace = normalize(source, Setting())
+        assert count(graph).total.macs == 2 * (256 * 8 * 27 + 80), name
+        if name != "m.pb":  # which has forgotten what was trained
+            assert graph.params == 330, name
+        assert any("conv" in row.path for row in trace.modules)
+
+
+def test_inputs_by_name():
+    """A functional model with several inputs takes them by the names of their layers."""
+    a, b = layers.Input((4,), name="a"), layers.Input((6,), name="b")
+    model = keras.Model([a, b], layers.Dense(3)(layers.Concatenate()([a, b])))
+    by_name = {"b": tf.TensorSpec((2, 6)), "a": tf.TensorSpec((2, 4))}
+    assert macs(model, **by_name) == macs(model, *reversed(by_name.values())) == 2 * 10 * 3
+    with pytest.raises(InputError) as caught:
+        counted(model, tf.TensorSpec((2, 4)))
+    assert "--input a=SHAPE --input b=SHAPE" in caught.value.hint
+
+
+def test_arrays_are_inputs():
+    """Only their shapes and types count."""
+    assert macs(small(), np.zeros((3, 16, 16, 3), np.float32)) == 3 * (256 * 8 * 27 + 80)
+
+
+def test_an_open_batch_is_refused():
+    """TensorFlow's profiler would print 0."""
+    with pytest.raises(InputError) as caught:
+        from_object(small(), tf.TensorSpec((None, 16, 16, 3)))
+    assert "(None, 16, 16, 3)" in caught.value.message
+    assert "batch" in caught.value.hint
+
+
+def test_wrong_shapes_are_the_callers():
+    """One line that says what Keras says."""
+    with pytest.raises(InputError) as caught:
+        counted(small(), tf.TensorSpec((1, 16, 16, 4)))
+    assert "\n" not in caught.value.message
+
+
+def test_a_broken_file(tmp_path):
+    """What cannot be read is a target's fault."""
+    (tmp_path / "m.keras").write_bytes(b"no archive")
+    for name in ("m.keras", "missing.keras"):
+        with pytest.raises(TargetError):
+            load(str(tmp_path / name), {}, ())
+
+
+ROWS = np.array([[1, 1], [-1, 1], [2, 2], [0.5, -3]], np.float32)  # three of four begin above 0
+W = np.ones((2, 5), np.float32)
+
+
+def masked(x):
+    """The rows whose first element is positive."""
+    return tf.boolean_mask(x, x[:, 0] > 0) @ W
+
+
+def placed(x):
+    """The same rows, by their places."""
+    return tf.gather(x, tf.where(x[:, 0] > 0)[:, 0]) @ W
+
+
+def distinct(x):
+    """Three rows, by what their first column holds: 1, -1 and 2."""
+    found, _ = tf.unique(tf.cast(tf.floor(x[:3, 0]), tf.int32))
+    return tf.gather(x, tf.abs(found)) @ W
+
+
+def parted(x):
+    """Three rows to the one side, one to the other."""
+    above, below = tf.dynamic_partition(x, tf.cast(x[:, 0] <= 0, tf.int32), 2)
+    return above @ W, below @ W[:, :1]
+
+
+def kept(x):
+    """Boxes at two places, of which each place keeps one."""
+    boxes = tf.stack([x[:, 0], x[:, 0], x[:, 0] + 9, x[:, 0] + 9], 1) * [[0], [0], [1], [9]]
+    return tf.gather(x, tf.image.non_max_suppression(boxes, x[:, 1], 4)) @ W
+
+
+@pytest.mark.parametrize(
+    ("model", "macs"), [(masked, 3 * 10), (placed, 3 * 10), (distinct, 3 * 10), (parted, 30 + 2)]
+)
+def test_a_run_says_how_many_rows_there_are(model, macs):
+    """Each row takes 2 x 5 MACs."""
+    report = crossflops.count(tf.function(model), ROWS)
+    assert not report.uncounted
+    assert report.macs == macs
+    assert report.observed.inputs == "the inputs that were given"
+    assert any(node.depends_on_inputs is True for node in report.nodes)
+
+
+def test_boxes_that_are_kept():
+    """As many rows as TensorFlow itself keeps."""
+    report = crossflops.count(tf.function(kept), ROWS)
+    assert not report.uncounted
+    assert report.macs == len(kept(tf.constant(ROWS))) * 10
+
+
+@pytest.mark.parametrize(("start", "trips"), [(1.0, 2), (4.0, 4), (0.1, 0)])
+def test_a_run_says_how_often_a_loop_runs(start, trips):
+    """Halved until the four of them add up to at most 1: 1 x 4 x 4 in every iteration."""
+    half = tf.eye(4) / 2
+
+    def model(x):
+        (found,) = tf.while_loop(lambda x: tf.reduce_sum(x) > 1, lambda x: [x @ half], [x])
+        return found
+
+    report = crossflops.count(tf.function(model), np.full((1, 4), start, np.float32))
+    assert not report.uncounted
+    assert report.macs == trips * 16
+
+
+@pytest.mark.parametrize(("sign", "products"), [(1, 1), (-1, 2)])
+def test_a_run_says_which_branch_of_a_cond(sign, products):
+    """One product for positive sums, two for others."""
+
+    def model(x):
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: x @ x, lambda: (x @ x) @ x)
+
+    report = crossflops.count(tf.function(model), sign * np.ones((4, 4), np.float32))
+    assert report.macs == products * 64
+
+
+def test_weights_of_a_layer_decide():
+    """A layer of ones: with 2 x 3 inputs of 1 every row adds up to 3, and is above 2."""
+    dense = layers.Dense(5, kernel_initializer="ones")
+    inputs = keras.Input((3,))
+    rows = dense(inputs)
+    above = layers.Lambda(lambda x: tf.boolean_mask(x, x[:, 0] > 2) @ W.T)
+    model = keras.Model(inputs, above(rows))
+    assert crossflops.count(model, np.ones((2, 3), np.float32)).macs == 2 * 15 + 2 * 10
+    assert crossflops.count(model, np.zeros((2, 3), np.float32)).macs == 2 * 15
+
+
+def test_what_was_made_up_is_said():
+    """Shapes alone were given: the run is on random floats."""
+    report = crossflops.count(tf.function(masked), tf.TensorSpec((6, 2)))
+    assert report.observed.inputs == "random floats (seed 0), and zeros of other types"

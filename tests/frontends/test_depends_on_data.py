@@ -1,0 +1,353 @@
+"""Models whose sizes, or whose path, depend on the values of their inputs."""
+
+import random
+
+import numpy as np
+import pytest
+
+import crossflops
+from crossflops import Report
+from crossflops.frontends.pytorch.model import seeded
+from crossflops.ir.measurement import Run
+from tests.models import Apply, F, nn, torch
+
+pytestmark = pytest.mark.torch
+DIM = 8
+
+
+class Masked(nn.Module):
+    """Experts that take the rows of a boolean mask: the export has a graph, and open sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(DIM, 4, bias=False)
+        self.experts = nn.ModuleList(nn.Linear(DIM, DIM) for _ in range(4))
+
+    def forward(self, x):
+        """Two of four experts for every row."""
+        chosen = self.gate(x).topk(2).indices
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            mask = (chosen == number).any(-1)
+            out[mask] += expert(x[mask])
+        return out
+
+
+class Looped(Masked):
+    """Experts in a loop over those that were chosen: no export follows it."""
+
+    def forward(self, x):
+        """One expert for every row."""
+        chosen = self.gate(x).argmax(-1)
+        out = torch.zeros_like(x)
+        for number in chosen.unique().tolist():
+            out[chosen == number] = self.experts[number](x[chosen == number])
+        return out
+
+
+class Exit(nn.Module):
+    """Layers until the result is small."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(DIM, DIM, bias=False) for _ in range(5))
+        for layer in self.layers:
+            nn.init.eye_(layer.weight)
+
+    def forward(self, x):
+        """The layers halve their input, which leaves at a mean below 1."""
+        for layer in self.layers:
+            x = layer(x) / 2
+            if x.mean() < 1:
+                break
+        return x
+
+
+class Collapse(nn.Module):
+    """A CTC decoder: repeated labels and blanks go, then each label is looked up and projected."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(9, DIM)
+        self.out = nn.Linear(DIM, 3)
+
+    def forward(self, labels):
+        """One row for each label that stays."""
+        found = torch.unique_consecutive(labels)
+        return self.out(self.table(found[found != 0]))
+
+
+class Messages(nn.Module):
+    """A graph network: loops are dropped, and there are as many nodes as the edges name."""
+
+    def __init__(self):
+        super().__init__()
+        self.message = nn.Linear(DIM, DIM)
+        self.out = nn.Linear(DIM, 3)
+
+    def forward(self, x, edges):
+        """Messages along the edges, added up at their ends."""
+        edges = edges[:, edges[0] != edges[1]]
+        nodes = int(edges.max()) + 1
+        sums = torch.zeros(nodes, DIM).index_add(0, edges[1], self.message(x[edges[0]]))
+        return self.out(sums)
+
+
+class Unlike(nn.Module):
+    """Takes another path while it is exported, as libraries do."""
+
+    def __init__(self):
+        super().__init__()
+        self.mixer = nn.Linear(DIM, DIM)
+        self.other = nn.Linear(DIM, 4 * DIM)
+
+    def forward(self, x):
+        """Exported, it does four times the work."""
+        if torch.compiler.is_exporting():
+            return self.other(x)[..., :DIM]
+        return self.mixer(x)
+
+
+def rows(number=10):
+    """Rows drawn from a seed of their own."""
+    return torch.randn(number, DIM, generator=torch.Generator().manual_seed(3))
+
+
+# Derived by hand from what each model does with these values.
+LABELS = torch.tensor([0, 3, 3, 0, 5, 5, 5, 3, 0])  # collapse to 3, 5, 3
+EDGES = torch.tensor([[0, 1, 2, 2, 4], [1, 1, 0, 3, 3]])  # 1 -> 1 is a loop: 4 edges, 5 nodes
+CASES = {
+    # the gate for 10 rows of 4 experts, then 20 rows in any experts
+    "a boolean mask": (Masked(), (rows(),), 10 * 4 * DIM + 20 * DIM * DIM),
+    "experts in a loop": (Looped(), (rows(),), 10 * 4 * DIM + 10 * DIM * DIM),
+    # a mean of 3 is 1.5, then 0.75: two layers
+    "an early exit": (Exit(), (torch.full((2, DIM), 3.0),), 2 * 2 * DIM * DIM),
+    "unique": (Collapse(), (LABELS,), 3 * DIM * 3),
+    "a graph network": (Messages(), (rows(5), EDGES), 4 * DIM * DIM + 5 * DIM * 3),
+    "padding that is read": (
+        Apply(
+            lambda s, x, m: s.a(x) if m.all() else s.b(x), a=nn.Linear(DIM, 2), b=nn.Linear(DIM, 5)
+        ),
+        (rows(4), torch.ones(4)),
+        4 * DIM * 2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_on_the_inputs_decides(name):
+    """Nothing stays uncounted, the products are those of these values, and this is said."""
+    model, inputs, macs = CASES[name]
+    report = crossflops.count(model, inputs)
+    assert (report.macs, report.uncounted) == (macs, ())
+    assert report.observed.runtime.startswith("PyTorch")
+    assert report.observed.inputs == "the inputs that were given"
+    assert report.observed.notes == ()
+    marked = [node.node for node in report.nodes if node.depends_on_inputs is True]
+    assert 0 < len(marked) <= len(report.nodes)
+    assert Report.from_json(report.to_json()) == report
+
+
+def test_what_runs_before_a_size_depends_on_values_is_not_marked():
+    """The gate of the experts has 10 rows whatever the values are; the experts have not."""
+    report = crossflops.count(Masked(), (rows(),))
+    products = {node.path: node for node in report.nodes if node.macs}
+    assert products.pop("gate").depends_on_inputs is not True
+    assert products
+    assert all(node.depends_on_inputs is True for node in products.values())
+
+
+def test_other_values_give_other_sizes():
+    """The same model on labels that do not repeat: five rows, not three."""
+    labels = torch.tensor([1, 2, 3, 4, 5])
+    assert crossflops.count(Collapse(), (labels,)).macs == 5 * DIM * 3
+
+
+def test_rows_go_to_the_experts_that_the_weights_choose():
+    """Routing is that of the real weights: a row each, by hand from the gate's own result."""
+    torch.manual_seed(5)
+    model, x = Looped(), rows(12)
+    chosen = model.gate(x).argmax(-1).bincount(minlength=4).tolist()
+    report = crossflops.count(model, (x,))
+    found = {row.path: row.macs for row in report.modules}
+    assert [found[f"experts.{n}"] for n in range(4)] == [times * DIM * DIM for times in chosen]
+
+
+def test_without_values_it_stays_uncounted():
+    """On the meta device there is no run: sizes are unknown, and named."""
+    with torch.device("meta"):
+        model = Masked()
+    report = crossflops.count(model, (rows().to("meta"),))
+    assert report.uncounted
+    assert not isinstance(report.observed, Run)
+    assert all(node.depends_on_inputs is not True for node in report.nodes)
+
+
+def layer(taken):
+    """A model of one product for each of the rows that `taken` takes of its input."""
+    return Apply(lambda s, x: s.a(taken(x)), a=nn.Linear(DIM, 2))
+
+
+def ones(value=1.0):
+    """One number for each of 40 rows."""
+    return torch.full((40,), value)
+
+
+def seven():
+    """A generator that does not hang on PyTorch's."""
+    return torch.Generator().manual_seed(7)
+
+
+# How many of 40 rows a model takes that draws them. What PyTorch draws at seed 0 does not hang
+# on the model: the expected number is that of a plain run.
+DRAWN = {
+    "rand": lambda x: x[torch.rand(40) > 0.5],
+    "a mask of dropout": lambda x: x[F.dropout(ones(), 0.5, training=True) > 0],
+    "bernoulli": lambda x: x[torch.bernoulli(ones(0.3)).bool()],
+    "in place": lambda x: x[torch.empty(40).uniform_().mul_(2) > 0.9],
+    "randperm": lambda x: x[: int(torch.randperm(40)[3])],
+    "multinomial": lambda x: x[torch.multinomial(ones(), 9, replacement=True).unique()],
+    "a generator of its own": lambda x: x[torch.rand(40, generator=seven()) > 0.5],
+    "several in a row": lambda x: F.dropout(x, 0.5, True)[torch.rand(40) > 0.3][
+        : int(torch.randint(5, 20, ()))
+    ],
+    "numpy": lambda x: x[torch.from_numpy(np.random.rand(40) > 0.5)],
+    "a size of numpy": lambda x: x[: np.random.randint(5, 30)],
+    "a size of Python": lambda x: x[: random.randint(5, 30)],
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_is_drawn_is_what_a_run_from_seed_0_draws(name):
+    """The sizes are those of such a run, the report says so, and nobody's generator moves."""
+    model, x = layer(DRAWN[name]), rows(40)
+    with seeded():
+        kept = len(model(x))
+    before = torch.get_rng_state(), np.random.get_state()[2], random.getstate()
+    report = crossflops.count(model, (x,))
+    assert (report.macs, report.uncounted) == (kept * DIM * 2, ())
+    own = "a generator of its own"
+    said = own if name == own else "random numbers (from seed 0"
+    assert any(said in note for note in report.observed.notes)
+    after = torch.get_rng_state(), np.random.get_state()[2], random.getstate()
+    assert torch.equal(after[0], before[0])
+    assert after[1:] == before[1:]
+
+
+def test_a_model_that_draws_its_sizes_says_so():
+    """Of 40 numbers that PyTorch draws from seed 0, 16 are above a half."""
+    report = crossflops.count(layer(DRAWN["rand"]), (rows(40),))
+    assert report.macs == 16 * DIM * 2
+    assert any("random" in note for note in report.observed.notes)
+
+
+def test_nothing_but_empty_tensors_is_joined():
+    """No row is taken: the join of what is empty is the model's result, and no work."""
+    model = Apply(
+        lambda s, x: (torch.cat([x[x[:, 0] > 9][:, 0]] * 2), s.a(x)), a=nn.Linear(DIM, 2)
+    )
+    report = crossflops.count(model, (rows(4),))
+    assert (report.macs, report.uncounted) == (4 * DIM * 2, ())
+
+
+def test_a_branch_behind_an_open_size_depends_on_it_too():
+    """Products in the branches of torch.cond have the rows that a mask leaves: two of three."""
+    mask = torch.tensor([True, False, True])
+    model = Apply(
+        lambda s, x, m: torch.cond(x.sum() > 0, lambda y: s.a(y), lambda y: s.a(s.a(y)), (x[m],)),
+        a=nn.Linear(DIM, DIM),
+    )
+    report = crossflops.count(model, (rows(3), mask))
+    products = [node for node in report.nodes if node.macs]
+    assert {node.macs for node in products} == {2 * DIM * DIM}
+    assert all(node.depends_on_inputs is True for node in products)
+
+
+def test_tools_draw_what_is_counted():
+    """Every run begins at seed 0, so the tools see as many rows, and residuals are 0."""
+    tools = ["torch-flop-counter", "torch-profiler", "fvcore", "thop"]
+    report = crossflops.compare(layer(DRAWN["rand"]), (rows(40),), tools=tools, isolate=False)
+    assert report.residuals == dict.fromkeys(sorted(tools), 0)
+
+
+def test_weights_that_choose_the_path_are_drawn_alike(tmp_path):
+    """A target is built from one seed in every process: another build takes the same path."""
+    file = tmp_path / "experts.py"
+    file.write_text(
+        "import torch\n"
+        "class Experts(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.gate = torch.nn.Linear(8, 2)\n"
+        "        self.experts = torch.nn.ModuleList([torch.nn.Linear(8, n) for n in (8, 64)])\n"
+        "    def forward(self, x):\n"
+        "        chosen = self.gate(x).argmax(-1)\n"
+        "        return [one(x[chosen == n]) for n, one in enumerate(self.experts)]\n"
+    )
+    counts = [crossflops.count(f"{file}:Experts", "50x8").macs for _ in range(2)]
+    assert counts[0] == counts[1]
+    tools = ["torch-flop-counter"]
+    report = crossflops.compare(f"{file}:Experts", "50x8", tools=tools)
+    assert (report.macs, report.residuals) == (counts[0], {"torch-flop-counter": 0})
+
+
+def test_what_is_counted_is_what_runs():
+    """A model that asks whether it is exported is counted as it runs."""
+    report = crossflops.count(Unlike(), (rows(),))
+    assert report.macs == 10 * DIM * DIM
+    assert {row.path: row.macs for row in report.modules}["other"] == 0
+
+
+def test_an_operator_whose_fake_kernel_refuses_is_counted_as_it_runs():
+    """10 rows, each by its group's 8 x 4: float32 is refused by the shapes' kernel alone."""
+
+    def forward(self, x):
+        if torch.compiler.is_exporting():
+            return self.a(x)
+        return torch._grouped_mm(x, self.weight, offs=torch.tensor([3, 10], dtype=torch.int32))
+
+    model = Apply(forward, a=nn.Linear(DIM, 4 * DIM))
+    model.weight = nn.Parameter(torch.randn(2, DIM, 4))
+    report = crossflops.count(model, (rows(),))
+    assert (report.macs, report.uncounted) == (10 * DIM * 4, ())
+
+
+def test_asking_without_doing_other_products_changes_nothing():
+    """The export stays as it is where a run executes the same products."""
+    model = Apply(
+        lambda s, x: s.a(x) * (2 if torch.compiler.is_compiling() else 1), a=nn.Linear(DIM, 2)
+    )
+    report = crossflops.count(model, (rows(),))
+    assert report.macs == 10 * DIM * 2
+    assert not isinstance(report.observed, Run)
+
+
+def test_tools_see_the_same_path():
+    """Residual 0 for every tool that is part of PyTorch, on a model that no export takes."""
+    tools = ["torch-flop-counter", "torch-profiler"]
+    report = crossflops.compare(Looped(), (rows(),), tools=tools, isolate=False)
+    answered = {profile.tool: getattr(profile, "total", None) for profile in report.profiles}
+    assert report.residuals == {tool: 0 for tool, total in answered.items() if total is not None}
+    assert report.uncounted == ()
+
+
+def test_settings_that_are_scalars_of_numpy():
+    """np.float64 is a kind of float that JSON does not take; np.int64 is none."""
+    model = nn.Sequential(
+        nn.Linear(np.int64(DIM), np.int64(4)),
+        nn.LeakyReLU(np.float64(0.1)),
+        nn.Dropout(np.float64(0.5)),
+    )
+    report = crossflops.count(model, (rows(),))
+    assert report.macs == 10 * DIM * 4
+    assert Report.from_json(report.to_json()) == report
+
+
+@pytest.mark.parametrize("size", [(2, 3, 5, 7), (2, 3, 5, 7, 4)])
+def test_a_grid_is_a_product(size):
+    """theta (d x d+1) times each point of the base grid: N * prod(points) * d * (d + 1)."""
+    dims = len(size) - 2
+    model = Apply(lambda s, t: torch.nn.functional.affine_grid(t, size, align_corners=False))
+    report = crossflops.count(model, (torch.randn(2, dims, dims + 1),))
+    points = int(np.prod(size[2:]))
+    assert (report.macs, report.uncounted) == (2 * points * dims * (dims + 1), ())

@@ -1,0 +1,234 @@
+"""Counting a model leaves no trace: in the model, its inputs, PyTorch, or the random state."""
+
+import copy
+import importlib
+import logging
+import random
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from crossflops.errors import InputError, NormalizeError
+from crossflops.ir.trace import Setting
+from tests.models import Apply, Holder, encoder_layer, exported, nn, operators, torch, traced
+
+pytestmark = pytest.mark.torch
+ALL = (Setting(), Setting(grad=False), Setting(grad=False, hooked=True))
+
+
+def attributes():
+    """Everything that is wrapped while a model is recorded."""
+    owners = (
+        torch,
+        torch.Tensor,
+        torch.nn.functional,
+        torch.linalg,
+        torch.special,
+        torch.fft,
+        nn.Module,
+        nn.Linear,
+        nn.MultiheadAttention,
+        nn.TransformerEncoderLayer,
+        Apply,
+        Holder,
+    )
+    # Modules of PyTorch that are imported on first use become attributes of it.
+    return {
+        owner: {
+            name: id(value)
+            for name, value in vars(owner).items()
+            if not isinstance(value, types.ModuleType)
+        }
+        for owner in owners
+    }
+
+
+@pytest.fixture
+def same_attributes():
+    """PyTorch is as it was, attribute by attribute."""
+    importlib.import_module("torch._dynamo")  # replaces torch.manual_seed, once and for good
+    before = attributes()
+    yield
+    after = attributes()
+    for owner, names in before.items():
+        changed = [name for name, value in names.items() if after[owner].get(name) != value]
+        assert changed == [], owner
+        if owner is not torch:
+            assert set(after[owner]) == set(names), owner
+
+
+def model():
+    """One with batch norm, dropout, mixed modes, a hook, and a forward of its own."""
+    found = nn.Sequential(
+        Holder(nn.BatchNorm1d(32)), nn.Linear(32, 32), nn.Dropout(0.5), encoder_layer()
+    ).train()
+    found[1].eval()
+    found[3].linear1.eval()
+    found[1].forward = types.MethodType(nn.Linear.forward, found[1])
+    found[2].register_forward_hook(lambda *_: None)
+    found[3].register_forward_pre_hook(lambda *_: None)
+    return found
+
+
+def state(found):
+    """All that a caller can see of a model."""
+    return [
+        (
+            name,
+            module.training,
+            sorted(vars(module)),
+            dict(module._forward_hooks),
+            dict(module._forward_pre_hooks),
+            vars(module).get("forward"),
+            {key: (id(value), value.grad) for key, value in module._parameters.items()
+             if value is not None},
+            {key: id(value) for key, value in module._buffers.items()},
+        )
+        for name, module in found.named_modules()
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", [Setting(), Setting(training=True), Setting(grad=False)])
+def test_the_model_is_as_it_was(setting, same_attributes):
+    """Weights, statistics, modes, hooks and attributes, after an export and four real runs."""
+    found, x = model(), torch.randn(4, 32, 32)
+    before, weights = state(found), copy.deepcopy(found.state_dict())
+    traced(found, x, setting=setting, observed=(*ALL, Setting(training=True)))
+    assert state(found) == before
+    for name, value in found.state_dict().items():
+        assert torch.equal(value, weights[name]), name
+
+
+def test_the_export_changes_nothing_either(same_attributes):
+    """The same for the whole way to a graph, and the modes of gradients stay."""
+    found = model()
+    before = state(found)
+    with torch.no_grad():
+        exported(found, torch.randn(4, 32, 32))
+        assert not torch.is_grad_enabled()
+    assert torch.is_grad_enabled()
+    assert state(found) == before
+
+
+def test_random_states_stay():
+    """PyTorch's, NumPy's and Python's, although the model draws from all of them."""
+    drawing = Apply(lambda s, x: s.d(x) * random.random() + np.random.rand() + torch.rand(1),
+                    d=nn.Dropout())  # fmt: skip
+    x = torch.randn(4, 4)
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
+    exported(drawing, x, setting=Setting(training=True), observed=ALL)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before[1:]
+
+
+def test_inputs_stay():
+    """A first layer that works in place works on copies."""
+    x, mask = -torch.ones(2, 4), -torch.ones(2, 4)
+    found = Apply(lambda s, x, mask: s.relu(x) + mask.add_(1), relu=nn.ReLU(inplace=True))
+    traced(found, x, mask=mask, observed=ALL)
+    assert torch.equal(x, -torch.ones(2, 4))
+    assert torch.equal(mask, -torch.ones(2, 4))
+    with pytest.raises(InputError):
+        traced(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(5, 1)), x)
+    assert torch.equal(x, -torch.ones(2, 4))
+
+
+@pytest.mark.parametrize(
+    ("found", "inputs", "message"),
+    [
+        (nn.Linear(5, 3), (torch.randn(2, 4),), "RuntimeError: mat1 and mat2 shapes"),
+        (nn.Linear(5, 3), (), "TypeError: .*missing 1 required positional argument: 'input'"),
+        (nn.Conv2d(3, 8, 3), (torch.randn(1, 4, 8, 8),), "RuntimeError: Given groups=1"),
+        (Apply(lambda s, x: x.missing), (torch.randn(1),), "AttributeError"),
+    ],
+)
+def test_a_model_that_raises_is_an_input_error(found, inputs, message, same_attributes):
+    """What the model says is quoted in one line, and everything is put back."""
+    before = logging.root.manager.disable
+    with pytest.raises(InputError, match=f"the model raised on these inputs: {message}") as caught:
+        traced(found, *inputs)
+    assert "\n" not in caught.value.message
+    assert "--input" in caught.value.hint
+    assert logging.root.manager.disable == before
+
+
+def test_a_model_that_raises_in_one_setting_only_is_an_input_error(same_attributes):
+    """What an observed run raises names the setting."""
+
+    def forward(self, x):
+        if torch.compiler.is_exporting() or torch.is_grad_enabled():
+            return x * 2
+        raise ValueError("not without gradients")
+
+    with pytest.raises(InputError, match=r"when run \(eval no_grad\): ValueError: not without"):
+        traced(Apply(forward), torch.randn(2), observed=(Setting(grad=False),))
+
+
+def test_what_runs_and_cannot_be_exported_is_another_error(same_attributes):
+    """With another hint than a model that does not run."""
+    found = Apply(lambda s, x: torch.from_numpy(x.numpy()))
+    with pytest.raises(NormalizeError, match=r"torch\.export cannot trace the model") as caught:
+        traced(found, torch.randn(2))
+    assert "keep it in PyTorch" in caught.value.hint
+
+
+def test_a_model_that_cannot_be_copied_is_told_what_to_do():
+    """A generator in an attribute has no copy."""
+    found = Apply(lambda s, x: x)
+    found.steps = (step for step in range(3))
+    with pytest.raises(NormalizeError, match="the model cannot be copied") as caught:
+        traced(found, torch.randn(2))
+    assert "file.py:callable" in caught.value.hint
+
+
+def test_a_copy_owns_parameters_and_buffers():
+    """A run may write into either: nothing of it reaches the model of the caller."""
+    from crossflops.frontends.pytorch import duplicate
+
+    found = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    copied = duplicate(found)
+    theirs, ours = found.state_dict(keep_vars=True), copied.state_dict(keep_vars=True)
+    assert theirs.keys() == ours.keys()
+    for name, tensor in theirs.items():
+        assert ours[name].data_ptr() != tensor.data_ptr(), name
+        assert torch.equal(ours[name], tensor), name
+
+
+def test_a_copy_shares_only_what_was_computed():
+    """The legacy weight_norm keeps a weight that has a history, which Python cannot copy."""
+    from crossflops.frontends.pytorch import duplicate
+
+    found = torch.nn.utils.weight_norm(nn.Linear(4, 4))
+    copied = duplicate(found)
+    assert copied.weight is found.weight
+    assert copied.weight_v.data_ptr() != found.weight_v.data_ptr()
+
+
+def test_a_wrong_shape_writes_nothing_to_stderr():
+    """PyTorch logs a traceback for it, which is nobody's business here."""
+    code = (
+        "import torch\n"
+        "from crossflops import count\n"
+        "from crossflops.errors import InputError\n"
+        "try: count(torch.nn.Linear(5, 3), torch.ones(2, 4))\n"
+        "except InputError as error: print(error.hint)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "check the number, the shapes and the types of --input\n"
+    assert done.stderr == ""
+
+
+def test_hooks_of_the_caller_run_on_the_copy():
+    """What a hook changes in its module is changed in the copy; the work stays visible."""
+
+    def mark(module, *_):
+        module.marked = True
+
+    found = Holder(nn.Linear(4, 4))
+    found.inner.register_forward_hook(mark)
+    trace = traced(found, torch.randn(2, 4), observed=ALL)
+    assert not hasattr(found.inner, "marked")
+    assert len(operators(trace, "aten.linear")) == 1

@@ -1,0 +1,27 @@
+"""Percentiles and throughput of runs, by hand."""
+
+import pytest
+
+from crossflops.ir.measurement import measured, percentile
+
+
+def test_throughput_is_examples_over_total_time():
+    """Four runs of a batch of 8 in 0.5 + 0.25 + 0.25 + 1 = 2 s are 16 examples per second."""
+    found = measured(8, [0.5, 0.25, 0.25, 1.0], 3)
+    assert found.examples_per_second == 16.0
+    assert (found.p50, found.p90, found.p99) == (0.25, 1.0, 1.0)
+    assert (found.runs, found.warmup) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("percent", "expected"), [(50, 50), (90, 90), (99, 99), (100, 100), (0, 1)]
+)
+def test_percentiles_by_nearest_rank(percent, expected):
+    """Of 1 to 100 the p-th percentile is p."""
+    assert percentile(list(range(100, 0, -1)), percent) == expected
+
+
+def test_one_run_is_every_percentile():
+    """Nothing is interpolated."""
+    found = measured(1, [0.125], 0)
+    assert found.p50 == found.p90 == found.p99 == 0.125

@@ -1,0 +1,186 @@
+"""Operators that PyTorch has and ONNX has not, each as one node of `torch.ops`."""
+
+import itertools
+from math import inf
+
+import numpy as np
+import pytest
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.ledger import Uncounted
+from crossflops.ledger.count import count_node
+from crossflops.testing.graphs import node
+from tests.operators.scalars import Tally, work
+
+LSTM = "torch.ops::aten.lstm.input"
+ONE_LAYER = {"num_layers": 1, "bidirectional": 0, "has_biases": 0}
+
+
+def real_products(first, second):
+    """(a + bi)(c + di) = (ac - bd) + (ad + bc)i over the pairs of two lists: 4 MACs each."""
+    macs = 0
+    for _ in zip(first, second, strict=True):
+        for _ in itertools.product(("a", "b"), ("c", "d")):
+            macs += 1
+    return macs
+
+
+def test_a_complex_linear_layer_is_a_loop_of_complex_products():
+    """3 rows of 4 to 5: a dot of 4 complex pairs for each of 15; 2 sums each for the bias."""
+    macs = sum(real_products(range(4), range(4)) for _ in range(3 * 5))
+    shapes = [(3, 4, 2), (5, 4, 2)]
+    plain = node("torch.ops::aten.linear.default", shapes, [(3, 5, 2)])
+    biased = node("torch.ops::aten.linear.default", [*shapes, (5, 2)], [(3, 5, 2)])
+    assert work(plain) == Cost(macs=macs) == Cost(macs=240)
+    assert work(biased) == Cost(macs=240, adds=2 * 15)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "result", "cost"),
+    [
+        # a matrix product of 2x3 by 3x4: 24 complex MACs
+        ("ij,jk->ik", [(2, 3, 2), (3, 4, 2)], (2, 4, 2), Cost(macs=4 * 24)),
+        # 6 complex products: 4 muls and 2 adds each
+        ("ij,ij->ij", [(2, 3, 2), (2, 3, 2)], (2, 3, 2), Cost(muls=24, adds=12)),
+        # 6 complex numbers summed to 2: 4 complex adds
+        ("ij->i", [(2, 3, 2)], (2, 2), Cost(adds=8)),
+    ],
+)
+def test_a_complex_einsum(equation, shapes, result, cost):
+    """The labels do not name the axis of the two parts."""
+    assert (
+        work(node("torch.ops::aten.einsum.default", shapes, [result], equation=equation)) == cost
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "weighted", "cost"),
+    [
+        (0, False, Cost(adds=(7 - 3) * 4)),
+        (1, False, Cost(adds=(7 - 3) * 4, divs=3 * 4)),
+        (2, False, Cost(compares=(7 - 3) * 4)),
+        (0, True, Cost(adds=(7 - 3) * 4, muls=7 * 4)),
+    ],
+    ids=["sum", "mean", "max", "weighted"],
+)
+def test_an_embedding_bag(mode, weighted, cost):
+    """Seven rows of four in three bags."""
+    inputs = [(10, 4), "7:int64", "3:int64", *([(7,)] if weighted else [])]
+    one = node("torch.ops::aten.embedding_bag.padding_idx", inputs, [(3, 4)], mode=mode)
+    found = count_node(one)
+    assert work(one) == cost
+    assert found.exactness == "bound"
+    # Of the table as many bytes as the result has, the indices and the offsets of 8 bytes.
+    assert found.cost.bytes_read == 3 * 4 * 4 + (7 + 3) * 8 + (28 if weighted else 0)
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.0, inf, 3.0])
+def test_distances_are_a_loop_over_pairs(power):
+    """Of 2 rows and 3 rows of 4 numbers, all in a batch of 2."""
+    tally = Tally()
+    expected = Cost()
+    for _ in range(2 * 2 * 3):
+        left, right = (tally.array(np.ones(4)) for _ in range(2))
+        differences = [a - b for a, b in zip(left, right, strict=True)]
+        if power == 2:
+            sum_ = differences[0] * differences[0]
+            for one in differences[1:]:
+                sum_ = sum_ + one * one
+            sum_.sqrt()
+        else:
+            signs = {0.0: Cost(compares=4, adds=3), 1.0: Cost(compares=4, adds=3)}
+            more = {inf: Cost(compares=4 + 3), 3.0: Cost(compares=4, specials=5, adds=3)}
+            expected += (signs | more)[power]
+    one = node(
+        "torch.ops::aten._cdist_forward.default", [(2, 2, 4), (2, 3, 4)], [(2, 2, 3)], p=power
+    )
+    assert work(one) == tally.cost + expected
+
+
+def test_writing_into_a_part_moves_data():
+    """A copy with a part replaced computes nothing, and is read and written whole."""
+    one = node("torch.ops::aten.slice_scatter.default", [(4, 4), (2, 4)], [(4, 4)])
+    found = count_node(one)
+    assert work(one) == ZERO
+    assert (found.cost.bytes_read, found.cost.bytes_written) == (96, 64)
+
+
+@pytest.mark.parametrize("inputs", [[(2, 1, 4)] * 3, [(2, 1, 4)] * 3 + [(8, 4)] * 4])
+def test_an_lstm_without_its_weights_is_uncounted(inputs):
+    """Too few tensors, or too many for a layer without biases, are no LSTM."""
+    found = count_node(node(LSTM, inputs, [(2, 1, 2)], **ONE_LAYER))
+    assert isinstance(found, Uncounted)
+    assert "inputs" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "macs"),
+    [
+        ("aten._int_mm.default", [(3, 4), (4, 5), (3, 5)], 3 * 4 * 5),
+        ("transformers.grouped_mm_fallback.default", [(7, 4), (3, 4, 5), (7, 5)], 7 * 4 * 5),
+        ("aten._grouped_mm.default", [(7, 4), (3, 4, 5), (7, 5)], 7 * 4 * 5),
+        ("aten._grouped_mm.default", [(3, 2, 4), (3, 4, 5), (3, 2, 5)], 3 * 2 * 4 * 5),
+        ("aten._grouped_mm.default", [(3, 2, 4), (4, 6), (2, 6)], 2 * 4 * 6),
+        ("aten._grouped_mm.default", [(2, 9), (9, 5), (3, 2, 5)], 2 * 9 * 5),
+    ],
+)
+def test_a_product_of_groups(operator, shapes, macs):
+    """Every row meets one matrix, so the sizes of the groups do not matter."""
+    first, second, out = shapes
+    inputs = [first, second, "3:int32"] if "grouped" in operator else [first, second]
+    assert work(node(f"torch.ops::{operator}", inputs, [out])) == Cost(macs=macs)
+
+
+def solved(matrix, columns):
+    """Solve by LU and two substitutions on counted scalars: a dict of the work.
+
+    The search for pivots is no arithmetic on the result: LAPACK's own counts leave it out, too.
+    """
+    rows = len(matrix)
+    done = {"muls": 0, "adds": 0, "divs": 0}
+    for step in range(rows):
+        for _below in range(step + 1, rows):
+            done["divs"] += 1
+            for _ in range(step + 1, rows):
+                done["muls"] += 1
+                done["adds"] += 1
+    for _ in range(columns):
+        for row in range(rows):
+            for _ in range(row):  # forward, the diagonal is 1
+                done["muls"] += 1
+                done["adds"] += 1
+        for row in range(rows):
+            for _ in range(row + 1, rows):  # backward
+                done["muls"] += 1
+                done["adds"] += 1
+            done["divs"] += 1
+    return done
+
+
+@pytest.mark.parametrize(
+    ("square", "right", "times", "columns"),
+    [
+        ((4, 4), (4, 3), 1, 3),
+        ((2, 5, 5), (2, 5, 1), 2, 1),
+        ((3, 3), (3,), 1, 1),
+        ((1, 1), (1, 2), 1, 2),
+    ],
+)
+def test_a_linear_system_is_that_of_a_loop(square, right, times, columns):
+    """LU and substitutions, matrix by matrix."""
+    one = node("torch.ops::aten.linalg_solve.default", [square, right], [right])
+    loop = solved([()] * square[-1], columns)
+    counted = count_node(one)
+    assert counted.exactness == "estimate"
+    assert {kind: getattr(counted.cost, kind) for kind in loop} == {
+        kind: amount * times for kind, amount in loop.items()
+    }
+
+
+def test_a_sparse_product_is_bounded_by_a_dense_one():
+    """(3x4 sparse) @ (4x5), added to (3x5): at most 60 MACs, and 15 adds."""
+    shapes = [(3, 5), (3, 4), (4, 5)]
+    counted = count_node(node("torch.ops::aten._sparse_addmm.default", shapes, [(3, 5)]))
+    assert (counted.cost.macs, counted.cost.adds, counted.exactness) == (60, 15, "bound")
+    alone = node("torch.ops::aten._sparse_addmm.default", shapes, [(3, 5)], beta=0)
+    assert count_node(alone).cost.adds == 0

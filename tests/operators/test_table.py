@@ -1,0 +1,109 @@
+"""The table of rules: complete, sourced, without doubles."""
+
+import re
+
+import onnx
+import pytest
+
+from crossflops.ir.graph import Op
+from crossflops.operators import NOT_YET, RULES, missing, rule
+from crossflops.operators.framework_functions import JAX, SCIPY, TENSORFLOW
+from crossflops.operators.movement import moved
+from crossflops.operators.rule import (
+    ADDED,
+    EXTINCT,
+    MICROSOFT,
+    ML,
+    NCHWC,
+    NHWC,
+    PREVIEW,
+    TORCH,
+    TRAINING,
+    assemble,
+    entry,
+)
+
+SCHEMAS = onnx.defs.get_all_schemas_with_history()
+VERSIONS = {(s.domain, s.name, s.since_version) for s in SCHEMAS}
+DESCRIBED = ("", ML, TRAINING, PREVIEW)  # the domains whose schemas come with onnx
+
+
+@pytest.mark.parametrize("op", list(RULES), ids=lambda op: f"{op}-{op.since}")
+def test_a_rule_says_its_equation_and_its_page(op):
+    """Each rule has an equation, and a page of its own operator."""
+    found = RULES[op]
+    assert found.equation
+    if op.domain in (NCHWC, NHWC) or found.page in (EXTINCT, ADDED):
+        assert found.page.startswith("https://github.com/microsoft/onnxruntime/")
+    elif op.domain == TORCH:
+        assert found.page.startswith("https://docs.pytorch.org/docs/stable/generated/torch.")
+    elif op.domain == JAX:
+        assert found.page.startswith("https://docs.jax.dev/en/latest/_autosummary/jax.")
+    elif op.domain == TENSORFLOW:
+        assert found.page == f"https://www.tensorflow.org/api_docs/python/tf/raw_ops/{op.type}"
+    elif op.domain == SCIPY:
+        assert found.page.endswith(f"/reference/generated/scipy.{op.type}.html")
+    elif op.domain == MICROSOFT:
+        assert found.page.endswith(f"/docs/ContribOperators.md#com.microsoft.{op.type}")
+    else:
+        assert re.search(rf"/onnx_\w*_{op.type}\.html(#|$)", found.page)
+
+
+@pytest.mark.parametrize("op", list(RULES), ids=lambda op: f"{op}-{op.since}")
+def test_a_rule_begins_at_a_version_that_exists(op):
+    """The version from which a rule holds is one of the operator's schemas."""
+    if RULES[op].page in (EXTINCT, ADDED):
+        assert op.since == 1
+    elif op.domain in DESCRIBED:
+        assert (op.domain, op.type, op.since) in VERSIONS
+
+
+@pytest.mark.parametrize("version", sorted(VERSIONS), ids=lambda v: f"{v[0]}.{v[1]}-{v[2]}")
+def test_every_version_of_every_operator_is_a_rule_or_an_explicit_not_yet(version):
+    """Silence is impossible: what onnx knows is counted, or its absence has a reason."""
+    op = Op(*version)
+    assert (rule(op) is not None) != (str(op) in NOT_YET)
+
+
+def test_two_rules_for_one_operator_are_refused():
+    """A double is an error, not a silent choice."""
+    row = entry("Relu", moved, "0")
+    with pytest.raises(ValueError, match="two rules for Relu since version 1"):
+        assemble([[row], [row]])
+
+
+def test_the_newest_rule_that_is_old_enough_holds():
+    """Softmax changed its meaning in version 13; 11 is under the old rule, 21 the new one."""
+    old, new = RULES[Op("", "Softmax", 1)], RULES[Op("", "Softmax", 13)]
+    assert rule(Op("", "Softmax", 11)) is old
+    assert rule(Op("", "Softmax", 13)) is new
+    assert rule(Op("ai.onnx", "Softmax", 21)) is new
+    assert rule(Op("", "Gelu", 19)) is None
+
+
+def test_the_reason_names_the_operator():
+    """A missing rule says which operator it is, and for the known ones why."""
+    assert (
+        missing(Op("org.pytorch", "Fused", 1)) == "no rule for org.pytorch.Fused since version 1"
+    )
+    assert missing(Op("ai.onnx", "Loop", 23)).startswith("Loop: ")
+    assert missing(Op("com.microsoft", "BeamSearch", 1)).startswith("com.microsoft.BeamSearch: ")
+
+
+# A contraction that states nothing of its operands, and why.
+UNCHECKED = {
+    "com.microsoft.MatMulFpQ4": "its weights are a blob without sizes",
+    "torch.ops.aten.lstm.input": "PyTorch has run it, and its weights come in a list",
+    "torch.ops.aten.einsum.default": "PyTorch has run it",
+    "torch.ops.aten._grouped_mm.default": "PyTorch has run it",
+    "torch.ops.transformers.grouped_mm_fallback.default": "PyTorch has run it",
+    "jax.ragged_dot_general": "which axes it contracts are attributes, and JAX has traced it",
+}
+
+
+def test_every_contraction_states_what_it_takes():
+    """A number of MACs holds only for operands that fit: which do stands beside it."""
+    silent = {
+        str(op) for op, rule in RULES.items() if "MACs" in rule.equation and not rule.requires
+    }
+    assert silent == set(UNCHECKED)

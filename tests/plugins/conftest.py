@@ -1,0 +1,37 @@
+"""The fake tools, importable by name: here, and through sys.path in the workers."""
+
+from pathlib import Path
+
+import pytest
+
+from crossflops.ir.trace import Setting
+from crossflops.workers.jobs import Job
+from crossflops.workers.pool import Workers
+
+
+@pytest.fixture(autouse=True)
+def _fake_tools_are_importable(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+@pytest.fixture
+def fakes():
+    """The module with the fake tools."""
+    import fake_tools
+
+    return fake_tools
+
+
+@pytest.fixture
+def ask(fakes):
+    """Run one fake tool in a worker, and give its answer."""
+
+    def run(kind, model=None, inputs=((), {}), **options):
+        job = Job(tool="fake", setting=Setting(), adapter=f"fake_tools:{kind}")
+        contents = (model or fakes.Model(), *inputs)
+        with Workers([job], contents=contents, **options) as workers:
+            [(tool, answer)] = workers.go()
+        assert tool == answer.tool == "fake"
+        return answer
+
+    return run

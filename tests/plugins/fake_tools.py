@@ -1,0 +1,209 @@
+"""Adapters of tools that behave in every way that a tool can, for workers to load."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from crossflops.ir.profile import Entry, Profile
+
+HUGE = 10**30
+
+
+class Model:
+    """Something to be counted: it has a mode and hooks that a tool can meddle with."""
+
+    def __init__(self, macs=42):
+        self.macs = macs
+        self.training = True
+        self.hooks = []
+        self.folder = None
+
+
+class Honest:
+    """Answers with the number in the model."""
+
+    name = "fake"
+    convention = "fake"
+    distribution = "fake-tool"
+
+    def version(self):
+        return "1.0"
+
+    def load(self):
+        pass
+
+    def accepts(self, model):
+        return isinstance(model, Model)
+
+    def profile(self, model, args, kwargs, setting):
+        self.act(model, *args, **kwargs)
+        return Profile(
+            tool=self.name,
+            version=self.version(),
+            setting=setting,
+            total=model.macs,
+            printed_as="MACs",
+            entries=(Entry("", model.macs), Entry("layer", 0.5)),
+        )
+
+    def act(self, model, *args, **kwargs):
+        pass
+
+
+class Other(Honest):
+    name = "other"
+
+
+class Crashes(Honest):
+    def act(self, model):
+        sys.stdout.write("about to leave\n")
+        sys.stdout.flush()
+        os._exit(7)
+
+
+class Segfaults(Honest):
+    def act(self, model):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class IsKilled(Honest):
+    def act(self, model):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Raises(Honest):
+    def act(self, model):
+        raise ValueError("no rule\nfor Foo")
+
+
+class Exits(Honest):
+    def act(self, model):
+        sys.exit("enough")
+
+
+class SaysAndExits(Honest):
+    def act(self, model):
+        sys.stderr.write("no such layer\n")
+        sys.exit(2)
+
+
+class WarnsAndRaises(Honest):
+    def act(self, model):
+        sys.stderr.write("a warning\n")
+        raise ValueError("no rule")
+
+
+class FailsToLoad(Honest):
+    def load(self):
+        raise RuntimeError("operator torchvision::nms does not exist")
+
+
+class CrashesInLoad(Honest):
+    def load(self):
+        os._exit(9)
+
+
+class HangsInLoad(Honest):
+    def load(self):
+        time.sleep(600)
+
+
+class Hangs(Honest):
+    """Hangs, and so does the process that it started, which ticks into a file."""
+
+    def act(self, model):
+        tick = (
+            "import sys, time\n"
+            "while True:\n"
+            "    open(sys.argv[1], 'a').write('x'); time.sleep(0.02)\n"
+        )
+        subprocess.Popen([sys.executable, "-c", tick, str(Path(model.folder) / "ticks")])
+        time.sleep(600)
+
+
+class Greedy(Honest):
+    def act(self, model):
+        bytearray(64 << 30)
+
+
+class AbortsForMemory(Honest):
+    def act(self, model):
+        os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
+        os.abort()
+
+
+class Noisy(Honest):
+    def act(self, model):
+        sys.stdout.write("noise from Python\n")
+        os.write(1, b"noise from C\n")
+        subprocess.run([sys.executable, "-c", "print('noise from a child')"], check=True)
+
+
+class Reads(Honest):
+    def act(self, model):
+        model.macs = len(sys.stdin.read())
+
+
+class AnswersWithAnInt(Honest):
+    def profile(self, model, args, kwargs, setting):
+        return model.macs
+
+
+class AnswersForAnother(Honest):
+    def profile(self, model, args, kwargs, setting):
+        return Other().profile(model, args, kwargs, setting)
+
+
+class AnswersWithNan(Honest):
+    def act(self, model):
+        model.macs = float("nan")
+
+
+class Counts(Honest):
+    """Answers with the number of its inputs."""
+
+    def act(self, model, *args, **kwargs):
+        model.macs = 10 * len(args) + len(kwargs)
+
+
+class Huge(Honest):
+    def act(self, model):
+        model.macs = HUGE
+
+
+class Meddles(Honest):
+    def act(self, model):
+        model.training = False
+        model.hooks.append("left behind")
+
+
+class Reports(Honest):
+    """Leaves files: its process id when the model is built, and when it began and ended."""
+
+    def accepts(self, model):
+        (Path(model.folder) / f"{self.name}.ready").write_text(str(os.getpid()))
+        return True
+
+    def act(self, model):
+        begin = time.monotonic()
+        time.sleep(0.2)
+        times = f"{begin} {time.monotonic()}"
+        (Path(model.folder) / f"{self.name}.times").write_text(times)
+
+
+class ReportsToo(Reports):
+    name = "other"
+
+
+class HangsWhileBuilding(Reports):
+    def accepts(self, model):
+        super().accepts(model)
+        time.sleep(600)
+
+
+class Incomplete:
+    name = "fake"
+    version = "1.0"

@@ -1,0 +1,145 @@
+"""Workers as processes: when they start and end, and what they leave behind."""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from crossflops.ir.profile import Profile
+from crossflops.ir.trace import Setting
+from crossflops.workers.jobs import Job
+from crossflops.workers.pool import Workers
+
+
+def job(kind, tool="fake", **more):
+    """A job for one of the fake tools."""
+    return Job(tool=tool, setting=Setting(), adapter=f"fake_tools:{kind}", **more)
+
+
+def wait_for(path):
+    """The text of a file that a worker writes."""
+    end = time.monotonic() + 30
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < end, f"{path.name} never came"
+        time.sleep(0.01)
+    return path.read_text()
+
+
+@pytest.fixture
+def reporting(fakes, tmp_path):
+    """A model that tells the fakes where to leave their marks."""
+    model = fakes.Model()
+    model.folder = str(tmp_path)
+    return (model, (), {})
+
+
+def test_no_tool_starts_before_it_is_let_go(reporting, tmp_path):
+    """The model is built early, and the tool waits until the prediction is fixed."""
+    with Workers([job("Reports")], contents=reporting) as workers:
+        wait_for(tmp_path / "fake.ready")
+        time.sleep(0.4)  # twice as long as the tool takes
+        assert not (tmp_path / "fake.times").exists()
+        before = time.monotonic()
+        assert all(isinstance(answer, Profile) for _, answer in workers.go())
+    assert float(wait_for(tmp_path / "fake.times").split()[0]) >= before
+
+
+def test_no_more_tools_run_than_allowed(reporting, tmp_path):
+    """With one at a time, the second begins after the first has ended."""
+    jobs = [job("Reports"), job("ReportsToo", tool="other")]
+    with Workers(jobs, contents=reporting, at_once=1) as workers:
+        answers = dict(workers.go())
+    assert all(isinstance(answer, Profile) for answer in answers.values())
+    spans = sorted(
+        tuple(map(float, (tmp_path / f"{tool}.times").read_text().split())) for tool in answers
+    )
+    assert spans[0][1] <= spans[1][0]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signal 0 asks whether a process lives")
+def test_no_worker_outlives_the_block(reporting, tmp_path):
+    """Whoever leaves without letting them go, or by an exception, leaves no process behind."""
+
+    def leave():
+        with Workers([job("Reports")], contents=reporting):
+            wait_for(tmp_path / "fake.ready")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        leave()
+    pid = int((tmp_path / "fake.ready").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert not [one for one in threading.enumerate() if "_listen" in one.name]
+
+
+def gone(pid):
+    """Whether a process has ended, within half a minute."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with contextlib.suppress(ChildProcessError, ProcessLookupError):
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                time.sleep(0.02)
+                continue
+        return True
+    return False
+
+
+@pytest.mark.skipif(os.name != "posix", reason="asks whether a process lives")
+def test_the_clock_runs_while_the_caller_is_busy(reporting, tmp_path):
+    """A worker that never gets ready is stopped in time, before anybody asks for answers."""
+    with Workers([job("HangsWhileBuilding")], contents=reporting, timeout=4) as workers:
+        assert gone(int(wait_for(tmp_path / "fake.ready")))
+        [(_, answer)] = workers.go()
+    assert (answer.stage, answer.message) == ("time", "stopped after 4 s of building the model")
+
+
+def test_a_worker_that_waits_is_not_timed(reporting):
+    """It got ready within its time; how long the export takes is not its doing."""
+    with Workers([job("Reports")], contents=reporting, timeout=3) as workers:
+        time.sleep(4)
+        assert all(isinstance(answer, Profile) for _, answer in workers.go())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell script stands for an interpreter")
+def test_an_interpreter_that_never_stops_talking_is_stopped(fakes, tmp_path):
+    """What is no word of a worker is not heard, and its time runs out like any other's."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nwhile :; do echo y; done\n")
+    python.chmod(0o755)
+    given = {"contents": (fakes.Model(), (), {}), "interpreters": {"fake": str(python)}}
+    with Workers([job("Honest")], timeout=1, **given) as workers:
+        [(_, answer)] = workers.go()
+    assert answer.stage == "time"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is enforced on Linux")
+def test_memory_is_bounded_by_what_the_machine_has(ask, monkeypatch):
+    """Without a limit of the caller's."""
+    monkeypatch.setattr("crossflops.workers.pool.physical_memory", lambda: 1 << 30)
+    assert ask("Greedy").stage == "memory"
+
+
+def test_the_current_directory_shadows_nothing(ask, tmp_path, monkeypatch):
+    """A json.py where the user stands is not what the worker imports."""
+    (tmp_path / "json.py").write_text("raise RuntimeError('shadowed')")
+    (tmp_path / "msgspec.py").write_text("raise RuntimeError('shadowed')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    source = Path(sys.modules["crossflops"].__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", str(source))
+    assert isinstance(ask("Honest"), Profile)
+
+
+def test_temporary_files_go(fakes, tmp_path, monkeypatch):
+    """Nothing is left in the temporary folder, however a tool ended."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    jobs = [job("Crashes"), job("Other", tool="other")]
+    with Workers(jobs, contents=(fakes.Model(), (), {})) as workers:
+        list(workers.go())
+        assert list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())

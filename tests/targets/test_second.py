@@ -1,0 +1,72 @@
+"""A second model takes from the first what is not said of it."""
+
+import pytest
+
+from crossflops.errors import InputError, TargetError
+from crossflops.ir.trace import Setting
+from crossflops.targets.request import asked_for, second
+from tests.onnx_files import parsed, saved
+
+IMAGES = "g (float[n, 3, h, h] x) => (float[n, 3, h, h] y) { y = Relu (x) }"
+LAST = "g (float[n, 8, 8, 3] x) => (float[n, 8, 8, 3] y) { y = Relu (x) }"
+
+
+def first(target, *inputs, **options):
+    """The request for a first model."""
+    return asked_for(target, list(inputs), None, Setting(), None, **options)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two ONNX files, one with the channels at the end."""
+    return [saved(tmp_path, parsed(text), f"{n}.onnx") for n, text in enumerate((IMAGES, LAST))]
+
+
+def shapes(request):
+    """The shapes that are given."""
+    return [one.shape for one in request.specs]
+
+
+def test_inputs_are_taken_over(files):
+    """As they are, where they fit, and with what else is said of the first file."""
+    found = second(files[0], {}, first(files[0], "2x3x8x8"))
+    assert shapes(found) == [(2, 3, 8, 8)]
+    found = second(files[0], {}, first(files[0], dims={"n": 4, "h": 8}))
+    assert found.dims == {"n": 4, "h": 8}
+
+
+def test_axes_are_moved_where_the_model_wants_them(files):
+    """The channels go to the end, and come back from there."""
+    assert shapes(second(files[1], {}, first(files[0], "2x3x8x8"))) == [(2, 8, 8, 3)]
+    assert shapes(second(files[0], {}, first(files[1], "2x8x8x3"))) == [(2, 3, 8, 8)]
+
+
+def test_a_name_is_left_out_where_it_is_another(files, tmp_path):
+    """The one input of the second file is not called as that of the first."""
+    other = saved(tmp_path, parsed(IMAGES.replace(" x)", " z)").replace("(x)", "(z)")), "z.onnx")
+    found = second(other, {}, first(files[0], "x=2x3x8x8"))
+    assert [(one.name, one.shape) for one in found.specs] == [("0", (2, 3, 8, 8))]
+
+
+def test_what_is_said_replaces_what_is_not(files):
+    """Own inputs, and nothing is tried."""
+    found = second(files[0], {"inputs": ["5x3x9x9"]}, first(files[0], "2x3x8x8"))
+    assert shapes(found) == [(5, 3, 9, 9)]
+
+
+def test_arguments_go_to_callables_alone(files):
+    """A file takes none; a callable takes those of the first, or its own."""
+    one = asked_for("m:f", ["1x3"], None, Setting(), {"weights": None})
+    assert second(files[0], {"inputs": ["1x3x8x8"]}, one).arguments == {}
+    for said, given in (({}, "'weights'"), ({"arguments": {"width": 2}}, "'width'")):
+        with pytest.raises(TargetError) as caught:  # it takes one argument, "text"
+            second("textwrap:dedent", {"inputs": ["1x3"], **said}, one)
+        assert given in caught.value.message
+
+
+def test_an_option_that_there_is_not(files):
+    """It is named, and so are those that there are."""
+    with pytest.raises(InputError) as caught:
+        second(files[0], {"sizes": 1}, first(files[0], "2x3x8x8"))
+    assert "'sizes'" in caught.value.message
+    assert "inputs_file" in caught.value.hint

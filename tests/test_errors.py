@@ -1,0 +1,88 @@
+"""The file and line of an exception are those of the model, not of what ran it."""
+
+import json
+from functools import partial
+
+import click
+import pytest
+
+from crossflops.errors import raised_at
+
+
+def caught(call, *arguments, deeper=0):
+    """What a call raises, without the first lines of its traceback: those of this file."""
+    try:
+        call(*arguments)
+    except Exception as error:
+        for _ in range(deeper):
+            error.__traceback__ = error.__traceback__.tb_next
+        return error
+    raise AssertionError("nothing was raised")
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    """A function of a file in the current folder."""
+
+    def make(text, name="model.py", function="forward"):
+        monkeypatch.chdir(tmp_path)
+        space = {}
+        exec(compile(text, str(tmp_path / name), "exec"), space)
+        return space[function]
+
+    return make
+
+
+def test_the_innermost_line_of_the_model_is_named(model):
+    """Not the one of the library that the model called, nor the one that called the model."""
+    inner = "def inner():\n    return json.loads('{')\n"
+    forward = model(f"import json\ndef forward():\n    return inner()\n{inner}")
+    assert raised_at(caught(forward)) == " (model.py:5, in inner)"
+
+
+def test_a_file_elsewhere_is_named_by_its_path(model, tmp_path, monkeypatch):
+    """From the current folder where it lies in it."""
+    error = caught(model("def forward():\n    1 / 0\n", "deep/model.py"))
+    assert raised_at(error) == " (deep/model.py:2, in forward)"
+    (tmp_path / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "deep")
+    assert raised_at(error) == " (model.py:2, in forward)"
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert raised_at(error) == f" ({tmp_path / 'deep' / 'model.py'}:2, in forward)"
+
+
+def test_an_error_is_located_where_it_began(model):
+    """Of an error that was raised again, the first one counts."""
+    forward = model("def forward():\n    1 / 0\n")
+
+    def again():
+        try:
+            forward()
+        except ZeroDivisionError as error:
+            raise RuntimeError("wrapped") from error
+
+    assert raised_at(caught(again)) == " (model.py:2, in forward)"
+
+
+def test_a_model_of_a_library_is_named_by_the_library(model):
+    """Of what is installed the part within its library; frameworks are no models."""
+    installed = "lib/site-packages/"
+    forward = model("def forward():\n    1 / 0\n", f"{installed}torchvision/models/resnet.py")
+    run = model("def run(f):\n    return f()\n", f"{installed}torch/nn/module.py", "run")
+    fail = model("def fail():\n    1 / 0\n", f"{installed}torch/ops.py", "fail")
+    named = raised_at(caught(run, forward, deeper=1))
+    assert named == " (torchvision/models/resnet.py:2, in forward)"
+    assert raised_at(caught(run, fail, deeper=1)) == ""
+
+
+def test_where_nothing_is_known_nothing_is_said():
+    """An error that was never raised, or that a library of Python raised."""
+    assert raised_at(caught(json.loads, "{", deeper=1)) == ""
+    assert raised_at(ValueError("never raised")) == ""
+
+
+def test_what_crossflops_is_made_of_is_no_model():
+    """An error of ours comes by way of the command line, which is no place to look at."""
+    failing = click.Command("f", callback=partial(json.loads, "{"))
+    assert raised_at(caught(lambda: failing.main([], standalone_mode=False), deeper=2)) == ""

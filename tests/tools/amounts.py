@@ -1,0 +1,29 @@
+"""The amount that a named formula gives for a call that is made up."""
+
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Call, Module, Parameter
+from crossflops.tools.formulas import formulas
+
+
+def amount(name, target, inputs, outputs, weight=None, call_settings=None, **module_settings):
+    """A formula on a call: inputs by name, outputs and the module's weight by shape."""
+    call = Call(
+        key="call",
+        parent=None,
+        storey="operator",
+        target=target,
+        module=0,
+        settings=call_settings or {},
+        inputs=tuple(TensorSpec(key, "float32", shape) for key, shape in inputs.items()),
+        outputs=tuple(TensorSpec("0", "float32", shape) for shape in outputs),
+    )
+    module = Module(
+        id=0,
+        names=("",),
+        bases=(target,),
+        params=(Parameter("weight", weight, 0),) if weight else (),
+        children=(),
+        training=False,
+        settings=module_settings,
+    )
+    return formulas()[name](call, module)

@@ -1,0 +1,81 @@
+"""The MACs of an einsum, exact and as fvcore estimates them."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tools.amounts import amount
+
+
+def einsum(name, equation, *shapes):
+    """An einsum by its equation; the result's shape plays no part."""
+    inputs = {f"tensors.{place}": shape for place, shape in enumerate(shapes)}
+    return amount(name, "aten.einsum.default", inputs, [()], call_settings={"equation": equation})
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "expected"),
+    [
+        ("bij,bjk->bik", [(2, 10, 8), (2, 8, 10)], 1600),
+        ("ij,j->ij", [(3, 4), (4,)], 0),
+        ("ij,jk,kl->il", [(3, 4), (4, 5), (5, 6)], 3 * 4 * 5 + 3 * 5 * 6),
+        ("...ij,...jk->...ik", [(2, 3, 4, 5), (2, 3, 5, 6)], 2 * 3 * 4 * 5 * 6),
+        ("...ij,jk->...ik", [(7, 4, 5), (5, 6)], 7 * 4 * 5 * 6),
+        ("ij, jk", [(3, 4), (4, 5)], 60),
+        ("ii", [(3, 3)], 0),
+    ],
+)
+def test_an_einsum_contracts_pair_by_pair(equation, shapes, expected):
+    """From left to right; a product without a sum is no contraction."""
+    assert einsum("einsum", equation, *shapes) == expected
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "expected"),
+    [
+        ("abc,abd->acd", [(2, 10, 8), (2, 10, 7)], 2 * 10 * 8 * 7),
+        ("xyz,xzw->xwy", [(2, 10, 8), (2, 8, 7)], 2 * 10 * 8 * 7),
+        ("nchw,co->nohw", [(2, 3, 4, 5), (3, 6)], 2 * 3 * 4 * 5 * 6),
+    ],
+)
+def test_fvcores_einsum_is_exact_where_four_digits_suffice(equation, shapes, expected):
+    """Two equations are known, under any letters; a small cost is printed whole."""
+    assert einsum("fvcore.einsum", equation, *shapes) == expected
+
+
+def test_fvcores_einsum_keeps_four_digits():
+    """457 x 2367 x 457 = 494 345 583 MACs are printed as 9.887e+08 operations, and halved."""
+    assert einsum("fvcore.einsum", "ij,jk->ik", (457, 2367), (2367, 457)) == 494_350_000
+
+
+labels = st.sampled_from("abcd")
+
+
+@given(
+    st.lists(labels, max_size=3, unique=True),
+    st.lists(labels, max_size=3, unique=True),
+    st.data(),
+)
+@settings(max_examples=60)
+def test_an_einsum_of_two_equals_a_loop(left, right, data):
+    """One multiply-accumulate per combination of labels, where anything is summed over both.
+
+    Labels of one operand alone that the result does not need are summed before, by additions.
+    """
+    everything = sorted(set(left) | set(right))
+    result = [one for one in everything if data.draw(st.booleans())]
+    extent = {one: data.draw(st.integers(1, 3)) for one in everything}
+    shared = set(left) & set(right)
+    taking_part = [one for one in everything if one in result or one in shared]
+    loop = 0
+    if any(one not in result for one in taking_part):
+        loop = sum(1 for _ in itertools.product(*(range(extent[one]) for one in taking_part)))
+    found = einsum(
+        "einsum",
+        f"{''.join(left)},{''.join(right)}->{''.join(result)}",
+        tuple(extent[one] for one in left),
+        tuple(extent[one] for one in right),
+    )
+    assert found == loop

@@ -1,0 +1,190 @@
+"""All conventions together: what they name exists, and what is asked for is found."""
+
+import msgspec
+import pytest
+
+from crossflops.causes import causes
+from crossflops.errors import UnknownNameError
+from crossflops.ir.convention import Clause, Convention
+from crossflops.ir.cost import Cost
+from crossflops.operators import RULES
+from crossflops.reconcile.nodes import WHOLE
+from crossflops.tools import conventions, find, for_version, named, parse
+from crossflops.tools.addition import batches, sums
+from crossflops.tools.formulas import formulas, node_formulas
+from crossflops.tools.formulas.onnx_tool_shapes import LOST
+from crossflops.tools.multiplicity import multiplicities
+
+# operators with bodies, which are counted by what is in them
+UNRULED = {"If", "Loop", "Scan", "SequenceMap"}
+EACH = pytest.mark.parametrize(
+    "convention", conventions(), ids=lambda one: f"{one.tool}@{one.edition}"
+)
+
+
+def test_the_tools_of_this_release_are_known():
+    """Every module in the folder is discovered; thop has the edition of published figures too."""
+    assert {(one.tool, one.edition) for one in conventions()} >= {
+        ("thop", "0.1.1"),
+        ("thop", "0.0.31"),
+        ("fvcore", "0.1.5"),
+        ("torch-flop-counter", "2.13"),
+    }
+
+
+def test_no_edition_stands_twice():
+    """A tool and an edition name one convention."""
+    names = [(one.tool, one.edition) for one in conventions()]
+    assert len(names) == len(set(names))
+
+
+@EACH
+def test_clauses_have_names_of_their_own(convention):
+    """A booking can be traced to one clause. Those shared between tools are the same by value."""
+    ids = [clause.id for clause in convention.clauses]
+    assert len(ids) == len(set(ids))
+
+
+@EACH
+def test_clauses_name_formulas_that_exist(convention):
+    """A clause computes by a named formula or by weights over kinds of cost, never both."""
+    for clause in convention.clauses:
+        known = node_formulas() if clause.storey == "node" else formulas()
+        assert clause.formula is None or clause.formula in known, clause.id
+        assert clause.times is None or clause.times in multiplicities(), clause.id
+        assert clause.batch is None or clause.batch in batches(), clause.id
+        assert set(clause.weights) <= set(Cost.__struct_fields__), clause.id
+        assert not (clause.formula and clause.weights), clause.id
+        assert clause.kind != "unseen" or clause.formula is None, clause.id
+        assert clause.kind != "fails" or clause.storey == "node" or not clause.formula, clause.id
+    assert convention.adds_up is None or convention.adds_up in sums()
+
+
+@EACH
+def test_clauses_name_causes_that_exist(convention):
+    """Whatever an explanation will be booked under has a page."""
+    known = {one.id for one in causes()}
+    assert convention.unseen in known
+    assert {clause.cause for clause in convention.clauses} <= known
+    assert {clause.again for clause in convention.clauses} <= {*known, ""}
+    assert convention.rounds in known
+
+
+@EACH
+def test_every_clause_has_a_source(convention):
+    """Knowledge of a tool is read somewhere: a file of the tool, and mostly a function."""
+    assert convention.source
+    assert all(clause.reference for clause in convention.clauses)
+    assert convention.verified or convention.sees == "node"
+
+
+@EACH
+def test_clauses_stand_on_the_storey_of_their_tool(convention):
+    """What is unseen is told by operator, and functions enclose what a tool does not look into.
+
+    A tool that hooks modules may replace functions as well. What an event does not say is read
+    from the operator that was called.
+    """
+    for clause in convention.clauses:
+        if convention.sees == "node":
+            allowed = {"node"}
+        elif clause.kind == "unseen":
+            allowed = {"operator"}
+        elif convention.sees in ("module", "function"):
+            allowed = {"module", "function"}
+        else:
+            beside = {"operator"} if convention.sees == "event" else set()
+            enclosing = {"function"} if clause.kind == "core" else set()
+            allowed = {convention.sees, *beside, *enclosing}
+        assert clause.storey in allowed
+
+
+@EACH
+def test_conventions_of_nodes_name_operators_that_are_counted(convention):
+    """A name that no rule knows would match nothing, ever. Patterns may match what has none."""
+    known = {str(op) for op in RULES} | {WHOLE, str(LOST), *UNRULED}
+    for clause in convention.clauses:
+        named = {one for one in (*clause.match.targets, *clause.match.but) if "*" not in one}
+        assert clause.storey != "node" or named <= known, (clause.id, named - known)
+
+
+@EACH
+def test_a_convention_is_data(convention):
+    """It survives JSON as it is, so that it can be printed, stored and compared."""
+    text = msgspec.json.encode(convention)
+    assert msgspec.json.decode(text, type=Convention) == convention
+    assert msgspec.json.encode(msgspec.json.decode(text, type=Convention)) == text
+
+
+@EACH
+def test_a_convention_is_found_by_its_name(convention):
+    """By `TOOL@EDITION`, by both in two words, and by a version it was held against."""
+    name = f"{convention.tool}@{convention.edition}"
+    assert parse(name) is find(convention.tool, convention.edition) is convention
+    for version in convention.verified:
+        assert for_version(convention.tool, version) is convention
+
+
+def test_without_an_edition_the_newest_is_meant():
+    """The older edition of thop has to be asked for."""
+    assert parse("thop").edition == find("thop").edition == "0.1.1"
+    assert parse("thop@0.0.31").edition == "0.0.31"
+
+
+@pytest.mark.parametrize(
+    ("version", "edition"),
+    [
+        ("0.1.1.post2209072238", "0.1.1"),
+        ("0.1.1", "0.1.1"),
+        ("0.0.31.post2005241907", "0.0.31"),
+        ("0.0.31.post1", "0.0.31"),
+        ("0.0.3", "0.1.1"),
+        ("0.0.310", "0.1.1"),
+        ("9.9", "0.1.1"),
+    ],
+)
+def test_an_installed_version_picks_its_edition(version, edition):
+    """Verified on it, else of the same release, else the newest: 0.0.310 is not 0.0.31."""
+    assert for_version("thop", version).edition == edition
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("nothing", "no convention is known for the tool 'nothing'", "fvcore, "),
+        ("thop@9", "thop has no edition '9'", "known: thop@0.1.1, thop@0.0.31"),
+        ("", "no convention is known for the tool ''", "thop"),
+    ],
+)
+def test_what_is_not_known_lists_what_is(text, message, hint):
+    """An unknown tool or edition is an error with the names to choose from."""
+    with pytest.raises(UnknownNameError) as caught:
+        parse(text)
+    assert caught.value.message == message
+    assert hint in caught.value.hint
+
+
+def test_a_pattern_names_every_tool_that_it_matches():
+    """Newest editions, each once, in the order in which they were asked for."""
+    assert [one.tool for one in named(["elementwise-1", "torchstat*", "torchstat"])] == [
+        "elementwise-1",
+        "torchstat",
+        "torchstat-madd",
+        "torchstat-memread",
+        "torchstat-memwrite",
+        "torchstat-memory",
+    ]
+    assert [one.edition for one in named(["tho*", "thop@0.0.31"])] == ["0.1.1", "0.0.31"]
+    with pytest.raises(UnknownNameError, match=r"no convention matches 'y\*'"):
+        named(["y*"])
+
+
+def test_two_editions_differ_by_their_clauses():
+    """Counted biases of convolutions in 0.0.31, layer norms in 0.1.1: as data."""
+
+    def counted(edition: str) -> set[str]:
+        clauses: tuple[Clause, ...] = find("thop", edition).clauses
+        return {clause.cause for clause in clauses if clause.kind == "part"}
+
+    assert "bias.conv" in counted("0.0.31") - counted("0.1.1")
+    assert {"norm.layer", "softmax", "upsample.nearest"} <= counted("0.1.1") - counted("0.0.31")

@@ -1,0 +1,132 @@
+"""The model on a cause's page shows the cause, with the amount that is told.
+
+The amounts were derived by hand; what they are made of stands in the comments of the probes, most
+of which are the same layers.
+"""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import torch
+import torch.nn.utils.prune
+from torch import nn
+from torch.nn import functional
+
+from crossflops.causes import causes
+from crossflops.frontends import Source
+from crossflops.ir.profile import Profile
+from crossflops.ir.trace import Setting
+from crossflops.reconcile.models import align, layers
+from crossflops.tools import conventions, parse
+from crossflops.verbs.compare.files import FileOfTools
+from crossflops.verbs.compare.native import report, study
+from crossflops.verbs.count import counted
+
+pytestmark = pytest.mark.torch
+SHOWN = [one for one in causes() if one.example is not None and one.example.tool]
+PAIRS = [one for one in causes() if one.example is not None and not one.example.tool]
+# Causes that a few lines of PyTorch do not show, and why.
+WITHOUT = {
+    "conv.dilation-by-batches": "TensorFlow",
+    "graph.function-not-inlined": "TensorFlow",
+    "graph.unknown-shape": "TensorFlow",
+    "layout.nchw-unsupported": "TensorFlow",
+    "matmul.adjoint-ignored": "TensorFlow",
+    "scope.backward": "TensorFlow",
+    "conv.padding-valid-taps": "JAX",
+    "elementwise.type-conversion": "JAX",
+    "op.estimated": "JAX",
+    "op.library-call": "JAX",
+    "precision.float32": "JAX",
+    "xla.computed-again": "JAX",
+    "xla.computed-once": "JAX",
+    "xla.library-call": "JAX",
+    "xla.rewritten-algorithm": "JAX",
+    "xla.rewritten-arithmetic": "JAX",
+    "xla.rewritten-contraction": "JAX",
+    "xla.rewritten-reduction": "JAX",
+    "xla.type-conversion": "JAX",
+    "graph.export-decomposition": "both sides agree on most, or one has a defect",
+    "module.rule-replaces-or-adds-children": "timm",
+    "precision.rounded": "numbers beyond 2^53",
+    "control.loop-body-once": "an ONNX file with a loop",
+    "graph.lost-nodes": "an ONNX file with results that are left out",
+    "graph.other-file": "a second file",
+    "graph.rebuilt": "an ONNX file",
+    "graph.converter": "a model of TensorFlow, JAX or scikit-learn",
+    "params.no-initializer": "an ONNX file with weights elsewhere",
+    "params.packed": "an ONNX file with weights of 4 bits",
+    "params.unused": "an ONNX file with initializers that nothing takes",
+    "module.booked-elsewhere": "in tables of modules alone",
+    "tool.error": "no number, so no amount",
+}
+
+
+def settings(options):
+    """What the options of the command line come to."""
+    return Setting(grad="--no-grad" not in options, training="--train-mode" in options)
+
+
+def booked(example):
+    """Amounts by cause when the convention's tool prints what it should."""
+    names = {"torch": torch, "nn": nn, "F": functional}
+    exec(example.code, names)  # it is our own
+    model, inputs = names["model"], names["inputs"]
+    args = inputs if isinstance(inputs, tuple) else (inputs,)
+    setting, convention = settings(example.options), parse(example.tool)
+    file = FileOfTools(None, Path("never-written.onnx")) if convention.sees == "node" else None
+    source = Source(model.train(setting.training), args, {})
+    found = study(source, setting, {"tool": convention}, lambda _: None, file)
+    profile = Profile(
+        tool="tool",
+        version="",
+        setting=setting,
+        total=found.predictions["tool"].total,
+        params=0,
+        printed_as="",
+    )
+    (one,) = report(found, setting, {"tool": profile}).reconciliations
+    why = [*one.explanations, *(one.params.explanations if one.params else ())]
+    return {each.cause: each.amount for each in why}
+
+
+@pytest.mark.parametrize("one", SHOWN, ids=lambda one: one.id)
+def test_the_example_shows_the_cause(one):
+    """With the amount that the page tells."""
+    assert booked(one.example)[one.id] == one.example.amount
+
+
+def layers_of(model, inputs):
+    """A model as the alignment of two models sees it."""
+    found = counted(Source(model.eval(), (inputs,), {}), Setting(), ())
+    return layers(found.graph, found.trace, found.ledger)
+
+
+@pytest.mark.parametrize("one", PAIRS, ids=lambda one: one.id)
+def test_two_models_show_the_cause(one):
+    """With the amount that the page tells, and no other cause has any of it."""
+    names = {"torch": torch, "nn": nn, "F": functional}
+    exec(one.example.code, names)
+    first = layers_of(names["model"], names["inputs"])
+    second = layers_of(names["other"], names.get("other_inputs", names["inputs"]))
+    found = align(first, second)
+    field = {"MACs": "macs", "FLOPs": "flops", "parameters": "params"}[one.example.unit]
+    amounts = {each.cause: getattr(each, field) for each in found.causes}
+    assert amounts.pop(one.id) == one.example.amount
+    assert not any(amounts.values())
+    assert (found.residual.macs, found.residual.flops, found.residual.params) == (0, 0, 0)
+
+
+def test_every_cause_has_an_example_or_a_reason():
+    """Nothing is left out in silence, and no reason outlives its need."""
+    without = {one.id for one in causes() if one.example is None}
+    assert without == WITHOUT.keys()
+
+
+def test_the_tools_of_examples_are_known():
+    """By their ids, and editions where they are named."""
+    known = {one.tool for one in conventions()}
+    assert {one.example.tool.partition("@")[0] for one in SHOWN} <= known
