@@ -1,4 +1,4 @@
-"""Everything that crossflops raises on purpose: what is wrong, what to do, where to read more."""
+"""What crossflops raises on purpose, and where in a model an exception comes from."""
 
 import contextlib
 import os

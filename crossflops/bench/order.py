@@ -1,4 +1,4 @@
-"""What a measuring worker is asked, and what it answers."""
+"""What a measuring worker is asked and answers, and how often it times a run."""
 
 from collections.abc import Callable, Sequence
 from statistics import median

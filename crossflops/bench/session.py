@@ -1,4 +1,4 @@
-"""A model of ONNX made ready for onnxruntime: sizes bound, functions inlined, nodes named."""
+"""A model of ONNX made ready for onnxruntime: bound, inlined, named, and given weights."""
 
 import os
 from collections.abc import Mapping, Sequence

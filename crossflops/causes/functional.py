@@ -1,4 +1,4 @@
-"""Causes of functions: work that no module stands for, or that is seen twice through one."""
+"""Causes of functions and operators: work that no module stands for, or that is seen twice."""
 
 from crossflops.ir.convention import Cause, Example
 

@@ -1,4 +1,4 @@
-"""Causes of the graph: what one side has in it and the other has not."""
+"""Causes of the graph: what one side has in it and the other has not; control flow; XLA."""
 
 from crossflops.ir.convention import Cause, Example
 

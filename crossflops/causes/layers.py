@@ -1,4 +1,4 @@
-"""Causes of normalization layers, elementwise work of which the native MACs have none."""
+"""Causes of layers without contractions: norms, pools, activations, and elementwise work."""
 
 from crossflops.ir.convention import Cause, Example
 

@@ -1,4 +1,4 @@
-"""Causes between two models: what makes one another model than the other."""
+"""Causes between two models: what makes one another model than the other, and their sizes."""
 
 from crossflops.ir.convention import Cause, Example
 

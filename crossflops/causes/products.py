@@ -1,4 +1,4 @@
-"""Causes of convolutions that are counted by another formula than their true MACs, or not."""
+"""Causes of convolutions and matrix products that are counted by another formula, and biases."""
 
 from crossflops.ir.convention import Cause, Example
 

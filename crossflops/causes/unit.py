@@ -1,4 +1,4 @@
-"""Causes of the unit: what a tool counts for one operation."""
+"""Causes of the unit and the precision: what a tool counts for one operation."""
 
 from crossflops.ir.convention import Cause, Example
 

@@ -1,4 +1,4 @@
-"""`crossflops doctor`."""
+"""`crossflops doctor`, and which tools are known, installed, and work."""
 
 import platform
 import re

@@ -1,4 +1,4 @@
-"""`crossflops efficiency`. Its flags stand in groups, a file for each group of fields.
+"""`crossflops efficiency`. Its flags stand in groups, a function for each group of fields.
 
 A new group is a struct in `crossflops.hardware.rates.question`, a file here with a function that
 adds its options, and a line in `_GROUPS`; what it asks for is put into the answer in

@@ -1,4 +1,4 @@
-"""A copy of an ONNX file with counts in the metadata of its nodes, and no other byte changed.
+"""A copy of an ONNX file with counts at its nodes, and no other byte changed.
 
 The file is copied field by field: weights are neither parsed nor held in memory, so a file beyond
 protobuf's 2 GiB is copied like any other. External data is copied beside the new file.

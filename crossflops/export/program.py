@@ -1,4 +1,4 @@
-"""A model in memory (of onnx_ir) -> a file with its weights, beside it where they are large."""
+"""A model in memory, or a file whose inputs get sizes -> a file with its weights."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""One count per node: a cost, or an honest "uncounted, because ..."."""
+"""A count for every node, their totals, and the memory that a model moves and holds."""
 
 from collections.abc import Iterator
 from functools import cached_property

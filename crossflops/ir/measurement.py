@@ -1,4 +1,4 @@
-"""How long runs of a model took, and how many examples per second that is."""
+"""What runs of a model showed: how long they took, and sizes that depend on data."""
 
 from collections.abc import Sequence
 from math import ceil

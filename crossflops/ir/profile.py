@@ -1,4 +1,4 @@
-"""What a tool printed, or why it could not."""
+"""What a tool printed, why it could not, or what its convention makes of a count."""
 
 from typing import Literal, TypeAlias
 

@@ -1,4 +1,4 @@
-"""How many bytes the elements of a tensor take, in each of the ways that ONNX stores them."""
+"""How many bytes the elements of a tensor take, and weights that are there by shape alone."""
 
 from collections.abc import Iterator
 from math import prod

@@ -1,4 +1,4 @@
-"""A model file without its weights: every byte that a counter needs, and no others.
+"""A model file without its weights, read strictly from the wire format of protobuf.
 
 The file is mapped into memory and walked field by field, so that only the pages that hold the
 structure are touched, whatever the size of the file. Field numbers are those of onnx.proto,

@@ -1,4 +1,4 @@
-"""Operators of ai.onnx that ONNX has dropped, or that only onnxruntime knows under that domain."""
+"""Operators of ai.onnx that ONNX has dropped, and those that have no rule yet, and why."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

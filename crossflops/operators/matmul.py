@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Matrix products, and Einstein sums."""
 
 import re
 from math import prod

@@ -1,4 +1,4 @@
-"""Pointwise operators: rows of data, the work of one output element each.
+"""Operators that work on each element by itself: arithmetic, activations, random numbers.
 
 Operands broadcast, so the count is that of the output. An operator of the four basic kinds or a
 comparison is one of its kind; an elementary function (exp, log, sqrt, tanh, sigmoid, erf,

@@ -1,4 +1,4 @@
-"""Reductions along axes. n = n(data), m = n(reduced): combining takes n - m operations."""
+"""Reductions, sorting, and writes to places where values that meet are combined."""
 
 from math import prod
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Resampling: new positions get values from their neighbours.
+"""Resampling, and boxes, whose work depends on where they are.
 
 Where a neighbour lies and how much it weighs depends on the position alone and is shared by all
 channels, so it is not counted where the grid is regular.

@@ -1,4 +1,4 @@
-"""Steps of optimizers: pointwise work on tensors that come in groups after R and T."""
+"""Losses, and the steps of optimizers."""
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node

@@ -1,4 +1,4 @@
-"""Windows that slide over data: whether their attributes fit the data, and they its extents."""
+"""Windows that slide over data: convolutions and pools, and whether their attributes fit."""
 
 from collections.abc import Hashable
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""What an adapter is: the few lines of code that stand between crossflops and one tool."""
+"""What an adapter is, and what every adapter needs."""
 
 import math
 import operator

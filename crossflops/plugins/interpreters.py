@@ -1,4 +1,4 @@
-"""Which Python runs which tool: from the command line, and from a table in a file.
+"""Which Python runs which tool: from the command line, and from tables in a file.
 
 The table is `[python]` of `crossflops.toml`, or `[tool.crossflops.python]` of `pyproject.toml`,
 in the nearest folder upwards that has one of them. It names an interpreter, or the folder of a

@@ -1,4 +1,4 @@
-"""Which operators can be converted: by onnx2torch, in which version, and by what is here.
+"""Which operators onnx2torch or this folder can convert, and how a model is rewritten for it.
 
 What changed with the opset only in the types that it takes is given the older converter.
 """

@@ -1,4 +1,4 @@
-"""Layers for ONNX operators whose sizes are constants, as numbers, which torch.export can see."""
+"""Layers that torch.export can see, for operators with constant sizes and for recurrent ones."""
 
 from collections.abc import Sequence
 from typing import Any

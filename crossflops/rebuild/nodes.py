@@ -1,4 +1,4 @@
-"""What is known of a node of a file when a torch module is made for it."""
+"""What is known of a node that is rebuilt, and what no rewriting helps."""
 
 from collections.abc import Callable
 from typing import Any

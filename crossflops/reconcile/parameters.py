@@ -1,4 +1,4 @@
-"""From our number of parameters to a tool's, parameter by parameter, each under one cause."""
+"""From our number of parameters to a tool's: of a model, or of the initializers of a file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod

@@ -1,4 +1,4 @@
-"""A convention applied to a trace: every booking that the tool should make, before it runs."""
+"""A convention applied to a trace: every booking that the tool should make, and their sum."""
 
 from collections.abc import Container, Iterable, Iterator
 

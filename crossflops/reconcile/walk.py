@@ -1,4 +1,4 @@
-"""From our MACs to a tool's number, step by step, each step booked under its cause.
+"""From our MACs to a tool's number, by calls or by nodes, each step booked under its cause.
 
 The order is fixed: graph identity, visibility, multiplicity, core formula, unit, components,
 batch, precision. A step takes only what the steps before it left, so causes exclude each other

@@ -1,4 +1,4 @@
-"""Text for a terminal of any width: no frames, columns by spaces, colour where it is asked for."""
+"""Text for a terminal of any width, or for a file: no frames, names made inert."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Two tools' numbers for one model, and every reason why they differ from each other."""
+"""Tool against tool, and model against model: the values, and what follows from them."""
 
 from collections.abc import Iterable
 from typing import Any

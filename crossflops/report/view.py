@@ -1,4 +1,4 @@
-"""One table of a report: its counts by operator, by module, by node, or by class of module.
+"""Parts of a report: one of its tables, or one module with all beneath it.
 
 Derived from the rows of a report and from nothing else: one that was read back gives the same.
 """

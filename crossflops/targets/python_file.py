@@ -1,4 +1,4 @@
-"""A Python file that a target names: run as a module, or only looked at."""
+"""Python files and pickles that a target names, and the extra that a missing package needs."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""What a caller asks for, in whichever form -> one that a model can be made from."""
+"""What a caller asks for, of one model or of a second -> one that a model is made from."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The native count of a model, as a report and as the graph that it was made from."""
+"""The native count of a model: normalized, run where that is asked for, counted, warned about."""
 
 import tempfile
 import warnings

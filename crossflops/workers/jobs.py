@@ -1,4 +1,4 @@
-"""What a worker process is asked to do, as it travels to it in JSON."""
+"""What a worker process is asked to do, and the model that travels to it."""
 
 import importlib
 import pickle

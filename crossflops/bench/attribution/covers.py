@@ -1,4 +1,4 @@
-"""Which nodes of the counted graph each executed kernel stands for.
+"""Which counted nodes each executed kernel stands for, and the table of both.
 
 Every node belongs to the first kernel whose result depends on it. A kernel of which nobody knows
 what it makes is taken together with the one that reads its result.

@@ -1,4 +1,4 @@
-"""The graph that a runtime made of a model, as far as it says what was executed."""
+"""The graph that a runtime made, and which value of the counted graph each of its values is."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence

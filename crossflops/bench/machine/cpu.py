@@ -1,4 +1,4 @@
-"""The processor as Linux describes it, and as this process may use it.
+"""The processor as Linux describes it, and how much one core computes in a clock.
 
 Affinity, then the quota of the control group, then unique cores: siblings of one core share its
 units. The clock is that of cpufreq where there is one; in a virtual machine `cpu MHz` is the time

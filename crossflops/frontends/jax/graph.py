@@ -1,4 +1,4 @@
-"""A JAX function or a Flax module -> an ONNX graph, and the trace of its equations."""
+"""A JAX function or a Flax module -> an ONNX graph, and its equations as calls."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

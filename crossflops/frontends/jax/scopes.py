@@ -1,4 +1,4 @@
-"""Which module of a Flax model an equation belongs to: written into JAX's name stack."""
+"""Which module of a Flax model an equation belongs to: of NNX, and of linen."""
 
 import functools
 import re

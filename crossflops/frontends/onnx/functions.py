@@ -1,4 +1,4 @@
-"""Local functions, replaced by what they are made of."""
+"""Local functions, replaced by what they are made of, or read once per kind of call."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias

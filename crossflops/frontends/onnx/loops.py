@@ -1,4 +1,4 @@
-"""Loop, Scan and If: how often a body runs, and what its inputs and results look like."""
+"""Loop, Scan and If: how often a body runs, which branch counts, and what their results are."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar

@@ -1,4 +1,4 @@
-"""Which stored numbers are parameters of a model, and how many there are."""
+"""Which stored numbers are parameters of a model, packed ones too, and how many."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod

@@ -1,4 +1,4 @@
-"""The shape of every value: from the inputs onwards, never merely believed.
+"""The shape of every value: from the inputs onwards, in rounds, never merely believed.
 
 What the file says about values inside it is used where inference ends, and held against it
 where it does not.

@@ -1,4 +1,4 @@
-"""Element types and shapes as a file writes them: TypeProto and what it holds."""
+"""Types, shapes and attributes as a file writes them, as plain values."""
 
 from typing import Any, NamedTuple, TypeAlias
 

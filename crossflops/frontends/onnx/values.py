@@ -1,4 +1,4 @@
-"""What follows from small constants and from shapes, without running the model."""
+"""Small numbers that follow from constants and shapes, without running the model."""
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""An exported program -> an ONNX program in memory."""
+"""An exported program -> an ONNX program in memory, or one line of what stands in the way."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""An ONNX program in memory -> the graph that is counted. Weights are never serialized."""
+"""An ONNX program in memory -> the graph that is counted, with shape arithmetic folded."""
 
 import functools
 import re

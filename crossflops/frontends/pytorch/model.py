@@ -1,4 +1,4 @@
-"""A model object made ready to be counted: unwrapped, complete, a copy, and run for real."""
+"""A model object made ready to be counted, and left as it was: unwrapped, complete, run."""
 
 import contextlib
 import copy

@@ -1,4 +1,4 @@
-"""The module table: every module object of a PyTorch model, by all its names."""
+"""The module table, and the modules that the nodes of an exported program came from."""
 
 import sys
 from collections.abc import Iterator

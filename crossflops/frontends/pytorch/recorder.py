@@ -1,4 +1,4 @@
-"""Who called what while a model ran: a tree of frames on the module and function storeys."""
+"""Who called what while a model ran, as one list of calls linked to their nodes."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Tensors anywhere in a nest of arguments -> specs; everything plain in it -> settings."""
+"""Tensors in nests of arguments and results -> specs; everything plain in them -> settings."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping

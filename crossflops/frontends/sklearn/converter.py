@@ -1,4 +1,4 @@
-"""A fitted estimator -> ONNX by skl2onnx, and which estimator every node came from."""
+"""A fitted estimator -> ONNX by skl2onnx, with what skl2onnx writes wrongly put right."""
 
 import contextlib
 import importlib

@@ -1,4 +1,4 @@
-"""The estimators in an estimator: steps of pipelines, what ensembles and searches fitted."""
+"""The estimators in an estimator, and their parameters."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The module table of a TensorFlow model: Keras layers, or what the names of operations tell."""
+"""The module table of a TensorFlow model, and which layer opened which name scope."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping

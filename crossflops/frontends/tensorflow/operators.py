@@ -1,4 +1,4 @@
-"""The operator storey of TensorFlow: the operations of the frozen graph, as they are run."""
+"""The operations of the frozen graph, as they are run, and the nodes that came from each."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

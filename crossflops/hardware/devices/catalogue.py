@@ -1,4 +1,4 @@
-"""The devices whose peaks are known, found by their whole name and by nothing less.
+"""The devices whose peaks are known, how their names are read, and parts of them.
 
 The figures stand in `devices/`, in SI units, every row with its source and with how far it was
 checked. Devices of one's own may be added (`crossflops.hardware.devices.additions`).

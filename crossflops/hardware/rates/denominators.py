@@ -1,4 +1,4 @@
-"""The peaks that a question names: one, none, or those of every device that is meant."""
+"""The peaks that a question names, and under which conditions they can be reached."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Whose MACs a rate is computed from: the native ones, a tool's, or a number that was given.
+"""Whose MACs a rate is computed from: native, a tool's, given, or a transformer's by its sizes.
 
 A tool's total is divided by what the tool counts for one MAC, so that the 2 FLOPs per MAC of a
 rate are not applied twice.

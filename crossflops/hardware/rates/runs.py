@@ -1,4 +1,4 @@
-"""A table of measured runs, as CSV: each row is a question of its own.
+"""Tables of measurements: runs, and times of modules.
 
 A column bears the name of a flag (`device`, `precision`, `batch`, `tokens-per-second`) or of one
 of the words below; what a row leaves empty is as the command says. Its lines are numbered as an

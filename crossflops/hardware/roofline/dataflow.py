@@ -1,4 +1,4 @@
-"""Which values of a graph hold weights, which hold caches, and what elements each one carries.
+"""Which values of a graph, bodies included, hold weights or caches, and what they carry.
 
 A node that only moves data (no operation at all: Reshape, Transpose, Concat, Expand, Cast ...)
 hands on elements of its inputs. A fused kernel reads them where they come from, so a source (a

@@ -1,4 +1,4 @@
-"""What a step moves to and from memory, under a byte model that is named.
+"""What a step moves to and from memory, under a byte model and number formats that are named.
 
 Three models, each a sum over the nodes i of a graph that depend on its input. Nodes that do not
 (a transposed weight, a folded scale) run once, before the step; what they make is a weight.

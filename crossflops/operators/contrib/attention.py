@@ -1,4 +1,4 @@
-"""Attention with as many key heads as query heads: Attention, MultiHeadAttention and their kin."""
+"""Attention with as many key heads as query heads, on whole and on packed sequences."""
 
 from collections.abc import Callable, Iterable
 from math import prod

@@ -1,4 +1,4 @@
-"""What is left: operators on elements, and those that compute nothing at all."""
+"""Activations that onnxruntime fuses, and the other operators on elements."""
 
 from collections.abc import Iterable, Mapping
 from math import prod

@@ -1,4 +1,4 @@
-"""Convolutions and matrix products with what onnxruntime has fused into them."""
+"""Convolutions and products with what onnxruntime fuses into them, in its layouts."""
 
 from math import prod
 

@@ -1,4 +1,4 @@
-"""Attention with fewer key heads than query heads, on a cache whose filling is data."""
+"""Attention with fewer key heads than query heads, and positions: rotations, biases."""
 
 from collections.abc import Iterable
 from math import prod

@@ -1,4 +1,4 @@
-"""Matrix products of small integers, and of real numbers with packed weights."""
+"""Matrix products of packed weights and small integers, and mixtures of experts."""
 
 from functools import partial
 from math import prod

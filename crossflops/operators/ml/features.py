@@ -1,4 +1,4 @@
-"""What prepares features: scaling, encoding, and what only moves or names values.
+"""What prepares features, and how the operators of ai.onnx.ml are read.
 
 A lookup in a table (a label, a category, a key of a map) is counted as data movement: the
 operators say what is found, not how it is searched.

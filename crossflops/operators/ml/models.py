@@ -1,4 +1,4 @@
-"""Linear models and support vector machines, whose weights are attributes."""
+"""Linear models, support vector machines and trees, whose weights are attributes."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias

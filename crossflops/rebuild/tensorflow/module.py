@@ -1,4 +1,4 @@
-"""The operations of TensorFlow that stand for an ONNX model, as a tf.Module."""
+"""The operations of TensorFlow that stand for an ONNX model, and the graph of what they do."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The page of `efficiency`: what a speed asks of a device, from which count and against what."""
+"""The page of `efficiency`: what a speed asks of a device, in lines and tables."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias

@@ -1,4 +1,4 @@
-"""Where tools disagree most: modules, with what each tool counts there beside the native MACs."""
+"""Where tools disagree most: modules, calls and causes in few words."""
 
 from collections.abc import Iterable
 from fractions import Fraction

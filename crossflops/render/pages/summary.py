@@ -1,4 +1,4 @@
-"""The page of a report without tools."""
+"""The page of a report without tools, its title, and its totals as polynomials."""
 
 from fractions import Fraction
 from typing import Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""Layers in the forms that other exporters give them."""
+"""Layers, windows and elementwise operators in the forms that exporters give them."""
 
 from crossflops.testing.file_probes.probe import FileProbe
 

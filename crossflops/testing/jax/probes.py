@@ -1,4 +1,4 @@
-"""What a probe of a JAX tool is, and how the ones beside it are written."""
+"""Probes of JAX: functions and modules, each of which shows one thing."""
 
 from collections.abc import Callable
 from typing import Any

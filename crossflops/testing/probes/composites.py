@@ -1,4 +1,4 @@
-"""How modules are put together: shared, reused, subclassed, dead, fused."""
+"""How modules are put together, and layers as rules seldom expect them."""
 
 from collections.abc import Callable
 from typing import Any

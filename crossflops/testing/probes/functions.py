@@ -1,4 +1,4 @@
-"""Work done by functions and operators: what hooks do not see."""
+"""Work done by functions and operators, and functions that tools replace."""
 
 import warnings
 from importlib.util import find_spec

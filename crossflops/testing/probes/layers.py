@@ -1,4 +1,4 @@
-"""One layer each."""
+"""Layers, alone and as heads of images, with the parameters that tools count differently."""
 
 from collections.abc import Callable
 from typing import Any

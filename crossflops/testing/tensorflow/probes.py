@@ -1,4 +1,4 @@
-"""What a probe of a TensorFlow tool is, and how the ones beside it are written."""
+"""Probes of TensorFlow: functions and layers of Keras, each of which shows one thing."""
 
 from collections.abc import Callable
 from typing import Any

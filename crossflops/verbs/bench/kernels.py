@@ -1,4 +1,4 @@
-"""The time of one run, node by node, beside the count."""
+"""The time of one run, node by node, beside the count: of a run, or from a trace."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence

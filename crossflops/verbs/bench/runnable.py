@@ -1,4 +1,4 @@
-"""A request -> the ONNX file that onnxruntime is given, and the count of exactly that."""
+"""A request -> the ONNX file that onnxruntime is given, at some batch, and its count."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A count set against hardware: what is asked, whose work, which peaks, the parts of an answer."""
+"""A count set against hardware, for one question or for a table of runs."""
 
 from collections.abc import Mapping
 from fractions import Fraction

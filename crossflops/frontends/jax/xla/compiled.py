@@ -1,4 +1,4 @@
-"""The programs that XLA is given and makes of a JAX model, as observed calls."""
+"""The programs that XLA is given and makes of a JAX model, and what compilation changed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence

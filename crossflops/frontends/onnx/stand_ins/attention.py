@@ -1,4 +1,4 @@
-"""Stand-ins for attentions, and for what keeps a state."""
+"""Stand-ins for attentions, for what keeps a state, and for bodies of FlexAttention."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Stand-ins for operators whose shape is a small sum of known sizes."""
+"""Stand-ins for operators whose shape is a small sum, and for ai.onnx.ml."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod

@@ -1,4 +1,4 @@
-"""Stand-ins for matrix products."""
+"""Stand-ins for matrix products, and for convolutions and pools in any layout."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""Element by element: arithmetic, comparisons and activations."""
+"""Element by element, and reductions, in the words in which Keras writes them."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""Matrix products, and attention written as its two."""
+"""Matrix products, convolutions and pools, with channels last."""
 
 import math
 from collections.abc import Sequence

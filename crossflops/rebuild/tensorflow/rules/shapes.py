@@ -1,4 +1,4 @@
-"""Shapes: what moves, cuts and joins elements, and computes nothing."""
+"""What moves, cuts, joins, reads and writes elements."""
 
 import math
 from math import prod
