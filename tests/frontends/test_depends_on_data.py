@@ -7,6 +7,8 @@ import pytest
 
 import crossflops
 from crossflops import Report
+from crossflops.errors import NormalizeError
+from crossflops.frontends.pytorch import executed
 from crossflops.frontends.pytorch.model import seeded
 from crossflops.ir.measurement import Run
 from tests.models import Apply, F, nn, torch
@@ -351,3 +353,55 @@ def test_a_grid_is_a_product(size):
     report = crossflops.count(model, (torch.randn(2, dims, dims + 1),))
     points = int(np.prod(size[2:]))
     assert (report.macs, report.uncounted) == (2 * points * dims * (dims + 1), ())
+
+
+def test_a_list_of_tensors_is_read_by_the_values_given():
+    """Ends 2 and 4: three rows of 8x3 weights."""
+
+    def forward(self, x, ends):
+        bounds = torch.tensor([ends.min(), ends.max() - 1])
+        return self.layer(x[: int(bounds[1])])
+
+    model = Apply(forward, layer=nn.Linear(DIM, 3))
+    report = crossflops.count(model, (rows(), torch.tensor([2, 4])))
+    assert (report.macs, report.uncounted) == (3 * DIM * 3, ())
+
+
+def test_a_number_in_text_is_that_of_the_run():
+    """The expert is chosen by a name that is made of a tensor: 8x5 weights, not 8x3."""
+
+    def forward(self, x, which):
+        return getattr(self, f"expert_{which:02d}")(x)
+
+    model = Apply(forward, expert_01=nn.Linear(DIM, 3), expert_02=nn.Linear(DIM, 5))
+    assert crossflops.count(model, (rows(), torch.tensor(2))).macs == 10 * DIM * 5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_layer_is_cast_within_a_forward(dtype):
+    """Ten rows of 8x3 weights, and the model stays as it was."""
+    layer = nn.Linear(DIM, 3)
+    model = Apply(lambda self, x: self.layer.to(dtype)(x.to(dtype)), layer=layer)
+    report = crossflops.count(model, (rows(),))
+    assert (report.macs, report.params) == (10 * DIM * 3, DIM * 3 + 3)
+    assert layer.weight.dtype is torch.float32
+
+
+def test_a_path_that_nobody_could_check_is_said(monkeypatch):
+    """The path of a run is taken, and the reader is told that no run was held against it."""
+    monkeypatch.setattr(executed, "of_model", lambda *_: 1 / 0)
+    report = crossflops.count(Unlike(), (rows(),))
+    assert report.macs == 10 * DIM * DIM
+    assert any("was not checked: division by zero" in note for note in report.observed.notes)
+
+
+def test_why_the_values_did_not_help_is_said():
+    """Both reasons in one line: a value that is asked for, and then PyTorch is left."""
+
+    def forward(self, x):
+        return x if x.sum() > 0 and x.numpy().ndim else -x
+
+    reasons = r"data-dependent.*; with the values given: .*numpy"
+    with pytest.raises(NormalizeError, match=reasons) as caught:
+        crossflops.count(Apply(forward), (torch.ones(3),))
+    assert "\n" not in caught.value.message

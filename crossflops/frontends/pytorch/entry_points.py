@@ -122,6 +122,9 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
 
     Without `captured` no TorchFunctionMode is set up: PyTorch takes no fast path under one.
     """
+    import torch
+    from torch import nn
+
     with ExitStack() as undo:
         names: dict[int, str] = {}
         originals: list[tuple[Any, str, Callable[..., Any]]] = []
@@ -139,6 +142,8 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
         wrap_enclosures(undo, recorder)
         if captured:
             _hide_autocast(undo)
+            _replace(undo, nn.Module, "_apply", _cast)
+            _replace(undo, torch.Tensor, "__format__", _written)
         mode = _mode(recorder, names) if captured else nullcontext
         _wrap_modules(undo, recorder, mode)
         yield
@@ -212,6 +217,8 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
+            if func in (torch.tensor, torch.as_tensor) and _holds_tensors(*args[:1]):
+                return _stacked(*args, **kwargs)
             if func is torch._C._set_grad_enabled:
                 # It takes effect, but the export does not hear of them: it would put all that
                 # runs under it into a graph of its own.
@@ -324,6 +331,52 @@ def _hide_autocast(undo: ExitStack) -> None:
                 return _method(*args, **kwargs)
 
         _replace(undo, autocast, attribute, quiet)
+
+
+def _holds_tensors(data: Any = None) -> bool:
+    """Whether this is a list of tensors, or of lists of them."""
+    import torch
+
+    if not isinstance(data, list | tuple):
+        return False
+    return any(isinstance(item, torch.Tensor) or _holds_tensors(item) for item in data)
+
+
+def _stacked(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    """`torch.tensor` of a list of tensors, which reads the numbers in them: a trace has none."""
+    import torch
+
+    def joined(item: Any) -> Any:
+        if isinstance(item, list | tuple):
+            return torch.ops.aten.stack.default([joined(part) for part in item])
+        return item.detach() if isinstance(item, torch.Tensor) else torch.tensor(item)
+
+    return joined(data).to(device=device, dtype=dtype)
+
+
+def _written(self: Any, form: str) -> str:
+    """A number in text is the number, as in a run; PyTorch writes what stands for a tensor."""
+    return format(self.item(), form) if self.dim() == 0 else object.__format__(self, form)
+
+
+def _cast(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
+    """`Module.to` and its kin within a forward: weights that are traced cannot be swapped.
+
+    One that is cast takes the place of the other in the module, as in a run.
+    """
+    import torch
+
+    for module in self.children() if recurse else ():
+        module._apply(fn)
+    for held in (self._parameters, self._buffers):
+        for name, tensor in held.items():
+            if tensor is None:
+                continue
+            with torch.no_grad():
+                new = fn(tensor)
+            if (new.dtype, new.device) != (tensor.dtype, tensor.device):
+                held[name] = new
+    return self
 
 
 def _replace(undo: ExitStack, owner: Any, attribute: str, value: Any) -> None:

@@ -196,6 +196,7 @@ def _is_tensor(value: Any) -> bool:
 
 # What PyTorch's exporters say when they fail -> one line of what, one line of what to do.
 
+REFUSED = "torch.export cannot trace the model: "
 _LONGEST = 200
 # By what the message says: what helps. The first that is found holds.
 _HINTS = (
@@ -232,7 +233,7 @@ def not_traced(error: BaseException) -> NormalizeError:
     """The model runs, and torch.export does not take it."""
     text = f"{type(error).__name__}: {error}"
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), _FALLBACK)
-    what = f"torch.export cannot trace the model: {brief(error)}{raised_at(error)}"
+    what = f"{REFUSED}{brief(error)}{raised_at(error)}"
     return NormalizeError(what, hint)
 
 

@@ -11,7 +11,7 @@ from crossflops.errors import CrossflopsError, InputError, NormalizeError
 from crossflops.frontends.pytorch import executed
 from crossflops.frontends.pytorch.data_dependence import Known, has_values, open_sizes, valued
 from crossflops.frontends.pytorch.entry_points import recorded
-from crossflops.frontends.pytorch.exporter import not_traced
+from crossflops.frontends.pytorch.exporter import REFUSED, brief, not_traced
 from crossflops.frontends.pytorch.model import callable_by_export, duplicate, run, seeded, switch
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.operators import MARK
@@ -203,41 +203,57 @@ def traced(asked: Asked) -> Traced:
     """
     try:
         plain = _attempt(asked)
-    except NormalizeError:
-        again = _with_values(asked)
-        if again is None:
-            raise
-        return _noted(again, _differing(asked, again))
+    except NormalizeError as error:
+        refusal = error
+    else:
+        return _revised(asked, plain)
+    # Behind the handler, or the next error would have this one for its context.
+    again = _with_values(asked)
+    if isinstance(again, Traced):
+        return _noted(again, _difference(asked, again))
+    if again and again != refusal.message:
+        also = f"{refusal.message}; with the values given: {again.removeprefix(REFUSED)}"
+        raise NormalizeError(also, refusal.hint) from refusal
+    raise refusal
+
+
+def _revised(asked: Asked, plain: Traced) -> Traced:
+    """What was exported without values, or with them where that holds no sizes or no truth."""
     known = open_sizes(plain.program)
     is_open = any(is_open for _, is_open in known)
-    if not is_open and not (plain.heard_yes and _differing(asked, plain)):
+    difference = "" if is_open or not plain.heard_yes else _difference(asked, plain)
+    if not is_open and not difference:
         return plain
     again = _with_values(asked)
-    if again is None:
-        return _noted(plain, [] if is_open else _differing(asked, plain))
-    again = _noted(again, _differing(asked, again))
+    if isinstance(again, str):
+        return _noted(plain, difference, f"no values could decide: {again}" if again else "")
+    again = _noted(again, _difference(asked, again))
     return msgspec.structs.replace(again, known=known) if is_open else again
 
 
-def _with_values(asked: Asked) -> Traced | None:
-    """With values, and on the path of a run; if that cannot be traced, on that of an export."""
+def _with_values(asked: Asked) -> Traced | str:
+    """With values, and on the path of a run; if that cannot be traced, on that of an export.
+
+    Why neither can, if so; "" where there are no values.
+    """
     if not has_values(asked.model, asked.args, asked.kwargs):
-        return None
+        return ""
+    refusals = []
     for denied in (True, False):
         try:
             return _attempt(asked, with_values=True, denied=denied)
-        except CrossflopsError:
-            continue
-    return None
+        except CrossflopsError as error:
+            refusals.append(error.message)
+    return refusals[0]
 
 
-def _differing(asked: Asked, trace: Traced) -> list[str]:
-    """The modules in which a run executes other products than the program.
+def _difference(asked: Asked, trace: Traced) -> str:
+    """In which modules a run executes other products than the program; "" where in none.
 
-    Nothing where either cannot be watched so, or has no values.
+    Or that nobody knows, where one of them cannot be watched. Without values neither runs.
     """
     if not has_values(asked.model, asked.args, asked.kwargs):
-        return []
+        return ""
     args, kwargs = asked.args, asked.kwargs
     try:
         with seeded():
@@ -245,19 +261,18 @@ def _differing(asked: Asked, trace: Traced) -> list[str]:
             ran = executed.of_model(own, args, kwargs)
         with seeded():
             done = executed.of_program(trace.program, args, kwargs, trace.recorder)
-    except Exception:
-        return []
-    return executed.differing(ran, done)
-
-
-def _noted(trace: Traced, differs: list[str]) -> Traced:
-    """The trace, with the modules named whose products are others in a run."""
-    if not differs:
-        return trace
+    except Exception as error:
+        return f"whether a run executes the same products was not checked: {brief(error)}"
+    differs = executed.differing(ran, done)
     names = ", ".join(path or "(the model)" for path in differs[:_NAMED])
     rest = f" and {len(differs) - _NAMED} more" if len(differs) > _NAMED else ""
-    note = f"a run executes other products than the exported program in {names}{rest}"
-    return msgspec.structs.replace(trace, notes=(*trace.notes, note))
+    what = f"a run executes other products than the exported program in {names}{rest}"
+    return what if differs else ""
+
+
+def _noted(trace: Traced, *notes: str) -> Traced:
+    """The trace, with those notes that say something."""
+    return msgspec.structs.replace(trace, notes=(*trace.notes, *filter(None, notes)))
 
 
 def _attempt(asked: Asked, with_values: bool = False, denied: bool = False) -> Traced:
