@@ -28,6 +28,13 @@ from crossflops.operators.operands import sizes
 from crossflops.operators.rule import TORCH, TORCH_PAGES, Entry, bounded, entry
 
 _SIGMOIDS_AND_TANHS = Cost(specials=5)
+# The recurrences on packed sequences: gates, states, and the work of one unit beside the gates.
+_PACKED = {
+    "aten.lstm.data": (4, 2, Cost(muls=3, adds=1) + _SIGMOIDS_AND_TANHS),
+    "aten.gru.data": (3, 1, Cost(muls=3, adds=3, specials=3)),
+    "aten.rnn_tanh.data": (1, 1, Cost(specials=1)),
+    "aten.rnn_relu.data": (1, 1, Cost(compares=1)),
+}
 
 
 def lstm(node: Node) -> Cost:
@@ -39,23 +46,43 @@ def lstm(node: Node) -> Cost:
     by layer and direction w_ih [4H, I], w_hh [4H, P], two biases, w_hr [P, H].
     https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html
     """
+    first, second, _ = shape(source(node, 0), rank=3)
+    return _cells(node, 4, 3, Cost(muls=3, adds=1) + _SIGMOIDS_AND_TANHS) * (first * second)
+
+
+def packed(node: Node) -> Cost:
+    """aten.lstm.data, gru.data, rnn_tanh.data, rnn_relu.data: a recurrence on packed sequences.
+
+    As that on padded ones, for as many steps as there are rows: data [N, I] holds the N steps of
+    all sequences, none of them padding. GRU: 3 muls, 3 adds, 2 sigmoids, 1 tanh per unit; RNN:
+    one function. Then batch_sizes, the states, and the weights as in `lstm`.
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pack_padded_sequence.html
+    """
+    gates, states, unit = _PACKED[node.op.type]
+    return _cells(node, gates, 2 + states, unit) * shape(source(node, 0), rank=2)[0]
+
+
+def _cells(node: Node, gates: int, before: int, unit: Cost) -> Cost:
+    """The cells of all layers and directions for one step of one sequence.
+
+    The weights stand behind `before` inputs; `unit` is what is done for each unit beside them.
+    """
     layers = integer(node, "num_layers")
     directions = 2 if integer(node, "bidirectional") else 1
     biased = integer(node, "has_biases")
-    first, second, _ = shape(source(node, 0), rank=3)
-    size, rest = divmod(len(node.inputs) - 3, layers * directions)
+    size, rest = divmod(len(node.inputs) - before, layers * directions)
     if rest or size not in ((4, 5) if biased else (2, 3)):
         raise ValueError(f"{node.op} has {len(node.inputs)} inputs for {layers} layers")
-    each = ZERO
-    for place in range(3, len(node.inputs), size):
+    each, carried = ZERO, 0
+    for place in range(before, len(node.inputs), size):
         rows, inputs = shape(source(node, place), rank=2)
         carried = shape(source(node, place + 1), rank=2)[1]
-        projection = carried * (rows // 4) if size in (3, 5) else 0
+        projection = carried * (rows // gates) if size in (3, 5) else 0
         each += Cost(macs=rows * (inputs + carried) + projection, adds=2 * rows if biased else 0)
-        each += (Cost(muls=3, adds=1) + _SIGMOIDS_AND_TANHS) * (rows // 4)
+        each += unit * (rows // gates)
     drops = integer(node, "train", 0) and number(node, "dropout", 0.0) > 0
     between = carried * directions * (layers - 1) if drops else 0
-    return (each + DROPPED * between) * (first * second)
+    return each + DROPPED * between
 
 
 def embedding_bag(node: Node) -> Cost:
@@ -126,6 +153,17 @@ _ATEN_ENTRIES: tuple[Entry, ...] = (
     ),
     *(
         entry(
+            name,
+            packed,
+            "N*(gates*H*(I+P) + P*H) MACs per layer and direction, N rows of all sequences; "
+            "biases: 2 adds per gate; N*H units of lstm, gru or rnn",
+            domain=TORCH,
+            page=f"{TORCH_PAGES}nn.utils.rnn.pack_padded_sequence.html",
+        )
+        for name in _PACKED
+    ),
+    *(
+        entry(
             f"aten.embedding_bag.{overload}",
             embedding_bag,
             _BAG,
@@ -172,6 +210,8 @@ _ATEN_ENTRIES: tuple[Entry, ...] = (
             ("copy", "Tensor.copy_"),
             ("select_scatter", "select_scatter"),
             ("slice_scatter", "slice_scatter"),
+            ("_pack_padded_sequence", "nn.utils.rnn.pack_padded_sequence"),
+            ("_pad_packed_sequence", "nn.utils.rnn.pad_packed_sequence"),
         )
     ),
 )

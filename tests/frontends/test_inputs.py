@@ -137,7 +137,7 @@ class TestTensors:
         assert self.torch.equal(one, two)
         assert self.torch.equal(self.torch.get_rng_state(), before)
 
-    @pytest.mark.parametrize("text", ["1000000x1000000x1000000", f"{10**30}x3"])
+    @pytest.mark.parametrize("text", ["1000000x1000000x1000000", f"{10**17}x3"])
     def test_a_tensor_too_large_is_refused(self, text):
         """Nothing is allocated."""
         with pytest.raises(InputError, match="the input '0' would take"):

@@ -94,6 +94,10 @@ def test_the_reason_names_the_operator():
 UNCHECKED = {
     "com.microsoft.MatMulFpQ4": "its weights are a blob without sizes",
     "torch.ops.aten.lstm.input": "PyTorch has run it, and its weights come in a list",
+    **{
+        f"torch.ops.aten.{name}.data": "PyTorch has run it, and its weights come in a list"
+        for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
+    },
     "torch.ops.aten.einsum.default": "PyTorch has run it",
     "torch.ops.aten._grouped_mm.default": "PyTorch has run it",
     "torch.ops.transformers.grouped_mm_fallback.default": "PyTorch has run it",

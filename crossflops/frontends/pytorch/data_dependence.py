@@ -208,9 +208,10 @@ def _overwrite(result: Any, value: Any) -> None:
 
 
 def _settled(mode: Any, run: Callable[[], Any]) -> Any:
-    """What an operator gives, with the real sizes where it makes up open ones.
+    """What an operator gives, with the real sizes where its own are open or are others.
 
-    That is what an operator from outside does (torchvision's nms), which nothing announces.
+    An operator from outside makes open ones up (torchvision's nms), which nothing announces, and
+    a fake kernel may not know better (that of _pack_padded_sequence knows no lengths).
     """
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils._pytree import tree_map_only
@@ -218,16 +219,17 @@ def _settled(mode: Any, run: Callable[[], Any]) -> Any:
     shapes = mode.shape_env
     pending = list(shapes.pending_fresh_unbacked_symbols) if shapes is not None else []
     result = run()
-    if shapes is None or len(shapes.pending_fresh_unbacked_symbols) == len(pending):
-        return result
-    # else the exporter asks where in the result the new symbols are
-    shapes.pending_fresh_unbacked_symbols[:] = pending
+    if shapes is not None and len(shapes.pending_fresh_unbacked_symbols) > len(pending):
+        # else the exporter asks where in the result the new symbols are
+        shapes.pending_fresh_unbacked_symbols[:] = pending
 
-    def closed(value: Any) -> Any:
+    def sized(value: Any) -> Any:
         real = value.real_tensor
-        return value if spec("", value).shape is not None or real is None else _fake(mode, real)
+        if real is None or spec("", value).shape == tuple(real.shape):
+            return value
+        return _fake(mode, real)
 
-    return tree_map_only(FakeTensor, closed, result)
+    return tree_map_only(FakeTensor, sized, result)
 
 
 def _fake(mode: Any, real: Any) -> Any:

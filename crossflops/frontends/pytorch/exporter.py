@@ -256,12 +256,14 @@ OPSET = 23  # the first that keeps attention and RMS normalization whole
 
 # Operators that the exporter cannot take apart or does so by a loop whose length it hides:
 # those of torch.linalg check their result by an operator without one, a running product becomes
-# n^2 elements, and products of groups of rows it takes only without offsets.
+# n^2 elements, products of groups of rows it takes only without offsets, and recurrences on packed
+# sequences are taken apart by sizes that are values.
 _KEPT = (
     "aten._grouped_mm.",
     "aten.embedding_bag.",
     "aten._embedding_bag.",
     "aten.cumprod.",
+    "aten.lstm.data", "aten.gru.data", "aten.rnn_tanh.data", "aten.rnn_relu.data",
     *(
         f"aten.{name}."
         for name in (
