@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from crossflops.errors import InputError
+from crossflops.frontends.seeds import seeded
 from crossflops.ir.binding import positional
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.trace import Setting
@@ -129,8 +130,6 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
     gradient mode and the state of the generators are as before when the block ends. Raises
     InputError for a device other than the CPU.
     """
-    from crossflops.frontends.pytorch.model import seeded
-
     if setting.device != "cpu":
         raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
     torch = sys.modules["torch"]

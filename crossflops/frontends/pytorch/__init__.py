@@ -24,10 +24,8 @@ from crossflops.frontends.pytorch.model import (
     duplicate,
     forget_compiled,
     fresh,
-    generators,
     quiet,
     run_unwatched,
-    seeded,
     spelled,
     switch,
 )
@@ -36,6 +34,7 @@ from crossflops.frontends.pytorch.operators import operator_calls
 from crossflops.frontends.pytorch.recorder import linked, tree
 from crossflops.frontends.pytorch.tracing import Asked, is_asked, traced
 from crossflops.frontends.pytorch.watched import Seen, observed_calls
+from crossflops.frontends.seeds import generators, seeded
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
 

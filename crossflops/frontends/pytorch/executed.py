@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.entry_points import recorded
-from crossflops.frontends.pytorch.model import fresh, standing_in
+from crossflops.frontends.pytorch.model import fresh
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.operators import frame_of, generator_of
 from crossflops.frontends.pytorch.recorder import Recorder
+from crossflops.frontends.seeds import standing_in
 
 if TYPE_CHECKING:
     from torch import nn

@@ -5,15 +5,13 @@ import copy
 import io
 import keyword
 import logging
-import random
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from crossflops.errors import InputError, NormalizeError, raised_at
+from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
 
 if TYPE_CHECKING:
@@ -45,67 +43,6 @@ def forget_compiled() -> None:
 
     torch._dynamo.reset()
     FakeTensorMode.cache_clear()
-
-
-@contextmanager
-def generators() -> Iterator[None]:
-    """The states of PyTorch's, NumPy's and Python's generators are restored."""
-    import torch
-
-    python, numpy = random.getstate(), np.random.get_state()
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-
-
-@contextmanager
-def standing_in(state: Any) -> Iterator[None]:
-    """In this context PyTorch's generator has this state, where there is one, then its own."""
-    import torch
-
-    before = torch.default_generator.get_state()
-    if state is not None:
-        torch.default_generator.set_state(state)
-    try:
-        yield
-    finally:
-        if state is not None:
-            torch.default_generator.set_state(before)
-
-
-class Drawn:
-    """Whether random numbers were drawn: by PyTorch's generator, and outside of it."""
-
-    by_torch = False
-    outside = False
-
-
-@contextmanager
-def seeded() -> Iterator[Drawn]:
-    """All generators begin at seed 0 in this context, and are restored behind it."""
-    import torch
-
-    drawn = Drawn()
-    with generators():
-        torch.manual_seed(0)
-        np.random.seed(0)
-        random.seed(0)
-        before = _states()
-        yield drawn
-        after = _states()
-        drawn.by_torch = after[0] != before[0]
-        drawn.outside = after[1:] != before[1:]
-
-
-def _states() -> tuple[Any, ...]:
-    """What the next random numbers of PyTorch, NumPy and Python depend on, to be compared."""
-    import torch
-
-    numpy = [str(part) for part in np.random.get_state()]
-    return torch.get_rng_state().tolist(), numpy, random.getstate()
 
 
 def fresh(

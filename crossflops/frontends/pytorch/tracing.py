@@ -12,10 +12,11 @@ from crossflops.frontends.pytorch import executed
 from crossflops.frontends.pytorch.data_dependence import Known, has_values, open_sizes, valued
 from crossflops.frontends.pytorch.entry_points import recorded
 from crossflops.frontends.pytorch.exporter import REFUSED, brief, not_traced
-from crossflops.frontends.pytorch.model import callable_by_export, duplicate, run, seeded, switch
+from crossflops.frontends.pytorch.model import callable_by_export, duplicate, run, switch
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.operators import MARK
 from crossflops.frontends.pytorch.recorder import Recorder
+from crossflops.frontends.seeds import seeded
 from crossflops.ir.trace import Setting
 
 if TYPE_CHECKING:

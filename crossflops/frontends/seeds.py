@@ -1,0 +1,73 @@
+"""The generators of random numbers, PyTorch's, NumPy's and Python's: kept, seeded, and watched.
+
+It stands beside the frontends: what runs a tool needs it, and no frontend.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def generators() -> Iterator[None]:
+    """The states of PyTorch's, NumPy's and Python's generators are restored."""
+    import numpy as np
+    import torch
+
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+@contextmanager
+def standing_in(state: Any) -> Iterator[None]:
+    """In this context PyTorch's generator has this state, where there is one, then its own."""
+    import torch
+
+    before = torch.default_generator.get_state()
+    if state is not None:
+        torch.default_generator.set_state(state)
+    try:
+        yield
+    finally:
+        if state is not None:
+            torch.default_generator.set_state(before)
+
+
+class Drawn:
+    """Whether random numbers were drawn: by PyTorch's generator, and outside of it."""
+
+    by_torch = False
+    outside = False
+
+
+@contextmanager
+def seeded() -> Iterator[Drawn]:
+    """All generators begin at seed 0 in this context, and are restored behind it."""
+    import numpy as np
+    import torch
+
+    drawn = Drawn()
+    with generators():
+        torch.manual_seed(0)
+        np.random.seed(0)
+        random.seed(0)
+        before = _states()
+        yield drawn
+        after = _states()
+        drawn.by_torch = after[0] != before[0]
+        drawn.outside = after[1:] != before[1:]
+
+
+def _states() -> tuple[Any, ...]:
+    """What the next random numbers of PyTorch, NumPy and Python depend on, to be compared."""
+    import numpy as np
+    import torch
+
+    numpy = [str(part) for part in np.random.get_state()]
+    return torch.get_rng_state().tolist(), numpy, random.getstate()
