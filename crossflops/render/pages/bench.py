@@ -7,7 +7,7 @@ import msgspec
 
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
-from crossflops.render.quantity import exact, number, shape, short
+from crossflops.render.quantity import duration, exact, number, shape, share, short
 from crossflops.report.bench import Bench, KernelProfile, KernelRow
 
 TOP = 10
@@ -36,25 +36,6 @@ def bench_page(noun: Bench, top: int = TOP) -> Page:
     blocks.append(Heading("Assumed"))
     blocks += [Text(text, " - ") for text in noun.assumptions]
     return Page(tuple(blocks))
-
-
-def duration(seconds: float) -> str:
-    """Four significant digits in a fitting unit.
-
-    >>> duration(0.0123456), duration(12.5e-6), duration(2.0)
-    ('12.35 ms', '12.50 µs', '2.000 s')
-    """
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(seconds) >= size or unit == "µs":
-            value = seconds / size
-            decimals = max(0, 4 - len(str(int(abs(value)))))
-            return f"{value:.{decimals}f} {unit}"
-    raise AssertionError
-
-
-def percent(part: float, whole: float) -> str:
-    """A part of a whole; "-" of nothing."""
-    return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
 def _title(noun: Bench) -> Title:
@@ -91,7 +72,7 @@ def _curve(noun: Bench) -> Table:
 
 def _measured(noun: Bench, one: Measurement) -> Row:
     times = [duration(value) for value in (one.p50, one.p90, one.p99)]
-    share = noun.share(one)
+    of_peak = noun.share(one)
     said = [] if one.settled else ["not settled"]
     said += ["profiled below"] if one.batch == noun.batch and len(noun.curve) > 1 else []
     cells = (
@@ -100,7 +81,7 @@ def _measured(noun: Bench, one: Measurement) -> Row:
         str(one.runs),
         f"{one.examples_per_second:.4g}",
         short(noun.rate(one), "FLOP/s"),
-        *(() if share is None else (f"{100 * share:.1f} %",)),
+        *(() if of_peak is None else (f"{100 * of_peak:.1f} %",)),
         ", ".join(said),
     )
     return Row(cells)
@@ -116,9 +97,9 @@ def _profile(noun: Bench, found: KernelProfile, top: int) -> list[Block]:
     nodes = sum(len(row.nodes) for row in found.kernels)
     exactly = "exactly the count" if found.macs == noun.macs else f"NOT the count, {noun.macs}"
     told = (
-        f"{percent(found.named_seconds, whole)} in kernels that stand for {number(nodes, 'node')}",
-        f"{percent(found.added_seconds, whole)} in kernels that the runtime put in",
-        f"{percent(found.outside_seconds, whole)} outside of kernels{_profiler(found)}",
+        f"{share(found.named_seconds, whole)} in kernels that stand for {number(nodes, 'node')}",
+        f"{share(found.added_seconds, whole)} in kernels that the runtime put in",
+        f"{share(found.outside_seconds, whole)} outside of kernels{_profiler(found)}",
         f"all rows together have {exact(found.macs)} MACs, {exactly}",
     )
     heading = f"One run: {duration(whole)}, mean of {found.runs} under the profiler"
@@ -138,7 +119,7 @@ def _profiler(found: KernelProfile) -> str:
     """What the profiler itself took, where that is worth a word."""
     if found.profiler_seconds < _MUTE * found.run_seconds:
         return ""
-    took = percent(found.profiler_seconds, found.run_seconds)
+    took = share(found.profiler_seconds, found.run_seconds)
     nodes = f"nodes have {100 * found.covered:.1f} % of the rest"
     return f", of which {took} is the profiler's own: {nodes}"
 
@@ -166,8 +147,8 @@ def _by_op(found: KernelProfile) -> Table:
 def _op_row(op: str, rows: list[KernelRow], found: KernelProfile) -> Row:
     seconds, macs = _seconds(rows), sum(row.macs for row in rows)
     rate = short(2 * macs / seconds, "FLOP/s") if macs and seconds else "-"
-    share = percent(seconds, found.run_seconds)
-    return Row((op, str(len(rows)), duration(seconds), share, short(macs), rate))
+    part = share(seconds, found.run_seconds)
+    return Row((op, str(len(rows)), duration(seconds), part, short(macs), rate))
 
 
 def _seconds(rows: Iterable[KernelRow]) -> float:
@@ -189,14 +170,14 @@ def _table(found: KernelProfile, rows: Iterable[KernelRow]) -> Table:
 
 
 def _kernel(found: KernelProfile, row: KernelRow, peak: bool) -> Row:
-    share = "-" if row.share is None else f"{100 * row.share:.1f} %"
+    of_peak = "-" if row.share is None else f"{100 * row.share:.1f} %"
     cells = (
         row.kernel,
         row.does or "(put in by the runtime)",
         duration(row.seconds),
-        percent(row.seconds, found.run_seconds),
+        share(row.seconds, found.run_seconds),
         short(row.macs) if row.macs else "-",
         "-" if row.rate is None else short(row.rate, "FLOP/s"),
-        *((share,) if peak else ()),
+        *((of_peak,) if peak else ()),
     )
     return Row(cells, "bad" if (row.share or 0) > 1 else "")
