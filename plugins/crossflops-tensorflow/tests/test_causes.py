@@ -20,14 +20,15 @@ def causes(model, *shapes):
     return report.macs, {one.cause: one.amount for one in found.explanations}
 
 
-def test_a_branch_that_is_not_taken():
-    """Both branches stand in the graph: 256 of one, 2 x 256 of the other, which is counted."""
+@pytest.mark.parametrize(("least", "taken", "other"), [(-1e30, 256, 512), (1e30, 512, 256)])
+def test_a_branch_that_is_not_taken(least, taken, other):
+    """Both branches stand in the graph: 256 of one, 2 x 256 of the other; a run takes one."""
     run = tf.function(
-        lambda x, w: tf.cond(x[0, 0] > 0, lambda: x @ w, lambda: (x @ w) @ w), autograph=False
+        lambda x, w: tf.cond(x[0, 0] > least, lambda: x @ w, lambda: (x @ w) @ w), autograph=False
     )
     macs, found = causes(run, (4, 8), (8, 8))
-    assert macs == 512
-    assert (found["control.branch"], found["unit.mac-vs-flop"]) == (256, 768)
+    assert macs == taken
+    assert (found["control.branch"], found["unit.mac-vs-flop"]) == (other, 768)
 
 
 def test_a_dilated_convolution_in_one_dimension():

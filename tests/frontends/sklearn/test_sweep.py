@@ -33,7 +33,6 @@ UNCOUNTED = {
     "CountVectorizer": {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"},
     "TfidfVectorizer": {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"},
     "KNNImputer": None,
-    "GaussianProcessClassifier": None,
 }
 NAMES = sorted({one.__name__ for one in sklearn_operator_name_map} - HELPERS)
 
