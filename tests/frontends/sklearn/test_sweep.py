@@ -27,13 +27,14 @@ REFUSED = {
     "FeatureHasher": "type",
     "RandomTreesEmbedding": "sparse",
 }
-# What stays uncounted: operators on text, what searches for missing values in the data, and an
-# operator (com.microsoft.Solve) that no specification has.
+# What stays uncounted: operators on text, and what searches for missing values in the data.
 UNCOUNTED = {
     "CountVectorizer": {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"},
     "TfidfVectorizer": {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"},
     "KNNImputer": None,
 }
+# What is counted and does not run: skl2onnx writes com.microsoft.Solve, which onnxruntime lacks.
+WITHOUT_KERNEL = {"GaussianProcessClassifier"}
 NAMES = sorted({one.__name__ for one in sklearn_operator_name_map} - HELPERS)
 
 
@@ -51,7 +52,8 @@ def test_every_estimator_is_counted_or_says_why(name):
     left = {one.node.op.type for one in ledger.uncounted}
     if name not in UNCOUNTED:
         assert not ledger.uncounted, [one.reason for one in ledger.uncounted]
-        _compare_shapes(data, graph)
+        if name not in WITHOUT_KERNEL:
+            _compare_shapes(data, graph)
     elif UNCOUNTED[name] is not None:
         assert left <= UNCOUNTED[name]
     assert left or name not in UNCOUNTED
