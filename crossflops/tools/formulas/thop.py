@@ -86,8 +86,14 @@ def adaptive_average_floored(call: Call, module: Module) -> int:
 
 
 def _steps(call: Call, module: Module) -> int:
-    """Sample-steps as thop reads them: the first two axes of a batched sequence."""
-    return prod(shape_of(call, "0")[:2])
+    """Sample-steps as thop reads them: the first two axes of a batched sequence.
+
+    Of a packed one the number of its steps times its largest batch, which is that of the state.
+    """
+    if call.input("0.0") is None:
+        return prod(shape_of(call, "0")[:2])
+    state = next(spec for spec in reversed(call.outputs) if spec.shape)
+    return shape_of(call, "0.1")[0] * (state.shape or ())[-2]
 
 
 def _layer_inputs(module: Module) -> list[int]:

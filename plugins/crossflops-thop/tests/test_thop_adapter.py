@@ -200,3 +200,23 @@ def test_a_shared_module_stands_in_each_of_its_parents():
     once = 2 * 2 * 15 * 64
     found = rows(Shared(nn.Linear(8, 8)), Thop())
     assert found == {"": 2 * once, **dict.fromkeys(("a", "b", "a.core"), once)}
+
+
+class Packed(nn.Module):
+    """A recurrent layer on sequences of 3 and 2 steps."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.layer = getattr(nn, kind)(8, 4, batch_first=True)
+
+    def forward(self, x):
+        """The rows that are there: 5."""
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([3, 2]), batch_first=True)
+        return self.layer(packed)[0].data
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_packed_sequences_are_explained(kind):
+    """thop takes three steps of the largest batch, 6 rows where 5 are there."""
+    report = crossflops.compare(Packed(kind), torch.randn(2, 3, 8), tools=["thop"], isolate=False)
+    assert report.residuals == {"thop": 0}
