@@ -217,6 +217,6 @@ class Packed(nn.Module):
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_packed_sequences_are_explained(kind):
-    """thop takes three steps of the largest batch, 6 rows where 5 are there."""
+    """thop takes three steps of the largest batch, 6 rows where 5 are there; 0.0.31 raises."""
     report = crossflops.compare(Packed(kind), torch.randn(2, 3, 8), tools=["thop"], isolate=False)
-    assert report.residuals == {"thop": 0}
+    assert report.residuals == ({} if OLD else {"thop": 0})
