@@ -151,9 +151,7 @@ def exported(model, *args, setting=EVAL, observed=(), **kwargs):
 def operators(trace, target):
     """The operator calls of an operator."""
     return [
-        call
-        for call in trace.calls
-        if call.storey == "operator" and call.target.startswith(target)
+        call for call in trace.calls if call.level == "operator" and call.target.startswith(target)
     ]
 
 

@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from crossflops.ir.trace import NESTED, OBSERVED, Scalar, Setting, Storey, View
+from crossflops.ir.trace import NESTED, OBSERVED, Level, Scalar, Setting, View
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -48,10 +48,10 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     call in the setting under which the tool runs; "*" in them matches anything. `named` is what
     the enclosing module's bare class name, without its package, may look like.
     `bases` match a class from which that of the enclosing module (of the module itself, on the
-    module storey) is derived, `isa` that class too. `entry` matches the nearest function call
+    module level) is derived, `isa` that class too. `entry` matches the nearest function call
     around, `within` the class of any module call around, `under` the target of any function call
     around. `registered` asks whether the enclosing module has a name in the model. `settings` are
-    compared for equality: a call's own, or on the module storey the module's. `reached` is how
+    compared for equality: a call's own, or on the module level the module's. `reached` is how
     that nearest function call came in: by "attribute" or by "reference". `has` and `lacks`
     name inputs of the call or parameters of the module, "*" as above. `dtypes` are those of the
     first input. `root` asks whether the module is the whole model, `leaf` whether it has no
@@ -59,7 +59,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     such that no registered module of them, or of a subclass, was called around. `nested` asks
     whether a function of PyTorch is around.
 
-    On the node storey `targets` are operators, a domain other than ai.onnx before their name,
+    On the node level `targets` are operators, a domain other than ai.onnx before their name,
     `but` those that are left out, `settings` are attributes.
     """
 
@@ -92,16 +92,16 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
     A "core" clause says how the contraction work of a call is counted, in MACs: the first core
     clause that matches a call holds, and stands for what the call does: for every operator
     beneath it, or those that `stands_for` names, but not for what hooks do. On the function
-    storey nothing else is booked beneath it. A "part" clause adds something, in the tool's own
-    unit; all that match hold. An "unseen" clause, on the operator storey, names why contraction
+    level nothing else is booked beneath it. A "part" clause adds something, in the tool's own
+    unit; all that match hold. An "unseen" clause, on the operator level, names why contraction
     work that no core clause covers is not seen; the first that matches holds. A "fails" clause
-    says that the tool raises: on every call or node that matches, or, on the node storey, with a
+    says that the tool raises: on every call or node that matches, or, on the node level, with a
     formula on those for which that is not zero. The amount of the others is
     `factor` times the named `formula` of the call's specs, or `weights` over the cost of the
     nodes beneath the call, or nothing at all. `times` is a named formula of the module table,
     for tools that book one call several times.
 
-    `again`, of a core or a part clause on the function storey, is the cause under which a call is
+    `again`, of a core or a part clause on the function level, is the cause under which a call is
     booked that the tool has counted already by a rule about the module around it: beside what
     that rule stands for, not in its place. `batch` is a named formula of the trace: the tool
     divides by it the sum of all that is booked so. `in_total_only` says that a tool that reports
@@ -110,7 +110,7 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     cause: str
-    storey: Storey
+    level: Level
     match: Match
     kind: Kind
     formula: str | None = None
@@ -154,7 +154,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     `verified` lists the tool versions on which the clauses were held against the tool; it is empty
     for a convention that is no tool. `unit` is what the tool counts for one MAC, 0 if it counts
     none. `forces` are the parts of the setting that the tool
-    imposes, whatever the caller asks. `sees` is the storey on which it stands; of nodes, `opens`
+    imposes, whatever the caller asks. `sees` is the level on which it stands; of nodes, `opens`
     says whether it looks into functions, loops and branches, and `shapes` names what gives a graph
     the shapes that the tool infers, where these are its own. `counts_dead` says
     whether work whose result nobody uses is counted, `counts_stored` whether it is where that
@@ -172,7 +172,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     verified: tuple[str, ...]
     unit: int
     printed_as: str
-    sees: Storey
+    sees: Level
     clauses: tuple[Clause, ...]
     counts_dead: bool
     unseen: str
@@ -195,8 +195,8 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
         """The real run without which the tool's number cannot be predicted; None for none."""
         setting = msgspec.structs.asdict(self.setting(asked))
         if self.sees in OBSERVED:
-            return View(**setting, storey=self.sees)
+            return View(**setting, level=self.sees)
         kernels = {one for clause in self.clauses for one in clause.match.fused}
         if any(one.match.reached for one in self.clauses) or kernels - {f"{NESTED}*"}:
-            return View(**setting, storey="operator")
-        return View(**setting, storey="module") if kernels else None
+            return View(**setting, level="operator")
+        return View(**setting, level="module") if kernels else None

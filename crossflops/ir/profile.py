@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.ir.trace import Kernel, Setting, Storey
+from crossflops.ir.trace import Kernel, Level, Setting
 
 Amount: TypeAlias = int | float
 
@@ -73,6 +73,6 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True):
     edition: str
     total: Amount
     assumed: bool
-    sees: Storey = "module"
+    sees: Level = "module"
     rows: tuple[FoldedRow, ...] = ()
     uncounted: tuple[str, ...] = ()

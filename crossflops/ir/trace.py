@@ -8,7 +8,7 @@ import msgspec
 
 from crossflops.ir.tensor import TensorSpec
 
-Storey: TypeAlias = Literal[
+Level: TypeAlias = Literal[
     "module",
     "function",
     "operator",
@@ -20,7 +20,7 @@ Storey: TypeAlias = Literal[
     "compiled",
     "node",
 ]
-# storeys of a real run, or of a real compilation
+# levels of a real run, or of a real compilation
 OBSERVED: frozenset[str] = frozenset({"jit", "traced", "event", "dispatch", "lowered", "compiled"})
 UNWATCHED = "(unwatched)"  # the only call of a run that raises when it is watched
 NESTED = "nested:"  # begins what is said of a call in which padding was dropped
@@ -58,7 +58,7 @@ class View(Setting, frozen=True, kw_only=True):
     instructions that JAX gives to XLA, "compiled": those that XLA makes of them.
     """
 
-    storey: Storey = "operator"
+    level: Level = "operator"
 
 
 class Parameter(msgspec.Struct, frozen=True):
@@ -113,13 +113,13 @@ class Module(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was invoked, on one storey.
+    """Something that was invoked, on one level.
 
     `target` is a class, an entry point (`torch.Tensor.__matmul__`) or an operator
     (`aten.conv2d.default`). `via` is, for a module, "call" or "forward"; for a function,
     "attribute", "reference" (captured before anybody could patch it) or "hook" (a hook of the
     module, which is no part of its forward). `module` is the id of the module that was called
-    or, for the other storeys, of the one that encloses the call. `stored` says of a call that is
+    or, for the other levels, of the one that encloses the call. `stored` says of a call that is
     not `live` that its result is written into a tensor that outlives the run: a buffer, a
     parameter, an input. `returns` says of a module's call what its result is: "tensor",
     "sequence", "mapping", "none" or, by which most tools are lost, any other "object".
@@ -130,7 +130,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     `arity` and `keywords` are the numbers of arguments that a module or a function was given by
     position and by keyword.
 
-    A call on the storeys in `OBSERVED` belongs to a real run: `setting` is the id of its setting,
+    A call on the levels in `OBSERVED` belongs to a real run: `setting` is the id of its setting,
     and `of` names the operator calls whose work it does, or does a part of. Its target is spelled
     as PyTorch does there (`aten::linear`), or XLA, its tensors are named by place.
     What `depends_on_inputs` would have other sizes, or not be called, for other values.
@@ -139,7 +139,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     parent: str | None
-    storey: Storey
+    level: Level
     target: str
     module: int
     via: str = ""
@@ -184,7 +184,7 @@ class Kernel(msgspec.Struct, frozen=True):
 class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Calls in the order in which they began (a parent before its children), and the modules.
 
-    `observed` are those of the storeys in `OBSERVED`, parents first too. `framework` is "torch",
+    `observed` are those of the levels in `OBSERVED`, parents first too. `framework` is "torch",
     "tensorflow", "jax" or "sklearn": the clauses of a tool are about the calls of one of them.
     `kernels` are the fused ones that ran, by the id of every setting in which the model was run.
     `runtime` is what ran the model where values of a run decided about sizes or calls, else "";
@@ -219,7 +219,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found = {
             call.module: call.key
             for call in self.calls
-            if call.storey == "module" and call.via == "call"
+            if call.level == "module" and call.via == "call"
         }
         return frozenset(found.values())
 

@@ -122,7 +122,7 @@ def _reached(rules: Parameters, modules: tuple[Module, ...]) -> Iterator[int]:
 
 def _called(trace: Trace) -> frozenset[int]:
     return frozenset(
-        call.module for call in trace.calls if call.storey == "module" and call.via == "call"
+        call.module for call in trace.calls if call.level == "module" and call.via == "call"
     )
 
 

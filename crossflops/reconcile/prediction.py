@@ -108,7 +108,7 @@ def home_of(call: Call, trace: Trace) -> Module:
     What runs by `.forward`, or in a module that is registered nowhere, is its caller's.
     """
     for one in (call, *trace.ancestors(call)):
-        if one.storey == "module" and one.via == "call":
+        if one.level == "module" and one.via == "call":
             module = trace.modules[one.module]
             if module.names:
                 return module
@@ -126,7 +126,7 @@ def collector_of(call: Call, trace: Trace, ruled: Container[str]) -> Module | No
     for one in trace.ancestors(call):
         if one.target == PRE_HOOK:
             early = True
-        elif one.storey == "module" and one.via == "call":
+        elif one.level == "module" and one.via == "call":
             module = trace.modules[one.module]
             if module.names and not early and one.key not in ruled:
                 return module
@@ -166,8 +166,8 @@ class _Walk:
         self.covered: dict[str, int] = {}
         self.unseen: dict[str, Clause] = {}
         self.clauses = {
-            storey: [clause for clause in convention.clauses if clause.storey == storey]
-            for storey in ("module", "function", "operator", *OBSERVED)
+            level: [clause for clause in convention.clauses if clause.level == level]
+            for level in ("module", "function", "operator", *OBSERVED)
         }
 
     def prediction(self) -> Prediction:
@@ -209,7 +209,7 @@ class _Walk:
         if self.convention.sees not in OBSERVED or not self.trace.calls or foreign:
             return []
         seen = (self.convention.sees, self.setting)
-        found = [one for one in self.trace.observed if (one.storey, one.setting) == seen]
+        found = [one for one in self.trace.observed if (one.level, one.setting) == seen]
         if not found:
             raise ValueError(f"the trace holds no {self.convention.sees} calls ({self.setting})")
         failed = next((one for one in found if one.target == UNWATCHED), None)
@@ -223,18 +223,18 @@ class _Walk:
 
     def _visit(self, call: Call, above: int | None) -> int | None:
         core = self._inherited(call, above)
-        hidden = core == _SHADOWED and call.storey != "function"
+        hidden = core == _SHADOWED and call.level != "function"
         if self._counts(call) and not hidden and not self._is_opaque(core):
             core = self._apply(call, None if core == _SHADOWED else core)
-        if call.storey == "operator":
+        if call.level == "operator":
             self._settle(call, core)
         return core
 
     def _apply(self, call: Call, core: int | None) -> int | None:
         """Book what the clauses say of the call. What speaks for the call from here on."""
-        added = self.convention.rules_add and call.storey == "module"
+        added = self.convention.rules_add and call.level == "module"
         above, spoken = None if added else core, False
-        for clause in self.clauses[call.storey]:
+        for clause in self.clauses[call.level]:
             if clause.kind == "unseen" or not self._matches(clause, call):
                 continue
             if clause.kind == "fails":
@@ -265,7 +265,7 @@ class _Walk:
 
     def _beneath(self, call: Call) -> Iterator[Call]:
         for child in self.trace.children.get(call.key, ()):
-            if child.storey == "operator":
+            if child.level == "operator":
                 yield child
             else:
                 yield from self._beneath(child)
@@ -273,7 +273,7 @@ class _Walk:
     def _is_counted(self, call: Call) -> bool:
         """Whether a rule books the module in whose forward the call is."""
         for one in self.trace.ancestors(call):
-            if one.storey == "module" or one.via == "hook":
+            if one.level == "module" or one.via == "hook":
                 return one.key in self.counted
         return False
 
@@ -285,19 +285,19 @@ class _Walk:
 
     def _is_opaque(self, core: int | None) -> bool:
         """Whether a function encloses the call of which the tool books nothing but the whole."""
-        return core is not None and self.bookings[core].clause.storey == "function"
+        return core is not None and self.bookings[core].clause.level == "function"
 
     def _is_shadowed(self, call: Call, above: int | None) -> bool:
         """A module inside one with a rule (a parametrization, say), which the rule ignores."""
-        if self.convention.rules_add or call.storey != "module":
+        if self.convention.rules_add or call.level != "module":
             return False
         if above is None or above == _SHADOWED:
             return False
-        return self.bookings[above].clause.storey == "module"
+        return self.bookings[above].clause.level == "module"
 
     def _counts(self, call: Call) -> bool:
         kernel = call.fused.get(self.setting, NESTED)
-        if call.storey == "function" and not kernel.startswith(NESTED):
+        if call.level == "function" and not kernel.startswith(NESTED):
             return False  # it ran in the place of the function
         stored = call.stored and self.convention.counts_stored
         return call.live or stored or self.convention.counts_dead
@@ -308,7 +308,7 @@ class _Walk:
 
     def _times(self, clause: Clause, call: Call) -> int:
         """How often it is booked: by its own module, or by that to which a function belongs."""
-        if call.storey == "module":
+        if call.level == "module":
             owner: Module | None = self.trace.modules[call.module]
         else:
             owner = self._owner(call)
@@ -317,7 +317,7 @@ class _Walk:
         return 1 if clause.times is None else self.times[clause.times][owner.id]
 
     def _book(self, clause: Clause, call: Call, again: bool = False) -> None:
-        if call.storey == "module":
+        if call.level == "module":
             self.counted.add(call.key)
         self.bookings.append(
             Booking(
@@ -366,6 +366,6 @@ class _Walk:
 
     def _owner(self, call: Call) -> Module | None:
         """The module under which the tool sees the call; None where it sees it under none."""
-        if self.convention.sees == call.storey == "function":
+        if self.convention.sees == call.level == "function":
             return collector_of(call, self.trace, self.counted)
         return home_of(call, self.trace)

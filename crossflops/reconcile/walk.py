@@ -248,7 +248,7 @@ def _invisible(prediction: Prediction, trace: Trace, macs: dict[str, int]) -> It
 
 def _is_dead(call: Call, trace: Trace) -> bool:
     """Whether nothing that the call did is used."""
-    if call.storey == "operator" or call.storey in OBSERVED:
+    if call.level == "operator" or call.level in OBSERVED:
         return not call.live
     operators = list(_operators(call, trace))
     return bool(operators) and not any(operator.live for operator in operators)
@@ -256,7 +256,7 @@ def _is_dead(call: Call, trace: Trace) -> bool:
 
 def _operators(call: Call, trace: Trace) -> Iterator[Call]:
     for child in trace.children.get(call.key, ()):
-        if child.storey == "operator":
+        if child.level == "operator":
             yield child
         else:
             yield from _operators(child, trace)

@@ -51,11 +51,11 @@ def site(call: Call, trace: Trace) -> Site:
 
 
 def _site(call: Call, module: Module) -> Site | None:
-    if call.storey == "module":
+    if call.level == "module":
         name = module.bases[0]
         whole = name.startswith(_LEAVES) and name != _SEQUENTIAL and module.id != 0
         return Site("call_module", module.path) if whole and call.via == "call" else None
-    if call.storey == "function" and call.target.startswith(_TENSOR):
+    if call.level == "function" and call.target.startswith(_TENSOR):
         name = call.target.removeprefix(_TENSOR)
         if name.startswith("__"):  # x + y: fx records the function of the module `operator`
             return Site("call_function", f"operator.{name.strip('_')}")

@@ -39,7 +39,7 @@ CONVENTIONS = (
             Clause(
                 id="elementwise-1.results",
                 cause="elementwise.native",
-                storey="node",
+                level="node",
                 match=Match(targets=OPERATORS),
                 kind="part",
                 formula="node.results",
@@ -48,7 +48,7 @@ CONVENTIONS = (
             Clause(
                 id="elementwise-1.unseen",
                 cause="op.unregistered-zero",
-                storey="node",
+                level="node",
                 match=Match(),
                 kind="unseen",
                 reference="contractions are no elementwise operators",

@@ -41,7 +41,7 @@ def _first(formula: str, targets: tuple[str, ...]) -> Clause:
     return Clause(
         id=f"exact-2k-1.first.{formula.partition('.')[2]}",
         cause="unit.first-add-omitted",
-        storey="node",
+        level="node",
         match=Match(targets=targets),
         kind="part",
         formula=formula,
@@ -65,7 +65,7 @@ CONVENTIONS = (
             Clause(
                 id="exact-2k-1.products",
                 cause="graph.export-decomposition",
-                storey="node",
+                level="node",
                 match=Match(targets=tuple(name for names in _SUMS.values() for name in names)),
                 kind="core",
                 weights={"macs": 1},
@@ -75,7 +75,7 @@ CONVENTIONS = (
             Clause(
                 id="exact-2k-1.others",
                 cause="elementwise.native",
-                storey="node",
+                level="node",
                 match=Match(),
                 kind="part",
                 weights=dict.fromkeys(_OTHERS, 1),

@@ -16,7 +16,7 @@ def _core(
     return Clause(
         id=f"fvcore.{name}",
         cause=cause,
-        storey="traced",
+        level="traced",
         match=Match(targets=tuple(f"aten::{node}" for node in nodes)),
         kind="core",
         formula=f"fvcore.{name}",
@@ -31,7 +31,7 @@ def _part(
     return Clause(
         id=f"fvcore.{name}",
         cause=cause,
-        storey="traced",
+        level="traced",
         match=Match(
             targets=(f"aten::{node}",), has=own.has, lacks=own.lacks, settings=own.settings
         ),
@@ -46,7 +46,7 @@ def _unseen(name: str, cause: str, reference: str, *operators: str) -> Clause:
     return Clause(
         id=f"fvcore.{name}",
         cause=cause,
-        storey="operator",
+        level="operator",
         match=Match(targets=tuple(f"aten.{one}" for one in operators)),
         kind="unseen",
         reference=f"{_MISSING} {reference}",
@@ -94,7 +94,7 @@ _OTHERS = (
 _NOT_TRACED = Clause(
     id="fvcore.not-traced",
     cause="tool.error",
-    storey="traced",
+    level="traced",
     match=Match(targets=("untraced",)),
     kind="fails",
     reference="fvcore/nn/jit_analysis.py: _get_scoped_trace_graph: torch.jit._get_trace_graph",
@@ -103,7 +103,7 @@ _NOT_TRACED = Clause(
 _OPAQUE = Clause(
     id="fvcore.opaque-function",
     cause="function.opaque",
-    storey="function",
+    level="function",
     match=Match(targets=("torch.autograd.Function.apply", "torch.jit.ScriptFunction.__call__")),
     kind="core",
     reference="fvcore/nn/jit_analysis.py: _should_ignore_node: prim::PythonOp, prim::CallFunction",
@@ -112,7 +112,7 @@ _OPAQUE = Clause(
 _COMPLEX = Clause(
     id="fvcore.complex",
     cause="contraction.complex",
-    storey="traced",
+    level="traced",
     match=Match(
         targets=tuple(
             f"aten::{one}"
@@ -127,7 +127,7 @@ _COMPLEX = Clause(
 _FAST_PATH = Clause(
     id="fvcore.native-attention-module",
     cause="attention.module-fastpath",
-    storey="traced",
+    level="traced",
     match=Match(
         targets=("aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd")
     ),

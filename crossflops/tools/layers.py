@@ -1,6 +1,6 @@
 """The layers of torch.nn that conventions have rules for, by class.
 
-Shared by every convention that stands on the module storey.
+Shared by every convention that stands on the module level.
 """
 
 from crossflops.tools.operators import CONTRACTIONS

@@ -20,7 +20,7 @@ _TRANSPARENT = {
 def matches(clause: Clause, call: Call, trace: Trace, setting: str) -> bool:
     """Whether the clause speaks of this call when the tool runs in this setting (an id)."""
     match = clause.match
-    if call.storey != clause.storey or not one_of(call.target, match.targets):
+    if call.level != clause.level or not one_of(call.target, match.targets):
         return False
     if match.fused and not (setting in call.fused and one_of(call.fused[setting], match.fused)):
         return False
@@ -33,12 +33,12 @@ def matches(clause: Clause, call: Call, trace: Trace, setting: str) -> bool:
 def _is_last(call: Call, trace: Trace) -> bool:
     """Whether the call of the module, or the one around it, is the module's last."""
     around = (call, *trace.ancestors(call))
-    home = next((one for one in around if one.storey == "module"), call)
+    home = next((one for one in around if one.level == "module"), call)
     return home.key in trace.last_calls
 
 
 def _own(match: Match, call: Call, module: Module) -> bool:
-    if call.storey == "module":
+    if call.level == "module":
         names = {parameter.name for parameter in module.params}
         settings = module.settings
     else:
@@ -67,15 +67,15 @@ def _around(match: Match, call: Call, trace: Trace) -> bool:
     ):
         return True
     calls = (call, *trace.ancestors(call))
-    modules = [one for one in calls if one.storey == "module"]
+    modules = [one for one in calls if one.level == "module"]
     if match.via is not None and (not modules or modules[0].via != match.via):
         return False
-    functions = [one for one in calls if one.storey == "function"]
+    functions = [one for one in calls if one.level == "function"]
     if match.entry and not one_of(functions[0].target if functions else "", match.entry):
         return False
     if match.reached is not None and (not functions or functions[0].via != match.reached):
         return False
-    outer = functions[1:] if call.storey == "function" else functions
+    outer = functions[1:] if call.level == "function" else functions
     if match.nested not in {None, any(one.target not in _TRANSPARENT for one in outer)}:
         return False
     return (
@@ -94,7 +94,7 @@ def _is_inside(classes: tuple[str, ...], calls: Iterable[Call], trace: Trace) ->
     for one in calls:
         if one.target == PRE_HOOK:
             early = True
-        elif one.storey == "module":
+        elif one.level == "module":
             row = trace.modules[one.module]
             known = one.via == "call" and row.names and not early
             if known and not set(classes).isdisjoint(row.bases):

@@ -37,7 +37,7 @@ def _clause(
     return Clause(
         id=f"onnx-opcounter.{name}",
         cause=cause,
-        storey="node",
+        level="node",
         match=match,
         kind=kind,
         formula=f"opcounter.{formula}" if formula else None,

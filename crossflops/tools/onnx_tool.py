@@ -102,7 +102,7 @@ def _clause(
     return Clause(
         id=f"onnx-tool.{name}",
         cause=cause,
-        storey="node",
+        level="node",
         match=match,
         kind=kind,
         formula=formula and f"onnx-tool.{formula}",

@@ -86,7 +86,7 @@ def _lines(trace: Trace) -> Iterator[tuple[Line, bool]]:
         *(
             call.module
             for call in trace.calls
-            if call.storey == "module" and call.via == "call" and call.module in chains
+            if call.level == "module" and call.via == "call" and call.module in chains
             if call.module not in scripted
         ),
     ]

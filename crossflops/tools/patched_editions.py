@@ -43,7 +43,7 @@ class Edition:
         return Clause(
             id=f"{self._prefix}.{name or rule.name}",
             cause=rule.cause,
-            storey="function",
+            level="function",
             match=Match(targets=rule.targets, reached="attribute", **match),
             kind="core" if rule.core else "part",
             formula=rule.formula,
@@ -100,7 +100,7 @@ class Edition:
             Clause(
                 id=f"{self._prefix}.{name}",
                 cause=cause,
-                storey="module",
+                level="module",
                 match=Match(targets=targets, via="call"),
                 kind="core" if name == "recurrent" else "part",
                 formula=formula,
@@ -141,7 +141,7 @@ class Edition:
             Clause(
                 id=f"{self._prefix}.unseen.{name}",
                 cause=cause,
-                storey="operator",
+                level="operator",
                 match=match,
                 kind="unseen",
                 reference=f"{self._source}: _patch_functionals",

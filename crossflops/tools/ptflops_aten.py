@@ -21,7 +21,7 @@ def _core(name: str, cause: str, targets: tuple[str, ...], formula: str, *types:
     return Clause(
         id=f"ptflops-aten.{name}",
         cause=cause,
-        storey="dispatch",
+        level="dispatch",
         match=Match(targets=targets, dtypes=types, settings=_WHOLE),
         kind="core",
         formula=f"dispatched.{formula}",
@@ -33,7 +33,7 @@ def _bias(name: str, cause: str, targets: tuple[str, ...], formula: str) -> Clau
     return Clause(
         id=f"ptflops-aten.{name}",
         cause=cause,
-        storey="dispatch",
+        level="dispatch",
         match=Match(targets=targets, settings=_WHOLE),
         kind="part",
         formula=f"ptflops_aten.{formula}",
@@ -45,7 +45,7 @@ def _unseen(name: str, cause: str, match: Match) -> Clause:
     return Clause(
         id=f"ptflops-aten.{name}",
         cause=cause,
-        storey="operator",
+        level="operator",
         match=match,
         kind="unseen",
         reference=f"{_ENGINE}: FlopCounterMode.__torch_dispatch__",

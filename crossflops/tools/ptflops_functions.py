@@ -29,7 +29,7 @@ def _function(
     return Clause(
         id=f"ptflops-pytorch.{name}",
         cause=cause,
-        storey="function",
+        level="function",
         match=Match(targets=targets, reached="attribute", **match),
         kind=kind,
         formula=f"ptflops.{formula}",

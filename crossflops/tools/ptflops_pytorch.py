@@ -36,7 +36,7 @@ def _module(
     return Clause(
         id=f"ptflops-pytorch.{name}",
         cause=cause,
-        storey="module",
+        level="module",
         match=Match(targets=targets, via="call", **match),
         kind=kind,
         formula=f"ptflops.{formula}" if formula != "output_elements" else formula,
@@ -142,7 +142,7 @@ def _fails() -> tuple[Clause, ...]:
     nested = Clause(
         id="ptflops-pytorch.fails.nested",
         cause=cause,
-        storey="module",
+        level="module",
         match=Match(targets=reads, via="call", fused=(f"{NESTED}*",)),
         kind="fails",
         reference=f"{_OPS}: MODULES_MAPPING",
@@ -178,7 +178,7 @@ def _unseen() -> tuple[Clause, ...]:
         Clause(
             id=f"ptflops-pytorch.unseen.{name}",
             cause=cause,
-            storey="operator",
+            level="operator",
             match=match,
             kind="unseen",
             reference=f"{_ENGINE}: start_flops_count, patch_tensor_ops",

@@ -60,7 +60,7 @@ def _clause(
     return Clause(
         id=f"tensorflow.{name}",
         cause=cause,
-        storey="operator",
+        level="operator",
         match=Match(**match),  # type: ignore[arg-type]  # the fields of a match, by name
         kind=kind,
         formula=f"tensorflow.{formula}" if formula else None,

@@ -119,7 +119,7 @@ def _convention(edition: str, verified: str, clauses: tuple[Clause, ...]) -> Con
                         name
                         for one in clauses
                         for name in one.match.targets
-                        if one.storey == "module"
+                        if one.level == "module"
                     }
                 )
             ),

@@ -34,7 +34,7 @@ class Edition:
         return Clause(
             id=f"{self._prefix}.{name}",
             cause=cause,
-            storey="module",
+            level="module",
             match=Match(targets=targets, via="call", root=self._root, **match),
             kind="core" if core else "part",
             formula=formula,
@@ -146,7 +146,7 @@ def unseen() -> tuple[Clause, ...]:
         Clause(
             id=f"thop.unseen.{name}",
             cause=cause,
-            storey="operator",
+            level="operator",
             match=match,
             kind="unseen",
             reference=f"{PROFILE}: register_hooks",

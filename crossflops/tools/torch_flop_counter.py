@@ -23,7 +23,7 @@ def _core(name: str, formula: str, function: str, *kernels: str) -> tuple[Clause
         return Clause(
             id=f"torch-flop-counter.{name}{suffix}",
             cause=cause,
-            storey="dispatch",
+            level="dispatch",
             match=Match(targets=kernels, dtypes=dtypes, settings=settings),
             kind="core",
             formula=f"dispatched.{formula}",
@@ -41,7 +41,7 @@ def _hidden(name: str, cause: str, *kernels: str) -> Clause:
     return Clause(
         id=f"torch-flop-counter.{name}",
         cause=cause,
-        storey="dispatch",
+        level="dispatch",
         match=Match(targets=kernels),
         kind="core",
         reference=f"{_SOURCE}: flop_registry has no formula for {kernels[0].rstrip('.*')}",
@@ -88,7 +88,7 @@ CONVENTIONS = (
             Clause(
                 id="torch-flop-counter.convolution",
                 cause=_SAME,
-                storey="dispatch",
+                level="dispatch",
                 match=Match(targets=("aten.convolution.*", "aten._convolution.*")),
                 kind="core",
                 formula="dispatched.convolution",

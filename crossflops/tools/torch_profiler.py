@@ -17,7 +17,7 @@ def _product(name: str, formula: str) -> Clause:
     return Clause(
         id=f"torch-profiler.{name}",
         cause="graph.export-decomposition",
-        storey="event",
+        level="event",
         match=Match(targets=(f"aten::{name}",), settings=_OUTERMOST),
         kind="core",
         formula=f"torch_profiler.{formula}",
@@ -29,7 +29,7 @@ def _elementwise(name: str) -> Clause:
     return Clause(
         id=f"torch-profiler.{name}",
         cause="elementwise.add-function",
-        storey="event",
+        level="event",
         match=Match(targets=(f"aten::{name}",), settings=_OUTERMOST),
         kind="part",
         formula="torch_profiler.first_elements",
@@ -41,7 +41,7 @@ def _unseen(name: str, cause: str, *operators: str) -> Clause:
     return Clause(
         id=f"torch-profiler.{name}",
         cause=cause,
-        storey="operator",
+        level="operator",
         match=Match(targets=tuple(f"aten.{one}" for one in operators)),
         kind="unseen",
         reference=_SOURCE,
@@ -64,7 +64,7 @@ CONVENTIONS = (
             Clause(
                 id="torch-profiler.conv2d",
                 cause="conv.unbatched-axis",
-                storey="operator",
+                level="operator",
                 match=Match(targets=("aten.conv2d.default",)),
                 kind="core",
                 formula="torch_profiler.convolution",

@@ -35,7 +35,7 @@ def _layer(
     return Clause(
         id=f"torchinfo.{name}",
         cause=cause,
-        storey="module",
+        level="module",
         match=Match(isa=isa, via="call", **match),
         kind=kind,
         formula=f"torchinfo.{formula}",
@@ -98,7 +98,7 @@ def _unseen() -> Iterable[Clause]:
         yield Clause(
             id=f"torchinfo.unseen.{name}",
             cause=cause,
-            storey="operator",
+            level="operator",
             match=match,
             kind="unseen",
             reference=reference,
@@ -110,7 +110,7 @@ _FAILS = (
         Clause(
             id=f"torchinfo.{name}",
             cause="op.unregistered-zero",
-            storey="module",
+            level="module",
             match=Match(via="call", under=under),
             kind="part",
             formula=f"torchinfo.{name}",
@@ -123,7 +123,7 @@ _FAILS = (
     Clause(
         id="torchinfo.nested",
         cause="op.unregistered-zero",
-        storey="module",
+        level="module",
         match=Match(via="call", fused=(f"{NESTED}*",)),
         kind="fails",
         reference=f"{_LAYER}: calculate_size",

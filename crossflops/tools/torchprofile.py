@@ -22,7 +22,7 @@ def _core(
     return Clause(
         id=f"torchprofile.{name}",
         cause=cause,
-        storey="jit",
+        level="jit",
         match=Match(targets=tuple(f"aten::{node}" for node in nodes), settings=settings or {}),
         kind="core",
         formula=f"torchprofile.{formula or name}",
@@ -42,7 +42,7 @@ def _part(
     return Clause(
         id=f"torchprofile.{name}",
         cause=cause,
-        storey="jit",
+        level="jit",
         match=Match(
             targets=tuple(f"aten::{node}" for node in nodes), has=own.has, settings=own.settings
         ),
@@ -57,7 +57,7 @@ def _unseen(name: str, cause: str, *operators: str) -> Clause:
     return Clause(
         id=f"torchprofile.{name}",
         cause=cause,
-        storey="operator",
+        level="operator",
         match=Match(targets=tuple(f"aten.{one}" for one in operators)),
         kind="unseen",
         reference=_MISSING,
@@ -68,7 +68,7 @@ def _failure(name: str, match: Match, reference: str) -> Clause:
     return Clause(
         id=f"torchprofile.{name}",
         cause="tool.error",
-        storey="jit",
+        level="jit",
         match=match,
         kind="fails",
         reference=reference,

@@ -58,7 +58,7 @@ class _Column:
         return Clause(
             id=f"{self._tool}.{name}",
             cause=cause,
-            storey="module",
+            level="module",
             match=Match(
                 isa=bases,
                 via="call",
@@ -94,7 +94,7 @@ class _Column:
         return Clause(
             id=f"{self._tool}.unseen.earlier",
             cause="module.reused",
-            storey="operator",
+            level="operator",
             match=Match(isa=(*_CONV, *_TRANSPOSED, *_LINEAR, *_BILINEAR), last=False),
             kind="unseen",
             reference=f"{_HOOK}: wrap_call",
@@ -106,7 +106,7 @@ class _Column:
         return Clause(
             id=f"{self._tool}.fails.{name}",
             cause="op.unregistered-zero",
-            storey="module",
+            level="module",
             match=match,
             kind="part",
             formula=f"torchstat.{name}",

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from crossflops.ir.convention import Clause, Convention, Match, Parameters
-from crossflops.ir.trace import Storey
+from crossflops.ir.trace import Level
 from crossflops.tools import layers
 from crossflops.tools.operators import HOOKS, VMAP
 
@@ -59,7 +59,7 @@ def _clause(
     cause: str,
     formula: str | None,
     kind: Any,
-    storey: Storey,
+    level: Level,
     match: Match,
     reference: str,
     **more: Any,
@@ -67,7 +67,7 @@ def _clause(
     return Clause(
         id=f"ultralytics-thop.{name}",
         cause=cause,
-        storey=storey,
+        level=level,
         match=match,
         kind=kind,
         formula=formula and f"ultralytics-thop.{formula}",

@@ -71,7 +71,7 @@ def _clause(
     return Clause(
         id=f"xla-lowered.{name}",
         cause=cause,
-        storey="lowered",
+        level="lowered",
         match=Match(targets=targets, settings=dict(settings)),
         kind=kind,
         formula=formula,
@@ -141,7 +141,7 @@ def _compiled() -> Iterator[Clause]:
         yield msgspec.structs.replace(
             one,
             id=one.id.replace("xla-lowered", "xla-compiled"),
-            storey="compiled",
+            level="compiled",
             match=msgspec.structs.replace(one.match, settings=settings),
         )
     changes = (
@@ -153,7 +153,7 @@ def _compiled() -> Iterator[Clause]:
         yield Clause(
             id=cause.replace("xla", "xla-compiled"),
             cause=cause,
-            storey="compiled",
+            level="compiled",
             match=Match(targets=targets, settings={"change": change}),
             kind="part",
             formula="xla.change",

@@ -120,7 +120,7 @@ def observed(conventions: Iterable[Convention], asked: Setting) -> list[View]:
     """The real runs that some convention needs."""
     return sorted(
         {view for one in conventions if (view := one.view(asked))},
-        key=lambda view: (view.id, view.storey),
+        key=lambda view: (view.id, view.level),
     )
 
 

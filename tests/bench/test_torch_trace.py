@@ -21,7 +21,7 @@ def step(begin, dur, name="model_run"):
 def model(*targets):
     """Calls of these operators, each of one node."""
     calls = tuple(
-        Call(key=f"c{n}", parent=None, storey="operator", target=one, module=0, nodes=(f"n{n}",))
+        Call(key=f"c{n}", parent=None, level="operator", target=one, module=0, nodes=(f"n{n}",))
         for n, one in enumerate(targets)
     )
     return Trace(calls=calls, modules=(), setting=Setting())

@@ -30,7 +30,7 @@ def functions(model, *inputs, operator):
     """The function calls around the only call of an operator, the outermost last."""
     trace = traced(model, *inputs)
     (call,) = operators(trace, operator)
-    return [one for one in trace.ancestors(call) if one.storey == "function"]
+    return [one for one in trace.ancestors(call) if one.level == "function"]
 
 
 @pytest.mark.parametrize(

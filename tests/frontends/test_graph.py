@@ -96,7 +96,7 @@ def test_every_node_belongs_to_an_operator_call():
     graph, trace, _ = exported(Odd(), torch.randn(1, 8, 8, 8))
     for node in graph.nodes:
         call = trace.by_key[node.call]
-        assert call.storey == "operator"
+        assert call.level == "operator"
         assert node.key in call.nodes
         assert node.path == trace.modules[call.module].path
 

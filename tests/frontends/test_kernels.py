@@ -159,7 +159,7 @@ def test_modules_that_deal_with_nested_tensors_are_told():
         (trace.modules[call.module].path, setting)
         for call in trace.calls
         for setting, kernel in call.fused.items()
-        if call.storey == "module" and kernel == "nested:14"  # 2 x 7
+        if call.level == "module" and kernel == "nested:14"  # 2 x 7
     }
     assert ("inner.layers.0", HOOKED.id) in nested
     assert ("inner", HOOKED.id) not in nested

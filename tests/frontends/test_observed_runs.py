@@ -13,7 +13,7 @@ from crossflops.reconcile import PredictionError, WatchError, predict
 from crossflops.tools import find
 from tests.models import traced
 
-JIT, EVENT, DISPATCH = (View(storey=one) for one in ("jit", "event", "dispatch"))
+JIT, EVENT, DISPATCH = (View(level=one) for one in ("jit", "event", "dispatch"))
 X = torch.randn(2, 10, 32)
 pytestmark = pytest.mark.torch
 
@@ -67,7 +67,7 @@ def test_a_cell_is_the_products_that_it_became():
 def test_a_fused_kernel_stands_for_all_that_it_swallowed():
     """Without gradients an encoder layer is one node: for the layers that were never called."""
     model = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
-    view = View(grad=False, storey="jit")
+    view = View(grad=False, level="jit")
     trace, calls = seen(model, X, view=view)
     (kernel,) = named(calls, "aten::_transformer_encoder_layer_fwd")
     swallowed = [trace.by_key[key].target for key in kernel.of]
@@ -129,7 +129,7 @@ class ShyOfTracing(nn.Module):
 def test_a_trace_that_raises_only_when_it_is_watched_is_no_failure_of_the_tool(tool):
     """PyTorch traces the model when nobody looks, so the tool answers, and this is said."""
     asked = find(tool)
-    view = View(storey=asked.sees, hooked=asked.setting(Setting()).hooked)
+    view = View(level=asked.sees, hooked=asked.setting(Setting()).hooked)
     trace, calls = seen(ShyOfTracing(), X, view=view)
     assert [call.target for call in calls] == [UNWATCHED]
     with pytest.raises(WatchError, match=rf"could not watch the run that {tool} .* looks"):
@@ -149,10 +149,10 @@ class OfScalars(nn.Module):
         return self.layer(x).view(fold, -1)
 
 
-@pytest.mark.parametrize("storey", ["jit", "traced"])
-def test_tensors_of_sizes_are_made_while_it_is_watched(storey):
+@pytest.mark.parametrize("level", ["jit", "traced"])
+def test_tensors_of_sizes_are_made_while_it_is_watched(level):
     """A size is a tensor of no axes to the tracer, without a length that one could ask for."""
-    _, calls = seen(OfScalars(), X, view=View(storey=storey))
+    _, calls = seen(OfScalars(), X, view=View(level=level))
     (linear,) = named(calls, "aten::linear")
     assert linear.inputs[0].shape == (2, 10, 32)
 
@@ -176,7 +176,7 @@ def test_what_the_compiler_kept_of_a_watched_run_is_forgotten():
             return torch.cond(x.sum() > 0, self.one, self.other, (x,))
 
     trace = traced(Chosen().eval(), X, observed=(DISPATCH, EVENT))
-    assert {call.storey for call in trace.observed} == {"dispatch", "event"}
+    assert {call.level for call in trace.observed} == {"dispatch", "event"}
     assert UNWATCHED not in {call.target for call in trace.observed}
 
 
@@ -224,7 +224,7 @@ def test_what_is_dispatched_stands_beside_the_function_that_called_it():
 def test_hooks_on_the_children_alone_leave_the_fast_path_of_their_children_on():
     """An encoder layer that is a child is hooked; one beneath a child is not."""
     layer = nn.TransformerEncoderLayer(32, 4, 48, batch_first=True)
-    view = View(grad=False, hooked="children", storey="dispatch")
+    view = View(grad=False, hooked="children", level="dispatch")
     assert view.id == "eval no_grad hooked children"
     deep = nn.Sequential(nn.Sequential(layer))
     for model, fused in ((nn.Sequential(layer), False), (deep, True)):

@@ -125,10 +125,10 @@ class Resizing(nn.Module):
         return self.layer(resized(x, 6))
 
 
-@pytest.mark.parametrize("storey", ["jit", "traced"])
-def test_a_function_may_be_compiled_while_it_is_watched(storey):
+@pytest.mark.parametrize("level", ["jit", "traced"])
+def test_a_function_may_be_compiled_while_it_is_watched(level):
     """Out of the functions of PyTorch, and not out of what stands in their place meanwhile."""
     x = torch.ones(1, 4, 3)
-    seen = traced(Resizing().eval(), x, observed=(View(storey=storey),)).observed
+    seen = traced(Resizing().eval(), x, observed=(View(level=level),)).observed
     (linear,) = [call for call in seen if call.target == "aten::linear"]
     assert linear.inputs[0].shape == (1, 4, 6)

@@ -29,7 +29,7 @@ def conv():
 def entry(trace, operator):
     """The function calls around the only call of an operator, innermost first."""
     (call,) = operators(trace, operator)
-    around = [one for one in trace.ancestors(call) if one.storey == "function"]
+    around = [one for one in trace.ancestors(call) if one.level == "function"]
     return [(one.target, one.via) for one in around]
 
 
@@ -65,11 +65,11 @@ def test_a_captured_reference_is_told_from_the_attribute():
 
 
 def test_a_module_calls_functions_calls_operators():
-    """The three storeys are nested, each call knows its module, and its specs."""
+    """The three levels are nested, each call knows its module, and its specs."""
     trace = traced(Holder(conv()), WIDE)
     (call,) = operators(trace, "aten.conv2d")
-    storeys = [(one.storey, one.target.rpartition(".")[2]) for one in trace.ancestors(call)]
-    assert storeys == [("function", "conv2d"), ("module", "Conv2d"), ("module", "Holder")]
+    levels = [(one.level, one.target.rpartition(".")[2]) for one in trace.ancestors(call)]
+    assert levels == [("function", "conv2d"), ("module", "Conv2d"), ("module", "Holder")]
     assert {trace.modules[one.module].path for one in (call, trace.ancestors(call)[0])} == {
         "inner"
     }
@@ -108,7 +108,7 @@ def test_equal_runs_have_equal_keys():
 def test_a_direct_forward_is_no_call():
     """`module.forward(x)` runs past the hooks of `__call__`, and is marked so."""
     trace = traced(Apply(lambda s, x: s.d(s.c.forward(x)), c=conv(), d=conv()), WIDE)
-    via = {one.key: one.via for one in trace.calls if one.storey == "module"}
+    via = {one.key: one.via for one in trace.calls if one.level == "module"}
     assert via == {"(model)": "call", "c": "forward", "d": "call"}
 
 
@@ -120,7 +120,7 @@ def test_super_forward_is_no_second_call():
             return super().forward(x) * 2
 
     trace = traced(Apply(lambda s, x: s.c(x), c=Scaled(8, 8, 1)), WIDE)
-    assert [one.key for one in trace.calls if one.storey == "module"] == ["(model)", "c"]
+    assert [one.key for one in trace.calls if one.level == "module"] == ["(model)", "c"]
 
 
 def test_a_subclass_has_its_bases():
@@ -189,7 +189,7 @@ def test_an_unused_module_has_a_row_and_no_call():
     """The table is that of the model, the calls are those of the run."""
     trace = traced(Apply(lambda s, x: s.c(x), c=conv(), spare=conv()), WIDE)
     assert [row.path for row in trace.modules] == ["", "c", "spare"]
-    assert [one.key for one in trace.calls if one.storey == "module"] == ["(model)", "c"]
+    assert [one.key for one in trace.calls if one.level == "module"] == ["(model)", "c"]
 
 
 def test_what_runs_without_gradients_is_traced_all_the_same():

@@ -20,7 +20,7 @@ SETTINGS = (Setting(), Setting(grad=False))
 CONVENTIONS = [one for one in conventions() if one.framework == "torch" and one.sees != "node"]
 VIEWS = sorted(
     {view for one in CONVENTIONS for asked in SETTINGS if (view := one.view(asked))},
-    key=lambda view: (view.id, view.storey),
+    key=lambda view: (view.id, view.level),
 )
 # Where the tool itself raises, by convention and model; torchstat takes images alone.
 RAISES = {
@@ -67,7 +67,7 @@ def test_operators_do_the_work_of_their_nodes(name):
         Clause(
             id=formula,
             cause="graph.export-decomposition",
-            storey="operator",
+            level="operator",
             match=Match(targets=targets),
             kind="core",
             formula=formula,

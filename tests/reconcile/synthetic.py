@@ -32,15 +32,15 @@ def module(number, path, cls="my.Block", children=()):
     )
 
 
-def call(key, parent, storey, target, number, size=1, live=True, fused=()):
+def call(key, parent, level, target, number, size=1, live=True, fused=()):
     """A call on a tensor of `size` elements."""
     return Call(
         key=key,
         parent=parent,
-        storey=storey,
+        level=level,
         target=target,
         module=number,
-        via="call" if storey == "module" else "attribute",
+        via="call" if level == "module" else "attribute",
         inputs=(TensorSpec("0", "float32", (size,)),),
         live=live,
         fused=dict(fused),
@@ -48,13 +48,13 @@ def call(key, parent, storey, target, number, size=1, live=True, fused=()):
     )
 
 
-def clause(name, kind, target, storey="operator", cause=None, **more):
+def clause(name, kind, target, level="operator", cause=None, **more):
     """A clause about one target."""
     fused = more.pop("fused", ())
     return Clause(
         id=name,
         cause=cause or name,
-        storey=storey,
+        level=level,
         match=Match(targets=(target,) if target else (), fused=fused),
         kind=kind,
         reference=f"source of {name}",
@@ -154,7 +154,7 @@ def traces(draw):
     calls = [call("(model)", None, "module", rows[0].bases[0], 0, 1 + draw(amounts))]
     macs = {}
     for place in range(draw(st.integers(0, 8))):
-        parent = draw(st.sampled_from([one for one in calls if one.storey != "operator"]))
+        parent = draw(st.sampled_from([one for one in calls if one.level != "operator"]))
         number = draw(st.integers(0, size - 1))
         if draw(st.booleans()):
             target = rows[number].bases[0]
@@ -182,18 +182,18 @@ def traces(draw):
 
 @st.composite
 def conventions(draw):
-    """Clauses of every kind on two storeys, in any order, with any unit."""
+    """Clauses of every kind on two levels, in any order, with any unit."""
     found = []
     for place in range(draw(st.integers(0, 6))):
         kind = draw(st.sampled_from(("core", "core", "part", "unseen")))
-        storey = "operator" if kind == "unseen" else draw(st.sampled_from(tuple(_NAMES)))
+        level = "operator" if kind == "unseen" else draw(st.sampled_from(tuple(_NAMES)))
         counted = kind != "unseen" and draw(st.booleans())
         found.append(
             clause(
                 f"rule{place}",
                 kind,
-                draw(st.sampled_from((*_NAMES[storey], ""))),
-                storey,
+                draw(st.sampled_from((*_NAMES[level], ""))),
+                level,
                 cause=draw(st.sampled_from(("cause.a", "cause.b", "cause.c"))),
                 formula="input_elements" if counted else None,
                 weights={"macs": draw(st.integers(-3, 3))}
@@ -204,7 +204,7 @@ def conventions(draw):
                 if kind != "unseen"
                 else None,
                 fused=draw(st.sampled_from(((), ("aten._fused*",)))),
-                again=draw(st.sampled_from(("", "cause.again"))) if storey == "function" else "",
+                again=draw(st.sampled_from(("", "cause.again"))) if level == "function" else "",
                 batch=draw(st.sampled_from((None, BATCH))) if kind != "unseen" else None,
                 in_total_only=draw(st.booleans()),
                 stands_for=draw(st.sampled_from(((), TARGETS[:1]))) if kind == "core" else (),

@@ -31,7 +31,7 @@ def row(number, names, cls, sizes=(), children=()):
 def trace(rows, called):
     """A trace in which these modules were called, in this order."""
     calls = [
-        Call(key=f"k{place}", parent=None, storey="module", target="", module=number, via="call")
+        Call(key=f"k{place}", parent=None, level="module", target="", module=number, via="call")
         for place, number in enumerate(called)
     ]
     return Trace(calls=tuple(calls), modules=tuple(rows), setting=Setting())

@@ -36,7 +36,7 @@ CONVENTION = Convention(
         Clause(
             id="batch-norm",
             cause="norm.batch",
-            storey="module",
+            level="module",
             match=Match(targets=("BatchNorm1d", "BatchNorm2d"), has=("weight",)),
             kind="part",
             formula="input_elements",
@@ -46,7 +46,7 @@ CONVENTION = Convention(
         Clause(
             id="batch-norm.plain",
             cause="norm.batch",
-            storey="module",
+            level="module",
             match=Match(targets=("BatchNorm1d",), lacks=("weight",)),
             kind="part",
         ),
@@ -160,7 +160,7 @@ def test_every_way_of_booking_is_told():
     """Weights, a formula, a factor, and nothing at all."""
 
     def clause(**fields):
-        return Clause(id="x", cause="c", storey="module", match=Match(), kind="core", **fields)
+        return Clause(id="x", cause="c", level="module", match=Match(), kind="core", **fields)
 
     assert booked(clause()) == "nothing"
     assert booked(clause(weights={"macs": 1, "adds": 2}, factor=3)) == "3 x (1 x macs + 2 x adds)"

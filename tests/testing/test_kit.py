@@ -25,7 +25,7 @@ CONVENTION = Convention(
         Clause(
             id="elements.conv",
             cause="act.relu",
-            storey="module",
+            level="module",
             match=Match(targets=("torch.nn.modules.activation.ReLU",)),
             kind="part",
             formula="output_elements",

@@ -10,7 +10,7 @@ def amount(name, target, inputs, outputs, weight=None, call_settings=None, **mod
     call = Call(
         key="call",
         parent=None,
-        storey="operator",
+        level="operator",
         target=target,
         module=0,
         settings=call_settings or {},

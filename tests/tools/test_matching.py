@@ -26,9 +26,9 @@ def module(number, path, *bases, params=(), **settings):
     )
 
 
-def call(key, parent, storey, target, number, **more):
+def call(key, parent, level, target, number, **more):
     """A call."""
-    return Call(key=key, parent=parent, storey=storey, target=target, module=number, **more)
+    return Call(key=key, parent=parent, level=level, target=target, module=number, **more)
 
 
 OPERATOR = call(
@@ -60,10 +60,10 @@ TRACE = Trace(
 )
 
 
-def holds(match, subject, storey=None, setting="eval grad"):
+def holds(match, subject, level=None, setting="eval grad"):
     """Whether a clause with this match is about the subject."""
     clause = Clause(
-        id="x", cause="y", storey=storey or subject.storey, match=Match(**match), kind="core"
+        id="x", cause="y", level=level or subject.level, match=Match(**match), kind="core"
     )
     return matches(clause, subject, TRACE, setting)
 
@@ -143,10 +143,10 @@ def test_every_field_that_is_given_must_hold(match, subject, expected):
     assert holds(match, subject) is expected
 
 
-def test_a_clause_is_about_its_own_storey():
+def test_a_clause_is_about_its_own_level():
     """An operator clause does not speak of the module around it."""
-    assert not holds({}, OPERATOR, storey="module")
-    assert not holds({}, LAYER, storey="operator")
+    assert not holds({}, OPERATOR, level="module")
+    assert not holds({}, LAYER, level="operator")
 
 
 @pytest.mark.parametrize(

@@ -49,14 +49,14 @@ def test_clauses_have_names_of_their_own(convention):
 def test_clauses_name_formulas_that_exist(convention):
     """A clause computes by a named formula or by weights over kinds of cost, never both."""
     for clause in convention.clauses:
-        known = node_formulas() if clause.storey == "node" else formulas()
+        known = node_formulas() if clause.level == "node" else formulas()
         assert clause.formula is None or clause.formula in known, clause.id
         assert clause.times is None or clause.times in multiplicities(), clause.id
         assert clause.batch is None or clause.batch in batches(), clause.id
         assert set(clause.weights) <= set(Cost.__struct_fields__), clause.id
         assert not (clause.formula and clause.weights), clause.id
         assert clause.kind != "unseen" or clause.formula is None, clause.id
-        assert clause.kind != "fails" or clause.storey == "node" or not clause.formula, clause.id
+        assert clause.kind != "fails" or clause.level == "node" or not clause.formula, clause.id
     assert convention.adds_up is None or convention.adds_up in sums()
 
 
@@ -79,7 +79,7 @@ def test_every_clause_has_a_source(convention):
 
 
 @EACH
-def test_clauses_stand_on_the_storey_of_their_tool(convention):
+def test_clauses_stand_on_the_level_of_their_tool(convention):
     """What is unseen is told by operator, and functions enclose what a tool does not look into.
 
     A tool that hooks modules may replace functions as well. What an event does not say is read
@@ -96,7 +96,7 @@ def test_clauses_stand_on_the_storey_of_their_tool(convention):
             beside = {"operator"} if convention.sees == "event" else set()
             enclosing = {"function"} if clause.kind == "core" else set()
             allowed = {convention.sees, *beside, *enclosing}
-        assert clause.storey in allowed
+        assert clause.level in allowed
 
 
 @EACH
@@ -105,7 +105,7 @@ def test_conventions_of_nodes_name_operators_that_are_counted(convention):
     known = {str(op) for op in RULES} | {WHOLE, str(LOST), *UNRULED}
     for clause in convention.clauses:
         named = {one for one in (*clause.match.targets, *clause.match.but) if "*" not in one}
-        assert clause.storey != "node" or named <= known, (clause.id, named - known)
+        assert clause.level != "node" or named <= known, (clause.id, named - known)
 
 
 @EACH

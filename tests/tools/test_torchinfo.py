@@ -29,7 +29,7 @@ def call(returns, **shapes):
     return Call(
         key="c",
         parent=None,
-        storey="module",
+        level="module",
         target="my.X",
         module=0,
         outputs=outputs,

@@ -28,7 +28,7 @@ def call(source, result):
     return Call(
         key="c",
         parent=None,
-        storey="module",
+        level="module",
         target="torch.nn.modules.pooling.AvgPool2d",
         module=0,
         inputs=(TensorSpec("0", "float32", source),),

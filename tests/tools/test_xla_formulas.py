@@ -22,7 +22,7 @@ def instruction(opcode, results, *operands, **settings):
     return Call(
         key=settings.pop("key", "i"),
         parent=None,
-        storey="lowered",
+        level="lowered",
         target=opcode,
         module=0,
         settings={"nest": [], **settings},
@@ -128,7 +128,7 @@ def test_sums_are_those_of_single_precision(value):
 
 def shares(*pairs):
     """What would be booked for additions of so many elements in these functions."""
-    clause = Clause(id="c", cause="c.c", storey="lowered", match=Match(), kind="part")
+    clause = Clause(id="c", cause="c.c", level="lowered", match=Match(), kind="part")
     found = []
     for number, (amount, nest) in enumerate(pairs):
         call = instruction("add", (amount,), (amount,), key=str(number), nest=nest)
@@ -151,6 +151,6 @@ def test_a_reduction_is_a_product_of_rounded_numbers():
     """Of what the reducer counts, and of how often it is applied."""
     times = 2**24 + 1
     call = instruction("reduce", (), (times + 1,), (), applied=["add", "compare", "select"])
-    clause = Clause(id="c", cause="c.c", storey="lowered", match=Match(), kind="part")
+    clause = Clause(id="c", cause="c.c", level="lowered", match=Match(), kind="part")
     assert flops(call) == 3 * times
     assert total([Share(clause, flops(call), call)]) == 3 * 2**24

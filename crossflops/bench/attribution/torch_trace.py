@@ -45,7 +45,7 @@ def matched(trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0) 
     sides is taken together. Raises InputError for a trace without operators, and for a model
     whose calls nobody recorded.
     """
-    calls = [one for one in model.calls if one.storey == "operator" and _is_aten(one.target)]
+    calls = [one for one in model.calls if one.level == "operator" and _is_aten(one.target)]
     if not calls:
         raise InputError(
             "a trace of PyTorch tells operators, and a file does not say which calls these were",

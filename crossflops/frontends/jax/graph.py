@@ -157,7 +157,7 @@ def _modules(
         yield Call(
             key=_parent(path),
             parent=parent,
-            storey="module",
+            level="module",
             target=rows[ids[path]].bases[0],
             module=ids[path],
             via="call",
@@ -174,7 +174,7 @@ def _operator(
     return Call(
         key=key,
         parent=_parent(chain[-1]),
-        storey="operator",
+        level="operator",
         target=one.primitive,
         module=ids[chain[-1]],
         settings={**one.settings, "stack": one.stack},
@@ -189,7 +189,7 @@ def _made(key: str, node: Node, module: int, parent: str) -> Call:
     return Call(
         key=key,
         parent=parent,
-        storey="operator",
+        level="operator",
         target=f"{MADE}{node.op.type}",
         module=module,
         outputs=tuple(spec for spec in node.outputs if spec is not None),

@@ -167,20 +167,20 @@ def _observe(
     observed: Sequence[Setting],
     calls: tuple[Call, ...],
 ) -> tuple[tuple[Call, ...], tuple[Call, ...], dict[str, tuple[Kernel, ...]]]:
-    """The calls with the kernels that swallowed them, the calls of other storeys, the kernels."""
+    """The calls with the kernels that swallowed them, the calls of other levels, the kernels."""
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
-    compiles = any(call.storey == "operator" and call.target in _COMPILED for call in calls)
+    compiles = any(call.level == "operator" and call.target in _COMPILED for call in calls)
     for setting in sorted(observed, key=_sees_kernels, reverse=True):
-        storey = setting.storey if isinstance(setting, View) else "operator"
-        if storey == "module" and not is_asked(model):
+        level = setting.level if isinstance(setting, View) else "operator"
+        if level == "module" and not is_asked(model):
             continue  # nothing in it makes nested tensors
         if compiles:
             forget_compiled()  # a tool has compiled nothing before: its profiler sees all of it
         try:
             found, kernels = _ran_afresh(model, args, kwargs, setting, setting.id not in ran)
         except (Exception, SystemExit) as error:
-            if storey == "module":
+            if level == "module":
                 continue  # so it does for the tool, whose failure it is
             run_unwatched(model, args, kwargs, setting, error)
             found, kernels = [Seen(UNWATCHED, settings={"reason": brief(error)})], None
@@ -188,7 +188,7 @@ def _observe(
             seen.extend(observed_calls(found, calls, setting))
         if kernels is None:
             continue
-        if storey != "module":
+        if level != "module":
             ran[setting.id] = summary(kernels)
         fused = swallowed(kernels, calls)
         calls = tuple(
@@ -201,7 +201,7 @@ def _observe(
 
 
 def _sees_kernels(setting: Setting) -> bool:
-    return not isinstance(setting, View) or setting.storey in _DISPATCHED
+    return not isinstance(setting, View) or setting.level in _DISPATCHED
 
 
 def _ran_afresh(*asked: Any) -> tuple[list[Seen], list[Ran] | None]:
@@ -230,9 +230,9 @@ def _ran(
         return (switch(duplicate(model), setting.training), *fresh(args, kwargs), setting)
 
     found: list[Seen] = []
-    if isinstance(setting, View) and setting.storey in _RUNS:
+    if isinstance(setting, View) and setting.level in _RUNS:
         with seeded():
-            found = _RUNS[setting.storey](*own())
+            found = _RUNS[setting.level](*own())
         if _sees_kernels(setting):
             return found, [(one.frames, one.target) for one in found if is_fused(one.target)]
         if not ask:

@@ -35,7 +35,7 @@ _HOOKS = {
 
 
 def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
-    """Record them as calls of the function storey, until `undo` is closed."""
+    """Record them as calls of the function level, until `undo` is closed."""
     import torch
     from torch._functorch import apis
 

@@ -91,7 +91,7 @@ def _nested(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
 def _is_nested(frame: Frame) -> bool:
     """In a real run only a nested tensor has no shape."""
     tensors = (*frame.inputs, *frame.outputs)
-    return frame.storey != "operator" and any(one.shape is None for one in tensors)
+    return frame.level != "operator" and any(one.shape is None for one in tensors)
 
 
 def summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
@@ -124,7 +124,7 @@ def swallowed(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
     parents = {call.key: call.parent for call in calls}
     inside: dict[str, list[Call]] = {}
     for call in calls:
-        if call.storey != "module":
+        if call.level != "module":
             around = call.parent
             while around is not None:
                 inside.setdefault(around, []).append(call)
@@ -136,6 +136,6 @@ def swallowed(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
             continue
         home = next((key for key in frames if key in inside), None)
         for call in inside.get(home or "", ()):
-            if call.storey == "operator" or kernel.startswith(_INSTEAD):
+            if call.level == "operator" or kernel.startswith(_INSTEAD):
                 found.setdefault(call.key, kernel)
     return found

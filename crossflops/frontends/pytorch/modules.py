@@ -165,7 +165,7 @@ def placed(model: Any, graph: Graph, trace: Trace) -> tuple[Graph, Trace]:
     fx = sys.modules.get("torch.fx")
     if fx is None or not isinstance(model, fx.GraphModule):
         return graph, trace
-    calls = [call for call in trace.calls if call.storey == "operator"]
+    calls = [call for call in trace.calls if call.level == "operator"]
     stacks = list(_stacks(model, calls))
     if len(stacks) != len(calls):
         return graph, trace

@@ -1,4 +1,4 @@
-"""The undecomposed operators of an exported program, as calls of the operator storey."""
+"""The undecomposed operators of an exported program, as calls of the operator level."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ def operator_calls(program: "ExportedProgram", frames: list[Frame]) -> dict[str,
         calls[node.name] = Call(
             key=name if seen[name] == 1 else f"{name}@{seen[name]}",
             parent=frame.key,
-            storey="operator",
+            level="operator",
             target=_target(node),
             module=frame.module,
             ordinal=seen[name],

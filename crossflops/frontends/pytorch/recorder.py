@@ -28,7 +28,7 @@ class Frame(msgspec.Struct):
 
     key: str
     parent: str | None
-    storey: str
+    level: str
     target: str
     module: int
     via: str
@@ -105,7 +105,7 @@ class Recorder:
             return run(module, *args, **kwargs)
         row = self.index.row(module)
         entered, self._entering = self._entering == row.id, None
-        inside = next((f.module for f in reversed(self.stack) if f.storey == "module"), None)
+        inside = next((f.module for f in reversed(self.stack) if f.level == "module"), None)
         if entered or inside == row.id:
             return run(module, *args, **kwargs)
         return self._module(row, "forward", lambda: run(module, *args, **kwargs), args, kwargs)
@@ -123,7 +123,7 @@ class Recorder:
                 key=key,
                 ordinal=ordinal,
                 parent=parent.key,
-                storey="function",
+                level="function",
                 target=name,
                 module=parent.module,
                 via=via,
@@ -147,7 +147,7 @@ class Recorder:
                 key=key,
                 ordinal=ordinal,
                 parent=parent,
-                storey="module",
+                level="module",
                 target=row.bases[0],
                 module=row.id,
                 via=via,
@@ -176,7 +176,7 @@ class Recorder:
             return result
         with self.muffled():
             frame.outputs = tuple(specs(result))
-            frame.returns = kind(result) if frame.storey == "module" else ""
+            frame.returns = kind(result) if frame.level == "module" else ""
             return result if self.stack else exportable(result)
 
     def _inputs(self, args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
@@ -219,7 +219,7 @@ def tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
     by_parent: dict[str, list[Call]] = {}
     for call in operators.values():
         by_parent.setdefault(call.parent or "", []).append(call)
-    modules = [frame.key for frame in frames if frame.storey == "module"]
+    modules = [frame.key for frame in frames if frame.level == "module"]
     wanted = _with_all_around(frames, [*by_parent, *modules])
     found: list[Call] = []
     for frame in frames:

@@ -62,9 +62,9 @@ def observed_calls(seen: Sequence[Seen], calls: Sequence[Call], view: View) -> t
     by_key = {call.key: call for call in calls}
     root = next(call.key for call in calls if call.parent is None)
     homes = [_home(one.frames, by_key) or root for one in seen]
-    around = _frame if view.storey == "dispatch" else _module
+    around = _frame if view.level == "dispatch" else _module
     places = [around(key, by_key) for key in homes]
-    ran = [one.key for one in calls if one.storey == "operator" and _ran(one, view)]
+    ran = [one.key for one in calls if one.level == "operator" and _ran(one, view)]
     work = _work([_seen_kind(one) for one in seen], places, ran, by_key, around)
     names: Counter[str] = Counter()
     found: list[Call] = []
@@ -73,7 +73,7 @@ def observed_calls(seen: Sequence[Seen], calls: Sequence[Call], view: View) -> t
         like = Call(
             key="",
             parent=home,
-            storey=view.storey,
+            level=view.level,
             target="",
             module=by_key[home].module,
             live=live,
@@ -91,7 +91,7 @@ def _calls(one: Seen, like: Call, names: Counter[str]) -> Iterator[Call]:
     names[name] += 1
     call = msgspec.structs.replace(
         like,
-        key=f"{name}@{names[name]} ({like.storey}, {like.setting})",
+        key=f"{name}@{names[name]} ({like.level}, {like.setting})",
         target=one.target,
         ordinal=names[name],
         settings=one.settings,
@@ -110,21 +110,21 @@ def _home(frames: tuple[str, ...], by_key: dict[str, Call]) -> str | None:
 
 def _module(key: str | None, by_key: dict[str, Call]) -> str:
     """The innermost module call around."""
-    while key is not None and by_key[key].storey != "module":
+    while key is not None and by_key[key].level != "module":
         key = by_key[key].parent
     return key or ""
 
 
 def _frame(key: str | None, by_key: dict[str, Call]) -> str:
     """The innermost call of a module or of a function around."""
-    while key is not None and by_key[key].storey == "operator":
+    while key is not None and by_key[key].level == "operator":
         key = by_key[key].parent
     return key or ""
 
 
 def _ran(call: Call, view: View) -> bool:
     """The tracer drops what no output needs, and what is written nowhere."""
-    return view.storey not in {"jit", "traced"} or call.live or call.stored
+    return view.level not in {"jit", "traced"} or call.live or call.stored
 
 
 def _seen_kind(seen: Seen) -> str:

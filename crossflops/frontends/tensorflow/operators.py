@@ -60,7 +60,7 @@ def _module(key: str, parent: str | None, module: int, layers: Layers) -> Call:
     return Call(
         key=key,
         parent=parent,
-        storey="module",
+        level="module",
         target=layers.rows[module].bases[0],
         module=module,
         via="call",
@@ -76,7 +76,7 @@ def _operator(
     return Call(
         key=op.name,
         parent=parent,
-        storey="operator",
+        level="operator",
         target=op.type,
         module=module,
         settings={
@@ -377,7 +377,7 @@ def _made(node: Node, layers: Layers) -> Call:
     return Call(
         key=f"{node.key} ({MADE})",
         parent=None,
-        storey="operator",
+        level="operator",
         target=f"{MADE}{node.op.type}",
         module=found[1],
         assumed=False,

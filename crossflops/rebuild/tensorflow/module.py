@@ -428,7 +428,7 @@ def graph_of(model: OnnxModule, seen: Any, setting: Setting) -> tuple[bytes, Gra
     graph, _ = onnx.of_bytes(data, model.name, setting)
     calls: dict[str, list[Call]] = {}
     for call in seen.trace.calls:
-        if call.storey == "operator" and (name := seen.layers.node(call.key)):
+        if call.level == "operator" and (name := seen.layers.node(call.key)):
             calls.setdefault(name, []).append(call)
     made: list[Call] = []
     nodes = tuple(
@@ -464,7 +464,7 @@ def _linked(
         found = Call(
             key=f"{node.key} ({MADE})",
             parent=None,
-            storey="operator",
+            level="operator",
             target=f"{MADE}{node.op.type}",
             module=module,
             outputs=tuple(spec for spec in node.outputs if spec is not None),

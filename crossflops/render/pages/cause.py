@@ -123,7 +123,7 @@ def _clause(clause: Clause) -> str:
     """What a clause is about, and what it books.
 
     >>> from crossflops.ir.convention import Match
-    >>> _clause(Clause(id="x", cause="norm.batch", storey="operator", kind="part", factor=2,
+    >>> _clause(Clause(id="x", cause="norm.batch", level="operator", kind="part", factor=2,
     ...                match=Match(targets=("aten.batch_norm.default",)), formula="elements"))
     'batch_norm: 2 x elements'
     """

@@ -86,7 +86,7 @@ def booked(clause: Clause) -> str:
     """The amount of one call in words.
 
     >>> from crossflops.ir.convention import Match
-    >>> booked(Clause(id="x", cause="norm.batch", storey="module", match=Match(), kind="part",
+    >>> booked(Clause(id="x", cause="norm.batch", level="module", match=Match(), kind="part",
     ...               formula="numel_in", factor=4))
     '4 x numel_in'
     """
@@ -149,19 +149,19 @@ def convention_page(convention: Convention) -> Page:
     )
     known = frozenset(target for one in core for target in one.match.targets)
     blocks: list[Block] = [_title(convention), *_head(convention)]
-    for own in _by_storey(core):
+    for own in _by_level(core):
         blocks += _section("Multiply-accumulates: the first line that fits holds", own, known)
-    for own in _by_storey(parts):
+    for own in _by_level(parts):
         blocks += _section("Added to them, in the tool's own unit", own, known)
     blocks += _section("Not seen, and why", unseen, known)
     blocks += _section("The tool itself fails", fails, known)
     return Page((*blocks, *_legend(convention)))
 
 
-def _by_storey(clauses: tuple[Clause, ...]) -> list[tuple[Clause, ...]]:
+def _by_level(clauses: tuple[Clause, ...]) -> list[tuple[Clause, ...]]:
     """Clauses about modules apart from those about functions, in the order of the first."""
-    storeys = dict.fromkeys(one.storey for one in clauses)
-    return [tuple(one for one in clauses if one.storey == storey) for storey in storeys]
+    levels = dict.fromkeys(one.level for one in clauses)
+    return [tuple(one for one in clauses if one.level == level) for level in levels]
 
 
 def _title(convention: Convention) -> Title:
@@ -237,7 +237,7 @@ def _section(head: str, clauses: tuple[Clause, ...], known: frozenset[str]) -> l
     table = Table(
         columns=(
             Column(head="clause", detail=True),
-            Column(head=_ABOUT.get(clauses[0].storey, "nodes"), flows=True),
+            Column(head=_ABOUT.get(clauses[0].level, "nodes"), flows=True),
             Column(head="if not 0" if clauses[0].kind == "fails" else "amount"),
             Column(head="cause, if it differs" if clauses[0].kind == "core" else "cause"),
             Column(head="source", flows=True, detail=True),

@@ -41,9 +41,7 @@ def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
     from crossflops.frontends.jax.xla.compiled import programs
 
     seen = record(model, args, kwargs, SETTING)
-    root = Call(
-        key="(model)", parent=None, storey="module", target=seen.name, module=0, via="call"
-    )
+    root = Call(key="(model)", parent=None, level="module", target=seen.name, module=0, via="call")
     found = Trace(calls=(root,), modules=seen.modules, setting=SETTING, framework="jax")
     observed = tuple(programs(seen.pure, found, None, _views()))
     return msgspec.structs.replace(found, observed=observed)

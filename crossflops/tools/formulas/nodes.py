@@ -1,4 +1,4 @@
-"""Amounts that clauses of the node storey name: pure functions of one graph node.
+"""Amounts that clauses of the node level name: pure functions of one graph node.
 
 A formula raises ValueError where a shape that it needs is not known: the convention says nothing
 about that node, which is then named.

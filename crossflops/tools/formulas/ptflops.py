@@ -182,7 +182,7 @@ def batch(trace: Trace) -> int:
     """
     found = 0
     for call in trace.calls:
-        if call.storey == "module" and call.module == 0 and call.via == "call":
+        if call.level == "module" and call.module == 0 and call.via == "call":
             alone = call.parent is not None or _is_alone(call)
             shape = next((one.shape for one in call.inputs if one.name == "0"), None)
             found += shape[0] if alone and shape is not None else 1

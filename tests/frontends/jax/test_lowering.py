@@ -117,7 +117,7 @@ def test_branches_of_a_switch(index):
 def test_what_moves_values_is_the_converters():
     """One convolution in JAX is one call; transpositions around its node are jax2onnx's."""
     _, graph, trace = read(conv(CUBES), CUBE, CUBIC)
-    targets = [call.target for call in trace.calls if call.storey == "operator"]
+    targets = [call.target for call in trace.calls if call.level == "operator"]
     assert targets.count("conv_general_dilated") == 1
     assert "transpose" not in targets
     owners = {call.key: call.target for call in trace.calls}

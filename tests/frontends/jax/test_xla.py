@@ -13,7 +13,7 @@ pytest.importorskip("jax2onnx")
 
 pytestmark = pytest.mark.jax
 
-VIEWS = {one: View(storey=one) for one in ("lowered", "compiled")}
+VIEWS = {one: View(level=one) for one in ("lowered", "compiled")}
 
 
 def spec(*shape, dtype="float32"):
@@ -21,11 +21,11 @@ def spec(*shape, dtype="float32"):
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def instructions(function, *specs, storey="lowered"):
+def instructions(function, *specs, level="lowered"):
     """The instructions of a function's program, without the call for the whole."""
     found = pure(function, specs, {}, training=False)
     trace = Trace(calls=(), modules=(), setting=Setting(), framework="jax")
-    return [one for one in programs(found, trace, None, [VIEWS[storey]]) if one.outputs]
+    return [one for one in programs(found, trace, None, [VIEWS[level]]) if one.outputs]
 
 
 def counted(calls):
@@ -37,7 +37,7 @@ def test_operands_come_first():
     """XLA visits what an instruction reads, from left to right, and then the instruction."""
     found = instructions(lambda x, y: (x + 1) * (y - 2), spec(2, 3), spec(3))
     assert counted(found) == [("add", 6), ("subtract", 3), ("multiply", 6)]
-    assert all(one.storey == "lowered" and one.setting == Setting().id for one in found)
+    assert all(one.level == "lowered" and one.setting == Setting().id for one in found)
 
 
 def test_shapes_types_and_windows():
@@ -113,7 +113,7 @@ def test_what_compilation_changes():
     def run(x):
         return jax.numpy.maximum(jax.nn.relu(x) / 3, -jax.numpy.inf)
 
-    found = instructions(run, spec(4, 4), storey="compiled")
+    found = instructions(run, spec(4, 4), level="compiled")
     changes = {
         (one.target, one.settings["change"], one.settings["removed"])
         for one in found
@@ -134,4 +134,4 @@ def test_a_model_that_cannot_be_lowered():
         return jax.ffi.ffi_call("nobody_registered_this", spec(4))(x)
 
     with pytest.raises(NormalizeError, match="XLA cannot compile the model"):
-        instructions(run, spec(4), storey="compiled")
+        instructions(run, spec(4), level="compiled")

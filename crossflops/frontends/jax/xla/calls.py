@@ -18,7 +18,7 @@ from crossflops.frontends.jax.xla.hlo import (
     pooled,
 )
 from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Call, Module, Scalar, Storey
+from crossflops.ir.trace import Call, Level, Module, Scalar
 from crossflops.tools.formulas.xla import REDUCERS, flops
 
 # What encloses an instruction, told by its name stack: the key of the call around it, the id of
@@ -57,17 +57,17 @@ class Site(msgspec.Struct, frozen=True):
         return f"{self.names}/{op_name}"
 
 
-def calls(program: Program, storey: Storey, setting: str, owner: Owner) -> tuple[Call, ...]:
+def calls(program: Program, level: Level, setting: str, owner: Owner) -> tuple[Call, ...]:
     """Every instruction that runs, functions inlined, each in the body of a loop once.
 
     Before them one call for the program as a whole. Of a condition, the branches that are not
     the most expensive one are there with `chosen` false. `place` among the settings orders
     instructions as the program was written.
     """
-    walk = _Walk(program, storey, setting, owner)
+    walk = _Walk(program, level, setting, owner)
     entry = program.computations[program.entry]
     whole = Call(
-        key=f"{storey}:", parent=None, storey=storey, target="program", module=0, setting=setting
+        key=f"{level}:", parent=None, level=level, target="program", module=0, setting=setting
     )
     return (whole, *walk.of(entry, Site()))
 
@@ -75,9 +75,9 @@ def calls(program: Program, storey: Storey, setting: str, owner: Owner) -> tuple
 class _Walk:
     """One walk over a program; holds what all its instructions share."""
 
-    def __init__(self, program: Program, storey: Storey, setting: str, owner: Owner) -> None:
+    def __init__(self, program: Program, level: Level, setting: str, owner: Owner) -> None:
         self._program = program
-        self._storey = storey
+        self._level = level
         self._setting = setting
         self._owner = owner
 
@@ -112,9 +112,9 @@ class _Walk:
         operands = [self._program.by_id[key] for key in one.operands]
         applied = self._applied(one)
         return Call(
-            key=f"{self._storey}:{'/'.join((*site.nest, one.name))}",
+            key=f"{self._level}:{'/'.join((*site.nest, one.name))}",
             parent=parent,
-            storey=self._storey,
+            level=self._level,
             target=one.opcode,
             module=module,
             setting=self._setting,
@@ -213,7 +213,7 @@ def owner(rows: tuple[Module, ...], trace: tuple[Call, ...]) -> Owner:
     ids = {path: one.id for one in rows for path in one.names}
     keys: dict[int, str] = {}
     for call in trace:
-        if call.storey == "module":
+        if call.level == "module":
             keys.setdefault(call.module, call.key)
     kinds = {path: _kind(path, rows, ids) for path in ids}
 

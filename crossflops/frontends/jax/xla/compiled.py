@@ -94,7 +94,7 @@ def _kept(call: Call, before: Call) -> Call:
 def _of_compilation(call: Call) -> Call:
     key = f"compiled:({call.key.partition(':')[2]})"
     settings = {**call.settings, "nest": []}
-    return msgspec.structs.replace(call, key=key, storey="compiled", settings=settings)
+    return msgspec.structs.replace(call, key=key, level="compiled", settings=settings)
 
 
 def _changed(call: Call, change: str, lowered: bool, removed: bool) -> Call:
@@ -114,7 +114,7 @@ _PRODUCTS = (
 def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
     """The operator calls that nodes with products in them belong to, in their order."""
     found = {one.call for one in _everywhere(graph.nodes) if one.op.type in _PRODUCTS}
-    return [call for call in calls if call.storey == "operator" and call.key in found]
+    return [call for call in calls if call.level == "operator" and call.key in found]
 
 
 def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
@@ -196,7 +196,7 @@ def programs(
     the graph nothing tells which that are. Raises NormalizeError where the model cannot be
     lowered or compiled.
     """
-    asked = [one for one in observed if isinstance(one, View) and one.storey in STOREYS]
+    asked = [one for one in observed if isinstance(one, View) and one.level in STOREYS]
     if not asked:
         return
     lowering, place = lower(pure), owner(trace.modules, trace.calls)
@@ -205,7 +205,7 @@ def programs(
     after: Program | None = None
     for view in asked:
         lowered = linked(calls(before, "lowered", view.id, place), operators)
-        if view.storey == "lowered":
+        if view.level == "lowered":
             yield from lowered
             continue
         after = after or compiled(lowering)
