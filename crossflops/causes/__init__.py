@@ -6,7 +6,7 @@ from pkgutil import iter_modules
 
 from crossflops.causes.words import WORDS
 from crossflops.errors import UnknownNameError
-from crossflops.ir.convention import Cause
+from crossflops.ir.cause import Cause
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from crossflops.ir.convention import Cause
+from crossflops.ir.cause import Cause
 
 CAUSES: tuple[Cause, ...] = ()
 # how people write what a page spells out

@@ -14,13 +14,13 @@ import click
 from crossflops.cli.options import output_options, python_option
 from crossflops.cli.output import deliver
 from crossflops.cli.progress import progress
-from crossflops.ir.convention import Convention
 from crossflops.ir.profile import Failure
 from crossflops.plugins.discovery import installed, load
 from crossflops.plugins.elsewhere import Offer, offers
 from crossflops.plugins.installation import extra, installed_version, to_install
 from crossflops.plugins.interpreters import chosen
 from crossflops.render.pages.inventory import Component, Health, State, ToolRow
+from crossflops.rules.rule import Convention
 from crossflops.tools import conventions
 
 # Which tools are known, and which of them are installed and work: here, or elsewhere.

@@ -9,8 +9,9 @@ from crossflops.causes.search import search
 from crossflops.cli.options import output_options
 from crossflops.cli.output import deliver
 from crossflops.errors import UnknownNameError, nearest
-from crossflops.ir.convention import Cause, Convention
+from crossflops.ir.cause import Cause
 from crossflops.render.pages.cause import Matches
+from crossflops.rules.rule import Convention
 from crossflops.tools import conventions
 
 

@@ -19,6 +19,7 @@ Level: TypeAlias = Literal[
     "lowered",
     "compiled",
     "node",
+    "graph",
 ]
 # levels of a real run, or of a real compilation
 OBSERVED: frozenset[str] = frozenset({"jit", "traced", "event", "dispatch", "lowered", "compiled"})

@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from crossflops.ir.convention import Convention
 from crossflops.ir.profile import Failure
 from crossflops.plugins import discovery
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.elsewhere import offers
 from crossflops.plugins.failures import failure
+from crossflops.rules.rule import Convention
 from crossflops.tools import for_version
 
 

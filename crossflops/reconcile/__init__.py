@@ -1,34 +1,20 @@
-"""What a convention predicts, and every reason why that differs from the native count."""
+"""Every reason why the number of a tool, or the count of another model, differs from ours.
 
-from crossflops.reconcile.nodes import TOLD, NodePrediction, fold_nodes, predict_nodes
+In: a prediction, the trace and the ledger that it was made from, and what the tool printed.
+Out: an account of named causes with exact amounts. May import `rules`, `ir`, `errors`.
+"""
+
 from crossflops.reconcile.parameters import EXPORTED, Stock, reconcile_parameters, reconcile_stored
-from crossflops.reconcile.prediction import (
-    Booking,
-    Prediction,
-    PredictionError,
-    WatchError,
-    predict,
-)
 from crossflops.reconcile.rebuilt import from_file, parameters_from_file
-from crossflops.reconcile.walk import OTHER_FILE, reconcile, reconcile_nodes, unpredicted
+from crossflops.reconcile.walk import OTHER_FILE, reconcile, unpredicted
 
 __all__ = [
     "EXPORTED",
     "OTHER_FILE",
-    "TOLD",
-    "Booking",
-    "NodePrediction",
-    "Prediction",
-    "PredictionError",
     "Stock",
-    "WatchError",
-    "fold_nodes",
     "from_file",
     "parameters_from_file",
-    "predict",
-    "predict_nodes",
     "reconcile",
-    "reconcile_nodes",
     "reconcile_parameters",
     "reconcile_stored",
     "unpredicted",

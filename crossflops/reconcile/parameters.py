@@ -5,13 +5,13 @@ from math import prod
 
 import msgspec
 
-from crossflops.ir.convention import Parameters
 from crossflops.ir.graph import Node
+from crossflops.ir.modules import subtree
 from crossflops.ir.profile import Amount
 from crossflops.ir.reconciliation import ParamsExplanation, ParamsReconciliation
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Module, Parameter, Trace
-from crossflops.tools.parameters import EXTRA, subtree
+from crossflops.rules.rule import Parameters
 
 _TORCH_NN = "torch.nn.modules."
 _HOLDERS = ("torch.nn.modules.module.", "torch.nn.modules.container.")
@@ -40,7 +40,7 @@ def reconcile_parameters(
             cause = AGAIN if more > 0 else _missing(rules, trace, tensor)
             grouped.setdefault(cause, []).append(tensor)
             amounts[cause] = amounts.get(cause, 0) + more * tensor.parameter.numel
-    for cause, amount in (EXTRA[rules.extra](trace) if rules.extra else {}).items():
+    for cause, amount in (rules.extra(trace) if rules.extra else {}).items():
         amounts[cause] = amounts.get(cause, 0) + amount
     ours = sum(tensor.parameter.numel for tensor in tensors.values())
     predicted = ours + sum(amounts.values())

@@ -6,11 +6,11 @@ import msgspec
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Ledger
-from crossflops.ir.profile import Amount, Profile
+from crossflops.ir.modules import Times
+from crossflops.ir.profile import Amount
 from crossflops.ir.reconciliation import PathRow
 from crossflops.ir.trace import Trace
-from crossflops.reconcile.prediction import Booking, Prediction
-from crossflops.tools.multiplicity import within
+from crossflops.rules.prediction import Booking, Prediction
 
 DIVIDED = "scope.batch-divided"
 
@@ -37,17 +37,18 @@ def by_path(
     trace: Trace,
     ledger: Ledger,
     steps: Iterable[Step],
-    profile: Profile | None,
+    printed: Mapping[str, Amount],
 ) -> tuple[PathRow, ...]:
     """Every module with all beneath it, in the order of the module table.
+
+    `printed` is what the tool shows for a module, by its path.
 
     The causes of a row add up to `predicted - ours`. Work that a tool books under another module
     is a step away from the one and a step towards the other.
     """
     causes = by_cause(steps)
     predicted = _predicted(prediction, trace, causes)
-    theirs = {entry.path: entry.amount for entry in profile.entries} if profile else {}
-    return rows(trace, ledger, predicted, causes, theirs)
+    return rows(trace, ledger, predicted, causes, printed)
 
 
 def by_cause(steps: Iterable[Step]) -> dict[str, dict[str, Amount]]:
@@ -99,7 +100,7 @@ def _predicted(
     predicted: dict[str, Amount] = {}
     for path, bookings in inside.items():
         row = msgspec.structs.replace(prediction, bookings=tuple(bookings))
-        predicted[path], left = row.total, sum(row.divided())
+        predicted[path], left = row.sum(bookings), sum(row.divided())
         found = causes.setdefault(path, {})
         for cause, amount in (
             (DIVIDED, left - sum(map(row.worth, bookings))),
@@ -115,18 +116,18 @@ def standings(prediction: Prediction, trace: Trace) -> Iterator[tuple[Booking, d
     A tool that adds up the tree of modules shows a module under all of its parents; any other has
     its own rule for that, and is taken to show it under the first of its names.
     """
-    shown: dict[str, dict[str, dict[str, int]]] = {}
+    shown: dict[Times, dict[str, dict[str, int]]] = {}
     for booking in prediction.bookings:
-        name = booking.clause.times
-        if name is None or name not in within() or booking.clause.in_total_only:
+        times = booking.rule.times
+        if times is None or times.within is None or booking.rule.in_total_only:
             yield booking, dict.fromkeys(around(booking.path), booking.times)
             continue
-        if name not in shown:
-            shown[name] = _by_name(within()[name](trace.modules), trace)
-        yield booking, shown[name][booking.path]
+        if times not in shown:
+            shown[times] = _by_name(times.within(trace.modules), trace)
+        yield booking, shown[times][booking.path]
 
 
-def _by_name(found: dict[int, dict[int, int]], trace: Trace) -> dict[str, dict[str, int]]:
+def _by_name(found: Mapping[int, Mapping[int, int]], trace: Trace) -> dict[str, dict[str, int]]:
     """The same table by paths; what is registered nowhere has none."""
     named = {row.id: row.path for row in trace.modules if row.names}
     return {

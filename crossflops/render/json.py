@@ -9,6 +9,8 @@ from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import Viewed
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.report import Report
+from crossflops.rules.rule import equation
+from crossflops.rules.site import Condition
 
 
 def json(noun: Noun, unit: Unit = "macs") -> str:
@@ -22,4 +24,14 @@ def json(noun: Noun, unit: Unit = "macs") -> str:
         return noun.bench.to_json()
     if isinstance(noun, Report | Viewed | EfficiencyReport):
         return noun.to_json()
-    return msgspec.json.format(msgspec.json.encode(noun), indent=2).decode() + "\n"
+    plain = msgspec.json.encode(noun, enc_hook=_words)
+    return msgspec.json.format(plain, indent=2).decode() + "\n"
+
+
+def _words(value: object) -> str:
+    """Conditions and formulas of a rule as their words."""
+    if isinstance(value, Condition):
+        return str(value)
+    if callable(value):
+        return equation(value)
+    raise NotImplementedError(f"{type(value).__name__} has no place in JSON")

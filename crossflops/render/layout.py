@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from msgspec import UNSET
 
-from crossflops.ir.convention import Cause, Convention
+from crossflops.ir.cause import Cause
 from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
 from crossflops.render.page import Page
 from crossflops.render.pages.against import compared_page
@@ -25,6 +25,7 @@ from crossflops.render.pages.view import Viewed, view_page
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.machine import Machine
 from crossflops.report.report import Report
+from crossflops.rules.rule import Convention
 
 Noun: TypeAlias = (
     Report

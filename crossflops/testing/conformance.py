@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, given, settings
 
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx import normalize as normalize_file
-from crossflops.ir.convention import Clause, Convention
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import Setting, View
 from crossflops.ledger.count import count, count_whole
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.discovery import installed
+from crossflops.rules.rule import Convention, Rule
 from crossflops.testing.architectures import Architecture, architectures
 from crossflops.testing.evidence import (
     PARAMETERS,
@@ -61,13 +61,13 @@ __all__ = [
 
 EXAMPLES = 12
 GRAD, NO_GRAD, TRAINING = Setting(), Setting(grad=False), Setting(training=True)
-_LEFT_OUT = ("part", "fails")  # kinds of clauses without which something else holds
+_LEFT_OUT = ("part", "fails")  # kinds of rules without which something else holds
 
 
 class Conformance:
     """Holds a convention against its tool, on every probe and on random architectures.
 
-    `held_apart` are clauses that a test of the plugin's own holds, since no probe can show them.
+    `held_apart` are rules that a test of the plugin's own holds, since no probe can show them.
     """
 
     adapter: ClassVar[Adapter]
@@ -106,7 +106,7 @@ class Conformance:
         return (self.convention, *shared)
 
     def _evidence_of(self, recorded: Recorded, asked: tuple[Setting, ...]) -> Evidence:
-        """What the convention is predicted from: the ledger only where a clause weighs it."""
+        """What the convention is predicted from: the ledger only where a rule weighs it."""
         convention = self.convention
         if convention.sees == "node":
             exported, graph, trace = recorded.converted
@@ -198,15 +198,14 @@ class Conformance:
             assert found == told, f"{setting.id}: printed {found}, predicted {told}"
 
     def test_wrong_weight_is_caught(self) -> None:
-        """A clause that is off by a factor changes the prediction of some probe.
+        """A rule that is off by a factor changes the prediction of some probe.
 
-        So does a clause that is left out, where it books nothing but says when the tool fails.
+        So does a rule that is left out, where it books nothing but says when the tool fails.
         """
         countable = [
             one
-            for one in self.convention.clauses
-            if (one.formula or one.weights or one.kind == "fails")
-            and one.id not in self.held_apart
+            for one in self.convention.rules
+            if (one.amount or one.kind == "fails") and one.id not in self.held_apart
         ]
         right = [
             Right(seen, setting, *booked(self.convention, seen, setting))
@@ -215,23 +214,23 @@ class Conformance:
         missed = [one.id for one in countable if not self._is_noticed(one, right)]
         assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
 
-    def _is_noticed(self, clause: Clause, right: list[Right]) -> bool:
-        clauses = self.convention.clauses
+    def _is_noticed(self, rule: Rule, right: list[Right]) -> bool:
+        rules = self.convention.rules
         doubled = (
-            msgspec.structs.replace(one, factor=one.factor + 1) if one.id == clause.id else one
-            for one in clauses
+            msgspec.structs.replace(one, factor=one.factor + 1) if one.id == rule.id else one
+            for one in rules
         )
-        fewer = (one for one in clauses if one.id != clause.id or one.kind not in _LEFT_OUT)
-        # where the clause books, or the tool fails, a fault shows at the first try
+        fewer = (one for one in rules if one.id != rule.id or one.kind not in _LEFT_OUT)
+        # where the rule books, or the tool fails, a fault shows at the first try
         likely_first = sorted(
-            right, key=lambda one: clause.id not in one.clauses and one.total is not None
+            right, key=lambda one: rule.id not in one.rules and one.total is not None
         )
         return any(self._differs(tuple(wrong), likely_first) for wrong in (doubled, fewer))
 
-    def _differs(self, clauses: tuple[Clause, ...], right: list[Right]) -> bool:
-        if clauses == self.convention.clauses:
+    def _differs(self, rules: tuple[Rule, ...], right: list[Right]) -> bool:
+        if rules == self.convention.rules:
             return False
-        wrong = msgspec.structs.replace(self.convention, clauses=clauses)
+        wrong = msgspec.structs.replace(self.convention, rules=rules)
         return any(predicted(wrong, one.evidence, one.setting) != one.total for one in right)
 
     def _evidence(self) -> Iterator[tuple[Evidence, Setting]]:

@@ -10,27 +10,20 @@ import msgspec
 
 from crossflops.export import save_program
 from crossflops.frontends.pytorch import converted, record
-from crossflops.ir.convention import Convention
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.profile import Amount, Failure, Profile
 from crossflops.ir.trace import Setting, Trace, View
 from crossflops.ledger.count import count, count_whole
 from crossflops.plugins.adapter import Adapter
-from crossflops.reconcile import (
-    NodePrediction,
-    Prediction,
-    PredictionError,
-    WatchError,
-    predict,
-    predict_nodes,
-    reconcile_parameters,
-)
+from crossflops.reconcile import reconcile_parameters
+from crossflops.rules.prediction import PredictionError, WatchError, predict, predict_nodes
+from crossflops.rules.rule import Convention, OfCost
 from crossflops.workers.observe import run_here
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What a prediction is made from; the ledger where a clause weighs the native count.
+    """What a prediction is made from; the ledger where a rule weighs the native count.
 
     For a tool that sees nodes the graph, and the ONNX model (of onnx_ir) that it was read from.
     """
@@ -76,12 +69,12 @@ class Recorded:
 
 
 class Right(NamedTuple):
-    """What a convention says of a probe: its total, and the clauses that book something there."""
+    """What a convention says of a probe: its total, and the rules that book something there."""
 
     evidence: Evidence
     setting: Setting
     total: Amount | None
-    clauses: frozenset[str]
+    rules: frozenset[str]
 
 
 def predicted(convention: Convention, evidence: Evidence, setting: Setting) -> Amount | None:
@@ -95,14 +88,13 @@ def predicted(convention: Convention, evidence: Evidence, setting: Setting) -> A
 def booked(
     convention: Convention, evidence: Evidence, setting: Setting
 ) -> tuple[Amount | None, frozenset[str]]:
-    """What is predicted, as by `predicted`, and the ids of the clauses that it is made of."""
-    prediction: Prediction | NodePrediction
+    """What is predicted, as by `predicted`, and the ids of the rules that it is made of."""
     try:
         if evidence.graph is not None and evidence.ledger is not None:
             prediction = predict_nodes(convention, evidence.graph, evidence.ledger)
         else:
             prediction = predict(convention, evidence.trace, setting, evidence.ledger)
-        return prediction.total, frozenset(one.clause.id for one in prediction.bookings)
+        return prediction.total, frozenset(booking.rule.id for booking in prediction.bookings)
     except WatchError:
         raise
     except PredictionError:
@@ -112,9 +104,10 @@ def booked(
 def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
     """Whether a booking is a weight over the native count."""
     try:
-        return any(one.clause.weights for one in predict(convention, trace, setting).bookings)
+        bookings = predict(convention, trace, setting).bookings
     except PredictionError:
         return False
+    return any(isinstance(booking.rule.amount, OfCost) for booking in bookings)
 
 
 def printed(

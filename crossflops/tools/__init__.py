@@ -7,7 +7,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from crossflops.errors import UnknownNameError, nearest
-from crossflops.ir.convention import Convention
+from crossflops.rules.rule import Convention
+from crossflops.tools.legacy import convention_of
 
 
 @functools.cache
@@ -16,7 +17,7 @@ def conventions() -> tuple[Convention, ...]:
     found: list[Convention] = []
     for module in iter_modules(__path__):
         offered = getattr(import_module(f"{__name__}.{module.name}"), "CONVENTIONS", ())
-        found.extend(offered)
+        found.extend(map(convention_of, offered))
     return tuple(found)
 
 

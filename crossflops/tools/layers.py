@@ -1,9 +1,29 @@
-"""The layers of torch.nn that conventions have rules for, by class.
+"""The layers of torch.nn by class, and the operators of PyTorch by which they contract."""
 
-Shared by every convention that stands on the module level.
-"""
+# Undecomposed operators that contract, by family.
+CONTRACTIONS: dict[str, tuple[str, ...]] = {
+    "convolution": (
+        "aten.conv1d.*", "aten.conv2d.*", "aten.conv3d.*", "aten.convolution.default",
+        "aten._convolution.*", "aten.conv_transpose1d.*", "aten.conv_transpose2d.*",
+        "aten.conv_transpose3d.*",
+    ),
+    "linear": ("aten.linear.default",),
+    "matmul": (
+        "aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.addmm.default",
+        "aten.baddbmm.default", "aten.linalg_matmul.default",
+    ),
+    "tensordot": ("aten.tensordot.default", "aten.inner.default"),
+    "einsum": ("aten.einsum.default",),
+    "scaled_dot_product_attention": ("aten.scaled_dot_product_attention.default",),
+    "recurrent": (
+        "aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input",
+    ),
+    "recurrent_cell": (
+        "aten.lstm_cell.default", "aten.gru_cell.default", "aten.rnn_tanh_cell.default",
+        "aten.rnn_relu_cell.default",
+    ),
+}  # fmt: skip
 
-from crossflops.tools.operators import CONTRACTIONS
 
 NN = "torch.nn.modules"
 CONVOLUTIONS = tuple(f"{NN}.conv.Conv{d}d" for d in (1, 2, 3))

@@ -3,6 +3,13 @@
 import functools
 from collections.abc import Callable
 
+from crossflops.ir.modules import (
+    chains,
+    chains_squared,
+    child_paths,
+    child_paths_squared,
+    registered,
+)
 from crossflops.ir.trace import Module
 from crossflops.tools.formulas import offered
 
@@ -10,61 +17,9 @@ Times = Callable[[tuple[Module, ...]], dict[int, int]]
 Within = Callable[[tuple[Module, ...]], dict[int, dict[int, int]]]
 
 
-def chains(
-    modules: tuple[Module, ...], ends: frozenset[str] = frozenset()
-) -> dict[int, dict[int, int]]:
-    """By module, the number of chains to it from itself and from each module around it.
-
-    A child stands once in each parent. No chain goes on beneath a module of a class in `ends`.
-    """
-    parents: dict[int, list[int]] = {}
-    for row in modules:
-        if row.bases[0] in ends:
-            continue
-        for child in {child for _, child in row.children}:
-            parents.setdefault(child, []).append(row.id)
-    found: dict[int, dict[int, int]] = {}
-
-    def around(module: int) -> dict[int, int]:
-        if module not in found:
-            counts = {module: 1}
-            for parent in parents.get(module, ()):
-                for one, count in around(parent).items():
-                    counts[one] = counts.get(one, 0) + count
-            found[module] = counts
-        return found[module]
-
-    return {row.id: around(row.id) for row in modules}
-
-
-def chains_squared(modules: tuple[Module, ...]) -> dict[int, dict[int, int]]:
-    """By module, the chains to it from each module around it, times those from the root."""
-    return {
-        module: {one: count * counts.get(0, 0) for one, count in counts.items()}
-        for module, counts in chains(modules).items()
-    }
-
-
 def contained(modules: tuple[Module, ...]) -> dict[int, dict[int, int]]:
     """By module, one for itself and for each module around it, under whatever name."""
     return {module: dict.fromkeys(counts, 1) for module, counts in chains(modules).items()}
-
-
-def child_paths(modules: tuple[Module, ...], ends: frozenset[str] = frozenset()) -> dict[int, int]:
-    """By module: the number of chains from the root to it, a child counted once in each parent.
-
-    0 for a module that is registered nowhere. No chain goes on beneath a module of a class in
-    `ends`.
-    """
-    return {module: counts.get(0, 0) for module, counts in chains(modules, ends).items()}
-
-
-def child_paths_squared(modules: tuple[Module, ...]) -> dict[int, int]:
-    """Hooks are registered once per chain, and the tree is summed along every chain.
-
-    thop/profile.py: `model.apply(add_hooks)` and `dfs_count`, both of which walk `children()`.
-    """
-    return {module: count**2 for module, count in child_paths(modules).items()}
 
 
 def among_modules(modules: tuple[Module, ...]) -> dict[int, int]:
@@ -73,11 +28,6 @@ def among_modules(modules: tuple[Module, ...]) -> dict[int, int]:
     deepspeed/profiling/flops_profiler/profiler.py: get_module_flops sums over `modules()`.
     """
     return registered(modules)
-
-
-def registered(modules: tuple[Module, ...]) -> dict[int, int]:
-    """Once for a module that is registered, however often and under how many parents."""
-    return {module: min(count, 1) for module, count in child_paths(modules).items()}
 
 
 def registered_leaves(modules: tuple[Module, ...]) -> dict[int, int]:

@@ -2,23 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
+from crossflops.ir.modules import subtree
 from crossflops.ir.trace import Module, Parameter, Trace
 
 _SCRIPTED = "torch.jit._script.ScriptModule"
-
-
-def subtree(module: int, modules: tuple[Module, ...]) -> tuple[Parameter, ...]:
-    """Those of a module and of all beneath it, each storage once: `module.parameters()`."""
-    found: dict[int, Parameter] = {}
-    todo, seen = [module], {module}
-    while todo:
-        row = modules[todo.pop()]
-        for parameter in row.params:
-            found.setdefault(parameter.storage, parameter)
-        fresh = {child for _, child in row.children} - seen
-        seen |= fresh
-        todo.extend(fresh)
-    return tuple(found.values())
 
 
 def leaves_and_leftovers(trace: Trace) -> dict[str, int]:

@@ -1,135 +1,330 @@
-"""thop: a hook on every module whose exact class has a rule.
+"""thop: a hook on every module whose exact class has a rule (github.com/Lyken17).
 
-Two editions of one convention: 0.0.31, which printed 4.112 G for ResNet-50, and 0.1.1. They differ
-in biases, batch norm, average pooling, and in whether the root's own rule counts. Sources:
-thop/profile.py (`register_hooks`, `profile`, `dfs_count`), thop/vision/basic_hooks.py,
-thop/vision/calc_func.py, thop/rnn_hooks.py of each release.
+Two editions: 0.0.31, which printed 4.112 G for ResNet-50, and 0.1.1. They differ in biases, batch
+norm, average pooling, and in whether the root's own rule counts. Sources: thop/profile.py
+(`register_hooks`, `profile`, `dfs_count`), thop/vision/basic_hooks.py, thop/vision/calc_func.py,
+thop/rnn_hooks.py of each release.
 """
 
-from crossflops.ir.convention import Clause, Convention, Parameters
+from math import prod
+from typing import Any
+
+from msgspec.structs import replace
+
+from crossflops.ir.modules import ALONG_CHAINS_SQUARED
+from crossflops.rules.rule import Convention, Parameters, Rules, Tool
+from crossflops.rules.site import (
+    HOOKS,
+    VMAP,
+    Site,
+    as_root,
+    by_forward,
+    called,
+    has,
+    input_elements,
+    inside,
+    output_elements,
+    padding_dropped,
+    registered,
+    setting,
+    subclass_of,
+    through,
+    under,
+)
 from crossflops.tools import layers
-from crossflops.tools.thop_rules import HOOKS, LINEAR, PROFILE, Edition, unseen
+
+_HOOKS, _RNN, _PROFILE = "thop/vision/basic_hooks.py", "thop/rnn_hooks.py", "thop/profile.py"
+_NN = layers.NN
+_FILTERS = (*layers.CONVOLUTIONS, *layers.TRANSPOSED)
+_DROPPED = "attention.padding-skipped"
 
 
-def _v0_1_1() -> tuple[Clause, ...]:
-    edition = Edition("0.1.1", root_counts=True)
-    norms = (
-        ("batch_norm", "norm.batch", layers.BATCH_NORMS, "affine"),
-        ("instance_norm", "norm.instance", layers.INSTANCE_NORMS, "affine"),
-        ("layer_norm", "norm.layer", layers.LAYER_NORM, "elementwise_affine"),
-    )
-    return (
-        *edition.vmapped("thop.convolution"),
-        *edition.nested(norm=4),
-        edition.clause(
-            "convolution",
-            "conv.unbatched-axis",
-            layers.CONVOLUTIONS,
-            "thop.convolution",
-            core=True,
-        ),
-        edition.clause(
-            "transposed",
-            "conv.transpose-output-size",
-            layers.TRANSPOSED,
-            "thop.convolution",
-            core=True,
-        ),
-        edition.clause("linear", "matmul.leading-dims-lost", layers.LINEAR, LINEAR, core=True),
-        *edition.recurrent(),
-        *(
-            edition.clause(
-                f"{name}.{'affine' if affine else 'plain'}",
-                cause,
-                targets,
-                "input_elements",
-                factor=4 if affine else 2,
-                settings={flag: affine},
-            )
-            for name, cause, targets, flag in norms
-            for affine in (True, False)
-        ),
-        edition.clause(
-            "prelu", "act.piecewise-other", (f"{layers.NN}.activation.PReLU",), "input_elements"
-        ),
-        edition.clause("softmax", "softmax", (f"{layers.NN}.activation.Softmax",), "thop.softmax"),
-        edition.clause("average", "pool.avg", layers.AVERAGE_POOLS, "output_elements"),
-        edition.clause(
-            "adaptive", "pool.adaptive", layers.ADAPTIVE_POOLS, "thop.adaptive_average"
-        ),
-        *edition.upsample({"nearest": 1, "linear": 5, "bilinear": 11, "bicubic": 259}),
-        *unseen(),
-    )
-
-
-def _v0_0_31() -> tuple[Clause, ...]:
-    edition = Edition("0.0.31", root_counts=False)
-    by_module = "thop.convolution_by_module"
-    return (
-        *edition.vmapped(by_module),
-        *edition.nested(norm=0),
-        edition.clause(
-            "convolution", "conv.unbatched-axis", layers.CONVOLUTIONS, by_module, core=True
-        ),
-        edition.clause(
-            "transposed", "conv.transpose-output-size", layers.TRANSPOSED, by_module, core=True
-        ),
-        edition.clause(
-            "convolution.bias",
-            "bias.conv",
-            (*layers.CONVOLUTIONS, *layers.TRANSPOSED),
-            "output_elements",
-            has=("bias",),
-        ),
-        edition.clause("linear", "matmul.leading-dims-lost", layers.LINEAR, LINEAR, core=True),
-        *edition.recurrent(),
-        edition.clause("batch_norm", "norm.batch", layers.BATCH_NORMS, "input_elements", factor=2),
-        edition.clause(
-            "leaky_relu",
-            "act.piecewise-other",
-            (f"{layers.NN}.activation.LeakyReLU",),
-            "input_elements",
-        ),
-        edition.clause("average", "pool.avg", layers.AVERAGE_POOLS, "output_elements"),
-        edition.clause(
-            "adaptive", "pool.adaptive", layers.ADAPTIVE_POOLS, "thop.adaptive_average_floored"
-        ),
-        *edition.upsample({"linear": 5, "bilinear": 11, "bicubic": 259}),
-        *unseen(),
-    )
-
-
-def _convention(edition: str, verified: str, clauses: tuple[Clause, ...]) -> Convention:
-    return Convention(
-        tool="thop",
+def _edition(edition: str, verified: str) -> Tool:
+    return Tool(
+        "thop",
         edition=edition,
         verified=(verified,),
-        unit=1,
-        printed_as="MACs",
-        sees="module",
-        counts_dead=True,
+        prefix=f"thop@{edition}",
+        prints="MACs",
+        per_mac=1,
+        level="module",
         unseen="functional.invisible",
-        forces={"training": False, "grad": False, "hooked": True},
-        source=PROFILE,
-        clauses=clauses,
-        parameters=Parameters(
-            modules=tuple(
-                sorted(
-                    {
-                        name
-                        for one in clauses
-                        for name in one.match.targets
-                        if one.level == "module"
-                    }
-                )
-            ),
-            called=True,
-            reference=f"{PROFILE}: dfs_count; {HOOKS}: count_parameters",
-        ),
+        runs={"training": False, "grad": False, "hooked": True},
+        counts_dead_work=True,
+        source=_PROFILE,
     )
 
 
-CONVENTIONS = (
-    _convention("0.1.1", "0.1.1.post2209072238", _v0_1_1()),
-    _convention("0.0.31", "0.0.31.post2005241907", _v0_0_31()),
+v0_1_1 = _edition("0.1.1", "0.1.1.post2209072238")
+v0_0_31 = _edition("0.0.31", "0.0.31.post2005241907")
+
+# A module is hooked once along each chain of parents, and the tree is summed along each of them
+# (`model.apply(add_hooks)`, `dfs_count`). 0.0.31 forgets what the rule of the root itself counts.
+_hooked: dict[str, Any] = {
+    "times": ALONG_CHAINS_SQUARED,
+    "source": _HOOKS,
+    "stands_for": layers.operators,
+}
+both = Rules("module", called(), **_hooked)
+new, old = Rules("module", called(), **_hooked), Rules("module", called(), **_hooked)
+unseen = Rules("operator", source=f"{_PROFILE}: register_hooks")
+v0_1_1.include(new, both, unseen)
+v0_0_31.include(old, both, where=(as_root(False),))
+v0_0_31.include(unseen)
+
+
+# Convolutions and linear layers; under `torch.vmap` a hook sees one example of many.
+
+
+def _kernel(call: Site) -> int:
+    """K, the product of the kernel's extents: of the weight, or stated where that is computed."""
+    weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
+    if weights:
+        return prod(weights[0][2:])
+    # weight_norm and its kin leave no parameter "weight"
+    return prod(call.extents("kernel_size"))
+
+
+@new.contraction(layers.TRANSPOSED, cause="conv.transpose-output-size", name="transposed")
+@new.contraction(layers.CONVOLUTIONS, cause="conv.unbatched-axis")
+@new.contraction(_FILTERS, under(VMAP), cause="function.vmap", name="convolution.vmapped")
+def convolution(call: Site) -> int:
+    """n(y) x (x.shape[1] // groups) x K: the second axis is taken for the channels.
+
+    calc_func.py: calculate_conv2d_flops.
+    """
+    return call.result.numel * (call.shape("0")[1] // call.number("groups")) * _kernel(call)
+
+
+@old.contraction(layers.TRANSPOSED, cause="conv.transpose-output-size", name="transposed")
+@old.contraction(layers.CONVOLUTIONS, cause="conv.unbatched-axis", name="convolution")
+@old.contraction(_FILTERS, under(VMAP), cause="function.vmap", name="convolution.vmapped")
+def convolution_by_module(call: Site) -> int:
+    """n(y) x (in_channels // groups) x K.
+
+    basic_hooks.py: count_convNd.
+    """
+    return (
+        call.result.numel * (call.number("in_channels") // call.number("groups")) * _kernel(call)
+    )
+
+
+old.adds(_FILTERS, has("bias"), cause="bias.conv", name="convolution.bias")(output_elements)
+
+
+def _remaining(call: Site) -> int:
+    """The positions of a padded sequence that are left in a nested tensor."""
+    if call.call.rows is None:
+        raise ValueError(f"{call.key} has rows of unknown lengths")
+    return call.call.rows
+
+
+@both.contraction(layers.LINEAR, padding_dropped(), cause=_DROPPED, name="linear.nested")
+def linear_of_nested(call: Site) -> int:
+    """in_features x n(y), y without what a padding mask covers.
+
+    basic_hooks.py: count_linear.
+    """
+    width = (call.result.shape or (0,))[-1]
+    return call.number("in_features") * _remaining(call) * width
+
+
+@both.contraction(layers.LINEAR, cause="matmul.leading-dims-lost")
+@both.contraction(layers.LINEAR, under(VMAP), cause="function.vmap", name="linear.vmapped")
+def linear(call: Site) -> int:
+    """in_features x n(y).
+
+    basic_hooks.py: count_linear.
+    """
+    return call.number("in_features") * call.result.numel
+
+
+# Recurrent layers and their cells: x [B, T, I], g gates of H units.
+
+_ELEMENTWISE = {
+    "RNN": 1,
+    "GRU": 3 + 1 + 3,
+    "LSTM": 4 + 3 + 1,
+}  # of each unit, _count_lstm_cell ...
+
+
+def _kind(call: Site) -> str:
+    return call.target.rpartition(".")[2].removesuffix("Cell")
+
+
+def _gates(call: Site) -> int:
+    return {"RNN": 1, "GRU": 3, "LSTM": 4}[_kind(call)]
+
+
+def _steps(call: Site) -> int:
+    """Sample-steps as thop reads them: the first two axes of a batched sequence.
+
+    Of a packed one the number of its steps times its largest batch, which is that of the state.
+    """
+    if call.input("0.0") is None:
+        return prod(call.shape("0")[:2])
+    state = next(spec for spec in reversed(call.outputs) if spec.shape)
+    return call.shape("0.1")[0] * (state.shape or ())[-2]
+
+
+def _input_sizes(call: Site) -> list[int]:
+    """The input size of every layer and direction."""
+    sides = 2 if call.module.settings["bidirectional"] else 1
+    deeper = [call.number("hidden_size") * sides] * (call.number("num_layers") - 1)
+    return [size for size in (call.number("input_size"), *deeper) for _ in range(sides)]
+
+
+@both.contraction(layers.RECURRENT, cause="rnn.fused", source=_RNN)
+def recurrent(call: Site) -> int:
+    """Sample-steps x the sum over layers, directions of g H (I + H).
+
+    rnn_hooks.py: count_lstm.
+    """
+    hidden = call.number("hidden_size")
+    products = sum(hidden * (size + hidden) for size in _input_sizes(call))
+    return _steps(call) * _gates(call) * products
+
+
+@both.adds(layers.RECURRENT, cause="rnn.gate-elementwise", name="recurrent.gates", source=_RNN)
+def recurrent_gates(call: Site) -> int:
+    """Sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7H, LSTM 8H."""
+    terms = _ELEMENTWISE[_kind(call)] * call.number("hidden_size")
+    return _steps(call) * len(_input_sizes(call)) * terms
+
+
+@both.adds(
+    layers.RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias", source=_RNN
 )
+def recurrent_bias(call: Site) -> int:
+    """Sample-steps x directions x layers x 2 g H."""
+    biases = 2 * _gates(call) * call.number("hidden_size")
+    return _steps(call) * len(_input_sizes(call)) * biases
+
+
+@both.contraction(layers.CELLS, cause="rnn.fused", source=_RNN)
+def cell(call: Site) -> int:
+    """B x g H (I + H).
+
+    rnn_hooks.py: count_lstm_cell.
+    """
+    hidden = call.number("hidden_size")
+    return call.shape("0")[0] * _gates(call) * hidden * (call.number("input_size") + hidden)
+
+
+@both.adds(layers.CELLS, cause="rnn.gate-elementwise", name="cell.gates", source=_RNN)
+def cell_gates(call: Site) -> int:
+    """B x the elementwise terms of a cell: RNN H, GRU 7H, LSTM 8H."""
+    return call.shape("0")[0] * _ELEMENTWISE[_kind(call)] * call.number("hidden_size")
+
+
+@both.adds(layers.CELLS, setting(bias=True), cause="bias.rnn", name="cell.bias", source=_RNN)
+def cell_bias(call: Site) -> int:
+    """B x 2 g H."""
+    return call.shape("0")[0] * 2 * _gates(call) * call.number("hidden_size")
+
+
+# Norms, activations, pools and upsampling: the release of 2022 knows more of them.
+
+for name, cause, classes, flag in (
+    ("batch_norm", "norm.batch", layers.BATCH_NORMS, "affine"),
+    ("instance_norm", "norm.instance", layers.INSTANCE_NORMS, "affine"),
+    ("layer_norm", "norm.layer", layers.LAYER_NORM, "elementwise_affine"),
+):
+    affine, plain = setting(**{flag: True}), setting(**{flag: False})
+    new.adds(classes, affine, cause=cause, name=f"{name}.affine", factor=4)(input_elements)
+    new.adds(classes, plain, cause=cause, name=f"{name}.plain", factor=2)(input_elements)
+old.adds(layers.BATCH_NORMS, cause="norm.batch", name="batch_norm", factor=2)(input_elements)
+
+
+@new.adds(
+    layers.LAYER_NORM, padding_dropped(), cause=_DROPPED, name="layer_norm.nested", factor=-4
+)
+def dropped_elements(call: Site) -> int:
+    """n(x) of what a padding mask covers."""
+    shape = call.shape("0")
+    return prod(shape) - _remaining(call) * shape[-1]
+
+
+_PIECEWISE = "act.piecewise-other"
+new.adds(f"{_NN}.activation.PReLU", cause=_PIECEWISE, name="prelu")(input_elements)
+old.adds(f"{_NN}.activation.LeakyReLU", cause=_PIECEWISE, name="leaky_relu")(input_elements)
+
+
+@new.adds(f"{_NN}.activation.Softmax", cause="softmax")
+def softmax(call: Site) -> int:
+    """rows x (3 f - 1), f the features of the axis.
+
+    calc_func.py: calculate_softmax.
+    """
+    shape = call.shape("0")
+    features = shape[call.number("dim")]
+    return prod(shape) // features * (3 * features - 1)
+
+
+both.adds(layers.AVERAGE_POOLS, cause="pool.avg", name="average")(output_elements)
+
+
+@new.adds(layers.ADAPTIVE_POOLS, cause="pool.adaptive", name="adaptive")
+def adaptive_average(call: Site) -> int:
+    """int((prod(in / out) + 1) x n(y)), in float64.
+
+    basic_hooks.py: count_adap_avgpool.
+    """
+    ratio = 1.0
+    outputs = call.result.shape or ()
+    for extent, target in zip(call.shape("0")[2:], outputs[2:], strict=True):
+        ratio *= extent / target
+    return int((ratio + 1) * call.result.numel)
+
+
+@old.adds(layers.ADAPTIVE_POOLS, cause="pool.adaptive", name="adaptive")
+def adaptive_average_floored(call: Site) -> int:
+    """(prod(in // output_size) + 1) x n(y).
+
+    basic_hooks.py: count_adap_avgpool.
+    """
+    sizes, spatial = call.module.settings["output_size"], call.shape("0")[2:]
+    each = sizes if isinstance(sizes, list) else [sizes] * len(spatial)
+    kernel = prod(int(extent // size) for extent, size in zip(spatial, each, strict=True))
+    return (kernel + 1) * call.result.numel
+
+
+for edition, mode, cause, factor in (
+    (new, "nearest", "upsample.nearest", 1),
+    (both, "linear", "upsample.linear", 5),
+    (both, "bilinear", "upsample.linear", 11),
+    (both, "bicubic", "upsample.linear", 259),
+):
+    edition.adds(
+        layers.UPSAMPLINGS, setting(mode=mode), cause=cause, name=f"upsample.{mode}", factor=factor
+    )(output_elements)
+
+# Why contraction work is not seen, the most particular reason first.
+
+_RULED = inside(*layers.CONTRACTING)
+unseen.misses("hook", under(HOOKS), cause="module.hook-work")
+unseen.misses("root", _RULED, as_root(), cause="module.root-rule-ignored")
+unseen.misses("direct-forward", _RULED, by_forward(), cause="module.direct-forward")
+unseen.misses("unregistered", _RULED, registered(False), cause="module.unregistered")
+unseen.misses("subclass", subclass_of(*layers.CONTRACTING), cause="module.type-unmatched")
+unseen.misses("attention", "aten.scaled_dot_product_attention.default", cause="attention.sdpa")
+unseen.misses(
+    "operator",
+    through("torch.Tensor.__matmul__", "torch.Tensor.__rmatmul__"),
+    cause="matmul.operator-invisible",
+)
+
+
+def _convention(tool: Tool) -> Convention:
+    """The edition, which counts the parameters of what it hooks."""
+    rules = tool.convention.rules
+    hooked = {name for rule in rules if rule.level == "module" for name in rule.targets}
+    counted = Parameters(
+        modules=tuple(sorted(hooked)),
+        called=True,
+        reference=f"{_PROFILE}: dfs_count; {_HOOKS}: count_parameters",
+    )
+    return replace(tool.convention, parameters=counted)
+
+
+CONVENTIONS = (_convention(v0_1_1), _convention(v0_0_31))

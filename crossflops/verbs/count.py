@@ -15,7 +15,6 @@ from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends import Source, program
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.ir.convention import Convention
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.measurement import Observation, Run
@@ -25,9 +24,10 @@ from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace, View
 from crossflops.ledger.count import count, count_whole
 from crossflops.ledger.memory import footprint
-from crossflops.reconcile import fold_nodes, predict
 from crossflops.report import tables
 from crossflops.report.report import Report
+from crossflops.rules.prediction import predict, predict_nodes
+from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request, asked_for
 from crossflops.targets.target import imports_restored
 from crossflops.tools import named
@@ -172,15 +172,20 @@ def seen_by(convention: Convention, counted: Counted) -> Ledger:
 
 
 def _folded_nodes(convention: Convention, counted: Counted) -> Folded:
-    rows, unknown = fold_nodes(convention, counted.graph, seen_by(convention, counted))
+    """By node, zeros left out. Of nodes of which no rule can say anything nothing is booked."""
+    prediction = predict_nodes(convention, counted.graph, seen_by(convention, counted))
+    amounts: dict[tuple[str, str], int] = {}
+    for booking in prediction.bookings:
+        place = booking.call, booking.path
+        amounts[place] = amounts.get(place, 0) + prediction.worth(booking)
     return Folded(
         tool=convention.tool,
         edition=convention.edition,
-        total=sum(row.amount for row in rows),
+        total=sum(amounts.values()),
         assumed=False,
         sees="node",
-        rows=rows,
-        uncounted=unknown,
+        rows=tuple(FoldedRow(*place, amount) for place, amount in amounts.items() if amount),
+        uncounted=tuple(prediction.unknown),
     )
 
 

@@ -82,6 +82,6 @@ def test_every_cause_is_booked_by_somebody():
     booked = named_by_the_reconciler()
     for convention in conventions():
         booked |= {convention.unseen} | ({convention.rounds} if convention.adds_up else set())
-        booked |= {clause.cause for clause in convention.clauses}
-        booked |= {clause.again for clause in convention.clauses if clause.again}
+        booked |= {rule.cause for rule in convention.rules}
+        booked |= {rule.again for rule in convention.rules if rule.again}
     assert booked == {one.id for one in causes()}

@@ -8,9 +8,10 @@ import pytest
 
 from crossflops.cli import doctor, explain
 from crossflops.commands import python
-from crossflops.ir.convention import Cause, Convention
+from crossflops.ir.cause import Cause
 from crossflops.ir.profile import Failure
 from crossflops.plugins.elsewhere import Offer
+from crossflops.rules.rule import Convention
 
 
 class Adapter:
@@ -35,7 +36,7 @@ def convention(tool, edition, *verified):
         unit=1,
         printed_as="x",
         sees="module",
-        clauses=(),
+        rules=(),
         unseen="functional.invisible",
         counts_dead=True,
     )

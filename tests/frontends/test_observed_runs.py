@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as modes
 
 from crossflops.ir.trace import UNWATCHED, Setting, View
-from crossflops.reconcile import PredictionError, WatchError, predict
+from crossflops.rules.prediction import PredictionError, WatchError, predict
 from crossflops.tools import find
 from tests.models import traced
 

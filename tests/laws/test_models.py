@@ -5,13 +5,15 @@ import functools
 import msgspec
 import pytest
 
-from crossflops.ir.convention import Clause, Convention, Match
 from crossflops.ir.trace import Setting
-from crossflops.reconcile import PredictionError, predict, reconcile
+from crossflops.reconcile import reconcile
 from crossflops.render import FORMATS
 from crossflops.report.report import Report
 from crossflops.report.tables import report
+from crossflops.rules.prediction import PredictionError, predict
+from crossflops.rules.rule import Convention, Rule
 from crossflops.tools import conventions
+from crossflops.tools.legacy import amount_of
 from crossflops.tools.operators import CONTRACTIONS
 from tests.models import Odd, block, encoder_layer, exported, nn, torch, zoo
 
@@ -63,14 +65,14 @@ def test_explanations_lead_to_every_tools_number(name):
 def test_operators_do_the_work_of_their_nodes(name):
     """Each contraction by its operator's formula is what its ONNX nodes cost: no bad export."""
     _, trace, ledger = made(name)
-    clauses = (
-        Clause(
+    rules = (
+        Rule(
             id=formula,
             cause="graph.export-decomposition",
             level="operator",
-            match=Match(targets=targets),
+            targets=targets,
             kind="core",
-            formula=formula,
+            amount=amount_of(formula, "operator"),
         )
         for formula, targets in CONTRACTIONS.items()
     )
@@ -83,7 +85,7 @@ def test_operators_do_the_work_of_their_nodes(name):
         sees="operator",
         counts_dead=False,
         unseen="op.unregistered-zero",
-        clauses=tuple(clauses),
+        rules=tuple(rules),
     )
     assert predict(exact, trace, Setting(), ledger).total == ledger.total.macs
 

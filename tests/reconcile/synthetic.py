@@ -2,17 +2,21 @@
 
 from hypothesis import strategies as st
 
-from crossflops.ir.convention import Clause, Convention, Match
 from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node, Op
 from crossflops.ir.ledger import Counted, Ledger
+from crossflops.ir.modules import ALONG_CHAINS_SQUARED
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Module, Setting, Trace
-from crossflops.reconcile import predict, reconcile
+from crossflops.reconcile import reconcile
+from crossflops.rules.prediction import predict
+from crossflops.rules.rule import Convention, OfCost, Rule
+from crossflops.rules.site import input_elements, run_as
+from crossflops.tools.formulas.ptflops import batch, total
 
 SETTING = Setting()
-BATCH = "ptflops.batch"  # the length of the model's input
+BATCH = batch  # the length of the model's input
 CLASSES = ("my.Conv", "my.Norm", "my.Block")
 TARGETS = ("aten.conv", "aten.mm", "aten.add")
 FUNCTIONS = ("torch.mm", "torch.nn.functional.relu")
@@ -48,21 +52,22 @@ def call(key, parent, level, target, number, size=1, live=True, fused=()):
     )
 
 
-def clause(name, kind, target, level="operator", cause=None, **more):
-    """A clause about one target."""
-    fused = more.pop("fused", ())
-    return Clause(
+def rule(name, kind, target, level="operator", cause=None, **more):
+    """A rule about one target, which books its input elements where it has an amount."""
+    kernels = more.pop("fused", ())
+    return Rule(
         id=name,
         cause=cause or name,
         level=level,
-        match=Match(targets=(target,) if target else (), fused=fused),
+        targets=(target,) if target else (),
+        where=(*more.pop("where", ()), *([run_as(*kernels)] if kernels else [])),
         kind=kind,
         reference=f"source of {name}",
         **more,
     )
 
 
-def convention(*clauses, unit=1, counts_dead=False, **more):
+def convention(*rules, unit=1, counts_dead=False, **more):
     """A convention of a made-up tool."""
     return Convention(
         tool="made-up",
@@ -71,7 +76,7 @@ def convention(*clauses, unit=1, counts_dead=False, **more):
         unit=unit,
         printed_as="things",
         sees="operator",
-        clauses=clauses,
+        rules=rules,
         counts_dead=counts_dead,
         unseen="unseen.by-default",
         source="source of the tool",
@@ -130,7 +135,7 @@ def operator(key, target="aten.mm", parent="(model)", number=0, size=10, **more)
     return call(key, parent, "operator", target, number, size, **more)
 
 
-SEES = clause("sees", "core", "aten.mm", formula="input_elements", factor=10)
+SEES = rule("sees", "core", "aten.mm", amount=input_elements, factor=10)
 
 
 amounts = st.integers(0, 10**20)
@@ -182,25 +187,26 @@ def traces(draw):
 
 @st.composite
 def conventions(draw):
-    """Clauses of every kind on two levels, in any order, with any unit."""
+    """Rules of every kind on two levels, in any order, with any unit."""
     found = []
     for place in range(draw(st.integers(0, 6))):
         kind = draw(st.sampled_from(("core", "core", "part", "unseen")))
         level = "operator" if kind == "unseen" else draw(st.sampled_from(tuple(_NAMES)))
         counted = kind != "unseen" and draw(st.booleans())
         found.append(
-            clause(
+            rule(
                 f"rule{place}",
                 kind,
                 draw(st.sampled_from((*_NAMES[level], ""))),
                 level,
                 cause=draw(st.sampled_from(("cause.a", "cause.b", "cause.c"))),
-                formula="input_elements" if counted else None,
-                weights={"macs": draw(st.integers(-3, 3))}
-                if kind != "unseen" and not counted and draw(st.booleans())
-                else {},
+                amount=input_elements
+                if counted
+                else OfCost({"macs": draw(st.integers(-3, 3))})
+                if kind != "unseen" and draw(st.booleans())
+                else None,
                 factor=draw(st.integers(-5, 5)),
-                times=draw(st.sampled_from((None, "child_paths_squared")))
+                times=draw(st.sampled_from((None, ALONG_CHAINS_SQUARED)))
                 if kind != "unseen"
                 else None,
                 fused=draw(st.sampled_from(((), ("aten._fused*",)))),
@@ -214,5 +220,5 @@ def conventions(draw):
         *found,
         unit=draw(st.integers(1, 3)),
         counts_dead=draw(st.booleans()),
-        adds_up="ptflops.total",
+        adds_up=total,
     )

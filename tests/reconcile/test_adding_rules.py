@@ -3,16 +3,17 @@
 import pytest
 from msgspec.structs import replace
 
-from crossflops.ir.convention import Match
 from crossflops.ir.trace import Trace
-from crossflops.tools.matching import matches
-from tests.reconcile.synthetic import SETTING, call, clause, convention, explained, ledger, module
+from crossflops.rules.prediction import speaks_of
+from crossflops.rules.site import Site, input_elements
+from crossflops.tools.legacy import nested, outside
+from tests.reconcile.synthetic import SETTING, call, convention, explained, ledger, module, rule
 
-OUTER = clause("outer", "core", "my.Block", "module", formula="input_elements")
-INNER = clause("inner", "core", "my.Conv", "module", formula="input_elements")
+OUTER = rule("outer", "core", "my.Block", "module", amount=input_elements)
+INNER = rule("inner", "core", "my.Conv", "module", amount=input_elements)
 
 
-def nested():
+def model():
     """A block of 30 elements that multiplies, and a layer of 8 in it that does, too."""
     return Trace(
         calls=(
@@ -44,16 +45,14 @@ def nested():
 def test_a_rule_is_added_or_stands_in_the_place(adds, predicted, expected):
     """The layer in the block has a rule, the other one has none."""
     macs = ledger({"o": 20, "c/o": 7, "d/o": 3})
-    causes, found = explained(convention(OUTER, INNER, rules_add=adds), nested(), macs)
+    causes, found = explained(convention(OUTER, INNER, rules_add=adds), model(), macs)
     assert causes == expected
     assert found.predicted == predicted
 
 
 def test_what_is_in_the_total_only_has_no_path():
     """The layer's row has nothing of it, that of the whole model has."""
-    rule = clause(
-        "f", "core", "torch.mm", "function", formula="input_elements", in_total_only=True
-    )
+    once = rule("f", "core", "torch.mm", "function", amount=input_elements, in_total_only=True)
     calls = Trace(
         calls=(
             call("(model)", None, "module", "my.Block", 0),
@@ -64,7 +63,7 @@ def test_what_is_in_the_total_only_has_no_path():
         modules=(module(0, "", children=[1]), module(1, "c", "my.Conv")),
         setting=SETTING,
     )
-    _, found = explained(convention(rule), calls, ledger({"c/f/o": 9}))
+    _, found = explained(convention(once), calls, ledger({"c/f/o": 9}))
     assert {row.path: row.predicted for row in found.by_path} == {"": 9, "c": 0}
 
 
@@ -90,18 +89,17 @@ def functions():
 
 
 @pytest.mark.parametrize(
-    ("match", "expected"),
+    ("where", "expected"),
     [
-        ({"outside": ("my.Conv",)}, ["f", "g/f", "v/f", "d/f", "e/f"]),
-        ({"nested": False}, ["f", "c/f", "v/f", "d/f", "e/f"]),
-        ({"nested": True}, ["g/f"]),
-        ({"outside": ("my.Conv",), "nested": False}, ["f", "v/f", "d/f", "e/f"]),
+        ((outside(("my.Conv",)),), ["f", "g/f", "v/f", "d/f", "e/f"]),
+        ((nested(False),), ["f", "c/f", "v/f", "d/f", "e/f"]),
+        ((nested(True),), ["g/f"]),
+        ((outside(("my.Conv",)), nested(False)), ["f", "v/f", "d/f", "e/f"]),
     ],
 )
-def test_where_a_function_is_called(match, expected):
+def test_where_a_function_is_called(where, expected):
     """In a registered layer that was called, in another function; `torch.vmap` hides nothing."""
     trace = functions()
-    rule = clause("f", "core", "torch.mm", "function", formula="input_elements")
-    rule = replace(rule, match=Match(targets=("torch.mm",), **match))
-    found = [one.key for one in trace.calls if matches(rule, one, trace, SETTING.id)]
-    assert found == expected
+    product = rule("f", "core", "torch.mm", "function", where=where)
+    about = [call.key for call in trace.calls if speaks_of(product, Site(call, trace))]
+    assert about == expected

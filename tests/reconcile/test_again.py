@@ -3,17 +3,16 @@
 from msgspec.structs import replace
 
 from crossflops.ir.trace import Trace
-from tests.reconcile.synthetic import SETTING, call, clause, convention, explained, ledger, module
+from crossflops.rules.site import input_elements
+from tests.reconcile.synthetic import SETTING, call, convention, explained, ledger, module, rule
 
-BLOCK = clause(
-    "block", "core", "my.Block", "module", formula="input_elements", factor=10,
+BLOCK = rule(
+    "block", "core", "my.Block", "module", amount=input_elements, factor=10,
     stands_for=("aten.mm",),
 )  # fmt: skip
-ACT = clause("act", "part", "my.Act", "module", formula="input_elements")
-MM = clause(
-    "mm", "core", "torch.mm", "function", formula="input_elements", factor=10, again="twice.mm"
-)
-RELU = clause("relu", "part", "F.relu", "function", formula="input_elements", again="twice.relu")
+ACT = rule("act", "part", "my.Act", "module", amount=input_elements)
+MM = rule("mm", "core", "torch.mm", "function", amount=input_elements, factor=10, again="twice.mm")
+RELU = rule("relu", "part", "F.relu", "function", amount=input_elements, again="twice.relu")
 
 
 def inside(cls, *calls, via="call"):
@@ -62,7 +61,7 @@ def test_what_the_rule_does_not_stand_for_is_no_repetition():
 
 def test_without_a_cause_for_it_nothing_is_booked_twice():
     """What a core clause speaks for, another one leaves alone."""
-    once = clause("mm", "core", "torch.mm", "function", formula="input_elements", factor=10)
+    once = rule("mm", "core", "torch.mm", "function", amount=input_elements, factor=10)
     calls = inside("my.Block", *product())
     assert explained(convention(BLOCK, once), calls, ledger({"b/f/o": 100}))[1].predicted == 100
 

@@ -4,26 +4,26 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops.ir.trace import Trace
-from crossflops.reconcile import PredictionError, predict
-from crossflops.tools.addition import Share, exact_sum
+from crossflops.rules.prediction import PredictionError, exact_sum, predict
+from crossflops.rules.rule import Share, equation
+from crossflops.rules.site import input_elements
+from crossflops.tools.formulas.ptflops import total
 from tests.reconcile.synthetic import (
     BATCH,
     SETTING,
     call,
-    clause,
     convention,
     explained,
     ledger,
     module,
     printed,
+    rule,
 )
 
-LAYER = clause(
-    "layer", "core", "my.Conv", "module", formula="input_elements", factor=10, batch=BATCH
-)
-NORM = clause("norm", "part", "my.Norm", "module", formula="input_elements", batch=BATCH)
-RELU = clause(
-    "relu", "part", "torch.nn.functional.relu", "function", formula="input_elements",
+LAYER = rule("layer", "core", "my.Conv", "module", amount=input_elements, factor=10, batch=BATCH)
+NORM = rule("norm", "part", "my.Norm", "module", amount=input_elements, batch=BATCH)
+RELU = rule(
+    "relu", "part", "torch.nn.functional.relu", "function", amount=input_elements,
     in_total_only=True,
 )  # fmt: skip
 
@@ -54,7 +54,7 @@ COSTS = ledger({"c/o": 100})
 
 def test_what_is_divided_and_what_is_not():
     """(100 + 7) / 4 is 26.75, and 3 of the function: the tool cuts off at 29."""
-    rules = convention(LAYER, NORM, RELU, adds_up="ptflops.total")
+    rules = convention(LAYER, NORM, RELU, adds_up=total)
     causes, found = explained(rules, model(), COSTS)
     assert found.predicted == 29
     # 25 of 100 are left, and 1 of 7: the fraction is lost with the last that is divided
@@ -82,14 +82,14 @@ def test_a_sum_that_is_no_integer_ends_with_its_fraction():
     assert found.residual == 0
 
 
-def test_a_formula_may_compute_with_floats(monkeypatch):
+def test_a_formula_may_compute_with_floats():
     """1.5 for each of 3 elements and of 7: 4.5 and 10.5 make 15, each is cut off."""
-    from crossflops.reconcile import prediction
 
-    half = {"one and a half": lambda call, module: 1.5 * call.inputs[0].numel}
-    monkeypatch.setattr(prediction, "formulas", lambda: half)
-    norm = clause("norm", "part", "my.Norm", "module", formula="one and a half")
-    relu = replace(RELU, formula="one and a half")
+    def one_and_a_half(call):
+        return 1.5 * call.inputs[0].numel
+
+    norm = rule("norm", "part", "my.Norm", "module", amount=one_and_a_half)
+    relu = replace(RELU, amount=one_and_a_half)
     causes, found = explained(convention(norm, relu), model(), ledger({}))
     assert found.predicted == 15
     assert causes == {"norm": 10, "relu": 4, "precision.rounded": 1}
@@ -97,7 +97,7 @@ def test_a_formula_may_compute_with_floats(monkeypatch):
 
 def test_every_module_has_its_own_rounding():
     """100 / 4 of the layer, int(7 / 4) of the norm; the function stands in the total alone."""
-    rules = convention(LAYER, NORM, RELU, adds_up="ptflops.total")
+    rules = convention(LAYER, NORM, RELU, adds_up=total)
     _, found = explained(rules, model(), COSTS)
     assert {row.path: row.predicted for row in found.by_path} == {"": 29, "c": 25, "n": 1}
     for row in found.by_path:
@@ -116,7 +116,7 @@ def test_without_a_length_the_tool_fails(batch, why):
     with pytest.raises(PredictionError) as caught:
         predict(convention(LAYER), calls, SETTING)
     assert caught.value.message == f"made-up cannot count the model: {why}"
-    assert BATCH in caught.value.hint
+    assert equation(BATCH) in caught.value.hint
 
 
 def test_several_inputs_have_no_batch():

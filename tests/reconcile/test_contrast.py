@@ -6,16 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from crossflops.reconcile import predict, reconcile
+from crossflops.reconcile import reconcile
 from crossflops.report.comparison import contrast
+from crossflops.rules.prediction import predict
+from crossflops.rules.rule import OfCost
 from tests.reconcile.synthetic import (
     SETTING,
-    clause,
     convention,
     conventions,
     ledger,
     operator,
     printed,
+    rule,
     trace,
     traces,
 )
@@ -61,7 +63,7 @@ def two_products(first, second):
     """Tools with so much per MAC; the first sees both products, the second one of them."""
     calls = trace(operator("o"), replace(operator("p"), target="aten.bmm"))
     case = calls, ledger({"o": 100, "p": 30})
-    o, p = (clause(name, "core", target, weights={"macs": 1}) for name, target in PRODUCTS)
+    o, p = (rule(name, "core", target, amount=OfCost({"macs": 1})) for name, target in PRODUCTS)
     return contrast(
         account(convention(o, p, unit=first), case), account(convention(o, unit=second), case)
     )
@@ -107,5 +109,5 @@ def test_an_older_account_still_adds_up():
         assert (found.unit, found.residual) == (1, 0)
 
 
-SEEN = clause("sees.o", "core", "aten.mm", weights={"macs": 1})
+SEEN = rule("sees.o", "core", "aten.mm", amount=OfCost({"macs": 1}))
 CASE = (trace(operator("o")), ledger({"o": 100}))

@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops.ir.trace import Trace
-from crossflops.reconcile import predict
-from tests.reconcile.synthetic import SETTING, call, clause, convention, explained, ledger, module
+from crossflops.rules.prediction import predict
+from crossflops.rules.rule import OfCost
+from crossflops.rules.site import input_elements
+from tests.reconcile.synthetic import SETTING, call, convention, explained, ledger, module, rule
 
-LAYER = clause(
-    "layer", "core", "my.Conv", "module", formula="input_elements", stands_for=("aten.mm",)
-)
-MM = clause("mm", "core", "aten.mm", formula="input_elements")
+LAYER = rule("layer", "core", "my.Conv", "module", amount=input_elements, stands_for=("aten.mm",))
+MM = rule("mm", "core", "aten.mm", amount=input_elements)
 
 
 def layer(*calls):
@@ -49,7 +49,7 @@ def test_what_a_hook_does_is_not_the_forward():
     """The same operator, called by a hook of the layer."""
     hook = replace(call("c/hook", "c", "function", "torch.nn.Module.hook", 1), via="hook")
     calls = layer(hook, operator("h", parent="c/hook"), operator("o"))
-    unseen = clause("in-hooks", "unseen", "aten.mm")
+    unseen = rule("in-hooks", "unseen", "aten.mm")
     causes, found = explained(convention(LAYER, unseen), calls, ledger({"h": 9, "o": 30}))
     assert causes == {"in-hooks": -9}
     assert found.predicted == 30
@@ -58,8 +58,10 @@ def test_what_a_hook_does_is_not_the_forward():
 @pytest.mark.parametrize("weights", [{}, {"macs": 1}])
 def test_beneath_a_function_only_the_function_is_booked(weights):
     """Parts and operators within go with it."""
-    whole = clause("whole", "core", "f.apply", "function", weights=weights)
-    part = clause("part", "part", "aten.mm", formula="input_elements")
+    whole = rule(
+        "whole", "core", "f.apply", "function", amount=OfCost(weights) if weights else None
+    )
+    part = rule("part", "part", "aten.mm", amount=input_elements)
     rules = convention(whole, MM, part)
     calls = Trace(
         calls=(

@@ -6,17 +6,19 @@ from hypothesis import strategies as st
 
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Trace
-from crossflops.reconcile import PredictionError, predict, reconcile, unpredicted
+from crossflops.reconcile import reconcile, unpredicted
+from crossflops.rules.prediction import PredictionError, predict
+from crossflops.rules.site import input_elements
 from tests.reconcile.synthetic import (
     SETTING,
     call,
-    clause,
     convention,
     conventions,
     explained,
     ledger,
     module,
     printed,
+    rule,
     traces,
 )
 
@@ -126,9 +128,7 @@ def test_one_wrong_weight_leaves_what_it_is_off():
     )
     costs = ledger({"o": 0})
     rules = {
-        factor: convention(
-            clause("norm", "part", "aten.norm", formula="input_elements", factor=factor)
-        )
+        factor: convention(rule("norm", "part", "aten.norm", amount=input_elements, factor=factor))
         for factor in (2, 3)
     }
     truth = printed(predict(rules[2], trace, SETTING, costs).total)

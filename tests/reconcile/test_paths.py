@@ -3,19 +3,23 @@
 import pytest
 from msgspec.structs import replace
 
+from crossflops.ir.modules import ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH
 from crossflops.ir.trace import Trace
-from crossflops.reconcile import PredictionError, predict, reconcile
+from crossflops.reconcile import reconcile
+from crossflops.rules.prediction import PredictionError, predict
+from crossflops.rules.rule import OfCost
+from crossflops.rules.site import input_elements
 from tests.reconcile.synthetic import (
     SEES,
     SETTING,
     call,
-    clause,
     convention,
     explained,
     ledger,
     module,
     operator,
     printed,
+    rule,
     trace,
 )
 
@@ -23,7 +27,7 @@ from tests.reconcile.synthetic import (
 def test_weights_fold_the_ledger():
     """A clause may weigh kinds of cost beneath its call, all the way down."""
     rules = convention(
-        clause("weighed", "part", "my.Conv", "module", weights={"macs": 2, "adds": 3})
+        rule("weighed", "part", "my.Conv", "module", amount=OfCost({"macs": 2, "adds": 3}))
     )
     calls = trace(
         call("c", "(model)", "module", "my.Conv", 0),
@@ -36,7 +40,9 @@ def test_weights_fold_the_ledger():
 
 def test_where_the_tool_fails_there_is_no_prediction():
     """The error names the tool, the call, the rule and where it is written."""
-    rules = convention(clause("needs-weight", "core", "aten.mm", formula="linear"))
+    rules = convention(
+        rule("needs-weight", "core", "aten.mm", amount=lambda call: call.shape("weight")[0])
+    )
     with pytest.raises(PredictionError) as caught:
         predict(rules, trace(operator("o")), SETTING)
     assert caught.value.message == "made-up cannot count o: o has no input weight"
@@ -78,9 +84,9 @@ def test_a_residual_is_found_by_path():
 @pytest.mark.parametrize(
     ("times", "whole", "below", "own"),
     [
-        ("child_paths", 60, 30, 30),
-        ("child_paths_squared", 120, 60, 60),
-        ("among_modules",) + (30,) * 3,
+        (ALONG_CHAINS, 60, 30, 30),
+        (ALONG_CHAINS_SQUARED, 120, 60, 60),
+        (ONCE_IN_EACH, 30, 30, 30),
     ],
 )
 def test_a_shared_module_stands_under_each_of_its_parents(times, whole, below, own):
@@ -97,11 +103,11 @@ def test_a_shared_module_stands_under_each_of_its_parents(times, whole, below, o
         operator("o", parent="b.c", number=3),
         rows=rows,
     )
-    core = clause(
-        "conv", "core", "my.Conv", "module", formula="input_elements", factor=2, times=times,
+    core = rule(
+        "conv", "core", "my.Conv", "module", amount=input_elements, factor=2, times=times,
         stands_for=("aten.mm",),
     )  # fmt: skip
-    part = clause("bias", "part", "my.Conv", "module", formula="input_elements", times=times)
+    part = rule("bias", "part", "my.Conv", "module", amount=input_elements, times=times)
     rules = convention(core, part)
     _, found = explained(rules, calls, ledger({"o": 7}))
     assert {row.path: row.predicted for row in found.by_path} == {

@@ -2,19 +2,21 @@
 
 import pytest
 
+from crossflops.ir.modules import ALONG_CHAINS_SQUARED
 from crossflops.ir.trace import Setting
-from crossflops.reconcile import predict
-from crossflops.reconcile.walk import Stage, steps
+from crossflops.reconcile.walk import Ground, Stage, steps
+from crossflops.rules.prediction import predict
+from crossflops.rules.site import input_elements
 from tests.reconcile.synthetic import (
     SEES,
     SETTING,
     call,
-    clause,
     convention,
     explained,
     ledger,
     module,
     operator,
+    rule,
     trace,
 )
 
@@ -34,7 +36,7 @@ def test_the_unit_is_booked_on_what_the_tool_sees():
 def test_work_without_a_clause_is_unseen():
     """By the first "unseen" clause that matches, or by the tool's default."""
     rules = convention(
-        clause("unseen.mm", "unseen", "aten.mm"), clause("unseen.late", "unseen", "aten.mm")
+        rule("unseen.mm", "unseen", "aten.mm"), rule("unseen.late", "unseen", "aten.mm")
     )
     calls = trace(operator("a"), operator("b", "aten.other"))
     causes, found = explained(rules, calls, ledger({"a": 7, "b": 5}))
@@ -52,7 +54,7 @@ def test_a_node_of_no_call_is_unseen_too():
 
 def test_a_core_clause_without_an_amount_hides_what_is_beneath():
     """Its cause takes all the work that it covers, and no unit is left on it."""
-    rules = convention(clause("hidden", "core", "aten.mm"), SEES, unit=2)
+    rules = convention(rule("hidden", "core", "aten.mm"), SEES, unit=2)
     causes, found = explained(rules, trace(operator("o")), ledger({"o": 100}))
     assert causes == {"hidden": -100}
     assert found.predicted == 0
@@ -60,7 +62,7 @@ def test_a_core_clause_without_an_amount_hides_what_is_beneath():
 
 def test_the_first_core_clause_holds():
     """The order of clauses is the order of knowledge: the particular before the general."""
-    once = clause("once", "core", "aten.mm", formula="input_elements", factor=1)
+    once = rule("once", "core", "aten.mm", amount=input_elements, factor=1)
     calls, costs = trace(operator("o")), ledger({"o": 100})
     assert explained(convention(once, SEES), calls, costs)[1].predicted == 10
     assert explained(convention(SEES, once), calls, costs)[1].predicted == 100
@@ -69,9 +71,9 @@ def test_the_first_core_clause_holds():
 def test_a_module_clause_stands_for_everything_beneath():
     """A rule of a composite replaces those of what it calls; parts are added all the same."""
     rules = convention(
-        clause("block", "core", "my.Conv", "module", formula="input_elements", factor=3),
+        rule("block", "core", "my.Conv", "module", amount=input_elements, factor=3),
         SEES,
-        clause("extra", "part", "aten.mm", formula="input_elements"),
+        rule("extra", "part", "aten.mm", amount=input_elements),
     )
     calls = trace(
         call("c", "(model)", "module", "my.Conv", 1, size=7),
@@ -86,7 +88,7 @@ def test_a_module_clause_stands_for_everything_beneath():
 
 def test_parts_are_in_the_unit_of_the_tool():
     """A component is what the tool adds, whatever it counts for a multiply-accumulate."""
-    rules = convention(clause("extra", "part", "", formula="input_elements"), unit=2)
+    rules = convention(rule("extra", "part", "", amount=input_elements), unit=2)
     assert explained(rules, trace(operator("o")), ledger({"o": 0}))[1].predicted == 10
 
 
@@ -104,7 +106,7 @@ def test_dead_work_is_a_cause_where_it_is_counted(counts, expected):
 def test_a_dead_part_is_dead_code_too():
     """A batch norm whose result is unused is no matter of batch norm."""
     rules = convention(
-        clause("norm", "part", "my.Norm", "module", formula="input_elements", factor=4),
+        rule("norm", "part", "my.Norm", "module", amount=input_elements, factor=4),
         counts_dead=True,
     )
     rows = (module(0, "", children=[1]), module(1, "n", "my.Norm"))
@@ -123,7 +125,7 @@ def test_a_dead_part_is_dead_code_too():
 def test_a_module_that_is_half_dead_is_alive():
     """As long as something beneath is used, the difference is the formula's."""
     rules = convention(
-        clause("block", "core", "my.Conv", "module", formula="input_elements"), counts_dead=True
+        rule("block", "core", "my.Conv", "module", amount=input_elements), counts_dead=True
     )
     calls = trace(
         call("c", "(model)", "module", "my.Conv", 1, size=50),
@@ -147,9 +149,9 @@ def test_a_module_with_two_parents_is_booked_four_times():
         operator("o", parent="c", number=3),
         rows=rows,
     )
-    core = clause(
-        "conv", "core", "my.Conv", "module", formula="input_elements", factor=10,
-        times="child_paths_squared",
+    core = rule(
+        "conv", "core", "my.Conv", "module", amount=input_elements, factor=10,
+        times=ALONG_CHAINS_SQUARED,
     )  # fmt: skip
     causes, found = explained(convention(core, unit=2), calls, ledger({"o": 100}))
     assert causes == {"module.shared-parents": 300, "unit.mac-vs-flop": 400}
@@ -163,8 +165,8 @@ def test_what_is_registered_nowhere_is_not_booked():
         operator("o", parent="c", number=1),
         rows=(module(0, ""), module(1, None, "my.Conv")),
     )
-    core = clause(
-        "conv", "core", "my.Conv", "module", formula="input_elements", times="child_paths_squared"
+    core = rule(
+        "conv", "core", "my.Conv", "module", amount=input_elements, times=ALONG_CHAINS_SQUARED
     )
     assert explained(convention(core), calls, ledger({"o": 5}))[0] == {"unseen.by-default": -5}
 
@@ -172,7 +174,7 @@ def test_what_is_registered_nowhere_is_not_booked():
 def test_a_kernel_counts_in_the_setting_of_the_tool():
     """What a kernel swallows is hidden where the tool runs, and seen elsewhere."""
     rules = convention(
-        clause("kernel", "core", "", fused=("aten._fast*",)), SEES, forces={"hooked": True}
+        rule("kernel", "core", "", fused=("aten._fast*",)), SEES, forces={"hooked": True}
     )
     costs = ledger({"o": 100})
     hooked, plain = Setting(hooked=True), Setting()
@@ -199,13 +201,13 @@ def test_steps_come_in_one_order():
         operator("dead", live=False),
         rows=rows,
     )
-    shared = clause(
-        "a.shared", "core", "my.Conv", "module", formula="input_elements",
-        times="child_paths_squared",
+    shared = rule(
+        "a.shared", "core", "my.Conv", "module", amount=input_elements,
+        times=ALONG_CHAINS_SQUARED,
     )  # fmt: skip
     rules = convention(
-        clause("z.part", "part", "aten.add", formula="input_elements"),
-        clause("b.part", "part", "aten.add", formula="input_elements", factor=2),
+        rule("z.part", "part", "aten.add", amount=input_elements),
+        rule("b.part", "part", "aten.add", amount=input_elements, factor=2),
         shared,
         SEES,
         unit=2,
@@ -227,7 +229,7 @@ def test_steps_come_in_one_order():
         for step in steps(
             predict(rules, calls, SETTING, costs),
             calls,
-            {key: cost.macs for key, cost in costs.by_call.items()},
+            Ground({key: cost.macs for key, cost in costs.by_call.items()}),
         )
     }
     assert stages == set(Stage) - {Stage.PRECISION}  # sums are exact here

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import UnknownNameError
-from crossflops.ir.convention import Cause, Convention
+from crossflops.ir.cause import Cause
 from crossflops.ir.profile import Failure, Folded, Profile
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.ir.trace import Setting
@@ -18,6 +18,7 @@ from crossflops.report.report import (
     Totals,
     UncountedRow,
 )
+from crossflops.rules.rule import Convention
 
 MACS = 4_089_184_256
 BATCH_NORM = 11_113_984  # elements that ResNet-50's 53 batch norms see
@@ -48,7 +49,7 @@ def knowledge(monkeypatch):
             unit=UNITS[tool],
             printed_as="x",
             sees="module",
-            clauses=(),
+            rules=(),
             unseen="functional.invisible",
             counts_dead=True,
         )

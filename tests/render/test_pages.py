@@ -5,13 +5,29 @@ import json
 from msgspec.structs import replace
 
 from crossflops.commands import python
-from crossflops.ir.convention import Cause, Clause, Convention, Example, Match
+from crossflops.ir.cause import Cause, Example
+from crossflops.ir.modules import ALONG_CHAINS_SQUARED
 from crossflops.ir.reconciliation import PathRow
 from crossflops.render import FORMATS
 from crossflops.render.pages.comparison import localised, release
 from crossflops.render.pages.inventory import Component, Health, Inventory, ToolRow
-from crossflops.render.pages.tool import booked, conditions, targets
+from crossflops.render.pages.tool import booked, conditions, whom
 from crossflops.render.terminal import terminal
+from crossflops.rules.rule import Convention, OfCost, Rule
+from crossflops.rules.site import (
+    as_root,
+    by_forward,
+    called,
+    has,
+    input_elements,
+    inside,
+    lacks,
+    output_elements,
+    run_as,
+    setting,
+    subclass_of,
+    through,
+)
 
 CAUSE = Cause(
     id="norm.batch",
@@ -32,22 +48,24 @@ CONVENTION = Convention(
     counts_dead=True,
     forces={"training": False},
     source="thop/profile.py",
-    clauses=(
-        Clause(
+    rules=(
+        Rule(
             id="batch-norm",
             cause="norm.batch",
             level="module",
-            match=Match(targets=("BatchNorm1d", "BatchNorm2d"), has=("weight",)),
+            targets=("BatchNorm1d", "BatchNorm2d"),
+            where=(has("weight"),),
             kind="part",
-            formula="input_elements",
+            amount=input_elements,
             factor=4,
             reference="basic_hooks.py",
         ),
-        Clause(
+        Rule(
             id="batch-norm.plain",
             cause="norm.batch",
             level="module",
-            match=Match(targets=("BatchNorm1d",), lacks=("weight",)),
+            targets=("BatchNorm1d",),
+            where=(lacks("weight"),),
             kind="part",
         ),
     ),
@@ -69,31 +87,28 @@ def test_a_cause_page_says_what_and_where(monkeypatch):
         " with thop, norm.batch is -8 here\n\n"
         " Which tools have it\n"
         " tool         what it does\n"
-        " thop@0.1.1   BatchNorm1d/2d, with weight: 4 x input_elements; BatchNorm1d,\n"
-        "              without weight: nothing\n\n"
+        " thop@0.1.1   BatchNorm1d/2d, with weight: 4 x n(x); BatchNorm1d, without\n"
+        "              weight: nothing\n\n"
         " References\n"
         " - a.py:f\n"
     )
 
 
-def test_a_convention_page_is_its_clauses():
-    """A convention shows its head, of every clause what it is about, books, and its formulas."""
+def test_a_convention_page_is_its_rules():
+    """A convention shows its head, of every rule what it is about, and what it books."""
     text = terminal(CONVENTION, 120)
     assert text == (
         'thop@0.1.1 · prints "MACs" · 1 per MAC · looks at module calls · '
         "checked on 0.1.1.post1\n\n"
         " always runs with: evaluation mode\n"
-        " work whose result nobody uses is counted\n"
+        " work whose result nothing uses is counted\n"
         " multiply-accumulates that no line below is about are not counted: "
         "functional.invisible\n"
         " source: thop/profile.py\n\n"
         " Added to them, in the tool's own unit\n"
-        " modules called                amount               cause\n"
-        " BatchNorm1d/2d; with weight   4 x input_elements   norm.batch\n"
-        " BatchNorm1d; without weight   nothing              norm.batch\n\n"
-        " Formulas\n"
-        " formula          what it is\n"
-        " input_elements   n(x), x the first input.\n"
+        " modules called                amount     cause\n"
+        " BatchNorm1d/2d; with weight   4 x n(x)   norm.batch\n"
+        " BatchNorm1d; without weight   nothing    norm.batch\n"
     )
 
 
@@ -106,12 +121,11 @@ def test_files_cite_every_clause():
 
 def test_what_all_clauses_share_is_told_once():
     """A condition of every clause stands above them, and not beside each."""
-    first, second = CONVENTION.clauses
-    called = [
-        replace(one, match=replace(one.match, via="call"), times="child_paths_squared")
-        for one in (first, second)
-    ]
-    text = terminal(replace(CONVENTION, clauses=tuple(called)), 120)
+    hooked = tuple(
+        replace(rule, where=(called(), *rule.where), times=ALONG_CHAINS_SQUARED)
+        for rule in CONVENTION.rules
+    )
+    text = terminal(replace(CONVENTION, rules=hooked), 120)
     assert " each of them called as module(x), times child_paths_squared\n" in text
     assert text.count("module(x)") == 1
 
@@ -119,30 +133,22 @@ def test_what_all_clauses_share_is_told_once():
 def test_layers_that_are_counted_above_are_not_listed_again():
     """A reason for not seeing them names the layers by what they have in common."""
     layers = ("torch.nn.modules.conv.Conv1d", "torch.nn.modules.linear.Linear")
-    assert conditions(Match(bases=layers), frozenset(layers)) == (
+    derived = made(where=(subclass_of(*layers),))
+    assert conditions(derived, frozenset(layers)) == (
         "in a subclass of a layer that is counted above",
     )
-    assert conditions(Match(bases=layers), frozenset(layers[:1])) == (
-        "in a subclass of Conv1d or Linear",
-    )
+    assert conditions(derived, frozenset(layers[:1])) == ("in a subclass of Conv1d or Linear",)
 
 
-def test_every_field_of_a_match_is_told():
-    """Whatever a clause asks for stands in its description."""
-    match = Match(
-        targets=("t",),
-        via="forward",
-        bases=("b",),
-        entry=("e",),
-        within=("w",),
-        settings={"s": 1},
-        has=("h",),
-        lacks=("l",),
-        fused=("f",),
-        root=True,
-    )
-    assert targets(match) == "t"
-    assert conditions(match) == (
+def test_every_condition_is_told():
+    """Whatever a rule asks for stands in its description."""
+    where = (
+        by_forward(), subclass_of("b"), through("e"), inside("w"), setting(s=1), has("h"),
+        lacks("l"), run_as("f"), as_root(),
+    )  # fmt: skip
+    rule = made(targets=("t",), where=where)
+    assert whom(rule) == "t"
+    assert conditions(rule) == (
         "called by .forward()",
         "in a subclass of b",
         "through e",
@@ -153,19 +159,21 @@ def test_every_field_of_a_match_is_told():
         "run as f",
         "as the whole model",
     )
-    assert (targets(Match()), conditions(Match())) == ("any", ())
+    assert (whom(made()), conditions(made())) == ("any", ())
+
+
+def made(**fields):
+    """A rule that has these fields."""
+    return Rule(id="x", cause="c", level="module", kind="core", **fields)
 
 
 def test_every_way_of_booking_is_told():
     """Weights, a formula, a factor, and nothing at all."""
-
-    def clause(**fields):
-        return Clause(id="x", cause="c", level="module", match=Match(), kind="core", **fields)
-
-    assert booked(clause()) == "nothing"
-    assert booked(clause(weights={"macs": 1, "adds": 2}, factor=3)) == "3 x (1 x macs + 2 x adds)"
-    assert booked(clause(weights={"macs": 1})) == "1 x macs"
-    assert booked(clause(formula="f", factor=2)) == "2 x f"
+    weighed = OfCost({"macs": 1, "adds": 2})
+    assert booked(made()) == "nothing"
+    assert booked(made(amount=weighed, factor=3)) == "3 x (1 x macs + 2 x adds)"
+    assert booked(made(amount=OfCost({"macs": 1}))) == "1 x macs"
+    assert booked(made(amount=output_elements, factor=2)) == "2 x n(y)"
 
 
 def test_tools_are_listed_with_how_to_get_them():

@@ -4,9 +4,10 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from crossflops.ir.convention import Clause, Convention, Match
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
+from crossflops.rules.rule import Convention, Rule
+from crossflops.rules.site import output_elements
 from crossflops.testing import conformance
 from crossflops.testing.conformance import Conformance
 from crossflops.testing.probes import probes
@@ -21,14 +22,14 @@ CONVENTION = Convention(
     sees="module",
     counts_dead=True,
     unseen="functional.invisible",
-    clauses=(
-        Clause(
+    rules=(
+        Rule(
             id="elements.conv",
             cause="act.relu",
             level="module",
-            match=Match(targets=("torch.nn.modules.activation.ReLU",)),
+            targets=("torch.nn.modules.activation.ReLU",),
             kind="part",
-            formula="output_elements",
+            amount=output_elements,
         ),
     ),
 )

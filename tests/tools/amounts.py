@@ -1,11 +1,12 @@
-"""The amount that a named formula gives for a call that is made up."""
+"""The amount that a formula gives for a call that is made up."""
 
 from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Call, Module, Parameter
+from crossflops.ir.trace import Call, Module, Parameter, Setting, Trace
+from crossflops.rules.site import Site
 from crossflops.tools.formulas import formulas
 
 
-def amount(name, target, inputs, outputs, weight=None, call_settings=None, **module_settings):
+def amount(formula, target, inputs, outputs, weight=None, call_settings=None, **module_settings):
     """A formula on a call: inputs by name, outputs and the module's weight by shape."""
     call = Call(
         key="call",
@@ -26,4 +27,6 @@ def amount(name, target, inputs, outputs, weight=None, call_settings=None, **mod
         training=False,
         settings=module_settings,
     )
-    return formulas()[name](call, module)
+    if isinstance(formula, str):
+        return formulas()[formula](call, module)
+    return formula(Site(call, Trace(calls=(call,), modules=(module,), setting=Setting())))

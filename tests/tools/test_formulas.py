@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crossflops.tools import thop
 from tests.tools.amounts import amount
 
 
@@ -94,9 +95,9 @@ def test_recurrent_layers_are_steps_times_weights():
         ("fvcore.matmul", {"self": (10, 8), "other": (8,)}, {}),
         ("fvcore.normalized_elements", {"input": (2, 3, 4, 5, 6, 7)}, {}),
         ("fvcore.normalized_elements", {"input": (2,)}, {}),
-        ("thop.linear", {"0": (2, 3)}, {}),
-        ("thop.convolution", {"x": (1, 3, 4, 4)}, {"groups": 1}),
-        ("thop.adaptive_average_floored", {"0": (1, 8, 16, 16)}, {}),
+        (thop.linear, {"0": (2, 3)}, {}),
+        (thop.convolution, {"x": (1, 3, 4, 4)}, {"groups": 1}),
+        (thop.adaptive_average_floored, {"0": (1, 8, 16, 16)}, {}),
     ],
 )
 def test_where_the_tool_fails_there_is_no_number(name, inputs, more):

@@ -2,10 +2,13 @@
 
 import pytest
 
-from crossflops.ir.convention import Clause, Match
+from crossflops.ir.convention import Match
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Module, Parameter, Setting, Trace
-from crossflops.tools.matching import matches
+from crossflops.rules.prediction import speaks_of
+from crossflops.rules.rule import Rule
+from crossflops.rules.site import Site
+from crossflops.tools.legacy import where
 
 
 def spec(name):
@@ -62,10 +65,16 @@ TRACE = Trace(
 
 def holds(match, subject, level=None, setting="eval grad"):
     """Whether a clause with this match is about the subject."""
-    clause = Clause(
-        id="x", cause="y", level=level or subject.level, match=Match(**match), kind="core"
+    asked = Match(**match)
+    rule = Rule(
+        id="x",
+        cause="y",
+        level=level or subject.level,
+        targets=asked.targets,
+        where=where(asked),
+        kind="core",
     )
-    return matches(clause, subject, TRACE, setting)
+    return speaks_of(rule, Site(subject, TRACE, setting))
 
 
 @pytest.mark.parametrize(

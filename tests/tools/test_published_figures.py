@@ -8,7 +8,7 @@ FlopCounterMode of torch 2.13.0+cpu (without) on Python 3.11, and, in the second
 import pytest
 
 from crossflops.ir.trace import Setting
-from crossflops.reconcile import predict
+from crossflops.rules.prediction import predict
 from crossflops.tools import find
 from tests.models import (
     Apply,

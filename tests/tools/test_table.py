@@ -1,19 +1,14 @@
 """All conventions together: what they name exists, and what is asked for is found."""
 
-import msgspec
 import pytest
 
 from crossflops.causes import causes
 from crossflops.errors import UnknownNameError
-from crossflops.ir.convention import Clause, Convention
 from crossflops.ir.cost import Cost
 from crossflops.operators import RULES
-from crossflops.reconcile.nodes import WHOLE
+from crossflops.rules.rule import OfCost, equation
 from crossflops.tools import conventions, find, for_version, named, parse
-from crossflops.tools.addition import batches, sums
-from crossflops.tools.formulas import formulas, node_formulas
 from crossflops.tools.formulas.onnx_tool_shapes import LOST
-from crossflops.tools.multiplicity import multiplicities
 
 # operators with bodies, which are counted by what is in them
 UNRULED = {"If", "Loop", "Scan", "SequenceMap"}
@@ -39,81 +34,71 @@ def test_no_edition_stands_twice():
 
 
 @EACH
-def test_clauses_have_names_of_their_own(convention):
-    """A booking can be traced to one clause. Those shared between tools are the same by value."""
-    ids = [clause.id for clause in convention.clauses]
+def test_rules_have_names_of_their_own(convention):
+    """A booking can be traced to one rule. Those shared between tools are the same by value."""
+    ids = [rule.id for rule in convention.rules]
     assert len(ids) == len(set(ids))
 
 
 @EACH
-def test_clauses_name_formulas_that_exist(convention):
-    """A clause computes by a named formula or by weights over kinds of cost, never both."""
-    for clause in convention.clauses:
-        known = node_formulas() if clause.level == "node" else formulas()
-        assert clause.formula is None or clause.formula in known, clause.id
-        assert clause.times is None or clause.times in multiplicities(), clause.id
-        assert clause.batch is None or clause.batch in batches(), clause.id
-        assert set(clause.weights) <= set(Cost.__struct_fields__), clause.id
-        assert not (clause.formula and clause.weights), clause.id
-        assert clause.kind != "unseen" or clause.formula is None, clause.id
-        assert clause.kind != "fails" or clause.level == "node" or not clause.formula, clause.id
-    assert convention.adds_up is None or convention.adds_up in sums()
+def test_every_formula_has_words(convention):
+    """What a rule books, how often, and what is divided by can be printed."""
+    for rule in convention.rules:
+        formulas = rule.amount, rule.times and rule.times.of, rule.batch
+        assert all(equation(one) for one in formulas if one and not isinstance(one, OfCost)), rule
+        weights = rule.amount.weights if isinstance(rule.amount, OfCost) else {}
+        assert set(weights) <= set(Cost.__struct_fields__), rule.id
+        assert rule.kind != "unseen" or rule.amount is None, rule.id
+    assert convention.adds_up is None or equation(convention.adds_up)
 
 
 @EACH
-def test_clauses_name_causes_that_exist(convention):
+def test_rules_name_causes_that_exist(convention):
     """Whatever an explanation will be booked under has a page."""
     known = {one.id for one in causes()}
     assert convention.unseen in known
-    assert {clause.cause for clause in convention.clauses} <= known
-    assert {clause.again for clause in convention.clauses} <= {*known, ""}
+    assert {rule.cause for rule in convention.rules} <= known
+    assert {rule.again for rule in convention.rules} <= {*known, ""}
     assert convention.rounds in known
 
 
 @EACH
-def test_every_clause_has_a_source(convention):
+def test_every_rule_has_a_source(convention):
     """Knowledge of a tool is read somewhere: a file of the tool, and mostly a function."""
     assert convention.source
-    assert all(clause.reference for clause in convention.clauses)
+    assert all(rule.reference for rule in convention.rules)
     assert convention.verified or convention.sees == "node"
 
 
 @EACH
-def test_clauses_stand_on_the_level_of_their_tool(convention):
+def test_rules_stand_on_the_level_of_their_tool(convention):
     """What is unseen is told by operator, and functions enclose what a tool does not look into.
 
     A tool that hooks modules may replace functions as well. What an event does not say is read
     from the operator that was called.
     """
-    for clause in convention.clauses:
+    for rule in convention.rules:
         if convention.sees == "node":
-            allowed = {"node"}
-        elif clause.kind == "unseen":
+            allowed = {"node", "graph"}
+        elif rule.kind == "unseen":
             allowed = {"operator"}
         elif convention.sees in ("module", "function"):
             allowed = {"module", "function"}
         else:
             beside = {"operator"} if convention.sees == "event" else set()
-            enclosing = {"function"} if clause.kind == "core" else set()
+            enclosing = {"function"} if rule.kind == "core" else set()
             allowed = {convention.sees, *beside, *enclosing}
-        assert clause.level in allowed
+        assert rule.level in allowed
 
 
 @EACH
 def test_conventions_of_nodes_name_operators_that_are_counted(convention):
     """A name that no rule knows would match nothing, ever. Patterns may match what has none."""
-    known = {str(op) for op in RULES} | {WHOLE, str(LOST), *UNRULED}
-    for clause in convention.clauses:
-        named = {one for one in (*clause.match.targets, *clause.match.but) if "*" not in one}
-        assert clause.level != "node" or named <= known, (clause.id, named - known)
-
-
-@EACH
-def test_a_convention_is_data(convention):
-    """It survives JSON as it is, so that it can be printed, stored and compared."""
-    text = msgspec.json.encode(convention)
-    assert msgspec.json.decode(text, type=Convention) == convention
-    assert msgspec.json.encode(msgspec.json.decode(text, type=Convention)) == text
+    known = {str(op) for op in RULES} | {str(LOST), *UNRULED}
+    for rule in convention.rules:
+        narrowed = (name for condition in rule.where if condition.whom for name in condition.names)
+        named = {name for name in (*rule.targets, *narrowed) if "*" not in name}
+        assert rule.level != "node" or named <= known, (rule.id, named - known)
 
 
 @EACH
@@ -183,8 +168,8 @@ def test_two_editions_differ_by_their_clauses():
     """Counted biases of convolutions in 0.0.31, layer norms in 0.1.1: as data."""
 
     def counted(edition: str) -> set[str]:
-        clauses: tuple[Clause, ...] = find("thop", edition).clauses
-        return {clause.cause for clause in clauses if clause.kind == "part"}
+        rules = find("thop", edition).rules
+        return {rule.cause for rule in rules if rule.kind == "part"}
 
     assert "bias.conv" in counted("0.0.31") - counted("0.1.1")
     assert {"norm.layer", "softmax", "upsample.nearest"} <= counted("0.1.1") - counted("0.0.31")

@@ -2,60 +2,61 @@
 
 import pytest
 
+from crossflops.tools import thop
 from tests.tools.amounts import amount
 
 NN = "torch.nn.modules"
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "source", "result", "weight", "more", "expected"),
+    ("formula", "kind", "source", "result", "weight", "more", "expected"),
     [
         (
-            "thop.convolution", "Conv2d", (1, 3, 16, 16), (1, 8, 16, 16), (8, 3, 3, 3),
+            thop.convolution, "Conv2d", (1, 3, 16, 16), (1, 8, 16, 16), (8, 3, 3, 3),
             {"groups": 1, "in_channels": 3}, 55296,
         ),
         (
-            "thop.convolution", "Conv2d", (3, 16, 16), (8, 16, 16), (8, 3, 3, 3),
+            thop.convolution, "Conv2d", (3, 16, 16), (8, 16, 16), (8, 3, 3, 3),
             {"groups": 1, "in_channels": 3}, 294912,
         ),
         (
-            "thop.convolution_by_module", "Conv2d", (3, 16, 16), (8, 16, 16), (8, 3, 3, 3),
+            thop.convolution_by_module, "Conv2d", (3, 16, 16), (8, 16, 16), (8, 3, 3, 3),
             {"groups": 1, "in_channels": 3}, 55296,
         ),
         (
-            "thop.convolution", "ConvTranspose2d", (1, 8, 8, 8), (1, 4, 16, 16), (8, 4, 3, 3),
+            thop.convolution, "ConvTranspose2d", (1, 8, 8, 8), (1, 4, 16, 16), (8, 4, 3, 3),
             {"groups": 1, "in_channels": 8}, 73728,
         ),
         (
-            "thop.convolution", "ConvTranspose2d", (1, 8, 8, 8), (1, 4, 16, 16), (8, 2, 3, 3),
+            thop.convolution, "ConvTranspose2d", (1, 8, 8, 8), (1, 4, 16, 16), (8, 2, 3, 3),
             {"groups": 2, "in_channels": 8}, 36864,
         ),
         (
-            "thop.linear", "Linear", (2, 10, 64), (2, 10, 32), (32, 64),
+            thop.linear, "Linear", (2, 10, 64), (2, 10, 32), (32, 64),
             {"in_features": 64}, 40960,
         ),
-        ("thop.softmax", "Softmax", (2, 10, 64), (2, 10, 64), None, {"dim": -1}, 3820),
+        (thop.softmax, "Softmax", (2, 10, 64), (2, 10, 64), None, {"dim": -1}, 3820),
         (
-            "thop.adaptive_average", "AdaptiveAvgPool2d", (1, 8, 16, 16), (1, 8, 1, 1), None,
+            thop.adaptive_average, "AdaptiveAvgPool2d", (1, 8, 16, 16), (1, 8, 1, 1), None,
             {"output_size": 1}, 2056,
         ),
         (
-            "thop.adaptive_average", "AdaptiveAvgPool2d", (1, 8, 16, 16), (1, 8, 5, 5), None,
+            thop.adaptive_average, "AdaptiveAvgPool2d", (1, 8, 16, 16), (1, 8, 5, 5), None,
             {"output_size": 5}, 2248,
         ),
         (
-            "thop.adaptive_average_floored", "AdaptiveAvgPool2d", (1, 8, 16, 16), (1, 8, 5, 5),
+            thop.adaptive_average_floored, "AdaptiveAvgPool2d", (1, 8, 16, 16), (1, 8, 5, 5),
             None, {"output_size": 5}, 2000,
         ),
         (
-            "thop.adaptive_average_floored", "AdaptiveAvgPool2d", (1, 8, 16, 15), (1, 8, 5, 2),
+            thop.adaptive_average_floored, "AdaptiveAvgPool2d", (1, 8, 16, 15), (1, 8, 5, 2),
             None, {"output_size": [5, 2]}, (3 * 7 + 1) * 80,
         ),
     ],
 )  # fmt: skip
-def test_thops_rules_by_module(name, kind, source, result, weight, more, expected):
+def test_thops_rules_by_module(formula, kind, source, result, weight, more, expected):
     """As thop printed them: by output size, with the second axis for the channels."""
-    found = amount(name, f"{NN}.{kind}", {"0": source}, [result], weight, **more)
+    found = amount(formula, f"{NN}.{kind}", {"0": source}, [result], weight, **more)
     assert found == expected
 
 
@@ -73,7 +74,7 @@ def test_thops_recurrent_layers(kind, layers, both, expected):
     more = {"input_size": 16, "hidden_size": 32, "num_layers": layers, "bidirectional": both}
     result = [(5, 2, 32 * (1 + both))]
     parts = {
-        name: amount(f"thop.{name}", f"{NN}.rnn.{kind}", {"0": (5, 2, 16)}, result, **more)
+        name: amount(getattr(thop, name), f"{NN}.rnn.{kind}", {"0": (5, 2, 16)}, result, **more)
         for name in ("recurrent", "recurrent_gates", "recurrent_bias")
     }
     assert sum(parts.values()) == expected
@@ -89,7 +90,7 @@ def test_thops_cells(kind, gates, terms):
     more = {"input_size": 16, "hidden_size": 32}
     target, inputs = f"{NN}.rnn.{kind}Cell", {"0": (5, 16)}
     found = [
-        amount(f"thop.{name}", target, inputs, [(5, 32)], **more)
+        amount(getattr(thop, name), target, inputs, [(5, 32)], **more)
         for name in ("cell", "cell_gates", "cell_bias")
     ]
     assert found == [5 * gates * 32 * 48, 5 * terms * 32, 5 * 2 * gates * 32]

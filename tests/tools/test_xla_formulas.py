@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.convention import Clause, Match
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call
-from crossflops.tools.addition import Share
+from crossflops.rules.rule import Rule, Share
 from crossflops.tools.formulas.xla import convolution, flops
 from crossflops.tools.formulas.xla_sum import nearest, total
 
@@ -128,11 +127,11 @@ def test_sums_are_those_of_single_precision(value):
 
 def shares(*pairs):
     """What would be booked for additions of so many elements in these functions."""
-    clause = Clause(id="c", cause="c.c", level="lowered", match=Match(), kind="part")
+    rule = Rule(id="c", cause="c.c", level="lowered", kind="part")
     found = []
     for number, (amount, nest) in enumerate(pairs):
         call = instruction("add", (amount,), (amount,), key=str(number), nest=nest)
-        found.append(Share(clause, amount, call))
+        found.append(Share(rule, amount, call))
     return found
 
 
@@ -151,6 +150,6 @@ def test_a_reduction_is_a_product_of_rounded_numbers():
     """Of what the reducer counts, and of how often it is applied."""
     times = 2**24 + 1
     call = instruction("reduce", (), (times + 1,), (), applied=["add", "compare", "select"])
-    clause = Clause(id="c", cause="c.c", level="lowered", match=Match(), kind="part")
+    rule = Rule(id="c", cause="c.c", level="lowered", kind="part")
     assert flops(call) == 3 * times
-    assert total([Share(clause, flops(call), call)]) == 3 * 2**24
+    assert total([Share(rule, flops(call), call)]) == 3 * 2**24

@@ -2,13 +2,14 @@
 
 import msgspec
 
-from crossflops.ir.convention import Cause, Clause, Convention, Example, Parameters
+from crossflops.ir.cause import Cause, Example
 from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.tool import booked, conditions, whom
 from crossflops.render.quantity import signed
+from crossflops.rules.rule import Convention, Parameters, Rule, equation
 from crossflops.tools import conventions
 
-_SEVERAL = 3  # clauses of one tool, behind which the rest is only numbered
+_SEVERAL = 3  # rules of one tool, behind which the rest is only numbered
 
 
 class Matches(msgspec.Struct, frozen=True):
@@ -70,20 +71,20 @@ def _tools(id: str) -> list[Block]:
 
 def _what(convention: Convention, id: str) -> str:
     """What of a convention books the cause; "" if nothing does."""
-    found = [_clause(one) for one in convention.clauses if one.cause == id]
+    found = [_rule(rule) for rule in convention.rules if rule.cause == id]
     if len(found) > _SEVERAL:
         found = [*found[:_SEVERAL], f"and {len(found) - _SEVERAL} more"]
     return "; ".join([*_whole(convention, id), *found])
 
 
 def _whole(convention: Convention, id: str) -> list[str]:
-    """What is a trait of the convention, and no clause."""
+    """What is a trait of the convention, and no rule."""
     traits = {
         "unit.mac-vs-flop": f"{convention.unit} per MAC" if convention.unit > 1 else "",
-        "control.dead-code": "counts work that nobody uses" if convention.counts_dead else "",
+        "control.dead-code": "counts work that nothing uses" if convention.counts_dead else "",
         "scope.mode-forced-eval": "always in evaluation mode" if _evaluates(convention) else "",
         "module.shared-parents": _walks(convention),
-        convention.unseen: "what no clause is about",
+        convention.unseen: "what no rule is about",
         **_parameters(convention.parameters),
     }
     return [traits[id]] if traits.get(id) else []
@@ -106,7 +107,7 @@ def _parameters(rules: Parameters | None) -> dict[str, str]:
     if rules.trainable:
         found["params.frozen"] = "counts parameters that require a gradient"
     if rules.extra:
-        found |= dict.fromkeys(("params.counted-again", "params.pruned"), rules.extra)
+        found |= dict.fromkeys(("params.counted-again", "params.pruned"), equation(rules.extra))
     return found
 
 
@@ -115,17 +116,17 @@ def _evaluates(convention: Convention) -> bool:
 
 
 def _walks(convention: Convention) -> str:
-    times = sorted({one.times for one in convention.clauses if one.times})
-    return f"times {' or '.join(times)}" if times else ""
+    times = {rule.times.of for rule in convention.rules if rule.times}
+    names = sorted(str(getattr(formula, "__name__", formula)) for formula in times)
+    return f"times {' or '.join(names)}" if names else ""
 
 
-def _clause(clause: Clause) -> str:
-    """What a clause is about, and what it books.
+def _rule(rule: Rule) -> str:
+    """What a rule is about, and what it books.
 
-    >>> from crossflops.ir.convention import Match
-    >>> _clause(Clause(id="x", cause="norm.batch", level="operator", kind="part", factor=2,
-    ...                match=Match(targets=("aten.batch_norm.default",)), formula="elements"))
-    'batch_norm: 2 x elements'
+    >>> from crossflops.rules.site import output_elements
+    >>> _rule(Rule(id="x", cause="norm.batch", level="operator", kind="part", factor=2,
+    ...            targets=("aten.batch_norm.default",), amount=output_elements))
+    'batch_norm: 2 x n(y)'
     """
-    about = ", ".join([whom(clause), *conditions(clause.match)])
-    return f"{about}: {booked(clause)}"
+    return f"{', '.join([whom(rule), *conditions(rule)])}: {booked(rule)}"

@@ -7,7 +7,6 @@ from re import escape, sub
 from msgspec.structs import replace
 
 from crossflops.errors import UnknownNameError
-from crossflops.ir.convention import Convention
 from crossflops.ir.profile import Amount, Failure, Profile
 from crossflops.ir.reconciliation import ParamsReconciliation, PathRow, Reconciliation
 from crossflops.ir.trace import Kernel, Setting
@@ -19,6 +18,7 @@ from crossflops.render.quantity import change, covered, exact, number, short, si
 from crossflops.report.comparison import Contrast, Difference
 from crossflops.report.consensus import Consensus, Stand
 from crossflops.report.report import ModuleRow, Report
+from crossflops.rules.rule import Convention
 from crossflops.tools import find
 
 # The number to publish, in words, and what each tool makes of it.

@@ -1,100 +1,91 @@
 """The page of `explain TOOL`: everything that a tool does, kind by kind."""
 
-from inspect import getdoc
 from itertools import groupby
 from re import fullmatch, sub
 
-from crossflops.ir.convention import Clause, Convention, Match, Parameters
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
-from crossflops.tools.addition import batches, sums
-from crossflops.tools.formulas import formulas, node_formulas
-from crossflops.tools.multiplicity import multiplicities
+from crossflops.rules.rule import Convention, OfCost, Parameters, Rule, equation
+from crossflops.rules.site import Condition
 
-# What a clause says, in words: whom it is about, under which conditions, and what it books.
+# What a rule says, in words: whom it is about, under which conditions, and what it books.
 
-_VIA = {"call": "called as module(x)", "forward": "called by .forward()"}
-_REACHED = {"attribute": "by its name", "reference": "by a reference captured before"}
-_LEAF = {None: "", True: "without modules in it", False: "with modules in it"}
-_LAST = {None: "", True: "its last call alone", False: "but the last call"}
-_NESTED = {None: "", True: "called by a function", False: "not called by a function"}
-_REGISTERED = {None: "", True: "registered in the model", False: "registered nowhere"}
 _MOST = 8  # operators that a line leaves out by name
 _KNOWN = "a layer that is counted above"
+_ANY_BUT, _OUTSIDE = "any but", "outside of layers with a rule"
 
 
-def whom(clause: Clause) -> str:
-    """The calls that a clause is about, by their targets."""
-    match = clause.match
-    if match.isa:
-        return f"{', '.join(_together(match.isa))}, or a subclass"
-    return targets(match)
+def whom(rule: Rule) -> str:
+    """The calls that a rule is about: classes without their modules, operators without "aten".
 
-
-def targets(match: Match) -> str:
-    """The targets of a match: classes without their modules, operators without "aten".
-
-    >>> targets(Match(targets=("torch.nn.modules.conv.Conv1d", "torch.nn.modules.conv.Conv2d")))
+    >>> whom(Rule(id="x", cause="bias.conv", level="module", kind="part",
+    ...           targets=("torch.nn.modules.conv.Conv1d", "torch.nn.modules.conv.Conv2d")))
     'Conv1d/2d'
-    >>> targets(Match(targets=("aten.linear.default", "aten.conv1d.padding", "aten.mv.*")))
+    >>> whom(Rule(id="x", cause="bias.conv", level="operator", kind="part",
+    ...           targets=("aten.linear.default", "aten.conv1d.padding", "aten.mv.*")))
     'linear, conv1d.padding, mv'
-    >>> targets(Match(targets=("Conv", "*.Conv"))), targets(Match(but=("Conv", "*.Conv")))
-    ('Conv', 'any but Conv')
     """
-    left_out = _together(_of_any_domain(match.but))
-    but = f"any but {', '.join(left_out)}" if left_out else "any"
-    but = "any other" if len(left_out) > _MOST else but
-    names = [one for one in _of_any_domain(match.targets) if one != "*"]
-    return ", ".join(_together(tuple(names))) or but
+    narrower = next((condition for condition in rule.where if condition.whom), None)
+    if narrower is not None and narrower.words != _ANY_BUT:
+        return f"{', '.join(_together(narrower.names))}, or {narrower.words}"
+    names = targets(rule.targets)
+    if names or narrower is None:
+        return names or "any"
+    left_out = _together(_of_any_domain(narrower.names))
+    return "any other" if len(left_out) > _MOST else f"{_ANY_BUT} {', '.join(left_out)}"
+
+
+def targets(names: tuple[str, ...]) -> str:
+    """Names of classes, functions or operators, shortened; "" for any.
+
+    >>> targets(("Conv", "*.Conv"))
+    'Conv'
+    """
+    return ", ".join(_together(tuple(name for name in _of_any_domain(names) if name != "*")))
 
 
 def _of_any_domain(names: tuple[str, ...]) -> tuple[str, ...]:
     """Operators that are meant whatever their domain, each once."""
-    return tuple(one for one in names if one.removeprefix("*.") == one or one[2:] not in names)
+    return tuple(
+        name for name in names if name.removeprefix("*.") == name or name[2:] not in names
+    )
 
 
-def conditions(match: Match, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """What else a match asks for, in words. `known` are classes that need not be listed.
+def conditions(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """What else a rule asks for, in words. `known` are classes that need not be listed.
 
-    >>> conditions(Match(targets=("a.B",), settings={"bias": True}, root=False))
+    >>> from crossflops.rules.site import as_root, setting
+    >>> conditions(Rule(id="x", cause="bias.conv", level="module", kind="part",
+    ...                 where=(setting(bias=True), as_root(False))))
     ('bias=True', 'not as the whole model')
     """
-    whole = {None: "", True: "as the whole model", False: "not as the whole model"}
-    parts = (
-        _listed("of a class named", match.named),
-        _VIA.get(match.via or "", match.via or ""),
-        _listed("in a subclass of", match.bases, known),
-        _REACHED.get(match.reached or "", ""),
-        _listed("through", match.entry),
-        _listed("in", match.within, known),
-        "outside of layers with a rule" if match.outside else "",
-        _NESTED[match.nested],
-        _listed("under", match.under),
-        _REGISTERED[match.registered],
-        *(f"{name}={value}" for name, value in match.settings.items()),
-        _listed("with", match.has),
-        _listed("without", match.lacks),
-        _listed("run as", match.fused),
-        _listed("of", match.dtypes),
-        whole[match.root],
-        _LEAF[match.leaf],
-        _LAST[match.last],
-    )
-    return tuple(part for part in parts if part)
+    return tuple(_words(condition, known) for condition in rule.where if not condition.whom)
 
 
-def booked(clause: Clause) -> str:
+def _words(condition: Condition, known: frozenset[str]) -> str:
+    if not condition.names or condition.words == _OUTSIDE:
+        return condition.words
+    return _listed(condition.words, condition.names, known)
+
+
+def booked(rule: Rule) -> str:
     """The amount of one call in words.
 
-    >>> from crossflops.ir.convention import Match
-    >>> booked(Clause(id="x", cause="norm.batch", level="module", match=Match(), kind="part",
-    ...               formula="numel_in", factor=4))
-    '4 x numel_in'
+    >>> from crossflops.rules.site import input_elements
+    >>> booked(Rule(id="x", cause="norm.batch", level="module", kind="part",
+    ...             amount=input_elements, factor=4))
+    '4 x n(x)'
     """
-    if not clause.formula and not clause.weights:
-        return "always" if clause.kind == "fails" else "nothing"
-    sum_ = " + ".join(f"{weight} x {kind}" for kind, weight in clause.weights.items())
-    amount = clause.formula or (f"({sum_})" if clause.factor != 1 else sum_)
-    return amount if clause.factor == 1 else f"{clause.factor} x {amount}"
+    if rule.amount is None:
+        return "always" if rule.kind == "fails" else "nothing"
+    if isinstance(rule.amount, OfCost):
+        weighed = [f"{weight} x {kind}" for kind, weight in rule.amount.weights.items()]
+        amount, several = " + ".join(weighed), len(weighed) > 1
+    else:
+        amount = equation(rule.amount).removesuffix(".")
+        several = " + " in amount or " - " in amount
+    if rule.factor == 1:
+        return amount
+    return f"{rule.factor} x ({amount})" if several else f"{rule.factor} x {amount}"
 
 
 def _listed(word: str, names: tuple[str, ...], known: frozenset[str] = frozenset()) -> str:
@@ -142,12 +133,12 @@ _UNCHECKED = {True: "no tool", False: "checked on no version"}
 
 
 def convention_page(convention: Convention) -> Page:
-    """The convention's head, its clauses in the order in which they hold, and its formulas."""
+    """The convention's head, its rules in the order in which they hold, and how it adds up."""
     core, parts, unseen, fails = (
-        tuple(one for one in convention.clauses if one.kind == kind)
+        tuple(rule for rule in convention.rules if rule.kind == kind)
         for kind in ("core", "part", "unseen", "fails")
     )
-    known = frozenset(target for one in core for target in one.match.targets)
+    known = frozenset(target for rule in core for target in rule.targets)
     blocks: list[Block] = [_title(convention), *_head(convention)]
     for own in _by_level(core):
         blocks += _section("Multiply-accumulates: the first line that fits holds", own, known)
@@ -158,10 +149,10 @@ def convention_page(convention: Convention) -> Page:
     return Page((*blocks, *_legend(convention)))
 
 
-def _by_level(clauses: tuple[Clause, ...]) -> list[tuple[Clause, ...]]:
-    """Clauses about modules apart from those about functions, in the order of the first."""
-    levels = dict.fromkeys(one.level for one in clauses)
-    return [tuple(one for one in clauses if one.level == level) for level in levels]
+def _by_level(rules: tuple[Rule, ...]) -> list[tuple[Rule, ...]]:
+    """Rules about modules apart from those about functions, in the order of the first."""
+    levels = dict.fromkeys(rule.level for rule in rules)
+    return [tuple(rule for rule in rules if rule.level == level) for level in levels]
 
 
 def _title(convention: Convention) -> Title:
@@ -180,13 +171,14 @@ def _title(convention: Convention) -> Title:
 def _head(convention: Convention) -> list[Block]:
     forced = ", ".join(_FORCED[name][value] for name, value in convention.forces.items())
     dead = "counted" if convention.counts_dead else "not counted"
-    ruled = dict.fromkeys(cls for one in convention.clauses for cls in one.match.outside)
+    outside = (part for rule in convention.rules for part in rule.where if part.words == _OUTSIDE)
+    ruled = tuple(dict.fromkeys(name for condition in outside for name in condition.names))
     texts = [
         f"always runs with: {forced}" if forced else "",
-        f"work whose result nobody uses is {dead}",
+        f"work whose result nothing uses is {dead}",
         f"multiply-accumulates that no line below is about are not counted: {convention.unseen}",
-        f"its number is {convention.adds_up} of all that follows" if convention.adds_up else "",
-        f"layers with a rule: {targets(Match(targets=tuple(ruled)))}" if ruled else "",
+        f"its number is {equation(convention.adds_up)}" if convention.adds_up else "",
+        f"layers with a rule: {targets(ruled)}" if ruled else "",
         "a rule about a module is added to those inside of it" if convention.rules_add else "",
         _parameters(convention.parameters),
         f"source: {convention.source}" if convention.source else "",
@@ -212,34 +204,26 @@ def _parameters(rules: Parameters | None) -> str:
         which = "those of modules without others in them"
     words = [which, "those that are trainable" if rules.trainable else ""]
     words += ["where the layer was called"] if rules.called else []
-    words += [f"and more: {rules.extra}"] if rules.extra else []
+    words += [f"and more: {equation(rules.extra)}"] if rules.extra else []
     return f"parameters: {', '.join(filter(None, words))} ({rules.reference})"
 
 
-def _section(head: str, clauses: tuple[Clause, ...], known: frozenset[str]) -> list[Block]:
-    """The clauses as a table; what holds for each of them stands once, above it."""
-    if not clauses:
+def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[Block]:
+    """The rules as a table; what holds for each of them stands once, above it."""
+    if not rules:
         return []
-    told = [(*conditions(one.match, known), *_repeated(one)) for one in clauses]
-    shared = [text for text in told[0] if len(told) > 1 and all(text in one for one in told)]
+    asked = [(*conditions(rule, known), *_repeated(rule)) for rule in rules]
+    shared = [text for text in asked[0] if len(asked) > 1 and all(text in own for own in asked)]
     rows = tuple(
-        Row(
-            (
-                clause.id,
-                _about(clause, texts, shared),
-                booked(clause),
-                clause.cause,
-                clause.reference,
-            )
-        )
-        for clause, texts in zip(clauses, told, strict=True)
+        Row((rule.id, _about(rule, texts, shared), booked(rule), rule.cause, rule.reference))
+        for rule, texts in zip(rules, asked, strict=True)
     )
     table = Table(
         columns=(
-            Column(head="clause", detail=True),
-            Column(head=_ABOUT.get(clauses[0].level, "nodes"), flows=True),
-            Column(head="if not 0" if clauses[0].kind == "fails" else "amount"),
-            Column(head="cause, if it differs" if clauses[0].kind == "core" else "cause"),
+            Column(head="rule", detail=True),
+            Column(head=_ABOUT.get(rules[0].level, "nodes"), flows=True),
+            Column(head="if not 0" if rules[0].kind == "fails" else "amount", flows=True),
+            Column(head="cause, if it differs" if rules[0].kind == "core" else "cause"),
             Column(head="source", flows=True, detail=True),
         ),
         rows=rows,
@@ -250,35 +234,33 @@ def _section(head: str, clauses: tuple[Clause, ...], known: frozenset[str]) -> l
     return [Heading(head), *above, table]
 
 
-def _about(clause: Clause, texts: tuple[str, ...], shared: list[str]) -> str:
+def _about(rule: Rule, texts: tuple[str, ...], shared: list[str]) -> str:
     own = [text for text in texts if text not in shared]
-    return "; ".join([whom(clause), *own])
+    return "; ".join([whom(rule), *own])
 
 
-def _repeated(clause: Clause) -> tuple[str, ...]:
+def _repeated(rule: Rule) -> tuple[str, ...]:
     parts = (
-        f"times {clause.times}" if clause.times else "",
-        f"divided by {clause.batch}" if clause.batch else "",
-        "in the total alone" if clause.in_total_only else "",
-        f"beside the rule of its module too: {clause.again}" if clause.again else "",
+        f"times {_name(rule.times.of)}" if rule.times else "",
+        f"divided by {_name(rule.batch)}" if rule.batch else "",
+        "in the total alone" if rule.in_total_only else "",
+        f"beside the rule of its module too: {rule.again}" if rule.again else "",
     )
     return tuple(part for part in parts if part)
 
 
+def _name(formula: object) -> str:
+    return str(getattr(formula, "__name__", formula))
+
+
 def _legend(convention: Convention) -> list[Block]:
-    """The formulas that the clauses name, each by the first sentence of its docstring."""
-    named: dict[str, object] = {**formulas(), **node_formulas(), **multiplicities()}
-    named |= {**batches(), **sums()}
+    """How often a call is booked, and what is divided by: the words of each name."""
     used = dict.fromkeys(
-        name
-        for one in convention.clauses
-        for name in (one.formula, one.times, one.batch, convention.adds_up)
-        if name in named
+        formula
+        for rule in convention.rules
+        for formula in (rule.times and rule.times.of, rule.batch)
+        if formula
     )
-    rows = tuple(Row((str(name), _equation(named[str(name)]))) for name in used)
+    rows = tuple(Row((_name(formula), equation(formula))) for formula in used)
     columns = (Column(head="formula"), Column(head="what it is", flows=True))
     return [Heading("Formulas"), Table(columns=columns, rows=rows)] if rows else []
-
-
-def _equation(formula: object) -> str:
-    return (getdoc(formula) or "").partition("\n\n")[0].replace("\n", " ")

@@ -14,11 +14,11 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from crossflops.ir.convention import Convention
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import Call, Setting, Trace, View
 from crossflops.plugins.adapter import Adapter
-from crossflops.reconcile import predict
+from crossflops.rules.prediction import predict
+from crossflops.rules.rule import Convention
 from crossflops.testing.conformance import Evidence, predicted, printed
 from crossflops.testing.jax import probes
 from crossflops.testing.jax.architectures import architectures
@@ -117,27 +117,27 @@ class JaxConformance:
         assert found == told, f"printed {found}, predicted {told}"
 
     def test_wrong_weight_is_caught(self) -> None:
-        """A clause that is off by a factor changes the prediction of some probe."""
-        countable = [one.id for one in self.convention.clauses if one.formula or one.weights]
+        """A rule that is off by a factor changes the prediction of some probe."""
+        countable = [one.id for one in self.convention.rules if one.amount]
         missed = set(countable)
         for seen in self._evidence():
             missed -= self._noticed(seen, missed)
         assert not missed, f"no probe would notice a wrong {', '.join(sorted(missed))}"
 
     def _noticed(self, seen: Evidence, ids: set[str]) -> set[str]:
-        """Those of the clauses whose factor matters to the sum of what is booked here.
+        """Those of the rules whose factor matters to the sum of what is booked here.
 
         A change that single precision swallows is none.
         """
         right = self._total(self.convention, seen)
         return {one for one in ids if self._total(self._wrong(one), seen) != right}
 
-    def _wrong(self, clause_id: str) -> Convention:
-        clauses = tuple(
-            msgspec.structs.replace(one, factor=one.factor + 1) if one.id == clause_id else one
-            for one in self.convention.clauses
+    def _wrong(self, rule_id: str) -> Convention:
+        rules = tuple(
+            msgspec.structs.replace(one, factor=one.factor + 1) if one.id == rule_id else one
+            for one in self.convention.rules
         )
-        return msgspec.structs.replace(self.convention, clauses=clauses)
+        return msgspec.structs.replace(self.convention, rules=rules)
 
     def _total(self, convention: Convention, seen: Evidence) -> Amount:
         return predict(convention, seen.trace, SETTING).total

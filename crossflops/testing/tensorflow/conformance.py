@@ -14,9 +14,9 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from crossflops.ir.convention import Convention
 from crossflops.ir.trace import Setting, Trace
 from crossflops.plugins.adapter import Adapter
+from crossflops.rules.rule import Convention
 from crossflops.testing.conformance import Evidence, predicted, printed
 from crossflops.testing.tensorflow import probes
 from crossflops.testing.tensorflow.architectures import architectures
@@ -78,17 +78,17 @@ class TensorFlowConformance:
         assert found == told, f"printed {found}, predicted {told}"
 
     def test_wrong_weight_is_caught(self) -> None:
-        """A clause that is off by a factor changes the prediction of some probe."""
-        countable = [one.id for one in self.convention.clauses if one.formula or one.weights]
+        """A rule that is off by a factor changes the prediction of some probe."""
+        countable = [one.id for one in self.convention.rules if one.amount]
         missed = [one for one in countable if not self._is_noticed(one)]
         assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
 
-    def _is_noticed(self, clause_id: str) -> bool:
-        clauses = tuple(
-            msgspec.structs.replace(one, factor=one.factor + 1) if one.id == clause_id else one
-            for one in self.convention.clauses
+    def _is_noticed(self, rule_id: str) -> bool:
+        rules = tuple(
+            msgspec.structs.replace(one, factor=one.factor + 1) if one.id == rule_id else one
+            for one in self.convention.rules
         )
-        wrong = msgspec.structs.replace(self.convention, clauses=clauses)
+        wrong = msgspec.structs.replace(self.convention, rules=rules)
         return any(
             predicted(wrong, seen, SETTING) != predicted(self.convention, seen, SETTING)
             for seen in self._evidence()

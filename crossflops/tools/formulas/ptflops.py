@@ -6,9 +6,10 @@ ptflops/pytorch_ops.py (`MODULES_MAPPING`) and ptflops/pytorch_engine.py.
 from collections.abc import Sequence
 from math import prod
 
+from crossflops.ir.modules import chains, child_paths
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import Call, Module, Trace
-from crossflops.tools.addition import Batch, Share, Sum
+from crossflops.rules.rule import Batch, Share
 from crossflops.tools.formulas.contraction import (
     Formula,
     extents_of,
@@ -16,7 +17,7 @@ from crossflops.tools.formulas.contraction import (
     result_of,
     shape_of,
 )
-from crossflops.tools.multiplicity import Times, Within, chains, child_paths
+from crossflops.tools.multiplicity import Times, Within
 from crossflops.tools.ptflops_layers import SUPPORTED
 
 
@@ -204,8 +205,8 @@ def total(shares: Sequence[Share]) -> Amount:
 
     pytorch_engine.py: compute_average_flops_cost, get_flops_pytorch.
     """
-    modules = [one for one in shares if one.clause.batch]
-    others = [one for one in shares if not one.clause.batch]
+    modules = [one for one in shares if one.rule.batch]
+    others = [one for one in shares if not one.rule.batch]
     functions = [one.amount for one in others if _is_functional(one)]
     methods = [one.amount for one in others if not _is_functional(one)]
     count: Amount = sum(one.amount for one in modules)
@@ -216,7 +217,7 @@ def total(shares: Sequence[Share]) -> Amount:
 
 
 def _is_functional(share: Share) -> bool:
-    return any(one.startswith("torch.nn.functional.") for one in share.clause.match.targets)
+    return any(one.startswith("torch.nn.functional.") for one in share.rule.targets)
 
 
 FORMULAS: dict[str, Formula] = {
@@ -239,4 +240,4 @@ FORMULAS: dict[str, Formula] = {
 TIMES: dict[str, Times] = {"ptflops.paths": paths}
 WITHIN: dict[str, Within] = {"ptflops.paths": chains_of_paths}
 BATCHES: dict[str, Batch] = {"ptflops.batch": batch}
-SUMS: dict[str, Sum] = {"ptflops.total": total}
+SUMS = {"ptflops.total": total}

@@ -11,7 +11,7 @@ from struct import pack, unpack
 from typing import cast
 
 from crossflops.ir.trace import Call
-from crossflops.tools.addition import Share, Sum
+from crossflops.rules.rule import Share
 from crossflops.tools.formulas.xla import REDUCERS, applications
 
 _DIGITS = 24  # of a single-precision number, in binary
@@ -85,4 +85,4 @@ def _close(sums: list[float], times: int) -> None:
         sums[-1] = nearest(sums[-1] + inner)
 
 
-SUMS: dict[str, Sum] = {"xla.single-precision": total}
+SUMS = {"xla.single-precision": total}

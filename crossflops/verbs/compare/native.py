@@ -8,27 +8,27 @@ from msgspec import UNSET, UnsetType
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends import Source
-from crossflops.ir.convention import Convention
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.reconcile import (
-    TOLD,
-    NodePrediction,
-    Prediction,
-    PredictionError,
     Stock,
     from_file,
     parameters_from_file,
-    predict,
-    predict_nodes,
     reconcile,
-    reconcile_nodes,
     reconcile_parameters,
     reconcile_stored,
     unpredicted,
 )
 from crossflops.report.report import Report
+from crossflops.rules.prediction import (
+    Prediction,
+    PredictionError,
+    as_given,
+    predict,
+    predict_nodes,
+)
+from crossflops.rules.rule import Convention
 from crossflops.verbs import count
 from crossflops.verbs.compare.files import FileOfTools
 from crossflops.verbs.count import Counted, counted, observed, seen_by
@@ -43,7 +43,7 @@ class Unpredicted(msgspec.Struct, frozen=True):
     error: PredictionError
 
 
-Predicted: TypeAlias = Prediction | NodePrediction | Unpredicted
+Predicted: TypeAlias = Prediction | Unpredicted
 
 
 class Study(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ def study(
         reads = convention.sees == "node"
         if file is not None and in_file is not None and reads:
             mine = in_file
-            if convention.shapes == TOLD:
+            if convention.shapes is as_given:
                 mine = msgspec.structs.replace(mine, graph=file.told(mine))
         else:
             mine = own.run(tool, convention.setting(asked).training)
@@ -182,8 +182,6 @@ def _reconciled(
 ) -> Reconciliation:
     if isinstance(prediction, Unpredicted):
         return unpredicted(prediction.convention, own.ledger, profile, prediction.error)
-    if isinstance(prediction, NodePrediction):
-        return reconcile_nodes(prediction, own.trace, profile, base=own.ledger)
     return reconcile(prediction, mine.trace, mine.ledger, profile, base=own.ledger)
 
 

@@ -27,8 +27,9 @@ from crossflops.ir.graph import Graph
 from crossflops.ir.roofline import Load
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_whole
-from crossflops.reconcile import predict, reconcile
+from crossflops.reconcile import reconcile
 from crossflops.report.report import Report
+from crossflops.rules.prediction import predict
 from crossflops.verbs.count import Counted
 
 Progress = Callable[[str], None]

@@ -9,7 +9,7 @@ from torch import nn
 
 from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
-from crossflops.reconcile import PredictionError, predict
+from crossflops.rules.prediction import PredictionError, predict
 from crossflops.testing.conformance import Conformance, run_here
 
 pytestmark = pytest.mark.tools

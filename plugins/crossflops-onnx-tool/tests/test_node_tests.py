@@ -14,7 +14,8 @@ from crossflops.frontends.onnx import OnnxFile, normalize
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_whole
-from crossflops.reconcile import PredictionError, predict_nodes, reconcile_nodes
+from crossflops.reconcile import reconcile
+from crossflops.rules.prediction import PredictionError, predict_nodes
 from crossflops.tools import find
 
 pytestmark = pytest.mark.tools
@@ -145,7 +146,7 @@ def test_by_hand(name, tmp_path):
     amounts = sum(entry.amount for entry in entries)
     assert sum(map(found.worth, found.bookings)) == amounts
     assert bool(found.unknown) == ("not known" in name)
-    account = reconcile_nodes(found, normalized(path)[1], printed, base=found.ledger)
+    account = reconcile(found, normalized(path)[1], found.ledger, printed)
     assert account.delta == sum(one.amount for one in account.explanations) + account.residual
     # no contraction is unknown, so what is left over is all that the tool books for such nodes
     assert account.residual == printed.total - amounts

@@ -14,7 +14,7 @@ from crossflops.frontends.pytorch import record
 from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value
-from crossflops.reconcile import PredictionError, predict
+from crossflops.rules.prediction import PredictionError, predict
 from crossflops.tools import find
 from crossflops.workers.observe import run_here
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from crossflops.frontends.pytorch.model import forget_compiled
 from crossflops.ir.trace import Setting
-from crossflops.reconcile import predict
+from crossflops.rules.prediction import predict
 from crossflops.testing.conformance import Conformance, run_here
 
 pytestmark = pytest.mark.tools

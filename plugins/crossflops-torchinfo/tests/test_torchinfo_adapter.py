@@ -11,7 +11,8 @@ import crossflops
 from crossflops.frontends.pytorch import record
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value
-from crossflops.reconcile import PredictionError, predict, reconcile_parameters
+from crossflops.reconcile import reconcile_parameters
+from crossflops.rules.prediction import PredictionError, predict
 from crossflops.tools import find
 
 pytestmark = pytest.mark.tools

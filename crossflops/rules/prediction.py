@@ -1,0 +1,505 @@
+"""What a tool should print for a model: the bookings of its rules, call by call.
+
+One walk serves every level: modules, functions, operators, the calls of a real run, and the nodes
+of a file. Every operator call and every node is spoken for by one core booking, is seen by no rule
+(for a named reason, or by default), or is unknown.
+"""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.ledger import Counted, Ledger, Uncounted
+from crossflops.ir.profile import Amount
+from crossflops.ir.trace import NESTED, OBSERVED, UNWATCHED, Call, Module, Setting, Trace
+from crossflops.rules.graph_calls import as_calls
+from crossflops.rules.rule import Convention, OfCost, Rule, Share, equation
+from crossflops.rules.site import PRE_HOOK, Site, fits
+
+_GROUND = ("operator", "node")  # levels on which contraction work is done, or not seen
+
+
+def as_given(graph: Graph) -> Graph:
+    """The graph itself: a tool takes the shapes of onnx.shape_inference, which the caller sets."""
+    return graph
+
+
+class PredictionError(CrossflopsError):
+    """The tool itself would fail on the model, by what is known of it."""
+
+
+class WatchError(PredictionError):
+    """The run that the tool makes could not be watched: the tool may well answer."""
+
+
+class _UnknownError(Exception):
+    """A rule about a node needs a shape that is not known, or a count that is not there."""
+
+
+class Booking(msgspec.Struct, frozen=True, kw_only=True):
+    """An amount that a rule books for a call: MACs of a core rule, the tool's unit of a part.
+
+    It is booked `times` times. `path` is the module under which the tool sees it. `again` says
+    that the tool has counted the call already, by a rule about the module around it. An amount is
+    no integer where the tool computes with floats.
+    """
+
+    rule: Rule
+    about: Call
+    path: str
+    amount: Amount
+    times: int = 1
+    again: bool = False
+
+    @property
+    def call(self) -> str:
+        """The key of the call."""
+        return self.about.key
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool should print for a model, and where it comes from.
+
+    `covered` says, for every operator call or node, which core booking (a place in `bookings`) or
+    which "unseen" rule speaks for it, `divisors` what each formula of the batch gives. Of nodes in
+    `unknown` no rule can say what the tool counts: they stand for their native MACs. `ledger` has
+    one count for each node that a tool of files sees; None for a tool that runs a model.
+    """
+
+    convention: Convention
+    setting: str
+    bookings: tuple[Booking, ...]
+    covered: dict[str, int]
+    unseen: dict[str, Rule]
+    divisors: dict[Any, int] = {}
+    unknown: dict[str, int] = {}
+    ledger: Ledger | None = None
+
+    @property
+    def total(self) -> Amount:
+        """The number that the tool should print."""
+        left = self.convention.unit * sum(self.unknown.values())
+        return self.sum(self.bookings) + left
+
+    def sum(self, bookings: Iterable[Booking]) -> Amount:
+        """What the tool makes of these bookings, in the order of the calls."""
+        add = self.convention.adds_up or exact_sum
+        return add([self._share(booking) for booking in bookings])
+
+    def worth(self, booking: Booking) -> int:
+        """A booking in the tool's own unit, before any division, a fraction cut off."""
+        return int(self._share(booking).amount)
+
+    def divided(self) -> tuple[int, ...]:
+        """What is left of the worth of every booking: it adds up to the divided sum, floored."""
+        sums = dict.fromkeys(self.divisors, 0)
+        left = []
+        for booking in self.bookings:
+            worth, batch = self.worth(booking), booking.rule.batch
+            if batch is not None:
+                before, divisor = sums[batch], self.divisors[batch]
+                sums[batch] += worth
+                worth = sums[batch] // divisor - before // divisor
+            left.append(worth)
+        return tuple(left)
+
+    def _share(self, booking: Booking) -> Share:
+        unit = self.convention.unit if booking.rule.kind == "core" else 1
+        return Share(
+            booking.rule,
+            booking.amount * booking.times * unit,
+            booking.about,
+            self.divisors[booking.rule.batch] if booking.rule.batch else 1,
+        )
+
+
+def exact_sum(shares: Iterable[Share]) -> Amount:
+    """The exact sum, each share divided; the nearest float where that is no integer."""
+    total = sum((Fraction(share.amount) / share.divisor for share in shares), start=Fraction())
+    if total.denominator == 1:
+        return total.numerator
+    nearest = float(total)
+    return int(nearest) if nearest.is_integer() else nearest
+
+
+def predict(
+    convention: Convention, trace: Trace, asked: Setting, ledger: Ledger | None = None
+) -> Prediction:
+    """Walk the call tree and book what every rule says.
+
+    The ledger is needed only by rules that weigh the native cost. Raises PredictionError where the
+    tool itself would fail, WatchError where it is unknown what the tool sees.
+    """
+    return _Walk(convention, trace, convention.setting(asked).id, ledger).prediction()
+
+
+def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> Prediction:
+    """Book what every rule says of every node of the graph, as `ledger` counts them.
+
+    Raises PredictionError where the tool itself would fail.
+    """
+    seen = _as_seen(convention, graph, ledger)
+    trace, nodes = as_calls(graph, seen)
+    walk = _Walk(convention, trace, "", None, nodes, seen)
+    return msgspec.structs.replace(walk.prediction(), ledger=seen)
+
+
+def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
+    """The counts of the nodes with the shapes that the tool infers."""
+    if convention.shapes is None:
+        return ledger
+    try:
+        nodes = convention.shapes(graph).nodes
+    except LookupError as error:
+        what = f"{convention.tool} infers shapes of its own, and fails: {error}"
+        raise PredictionError(what, f"see {equation(convention.shapes)}") from error
+    pairs = zip(ledger.counts, nodes, strict=True)
+    counts = tuple(msgspec.structs.replace(count, node=node) for count, node in pairs)
+    return Ledger(ledger.digest, counts)
+
+
+# Under which module a tool sees a call.
+
+
+def home_of(call: Call, trace: Trace) -> Module:
+    """The module that a tool with hooks sees it in: one in the model, by its `__call__`.
+
+    What runs by `.forward`, or in a module that is registered nowhere, is its caller's.
+    """
+    for around in (call, *trace.ancestors(call)):
+        if around.level == "module" and around.via == "call":
+            module = trace.modules[around.module]
+            if module.names:
+                return module
+    return trace.modules[0]
+
+
+def collector_of(call: Call, trace: Trace, ruled: Container[str]) -> Module | None:
+    """The module at which a tool that replaces functions adds this call up; None: nowhere.
+
+    A hook of the tool's own begins and ends the list of a module. Pre-hooks that the model had
+    before run ahead of it, and belong to the module around; calls with a rule (`ruled`, by key)
+    have no list. deepspeed/profiling/flops_profiler/profiler.py: start_profile.
+    """
+    early = passed = False
+    for around in trace.ancestors(call):
+        if around.target == PRE_HOOK:
+            early = True
+        elif around.level == "module" and around.via == "call":
+            module = trace.modules[around.module]
+            if module.names and not early and around.key not in ruled:
+                return module
+            passed |= bool(module.names)
+            early = False
+    return None if passed else trace.modules[0]
+
+
+_SHADOWED = -1  # in the place of a core booking: what lies inside a ruled module is not looked at
+
+
+class _Walk:
+    """One walk over a call tree; holds what the steps share."""
+
+    def __init__(
+        self,
+        convention: Convention,
+        trace: Trace,
+        setting: str,
+        ledger: Ledger | None,
+        nodes: Mapping[str, Node] = {},
+        seen: Ledger | None = None,
+    ) -> None:
+        self.convention = convention
+        self.trace = trace
+        self.setting = setting
+        self.costs = ledger.by_call if ledger else {}
+        self.nodes = nodes
+        self.counts = {count.node.key: count for count in seen.counts} if seen else {}
+        self.times = {
+            rule.times: rule.times.of(trace.modules) for rule in convention.rules if rule.times
+        }
+        self.counted: set[str] = set()  # calls of modules that a rule books
+        self.bookings: list[Booking] = []
+        self.covered: dict[str, int] = {}
+        self.unseen: dict[str, Rule] = {}
+        self.unknown: dict[str, int] = {}
+        self.rules: dict[str, list[Rule]] = {}
+        self.unseen_rules = [rule for rule in convention.rules if rule.kind == "unseen"]
+        for rule in convention.rules:
+            if rule.kind != "unseen":
+                self.rules.setdefault(rule.level, []).append(rule)
+
+    def prediction(self) -> Prediction:
+        # Calls come parents first, so what covers a parent is known before its children.
+        core: dict[str, int | None] = {}
+        for call in self.trace.calls:
+            above = core.get(call.parent or "")
+            core[call.key] = self._node(call) if self.nodes else self._visit(call, above)
+        for call in self._observed():
+            self._apply(self._site(call), None)
+        return Prediction(
+            convention=self.convention,
+            setting=self.setting,
+            bookings=tuple(self.bookings),
+            covered=self.covered,
+            unseen=self.unseen,
+            divisors=self._divisors(),
+            unknown=self.unknown,
+        )
+
+    def _site(self, call: Call) -> Site:
+        return Site(call, self.trace, self.setting, self.nodes.get(call.key))
+
+    def _divisors(self) -> dict[Any, int]:
+        batches = dict.fromkeys(rule.batch for rule in self.convention.rules if rule.batch)
+        divisors = {}
+        for batch in batches:
+            try:
+                divisors[batch] = batch(self.trace)
+            except (LookupError, ValueError, TypeError) as error:
+                raise self._fails("the model", error, equation(batch)) from error
+            if not divisors[batch]:
+                problem = ZeroDivisionError("a batch of 0")
+                raise self._fails("the model", problem, equation(batch))
+        return divisors
+
+    def _observed(self) -> list[Call]:
+        """The calls of the real run that the convention looks at: all that the tool sees there.
+
+        None for a model of another framework. Raises WatchError when the model does not run
+        while it is watched, ValueError when the trace was recorded for other tools.
+        """
+        foreign = self.convention.framework != self.trace.framework
+        if self.convention.sees not in OBSERVED or not self.trace.calls or foreign:
+            return []
+        seen = (self.convention.sees, self.setting)
+        calls = [call for call in self.trace.observed if (call.level, call.setting) == seen]
+        if not calls:
+            raise ValueError(f"the trace holds no {self.convention.sees} calls ({self.setting})")
+        failed = next((call for call in calls if call.target == UNWATCHED), None)
+        if failed is not None:
+            raise WatchError(
+                f"crossflops could not watch the run that {self.convention.tool} makes: "
+                f"{failed.settings['reason']}",
+                "its number is not explained, which is a failure of crossflops: please report it",
+            )
+        return calls
+
+    def _node(self, call: Call) -> int | None:
+        """Visit a node; where a rule about it lacks what it needs, all of the node is unknown."""
+        booked, count = len(self.bookings), self.counts.get(call.key)
+        try:
+            if isinstance(count, Uncounted) and not self.convention.verified:
+                raise _UnknownError(count.reason)
+            core = self._visit(call, None)
+            spoken_for = call.key in self.covered or call.key in self.unseen
+            multiplies = isinstance(count, Counted) and bool(count.cost.macs)
+            if multiplies and not spoken_for and not self.convention.verified:
+                raise _UnknownError(f"{self.convention.tool} has no rule for {call.target}")
+        except _UnknownError:
+            del self.bookings[booked:]
+            self.covered.pop(call.key, None)
+            self.unseen.pop(call.key, None)
+            self.unknown[call.key] = count.cost.macs if isinstance(count, Counted) else 0
+            return None
+        return core
+
+    def _visit(self, call: Call, above: int | None) -> int | None:
+        core = self._inherited(call, above)
+        hidden = core == _SHADOWED and call.level != "function"
+        if self._counts(call) and not hidden and not self._is_opaque(core):
+            core = self._apply(self._site(call), None if core == _SHADOWED else core)
+        if call.level in _GROUND:
+            self._settle(call, core)
+        return core
+
+    def _apply(self, site: Site, core: int | None) -> int | None:
+        """Book what the rules say of the call. What speaks for the call from here on."""
+        call = site.call
+        added = self.convention.rules_add and call.level == "module"
+        above, spoken = None if added else core, False
+        for rule in self.rules.get(call.level, ()):
+            if not self._matches(rule, site):
+                continue
+            if rule.kind == "fails":
+                self._check(rule, site)
+            elif rule.kind == "part":
+                self._book(rule, site, bool(rule.again) and self._is_counted(call))
+            elif not spoken:
+                again = bool(rule.again) and above is not None and self._stands(above, call)
+                if above is not None and not rule.again:
+                    continue
+                self._book(rule, site, again)
+                spoken = True
+                core = above if again else len(self.bookings) - 1
+                self._cover(call, len(self.bookings) - 1)
+        return core
+
+    def _check(self, rule: Rule, site: Site) -> None:
+        """Raise where the tool does."""
+        if rule.amount is not None and not self._amount(rule, site):
+            return
+        if site.node is not None:
+            raise self._node_fails(rule, site.node)
+        reason = site.settings.get("reason", f"it raises on {site.target}")
+        raise self._fails(site.key, reason, f"{rule.id} ({rule.reference})")
+
+    def _cover(self, call: Call, core: int) -> None:
+        """A call of a real run speaks for the operator calls whose work it does."""
+        for key in call.of:
+            self.covered.setdefault(key, core)
+            self.unseen.pop(key, None)
+
+    def _stands(self, core: int, call: Call) -> bool:
+        """Whether the booking speaks for an operator beneath the call."""
+        stands_for = self.bookings[core].rule.stands_for
+        return any(fits(below.target, stands_for) for below in self._beneath(call))
+
+    def _beneath(self, call: Call) -> Iterator[Call]:
+        for child in self.trace.children.get(call.key, ()):
+            if child.level == "operator":
+                yield child
+            else:
+                yield from self._beneath(child)
+
+    def _is_counted(self, call: Call) -> bool:
+        """Whether a rule books the module in whose forward the call is."""
+        for around in self.trace.ancestors(call):
+            if around.level == "module" or around.via == "hook":
+                return around.key in self.counted
+        return False
+
+    def _inherited(self, call: Call, above: int | None) -> int | None:
+        """What speaks for the call before its own rules are looked at."""
+        if call.via == "hook" and above != _SHADOWED:
+            return None  # what a hook does is not what the module around it stands for
+        return _SHADOWED if self._is_shadowed(call, above) else above
+
+    def _is_opaque(self, core: int | None) -> bool:
+        """Whether a function encloses the call of which the tool books nothing but the whole."""
+        return core is not None and self.bookings[core].rule.level == "function"
+
+    def _is_shadowed(self, call: Call, above: int | None) -> bool:
+        """A module inside one with a rule (a parametrization, say), which the rule ignores."""
+        if self.convention.rules_add or call.level != "module":
+            return False
+        if above is None or above == _SHADOWED:
+            return False
+        return self.bookings[above].rule.level == "module"
+
+    def _counts(self, call: Call) -> bool:
+        kernel = call.fused.get(self.setting, NESTED)
+        if call.level == "function" and not kernel.startswith(NESTED):
+            return False  # it ran in the place of the function
+        stored = call.stored and self.convention.counts_stored
+        return call.live or stored or self.convention.counts_dead
+
+    def _matches(self, rule: Rule, site: Site) -> bool:
+        return speaks_of(rule, site) and self._times(rule, site.call) > 0
+
+    def _times(self, rule: Rule, call: Call) -> int:
+        """How often it is booked: by its own module, or by that to which a function belongs."""
+        if call.level == "module":
+            owner: Module | None = self.trace.modules[call.module]
+        else:
+            owner = self._owner(call)
+        if owner is None:
+            return 0
+        return 1 if rule.times is None else self.times[rule.times][owner.id]
+
+    def _book(self, rule: Rule, site: Site, again: bool = False) -> None:
+        call = site.call
+        if call.level == "module":
+            self.counted.add(call.key)
+        self.bookings.append(
+            Booking(
+                rule=rule,
+                about=call,
+                path="" if rule.in_total_only else self._path(site),
+                amount=rule.factor * self._amount(rule, site),
+                times=self._times(rule, call),
+                again=again,
+            )
+        )
+
+    def _path(self, site: Site) -> str:
+        if site.node is not None:
+            return site.node.path
+        owner = self._owner(site.call)
+        return owner.path if owner else ""
+
+    def _amount(self, rule: Rule, site: Site) -> Amount:
+        if rule.amount is None or isinstance(rule.amount, OfCost):
+            native = self._native(site)
+            return rule.amount.of(native) if rule.amount else 0
+        if site.node is not None:
+            return self._amount_of_node(rule, rule.amount, site.node)
+        try:
+            return rule.amount(site)
+        except (LookupError, ValueError, TypeError, ArithmeticError) as error:
+            name = f"{rule.id} ({rule.reference})"
+            raise self._fails(site.key, error, name) from error
+
+    def _native(self, site: Site) -> Cost:
+        count = self.counts.get(site.key)
+        if isinstance(count, Uncounted):
+            raise _UnknownError(count.reason)
+        return count.cost if count is not None else self._cost(site.call)
+
+    def _amount_of_node(self, rule: Rule, formula: Callable[[Node], Amount], node: Node) -> Amount:
+        """A formula knows one run of the node, and a loop runs it more often."""
+        count = self.counts.get(node.key)
+        try:
+            return formula(node) * (count.times if isinstance(count, Counted) else 1)
+        except (LookupError, TypeError, ArithmeticError) as error:
+            raise self._node_fails(rule, node) from error
+        except ValueError as error:
+            raise _UnknownError(str(error)) from error
+
+    def _node_fails(self, rule: Rule, node: Node) -> PredictionError:
+        return PredictionError(
+            f"{self.convention.tool} cannot count {node.key}, which is a {node.op}",
+            f"see its rule {rule.id} ({rule.reference})",
+        )
+
+    def _fails(self, what: str, error: object, rule: str) -> PredictionError:
+        return PredictionError(
+            f"{self.convention.tool} cannot count {what}: {error}", f"see its rule {rule}"
+        )
+
+    def _cost(self, call: Call) -> Cost:
+        own = self.costs.get(call.key, ZERO)
+        below = (self._cost(child) for child in self.trace.children.get(call.key, ()))
+        return sum(below, own)
+
+    def _settle(self, call: Call, core: int | None) -> None:
+        if core is not None and core != _SHADOWED:
+            stands_for = self.bookings[core].rule.stands_for
+            if fits(call.target, stands_for):
+                self.covered[call.key] = core
+                return
+        site = self._site(call)
+        for rule in self.unseen_rules:
+            if speaks_of(rule, site):
+                self.unseen[call.key] = rule
+                return
+
+    def _owner(self, call: Call) -> Module | None:
+        """The module under which the tool sees the call; None where it sees it under none."""
+        if self.convention.sees == call.level == "function":
+            return collector_of(call, self.trace, self.counted)
+        return home_of(call, self.trace)
+
+
+def speaks_of(rule: Rule, site: Site) -> bool:
+    """Whether the rule is about this call: its level, its target, and every condition."""
+    return (
+        rule.level == site.call.level
+        and fits(site.target, rule.targets)
+        and all(condition.holds(site) for condition in rule.where)
+    )
