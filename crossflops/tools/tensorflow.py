@@ -1,246 +1,309 @@
 """The TensorFlow profiler's float_operation count of a frozen graph.
 
 tf.compat.v1.profiler sums over the operations of a graph what the functions registered for them
-compute from static shapes; an operation without such a function, or with an open shape, is 0.
+compute from static shapes; an operation without such a function, or with an open shape, is 0
+(tensorflow/python/profiler/tfprof_logger.py: _get_logged_ops).
 It sees the graph that TensorFlow would run: loops and branches taken apart, each once.
 Source: tensorflow/python/profiler/internal/flops_registry.py, tensorflow/python/ops/nn_ops.py.
 """
 
-from functools import partial
-from typing import Literal
+import functools
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import cast
 
-from crossflops.ir.convention import Clause, Convention, Match
-from crossflops.tools.formulas.tensorflow import KINDS, REDUCTIONS, UNARY
+from crossflops.rules.rule import Tool
+from crossflops.rules.site import Site, of_type, setting
 
 _REGISTRY = "tensorflow/python/profiler/internal/flops_registry.py"
 _NN_OPS = "tensorflow/python/ops/nn_ops.py"
 
-# Operations that contract, by formula, with the function that is registered for them.
-_CORE = {
-    "convolution": (("Conv2D", "Conv3D"), f"{_NN_OPS}: _calc_conv_flops"),
-    "depthwise": (("DepthwiseConv2dNative",), f"{_NN_OPS}: _calc_depthwise_conv_flops"),
-    "matmul": (
-        ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"),
-        f"{_REGISTRY}: _calc_mat_mul_flops",
-    ),
+tensorflow = Tool(
+    "tensorflow",
+    edition="2.21",
+    verified=("2.21.0",),
+    prints="float_ops",
+    per_mac=2,
+    level="operator",
+    unseen="op.unregistered-zero",
+    counts_dead_work=True,
+    source=_REGISTRY,
+    framework="tensorflow",
+)
+rules = tensorflow.rules("operator", source=_REGISTRY)
+
+Shape = tuple[int, ...]
+
+
+class _OpenShapeError(Exception):
+    """A shape is not definite."""
+
+
+def _zero_if_open(amount: Callable[[Site], int]) -> Callable[[Site], int]:
+    """The registered function raises ValueError on an open shape, and the profiler takes 0."""
+
+    @functools.wraps(amount)
+    def formula(call: Site) -> int:
+        try:
+            return amount(call)
+        except _OpenShapeError:
+            return 0
+
+    return formula
+
+
+def _input(call: Site, place: int) -> Shape:
+    shape = call.inputs[place].shape
+    if shape is None:
+        raise _OpenShapeError
+    return shape
+
+
+def _result(call: Site) -> Shape:
+    shape = call.outputs[0].shape
+    if shape is None:
+        raise _OpenShapeError
+    return shape
+
+
+def _sizes(call: Site, name: str) -> Sequence[int]:
+    return cast(Sequence[int], call.settings[name])
+
+
+# Contractions. Of those in a loop or a branch, and of those that TensorFlow cuts up, the causes
+# are others: the more particular conditions come first, since the first rule that fits holds.
+
+_CONVOLUTIONS, _DEPTHWISE = ("Conv2D", "Conv3D"), ("DepthwiseConv2dNative",)
+_PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+
+
+@_zero_if_open
+def convolution(call: Site) -> int:
+    """n(out) x filter area x filter[in], which is one group's."""
+    _input(call, 0)
+    return prod(_input(call, 1)[:-1]) * prod(_result(call))
+
+
+@_zero_if_open
+def depthwise(call: Site) -> int:
+    """n(out) x filter height x width."""
+    _input(call, 0)
+    return prod(_input(call, 1)[:2]) * prod(_result(call))
+
+
+@_zero_if_open
+def matmul(call: Site) -> int:
+    """K x n(out), K an axis of the first operand."""
+    first = _input(call, 0)
+    # a batched product has adj_x instead of transpose_a, which is not looked at
+    return first[-2 if call.settings.get("transpose_a") else -1] * prod(_result(call))
+
+
+_CONTRACTIONS = (
+    (convolution, _CONVOLUTIONS, f"{_NN_OPS}: _calc_conv_flops"),
+    (depthwise, _DEPTHWISE, f"{_NN_OPS}: _calc_depthwise_conv_flops"),
+    (matmul, _PRODUCTS, f"{_REGISTRY}: _calc_mat_mul_flops"),
+)
+for suffix, cause, conditions, formulas in (
+    (".in-loop", "control.loop-body-once", {"in_loop": True}, (convolution, depthwise, matmul)),
+    (".in-branch", "control.branch", {"in_branch": True}, (convolution, depthwise, matmul)),
+    (".dilated", "conv.dilation-by-batches", {"cut": True}, (convolution, depthwise)),
+    (".adjoint", "matmul.adjoint-ignored", {"adj_x": True}, (matmul,)),
+    ("", "graph.unknown-shape", {}, (convolution, depthwise, matmul)),
+):
+    for formula, operations, source in _CONTRACTIONS:
+        if formula in formulas:
+            where = [setting(**conditions)] if conditions else []
+            name = f"{formula.__name__}{suffix}"
+            rules.contraction(operations, *where, cause=cause, name=name, source=source)(formula)
+
+
+_CHANNELS_LAST = setting(data_format="NHWC")
+_TRANSPOSED = {"cause": "conv.transpose-output-size"} | {
+    "source": f"{_REGISTRY}: _conv_2d_backprop_input_flops"
 }
-_TRANSPOSED = f"{_REGISTRY}: _conv_2d_backprop_input_flops"
-# The layer of Keras around an operation, as the trace notes it: "" where it is none of these.
-_LAYERS = {
-    "norm.batch": "BatchNormalization",
-    "norm.layer": "LayerNormalization",
-    "norm.group": "GroupNormalization",
-    "norm.rms": "RMSNormalization",
-    "rnn.gate-elementwise": "RNN cell",
+
+
+def _transposed(call: Site) -> int:
+    """int(2 n(out) n(filter) / (out channels x strides)), a division of floats."""
+    out, weights, strides = _result(call), _input(call, 1), _sizes(call, "strides")
+    return int(2 * prod(out) * prod(weights) / (out[-1] * (strides[1] * strides[2])))
+
+
+@rules.contraction(
+    "Conv2DBackpropInput", _CHANNELS_LAST, name="transposed-convolution", **_TRANSPOSED
+)
+@_zero_if_open
+def transposed_convolution(call: Site) -> int:
+    """Half of int(2 n(out) n(filter) / (out channels x strides)), rounded down."""
+    return _transposed(call) // 2
+
+
+@rules.adds("Conv2DBackpropInput", _CHANNELS_LAST, name="transposed-odd", **_TRANSPOSED)
+@_zero_if_open
+def transposed_odd(call: Site) -> int:
+    """The operation by which that is more than twice a whole number: 0 or 1."""
+    return _transposed(call) % 2
+
+
+# Elementwise operations and reductions: one formula for each kind of operation, and a cause for
+# the layer of Keras around it, as the trace notes it ("" where it is none of these).
+
+
+def elementwise(call: Site) -> int:
+    """n(out); 2 for SquaredDifference, 4 for RsqrtGrad. _binary_per_element_op_flops."""
+    return {"SquaredDifference": 2, "RsqrtGrad": 4}.get(call.target, 1) * prod(_result(call))
+
+
+def unary(call: Site) -> int:
+    """n(in); 2 for Rsqrt, 5 for Softmax; L2Loss 3n - 1. _unary_op_flops, _l2_loss_flops."""
+    elements = prod(_input(call, 0))
+    if call.target == "L2Loss":
+        return 3 * elements - 1
+    return {"Rsqrt": 2, "Softmax": 5}.get(call.target, 1) * elements
+
+
+def reduction(call: Site) -> int:
+    """n(in) - n(out), and n(in) for Mean. _reduction_op_flops."""
+    elements, results = prod(_input(call, 0)), prod(_result(call))
+    return elements if call.target == "Mean" else elements - results
+
+
+def sum_of_many(call: Site) -> int:
+    """(k - 1) n(in), k inputs. _add_n_flops."""
+    return (len(call.inputs) - 1) * prod(_input(call, 0)) if call.inputs else 0
+
+
+_UNARY = ("Reciprocal", "Square", "Rsqrt", "Log", "Neg", "AssignSub", "AssignAdd", "L2Loss")
+_BINARY = (
+    "Add", "AddV2", "Sub", "Mul", "RealDiv", "Maximum", "Minimum", "Pow", "RsqrtGrad",
+    "SquaredDifference", "GreaterEqual", "Greater", "LessEqual", "Less", "Equal", "NotEqual",
+)  # fmt: skip
+_REDUCTIONS = ("Mean", "Sum", "ArgMax", "ArgMin", "BiasAddGrad")
+KINDS: dict[str, Callable[[Site], int]] = {
+    **dict.fromkeys(_UNARY, unary),
+    **dict.fromkeys(_BINARY, elementwise),
+    **dict.fromkeys(_REDUCTIONS, reduction),
+    "AddN": sum_of_many,
 }
-_FLOATS = ("float32", "float64", "float16", "bfloat16", "complex64", "complex128")
-_WHOLE = (
+
+
+@_zero_if_open
+def arithmetic(call: Site) -> int:
+    """n(in) of one operand, n(out) of two, n(in) - n(out) of a reduction; a few count more."""
+    return KINDS[call.target](call)
+
+
+_FLOATS = of_type("float32", "float64", "float16", "bfloat16", "complex64", "complex128")
+_WHOLE = of_type(
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("bool", "string", "resource", "variant"),
 )
-_PLAIN = {
-    "unary": ("elementwise.native", UNARY),
-    "binary": (
-        "elementwise.add-function",
-        tuple(k for k in KINDS if k not in {*UNARY, *REDUCTIONS}),
-    ),
-    "reduce": ("reduce.mean", REDUCTIONS),
-}
+for cause, layer in (
+    ("norm.batch", "BatchNormalization"),
+    ("norm.layer", "LayerNormalization"),
+    ("norm.group", "GroupNormalization"),
+    ("norm.rms", "RMSNormalization"),
+    ("rnn.gate-elementwise", "RNN cell"),
+):
+    rules.adds(tuple(KINDS), setting(layer=layer), _FLOATS, cause=cause, name=cause)(arithmetic)
+for name, cause, kinds in (
+    ("unary", "elementwise.native", _UNARY),
+    ("binary", "elementwise.add-function", (*_BINARY, "AddN")),
+    ("reduce", "reduce.mean", _REDUCTIONS),
+):
+    rules.adds(tuple(kinds), setting(layer=""), _FLOATS, cause=cause, name=name)(arithmetic)
+rules.adds(
+    tuple(KINDS), _WHOLE, cause="graph.shape-arithmetic-counted", name="whole-numbers"
+)(arithmetic)  # fmt: skip
+
+# Biases, softmax, pools and gradients.
 
 
-def _clause(
-    kind: Literal["core", "part", "unseen"],
-    name: str,
-    cause: str,
-    formula: str,
-    reference: str,
-    **match: object,
-) -> Clause:
-    """A clause whose match has these fields; `formula` is "" for one that is unseen."""
-    return Clause(
-        id=f"tensorflow.{name}",
+@_zero_if_open
+def input_elements(call: Site) -> int:
+    """n(in), 5 n(in) for Softmax."""
+    return unary(call)
+
+
+for after, cause in (
+    ("convolution", "bias.conv"),
+    ("product", "bias.linear"),
+    ("recurrent", "bias.rnn"),
+    ("", "bias.linear"),
+):
+    rules.adds(
+        "BiasAdd",
+        setting(after=after),
         cause=cause,
-        level="operator",
-        match=Match(**match),  # type: ignore[arg-type]  # the fields of a match, by name
-        kind=kind,
-        formula=f"tensorflow.{formula}" if formula else None,
-        reference=reference,
-    )
-
-
-_core = partial(_clause, "core")
-_part = partial(_clause, "part")
-_unseen = partial(_clause, "unseen")
-
-
-def _contractions() -> tuple[Clause, ...]:
-    variants: tuple[tuple[str, str, dict[str, object], tuple[str, ...]], ...] = (
-        (".in-loop", "control.loop-body-once", {"in_loop": True}, tuple(_CORE)),
-        (".in-branch", "control.branch", {"in_branch": True}, tuple(_CORE)),
-        (".dilated", "conv.dilation-by-batches", {"cut": True}, ("convolution", "depthwise")),
-        (".adjoint", "matmul.adjoint-ignored", {"adj_x": True}, ("matmul",)),
-        ("", "graph.unknown-shape", {}, tuple(_CORE)),
-    )
-    return tuple(
-        _core(f"{name}{variant}", cause, name, reference, targets=targets, settings=settings)
-        for variant, cause, settings, names in variants
-        for name, (targets, reference) in _CORE.items()
-        if name in names
-    )
-
-
-def _transposed() -> tuple[Clause, ...]:
-    targets = ("Conv2DBackpropInput",)
-    seen: dict[str, object] = {"targets": targets, "settings": {"data_format": "NHWC"}}
-    return (
-        _core(
-            "transposed-convolution",
-            "conv.transpose-output-size",
-            "transposed_convolution",
-            _TRANSPOSED,
-            **seen,
-        ),
-        _part(
-            "transposed-odd", "conv.transpose-output-size", "transposed_odd", _TRANSPOSED, **seen
-        ),
-        _unseen(
-            "channels-first",
-            "layout.nchw-unsupported",
-            "",
-            f"{_REGISTRY}: _verify_conv_data_format",
-            targets=targets,
-        ),
-    )
-
-
-def _elementwise() -> tuple[Clause, ...]:
-    every = tuple(KINDS)
-    layers = tuple(
-        _part(
-            cause,
-            cause,
-            "arithmetic",
-            _REGISTRY,
-            targets=every,
-            settings={"layer": layer},
-            dtypes=_FLOATS,
-        )
-        for cause, layer in _LAYERS.items()
-    )
-    plain = tuple(
-        _part(
-            name,
-            cause,
-            "arithmetic",
-            _REGISTRY,
-            targets=targets,
-            settings={"layer": ""},
-            dtypes=_FLOATS,
-        )
-        for name, (cause, targets) in _PLAIN.items()
-    )
-    sizes = _part(
-        "whole-numbers",
-        "graph.shape-arithmetic-counted",
-        "arithmetic",
-        _REGISTRY,
-        targets=every,
-        dtypes=_WHOLE,
-    )
-    return (*layers, *plain, sizes)
-
-
-def _others() -> tuple[Clause, ...]:
-    bias = f"{_NN_OPS}: _calc_bias_add_flops"
-    causes = {
-        "convolution": "bias.conv",
-        "product": "bias.linear",
-        "recurrent": "bias.rnn",
-        "": "bias.linear",
-    }
-    return (
-        *(
-            _part(
-                f"bias-{after or 'other'}",
-                cause,
-                "input_elements",
-                bias,
-                targets=("BiasAdd",),
-                settings={"after": after},
-            )
-            for after, cause in causes.items()
-        ),
-        _part(
-            "softmax", "softmax", "input_elements", f"{_REGISTRY}: _softmax_flops",
-            targets=("Softmax",),
-        ),
-        *(
-            _part(
-                name,
-                cause,
-                "pooling",
-                f"{_REGISTRY}: _pool_flops",
-                targets=(target,),
-                settings={"data_format": "NHWC"},
-            )
-            for name, cause, target in (
-                ("max-pool", "pool.max", "MaxPool"),
-                ("average-pool", "pool.avg", "AvgPool"),
-            )
-        ),
-        _part(
-            "dilation", "pool.max", "dilation", f"{_NN_OPS}: _calc_dilation2d_flops",
-            targets=("Dilation2D",),
-        ),
-        _part(
-            "gradients",
-            "scope.backward",
-            "backward",
-            _REGISTRY,
-            targets=("Conv2DBackpropFilter", "MaxPoolGrad", "AvgPoolGrad"),
-            settings={"data_format": "NHWC"},
-        ),
-    )  # fmt: skip
-
-
-CONVENTIONS = (
-    Convention(
-        tool="tensorflow",
-        edition="2.21",
-        verified=("2.21.0",),
-        unit=2,
-        printed_as="float_ops",
-        sees="operator",
-        counts_dead=True,
-        unseen="op.unregistered-zero",
-        source=_REGISTRY,
-        framework="tensorflow",
-        clauses=(
-            *_contractions(),
-            *_transposed(),
-            *_elementwise(),
-            *_others(),
-            _unseen(
-                "calls",
-                "graph.function-not-inlined",
-                "",
-                f"{_REGISTRY}: nothing is registered for a call of a function",
-                targets=("StatefulPartitionedCall", "PartitionedCall"),
-            ),
-            _unseen(
-                "loops",
-                "control.loop-body-once",
-                "",
-                f"{_REGISTRY}: an operation in a loop stands once in the graph",
-                targets=("tf2onnx.Loop",),
-            ),
-            _unseen(
-                "branches",
-                "control.branch",
-                "",
-                f"{_REGISTRY}: both branches stand in the graph",
-                targets=("tf2onnx.If",),
-            ),
-        ),
-    ),
+        name=f"bias-{after or 'other'}",
+        source=f"{_NN_OPS}: _calc_bias_add_flops",
+    )(input_elements)
+rules.adds("Softmax", cause="softmax", name="softmax", source=f"{_REGISTRY}: _softmax_flops")(
+    input_elements
 )
+
+_POOL = f"{_REGISTRY}: _pool_flops"
+
+
+@rules.adds("AvgPool", _CHANNELS_LAST, cause="pool.avg", name="average-pool", source=_POOL)
+@rules.adds("MaxPool", _CHANNELS_LAST, cause="pool.max", name="max-pool", source=_POOL)
+@_zero_if_open
+def pooling(call: Site) -> int:
+    """Window x n(out)."""
+    return prod(_sizes(call, "ksize")) * prod(_result(call))
+
+
+@rules.adds("Dilation2D", cause="pool.max", source=f"{_NN_OPS}: _calc_dilation2d_flops")
+@_zero_if_open
+def dilation(call: Site) -> int:
+    """2 n(out) x filter height x width."""
+    _input(call, 0)
+    return 2 * prod(_input(call, 1)[:2]) * prod(_result(call))
+
+
+@rules.adds(
+    ("Conv2DBackpropFilter", "MaxPoolGrad", "AvgPoolGrad"),
+    _CHANNELS_LAST,
+    cause="scope.backward",
+    name="gradients",
+)
+@_zero_if_open
+def backward(call: Site) -> int:
+    """Of a filter int(2 n(in) n(filter) / (channels x strides)), of a pool by its window."""
+    if call.target == "Conv2DBackpropFilter":
+        image, weights, strides = _input(call, 0), _result(call), _sizes(call, "strides")
+        return int(2 * prod(image) * prod(weights) / (image[-1] * (strides[1] * strides[2])))
+    window = prod(_sizes(call, "ksize"))
+    per_element = 2 * window if call.target == "AvgPoolGrad" else window + 1
+    return per_element * prod(_input(call, 1))
+
+
+# Why contraction work is not seen.
+
+rules.misses(
+    "channels-first",
+    "Conv2DBackpropInput",
+    cause="layout.nchw-unsupported",
+    source=f"{_REGISTRY}: _verify_conv_data_format",
+)
+rules.misses(
+    "calls",
+    ("StatefulPartitionedCall", "PartitionedCall"),
+    cause="graph.function-not-inlined",
+    source=f"{_REGISTRY}: nothing is registered for a call of a function",
+)
+rules.misses(
+    "loops",
+    "tf2onnx.Loop",
+    cause="control.loop-body-once",
+    source=f"{_REGISTRY}: an operation in a loop stands once in the graph",
+)
+rules.misses(
+    "branches",
+    "tf2onnx.If",
+    cause="control.branch",
+    source=f"{_REGISTRY}: both branches stand in the graph",
+)
+
+CONVENTIONS = (tensorflow.convention,)
