@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from crossflops.frontends.pytorch.recorder import Frame
 from crossflops.frontends.pytorch.tensors import plain, spec, specs
 from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Call, Scalar
+from crossflops.ir.trace import Call, Scalar, Trace
 
 if TYPE_CHECKING:
     from torch import fx
@@ -168,3 +168,27 @@ def _is_alias(node: "fx.Node") -> bool:
 def _writes(node: "fx.Node") -> bool:
     schema = getattr(node.target, "_schema", None)
     return bool(schema is not None and schema.is_mutable)
+
+
+# Operators whose tensors have types that do not go together. An export runs on tensors without
+# values, and lets a product of integers and floats pass that PyTorch refuses when it runs. Under
+# autocast such a trace is right: the model itself has to say.
+
+# Operators that refuse operands of two types, by the names of these operands.
+_STRICT = {
+    "aten.linear.default": ("input", "weight"),
+    "aten.matmul.default": ("self", "other"),
+    "aten.mm.default": ("self", "mat2"),
+    "aten.bmm.default": ("self", "mat2"),
+    "aten.addmm.default": ("mat1", "mat2"),
+    "aten.baddbmm.default": ("batch1", "batch2"),
+}
+
+
+def mixed(trace: Trace) -> Call | None:
+    """The first call of an operator that refuses its operands' types, or None."""
+    for call in trace.calls:
+        operands = [call.input(name) for name in _STRICT.get(call.target, ())]
+        if len({operand.dtype for operand in operands if operand is not None}) > 1:
+            return call
+    return None

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from crossflops.frontends import Source
 from crossflops.ir.convention import Convention
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import Call, Setting, Trace, View
@@ -59,7 +60,7 @@ def _more_than_the_graph() -> Evidence:
     from crossflops.frontends.jax.graph import program, record
     from crossflops.frontends.jax.xla.compiled import programs
 
-    _, graph, trace = program(*probes.ONE_PRODUCT.build(), SETTING)
+    _, graph, trace = program(Source(*probes.ONE_PRODUCT.build()), SETTING)
     seen = record(*probes.THREE_PRODUCTS.build(), SETTING)
     observed = tuple(programs(seen.pure, trace, graph, _views()))
     return Evidence(msgspec.structs.replace(trace, observed=observed))
