@@ -11,7 +11,7 @@ from crossflops.ir.ledger import Ledger
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import NESTED, OBSERVED, UNWATCHED, Call, Module, Setting, Trace
 from crossflops.tools.addition import Share, batches, exact_sum, sums
-from crossflops.tools.formulas import formulas
+from crossflops.tools.formulas import formulas, readings
 from crossflops.tools.matching import matches, one_of
 from crossflops.tools.multiplicity import multiplicities
 from crossflops.tools.operators import PRE_HOOK
@@ -219,7 +219,8 @@ class _Walk:
                 f"{failed.settings['reason']}",
                 "its number is not explained, which is a failure of crossflops: please report it",
             )
-        return found
+        reads = self.convention.reads
+        return list(readings()[reads](found, self.trace)) if reads else found
 
     def _visit(self, call: Call, above: int | None) -> int | None:
         core = self._inherited(call, above)

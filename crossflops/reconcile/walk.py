@@ -132,7 +132,7 @@ def _shown(prediction: Prediction, trace: Trace) -> Iterator[Step]:
         first = dict.fromkeys(around(booking.path), booking.times)
         if standing == first:
             continue
-        dead = _is_dead(trace.by_key[booking.call], trace)
+        dead = _is_dead(booking.about, trace)
         for path in {**first, **standing}:
             before, after = (
                 msgspec.structs.replace(booking, times=times.get(path, 0))
@@ -174,12 +174,11 @@ def steps(
         live[place] |= trace.by_key[key].live
         reached[place] = True
     for place, booking in enumerate(prediction.bookings):
-        call = trace.by_key[booking.call]
         if booking.clause.kind == "core":
             dead = reached[place] and not live[place]
             yield from _core(prediction, booking, (ours[place], more[place]), dead)
         else:
-            yield _part(prediction, booking, _is_dead(call, trace))
+            yield _part(prediction, booking, _is_dead(booking.about, trace))
     yield from _invisible(prediction, trace, macs)
     for booking, left in zip(prediction.bookings, prediction.divided(), strict=True):
         amount, reference = left - prediction.worth(booking), booking.clause.reference

@@ -175,6 +175,7 @@ def _convention(tool: str, **fields: object) -> Convention:
         unseen="graph.export-decomposition",
         source=_SOURCE,
         framework="jax",
+        reads="xla.programs",
         adds_up="xla.single-precision",
         rounds="precision.float32",
         **fields,  # type: ignore[arg-type]  # fields of a convention, by name

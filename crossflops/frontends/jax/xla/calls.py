@@ -19,13 +19,14 @@ from crossflops.frontends.jax.xla.hlo import (
 )
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Level, Module, Scalar
-from crossflops.tools.formulas.xla import REDUCERS, flops
 
 # What encloses an instruction, told by its name stack: the key of the call around it, the id of
 # the module, and facts that rules ask for.
 Owner = Callable[[str], tuple[str | None, int, dict[str, Scalar]]]
 # They hold or hand on what others made, and nothing is ever counted for them.
 _SILENT = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all")
+# They apply a function of scalars to elements.
+_REDUCERS = ("map", "reduce", "reduce-window", "scatter")
 # What stands for the instructions in the computation that it calls.
 _INLINED = ("call", "fusion", "async-start")
 
@@ -33,13 +34,15 @@ _INLINED = ("call", "fusion", "async-start")
 class Site(msgspec.Struct, frozen=True):
     """Where in a program an instruction is: in which functions, under which names, in a loop.
 
-    `place` orders the instructions of a program as it was written.
+    `place` orders the instructions of a program as it was written. `branches` are the conditions
+    around, each with the number of the branch and of all branches.
     """
 
     nest: tuple[str, ...] = ()
     names: str = ""
     looped: bool = False
     place: tuple[int, ...] = ()
+    branches: tuple[tuple[str, int, int], ...] = ()
 
     def inside(self, at: Instruction, number: int = 0, step: str = "") -> "Site":
         """Within a computation that an instruction calls, the body of a loop at a `step`."""
@@ -48,7 +51,13 @@ class Site(msgspec.Struct, frozen=True):
             names=self.named(at.op_name) if at.opcode == "call" else self.names,
             looped=self.looped or at.opcode == "while",
             place=(*self.place, at.id, number),
+            branches=self.branches,
         )
+
+    def within(self, condition: Instruction, number: int) -> "Site":
+        """In this branch of a condition, whose computation the site is inside already."""
+        branch = ("/".join(self.nest), number, len(condition.called))
+        return msgspec.structs.replace(self, branches=(*self.branches, branch))
 
     def named(self, op_name: str) -> str:
         """The whole name stack: names in a function are those of its call, and its own."""
@@ -60,9 +69,9 @@ class Site(msgspec.Struct, frozen=True):
 def calls(program: Program, level: Level, setting: str, owner: Owner) -> tuple[Call, ...]:
     """Every instruction that runs, functions inlined, each in the body of a loop once.
 
-    Before them one call for the program as a whole. Of a condition, the branches that are not
-    the most expensive one are there with `chosen` false. `place` among the settings orders
-    instructions as the program was written.
+    Before them one call for the program as a whole. Among the settings, `branches` says in which
+    branch of which condition an instruction is, of how many, from the outside to the inside;
+    `place` orders instructions as the program was written.
     """
     walk = _Walk(program, level, setting, owner)
     entry = program.computations[program.entry]
@@ -97,14 +106,9 @@ class _Walk:
         yield from self.of(self._program.computations[one.called[number]], site)
 
     def _branches(self, one: Instruction, site: Site) -> Iterator[Call]:
-        numbers = range(len(one.called))
         # the converter to ONNX begins with the branch for "true", which is the last one here
-        found = [list(self._inner(one, n, site.inside(one, -n))) for n in numbers]
-        costs = [sum(map(flops, branch)) for branch in found]
-        dearest = costs.index(max(costs))
-        for number in numbers:
-            for call in found[number]:
-                yield call if number == dearest else _unchosen(call)
+        for number in range(len(one.called)):
+            yield from self._inner(one, number, site.inside(one, -number).within(one, number))
 
     def _call(self, one: Instruction, site: Site) -> Call:
         names = site.named(one.op_name)
@@ -125,7 +129,7 @@ class _Walk:
                 "nest": list(site.nest),
                 "place": [*site.place, one.id],
                 "names": names,
-                "chosen": True,
+                "branches": [list(branch) for branch in site.branches],
                 "in_loop": site.looped,
                 "numbers": numbers(one, operands),
                 "after": bias_of(operands, self._program) if one.opcode == "add" else "",
@@ -140,17 +144,13 @@ class _Walk:
         if one.opcode == "select-and-scatter":
             selecting, scattering = one.called
             return {"selecting": self._opcodes(selecting), "applied": self._opcodes(scattering)}
-        if one.opcode in REDUCERS:
+        if one.opcode in _REDUCERS:
             return {"applied": self._opcodes(one.called[0])}
         return {}
 
     def _opcodes(self, computation: int) -> list[str]:
         inner = self.of(self._program.computations[computation], Site())
         return [one.target for one in inner]
-
-
-def _unchosen(call: Call) -> Call:
-    return msgspec.structs.replace(call, settings={**call.settings, "chosen": False})
 
 
 def _operands(operands: list[Instruction]) -> Iterator[TensorSpec]:

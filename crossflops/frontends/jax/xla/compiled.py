@@ -1,9 +1,8 @@
-"""The programs that XLA is given and makes of a JAX model, and what compilation changed."""
+"""The programs that XLA is given and makes of a JAX model, instruction by instruction."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -13,94 +12,6 @@ from crossflops.frontends.jax.xla.calls import calls, owner
 from crossflops.frontends.jax.xla.hlo import Program, read
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.trace import Call, Setting, Trace, View
-from crossflops.tools.formulas.xla import flops
-
-# What compilation changed: the instructions of the compiled program against the lowered ones.
-
-Key: TypeAlias = tuple[object, ...]
-Pairs: TypeAlias = dict[str, Call]  # the lowered instruction by the key of the compiled one
-# What is known of an instruction from the lowered program, where more of it can be told.
-_FACTS = ("layer", "function", "backward", "numbers", "after", "pooled", "in_loop", "alone")
-
-
-def compared(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Call]:
-    """The compiled instructions in their order, then those that compilation `removed`.
-
-    `change` says whether one was "kept" or "rewritten": put in or removed. One that was put in
-    beside its equal is there "again", one that was removed beside its equal stands "once". What
-    was `lowered` is told as it is there. What counts nothing, and a branch that is not counted,
-    is of no change.
-    """
-    before, after = list(lowered), list(compiled)
-    pairs = _pairs(filter(_counts, before), list(filter(_counts, after)))
-    taken = {one.key for one in pairs.values()}
-    equal = {_named(one) for one in pairs.values()}
-
-    def kind(call: Call, repeated: str) -> str:
-        return "" if not _counts(call) else repeated if _named(call) in equal else "rewritten"
-
-    for call in after:
-        if call.key in pairs:
-            yield _kept(call, pairs[call.key])
-        else:
-            yield _changed(call, kind(call, "again"), lowered=False, removed=False)
-    for call in before:
-        if call.key not in taken and (flops(call) or call.of):
-            yield _changed(_of_compilation(call), kind(call, "once"), lowered=True, removed=True)
-
-
-def _counts(call: Call) -> bool:
-    return call.settings.get("chosen") is True and flops(call) != 0
-
-
-def _named(call: Call) -> Key:
-    return (call.target, flops(call), call.settings["names"])
-
-
-def _alike(call: Call) -> Key:
-    return (call.target, flops(call))
-
-
-def _pairs(before: Iterable[Call], after: list[Call]) -> Pairs:
-    """Instructions that do the same work: under the same names, or else under any."""
-    left = list(before)
-    found: Pairs = {}
-    for key in (_named, _alike):
-        found |= _matched(left, [one for one in after if one.key not in found], key)
-        taken = Counter(one.key for one in found.values())
-        left = [one for one in left if one.key not in taken]
-    return found
-
-
-def _matched(before: list[Call], after: list[Call], key: Callable[[Call], Key]) -> Pairs:
-    waiting: dict[Key, list[Call]] = defaultdict(list)
-    for one in reversed(before):
-        waiting[key(one)].append(one)
-    return {one.key: waiting[key(one)].pop() for one in after if waiting[key(one)]}
-
-
-def _kept(call: Call, before: Call) -> Call:
-    facts = {name: before.settings[name] for name in _FACTS if name in before.settings}
-    own = msgspec.structs.replace(
-        call,
-        settings={**call.settings, **facts},
-        parent=before.parent,
-        module=before.module,
-        of=before.of,
-    )
-    return _changed(own, "kept", lowered=True, removed=False)
-
-
-def _of_compilation(call: Call) -> Call:
-    key = f"compiled:({call.key.partition(':')[2]})"
-    settings = {**call.settings, "nest": []}
-    return msgspec.structs.replace(call, key=key, level="compiled", settings=settings)
-
-
-def _changed(call: Call, change: str, lowered: bool, removed: bool) -> Call:
-    told = {"change": change, "lowered": lowered, "removed": removed}
-    return msgspec.structs.replace(call, settings={**call.settings, **told})
-
 
 # Which operator call a product or a convolution of an HLO program was lowered from.
 
@@ -169,7 +80,7 @@ def _link(call: Call, of: list[str], known: bool) -> Call:
     return msgspec.structs.replace(call, settings=settings, of=tuple(of))
 
 
-STOREYS = ("lowered", "compiled")
+LEVELS = ("lowered", "compiled")
 
 
 def lower(pure: Pure) -> Any:
@@ -192,24 +103,23 @@ def programs(
 ) -> Iterator[Call]:
     """The instructions of the programs that these settings ask for.
 
-    Each product and convolution names the operator calls in `trace` whose work it does; without
-    the graph nothing tells which that are. Raises NormalizeError where the model cannot be
-    lowered or compiled.
+    Those of the lowered program are there too where the compiled one is asked for, to be compared
+    with. Each product and convolution of it names the operator calls in `trace` whose work it
+    does; without the graph nothing tells which that are. Raises NormalizeError where the model
+    cannot be lowered or compiled.
     """
-    asked = [one for one in observed if isinstance(one, View) and one.level in STOREYS]
+    asked = [view for view in observed if isinstance(view, View) and view.level in LEVELS]
     if not asked:
         return
     lowering, place = lower(pure), owner(trace.modules, trace.calls)
     operators = contracting(trace.calls, graph) if graph else []
     before = read(lowering.compiler_ir("hlo").as_serialized_hlo_module_proto())
-    after: Program | None = None
-    for view in asked:
-        lowered = linked(calls(before, "lowered", view.id, place), operators)
-        if view.level == "lowered":
-            yield from lowered
-            continue
-        after = after or compiled(lowering)
-        yield from compared(lowered, calls(after, "compiled", view.id, place))
+    for setting in dict.fromkeys(view.id for view in asked):
+        yield from linked(calls(before, "lowered", setting, place), operators)
+    further = [view.id for view in asked if view.level == "compiled"]
+    after = compiled(lowering) if further else before
+    for setting in further:
+        yield from calls(after, "compiled", setting, place)
 
 
 def compiled(lowered: Any) -> Program:
