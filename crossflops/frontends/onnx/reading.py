@@ -1,25 +1,28 @@
 """An ONNX file -> its graph, and the table of the modules that its nodes tell of."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from crossflops.errors import TargetError
-from crossflops.frontends.onnx import binding, functions, loops, notices, shapes
+from crossflops.errors import OperandError, TargetError
+from crossflops.frontends.onnx import binding, functions, loops, shapes
+from crossflops.frontends.onnx.binding import shown, warn
 from crossflops.frontends.onnx.file import OnnxFile
 from crossflops.frontends.onnx.functions import Calls
 from crossflops.frontends.onnx.graph import Reading, check_operands, to_graph
 from crossflops.frontends.onnx.modules import table, with_parameters
 from crossflops.frontends.onnx.shapes import Asked, ImpossibleShapeError, infer_shapes
 from crossflops.frontends.onnx.types import Type
-from crossflops.ir.graph import Control, Graph
+from crossflops.ir.graph import Control, Graph, Node
 from crossflops.ir.measurement import Observation
+from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace
 from crossflops.load import decoded, read
-from crossflops.load.protobuf import decode_error, parse
+from crossflops.load.protobuf import decode_error, library, parse
+from crossflops.operators import rule
 
 _STORED_APART = 4  # the first version of ONNX's IR in which an initializer need not be an input
 
@@ -81,7 +84,7 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     model.ir_version = max(model.ir_version, _STORED_APART)
     local = functions.local(model)
     opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
-    notices.newer(file.path, opset)
+    newer(file.path, opset)
     editions: dict[str, dict[str, int]] = {}
     apart = bool(local) and not (
         file.inlined and functions.expanded_size(model, local) <= functions.LIMIT
@@ -103,7 +106,7 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     opset |= {o.domain: o.version for o in model.opset_import if o.domain != "ai.onnx"}
     name = model.graph.name or Path(file.path).stem
     graph, places = to_graph(model, types, name, bound, Reading(opset, editions, *asked))
-    notices.empty(file.path, graph)
+    empty(file.path, graph)
     modules = with_parameters(table(places, name), graph)
     return graph, Trace(calls=(), modules=modules, setting=setting)
 
@@ -140,3 +143,58 @@ def _holds(declared: list[int | None], bound: list[int | None]) -> bool:
 
 def _same(declared: int | None, bound: int | None) -> bool:
     return declared in (None, bound)
+
+
+# What a count of a file should be read with: sizes that it overrides, results that are empty.
+
+_MOST = 5  # results that are named
+
+
+def newer(path: str, opset: Mapping[str, int]) -> None:
+    """Warn of operators of a later version than the installed onnx knows."""
+    for domain, (_, last) in library().defs.schema_version_map().items():
+        if opset.get(domain, 0) > last:
+            what = f"version {opset[domain]} of the operators of {domain or 'ai.onnx'}"
+            warn(path, f"{what} is not known here: they are counted as of version {last}")
+
+
+def empty(path: str, graph: Graph) -> None:
+    """Warn of inputs without elements, and of results that are empty though no operand is."""
+    for spec in graph.inputs:
+        if _is_empty(spec):
+            warn(path, f"input {spec.name!r} is empty, {shown(spec.shape)}: so is what follows")
+    for number, (key, spec) in enumerate(_results(graph)):
+        if number == _MOST:
+            warn(path, f"results of more nodes than these {_MOST} are empty")
+            return
+        warn(path, f"result {spec.name!r} of node {key!r} is empty, {shown(spec.shape)}")
+
+
+def _results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
+    """Of nodes that compute with numbers from an input; an empty list of sizes is none."""
+    for node in graph.nodes:
+        for spec in node.outputs:
+            if (
+                _is_empty(spec)
+                and spec is not None
+                and "float" in spec.dtype
+                and not node.constant
+                and not any(map(_is_empty, node.inputs))
+                and _can_run(node)
+            ):
+                yield node.key, spec
+
+
+def _can_run(node: Node) -> bool:
+    """Whether the node takes its operands: what it does not take is refused, not warned of."""
+    known = rule(node.op)
+    try:
+        if known is not None:
+            known.check(node)
+    except OperandError:
+        return False
+    return True
+
+
+def _is_empty(spec: TensorSpec | None) -> bool:
+    return spec is not None and spec.shape is not None and 0 in spec.shape

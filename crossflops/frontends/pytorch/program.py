@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crossflops.frontends.pytorch.autocast import write_out_casts
 from crossflops.frontends.pytorch.data_dependence import (
     drawn,
     fill_shapes,
@@ -18,7 +17,6 @@ from crossflops.frontends.pytorch.dispatched import dispatched, events
 from crossflops.frontends.pytorch.exporter import brief, to_onnx
 from crossflops.frontends.pytorch.graph import simplify, to_graph
 from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
-from crossflops.frontends.pytorch.kernels import Ran, fused_kernels, is_fused, summary, swallowed
 from crossflops.frontends.pytorch.model import (
     compiler_tables,
     duplicate,
@@ -30,11 +28,19 @@ from crossflops.frontends.pytorch.model import (
     switch,
 )
 from crossflops.frontends.pytorch.modules import parameter_bytes, parameter_count, placed
-from crossflops.frontends.pytorch.operators import operator_calls
+from crossflops.frontends.pytorch.operators import operator_calls, write_out_casts
 from crossflops.frontends.pytorch.recorder import linked, tree
 from crossflops.frontends.pytorch.seeds import generators, seeded
 from crossflops.frontends.pytorch.tracing import Asked, is_asked, traced
-from crossflops.frontends.pytorch.watched import Seen, observed_calls
+from crossflops.frontends.pytorch.watched import (
+    Ran,
+    Seen,
+    fused_kernels,
+    is_fused,
+    observed_calls,
+    summary,
+    swallowed,
+)
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
 
