@@ -88,12 +88,19 @@ DEBUG = "CROSSFLOPS_DEBUG"  # the variable that asks for tracebacks; workers inh
 _HERE = str(Path(__file__).resolve().parent)
 _LIBRARIES = sysconfig.get_path("stdlib")
 _INSTALLED = re.compile(r".*[\\/](?:site|dist)-packages[\\/]")
-# what runs models, or this package, and is none
-_RUNNERS = frozenset(
-    ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "sklearn", "numpy", "onnx",
-     "onnxscript", "onnx_ir", "tf2onnx", "jax2onnx", "skl2onnx", "crossflops", "click", "google",
-     "msgspec", "rich", "sympy", "functorch")
-)  # fmt: skip
+# what runs models, or this package, and is none; those of frameworks are added by `frontends`
+_RUNNERS = (
+    "numpy",
+    "onnx",
+    "onnx_ir",
+    "crossflops",
+    "click",
+    "google",
+    "msgspec",
+    "rich",
+    "sympy",
+)
+frameworks: set[str] = set()
 
 
 def raised_at(error: BaseException) -> str:
@@ -149,7 +156,8 @@ def _place(file: str) -> tuple[str, bool]:
     installed = _INSTALLED.match(file)
     if installed:
         rest = file[installed.end() :]
-        return ("" if re.split(r"[\\/]", rest)[0] in _RUNNERS else rest), False
+        top = re.split(r"[\\/]", rest)[0]
+        return ("" if top in _RUNNERS or top in frameworks else rest), False
     if file.startswith((_HERE, _LIBRARIES)):
         return "", False
     here = os.path.join(os.getcwd(), "")

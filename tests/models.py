@@ -135,14 +135,14 @@ def encoder_layer():
 
 def traced(model, *args, setting=EVAL, observed=(), **kwargs):
     """The trace of a run, without the ONNX graph."""
-    from crossflops.frontends.pytorch import record
+    from crossflops.frontends.pytorch.program import record
 
     return record(model, args, kwargs, setting, observed).trace
 
 
 def exported(model, *args, setting=EVAL, observed=(), **kwargs):
     """The graph, the trace and the ledger of a run."""
-    from crossflops.frontends.pytorch import normalize
+    from crossflops.frontends.pytorch.program import normalize
 
     graph, trace = normalize(model, args, kwargs, setting, observed)
     return graph, trace, count(graph)

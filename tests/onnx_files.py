@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from crossflops.frontends.onnx import OnnxFile, normalize
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.onnx.reading import normalize
+from crossflops.ir.graph import Control
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
@@ -52,9 +54,10 @@ def optimized(path: str, level: str) -> str:
     return options.optimized_model_filepath
 
 
-def graph_of(path: str, **options):
+def graph_of(path: str, trips=None, branches=None, **options):
     """The graph of a file."""
-    return normalize(OnnxFile(path=path, **options), Setting())[0]
+    control = Control(trips or {}, branches or {})
+    return normalize(OnnxFile(path=path, control=control, **options), Setting())[0]
 
 
 def ledger_of(path: str, **options) -> Ledger:

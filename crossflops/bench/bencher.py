@@ -22,7 +22,8 @@ from crossflops.bench.order import (
     timed,
 )
 from crossflops.bench.session import allocate
-from crossflops.errors import CrossflopsError, print_traceback
+from crossflops.errors import CrossflopsError, InputError, print_traceback
+from crossflops.frontends import Ready, Source, frontend_of, of_runtime
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.measurement import Measurement, Seen, Unfit
 from crossflops.plugins.failures import described, shortened, speaks_of_memory
@@ -99,14 +100,13 @@ def _graph(module: Any, order: FileOrder, data: bytes) -> Ran:
 def run_model(order: ModelOrder) -> Ran:
     """Run a model in its own framework: first timed, then, if it is asked for, traced."""
     from crossflops import targets
-    from crossflops.bench.frameworks import bound, ready
 
     sys.path.extend(path for path in order.paths if path not in sys.path)
-    bound(order.runtime, order.threads)
+    of_runtime(order.runtime).bound(order.threads)
     source = targets.load(
         order.target, order.arguments, order.specs, order.inputs_file, order.allow_pickle
     )
-    run = ready(source, order.runtime, order.threads, order.setting)
+    run = _ready(source, order)
     how = f"{run.how}, {order.threads} thread{'s' if order.threads > 1 else ''}"
     measurement = timed(run.once, order.batch, time.perf_counter, order.limits, how)
     runs = min(PROFILED.runs, max(PROFILED.fewest, int(PROFILED.seconds / measurement.p50)))
@@ -118,6 +118,19 @@ def run_model(order: ModelOrder) -> Ran:
         profile=run.trace(runs + 1, order.trace) if order.trace else None,
         dropped=1,
     )
+
+
+def _ready(source: Source, order: ModelOrder) -> Ready:
+    """The model in its own framework, which has to be the runtime. Raises InputError."""
+    frontend = frontend_of(source.model)
+    own = frontend.runtime if frontend is not None else ""
+    if frontend is None or own != order.runtime:
+        raise InputError(
+            f"--runtime {order.runtime} cannot run this model, whose own framework is "
+            f"{own or 'none of them'}",
+            f"give --runtime {own}" if own else "leave --runtime out",
+        )
+    return frontend.ready(source, order.threads, order.setting)
 
 
 def _timed(

@@ -9,6 +9,7 @@ from crossflops.cli.options import Positive, model_options, output_options, pict
 from crossflops.cli.output import deliver, keep_curve
 from crossflops.cli.progress import progress
 from crossflops.errors import InputError
+from crossflops.frontends import FRONTENDS
 from crossflops.render.pages.bench import TOP, Benched
 
 A_CHECK_FAILED = 1
@@ -45,7 +46,7 @@ _POSITIVE = Positive()
 )
 @click.option(
     "--runtime",
-    type=click.Choice(["onnxruntime", "torch", "keras", "jax"]),
+    type=click.Choice(["onnxruntime", *(each.runtime for each in FRONTENDS if each.runtime)]),
     default="onnxruntime",
     show_default=True,
     help="onnxruntime, or the model's own framework.",

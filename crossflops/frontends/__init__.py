@@ -1,119 +1,166 @@
-"""A model with its inputs -> its graph, and the trace of what was called."""
+"""A model with its inputs -> its graph, and the trace of what was called.
 
+In comes a `Source`, out go a `Graph` and a `Trace`. Every framework is a folder with an object
+that says all that must be known of it (`frontend.Frontend`).
+This room may import `ledger`, `load`, `operators`, `ir` and what lies below. A framework itself is
+imported once a model of it is there.
+"""
+
+import re
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
-from crossflops.errors import CrossflopsWarning, MissingExtraError, NormalizeError
-from crossflops.frontends import frameworks, onnx
+from crossflops.errors import CrossflopsWarning, InputError, NormalizeError, frameworks
 from crossflops.frontends.conversion import converting
-from crossflops.frontends.decided import Run
-from crossflops.frontends.dtypes import mixed
-from crossflops.frontends.frameworks import framework_of, is_pytorch
-from crossflops.frontends.onnx import OnnxFile
-from crossflops.ir.graph import Graph
+from crossflops.frontends.frontend import Frontend, Program, Ready, Run, Source
+from crossflops.frontends.inputs import GIVEN
+from crossflops.ir.graph import Control, Graph
 from crossflops.ir.trace import Setting, Trace
 
-GIVEN = "the inputs that were given"
+__all__ = ["GIVEN", "Frontend", "Program", "Ready", "Run", "Source"]
+
+# One line for each framework: its folder, which has the object FRONTEND.
+_FOLDERS = (
+    "onnx",
+    "pytorch",
+    "tensorflow",
+    "jax",
+    "sklearn",
+)
+FRONTENDS: tuple[Frontend, ...] = tuple(
+    import_module(f"{__name__}.{folder}").FRONTEND for folder in _FOLDERS
+)
+frameworks.update(package for frontend in FRONTENDS for package in frontend.packages)
+
+_Loaded = TypeVar("_Loaded")
 
 
-class Source(msgspec.Struct, frozen=True):
-    """A model object with the arguments that it is called with.
+def frontend_of(model: object) -> Frontend | None:
+    """The framework of a model, None of what is no model; imports none that is not there yet."""
+    sure = (frontend for frontend in FRONTENDS if frontend.recognizes(model))
+    likely = (frontend for frontend in FRONTENDS if frontend.adopts(model))
+    return next(sure, None) or next(likely, None)
 
-    `trips` and `branches` say of a model of JAX or TensorFlow what `OnnxFile` has of a file.
-    `values` says where the inputs come from, in words. Models of other frameworks than PyTorch
-    are called with shapes: `arrays` is what was given in their place, for one that is to be run.
+
+def named(name: str) -> Frontend | None:
+    """The framework that traces and conventions call so."""
+    return next((frontend for frontend in FRONTENDS if frontend.name == name), None)
+
+
+def title(name: str) -> str:
+    """What messages call the framework of this name."""
+    frontend = named(name)
+    return name if frontend is None else frontend.title
+
+
+def of_runtime(runtime: str) -> Frontend:
+    """The framework in which models run where `--runtime` says so."""
+    return next(frontend for frontend in FRONTENDS if frontend.runtime == runtime)
+
+
+def may_be_of_another(target: str, names: Iterable[str]) -> bool:
+    """Whether a target may be a model of a framework that is not among these.
+
+    That is a guess by the words of the target, or of the file that it names: nothing is run.
     """
+    others = [frontend for frontend in FRONTENDS if frontend.name not in names]
+    packages = [package for frontend in others for package in frontend.packages]
+    path = Path(target.rpartition(":")[0] or target)
+    if path.suffix != ".py":
+        reads = any(frontend.reads(target) for frontend in others)
+        return reads or path.name.partition(".")[0] in packages
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return re.search(rf"^\s*(?:import|from)\s+(?:{'|'.join(packages)})\b", text, re.M) is not None
 
-    model: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    trips: Mapping[str, int] = {}
-    branches: Mapping[str, str] = {}
-    values: str = GIVEN
-    arrays: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+
+def opened(value: Any) -> tuple[Any, Any]:
+    """The model in a value that holds one, and the inputs that came with it; else it and None."""
+    holders = (found for frontend in FRONTENDS if (found := frontend.opened(value)) is not None)
+    return next(holders, (value, None))
 
 
-def normalize(
-    source: Source, setting: Setting, observed: Sequence[Setting] = ()
-) -> tuple[Graph, Trace]:
-    """The graph of a model and the trace of its calls.
+@contextmanager
+def building() -> Iterator[None]:
+    """What every framework has open while the code of a target builds a model."""
+    with ExitStack() as stack:
+        for frontend in FRONTENDS:
+            stack.enter_context(frontend.building())
+        yield
 
-    See `pytorch.program`, that of the other frameworks and, for a file, `onnx_file.normalize`.
+
+def mended(load: Callable[[], _Loaded]) -> _Loaded:
+    """What `load` returns: when it fails on what a framework can mend, after that was mended."""
+    try:
+        return load()
+    except Exception as error:
+        if not any(frontend.mends(error) for frontend in FRONTENDS):
+            raise
+    return load()
+
+
+def require(model: Any) -> Frontend:
+    """The framework of a model, all of whose parts are installed.
+
+    Raises MissingExtraError, and NormalizeError for what no framework takes for its model.
     """
-    return program(source, setting, observed)[1:]
-
-
-def program(
-    source: Source, setting: Setting, observed: Sequence[Setting] = (), run: Run | None = None
-) -> tuple[Any, Graph, Trace]:
-    """As `normalize`, and before it the ONNX model (of onnx_ir) of the graph.
-
-    None of a file; of a model of another framework than PyTorch the bytes of the model. `run` is
-    what runs such a model where sizes or paths depend on data; without it they stay open.
-    """
-    found = _program(source, setting, observed, run)
-    if not found[1].outputs:
-        what = "the model returns no tensor, and only work that a result depends on is counted"
-        warnings.warn(what, CrossflopsWarning, stacklevel=2)
-    return found
-
-
-def _program(
-    source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
-) -> tuple[Any, Graph, Trace]:
-    if isinstance(source.model, OnnxFile):
-        return None, *onnx.normalize(source.model, setting)
-    if (name := framework_of(source.model)) is not None:
-        own = frameworks.package(name)
-        said: dict[str, Any] = {}
-        if name in frameworks.CONTROLLED:
-            said = {
-                "trips": source.trips,
-                "branches": source.branches,
-                "arrays": source.arrays,
-                "run": run,
-            }
-        with converting(name):
-            found: tuple[bytes, Graph, Trace] = own.program(
-                source.model, source.args, source.kwargs, setting, observed, **said
-            )
-        return found
-    from crossflops.frontends import pytorch
-    from crossflops.frontends.pytorch.model import try_out
-
-    model, args, kwargs = source.model, source.args, source.kwargs
-    with converting("torch"):
-        exported, graph, trace = pytorch.program(model, args, kwargs, setting, observed)
-    if mixed(trace) is not None:
-        try_out(model, args, kwargs, setting)
-    return exported, graph, trace
-
-
-def require(model: Any) -> None:
-    """The framework is found from the object, without importing what is not there yet."""
-    if is_pytorch(model):
-        for extra in ("onnx", "onnxscript"):
-            try:
-                __import__(extra)
-            except ImportError as error:
-                raise MissingExtraError(
-                    f"{extra} is needed to export a PyTorch model",
-                    "pip install 'crossflops[torch]'",
-                ) from error
-        return
-    if (name := framework_of(model)) is not None:
-        frameworks.package(name).require(model)
-        return
-    raise NormalizeError(
-        f"the model is of the type {_kind(model)}, which cannot be read",
-        f"give a model of {frameworks.NAMES}, or a callable that returns one, or (model, inputs)",
-    )
+    frontend = frontend_of(model)
+    if frontend is None:
+        kinds = [kind for each in FRONTENDS for kind in each.models]
+        raise NormalizeError(
+            f"the model is of the type {_kind(model)}, which cannot be read",
+            f"give a model of {', '.join(kinds[:-1])} or {kinds[-1]}, or a callable that returns"
+            " one, or (model, inputs)",
+        )
+    frontend.require(model)
+    return frontend
 
 
 def _kind(value: Any) -> str:
     kind = type(value)
     name = kind.__qualname__
     return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
+
+
+def controlled(source: Source, control: Control) -> Source:
+    """The same model, with what is said of its loops and branches.
+
+    Raises InputError where its framework has no names for them.
+    """
+    frontend = frontend_of(source.model)
+    if control and (frontend is None or not frontend.has_control):
+        kinds = sorted(kind for each in FRONTENDS if each.has_control for kind in each.models)
+        offered = f"ONNX files and models of {', '.join(kinds[:-1])} and {kinds[-1]}"
+        raise InputError(f"--trips and --branch are for {offered}", "leave them out")
+    return msgspec.structs.replace(source, control=control)
+
+
+def normalize(
+    source: Source, setting: Setting, observed: Sequence[Setting] = ()
+) -> tuple[Graph, Trace]:
+    """The graph of a model and the trace of its calls: see `program`."""
+    return program(source, setting, observed)[1:]
+
+
+def program(
+    source: Source, setting: Setting, observed: Sequence[Setting] = (), run: Run | None = None
+) -> Program:
+    """As `normalize`, and before it the ONNX model that the graph was read from.
+
+    It is a model of onnx_ir or the bytes of one, None of a file. See `Frontend.program`.
+    """
+    frontend = require(source.model)
+    with converting(frontend.converter):
+        made = frontend.program(source, setting, observed, run)
+    if not made[1].outputs:
+        what = "the model returns no tensor, and only work that a result depends on is counted"
+        warnings.warn(what, CrossflopsWarning, stacklevel=2)
+    return made

@@ -1,4 +1,4 @@
-"""While a framework's converter runs: whoever can end it is told when it begins and ends.
+"""While a framework's converter runs: listeners, which can end it, hear when it begins and ends.
 
 A converter is another project's code, and some take time that grows with the square of the model.
 The command line has it run in a process that can be ended (crossflops/cli/supervision.py); from
@@ -10,12 +10,6 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 Listener: TypeAlias = Callable[[str | None], None]
-CONVERTERS = {
-    "torch": "torch.onnx.export",
-    "tensorflow": "tf2onnx",
-    "jax": "jax2onnx",
-    "sklearn": "skl2onnx",
-}
 _listeners: list[Listener] = []
 _running: list[str] = []
 
@@ -26,9 +20,12 @@ def listen(listener: Listener) -> None:
 
 
 @contextmanager
-def converting(framework: str) -> Iterator[None]:
-    """What runs in this block converts a model of this framework, and may take long."""
-    _running.append(CONVERTERS[framework])
+def converting(converter: str) -> Iterator[None]:
+    """What runs in this block is a converter, and may take long; "" is none."""
+    if not converter:
+        yield
+        return
+    _running.append(converter)
     _tell(_running[-1])
     try:
         yield

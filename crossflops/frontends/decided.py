@@ -11,15 +11,14 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, NormalizeError
 from crossflops.frontends.conversion import paused
+from crossflops.frontends.frontend import Run
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.measurement import Observation
 from crossflops.ir.trace import Call
 from crossflops.load.order import bodies
 from crossflops.load.protobuf import parse
 
-Arrays: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]] | None  # arguments, where there are any
 Runnable: TypeAlias = tuple[bytes, Mapping[str, Any]]  # an ONNX model, and arrays by input name
-Run: TypeAlias = Callable[[bytes, Mapping[str, Any]], Observation]
 GraphAndCalls: TypeAlias = tuple[Graph, tuple[Call, ...]]
 _DRAWING = ("RandomUniform", "RandomNormal", "Multinomial", "Bernoulli")
 _LONGEST = 300  # letters of a message

@@ -1,17 +1,16 @@
-"""`--input 1x3x224x224`, `--input input_ids=1x128:int64` -> specs -> tensors."""
+"""Inputs as they are written (`--input input_ids=1x128:int64`), given in Python, or in a file."""
 
-import inspect
-import math
-import os
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
 
 from crossflops.errors import InputError
 from crossflops.ir.tensor import DIGITS, TensorSpec
 
-_HINT = "write --input 1x3x224x224, or --input input_ids=1x128:int64"
+HINT = "write --input 1x3x224x224, or --input input_ids=1x128:int64"
 _TEXT = re.compile(r"(?:(?P<name>.+)=)?(?P<shape>scalar|\d+(?:x\d+)*)(?::(?P<dtype>\w+))?")
 # A shape as Python prints one, or with commas: (1, 3, 32, 32), [1, 3], 1,3,224,224, 1 x 3
 _DIMS = r"\d+(?:(?:\s*[x×*,]\s*|\s+)\d+)*"
@@ -25,7 +24,55 @@ _DTYPES = (
     "bool", "complex64", "complex128", "string",
 )  # fmt: skip
 
+Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]  # positional, and keywords
+# Where the values of inputs come from, as reports say it.
+GIVEN = "the inputs that were given"
+OF_TARGET = "the inputs of the target"
 MADE_UP = "random floats (seed 0), and zeros of other types"
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller gives for inputs: an .npz file, specs, or values as Python callers give them.
+
+    Without any of these the inputs are made up of no specs. `origin` says of values where they
+    come from.
+    """
+
+    file: str | None = None
+    specs: tuple[TensorSpec, ...] = ()
+    values: Any = None
+    origin: str = GIVEN
+
+    @property
+    def are_made_up(self) -> bool:
+        """Whether there are no values, neither in a file nor in Python."""
+        return self.file is None and (bool(self.specs) or self.values is None)
+
+    def origin_of(self, values: Any) -> str:
+        """Where the inputs come from, in words; `values` is None where only shapes were given."""
+        made_up = self.specs or values is None
+        return self.file or (MADE_UP if made_up else self.origin)
+
+    def arrays(self) -> Arguments | None:
+        """The values as they were given; None where only shapes were."""
+        if self.file is not None:
+            return from_npz(self.file, lambda array: array)
+        if self.are_made_up:
+            return None
+        given = arguments(self.values)
+        return given if _hold_values(given) else None
+
+
+def _hold_values(given: Any) -> bool:
+    """Whether any of these is more than a shape, or a number that the model is traced for."""
+    if isinstance(given, Mapping):
+        return any(map(_hold_values, given.values()))
+    if isinstance(given, list | tuple):
+        return any(map(_hold_values, given))
+    if isinstance(given, PLAIN):
+        return False
+    return hasattr(given, "__array__") or not hasattr(given, "shape")
 
 
 def parse(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
@@ -37,130 +84,39 @@ def parse(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"the input {name!r} is given twice", _HINT)
+            raise InputError(f"the input {name!r} is given twice", HINT)
     return specs
 
 
 def _parse(place: int, text: str) -> TensorSpec:
-    found = _TEXT.fullmatch(_LISTED.sub(_with_crosses, text).strip())
-    if not found:
-        raise InputError(f"cannot read the input {text!r}", _HINT)
-    dtype = found["dtype"] or "float32"
+    match = _TEXT.fullmatch(_LISTED.sub(_with_crosses, text).strip())
+    if not match:
+        raise InputError(f"cannot read the input {text!r}", HINT)
+    dtype = match["dtype"] or "float32"
     if dtype not in _DTYPES:
         known = ", ".join(_DTYPES)
         raise InputError(f"unknown type {dtype!r} in the input {text!r}", f"types: {known}")
-    scalar = found["shape"] == "scalar"
-    if any(len(size) > DIGITS for size in found["shape"].split("x")):
-        raise InputError(f"a size in the input {text!r} has more than {DIGITS} digits", _HINT)
-    shape = () if scalar else tuple(map(int, found["shape"].split("x")))
-    return TensorSpec(found["name"] or str(place), dtype, shape, "input")
+    scalar = match["shape"] == "scalar"
+    if any(len(size) > DIGITS for size in match["shape"].split("x")):
+        raise InputError(f"a size in the input {text!r} has more than {DIGITS} digits", HINT)
+    shape = () if scalar else tuple(map(int, match["shape"].split("x")))
+    return TensorSpec(match["name"] or str(place), dtype, shape, "input")
 
 
-def _with_crosses(found: re.Match[str]) -> str:
+def _with_crosses(match: re.Match[str]) -> str:
     """A shape as 1x3x224x224; that without dimensions is a scalar."""
-    dims = next((one for one in found.groups() if one), "")
+    dims = next(filter(None, match.groups()), "")
     return "x".join(re.findall(r"\d+", dims)) or "scalar"
 
 
-def make(model: Any, specs: Sequence[TensorSpec]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments for a PyTorch model: random floats, zeros of other types.
-
-    They have no data where the model's weights have none (PyTorch's device "meta"). The caller's
-    random state is not used. Raises InputError when a tensor cannot be made.
-    """
-    import torch
-
-    generator = torch.Generator().manual_seed(0)
-    weights = list(model.parameters()) if hasattr(model, "parameters") else []
-    bare = bool(weights) and all(weight.is_meta for weight in weights)
-    values = {spec.name: _tensor(spec, None if bare else generator) for spec in specs}
-    return split(values)
-
-
-def _tensor(spec: TensorSpec, generator: Any) -> Any:
-    """A tensor of this spec, without data where there is no generator."""
-    import torch
-
-    dtype = getattr(torch, spec.dtype, None)
-    if dtype is None:
-        raise InputError(f"PyTorch has no tensors of the type {spec.dtype}", _HINT)
-    size = math.prod(spec.shape or ()) * dtype.itemsize
-    if size > _largest():
-        raise InputError(
-            f"the input {spec.name!r} would take {size / 2**30:.3g} GiB",
-            "give a smaller one; convolutions cost in proportion to the area",
-        )
-    try:
-        if generator is None:
-            return torch.empty(spec.shape or (), dtype=dtype, device="meta")
-        if dtype.is_floating_point or dtype.is_complex:
-            return torch.randn(spec.shape or (), generator=generator).to(dtype)
-        return torch.zeros(spec.shape or (), dtype=dtype)
-    except (RuntimeError, TypeError) as error:
-        raise InputError(f"cannot make the input {spec.name!r}: {error}", _HINT) from error
-
-
-def check(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Whether a PyTorch model takes so many inputs, by these names: told before it is run.
-
-    Raises InputError, also for tensors that no run can take. A model with hooks, which may change
-    what forward is given, is not asked.
-    """
-    _refuse_fakes((*model.parameters(), *args, *kwargs.values()))
-    if model._forward_pre_hooks:
-        return
-    try:
-        signature = inspect.signature(model.forward)
-    except (ValueError, TypeError):
-        return
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        taken = ", ".join(signature.parameters)
-        name = next((name for name in signature.parameters if name not in kwargs), "x")
-        raise InputError(
-            f"the inputs do not fit {type(model).__name__}.forward({taken}): {error}",
-            f"give one --input for each, such as --input {name}=1x3x224x224",
-        ) from error
-
-
-def _refuse_fakes(tensors: Iterable[Any]) -> None:
-    for one in tensors:
-        if getattr(one, "is_nested", False):
-            raise InputError(
-                "a nested tensor has no shape to count with",
-                "pad it, as torch.nested.to_padded_tensor does",
-            )
-        if type(one).__name__ == "FakeTensor":
-            raise InputError(
-                "weights or inputs are FakeTensors, which belong to the mode that made them",
-                "make them under torch.device('meta') instead",
-            )
-
-
-def _largest() -> int:
-    """A quarter of the machine's memory: each tool needs the input too, and room to work."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
-        return 1 << 33
-
-
-def split(values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def split(values: Mapping[str, Any]) -> Arguments:
     """Names that are places become positional arguments, in their order; the others keywords."""
     places = sorted((name for name in values if name.isdigit()), key=int)
     args = tuple(values[name] for name in places)
     return args, {name: value for name, value in values.items() if not name.isdigit()}
 
 
-def from_file(path: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Real values from an .npz file, one tensor per input. Raises InputError."""
-    import torch
-
-    return from_npz(path, torch.from_numpy)
-
-
-def from_npz(path: str, convert: Callable[[Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def from_npz(path: str, convert: Callable[[Any], Any]) -> Arguments:
     """What `convert` makes of each array in an .npz file, by place and by name."""
     return split(from_archive(path, convert))
 
@@ -181,7 +137,7 @@ def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array)
         ) from error
 
 
-def arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments(inputs: Any) -> Arguments:
     """What Python callers give: a tensor, a tuple, a dict of keywords, or `(args, kwargs)`."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)

@@ -129,7 +129,8 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     result is written into a buffer, a parameter or an input. `rules_add` says that a rule about a
     module is added to those about the modules in it, and does not stand in their place. `unseen`
     is the cause of contraction work that no clause matches. `parameters` says which parameters it
-    counts, if any. `adds_up` names how the tool makes its number of all
+    counts, if any. `reads` names how the tool reads the calls of a level in `OBSERVED`, where it
+    does not take them as they were recorded. `adds_up` names how the tool makes its number of all
     that is booked, where it is not their exact sum, and `rounds` is the cause of what it loses
     or wins so. `framework` is that of the
     models whose calls the clauses are about.
@@ -151,6 +152,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     rules_add: bool = False
     source: str = ""
     parameters: Parameters | None = None
+    reads: None = None
     adds_up: str | None = None
     rounds: str = "precision.rounded"
     framework: str = "torch"

@@ -1,5 +1,6 @@
 """A computation graph as a counter needs it: operators, shapes and attributes, no weights."""
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -81,3 +82,17 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     bindings: dict[str, int] = {}
     digest: str = ""
     param_bytes: int = 0
+
+
+class Control(msgspec.Struct, frozen=True):
+    """What a caller says of loops and branches that a graph leaves open, by the names of nodes.
+
+    `trips` says how often the body of a Loop, a Scan or a SequenceMap runs, `branches` which
+    branch of an If counts: "then", "else" or "sum".
+    """
+
+    trips: Mapping[str, int] = {}
+    branches: Mapping[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.trips or self.branches)

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError, TargetError
-from crossflops.frontends import Source
-from crossflops.frontends.inputs import make
+from crossflops.frontends import Source, mended
+from crossflops.frontends.inputs import Given
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import bind, model_inputs
-from crossflops.frontends.torchvision import mended
 from crossflops.ir.graph import Graph
 from crossflops.ir.tensor import TensorSpec
 from crossflops.rebuild.nodes import READ_IT
-from crossflops.targets import from_object
+from crossflops.targets import of_model
 
 
 def rebuild(file: OnnxFile) -> Source:
@@ -43,7 +42,11 @@ def rebuild(file: OnnxFile) -> Source:
     except Exception as error:  # onnx2torch, and what rewrites for it, refuse in many ways
         what = f"no torch module can be rebuilt from {file.path}: {type(error).__name__}: {error}"
         raise NormalizeError(what, READ_IT) from error
-    return from_object(module, make(module, _specs(model.graph)))
+    return of_model(module, Given(specs=_specs(model.graph)))
+
+
+# What a model of another framework, or a file, is rebuilt as for the tools of a framework.
+REBUILT = {"torch": "a torch module", "tensorflow": "a TensorFlow function"}
 
 
 def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:

@@ -195,7 +195,7 @@ def _shown(prediction: Prediction, trace: Trace) -> Iterator[Step]:
         first = dict.fromkeys(around(booking.path), booking.times)
         if standing == first:
             continue
-        dead = _is_dead(trace.by_key[booking.call], trace)
+        dead = _is_dead(booking.about, trace)
         for path in {**first, **standing}:
             before, after = (
                 msgspec.structs.replace(booking, times=times.get(path, 0))

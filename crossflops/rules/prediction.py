@@ -288,7 +288,8 @@ class _Walk:
                 f"{failed.settings['reason']}",
                 "its number is not explained, which is a failure of crossflops: please report it",
             )
-        return calls
+        reads = self.convention.reads
+        return list(reads(calls, self.trace)) if reads else calls
 
     def _node(self, call: Call) -> int | None:
         """Visit a node; where a rule about it lacks what it needs, all of the node is unknown."""

@@ -114,7 +114,8 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     in their place. `unseen` is the cause of contraction work that no rule is about. `parameters`
     says which parameters it counts, if any. `adds_up` is how the tool makes its number of all that
     is booked, where it is not their exact sum, and `rounds` is the cause of what it loses or wins
-    so. `framework` is that of the models whose calls the rules are about.
+    so. `reads` gives the calls of a real run as the tool has them, where that is not what was
+    recorded. `framework` is that of the models whose calls the rules are about.
     """
 
     tool: str
@@ -135,6 +136,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Parameters | None = None
     adds_up: Callable[[Sequence[Share]], Amount] | None = None
     rounds: str = "precision.rounded"
+    reads: Callable[[Sequence[Call], Trace], Iterable[Call]] | None = None
     framework: str = "torch"
 
     def setting(self, asked: Setting) -> Setting:

@@ -5,44 +5,26 @@ import functools
 import hashlib
 import importlib
 import importlib.util
-import logging
+import pickle
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from crossflops.errors import TRACEBACK, MissingExtraError, TargetError, raised_at
-from crossflops.frontends.torchvision import mended
+from crossflops.frontends import FRONTENDS, mended
 from crossflops.load import refuse_stand_in
 
-# Which extra of crossflops brings a package that is missing.
-
-EXTRAS = {
-    "torch": "torch",
-    "tensorflow": "tensorflow",
-    "keras": "tensorflow",
-    "jax": "jax",
-    "sklearn": "sklearn",
-    "flax": "jax",
-    "jaxlib": "jax",
-    "skl2onnx": "sklearn",
-    "joblib": "sklearn",
-}
+_RELATIVE = "attempted relative import"
 
 
 def missing(package: str) -> MissingExtraError | None:
     """The error that names the extra of a package, None for a package of somebody else."""
     name = package.partition(".")[0]
-    if name not in EXTRAS:
+    extra = next((each.extra for each in FRONTENDS if name in each.packages), None)
+    if extra is None:
         return None
-    return MissingExtraError(
-        f"{name} is not installed", f"pip install 'crossflops[{EXTRAS[name]}]'"
-    )
-
-
-_RELATIVE = "attempted relative import"
+    return MissingExtraError(f"{name} is not installed", f"pip install 'crossflops[{extra}]'")
 
 
 def run(path: Path, hint: str) -> ModuleType:
@@ -109,32 +91,34 @@ def offered(path: Path) -> list[str]:
         body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError):
         return []
-    found = []
+    names = []
     for statement in body:
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            found.append(statement.name)
+            names.append(statement.name)
         elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Lambda):
-            found += [one.id for one in statement.targets if isinstance(one, ast.Name)]
-    return [name for name in found if not name.startswith("_")]
+            names += [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    return [name for name in names if not name.startswith("_")]
 
 
 # A model that was pickled whole: read only on demand, since reading it runs its code.
 
-PROGRAM = ".pt2"  # of torch.export, which pickles inputs and constants, and evaluates sizes
-SUFFIXES = (".pt", ".pth", PROGRAM, ".pkl", ".pickle", ".joblib")
-_WHAT = {PROGRAM: "is an archive of pickles and expressions"}
+_PLAIN = (".pkl", ".pickle")  # of no framework in particular
+PICKLES = {
+    **dict.fromkeys(_PLAIN, "is a pickle"),
+    **{suffix: kind for frontend in FRONTENDS for suffix, kind in frontend.pickles.items()},
+}
 _LONGEST = 300
 _HINT = "pass a callable that builds the model: file.py:callable"
 
 
 def unpickled(path: Path, allowed: bool) -> Any:
-    """The object in a file that `torch.save` or pickle wrote. Raises TargetError."""
+    """The object in a file with one of the suffixes in PICKLES. Raises TargetError."""
     if not path.is_file():
         raise TargetError(f"there is no file {path}", _HINT)
     refuse_stand_in(path)
     if not allowed:
         raise TargetError(
-            f"{path} {_WHAT.get(path.suffix, 'is a pickle')}, which runs code when it is read",
+            f"{path} {PICKLES[path.suffix]}, which runs code when it is read",
             f"if you trust it, --allow-pickle; better: {_HINT}",
         )
     try:
@@ -151,28 +135,8 @@ def unpickled(path: Path, allowed: bool) -> Any:
 
 
 def _read(path: Path) -> Any:
-    import pickle
-
-    if path.suffix in {".pkl", ".pickle"}:
+    if path.suffix in _PLAIN:
         with path.open("rb") as file:
             return pickle.load(file)
-    if path.suffix == ".joblib":
-        return importlib.import_module("joblib").load(path)
-    import torch
-
-    if path.suffix == PROGRAM:
-        with _silent("torch.export"):
-            return torch.export.load(path)
-    return torch.load(path, map_location="cpu", weights_only=False)
-
-
-@contextmanager
-def _silent(name: str) -> Iterator[None]:
-    """torch.export.load writes a traceback into its log before it raises."""
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
+    frontend = next(each for each in FRONTENDS if path.suffix in each.pickles)
+    return frontend.unpickled(path)

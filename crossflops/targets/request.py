@@ -1,20 +1,17 @@
 """What a caller asks for, of one model or of a second -> one that a model is made from."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from crossflops.errors import InputError, NormalizeError
-from crossflops.frontends import Source, normalize
-from crossflops.frontends.inputs import MADE_UP, from_file, parse
-from crossflops.frontends.onnx import OnnxFile, binding
-from crossflops.frontends.tensorflow.kinds import is_model as is_tensorflow
+from crossflops.frontends import Source, controlled, require
+from crossflops.frontends.inputs import Given, parse
+from crossflops.ir.graph import Control
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
-from crossflops.load import read
-from crossflops.targets import controlled, from_object, is_file, load, make
+from crossflops.targets import from_object, is_file, load, of_model
 from crossflops.targets.target import build
 
 
@@ -44,9 +41,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             self.inputs_file,
             allow_pickle=self.allow_pickle,
             dims=self.dims,
-            trips=self.trips,
-            branches=self.branches,
+            control=self.control,
         )
+
+    @property
+    def control(self) -> Control:
+        """What is said of loops and branches, as it travels from here."""
+        return Control(self.trips, self.branches)
 
     @property
     def is_file(self) -> bool:
@@ -75,19 +76,20 @@ def asked_for(
         raise InputError("arguments and dims are for a target", "this is a model already")
     if inputs_file is not None and not is_empty(inputs):
         raise InputError("inputs and a file of inputs contradict each other", "give one of them")
-    if inputs_file is not None and not isinstance(target, str):
-        request = _given(target, from_file(inputs_file), setting, trips, branches)
-        return _with_values(request, inputs_file)
+    control = Control(dict(trips or {}), dict(branches or {}))
     texts = [inputs] if isinstance(inputs, str) else inputs
     written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
     if not isinstance(target, str):
-        if not written or not texts:
-            return _given(target, inputs, setting, trips, branches)
-        request = _given(target, make(target, parse(texts)), setting, trips, branches)
-        return _with_values(request, MADE_UP)
+        if inputs_file is not None:
+            given = Given(file=inputs_file)
+        elif written and texts:
+            given = Given(specs=parse(texts))
+        else:
+            given = Given(values=inputs)
+        return _given(of_model(target, given), setting, control)
     if not written and not is_file(target):
         model, _ = build(target, arguments or {}, allow_pickle)
-        return _given(model, inputs, setting, trips, branches)
+        return _given(from_object(model, inputs), setting, control)
     if not written:
         raise InputError(
             "an ONNX file is counted by shapes alone", 'give them as texts: ["x=1x3x224x224"]'
@@ -100,28 +102,13 @@ def asked_for(
         allow_pickle=allow_pickle,
         setting=setting,
         dims=dict(dims or {}),
-        trips=dict(trips or {}),
-        branches=dict(branches or {}),
+        trips=dict(control.trips),
+        branches=dict(control.branches),
     )
 
 
-def _given(
-    model: Any,
-    inputs: Any,
-    setting: Setting,
-    trips: Mapping[str, int] | None,
-    branches: Mapping[str, str] | None,
-) -> Request:
-    source = controlled(from_object(model, inputs), trips, branches)
-    return Request(target=None, given=source, setting=setting)
-
-
-def _with_values(request: Request, values: str) -> Request:
-    """The request, whose inputs come from where `values` says."""
-    assert request.given is not None
-    return msgspec.structs.replace(
-        request, given=msgspec.structs.replace(request.given, values=values)
-    )
+def _given(source: Source, setting: Setting, control: Control) -> Request:
+    return Request(target=None, given=controlled(source, control), setting=setting)
 
 
 def is_empty(inputs: Any) -> bool:
@@ -250,40 +237,7 @@ def _fits(request: Request) -> bool:
     """Whether the model takes the inputs: it is traced or run on them once, a file is read."""
     try:
         source = request.source()
-        if is_tensorflow(source.model):
-            from crossflops.frontends.tensorflow.model import traced
-
-            try:
-                traced(source.model, source.args, source.kwargs, request.setting.training)
-            finally:
-                _forget()
-        elif isinstance(source.model, OnnxFile):
-            if not binding.agrees(read(source.model.path).graph, source.model.specs):
-                return False
-            normalize(source, request.setting)
-        elif hasattr(source.model, "eval"):
-            return _runs(source)
-        else:
-            normalize(source, request.setting)
+        require(source.model).fits(source, request.setting)
     except (InputError, NormalizeError):
-        return False
-    return True
-
-
-def _forget() -> None:
-    """Let Keras number its layers from the start again: the model is built once more."""
-    keras = sys.modules.get("keras")
-    if keras is not None:
-        keras.utils.clear_session()
-
-
-def _runs(source: Source) -> bool:
-    import torch
-
-    try:
-        source.model.eval()
-        with torch.no_grad():
-            source.model(*source.args, **source.kwargs)
-    except Exception:  # whatever it is, it does not run on these
         return False
     return True

@@ -11,11 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from crossflops.errors import TRACEBACK, CrossflopsError, MissingExtraError, TargetError, raised_at
-from crossflops.frontends.frameworks import framework_of, opened
-from crossflops.frontends.jax import kinds as jax_kinds
-from crossflops.frontends.tensorflow.kinds import is_path
-from crossflops.frontends.torchvision import mended
+from crossflops.errors import TRACEBACK, CrossflopsError, TargetError, raised_at
+from crossflops.frontends import FRONTENDS, building, mended, opened
 from crossflops.targets import python_file
 
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
@@ -29,7 +26,7 @@ def build(
 
     This runs the code that the target names. Raises TargetError or MissingExtraError.
     """
-    with _drawn_alike():
+    with building(), _drawn_alike():
         return _built(target, arguments, allow_pickle)
 
 
@@ -37,50 +34,40 @@ def build(
 def _drawn_alike() -> Iterator[None]:
     """Weights that are drawn within this block are the same ones in every process.
 
-    A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, and
-    PyTorch, which may not be imported yet, where it does in a process that has just begun.
+    A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, a
+    framework where it says (`Frontend.building`).
     """
     import numpy as np  # not for `--help`
 
-    torch, python, numpy = sys.modules.get("torch"), random.getstate(), np.random.get_state()
-    generator = torch.default_generator if torch is not None else None
-    before = generator.get_state() if generator is not None else None
+    python, numpy = random.getstate(), np.random.get_state()
     random.seed(0)
     np.random.seed(0)
-    if torch is not None and generator is not None:
-        generator.manual_seed(torch.Generator().initial_seed())
     try:
         yield
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
-        if generator is not None:
-            generator.set_state(before)
 
 
 def _built(target: str, arguments: Mapping[str, object], allow_pickle: bool) -> tuple[Any, Any]:
     refuse_url(target)
-    if Path(target).suffix in python_file.SUFFIXES:
+    if Path(target).suffix in python_file.PICKLES:
         _refuse_arguments(arguments, target)
         with _imports_of_the_caller():
             return _with_inputs(python_file.unpickled(Path(target), allow_pickle), None)
-    if is_path(target):
-        _refuse_arguments(arguments, target)
-        from crossflops.frontends.tensorflow.reading import read
-
+    reader = next((frontend for frontend in FRONTENDS if frontend.reads(target)), None)
+    if reader is not None:
         with _imports_of_the_caller():
-            return read(target, allow_pickle), None
-    if target.startswith("timm:"):
-        return _timm(target.removeprefix("timm:"), arguments), None
+            return mended(lambda: reader.read(target, arguments, allow_pickle)), None
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         raise _unreadable(target)
     with _imports_of_the_caller():
-        found = _attribute(_module(place), name, target)
-        whole = _is_model(found) or _is_jax(found, arguments)
+        value = _attribute(_module(place), name, target)
+        whole = _is_model(value, arguments)
         if whole:
             _refuse_arguments(arguments, target)
-        model = found if whole else _call(found, arguments, target)
+        model = value if whole else _call(value, arguments, target)
     if isinstance(model, tuple) and len(model) == 2:
         return _with_inputs(*model)
     return _with_inputs(model, None)
@@ -110,9 +97,10 @@ def _unreadable(target: str) -> TargetError:
             f"it defines {named}" if names else "define a function in it that returns the model",
         )
     if path.is_file():
+        suffixes = [suffix for frontend in FRONTENDS for suffix in frontend.suffixes]
         return TargetError(
             f"{path} is no kind of file that a model is read from",
-            "give .onnx, .pt2, .pt, .keras, .h5, .pb or .joblib; of weights alone, such as "
+            f"give {', '.join(suffixes[:-1])} or {suffixes[-1]}; of weights alone, such as "
             ".safetensors, the path/file.py:callable that builds their model",
         )
     if path.suffix and not path.exists():
@@ -142,36 +130,28 @@ def _module(place: str) -> ModuleType:
 
 
 def _attribute(module: ModuleType, name: str, target: str) -> Any:
-    found: Any = module
+    value: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
-            near = get_close_matches(part, dir(found), n=3)
+        if not hasattr(value, part):
+            near = get_close_matches(part, dir(value), n=3)
             raise TargetError(
                 f"{target.rpartition(':')[0]} has no {name!r}",
                 f"perhaps: {', '.join(near)}"
                 if near
                 else f"check the part after the colon in {target}",
             )
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
-def _is_model(found: Any) -> bool:
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(found, torch.nn.Module):
+def _is_model(value: Any, arguments: Mapping[str, object]) -> bool:
+    """Whether this is a model itself, or a function of a framework that takes its inputs."""
+    if any(frontend.recognizes(value) for frontend in FRONTENDS):
         return True
-    name = framework_of(found)
-    # anything callable may be a function of JAX
-    return jax_kinds.is_module(found) if name == "jax" else name is not None
-
-
-def _is_jax(found: Any, arguments: Mapping[str, object]) -> bool:
-    """Whether this is a function of JAX itself, which takes its inputs, and returns no model."""
-    if inspect.isclass(found) or arguments or not callable(found):
+    if inspect.isclass(value) or arguments or not callable(value):
         return False
-    if not jax_kinds.is_function(found) and not jax_kinds.speaks_jax(found):
-        return False
-    return bool(_needed(found, arguments))
+    functions = any(frontend.is_function(value) for frontend in FRONTENDS)
+    return functions and bool(_needed(value, arguments))
 
 
 def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
@@ -240,20 +220,6 @@ def _needed(found: Callable[..., Any], arguments: Mapping[str, object]) -> list[
 
 def _listed(word: str, names: list[str]) -> str:
     return f"{word}{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
-
-
-def _timm(name: str, arguments: Mapping[str, object]) -> Any:
-    try:
-        timm = mended(lambda: importlib.import_module("timm"))
-    except ImportError as error:
-        raise MissingExtraError("timm is not installed", "pip install timm") from error
-    try:
-        return timm.create_model(name, **{"pretrained": False, **arguments})
-    except Exception as error:
-        known = timm.list_models() if hasattr(timm, "list_models") else []
-        near = [] if name in known else get_close_matches(name, known, n=3)
-        hint = f"perhaps: {', '.join(near)}" if near else "see timm.list_models()"
-        raise TargetError(f"timm cannot make {name!r}: {error}", hint) from error
 
 
 @contextmanager

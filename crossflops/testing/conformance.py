@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx import normalize as normalize_file
+from crossflops.frontends.onnx.reading import normalize as normalize_file
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import Setting, View
 from crossflops.ledger.count import count, count_whole

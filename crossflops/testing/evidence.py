@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crossflops.export import save_program
-from crossflops.frontends.pytorch import converted, record
+from crossflops.frontends.pytorch.program import converted, record
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.profile import Amount, Failure, Profile

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.errors import CrossflopsWarning, InputError
-from crossflops.frontends import Source, program
+from crossflops.frontends import Source, program, title
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph
@@ -85,13 +85,6 @@ def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
 
 # A model normalized and counted in the modes that conventions need.
 
-_NAMES = {
-    "torch": "PyTorch",
-    "tensorflow": "TensorFlow",
-    "jax": "JAX",
-    "sklearn": "scikit-learn",
-}
-
 
 class Counted(msgspec.Struct, frozen=True):
     """A model that was normalized and counted in one mode.
@@ -135,11 +128,11 @@ def folded(convention: Convention, counted: Counted, asked: Setting) -> Folded:
     """The count as the convention folds it. Raises InputError where no call was recorded."""
     if convention.sees == "node":
         return _folded_nodes(convention, counted)
-    recorded = counted.trace.calls or counted.trace.framework == "sklearn"
-    if recorded and convention.framework != counted.trace.framework:
+    of_framework = counted.trace.calls or counted.program is not None
+    if of_framework and convention.framework != counted.trace.framework:
         raise InputError(
-            f"{convention.tool} counts models of {_NAMES[convention.framework]}, and this is one"
-            f" of {_NAMES[counted.trace.framework]}",
+            f"{convention.tool} counts models of {title(convention.framework)}, and this is one"
+            f" of {title(counted.trace.framework)}",
             "name a convention for such models, or one of graph nodes such as exact-2k-1",
         )
     if not counted.trace.calls:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.frontends import Source, normalize, program
+from crossflops.frontends import Source, normalize, program, require
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Counted, Uncounted
@@ -104,27 +104,18 @@ def _export_model(
 ) -> list[Path]:
     from crossflops.export import node_data, notes_of_graph, save_program
     from crossflops.export.files import write
-    from crossflops.frontends import normalize, pytorch
-    from crossflops.frontends.frameworks import framework_of
 
-    framework = framework_of(source.model)
-    if framework == "sklearn":
-        return _export_converted(source, setting, to, path, annotate, unit)
-    if framework is not None:
-        if to == "onnx":
-            name, way = ("TensorFlow", "python -m tf2onnx.convert")
-            if framework == "jax":
-                name, way = ("JAX", "jax2onnx.to_onnx")
-            raise InputError(
-                f"a {name} model is converted without its weights",
-                f"write the file with {way}, and export that",
-            )
-        graph, _ = normalize(source, setting)
-        write(path, node_data(notes_of_graph(_counts(graph)).values(), unit))
-        return [path]
+    frontend = require(source.model)
+    if to == "onnx" and frontend.converted_by:
+        raise InputError(
+            f"a {frontend.title} model is converted without its weights",
+            f"write the file with {frontend.converted_by}, and export that",
+        )
     if to == "onnx":
         _require_weights(source.model)
-    model, graph, _ = pytorch.program(source.model, source.args, source.kwargs, setting)
+    model, graph, _ = program(source, setting)
+    if isinstance(model, bytes) and not frontend.converted_by:
+        return _export_converted(model, setting, to, path, annotate, unit)
     notes = notes_of_graph(_counts(graph))
     if to == "onnx":
         return save_program(model, path, notes if annotate else {})
@@ -133,7 +124,7 @@ def _export_model(
 
 
 def _export_converted(
-    source: Source,
+    model: bytes,
     setting: Setting,
     to: Format,
     path: Path,
@@ -143,13 +134,14 @@ def _export_converted(
     """By way of the file that the converter makes, which has all its numbers."""
     with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:
         file = Path(scratch, "model.onnx")
-        file.write_bytes(program(source, setting)[0])
+        file.write_bytes(model)
         converted = Source(OnnxFile(path=str(file)), (), {})
         return _export_file(converted, setting, to, path, annotate, unit)
 
 
 def _require_weights(model: Any) -> None:
-    hollow = [name for name, one in model.named_parameters() if one.is_meta]
+    named = model.named_parameters() if hasattr(model, "named_parameters") else ()
+    hollow = [name for name, one in named if one.is_meta]
     if hollow:
         raise InputError(
             f"the model has no weights to write: {hollow[0]!r} is on the meta device",

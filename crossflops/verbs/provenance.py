@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from crossflops.frontends import FRONTENDS
 from crossflops.ir.ledger import InputInfo, ModelInfo
 from crossflops.ir.provenance import Asked
 from crossflops.ir.tensor import TensorSpec
@@ -18,19 +19,14 @@ from crossflops.targets.request import Request
 
 AWAY = "..."  # stands for the folders of a file that lies elsewhere
 _ROOTED = re.compile(r"^(/|~|\./|\\\\)")
-# a module that is loaded, and the distribution that tells of it
-_FRAMEWORKS = (
-    *(("torch", "torch"), ("tensorflow", "tensorflow"), ("keras", "keras")),
-    *(("jax", "jax"), ("flax", "flax")),
-    *(("skl2onnx", "scikit-learn"), ("skl2onnx", "skl2onnx")),
-)
 
 
 def made_with(is_file: bool) -> dict[str, str]:
     """The versions of crossflops and, of a model that is no file, of the framework."""
     names = ["crossflops"]
     if not is_file:
-        names += [name for module, name in _FRAMEWORKS if module in sys.modules]
+        known = (pair for frontend in FRONTENDS for pair in frontend.versions)
+        names += [name for module, name in known if module in sys.modules]
     found = {}
     for name in names:
         with contextlib.suppress(PackageNotFoundError):

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.frontends.onnx import OnnxFile, Opened
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.onnx.reading import Opened
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Counted, Ledger
 from crossflops.ir.polynomial import Dimension, Formulas, Polynomial, evaluate, polynomial

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.torchvision import mended
+from crossflops.frontends import mended
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import is_module

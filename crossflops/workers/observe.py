@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import print_traceback
-from crossflops.frontends.frameworks import framework_of
+from crossflops.frontends import frontend_of
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import Adapter, is_module, repaired
+from crossflops.plugins.adapter import Adapter, repaired
 from crossflops.plugins.failures import failure
 
 
@@ -66,18 +66,11 @@ def run_here(
 def _copied(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """A copy that shares nothing with the caller's that a tool could change.
-
-    Tensors that were computed from others (weight_norm and pruning keep such in their modules)
-    Python cannot copy, so the export's own way of copying is taken.
-    """
-    if framework_of(model) is not None:
-        return model, args, kwargs  # its tools read the graph of a model, and leave it alone
-    if not is_module(model):
+    """What shares nothing with the caller's that a tool could change: see `Frontend.copied`."""
+    frontend = frontend_of(model)
+    if frontend is None:
         return copy.deepcopy((model, args, kwargs))
-    from crossflops.frontends.pytorch.model import duplicate, fresh
-
-    return (duplicate(model), *fresh(args, kwargs))
+    return frontend.copied(model, args, kwargs)
 
 
 def rejected(adapter: Adapter, model: object) -> Failure:

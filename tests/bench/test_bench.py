@@ -178,7 +178,8 @@ def test_names_alone_join_what_they_can(net):
     """Without the graph that ran, kernels are known by name: the unfused ones all."""
     from crossflops.bench.attribution.covers import covers
     from crossflops.bench.attribution.executed import guessed
-    from crossflops.frontends.onnx import OnnxFile, normalize
+    from crossflops.frontends.onnx import OnnxFile
+    from crossflops.frontends.onnx.reading import normalize
     from crossflops.ir.trace import Setting
 
     graph = normalize(OnnxFile(path=net, dims={"n": 1}), Setting())[0]

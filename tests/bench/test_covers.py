@@ -5,7 +5,7 @@ import pytest
 from crossflops.bench.attribution.covers import attributed, covers, impossible
 from crossflops.bench.attribution.executed import Executed, Level
 from crossflops.bench.attribution.kernels import Kernel, Kernels
-from crossflops.frontends.onnx import of_bytes
+from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.report.bench import Peak

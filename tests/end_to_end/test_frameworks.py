@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
-from crossflops.frontends.torchvision import mended
+from crossflops.frontends import mended
 from crossflops.ir.profile import Failure
 from crossflops.plugins import discovery
 from crossflops.verbs import api

@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 import crossflops
-from crossflops.frontends.torchvision import mended
+from crossflops.frontends import mended
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

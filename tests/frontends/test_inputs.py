@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.frontends.inputs import arguments, from_file, make, parse, split
+from crossflops.frontends.inputs import arguments, parse, split
+from crossflops.frontends.pytorch.inputs import from_file, make
 from crossflops.ir.tensor import TensorSpec
 
 

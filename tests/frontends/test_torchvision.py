@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from crossflops.errors import TargetError
-from crossflops.frontends.torchvision import mended
+from crossflops.frontends import mended
 from crossflops.targets.target import build
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

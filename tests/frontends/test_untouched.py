@@ -186,7 +186,7 @@ def test_a_model_that_cannot_be_copied_is_told_what_to_do():
 
 def test_a_copy_owns_parameters_and_buffers():
     """A run may write into either: nothing of it reaches the model of the caller."""
-    from crossflops.frontends.pytorch import duplicate
+    from crossflops.frontends.pytorch.model import duplicate
 
     found = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     copied = duplicate(found)
@@ -199,7 +199,7 @@ def test_a_copy_owns_parameters_and_buffers():
 
 def test_a_copy_shares_only_what_was_computed():
     """The legacy weight_norm keeps a weight that has a history, which Python cannot copy."""
-    from crossflops.frontends.pytorch import duplicate
+    from crossflops.frontends.pytorch.model import duplicate
 
     found = torch.nn.utils.weight_norm(nn.Linear(4, 4))
     copied = duplicate(found)

@@ -11,7 +11,8 @@ import warnings
 from pathlib import Path
 
 from crossflops.errors import CrossflopsError
-from crossflops.frontends.onnx import OnnxFile, normalize
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from tests.fuzz.mutator import SEED, mutants

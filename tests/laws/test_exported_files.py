@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from crossflops import count
-from crossflops.frontends.torchvision import mended
+from crossflops.frontends import mended
 from crossflops.ir.cost import Cost
 from tests.models import nn, torch
 from tests.onnx_files import ledger_of, optimized, saved

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from crossflops.errors import CrossflopsError
-from crossflops.frontends.onnx import of_bytes
+from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.operators import NOT_YET

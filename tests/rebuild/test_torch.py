@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-from crossflops.frontends.torchvision import mended  # noqa: E402
+from crossflops.frontends import mended  # noqa: E402
 
 try:
     mended(lambda: importlib.import_module("onnx2torch"))

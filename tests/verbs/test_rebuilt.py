@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from crossflops.frontends.torchvision import mended
+from crossflops.frontends import mended
 from crossflops.ir.profile import Failure
 from crossflops.verbs import api
 from tests.onnx_files import parsed, saved, with_weights

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.frontends.torchvision import mended
+from crossflops.frontends import mended
 from crossflops.hardware.roofline.traffic import Formats, loads
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_whole

@@ -1,32 +1,119 @@
-"""A JAX function or a Flax module -> an ONNX graph, and what the model is made of."""
+"""A JAX function or a Flax module -> an ONNX graph, and what the model is made of.
 
-from collections.abc import Mapping, Sequence
+A callable with shapes comes in; a `Graph`, a `Trace` of equations (and of XLA's instructions,
+where these are to be observed) and the bytes of an ONNX model go out. This folder may import
+`frontends.onnx`, `operators`, `load`, `ir` and what lies below.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
 from typing import Any
 
-from crossflops.frontends.decided import Arrays, Run
-from crossflops.ir.graph import Graph
-from crossflops.ir.trace import Setting, Trace
+from crossflops.errors import InputError
+from crossflops.frontends.frontend import (
+    Frontend,
+    OnShapes,
+    Program,
+    Ready,
+    Run,
+    Source,
+    require_packages,
+)
+from crossflops.frontends.inputs import PLAIN, Arguments, arguments
+from crossflops.frontends.jax import kinds
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Setting
 
 
-def program(
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    setting: Setting,
-    observed: Sequence[Setting] = (),
-    trips: Mapping[str, int] = {},
-    branches: Mapping[str, str] = {},
-    arrays: Arrays = None,
-    run: Run | None = None,
-) -> tuple[bytes, Graph, Trace]:
-    """See `graph.program`, which is imported when it is needed."""
-    from crossflops.frontends.jax import graph
+class Jax(OnShapes):
+    """Functions of JAX and modules of Flax, traced on shapes and converted by jax2onnx."""
 
-    return graph.program(model, args, kwargs, setting, observed, trips, branches, arrays, run)
+    name = "jax"
+    title = "JAX"
+    models = ("JAX",)
+    extra = "jax"
+    packages = ("jax", "jaxlib", "flax", "jax2onnx")
+    converter = "jax2onnx"
+    converted_by = "jax2onnx.to_onnx"
+    versions = (("jax", "jax"), ("flax", "flax"))
+    runtime = "jax"
+    traces_into_folder = True
+    has_control = True
+
+    def recognizes(self, value: object) -> bool:
+        """Whether this is a module of Flax NNX."""
+        return kinds.is_module(value)
+
+    def adopts(self, value: object) -> bool:
+        """Whether this is callable, where JAX has been imported: it may be a function of JAX."""
+        return "jax" in sys.modules and callable(value) and not kinds.is_of_another(value)
+
+    def is_function(self, value: object) -> bool:
+        """Whether JAX made the function, or the module that defines it imports JAX or Flax."""
+        return kinds.is_function(value) or kinds.speaks_jax(value)
+
+    def require(self, model: Any) -> None:
+        """Raises MissingExtraError without what traces and converts a model."""
+        require_packages(("jax", "jax2onnx"), "read a JAX model", self.extra)
+
+    def placeholder(self, spec: TensorSpec) -> Any:
+        """A jax.ShapeDtypeStruct."""
+        import jax
+        import jax.numpy as jnp
+
+        return jax.ShapeDtypeStruct(spec.shape, jnp.dtype(spec.dtype))
+
+    def shape_of(self, array: Any) -> Any:
+        """A jax.ShapeDtypeStruct."""
+        import jax
+
+        return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+    def shapes(self, values: Any) -> Arguments:
+        """What stands for arrays or jax.ShapeDtypeStruct, alone or in lists and dicts.
+
+        Plain numbers, texts and None stay what they are: the model is traced for them. Raises
+        InputError for what is neither.
+        """
+        import jax
+
+        args, kwargs = jax.tree.map(self._shape, arguments(values))
+        return args, kwargs
+
+    def _shape(self, value: Any) -> Any:
+        if isinstance(value, PLAIN):
+            return value
+        try:
+            return self.shape_of(value)
+        except (AttributeError, TypeError) as error:
+            raise InputError(
+                f"an input is a {type(value).__name__}, which has no shape and type",
+                "give an array or a jax.ShapeDtypeStruct",
+            ) from error
+
+    def program(
+        self,
+        source: Source,
+        setting: Setting,
+        observed: Sequence[Setting] = (),
+        run: Run | None = None,
+    ) -> Program:
+        """See `graph.program`. `observed` are the programs of XLA that are wanted."""
+        from crossflops.frontends.jax.graph import program
+
+        return program(source, setting, observed, run)
+
+    def bound(self, threads: int) -> None:
+        """XLA takes as many threads as it sees CPUs."""
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+
+    def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
+        """The jitted function: see `model.runnable`."""
+        from crossflops.frontends.jax.model import runnable
+
+        return runnable(source, threads, setting)
 
 
-def require(model: Any) -> None:
-    """See `model.require`."""
-    from crossflops.frontends.jax.model import require
-
-    require()
+FRONTEND: Frontend = Jax()

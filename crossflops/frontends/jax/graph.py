@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from crossflops.frontends import onnx
-from crossflops.frontends.decided import Arrays, GraphAndCalls, Run, Runnable, settled
+from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.digest import digest
+from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.jax.converter import Converted, input_name, to_onnx
 from crossflops.frontends.jax.layers import rows
 from crossflops.frontends.jax.lowering import DOMAIN, Equation
 from crossflops.frontends.jax.model import Pure, pure
 from crossflops.frontends.jax.scopes import paths_of
-from crossflops.frontends.jax.xla.compiled import programs
+from crossflops.frontends.jax.xla.programs import programs
+from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.standing import Operation, known, standing
 from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.measurement import Observation
@@ -210,29 +211,21 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def program(
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    setting: Setting,
-    observed: Sequence[Setting] = (),
-    trips: Mapping[str, int] = {},
-    branches: Mapping[str, str] = {},
-    arrays: Arrays = None,
-    run: Run | None = None,
+    source: Source, setting: Setting, observed: Sequence[Setting] = (), run: Run | None = None
 ) -> tuple[bytes, Graph, Trace]:
     """The graph of a model on inputs of these shapes (jax.ShapeDtypeStruct), and its equations.
 
     Before them the bytes of the ONNX model that the graph was read from. `observed` are the
-    programs of XLA that are wanted beside the equations. `trips` and `branches` are those of
-    `onnx_file.OnnxFile`, by the names of nodes of the ONNX model; `arrays` are the values of the
-    inputs, where there are any, on which `run` runs what depends on them.
+    programs of XLA that are wanted beside the equations. The source's `control` names nodes of the
+    ONNX model; its `arrays` are the values of the inputs, where there are any, on which `run` runs
+    what depends on them.
 
     Raises InputError where the model does not take these inputs, NormalizeError where it cannot
     be converted.
     """
-    seen = record(model, args, kwargs, setting)
+    seen = record(source.model, source.args, source.kwargs, setting)
     converted = to_onnx(seen.pure)
-    read = partial(onnx.of_bytes, trips=trips, branches=branches)
+    read = partial(of_bytes, control=source.control)
     data, before = _read(converted, read, seen.name, setting)
 
     def read_with(observed: Observation | None) -> GraphAndCalls:
@@ -241,7 +234,7 @@ def program(
             graph, _ = read(converted.data, seen.name, setting, seen=observed)
         return linked(graph, converted, seen.modules)
 
-    runnable = partial(_runnable, model, args, kwargs, setting, arrays)
+    runnable = partial(_runnable, source, setting)
     graph, fields = settled(read_with, runnable, run)
     graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen.modules))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
@@ -250,22 +243,19 @@ def program(
     return data, graph, msgspec.structs.replace(trace, observed=instructions)
 
 
-def _runnable(
-    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting, arrays: Arrays
-) -> Runnable:
+def _runnable(source: Source, setting: Setting) -> Runnable:
     """The model with its weights, and the values of its inputs by their names."""
     import jax
 
-    valued = pure(model, args, kwargs, setting.training, valued=True)
+    valued = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
     data = to_onnx(valued).data
-    shapes = jax.tree.leaves((args, dict(kwargs)))
-    given = shapes if arrays is None else jax.tree.leaves(arrays)
+    shapes = jax.tree.leaves((source.args, dict(source.kwargs)))
+    given = shapes if source.arrays is None else jax.tree.leaves(source.arrays)
     pairs = zip(shapes, given, strict=True)
-    values = [one for spec, one in pairs if isinstance(spec, jax.ShapeDtypeStruct)]
+    values = [value for spec, value in pairs if isinstance(spec, jax.ShapeDtypeStruct)]
     named = zip(map(input_name, valued.names), values, strict=True)
-    return data, {
-        name: np.asarray(one) for name, one in named if not isinstance(one, jax.ShapeDtypeStruct)
-    }
+    feeds = ((name, array) for name, array in named if not isinstance(array, jax.ShapeDtypeStruct))
+    return data, {name: np.asarray(array) for name, array in feeds}
 
 
 def _read(

@@ -7,17 +7,9 @@ from types import ModuleType
 _OTHERS = ("torch", "tensorflow", "keras", "sklearn")
 
 
-def is_model(value: object) -> bool:
-    """Whether this is a Flax module, or something callable where JAX has been imported.
-
-    Asked after PyTorch and TensorFlow have been: a plain Python function does not tell what it
-    calls.
-    """
-    if is_module(value):
-        return True
-    if "jax" not in sys.modules or not callable(value):
-        return False
-    return not type(value).__module__.startswith(_OTHERS)
+def is_of_another(value: object) -> bool:
+    """Whether another framework made this: a plain Python function does not tell what it calls."""
+    return type(value).__module__.startswith(_OTHERS)
 
 
 def is_module(value: object) -> bool:

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from crossflops.errors import InputError, MissingExtraError, NormalizeError, raised_at
+from crossflops.errors import InputError, NormalizeError, raised_at
+from crossflops.frontends.frontend import RUN, Ready, Source
 from crossflops.frontends.jax.kinds import is_linen, is_module
 from crossflops.frontends.jax.scopes import Called, linen_entered
+from crossflops.ir.trace import Setting
 
-_INSTALL = "pip install 'crossflops[jax]'"
 _HINT = "check the number, the names, the shapes and the types of --input"
 _TRAINS = "it trains unless told otherwise: return (model, {'x': x, 'train': False}) or the like"
 # flax/errors.py: batch statistics that change, dropout that draws numbers
@@ -34,15 +35,6 @@ class Pure(msgspec.Struct, frozen=True):
     weighted: Callable[..., Any]
     weights: Any = ()
     called: Called = msgspec.field(default_factory=Called)
-
-
-def require() -> None:
-    """Raises MissingExtraError."""
-    for extra in ("jax", "jax2onnx"):
-        try:
-            __import__(extra)
-        except ImportError as error:
-            raise MissingExtraError(f"{extra} is needed to read a JAX model", _INSTALL) from error
 
 
 def pure(
@@ -245,3 +237,46 @@ def _context() -> Any:
     import jax
 
     return jax.make_user_context(None)
+
+
+# A model that is timed in JAX itself.
+
+
+def runnable(source: Source, threads: int, setting: Setting) -> Ready:
+    """The jitted function called on its weights and on arrays of its shapes."""
+    import jax
+
+    function = pure(source.model, source.args, source.kwargs, setting.training)
+    held: Any = function.weights
+    if is_module(source.model):
+        from flax import nnx
+
+        held = nnx.split(source.model)[1]
+    weights = jax.tree.map(_filled, held)
+    arrays = [_filled(spec) for spec in function.specs]
+    jitted = jax.jit(function.weighted)
+
+    def once() -> None:
+        jax.block_until_ready(jitted(weights, *arrays))
+
+    def trace(runs: int, path: str) -> None:
+        with jax.profiler.trace(path):
+            for step in range(runs):
+                with jax.profiler.StepTraceAnnotation(RUN, step_num=step):
+                    once()
+
+    platform = jax.devices()[0].platform
+    return Ready(once, f"jax {jax.__version__}", platform, "jax.jit, block_until_ready", trace)
+
+
+def _filled(array: Any) -> Any:
+    """An array as it is; of a shape alone, random floats or zeros."""
+    import jax
+    import numpy as np
+
+    if not isinstance(array, jax.ShapeDtypeStruct):
+        return array
+    if jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
+        values = np.random.default_rng(0).standard_normal(array.shape)
+        return jax.numpy.asarray(values, array.dtype)
+    return jax.numpy.zeros(array.shape, array.dtype)

@@ -1,11 +1,11 @@
 """Named and given dimensions: every input gets a shape of numbers before anything else."""
 
 import shlex
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from crossflops.errors import InputError
-from crossflops.frontends.onnx.notices import overridden
+from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.ir.tensor import TensorSpec
 from crossflops.load.payload import wrong_dims
 from crossflops.load.validation import forget_negative
@@ -59,7 +59,7 @@ def bind(
             raise InputError(f"dimension {name!r} cannot be {size}", _HINT)
     for value in inputs:
         if value.name in given:
-            overridden(path, value.name, _stated(value), given[value.name])
+            _overridden(path, value.name, _stated(value), given[value.name])
         _write(value, given.get(value.name), bound)
     _require(inputs, _Said(path, dims, specs))
     return {name: bound[name] for name in sorted(bound) if name in names}
@@ -176,3 +176,30 @@ def _require(inputs: list[Any], said: _Said) -> None:
             f"sizes of inputs are not known: {'; '.join(missing)}",
             f"give them, with your numbers: {said.command(named, whole)}",
         )
+
+
+# Sizes that the file fixes and the caller overrides.
+
+
+def warn(path: str, sentence: str) -> None:
+    """A CrossflopsWarning about a file."""
+    warnings.warn_explicit(sentence, CrossflopsWarning, path, 0)
+
+
+def _overridden(
+    path: str, name: str, stated: tuple[int | None, ...], shape: tuple[int, ...]
+) -> None:
+    """Warn of an input that is counted at another size than the file fixes. None: not fixed.
+
+    Of an input whose rank the file leaves open nothing is fixed.
+    """
+    if not stated:
+        return
+    if any(fixed not in (None, size) for fixed, size in zip(stated, shape, strict=True)):
+        fixed = "x".join("?" if size is None else str(size) for size in stated)
+        warn(path, f"the file fixes input {name!r} as {fixed}: it is counted as {shown(shape)}")
+
+
+def shown(shape: tuple[int, ...] | None) -> str:
+    """A shape as messages show it."""
+    return "x".join(map(str, shape or ())) or "a scalar"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.errors import TargetError
-from crossflops.frontends.onnx.known_sizes import store
+from crossflops.frontends.onnx.inference import store
 from crossflops.frontends.onnx.loops import Level, level
 from crossflops.frontends.onnx.types import Shape, Type, of_graph, put, shape_of
 from crossflops.frontends.onnx.values import SEQUENCE, Value

@@ -8,7 +8,7 @@ import msgspec
 from crossflops.frontends.digest import digest
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.frontends.onnx.functions import Calls, operands
-from crossflops.frontends.onnx.known_sizes import unpinned
+from crossflops.frontends.onnx.inference import unpinned
 from crossflops.frontends.onnx.loops import (
     BRANCHES,
     RAN,

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 from crossflops.errors import InputError
 from crossflops.frontends.onnx.types import Shape, Type, of_graph, put, shape_of
 from crossflops.frontends.onnx.values import Value, known, length, scalar
+from crossflops.ir.graph import Control
 from crossflops.load.order import bodies, label
 
 # A Loop whose condition compares counters: stepped through until it is false.
@@ -258,9 +259,9 @@ Names = dict[str, str]
 
 
 def named(
-    graphs: Iterable[tuple[str, Any]], trips: Mapping[str, int], branches: Mapping[str, str]
+    graphs: Iterable[tuple[str, Any]], control: Control
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Give every node that holds a body a name, and return both mappings by these names.
+    """Give every node that holds a body a name; trips and branches by these names.
 
     `graphs` are that of the model and those of functions, each with what stands before the keys
     of its nodes. A node is called by its own name, or by its key in a report, where the names of
@@ -268,30 +269,30 @@ def named(
     """
     loops: Names = {}
     choices: Names = {}
-    for key, node in (found for prefix, one in graphs for found in _holders(one, prefix)):
+    for key, node in (held for prefix, graph in graphs for held in _holders(graph, prefix)):
         if is_control(node, *LOOPS):
             loops |= {node.name: node.name, key: node.name}
         elif is_control(node, "If"):
             choices |= {node.name: node.name, key: node.name}
-    for name, count in trips.items():
+    for name, count in control.trips.items():
         if count < 0:
             raise InputError(f"{name!r} cannot run {count} times", "give --trips NODE=N")
-    for name, choice in branches.items():
+    for name, choice in control.branches.items():
         if choice not in CHOICES:
             what = f"{choice!r} is no branch of {name!r}"
             raise InputError(what, "give --branch NODE=then, NODE=else or NODE=sum")
     return (
-        _known(trips, loops, "Loop, Scan or SequenceMap", "loops"),
-        _known(branches, choices, "If", "branches"),
+        _known(control.trips, loops, "Loop, Scan or SequenceMap", "loops"),
+        _known(control.branches, choices, "If", "branches"),
     )
 
 
-def _known(said: Mapping[str, _Said], names: Names, what: str, many: str) -> dict[str, _Said]:
-    for name in said:
+def _known(given: Mapping[str, _Said], names: Names, what: str, many: str) -> dict[str, _Said]:
+    for name in given:
         if name not in names:
             known = ", ".join(sorted(names)) or "none"
             raise InputError(f"there is no {what} {name!r}", f"{many}: {known}")
-    return {names[name]: value for name, value in said.items()}
+    return {names[name]: value for name, value in given.items()}
 
 
 def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:

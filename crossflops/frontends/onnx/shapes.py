@@ -13,8 +13,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsWarning, TargetError
 from crossflops.frontends.onnx.functions import Calls
-from crossflops.frontends.onnx.inference import objection
-from crossflops.frontends.onnx.known_sizes import pin
+from crossflops.frontends.onnx.inference import objection, pin
 from crossflops.frontends.onnx.loops import (
     RAN,
     decide,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.errors import CrossflopsWarning
 from crossflops.frontends.onnx.functions import captured
-from crossflops.frontends.onnx.known_sizes import SIZED
+from crossflops.frontends.onnx.inference import SIZED
 from crossflops.frontends.onnx.loops import Level, body_of, is_control, level, mark, trips
 from crossflops.frontends.onnx.types import of_graph
 from crossflops.frontends.onnx.values import Value

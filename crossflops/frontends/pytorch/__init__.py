@@ -1,241 +1,196 @@
-"""A PyTorch model -> a faithful ONNX graph and the trace of what was called."""
+"""A PyTorch model -> a faithful ONNX graph and the trace of what was called.
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+A `torch.nn.Module` with tensors comes in; a `Graph`, a `Trace` with calls on every level and the
+exported program go out. This folder may import `ledger`, `load`, `ir` and what lies below.
+"""
 
-import msgspec
+import importlib
+import logging
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
 
-from crossflops.frontends.pytorch.autocast import write_out_casts
-from crossflops.frontends.pytorch.data_dependence import (
-    drawn,
-    fill_shapes,
-    marked,
-    repeating,
-    valued,
+from crossflops.errors import MissingExtraError, TargetError
+from crossflops.frontends.frontend import (
+    Frontend,
+    Program,
+    Ready,
+    Run,
+    Source,
+    require_packages,
 )
-from crossflops.frontends.pytorch.dispatched import dispatched, events
-from crossflops.frontends.pytorch.exporter import brief, to_onnx
-from crossflops.frontends.pytorch.graph import simplify, to_graph
-from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
-from crossflops.frontends.pytorch.kernels import Ran, fused_kernels, is_fused, summary, swallowed
-from crossflops.frontends.pytorch.model import (
-    compiler_tables,
-    duplicate,
-    forget_compiled,
-    fresh,
-    quiet,
-    run_unwatched,
-    spelled,
-    switch,
-)
-from crossflops.frontends.pytorch.modules import parameter_bytes, parameter_count, placed
-from crossflops.frontends.pytorch.operators import operator_calls
-from crossflops.frontends.pytorch.recorder import linked, tree
-from crossflops.frontends.pytorch.tracing import Asked, is_asked, traced
-from crossflops.frontends.pytorch.watched import Seen, observed_calls
-from crossflops.frontends.seeds import generators, seeded
-from crossflops.ir.graph import Graph
-from crossflops.ir.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
+from crossflops.frontends.inputs import Given, arguments
+from crossflops.frontends.pytorch.torchvision import mends
+from crossflops.ir.trace import Setting
 
-if TYPE_CHECKING:
-    from torch import nn
-
-_DISPATCHED = ("operator", "dispatch")  # the runs in which kernels are seen
-# Operators that hold functions, which PyTorch's compiler traces in every run.
-_COMPILED = {"associative_scan", "cond", "flex_attention", "map_impl", "scan", "while_loop"}
-_RUNS = {"jit": jit_nodes, "traced": traced_nodes, "event": events, "dispatch": dispatched}
+_ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and evaluates sizes
+_TIMM = "timm:"
 
 
-class Recording(msgspec.Struct, frozen=True):
-    """One run of a model under export: the program, its operators by node name, and the trace.
+class PyTorch(Frontend):
+    """Models that are run and exported by PyTorch itself, on tensors."""
 
-    `drawing` is there where numbers that were drawn may decide about sizes: the states of
-    generators other than PyTorch's, from which some were.
-    """
+    name = "torch"
+    title = "PyTorch"
+    models = ("PyTorch",)
+    extra = "torch"
+    packages = ("torch", "functorch", "onnxscript")
+    converter = "torch.onnx.export"
+    versions = (("torch", "torch"),)
+    suffixes = (".pt2", ".pt")
+    pickles = {
+        _ARCHIVE: "is an archive of pickles and expressions",
+        **dict.fromkeys((".pt", ".pth"), "is a pickle"),
+    }
+    runtime = "torch"
 
-    program: Any
-    operators: dict[str, Call]
-    trace: Trace
-    drawing: Sequence[Any] | None = None
+    def recognizes(self, value: object) -> bool:
+        """Whether this is a torch.nn.Module."""
+        torch = sys.modules.get("torch")
+        return torch is not None and isinstance(value, torch.nn.Module)
 
+    def opened(self, value: Any) -> tuple[Any, Any] | None:
+        """The module in a torch.export.ExportedProgram, and what it was exported with."""
+        export = sys.modules.get("torch.export")
+        if export is None or not isinstance(value, export.ExportedProgram):
+            return None
+        module = value.module()
+        for name in ("train", "eval"):  # which raise there; the nodes stay in the mode they have
+            vars(module).pop(name, None)
+        return module, value.example_inputs
 
-def normalize(
-    model: "nn.Module",
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    setting: Setting,
-    observed: Sequence[Setting] = (),
-) -> tuple[Graph, Trace]:
-    """The graph and the trace of a model run on these inputs.
+    def reads(self, target: str) -> bool:
+        """Whether this names a model of timm."""
+        return target.startswith(_TIMM)
 
-    For every setting in `observed` the model is also run for real, to see which calls collapse
-    into fused kernels there. The caller's model, its mode, the inputs and the random state are
-    untouched.
-
-    Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
-    exported.
-    """
-    return program(model, args, kwargs, setting, observed)[1:]
-
-
-def program(
-    model: "nn.Module",
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    setting: Setting,
-    observed: Sequence[Setting] = (),
-) -> tuple[Any, Graph, Trace]:
-    """As `normalize`, and before them the ONNX model (of onnx_ir) that the graph was read from.
-
-    Its nodes are those of the graph, in their order and with their keys as names.
-    """
-    return converted(model, record(model, args, kwargs, setting, observed))
-
-
-def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, Trace]:
-    """What `program` gives, of a run of the model that was recorded.
-
-    Raises NormalizeError when the recorded program has no ONNX form.
-    """
-    trace = recording.trace
-    with quiet(), spelled():
-        with seeded():
-            states = recording.drawing
-            known = {} if states is None else drawn(recording.program, states)
-        with valued() if trace.runtime else nullcontext(), repeating(known):
-            exported = to_onnx(recording.program)
-        simplify(exported)
-        if trace.runtime:
-            with seeded():
-                fill_shapes(exported, known)
-    paths = {call.key: trace.modules[call.module].path for call in trace.calls}
-    graph = to_graph(
-        exported,
-        type(model).__name__,
-        recording.operators,
-        paths,
-        parameter_count(trace.modules),
-    )
-    graph = msgspec.structs.replace(graph, param_bytes=parameter_bytes(trace.modules))
-    trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
-    return exported.model, *placed(model, graph, trace)
-
-
-def record(
-    model: "nn.Module",
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    setting: Setting,
-    observed: Sequence[Setting] = (),
-) -> Recording:
-    """Only the run of the model, without its ONNX graph: all that a prediction needs."""
-    compiler_tables()
-    with generators(), quiet(), spelled():
-        found = traced(Asked(model, args, kwargs, setting))
-        exported, recorder = found.program, found.recorder
-        operators = operator_calls(exported, recorder.frames)
-        if found.valued:
-            operators = marked(exported, operators, found.known)
-        calls = tree(recorder.frames, operators)
-        if recorder.autocast:
-            operators = write_out_casts(exported, operators)
-        calls, seen, kernels = _observe(model, args, kwargs, observed, calls)
-    trace = Trace(
-        calls=calls,
-        modules=found.index.rows,
-        setting=setting,
-        observed=seen,
-        kernels=kernels,
-        runtime=_version() if found.valued else "",
-        notes=found.notes,
-    )
-    drawing = recorder.generators if found.valued and found.draws else None
-    return Recording(exported, operators, trace, drawing)
-
-
-def _version() -> str:
-    import torch
-
-    return f"PyTorch {torch.__version__.partition('+')[0]}"
-
-
-def _observe(
-    model: "nn.Module",
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    observed: Sequence[Setting],
-    calls: tuple[Call, ...],
-) -> tuple[tuple[Call, ...], tuple[Call, ...], dict[str, tuple[Kernel, ...]]]:
-    """The calls with the kernels that swallowed them, the calls of other levels, the kernels."""
-    seen: list[Call] = []
-    ran: dict[str, tuple[Kernel, ...]] = {}
-    compiles = any(call.level == "operator" and call.target in _COMPILED for call in calls)
-    for setting in sorted(observed, key=_sees_kernels, reverse=True):
-        level = setting.level if isinstance(setting, View) else "operator"
-        if level == "module" and not is_asked(model):
-            continue  # nothing in it makes nested tensors
-        if compiles:
-            forget_compiled()  # a tool has compiled nothing before: its profiler sees all of it
+    def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
+        """The model of timm of this name, with random weights unless the arguments say else."""
         try:
-            found, kernels = _ran_afresh(model, args, kwargs, setting, setting.id not in ran)
-        except (Exception, SystemExit) as error:
-            if level == "module":
-                continue  # so it does for the tool, whose failure it is
-            run_unwatched(model, args, kwargs, setting, error)
-            found, kernels = [Seen(UNWATCHED, settings={"reason": brief(error)})], None
-        if isinstance(setting, View):
-            seen.extend(observed_calls(found, calls, setting))
-        if kernels is None:
-            continue
-        if level != "module":
-            ran[setting.id] = summary(kernels)
-        fused = swallowed(kernels, calls)
-        calls = tuple(
-            msgspec.structs.replace(call, fused={**call.fused, setting.id: fused[call.key]})
-            if call.key in fused
-            else call
-            for call in calls
-        )
-    return calls, tuple(seen), ran
+            timm = importlib.import_module("timm")
+        except ImportError as error:
+            raise MissingExtraError("timm is not installed", "pip install timm") from error
+        name = target.removeprefix(_TIMM)
+        try:
+            return timm.create_model(name, **{"pretrained": False, **arguments})
+        except Exception as error:
+            known = timm.list_models() if hasattr(timm, "list_models") else []
+            similar = [] if name in known else get_close_matches(name, known, n=3)
+            hint = f"perhaps: {', '.join(similar)}" if similar else "see timm.list_models()"
+            raise TargetError(f"timm cannot make {name!r}: {error}", hint) from error
+
+    def unpickled(self, path: Path) -> Any:
+        """What `torch.save` or `torch.export.save` wrote."""
+        import torch
+
+        if path.suffix == _ARCHIVE:
+            with _silent("torch.export"):
+                return torch.export.load(path)
+        return torch.load(path, map_location="cpu", weights_only=False)
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """PyTorch's generator begins where it does in a process that has just begun.
+
+        PyTorch may not be imported yet: then it does so anyway.
+        """
+        torch = sys.modules.get("torch")
+        if torch is None:
+            yield
+            return
+        generator = torch.default_generator
+        before = generator.get_state()
+        generator.manual_seed(torch.Generator().initial_seed())
+        try:
+            yield
+        finally:
+            generator.set_state(before)
+
+    def mends(self, error: Exception) -> bool:
+        """Whether torchvision failed beside a CPU build of torch, and can be imported now."""
+        return mends(error)
+
+    def require(self, model: Any) -> None:
+        """Raises MissingExtraError without what exports a model."""
+        require_packages(("onnx", "onnxscript"), "export a PyTorch model", self.extra)
+
+    def source(self, model: Any, given: Given, owned: bool) -> Source:
+        """The model ready to be exported, and tensors. Raises InputError where they do not fit."""
+        from crossflops.frontends.pytorch.inputs import check, from_file, make
+        from crossflops.frontends.pytorch.model import ready
+
+        if given.file is not None:
+            args, kwargs = from_file(given.file)
+        elif given.are_made_up:
+            args, kwargs = make(model, given.specs)
+        else:
+            args, kwargs = arguments(given.values)
+        check(model, args, kwargs)
+        model = ready(model, args, kwargs, owned)
+        return Source(model, args, kwargs, values=given.origin_of(given.values))
+
+    def fits(self, source: Source, setting: Setting) -> None:
+        """Runs the model as it is: to export it would take longer. Raises InputError."""
+        import torch
+
+        from crossflops.frontends.pytorch.model import raised
+
+        try:
+            source.model.eval()
+            with torch.no_grad():
+                source.model(*source.args, **source.kwargs)
+        except Exception as error:  # whatever it is, it does not run on these
+            raise raised(error) from error
+
+    def program(
+        self,
+        source: Source,
+        setting: Setting,
+        observed: Sequence[Setting] = (),
+        run: Run | None = None,
+    ) -> Program:
+        """The model under export: see `program.program`. What values decide is seen there."""
+        from crossflops.frontends.pytorch.model import try_out
+        from crossflops.frontends.pytorch.operators import mixed
+        from crossflops.frontends.pytorch.program import program
+
+        model, args, kwargs = source.model, source.args, source.kwargs
+        made = program(model, args, kwargs, setting, observed)
+        if mixed(made[2]) is not None:
+            try_out(model, args, kwargs, setting)
+        return made
+
+    def copied(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Copies that share nothing with the caller's that a tool could change.
+
+        Tensors that were computed from others (weight_norm and pruning keep such in their
+        modules) Python cannot copy, so the export's own way of copying is taken.
+        """
+        from crossflops.frontends.pytorch.model import duplicate, fresh
+
+        return (duplicate(model), *fresh(args, kwargs))
+
+    def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
+        """The module called on its inputs: see `model.runnable`."""
+        from crossflops.frontends.pytorch.model import runnable
+
+        return runnable(source, threads, setting)
 
 
-def _sees_kernels(setting: Setting) -> bool:
-    return not isinstance(setting, View) or setting.level in _DISPATCHED
-
-
-def _ran_afresh(*asked: Any) -> tuple[list[Seen], list[Ran] | None]:
-    """As `_ran`, and where that raises once more, without what was compiled before."""
+@contextmanager
+def _silent(name: str) -> Iterator[None]:
+    """torch.export.load writes a traceback into its log before it raises."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
     try:
-        return _ran(*asked)
-    except Exception:
-        forget_compiled()
-        return _ran(*asked)
+        yield
+    finally:
+        logger.setLevel(before)
 
 
-def _ran(
-    model: "nn.Module",
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    setting: Setting,
-    ask: bool,
-) -> tuple[list[Seen], list[Ran] | None]:
-    """What the run shows that the setting asks for, and the fused kernels in it.
-
-    A run that shows no kernels is followed by one that does if those are asked for, else there
-    is None in their place. Each draws what the export drew.
-    """
-
-    def own() -> tuple[Any, ...]:
-        return (switch(duplicate(model), setting.training), *fresh(args, kwargs), setting)
-
-    found: list[Seen] = []
-    if isinstance(setting, View) and setting.level in _RUNS:
-        with seeded():
-            found = _RUNS[setting.level](*own())
-        if _sees_kernels(setting):
-            return found, [(one.frames, one.target) for one in found if is_fused(one.target)]
-        if not ask:
-            return found, None
-    with seeded():
-        return found, fused_kernels(*own())
+FRONTEND: Frontend = PyTorch()

@@ -6,12 +6,13 @@ import io
 import keyword
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError, NormalizeError, raised_at
-from crossflops.frontends.seeds import generators
+from crossflops.frontends.frontend import RUN, Ready, Source
+from crossflops.frontends.pytorch.seeds import generators
 from crossflops.ir.trace import Setting
 
 if TYPE_CHECKING:
@@ -281,3 +282,47 @@ def _name_parameters(model: "nn.Module") -> None:
         if isinstance(module, torch.jit.ScriptModule):
             for name, tensor in module.named_parameters(recurse=False):
                 setattr(module, name, Parameter(tensor.detach(), tensor.requires_grad))
+
+
+# A model that is timed in PyTorch itself.
+
+
+def runnable(source: Source, threads: int, setting: Setting) -> Ready:
+    """The module called on its inputs; on an accelerator, until that is done."""
+    import torch
+
+    model, args, kwargs = source.model, source.args, source.kwargs
+    torch.set_num_threads(threads)
+    model.train(setting.training)
+    weights = [*model.parameters(), *model.buffers()]
+    device = weights[0].device if weights else torch.device("cpu")
+    sync: Callable[[], Any] = {
+        "cuda": torch.cuda.synchronize,
+        "mps": lambda: torch.mps.synchronize(),
+    }.get(device.type, lambda: None)
+
+    def once() -> None:
+        with torch.set_grad_enabled(setting.grad):
+            model(*args, **kwargs)
+        sync()
+
+    def trace(runs: int, path: str) -> str:
+        from torch import profiler
+
+        kinds = [profiler.ProfilerActivity.CPU]
+        kinds += [profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
+        with profiler.profile(
+            activities=kinds, record_shapes=True, profile_memory=True
+        ) as profiled:
+            for _ in range(runs):
+                with profiler.record_function(RUN):
+                    once()
+        profiled.export_chrome_trace(path)
+        return path
+
+    how = f"module(*inputs), {_mode(setting)}{', synchronized' if device.type != 'cpu' else ''}"
+    return Ready(once, f"torch {torch.__version__}", device.type, how, trace)
+
+
+def _mode(setting: Setting) -> str:
+    return f"{'train' if setting.training else 'eval'}, {'grad' if setting.grad else 'no grad'}"

@@ -1,13 +1,13 @@
 """The undecomposed operators of an exported program, as calls of the operator level."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.recorder import Frame
 from crossflops.frontends.pytorch.tensors import plain, spec, specs
 from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Call, Scalar
+from crossflops.ir.trace import Call, Scalar, Trace
 
 if TYPE_CHECKING:
     from torch import fx
@@ -168,3 +168,97 @@ def _is_alias(node: "fx.Node") -> bool:
 def _writes(node: "fx.Node") -> bool:
     schema = getattr(node.target, "_schema", None)
     return bool(schema is not None and schema.is_mutable)
+
+
+# Operators whose tensors have types that do not go together. An export runs on tensors without
+# values, and lets a product of integers and floats pass that PyTorch refuses when it runs. Under
+# autocast such a trace is right: the model itself has to say.
+
+# Operators that refuse operands of two types, by the names of these operands.
+_STRICT = {
+    "aten.linear.default": ("input", "weight"),
+    "aten.matmul.default": ("self", "other"),
+    "aten.mm.default": ("self", "mat2"),
+    "aten.bmm.default": ("self", "mat2"),
+    "aten.addmm.default": ("mat1", "mat2"),
+    "aten.baddbmm.default": ("batch1", "batch2"),
+}
+
+
+def mixed(trace: Trace) -> Call | None:
+    """The first call of an operator that refuses its operands' types, or None."""
+    for call in trace.calls:
+        operands = [call.input(name) for name in _STRICT.get(call.target, ())]
+        if len({operand.dtype for operand in operands if operand is not None}) > 1:
+            return call
+    return None
+
+
+# Autocast inside a model: the casts that it makes are written out, for the export to see.
+
+# Operators that are there to change a type.
+_CONVERSIONS = ("aten.to.", "aten._to_copy.", "aten.type_as.", "aten.copy", "aten._assert")
+
+
+def write_out_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[str, Call]:
+    """Cast the inputs of each operator that computes in another type than they have.
+
+    The program is changed. Returns `calls` with the casts in it, by node name: each belongs to
+    the operator call that it serves.
+    """
+    found = dict(calls)
+    for node in list(program.graph.nodes):
+        for place in _miscast(node):
+            cast = _cast(program, node, place)
+            node.replace_input_with(place, cast)
+            if node.name in calls:
+                found[cast.name] = calls[node.name]
+    program.graph_module.recompile()
+    return found
+
+
+def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
+    """The floating inputs of an operator that autocast gives it in another type."""
+    import torch
+
+    given = [node.meta.get("val"), *node.args, *node.kwargs.values()]
+    chosen = any(isinstance(value, torch.dtype) for value in given)
+    if node.op != "call_function" or chosen or str(node.target).startswith(_CONVERSIONS):
+        return
+    dtype = _float_type(node)
+    inputs = {one: kind for one in node.all_input_nodes if (kind := _float_type(one)) is not None}
+    if dtype is None or not inputs or dtype in _promoted(list(inputs.values())):
+        return
+    yield from (one for one, kind in inputs.items() if kind != dtype)
+
+
+def _promoted(kinds: list[Any]) -> set[Any]:
+    """What comes of these types by themselves: one of them, or what they promote to."""
+    import torch
+
+    result = kinds[0]
+    for kind in kinds[1:]:
+        result = torch.promote_types(result, kind)
+    return {result}
+
+
+def _float_type(node: "fx.Node") -> Any:
+    """The type of a tensor of floating-point numbers (of the first, where there are several)."""
+    import torch
+
+    value = node.meta.get("val")
+    value = value[0] if isinstance(value, list | tuple) and value else value
+    floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.dtype if isinstance(value, torch.Tensor) and floating else None
+
+
+def _cast(program: "ExportedProgram", node: "fx.Node", source: "fx.Node") -> "fx.Node":
+    import torch
+
+    dtype = _float_type(node)
+    with program.graph.inserting_before(node):
+        cast = program.graph.call_function(
+            torch.ops.aten._to_copy.default, (source,), {"dtype": dtype}
+        )
+    cast.meta = {**node.meta, "val": source.meta["val"].to(dtype)}
+    return cast

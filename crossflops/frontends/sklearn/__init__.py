@@ -1,27 +1,105 @@
-"""A fitted estimator of scikit-learn -> an ONNX graph, and its steps as modules."""
+"""A fitted estimator of scikit-learn -> an ONNX graph, and its steps as modules.
 
+An estimator with the shape of X comes in; a `Graph`, a `Trace` of modules without calls and the
+bytes of an ONNX model go out. This folder may import `frontends.onnx`, `ir` and what lies below.
+"""
+
+import importlib
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from crossflops.ir.graph import Graph
-from crossflops.ir.trace import Setting, Trace
+from crossflops.errors import InputError
+from crossflops.frontends.frontend import Frontend, OnShapes, Program, Run, Source
+from crossflops.frontends.inputs import Arguments, arguments
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Setting
 
 
-def require(model: Any) -> None:
-    """See `fitted.require`."""
-    from crossflops.frontends.sklearn import converter
+class Sklearn(OnShapes):
+    """Fitted estimators, converted by skl2onnx with their weights."""
 
-    converter.require(model)
+    name = "sklearn"
+    title = "scikit-learn"
+    models = ("scikit-learn",)
+    extra = "sklearn"
+    packages = ("sklearn", "skl2onnx", "joblib")
+    converter = "skl2onnx"
+    versions = (("skl2onnx", "scikit-learn"), ("skl2onnx", "skl2onnx"))
+    suffixes = (".joblib",)
+    pickles = {".joblib": "is a pickle"}
+
+    def recognizes(self, value: object) -> bool:
+        """Whether this is an estimator, a pipeline among them."""
+        base = sys.modules.get("sklearn.base")
+        kind = getattr(base, "BaseEstimator", None)
+        return kind is not None and isinstance(value, kind)
+
+    def unpickled(self, path: Path) -> Any:
+        """What `joblib.dump` wrote."""
+        return importlib.import_module("joblib").load(path)
+
+    def require(self, model: Any) -> None:
+        """See `converter.require`."""
+        from crossflops.frontends.sklearn.converter import require
+
+        require(model)
+
+    def placeholder(self, spec: TensorSpec) -> TensorSpec:
+        """The spec itself."""
+        return spec
+
+    def shape_of(self, array: Any, name: str = "X") -> TensorSpec:
+        """The shape and the type of an array. Raises InputError for what is none."""
+        if isinstance(array, TensorSpec):
+            return array
+        try:
+            shape = tuple(map(int, array.shape))
+            return TensorSpec(name, _name(array.dtype), shape, "input")
+        except (AttributeError, TypeError, ValueError) as error:
+            raise InputError(
+                f"an input is a {type(array).__name__}, which has no shape and type",
+                "give X as an array, or as texts: ['1x4']",
+            ) from error
+
+    def shapes(self, values: Any) -> Arguments:
+        """What stands for X as `predict` takes it, for a frame with an input for each column, or
+        for a dict of such columns. Raises InputError.
+        """
+        if isinstance(values, Mapping):
+            return (), {str(name): self.shape_of(v, str(name)) for name, v in values.items()}
+        if hasattr(values, "columns") and hasattr(values, "dtypes"):
+            rows = (len(values), 1)
+            kinds = zip(values.columns, values.dtypes, strict=True)
+            return (), {
+                str(name): TensorSpec(str(name), _name(kind), rows) for name, kind in kinds
+            }
+        if isinstance(values, list):
+            import numpy as np
+
+            return (self.shape_of(np.asarray(values)),), {}
+        args, kwargs = arguments(values)
+        named = {name: self.shape_of(value, name) for name, value in kwargs.items()}
+        return tuple(map(self.shape_of, args)), named
+
+    def program(
+        self,
+        source: Source,
+        setting: Setting,
+        observed: Sequence[Setting] = (),
+        run: Run | None = None,
+    ) -> Program:
+        """See `graph.program`. Nothing is to be observed."""
+        from crossflops.frontends.sklearn.graph import program
+
+        return program(source.model, source.args, source.kwargs, setting)
 
 
-def program(
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    setting: Setting,
-    observed: Sequence[Setting] = (),
-) -> tuple[bytes, Graph, Trace]:
-    """See `whole.program`, which is imported when it is needed. Nothing is to be observed."""
-    from crossflops.frontends.sklearn import graph
+def _name(dtype: Any) -> str:
+    """How a type of NumPy or pandas is called: what is no number or truth value is text."""
+    kind = getattr(dtype, "kind", "O")
+    return str(dtype.name) if kind in "fiub" else "string"
 
-    return graph.program(model, args, kwargs, setting)
+
+FRONTEND: Frontend = Sklearn()

@@ -12,7 +12,8 @@ from unittest.mock import patch
 
 import msgspec
 
-from crossflops.errors import InputError, MissingExtraError, NormalizeError
+from crossflops.errors import InputError, NormalizeError
+from crossflops.frontends.frontend import require_packages
 from crossflops.ir.graph import Node, Op
 from crossflops.ir.tensor import TensorSpec
 
@@ -355,17 +356,10 @@ def _recorded(made: dict[str, int]) -> Iterator[None]:
 
 # What has to hold before an estimator can be converted: skl2onnx is there, and it is fitted.
 
-_INSTALL = "pip install 'crossflops[sklearn]'"
-
 
 def require(model: Any) -> None:
     """Raises MissingExtraError without skl2onnx, InputError for what was never fitted."""
-    try:
-        __import__("skl2onnx")
-    except ImportError as error:
-        raise MissingExtraError(
-            "skl2onnx is needed to convert a model of scikit-learn", _INSTALL
-        ) from error
+    require_packages(("skl2onnx",), "convert a model of scikit-learn", "sklearn")
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 

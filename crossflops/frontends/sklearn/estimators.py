@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.sklearn.kinds import is_model
+from crossflops.frontends.sklearn import FRONTEND
 from crossflops.ir.trace import Parameter
 
 _NAMED = ("steps", "transformer_list", "transformers_", "named_estimators_")
@@ -42,7 +42,7 @@ def _inside(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
         value = own.get(attribute, ())
         pairs = value.items() if isinstance(value, Mapping) else value
         for name, one, *_ in pairs:
-            if is_model(one):
+            if FRONTEND.recognizes(one):
                 yield str(name), one, True
     if hasattr(estimator, "get_support"):
         return  # a selection: what chose the features is asked no more
@@ -53,11 +53,11 @@ def _inside(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
 
 def _unnamed(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
     """Estimators in a fitted attribute: one, or a list or an array of them."""
-    if is_model(value):
+    if FRONTEND.recognizes(value):
         yield name, value, False
         return
     for place, one in enumerate(_items(value)):
-        if is_model(one):
+        if FRONTEND.recognizes(one):
             yield f"{name}.{place}", one, False
         elif type(one).__module__.startswith("sklearn.calibration"):  # with its calibrators
             for attribute, held in vars(one).items():

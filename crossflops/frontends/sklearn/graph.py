@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsWarning, InputError
-from crossflops.frontends import onnx
 from crossflops.frontends.digest import digest
+from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.sklearn.converter import as_computed, to_onnx
 from crossflops.frontends.sklearn.estimators import Part, of_estimator, parts
 from crossflops.ir.graph import Graph, Node
@@ -35,7 +35,7 @@ def program(
     with warnings.catch_warnings():
         # skl2onnx says of an output what the estimator would give, not what its nodes make
         warnings.filterwarnings("ignore", "the file says", CrossflopsWarning)
-        graph, _ = onnx.of_bytes(found.data, name, setting)
+        graph, _ = of_bytes(found.data, name, setting)
     paths = {id(one.estimator): one.path for one in inside}
     estimators = {id(one.estimator): one.estimator for one in inside}
     makers = {node: estimators.get(maker) for node, maker in found.makers.items()}

@@ -1,32 +1,142 @@
-"""A TensorFlow or Keras model -> an ONNX graph and the trace of the operations in its graph."""
+"""A TensorFlow or Keras model -> an ONNX graph and the trace of the operations in its graph.
 
+A model with shapes comes in; a `Graph`, a `Trace` of the frozen graph's operations and the bytes
+of an ONNX model go out. This folder may import `frontends.onnx`, `operators`, `load`, `ir` and
+what lies below.
+"""
+
+import os
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
-from crossflops.frontends.decided import Arrays, Run
-from crossflops.ir.graph import Graph
-from crossflops.ir.trace import Setting, Trace
+from crossflops.errors import InputError, TargetError
+from crossflops.frontends.frontend import Frontend, OnShapes, Program, Ready, Run, Source
+from crossflops.frontends.inputs import Arguments, arguments
+from crossflops.frontends.tensorflow import kinds
+from crossflops.frontends.tensorflow.quiet import quiet
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Setting
 
 
-def program(
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    setting: Setting,
-    observed: Sequence[Setting] = (),
-    trips: Mapping[str, int] = {},
-    branches: Mapping[str, str] = {},
-    arrays: Arrays = None,
-    run: Run | None = None,
-) -> tuple[bytes, Graph, Trace]:
-    """See `graph.program`, which is imported when it is needed. Nothing is to be observed."""
-    from crossflops.frontends.tensorflow import graph
+class TensorFlow(OnShapes):
+    """Models of Keras and TensorFlow, traced on shapes, frozen, and converted by tf2onnx."""
 
-    return graph.program(model, args, kwargs, setting, trips, branches, arrays, run)
+    name = "tensorflow"
+    title = "TensorFlow"
+    models = ("Keras", "TensorFlow")
+    extra = "tensorflow"
+    packages = ("tensorflow", "keras", "tf2onnx")
+    converter = "tf2onnx"
+    converted_by = "python -m tf2onnx.convert"
+    versions = (("tensorflow", "tensorflow"), ("keras", "keras"))
+    suffixes = (".keras", ".h5", ".pb")
+    runtime = "keras"
+    traces_into_folder = True
+    has_control = True
+
+    def recognizes(self, value: object) -> bool:
+        """Whether TensorFlow or Keras made this."""
+        return kinds.is_model(value)
+
+    def reads(self, target: str) -> bool:
+        """Whether this is a file of Keras or TensorFlow, or the folder of a SavedModel."""
+        return kinds.is_path(target)
+
+    def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
+        """See `reading.read`."""
+        if arguments:
+            raise TargetError(f"{target} is a model already", "leave --arg out")
+        from crossflops.frontends.tensorflow.reading import read
+
+        return read(target, allow_pickle)
+
+    def building(self) -> AbstractContextManager[None]:
+        """TensorFlow's log lines are kept off stderr, also while it is imported."""
+        return quiet()
+
+    @quiet()
+    def require(self, model: Any) -> None:
+        """See `model.require`."""
+        from crossflops.frontends.tensorflow.model import require
+
+        require()
+
+    def placeholder(self, spec: TensorSpec) -> Any:
+        """A tf.TensorSpec."""
+        import tensorflow as tf
+
+        return tf.TensorSpec(spec.shape, spec.dtype, None if spec.name.isdigit() else spec.name)
+
+    def shape_of(self, array: Any, name: str | None = None) -> Any:
+        """A tf.TensorSpec."""
+        import tensorflow as tf
+
+        return tf.TensorSpec(array.shape, array.dtype, name)
+
+    def shapes(self, values: Any) -> Arguments:
+        """What stands for tensors, arrays or specs, also in lists and dicts.
+
+        Raises InputError for a value without a shape, and for a size that is left open:
+        TensorFlow's profiler counts 0 where the batch is None, and says nothing.
+        """
+        args, kwargs = arguments(values)
+        named = {name: self._shape(value, name) for name, value in kwargs.items()}
+        return tuple(map(self._shape, args)), named
+
+    def _shape(self, value: Any, name: str | None = None) -> Any:
+        if isinstance(value, Mapping):
+            return {key: self._shape(held, str(key)) for key, held in value.items()}
+        if isinstance(value, list | tuple) and all(hasattr(held, "shape") for held in value):
+            return [self._shape(held) for held in value]
+        try:
+            spec = self.shape_of(value, name)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise InputError(
+                f"an input is a {type(value).__name__}, which has no shape and type",
+                "give a tensor, an array or a tf.TensorSpec",
+            ) from error
+        if not spec.shape.is_fully_defined():
+            raise InputError(
+                f"the input has the shape {spec.shape}, which is not definite",
+                "give a number for every size, the batch too",
+            )
+        return spec
+
+    def fits(self, source: Source, setting: Setting) -> None:
+        """Traces the model, and lets Keras number its layers from the start again."""
+        from crossflops.frontends.tensorflow.model import traced
+
+        try:
+            traced(source.model, source.args, source.kwargs, setting.training)
+        finally:
+            keras = sys.modules.get("keras")
+            if keras is not None:
+                keras.utils.clear_session()
+
+    def program(
+        self,
+        source: Source,
+        setting: Setting,
+        observed: Sequence[Setting] = (),
+        run: Run | None = None,
+    ) -> Program:
+        """See `graph.program`. Nothing is to be observed."""
+        from crossflops.frontends.tensorflow.graph import program
+
+        return program(source, setting, run)
+
+    def bound(self, threads: int) -> None:
+        """TensorFlow reads how many threads it takes once, when it starts."""
+        os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
+        os.environ["TF_NUM_INTEROP_THREADS"] = "1"
+
+    def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
+        """The concrete function: see `model.runnable`."""
+        from crossflops.frontends.tensorflow.model import runnable
+
+        return runnable(source, threads, setting)
 
 
-def require(model: Any) -> None:
-    """See `model.require`."""
-    from crossflops.frontends.tensorflow.model import require
-
-    require()
+FRONTEND: Frontend = TensorFlow()

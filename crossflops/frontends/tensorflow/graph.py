@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crossflops.frontends import onnx
-from crossflops.frontends.decided import Arrays, GraphAndCalls, Run, Runnable, settled
+from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.digest import digest
+from crossflops.frontends.frontend import Run, Source
+from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.tensorflow.converter import to_onnx
 from crossflops.frontends.tensorflow.layers import KerasLayers, Layers, NamedLayers, variables
 from crossflops.frontends.tensorflow.model import (
@@ -28,27 +29,21 @@ from crossflops.ir.trace import Parameter, Setting, Trace
 
 @quiet()
 def program(
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    setting: Setting,
-    trips: Mapping[str, int] = {},
-    branches: Mapping[str, str] = {},
-    arrays: Arrays = None,
-    run: Run | None = None,
+    source: Source, setting: Setting, run: Run | None = None
 ) -> tuple[bytes, Graph, Trace]:
     """The graph of a model on inputs of these shapes (tf.TensorSpec), and its operations.
 
     Before them the bytes of the ONNX model that the graph was read from; its large weights are
-    there by shape alone. `trips` and `branches` are those of `OnnxFile`, `arrays` the values of
-    the inputs, where there are any, on which `run` runs what depends on them.
+    there by shape alone. The source's `control` names nodes of the ONNX model; its `arrays` are
+    the values of the inputs, where there are any, on which `run` runs what depends on them.
 
     The graph is made from the frozen function with loops and branches whole, the operator calls
     are those of the frozen graph as TensorFlow runs it, in which loops are taken apart. Raises
     InputError where the model does not take these inputs, NormalizeError where it cannot be
     frozen or converted.
     """
-    seen = record(model, args, kwargs, setting)
+    model, control = source.model, source.control
+    seen = record(model, source.args, source.kwargs, setting)
     if is_rebuilt(model):
         rebuilt: tuple[bytes, Graph, Trace] = model.graph_of(seen, setting)
         return rebuilt
@@ -56,29 +51,27 @@ def program(
     data, origins = to_onnx(whole)
 
     def read(observed: Observation | None) -> GraphAndCalls:
-        graph, _ = onnx.of_bytes(
-            data, seen.name, setting, trips=trips, branches=branches, seen=observed
-        )
+        graph, _ = of_bytes(data, seen.name, setting, control, observed)
         return linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
 
-    graph, fields = settled(read, lambda: _runnable(model, seen.traced, arrays), run)
+    graph, fields = settled(read, lambda: _runnable(source, seen.traced), run)
     graph = msgspec.structs.replace(graph, name=seen.name, **_size(model, seen))
     graph = msgspec.structs.replace(graph, digest=digest(graph))
     return data, graph, msgspec.structs.replace(seen.trace, **fields)
 
 
-def _runnable(model: Any, traced: Traced, arrays: Arrays) -> Runnable:
+def _runnable(source: Source, traced: Traced) -> Runnable:
     """The model with its weights, and the values of its inputs by their names."""
     import tensorflow as tf
 
     data = to_onnx(freeze(traced.function, lowered=False, weighted=True), weighted=True).data
-    if arrays is None:
+    if source.arrays is None:
         return data, {}
-    values = tf.nest.flatten(arguments(model, *arrays, training=False))
-    names = [one.name for one in traced.function.inputs]
-    given = zip(names, values, strict=False)
+    values = tf.nest.flatten(arguments(source.model, *source.arrays, training=False))
+    names = [tensor.name for tensor in traced.function.inputs]
+    feeds = zip(names, values, strict=False)
     return data, {
-        name: np.asarray(one) for name, one in given if not isinstance(one, tf.TensorSpec)
+        name: np.asarray(value) for name, value in feeds if not isinstance(value, tf.TensorSpec)
     }
 
 

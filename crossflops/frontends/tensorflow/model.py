@@ -11,14 +11,10 @@ from unittest.mock import patch
 
 import msgspec
 
-from crossflops.errors import (
-    CrossflopsError,
-    InputError,
-    MissingExtraError,
-    NormalizeError,
-    raised_at,
-)
+from crossflops.errors import CrossflopsError, InputError, NormalizeError, raised_at
+from crossflops.frontends.frontend import RUN, Ready, Source, require_packages
 from crossflops.frontends.tensorflow.layers import recorded
+from crossflops.ir.trace import Setting
 from crossflops.load.payload import NUMBER
 
 # A frozen graph (GraphDef) -> a function of its placeholders.
@@ -181,7 +177,6 @@ def _spread(tensor: Any) -> Any:
 
 CHOSEN = "crossflops_signature"  # an attribute of a SavedModel whose target names a signature
 _SERVING = ("serving_default", "serve")
-_INSTALL = "pip install 'crossflops[tensorflow]'"
 
 
 class Traced(msgspec.Struct, frozen=True):
@@ -196,13 +191,7 @@ class Traced(msgspec.Struct, frozen=True):
 
 def require() -> None:
     """Raises MissingExtraError, or NormalizeError where Keras runs on something else."""
-    for extra in ("tensorflow", "tf2onnx"):
-        try:
-            __import__(extra)
-        except ImportError as error:
-            raise MissingExtraError(
-                f"{extra} is needed to read a TensorFlow model", _INSTALL
-            ) from error
+    require_packages(("tensorflow", "tf2onnx"), "read a TensorFlow model", "tensorflow")
     keras = sys.modules.get("keras")
     if keras is not None and keras.backend.backend() != "tensorflow":
         raise NormalizeError(
@@ -284,8 +273,6 @@ def _function(
     import tensorflow as tf
 
     if isinstance(model, tf.compat.v1.GraphDef | tf.Graph):
-        # dropped
-
         return function_of(model, args, kwargs), args, kwargs
     if _is_keras(model):
         return _keras(model, args, kwargs, training)
@@ -398,3 +385,36 @@ def _signature(
                 f"give --input {one}=SHAPE:{spec.dtype.name} that fits",
             )
     return (lambda **given: signature(**given)), (), named
+
+
+# A model that is timed in TensorFlow itself.
+
+
+def runnable(source: Source, threads: int, setting: Setting) -> Ready:
+    """The concrete function called on tensors of its shapes, its results copied out."""
+    import tensorflow as tf
+
+    function = traced(source.model, source.args, source.kwargs, setting.training).function
+    explicit = function.inputs[: len(function.inputs) - len(function.captured_inputs)]
+    tensors = [_filled(tf, spec) for spec in explicit]
+
+    def once() -> None:
+        for result in tf.nest.flatten(function._call_flat(tensors, function.captured_inputs)):
+            if hasattr(result, "numpy"):
+                result.numpy()
+
+    def trace(runs: int, path: str) -> None:
+        tf.profiler.experimental.start(path)
+        for step in range(runs):
+            with tf.profiler.experimental.Trace(RUN, step_num=step, _r=1):
+                once()
+        tf.profiler.experimental.stop()
+
+    how = "concrete tf.function, results copied out"
+    return Ready(once, f"tensorflow {tf.__version__}", "cpu", how, trace)
+
+
+def _filled(tf: Any, spec: Any) -> Any:
+    if spec.dtype.is_floating:
+        return tf.random.stateless_normal(spec.shape, (0, 0), dtype=spec.dtype)
+    return tf.zeros(spec.shape, spec.dtype)

@@ -10,9 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from crossflops.errors import CrossflopsError, NormalizeError
-from crossflops.frontends import onnx
 from crossflops.frontends.digest import digest
-from crossflops.frontends.onnx import OnnxFile, functions
+from crossflops.frontends.onnx import OnnxFile, functions, reading
 from crossflops.frontends.onnx.binding import bind, model_inputs
 from crossflops.frontends.onnx.modules import Place, table
 from crossflops.frontends.onnx.types import attributes
@@ -423,9 +422,9 @@ class NodeLayers(Layers):
 
 
 def graph_of(model: OnnxModule, seen: Any, setting: Setting) -> tuple[bytes, Graph, Trace]:
-    """As `normalize.tensorflow.whole.program`, of a rebuilt module that was recorded."""
+    """As `frontends.tensorflow.graph.program`, of a rebuilt module that was recorded."""
     data = model.program.data
-    graph, _ = onnx.of_bytes(data, model.name, setting)
+    graph, _ = reading.of_bytes(data, model.name, setting)
     calls: dict[str, list[Call]] = {}
     for call in seen.trace.calls:
         if call.level == "operator" and (name := seen.layers.node(call.key)):

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from crossflops.frontends import Source
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import Call, Setting, Trace, View
 from crossflops.plugins.adapter import Adapter
@@ -38,7 +39,7 @@ def _seen(name: str) -> Evidence:
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
     """The programs of a model, without its equations: those tell only what the work is."""
     from crossflops.frontends.jax.graph import record
-    from crossflops.frontends.jax.xla.compiled import programs
+    from crossflops.frontends.jax.xla.programs import programs
 
     seen = record(model, args, kwargs, SETTING)
     root = Call(key="(model)", parent=None, level="module", target=seen.name, module=0, via="call")
@@ -57,9 +58,9 @@ def _views() -> list[View]:
 def _more_than_the_graph() -> Evidence:
     """A program with products that the graph beside it has no nodes for."""
     from crossflops.frontends.jax.graph import program, record
-    from crossflops.frontends.jax.xla.compiled import programs
+    from crossflops.frontends.jax.xla.programs import programs
 
-    _, graph, trace = program(*probes.ONE_PRODUCT.build(), SETTING)
+    _, graph, trace = program(Source(*probes.ONE_PRODUCT.build()), SETTING)
     seen = record(*probes.THREE_PRODUCTS.build(), SETTING)
     observed = tuple(programs(seen.pure, trace, graph, _views()))
     return Evidence(msgspec.structs.replace(trace, observed=observed))

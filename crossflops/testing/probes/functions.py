@@ -191,7 +191,7 @@ def _captured() -> Any:
 def _timm() -> Any:
     import importlib
 
-    from crossflops.frontends.torchvision import mended
+    from crossflops.frontends import mended
 
     made = mended(lambda: importlib.import_module("timm.models.vision_transformer")).Attention
     return function(lambda model, x: model.layer(x), layer=lambda: made(16, 2, qkv_bias=True))()

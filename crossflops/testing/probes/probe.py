@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.inputs import make, parse
+from crossflops.frontends.inputs import parse
+from crossflops.frontends.pytorch.inputs import make
 from crossflops.ir.tensor import TensorSpec
 
 Built = tuple[Any, tuple[Any, ...], dict[str, Any]]

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import Given, parse
+from crossflops.frontends.tensorflow import FRONTEND
 
 Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
@@ -24,9 +25,8 @@ class Probe(msgspec.Struct, frozen=True):
 
     def build(self) -> Built:
         """The model, with positional and keyword inputs."""
-        from crossflops.frontends.tensorflow.inputs import make
-
-        return (self.model(), *make(parse(self.inputs)))
+        source = FRONTEND.source(self.model(), Given(specs=parse(self.inputs)), owned=True)
+        return source.model, source.args, source.kwargs
 
 
 def stack(*layers: Callable[[Any], Any]) -> Callable[[], Any]:

@@ -11,13 +11,13 @@ import msgspec
 from crossflops.bench.benching import bench as run
 from crossflops.bench.order import USUAL, FileOrder, Limits, ModelOrder, Order, Ran
 from crossflops.errors import CrossflopsError
+from crossflops.frontends import of_runtime
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.targets.request import Request
 from crossflops.verbs.bench.runnable import ONNX, Runnable, at_batch, runnable
 
 _TRACE = "trace.json"
 _BRIEF = Limits(warmup=1, runs=1, fewest=1)  # of a batch that was timed before
-_OWN_FOLDER = ("keras", "jax")  # their profilers write a folder as TensorBoard reads it
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,11 @@ def _model_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
     request = ready.request
     assert request is not None
     assert request.target is not None
-    trace = how.write_trace if how.runtime in _OWN_FOLDER else str(Path(ready.folder, _TRACE))
+    trace = (
+        how.write_trace
+        if of_runtime(how.runtime).traces_into_folder
+        else str(Path(ready.folder, _TRACE))
+    )
     return ModelOrder(
         target=request.target,
         arguments=request.arguments,

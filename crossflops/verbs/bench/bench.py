@@ -10,6 +10,7 @@ import msgspec
 from crossflops.bench.batches import MOST, Goal, search
 from crossflops.bench.order import Ran
 from crossflops.errors import InputError, NormalizeError
+from crossflops.frontends import FRONTENDS
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.ir.trace import Setting
 from crossflops.report.bench import Bench, Peak
@@ -25,7 +26,7 @@ from crossflops.verbs.provenance import asked, made_with
 
 Progress = Callable[[str], None]
 AUTO = "auto"
-RUNTIMES = (ONNX, "torch", "keras", "jax")
+RUNTIMES = (ONNX, *(frontend.runtime for frontend in FRONTENDS if frontend.runtime))
 
 
 @imports_restored()

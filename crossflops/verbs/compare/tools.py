@@ -6,15 +6,14 @@ from pathlib import Path
 import msgspec
 
 from crossflops.errors import CrossflopsError
-from crossflops.frontends import Source
-from crossflops.frontends.frameworks import framework_of, may_be_of
+from crossflops.frontends import Source, may_be_of_another, require
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.profile import Failure, Profile
 from crossflops.load.payload import filled
 from crossflops.plugins import discovery
 from crossflops.plugins.choice import Choice
 from crossflops.plugins.failures import failure
-from crossflops.rebuild import rebuilt_in
+from crossflops.rebuild import REBUILT, rebuilt_in
 from crossflops.targets.request import Request
 from crossflops.verbs.compare.files import FileOfTools, file_of_tools
 from crossflops.verbs.compare.native import Progress, Study, study
@@ -23,9 +22,6 @@ from crossflops.workers.jobs import Job
 from crossflops.workers.observe import run_here
 from crossflops.workers.pool import Workers
 
-TORCH = "torch"  # the framework of most tools
-# in which a model of another framework, or a file, is rebuilt for the tools of this one
-REBUILT = {TORCH: "a torch module", "tensorflow": "a TensorFlow function"}
 Answers = dict[str, Profile | Failure]
 
 
@@ -95,8 +91,9 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         request = self.request
         if request.is_file:
             return None
-        of_others = any(choice.conventions[one].framework != TORCH for one in _runners(choice))
-        if request.given is None and not may_be_of(request.target or "") and not of_others:
+        wanted = {choice.conventions[tool].framework for tool in _runners(choice)}
+        foreign = len(wanted) > 1 or may_be_of_another(request.target or "", wanted)
+        if request.given is None and not foreign:
             return None
         return request.source()
 
@@ -213,7 +210,7 @@ def _runners(choice: Choice) -> set[str]:
 
 def _native(choice: Choice, source: Source) -> set[str]:
     """The tools without those that get what is rebuilt in their own framework."""
-    own, runners = framework_of(source.model) or TORCH, _runners(choice)
+    own, runners = require(source.model).name, _runners(choice)
     return {
         tool
         for tool, one in choice.conventions.items()

@@ -10,7 +10,8 @@ import warnings
 import pytest
 from crossflops_onnx_tool import OnnxTool
 
-from crossflops.frontends.onnx import OnnxFile, normalize
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_whole

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 import crossflops
-from crossflops.frontends.pytorch import record
+from crossflops.frontends.pytorch.program import record
 from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value

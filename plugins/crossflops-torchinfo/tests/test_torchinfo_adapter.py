@@ -8,7 +8,7 @@ from crossflops_torchinfo import Torchinfo
 from torch import nn
 
 import crossflops
-from crossflops.frontends.pytorch import record
+from crossflops.frontends.pytorch.program import record
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value
 from crossflops.reconcile import reconcile_parameters

@@ -1,12 +1,14 @@
 """HLO programs: what is read of them, in which order, and what compilation changes."""
 
+import msgspec
 import pytest
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends.jax.model import pure
-from crossflops.frontends.jax.xla.compiled import programs
+from crossflops.frontends.jax.xla.programs import programs
 from crossflops.ir.trace import Setting, Trace, View
-from crossflops.tools.formulas.xla import flops
+from crossflops.tools.xla.analysis import flops
+from crossflops.tools.xla.programs import read
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
@@ -25,7 +27,10 @@ def instructions(function, *specs, level="lowered"):
     """The instructions of a function's program, without the call for the whole."""
     found = pure(function, specs, {}, training=False)
     trace = Trace(calls=(), modules=(), setting=Setting(), framework="jax")
-    return [one for one in programs(found, trace, None, [VIEWS[level]]) if one.outputs]
+    recorded = tuple(programs(found, trace, None, [VIEWS[level]]))
+    trace = msgspec.structs.replace(trace, observed=recorded)
+    asked = [call for call in recorded if call.level == level]
+    return [call for call in read(asked, trace) if call.outputs]
 
 
 def counted(calls):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from crossflops.frontends.onnx import OnnxFile, normalize
+from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.modules import of_name
+from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.report.tables import report

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from crossflops.frontends import normalize
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import Given, parse
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, make
+from crossflops.targets import from_object, of_model
 
 pytest.importorskip("sklearn")
 pytest.importorskip("skl2onnx")
@@ -94,7 +94,7 @@ def test_what_follows_a_text():
     texts = ["some words here", "other words there", "some more text"]
     steps = [("words", made("TfidfVectorizer")), ("last", made("LogisticRegression"))]
     model = made("Pipeline", steps=steps).fit(texts, [0, 1, 2])
-    source = from_object(model, make(model, parse(["2x1:string"])))
+    source = of_model(model, Given(specs=parse(["2x1:string"])))
     ledger = count(normalize(source, Setting())[0])
     names = {one.node.op.type for one in ledger.uncounted}
     assert names == {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"}

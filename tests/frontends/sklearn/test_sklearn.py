@@ -7,10 +7,10 @@ import pytest
 
 from crossflops.errors import InputError, MissingExtraError, NormalizeError
 from crossflops.frontends import normalize
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import Given, parse
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, make
+from crossflops.targets import from_object, of_model
 
 pytest.importorskip("sklearn")
 pytest.importorskip("skl2onnx")
@@ -25,8 +25,8 @@ CLASSES = 3
 
 def counted(model, *texts):
     """Graph, trace and ledger of an estimator on inputs of these texts."""
-    inputs = make(model, parse(texts or ("1x4",)))
-    graph, trace = normalize(from_object(model, inputs), Setting())
+    source = of_model(model, Given(specs=parse(texts or ("1x4",))))
+    graph, trace = normalize(source, Setting())
     return graph, trace, count(graph)
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends import program
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import Given, parse
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, make
+from crossflops.targets import of_model
 
 pytest.importorskip("sklearn")
 skl2onnx = pytest.importorskip("skl2onnx")
@@ -42,7 +42,7 @@ NAMES = sorted({one.__name__ for one in sklearn_operator_name_map} - HELPERS)
 def test_every_estimator_is_counted_or_says_why(name):
     """No node is without a count, but for what is named above."""
     model, texts = fitted(name)
-    source = from_object(model, make(model, parse(texts)))
+    source = of_model(model, Given(specs=parse(texts)))
     if name in REFUSED:
         with pytest.raises(NormalizeError, match=REFUSED[name]):
             program(source, Setting())

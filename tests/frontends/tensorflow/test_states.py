@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from crossflops.errors import NormalizeError
-from crossflops.frontends import program
+from crossflops.frontends import controlled, program
+from crossflops.ir.graph import Control
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import controlled, from_object
+from crossflops.targets import from_object
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
@@ -139,5 +140,5 @@ def test_how_often_a_loop_runs():
     loop = tf.function(lambda x: tf.while_loop(lambda y: y[0, 0] < 5, lambda y: (y @ y,), (x,))[0])
     source = from_object(loop, tf.TensorSpec((4, 4)))
     (node,) = count(program(source, Setting())[1]).uncounted
-    told = controlled(source, {node.node.key: 3}, None)
+    told = controlled(source, Control({node.node.key: 3}))
     assert count(program(told, Setting())[1]).total.macs == 3 * 4 * 4 * 4

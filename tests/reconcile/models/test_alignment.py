@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from crossflops.frontends.onnx import OnnxFile, normalize
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.reconcile.models import align, layers

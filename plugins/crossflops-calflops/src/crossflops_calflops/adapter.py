@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import MissingExtraError
-from crossflops.frontends.torchvision import mended
+from crossflops.frontends import mended
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import exact, is_module, under

@@ -6,7 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 from crossflops.errors import InputError, MissingExtraError
-from crossflops.frontends.frameworks import framework_of
+from crossflops.frontends import frontend_of
+from crossflops.frontends.jax import FRONTEND
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import exact
@@ -37,7 +38,7 @@ class LoweredProgram:
 
     def accepts(self, model: object) -> bool:
         """Modules of Flax NNX and functions of JAX."""
-        return framework_of(model) == "jax"
+        return frontend_of(model) is FRONTEND
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
@@ -49,7 +50,7 @@ class LoweredProgram:
         if setting.device != "cpu":
             raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
         whole = importlib.import_module("crossflops.frontends.jax.graph")
-        programs = importlib.import_module("crossflops.frontends.jax.xla.compiled")
+        programs = importlib.import_module("crossflops.frontends.jax.xla.programs")
         seen = whole.record(model, args, kwargs, setting)
         return Profile(
             tool=self.name,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from crossflops.errors import MissingExtraError
-from crossflops.frontends.torchvision import mended
+from crossflops.frontends import mended
 from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import exact, is_module, under

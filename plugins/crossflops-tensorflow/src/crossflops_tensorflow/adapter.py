@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from crossflops.errors import InputError, MissingExtraError
-from crossflops.frontends.tensorflow.kinds import is_model
+from crossflops.frontends.tensorflow import FRONTEND
 from crossflops.frontends.tensorflow.quiet import quiet
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
@@ -40,7 +40,7 @@ class TensorFlowProfiler:
 
     def accepts(self, model: object) -> bool:
         """Keras models and layers, functions, SavedModels and frozen graphs."""
-        return is_model(model)
+        return FRONTEND.recognizes(model)
 
     @quiet()
     def profile(

@@ -12,7 +12,7 @@ from typing import cast
 
 from crossflops.ir.trace import Call
 from crossflops.rules.rule import Share
-from crossflops.tools.formulas.xla import REDUCERS, applications
+from crossflops.tools.xla.analysis import REDUCERS, applications
 
 _DIGITS = 24  # of a single-precision number, in binary
 
@@ -45,7 +45,7 @@ def counted(call: Call, amount: int) -> float:
 
 
 def total(shares: Sequence[Share]) -> int:
-    """The sum of all instructions, which stand in the order in which XLA visits them.
+    """The sum in single precision of all that follows, in the order in which XLA visits it.
 
     What a function counts is added up by itself, then to what its caller has so far. Instructions
     that compilation removed stand behind the others, with nothing left of what they counted.
@@ -83,6 +83,3 @@ def _close(sums: list[float], times: int) -> None:
     for _ in range(times):
         inner = sums.pop()
         sums[-1] = nearest(sums[-1] + inner)
-
-
-SUMS = {"xla.single-precision": total}

@@ -7,10 +7,8 @@ torchvision::nms does not exist". Declaring their schemas is enough for all of
 """
 
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-_Loaded = TypeVar("_Loaded")
 _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -18,15 +16,12 @@ _SCHEMAS = (
 _libraries: list[Any] = []  # a library that is collected takes its operators with it
 
 
-def mended(load: Callable[[], _Loaded]) -> _Loaded:
-    """What `load` returns: when it fails on torchvision's operators, after they were declared."""
-    try:
-        return load()
-    except Exception as error:
-        if not _names_its_operators(error) or _libraries:
-            raise
+def mends(error: Exception) -> bool:
+    """Whether an import failed on torchvision's operators, which are declared now."""
+    if not _names_its_operators(error) or _libraries:
+        return False
     _declare()
-    return load()
+    return True
 
 
 def _names_its_operators(error: BaseException | None) -> bool:

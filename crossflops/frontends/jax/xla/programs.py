@@ -1,13 +1,19 @@
-"""The instructions of an HLO program as calls, in the order in which XLA's analysis adds them up.
+"""The programs that XLA is given and makes of a JAX model: their instructions as calls.
+
+These stand in the order in which XLA visits them.
 
 xla/hlo/ir/hlo_instruction.cc: PostOrderDFS; xla/hlo/ir/hlo_computation.cc: HloComputation::Accept.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Any
 
 import msgspec
 
+from crossflops.errors import NormalizeError
+from crossflops.frontends.jax.model import Pure, apart
 from crossflops.frontends.jax.scopes import path_of
 from crossflops.frontends.jax.xla.hlo import (
     Computation,
@@ -16,16 +22,19 @@ from crossflops.frontends.jax.xla.hlo import (
     bias_of,
     numbers,
     pooled,
+    read,
 )
+from crossflops.ir.graph import Graph, Node
 from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Call, Level, Module, Scalar
-from crossflops.tools.formulas.xla import REDUCERS, flops
+from crossflops.ir.trace import Call, Level, Module, Scalar, Setting, Trace, View
 
 # What encloses an instruction, told by its name stack: the key of the call around it, the id of
 # the module, and facts that rules ask for.
 Owner = Callable[[str], tuple[str | None, int, dict[str, Scalar]]]
 # They hold or hand on what others made, and nothing is ever counted for them.
 _SILENT = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all")
+# They apply a function of scalars to elements.
+_REDUCERS = ("map", "reduce", "reduce-window", "scatter")
 # What stands for the instructions in the computation that it calls.
 _INLINED = ("call", "fusion", "async-start")
 
@@ -33,13 +42,15 @@ _INLINED = ("call", "fusion", "async-start")
 class Site(msgspec.Struct, frozen=True):
     """Where in a program an instruction is: in which functions, under which names, in a loop.
 
-    `place` orders the instructions of a program as it was written.
+    `place` orders the instructions of a program as it was written. `branches` are the conditions
+    around, each with the number of the branch and of all branches.
     """
 
     nest: tuple[str, ...] = ()
     names: str = ""
     looped: bool = False
     place: tuple[int, ...] = ()
+    branches: tuple[tuple[str, int, int], ...] = ()
 
     def inside(self, at: Instruction, number: int = 0, step: str = "") -> "Site":
         """Within a computation that an instruction calls, the body of a loop at a `step`."""
@@ -48,7 +59,13 @@ class Site(msgspec.Struct, frozen=True):
             names=self.named(at.op_name) if at.opcode == "call" else self.names,
             looped=self.looped or at.opcode == "while",
             place=(*self.place, at.id, number),
+            branches=self.branches,
         )
+
+    def within(self, condition: Instruction, number: int) -> "Site":
+        """In this branch of a condition, whose computation the site is inside already."""
+        branch = ("/".join(self.nest), number, len(condition.called))
+        return msgspec.structs.replace(self, branches=(*self.branches, branch))
 
     def named(self, op_name: str) -> str:
         """The whole name stack: names in a function are those of its call, and its own."""
@@ -60,9 +77,9 @@ class Site(msgspec.Struct, frozen=True):
 def calls(program: Program, level: Level, setting: str, owner: Owner) -> tuple[Call, ...]:
     """Every instruction that runs, functions inlined, each in the body of a loop once.
 
-    Before them one call for the program as a whole. Of a condition, the branches that are not
-    the most expensive one are there with `chosen` false. `place` among the settings orders
-    instructions as the program was written.
+    Before them one call for the program as a whole. Among the settings, `branches` says in which
+    branch of which condition an instruction is, of how many, from the outside to the inside;
+    `place` orders instructions as the program was written.
     """
     walk = _Walk(program, level, setting, owner)
     entry = program.computations[program.entry]
@@ -97,14 +114,9 @@ class _Walk:
         yield from self.of(self._program.computations[one.called[number]], site)
 
     def _branches(self, one: Instruction, site: Site) -> Iterator[Call]:
-        numbers = range(len(one.called))
         # the converter to ONNX begins with the branch for "true", which is the last one here
-        found = [list(self._inner(one, n, site.inside(one, -n))) for n in numbers]
-        costs = [sum(map(flops, branch)) for branch in found]
-        dearest = costs.index(max(costs))
-        for number in numbers:
-            for call in found[number]:
-                yield call if number == dearest else _unchosen(call)
+        for number in range(len(one.called)):
+            yield from self._inner(one, number, site.inside(one, -number).within(one, number))
 
     def _call(self, one: Instruction, site: Site) -> Call:
         names = site.named(one.op_name)
@@ -125,7 +137,7 @@ class _Walk:
                 "nest": list(site.nest),
                 "place": [*site.place, one.id],
                 "names": names,
-                "chosen": True,
+                "branches": [list(branch) for branch in site.branches],
                 "in_loop": site.looped,
                 "numbers": numbers(one, operands),
                 "after": bias_of(operands, self._program) if one.opcode == "add" else "",
@@ -140,17 +152,13 @@ class _Walk:
         if one.opcode == "select-and-scatter":
             selecting, scattering = one.called
             return {"selecting": self._opcodes(selecting), "applied": self._opcodes(scattering)}
-        if one.opcode in REDUCERS:
+        if one.opcode in _REDUCERS:
             return {"applied": self._opcodes(one.called[0])}
         return {}
 
     def _opcodes(self, computation: int) -> list[str]:
         inner = self.of(self._program.computations[computation], Site())
         return [one.target for one in inner]
-
-
-def _unchosen(call: Call) -> Call:
-    return msgspec.structs.replace(call, settings={**call.settings, "chosen": False})
 
 
 def _operands(operands: list[Instruction]) -> Iterator[TensorSpec]:
@@ -251,3 +259,125 @@ def _function(names: str) -> str:
     """The innermost known function around an instruction, "" for none."""
     known = [one for one in _JITTED.findall(names) if one in _FUNCTIONS]
     return _FUNCTIONS[known[-1]] if known else ""
+
+
+# Which operator call a product or a convolution of an HLO program was lowered from.
+
+_CONTRACTIONS = ("dot", "convolution")
+_PRODUCTS = (
+    "Attention", "Conv", "ConvInteger", "ConvTranspose", "Einsum", "GRU", "Gemm", "LSTM",
+    "MatMul", "MatMulInteger", "QLinearConv", "QLinearMatMul", "RNN",
+)  # fmt: skip
+
+
+def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
+    """The operator calls that nodes with products in them belong to, in their order."""
+    found = {one.call for one in _everywhere(graph.nodes) if one.op.type in _PRODUCTS}
+    return [call for call in calls if call.level == "operator" and call.key in found]
+
+
+def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        for body in node.bodies:
+            yield from _everywhere(body.nodes)
+
+
+def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Call, ...]:
+    """The instructions, each contraction with the operator calls whose work it does.
+
+    Both are in the order of the model, and matched by module and size of result. An operator
+    that is lowered to several instructions (attention) goes with one of them; one without a match
+    goes with an instruction in its module, if there is any. A contraction that was matched with
+    nothing, where there are operators, stands `alone`.
+    """
+    contractions = sorted((one for one in instructions if one.target in _CONTRACTIONS), key=_place)
+    of: dict[str, list[str]] = {one.key: [] for one in contractions}
+    for one, operator in _linked(contractions, operators):
+        of[one.key].append(operator.key)
+    known = bool(operators)
+    return tuple(_link(one, of[one.key], known) if one.key in of else one for one in instructions)
+
+
+def _linked(
+    contractions: Sequence[Call], operators: Sequence[Call]
+) -> Iterator[tuple[Call, Call]]:
+    first, second = [_key(one) for one in contractions], [_key(one) for one in operators]
+    left = dict(enumerate(operators))
+    for block in SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks():
+        for number in range(block.size):
+            yield contractions[block.a + number], left.pop(block.b + number)
+    homes = {one.module: one for one in contractions}
+    for operator in left.values():
+        if operator.module in homes:
+            yield homes[operator.module], operator
+
+
+def _place(call: Call) -> tuple[int, ...]:
+    place = call.settings["place"]
+    return tuple(place) if isinstance(place, list) else ()
+
+
+def _key(call: Call) -> tuple[int, int]:
+    shape = call.outputs[0].shape if call.outputs else None
+    return call.module, call.outputs[0].numel if shape is not None else 0
+
+
+def _link(call: Call, of: list[str], known: bool) -> Call:
+    settings = {**call.settings, "alone": known and not of}
+    return msgspec.structs.replace(call, settings=settings, of=tuple(of))
+
+
+LEVELS = ("lowered", "compiled")
+
+
+def lower(pure: Pure) -> Any:
+    """What `jax.jit(f).lower` gives, the weights among the arguments. Raises NormalizeError."""
+    import jax
+
+    try:
+        with apart():
+            return jax.jit(pure.weighted).lower(pure.weights, *pure.specs)
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())
+        raise NormalizeError(
+            f"JAX cannot lower the model: {type(error).__name__}: {text[:300]}",
+            "call jax.jit(f).lower(...) by itself to see the whole traceback",
+        ) from error
+
+
+def programs(
+    pure: Pure, trace: Trace, graph: Graph | None, observed: Iterable[Setting]
+) -> Iterator[Call]:
+    """The instructions of the programs that these settings ask for.
+
+    Those of the lowered program are there too where the compiled one is asked for, to be compared
+    with. Each product and convolution of it names the operator calls in `trace` whose work it
+    does; without the graph nothing tells which that are. Raises NormalizeError where the model
+    cannot be lowered or compiled.
+    """
+    asked = [view for view in observed if isinstance(view, View) and view.level in LEVELS]
+    if not asked:
+        return
+    lowering, place = lower(pure), owner(trace.modules, trace.calls)
+    operators = contracting(trace.calls, graph) if graph else []
+    before = read(lowering.compiler_ir("hlo").as_serialized_hlo_module_proto())
+    for setting in dict.fromkeys(view.id for view in asked):
+        yield from linked(calls(before, "lowered", setting, place), operators)
+    further = [view.id for view in asked if view.level == "compiled"]
+    after = compiled(lowering) if further else before
+    for setting in further:
+        yield from calls(after, "compiled", setting, place)
+
+
+def compiled(lowered: Any) -> Program:
+    """The program that XLA compiles. Raises NormalizeError."""
+    try:
+        modules = lowered.compile().runtime_executable().hlo_modules()
+        return read(modules[0].as_serialized_hlo_module_proto())
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise NormalizeError(
+            f"XLA cannot compile the model: {type(error).__name__}: {text[:300]}",
+            "call jax.jit(f).lower(...).compile() by itself to see the whole traceback",
+        ) from error

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import gcd, prod
 from typing import Any, cast
 
-from crossflops.ir.trace import Call, Module, Scalar
-from crossflops.tools.formulas.contraction import Formula
+from crossflops.ir.trace import Call, Scalar
 
 Shape = tuple[int, ...]
 
@@ -30,7 +29,7 @@ TRANSCENDENTAL = (
     "sine", "sinh", "sqrt", "tan", "tanh",
 )  # fmt: skip
 REDUCERS = ("map", "reduce", "reduce-window", "scatter", "select-and-scatter")
-_FLOPS_PER_MAC = 2  # kFmaFlops
+FLOPS_PER_MAC = 2  # kFmaFlops
 
 
 def _input(call: Call, place: int) -> Shape:
@@ -172,7 +171,7 @@ def sort(call: Call) -> int:
 def fft(call: Call) -> int:
     """8 n(in) x floor(log2) of every length, multiplied. HandleFft."""
     logarithms = prod(one.bit_length() - 1 for one in _sizes(call, "fft_length"))
-    return 4 * _FLOPS_PER_MAC * logarithms * prod(_input(call, 0))
+    return 4 * FLOPS_PER_MAC * logarithms * prod(_input(call, 0))
 
 
 def cholesky(call: Call) -> int:
@@ -182,7 +181,7 @@ def cholesky(call: Call) -> int:
 
 def triangular_solve(call: Call) -> int:
     """2 n(b) x the last size of a. HandleTriangularSolve."""
-    return _FLOPS_PER_MAC * _input(call, 0)[-1] * prod(_input(call, 1))
+    return FLOPS_PER_MAC * _input(call, 0)[-1] * prod(_input(call, 1))
 
 
 def all_reduce(call: Call) -> int:
@@ -196,7 +195,7 @@ def custom_call(call: Call) -> int:
 
 
 def _doubled(amount: Callable[[Call], int]) -> Callable[[Call], int]:
-    return lambda call: _FLOPS_PER_MAC * amount(call)
+    return lambda call: FLOPS_PER_MAC * amount(call)
 
 
 KINDS: dict[str, Callable[[Call], int]] = {
@@ -217,34 +216,3 @@ KINDS: dict[str, Callable[[Call], int]] = {
 def flops(call: Call) -> int:
     """What the instruction counts, of whatever kind it is; 0 where nothing is counted for it."""
     return KINDS[call.target](call) if call.target in KINDS else 0
-
-
-def contraction(call: Call) -> int:
-    """The MACs of a product or a convolution: GetDotFlops, GetConvolutionFlops."""
-    return flops(call) // _FLOPS_PER_MAC
-
-
-def work(call: Call) -> int:
-    """What an instruction counts that is no product, no convolution and no call of a library."""
-    return 0 if call.target in {"dot", "convolution", "custom-call"} else flops(call)
-
-
-def change(call: Call) -> int:
-    """What an instruction counts that compilation put in, or less that if it is removed."""
-    return -flops(call) if call.settings["removed"] else flops(call)
-
-
-def _formula(amount: Callable[[Call], int]) -> Formula:
-    def formula(call: Call, module: Module) -> int:
-        return amount(call)
-
-    formula.__doc__ = amount.__doc__
-    return formula
-
-
-FORMULAS: dict[str, Formula] = {
-    "xla.contraction": _formula(contraction),
-    "xla.flops": _formula(flops),
-    "xla.work": _formula(work),
-    "xla.change": _formula(change),
-}

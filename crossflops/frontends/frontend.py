@@ -1,0 +1,209 @@
+"""What crossflops must know of a framework: one Protocol, and the values that pass through it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from crossflops.errors import InputError, MissingExtraError, TargetError
+from crossflops.frontends.conversion import converting
+from crossflops.frontends.inputs import GIVEN, Arguments, Given, from_npz, split
+from crossflops.ir.graph import Control, Graph
+from crossflops.ir.measurement import Observation
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Setting, Trace
+
+# The ONNX model that a graph was read from (of onnx_ir, its bytes, or None of a file), the graph,
+# and the trace of the calls.
+Program: TypeAlias = tuple[Any, Graph, Trace]
+# What runs an ONNX model on arrays by input name, and gives what the run showed.
+Run: TypeAlias = Callable[[bytes, Mapping[str, Any]], Observation]
+
+
+RUN = "model_run"  # what a profile calls one run of a model; onnxruntime names its own so, too
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A model object with the arguments that it is called with.
+
+    `control` is what the caller says of its loops and branches, `values` where the inputs come
+    from, in words. A model of a framework that is traced on shapes is called with shapes: `arrays`
+    are then the values that were given, for a model that is to be run.
+    """
+
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    control: Control = Control()
+    values: str = GIVEN
+    arrays: Arguments | None = None
+
+
+class Ready(NamedTuple):
+    """A model that can be run: in what, where, and what is timed. `trace` runs it and writes one.
+
+    `trace(runs, path)` returns the file, or None where the framework writes a folder of its own.
+    """
+
+    once: Callable[[], None]
+    runtime: str
+    device: str
+    how: str
+    trace: Callable[[int, str], str | None]
+
+
+class Frontend(Protocol):
+    """All that crossflops must know of a framework: one folder, one object, one line.
+
+    The object is `FRONTEND` in the folder, the line stands in `frontends/__init__.py`. To make the
+    object, to read its attributes and to ask it about a value imports no framework, and nothing
+    else of the folder but what tells models apart. A method that has a body here says what holds
+    for most frameworks.
+    """
+
+    # What traces and conventions call the framework, and what messages call it.
+    name: str
+    title: str
+    # The kinds of models that a message offers: "Keras", "TensorFlow".
+    models: tuple[str, ...]
+    # The extra of crossflops, and the top-level packages that it brings.
+    extra: str = ""
+    packages: tuple[str, ...] = ()
+    # The library that writes ONNX for its models, "" where none is needed; and how a user calls it
+    # where a model is converted here without its weights.
+    converter: str = ""
+    converted_by: str = ""
+    # Modules that tell, when they are loaded, of distributions whose versions a report names.
+    versions: tuple[tuple[str, str], ...] = ()
+    # The suffixes of its files that a message offers; those that are pickles, with what they are.
+    suffixes: tuple[str, ...] = ()
+    pickles: Mapping[str, str] = {}
+    # What `--runtime` calls it, "" where its models are not timed in the framework itself; whether
+    # its profiler writes a folder of its own.
+    runtime: str = ""
+    traces_into_folder: bool = False
+    # Whether a caller can name loops and branches of its models.
+    has_control: bool = False
+
+    # Which values are models of the framework.
+
+    def recognizes(self, value: object) -> bool:
+        """Whether this is surely a model of the framework; asks only what is imported already."""
+
+    def adopts(self, value: object) -> bool:
+        """Whether this may be a model, where no framework recognizes it as its own."""
+        return False
+
+    def is_function(self, value: object) -> bool:
+        """Whether a callable that needs arguments is a model, and not one that returns a model."""
+        return False
+
+    def opened(self, value: Any) -> tuple[Any, Any] | None:
+        """The model in a value that is no model yet, and its example inputs; None of any other."""
+        return None
+
+    # What a target names.
+
+    def reads(self, target: str) -> bool:
+        """Whether a target names a model that `read` makes."""
+        return False
+
+    def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
+        """The model of a target that the framework reads. Raises TargetError."""
+        raise TargetError(f"{self.title} reads no model from {target}", "give a callable")
+
+    def unpickled(self, path: Path) -> Any:
+        """The object in a file with one of the suffixes `pickles`, which runs code."""
+        raise TargetError(f"{self.title} reads no model from {path}", "give a callable")
+
+    def building(self) -> AbstractContextManager[None]:
+        """What is open while the code of a target builds a model."""
+        return nullcontext()
+
+    def mends(self, error: Exception) -> bool:
+        """Whether the framework has removed what raised the error, so that it is worth a retry."""
+        return False
+
+    # A model with its inputs, and what is made of both.
+
+    def require(self, model: Any) -> None:
+        """Raises MissingExtraError where what reads the model is not installed."""
+
+    def source(self, model: Any, given: Given, owned: bool) -> Source:
+        """The model with arguments. One that is `owned` was made for this call, and may change.
+
+        Raises InputError.
+        """
+
+    def fits(self, source: Source, setting: Setting) -> None:
+        """Raises InputError or NormalizeError where the model does not take its arguments."""
+        with converting(self.converter):
+            self.program(source, setting)
+
+    def program(
+        self,
+        source: Source,
+        setting: Setting,
+        observed: Sequence[Setting] = (),
+        run: Run | None = None,
+    ) -> Program:
+        """The graph of the model and its trace, and before them what the graph was read from.
+
+        `observed` are the settings in which the model is run once more, to see what happens
+        there. `run` is what runs a converted model whose sizes or paths depend on data; without
+        it they stay open. Raises InputError, NormalizeError.
+        """
+
+    def copied(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """What a tool may change: as it is where tools only read the graph of a model."""
+        return model, args, kwargs
+
+    # Runs in the framework itself, for those with a `runtime`.
+
+    def bound(self, threads: int) -> None:
+        """Let the framework, which is not imported yet, take so many threads, no more."""
+        return
+
+    def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
+        """The model made ready to run: one call is one run, done when it returns."""
+        raise InputError(f"{self.title} runs no model by itself", "leave --runtime out")
+
+
+class OnShapes(Frontend, Protocol):
+    """A framework whose models are traced on the shapes of their inputs, without their values."""
+
+    def placeholder(self, spec: TensorSpec) -> Any:
+        """What stands for an input of this spec."""
+
+    def shape_of(self, array: Any) -> Any:
+        """What stands for an input of the shape and type of this array."""
+
+    def shapes(self, values: Any) -> Arguments:
+        """What stands for the inputs that Python callers give. Raises InputError."""
+
+    def source(self, model: Any, given: Given, owned: bool) -> Source:
+        """The model with the shapes of what was given, and the values where there are any."""
+        if given.file is not None:
+            args, kwargs = from_npz(given.file, self.shape_of)
+        elif given.are_made_up:
+            args, kwargs = split({spec.name: self.placeholder(spec) for spec in given.specs})
+        else:
+            args, kwargs = self.shapes(given.values)
+        arrays = given.arrays()
+        origin = given.origin_of(arrays)
+        return Source(model, args, kwargs, values=origin, arrays=arrays)
+
+
+def require_packages(names: Iterable[str], purpose: str, extra: str) -> None:
+    """Raises MissingExtraError for the first of these packages that is not installed."""
+    for name in names:
+        try:
+            __import__(name)
+        except ImportError as error:
+            raise MissingExtraError(
+                f"{name} is needed to {purpose}", f"pip install 'crossflops[{extra}]'"
+            ) from error

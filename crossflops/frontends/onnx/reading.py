@@ -1,0 +1,200 @@
+"""An ONNX file -> its graph, and the table of the modules that its nodes tell of."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import OperandError, TargetError
+from crossflops.frontends.onnx import binding, functions, loops, shapes
+from crossflops.frontends.onnx.binding import shown, warn
+from crossflops.frontends.onnx.file import OnnxFile
+from crossflops.frontends.onnx.functions import Calls
+from crossflops.frontends.onnx.graph import Reading, check_operands, to_graph
+from crossflops.frontends.onnx.modules import table, with_parameters
+from crossflops.frontends.onnx.shapes import Asked, ImpossibleShapeError, infer_shapes
+from crossflops.frontends.onnx.types import Type
+from crossflops.ir.graph import Control, Graph, Node
+from crossflops.ir.measurement import Observation
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Setting, Trace
+from crossflops.load import decoded, read
+from crossflops.load.protobuf import decode_error, library, parse
+from crossflops.operators import rule
+
+_STORED_APART = 4  # the first version of ONNX's IR in which an initializer need not be an input
+
+
+def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
+    """The graph of a file, and a trace without calls: a file does not say who called what.
+
+    Modules are those that torch.onnx notes, else those that node names with slashes tell of,
+    else the root alone. Raises TargetError, InputError, NormalizeError.
+    """
+    return _normalized(read(file.path), file, setting)
+
+
+def of_bytes(
+    data: bytes,
+    name: str,
+    setting: Setting,
+    control: Control = Control(),
+    seen: Observation | None = None,
+) -> tuple[Graph, Trace]:
+    """As `normalize`, of a model in memory whose shapes are definite."""
+    file = OnnxFile(path=name, control=control, seen=seen)
+    return _normalized(decoded(data), file, setting)
+
+
+class Opened:
+    """A file that was read once, to be normalized at many sizes. Raises TargetError."""
+
+    def __init__(self, file: OnnxFile) -> None:
+        self._file = file
+        self._bytes: bytes = read(file.path).SerializeToString()
+
+    def at(self, dims: Mapping[str, int], setting: Setting) -> tuple[Graph, Trace]:
+        """The graph with these dimensions. Raises InputError, NormalizeError, TargetError."""
+        file = msgspec.structs.replace(self._file, dims=dims)
+        return _normalized(parse(self._bytes), file, setting)
+
+
+def _normalized(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
+    try:
+        if file.seen is None:
+            return _found(model, file, setting)
+        copy = type(model).FromString(model.SerializeToString())
+        graph, trace = _found(model, file, setting)
+        with warnings.catch_warnings(action="ignore"):
+            alone, _ = _found(copy, msgspec.structs.replace(file, seen=None), setting)
+        return shapes.marked(graph, alone), trace
+    except (RecursionError, decode_error()) as error:
+        what = "functions, loops and branches lie too deep within one another"
+        raise TargetError(what, "inline the functions with onnx.inliner") from error
+
+
+def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
+    before = _declared(model)
+    bound = binding.bind(model.graph, file.dims, file.specs, file.path)
+    kept = all(map(_holds, before, _declared(model)))
+    # ONNX's inference looks only from this version on at what is stored and is no input, which
+    # onnxruntime allows in any.
+    model.ir_version = max(model.ir_version, _STORED_APART)
+    local = functions.local(model)
+    opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
+    newer(file.path, opset)
+    editions: dict[str, dict[str, int]] = {}
+    apart = bool(local) and not (
+        file.inlined and functions.expanded_size(model, local) <= functions.LIMIT
+    )
+    if not apart:
+        editions = functions.inline(model, local)
+    graphs = [("", model.graph), *((f"{one.name}/", one) for one in local.values() if apart)]
+    asked = Asked(*loops.named(graphs, file.control))
+    if file.seen is not None:
+        asked = shapes.asked_or_seen(model.graph, asked, file.seen)
+    if apart:
+        asked = _with_calls(model, local, opset, asked)
+    seen = shapes.types(file.seen)
+    try:
+        model, types = infer_shapes(model, bound, asked, kept, seen)
+    except ImpossibleShapeError as error:
+        check_operands(error.key, error.node, error.types, Reading(opset, editions, *asked))
+        raise
+    opset |= {o.domain: o.version for o in model.opset_import if o.domain != "ai.onnx"}
+    name = model.graph.name or Path(file.path).stem
+    graph, places = to_graph(model, types, name, bound, Reading(opset, editions, *asked))
+    empty(file.path, graph)
+    modules = with_parameters(table(places, name), graph)
+    return graph, Trace(calls=(), modules=modules, setting=setting)
+
+
+def _with_calls(
+    model: Any, local: dict[functions.Identity, Any], opset: dict[str, int], asked: Asked
+) -> Asked:
+    """The functions as they are called: to be counted once for each kind of call."""
+    copies = {key: type(one).FromString(one.SerializeToString()) for key, one in local.items()}
+    del model.functions[:]
+
+    def infer(unit: Any) -> tuple[Any, dict[str, Type]]:
+        return infer_shapes(unit, {}, whole, trusted=False)
+
+    whole = asked._replace(calls=Calls(copies, opset, infer))
+    return whole
+
+
+def _declared(model: Any) -> list[list[int | None]]:
+    """The sizes of each input that are numbers, None for the others."""
+    return [
+        [
+            dim.dim_value if dim.WhichOneof("value") == "dim_value" else None
+            for dim in value.type.tensor_type.shape.dim
+        ]
+        for value in binding.model_inputs(model.graph)
+    ]
+
+
+def _holds(declared: list[int | None], bound: list[int | None]) -> bool:
+    """Whether an input has every size that was declared; of one without a shape there is none."""
+    return len(declared) <= len(bound) and all(map(_same, declared, bound))
+
+
+def _same(declared: int | None, bound: int | None) -> bool:
+    return declared in (None, bound)
+
+
+# What a count of a file should be read with: sizes that it overrides, results that are empty.
+
+_MOST = 5  # results that are named
+
+
+def newer(path: str, opset: Mapping[str, int]) -> None:
+    """Warn of operators of a later version than the installed onnx knows."""
+    for domain, (_, last) in library().defs.schema_version_map().items():
+        if opset.get(domain, 0) > last:
+            what = f"version {opset[domain]} of the operators of {domain or 'ai.onnx'}"
+            warn(path, f"{what} is not known here: they are counted as of version {last}")
+
+
+def empty(path: str, graph: Graph) -> None:
+    """Warn of inputs without elements, and of results that are empty though no operand is."""
+    for spec in graph.inputs:
+        if _is_empty(spec):
+            warn(path, f"input {spec.name!r} is empty, {shown(spec.shape)}: so is what follows")
+    for number, (key, spec) in enumerate(_results(graph)):
+        if number == _MOST:
+            warn(path, f"results of more nodes than these {_MOST} are empty")
+            return
+        warn(path, f"result {spec.name!r} of node {key!r} is empty, {shown(spec.shape)}")
+
+
+def _results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
+    """Of nodes that compute with numbers from an input; an empty list of sizes is none."""
+    for node in graph.nodes:
+        for spec in node.outputs:
+            if (
+                _is_empty(spec)
+                and spec is not None
+                and "float" in spec.dtype
+                and not node.constant
+                and not any(map(_is_empty, node.inputs))
+                and _can_run(node)
+            ):
+                yield node.key, spec
+
+
+def _can_run(node: Node) -> bool:
+    """Whether the node takes its operands: what it does not take is refused, not warned of."""
+    known = rule(node.op)
+    try:
+        if known is not None:
+            known.check(node)
+    except OperandError:
+        return False
+    return True
+
+
+def _is_empty(spec: TensorSpec | None) -> bool:
+    return spec is not None and spec.shape is not None and 0 in spec.shape

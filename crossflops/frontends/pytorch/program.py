@@ -1,0 +1,247 @@
+"""A PyTorch model -> a faithful ONNX graph and the trace of what was called."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.frontends.pytorch.data_dependence import (
+    drawn,
+    fill_shapes,
+    marked,
+    repeating,
+    valued,
+)
+from crossflops.frontends.pytorch.dispatched import dispatched, events
+from crossflops.frontends.pytorch.exporter import brief, to_onnx
+from crossflops.frontends.pytorch.graph import simplify, to_graph
+from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
+from crossflops.frontends.pytorch.model import (
+    compiler_tables,
+    duplicate,
+    forget_compiled,
+    fresh,
+    quiet,
+    run_unwatched,
+    spelled,
+    switch,
+)
+from crossflops.frontends.pytorch.modules import parameter_bytes, parameter_count, placed
+from crossflops.frontends.pytorch.operators import operator_calls, write_out_casts
+from crossflops.frontends.pytorch.recorder import linked, tree
+from crossflops.frontends.pytorch.seeds import generators, seeded
+from crossflops.frontends.pytorch.tracing import Asked, is_asked, traced
+from crossflops.frontends.pytorch.watched import (
+    Ran,
+    Seen,
+    fused_kernels,
+    is_fused,
+    observed_calls,
+    summary,
+    swallowed,
+)
+from crossflops.ir.graph import Graph
+from crossflops.ir.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_DISPATCHED = ("operator", "dispatch")  # the runs in which kernels are seen
+# Operators that hold functions, which PyTorch's compiler traces in every run.
+_COMPILED = {"associative_scan", "cond", "flex_attention", "map_impl", "scan", "while_loop"}
+_RUNS = {"jit": jit_nodes, "traced": traced_nodes, "event": events, "dispatch": dispatched}
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """One run of a model under export: the program, its operators by node name, and the trace.
+
+    `drawing` is there where numbers that were drawn may decide about sizes: the states of
+    generators other than PyTorch's, from which some were.
+    """
+
+    program: Any
+    operators: dict[str, Call]
+    trace: Trace
+    drawing: Sequence[Any] | None = None
+
+
+def normalize(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    observed: Sequence[Setting] = (),
+) -> tuple[Graph, Trace]:
+    """The graph and the trace of a model run on these inputs.
+
+    For every setting in `observed` the model is also run for real, to see which calls collapse
+    into fused kernels there. The caller's model, its mode, the inputs and the random state are
+    untouched.
+
+    Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
+    exported.
+    """
+    return program(model, args, kwargs, setting, observed)[1:]
+
+
+def program(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    observed: Sequence[Setting] = (),
+) -> tuple[Any, Graph, Trace]:
+    """As `normalize`, and before them the ONNX model (of onnx_ir) that the graph was read from.
+
+    Its nodes are those of the graph, in their order and with their keys as names.
+    """
+    return converted(model, record(model, args, kwargs, setting, observed))
+
+
+def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, Trace]:
+    """What `program` gives, of a run of the model that was recorded.
+
+    Raises NormalizeError when the recorded program has no ONNX form.
+    """
+    trace = recording.trace
+    with quiet(), spelled():
+        with seeded():
+            states = recording.drawing
+            known = {} if states is None else drawn(recording.program, states)
+        with valued() if trace.runtime else nullcontext(), repeating(known):
+            exported = to_onnx(recording.program)
+        simplify(exported)
+        if trace.runtime:
+            with seeded():
+                fill_shapes(exported, known)
+    paths = {call.key: trace.modules[call.module].path for call in trace.calls}
+    graph = to_graph(
+        exported,
+        type(model).__name__,
+        recording.operators,
+        paths,
+        parameter_count(trace.modules),
+    )
+    graph = msgspec.structs.replace(graph, param_bytes=parameter_bytes(trace.modules))
+    trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
+    return exported.model, *placed(model, graph, trace)
+
+
+def record(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    observed: Sequence[Setting] = (),
+) -> Recording:
+    """Only the run of the model, without its ONNX graph: all that a prediction needs."""
+    compiler_tables()
+    with generators(), quiet(), spelled():
+        found = traced(Asked(model, args, kwargs, setting))
+        exported, recorder = found.program, found.recorder
+        operators = operator_calls(exported, recorder.frames)
+        if found.valued:
+            operators = marked(exported, operators, found.known)
+        calls = tree(recorder.frames, operators)
+        if recorder.autocast:
+            operators = write_out_casts(exported, operators)
+        calls, seen, kernels = _observe(model, args, kwargs, observed, calls)
+    trace = Trace(
+        calls=calls,
+        modules=found.index.rows,
+        setting=setting,
+        observed=seen,
+        kernels=kernels,
+        runtime=_version() if found.valued else "",
+        notes=found.notes,
+    )
+    drawing = recorder.generators if found.valued and found.draws else None
+    return Recording(exported, operators, trace, drawing)
+
+
+def _version() -> str:
+    import torch
+
+    return f"PyTorch {torch.__version__.partition('+')[0]}"
+
+
+def _observe(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    observed: Sequence[Setting],
+    calls: tuple[Call, ...],
+) -> tuple[tuple[Call, ...], tuple[Call, ...], dict[str, tuple[Kernel, ...]]]:
+    """The calls with the kernels that swallowed them, the calls of other levels, the kernels."""
+    seen: list[Call] = []
+    ran: dict[str, tuple[Kernel, ...]] = {}
+    compiles = any(call.level == "operator" and call.target in _COMPILED for call in calls)
+    for setting in sorted(observed, key=_sees_kernels, reverse=True):
+        level = setting.level if isinstance(setting, View) else "operator"
+        if level == "module" and not is_asked(model):
+            continue  # nothing in it makes nested tensors
+        if compiles:
+            forget_compiled()  # a tool has compiled nothing before: its profiler sees all of it
+        try:
+            found, kernels = _ran_afresh(model, args, kwargs, setting, setting.id not in ran)
+        except (Exception, SystemExit) as error:
+            if level == "module":
+                continue  # so it does for the tool, whose failure it is
+            run_unwatched(model, args, kwargs, setting, error)
+            found, kernels = [Seen(UNWATCHED, settings={"reason": brief(error)})], None
+        if isinstance(setting, View):
+            seen.extend(observed_calls(found, calls, setting))
+        if kernels is None:
+            continue
+        if level != "module":
+            ran[setting.id] = summary(kernels)
+        fused = swallowed(kernels, calls)
+        calls = tuple(
+            msgspec.structs.replace(call, fused={**call.fused, setting.id: fused[call.key]})
+            if call.key in fused
+            else call
+            for call in calls
+        )
+    return calls, tuple(seen), ran
+
+
+def _sees_kernels(setting: Setting) -> bool:
+    return not isinstance(setting, View) or setting.level in _DISPATCHED
+
+
+def _ran_afresh(*asked: Any) -> tuple[list[Seen], list[Ran] | None]:
+    """As `_ran`, and where that raises once more, without what was compiled before."""
+    try:
+        return _ran(*asked)
+    except Exception:
+        forget_compiled()
+        return _ran(*asked)
+
+
+def _ran(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    ask: bool,
+) -> tuple[list[Seen], list[Ran] | None]:
+    """What the run shows that the setting asks for, and the fused kernels in it.
+
+    A run that shows no kernels is followed by one that does if those are asked for, else there
+    is None in their place. Each draws what the export drew.
+    """
+
+    def own() -> tuple[Any, ...]:
+        return (switch(duplicate(model), setting.training), *fresh(args, kwargs), setting)
+
+    found: list[Seen] = []
+    if isinstance(setting, View) and setting.level in _RUNS:
+        with seeded():
+            found = _RUNS[setting.level](*own())
+        if _sees_kernels(setting):
+            return found, [(one.frames, one.target) for one in found if is_fused(one.target)]
+        if not ask:
+            return found, None
+    with seeded():
+        return found, fused_kernels(*own())
