@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from crossflops import Report
 from crossflops.ir.profile import Failure
 from crossflops.render.markdown import markdown
-from crossflops.report.report import Report
 from tests.make_reports import REPORTS
 
 FOLDER = Path(__file__).parent.parent / "reports"

@@ -188,10 +188,11 @@ def viewed(report: "Report", fields: dict[str, Any], unit: str) -> "Report | Vie
     if by is top is depth is None:
         return report
     from crossflops.render.pages.view import Viewed
+    from crossflops.report.view import view
 
     if by is None:
         by = "op" if depth is None else "module"
-    return Viewed(report, report.view(by, top, depth, unit))
+    return Viewed(report, view(report, by, top, depth, unit))
 
 
 def unit_option(function: Function) -> Function:

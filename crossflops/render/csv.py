@@ -22,6 +22,7 @@ from crossflops.report.bench import Bench
 from crossflops.report.comparison import Against
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.report import Report
+from crossflops.report.view import view as table_of
 
 _COMPARISON = (
     "tool", "version", "printed_as", "total", "native_macs", "delta", "residual", "failure",
@@ -48,9 +49,9 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
             return _written(_COMPARISON, (_tool(noun, one) for one in profiles))
         case Report():
             nodes = all(one.sees == "node" for one in noun.folds)
-            view = noun.view("op" if nodes else "module", unit=unit)
-            return _written(view.columns, view.rows)
-        case Benched(bench=bench):
+            table = table_of(noun, "op" if nodes else "module", unit=unit)
+            return _written(table.columns, table.rows)
+        case Benched(bench=bench) | (Bench() as bench):
             return _structs(bench.profile.kernels if bench.profile else _measured(bench))
         case EfficiencyReport():
             bounds = [node for roof in rooflines(noun) for node in roof.nodes]

@@ -131,3 +131,13 @@ def percent(ratio: float | None) -> str:
         return "-"
     value = 100 * ratio
     return f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"
+
+
+def release(version: str) -> str:
+    """A version without what follows its release numbers, and without a third one that is zero.
+
+    >>> release("0.1.1.post2209072238"), release("2.13.0+cpu"), release("2.13.0a0"), release("x")
+    ('0.1.1', '2.13', '2.13.0a0', 'x')
+    """
+    numbers = version.split("+")[0].split(".post")[0].split(".dev")[0]
+    return numbers.removesuffix(".0") if numbers.count(".") > 1 else numbers

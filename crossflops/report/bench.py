@@ -163,13 +163,6 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
             plain["profile"] |= {"macs": self.profile.macs, "covered": self.profile.covered}
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
 
-    def __str__(self) -> str:
-        """The page of the bench, as a terminal shows it."""
-        from crossflops.render.pages.bench import TOP, Benched
-        from crossflops.render.terminal import shown
-
-        return shown(Benched(self, TOP))
-
     @classmethod
     def from_json(cls, text: str | bytes) -> "Bench":
         """What `to_json` wrote. Raises msgspec.ValidationError on anything else."""

@@ -176,12 +176,6 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
         plain |= {key: value for key, value in told.items() if value is not UNSET}
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
 
-    def __str__(self) -> str:
-        """The page of the efficiency, as a terminal shows it."""
-        from crossflops.render.terminal import shown
-
-        return shown(self)
-
     @classmethod
     def from_json(cls, text: str | bytes) -> "EfficiencyReport":
         """What `to_json` wrote. Raises msgspec.ValidationError on anything else."""

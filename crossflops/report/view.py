@@ -6,20 +6,16 @@ Derived from the rows of a report and from nothing else: one that was read back 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.ir.profile import Amount, Failure, Profile
+from crossflops.ir.profile import Amount, Failure, Folded, Profile
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
-
-if TYPE_CHECKING:
-    from crossflops.ir.profile import Folded
-    from crossflops.report.report import ModuleRow, NodeRow, Report
-
+from crossflops.report.report import ModuleRow, NodeRow, Report
 
 By: TypeAlias = Literal["op", "module", "node", "type"]
 Cell: TypeAlias = str | int
@@ -63,10 +59,16 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view(
-    report: "Report", by: By = "op", top: int | None = None, depth: int | None = None,
+    report: Report, by: By = "op", top: int | None = None, depth: int | None = None,
     unit: str = "macs",
 ) -> View:  # fmt: skip
-    """A table of the report, see `Report.view`."""
+    """One table of the report.
+
+    By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
+    levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
+    module around a node). `top` keeps the largest rows, by the first convention if one was
+    asked for, else by `unit`. Raises InputError for what does not go together.
+    """
     _check(report, by, top, depth)
     names = _fold_names(report.folds)
     folds = tuple(zip(names, report.folds, strict=True))
@@ -98,7 +100,7 @@ def view(
     )
 
 
-def _check(report: "Report", by: By, top: int | None, depth: int | None) -> None:
+def _check(report: Report, by: By, top: int | None, depth: int | None) -> None:
     if by not in get_args(By):
         raise InputError(f"there is no view by {by!r}", f"views are by {', '.join(get_args(By))}")
     if top is not None and top < 1:
@@ -118,7 +120,7 @@ def _check(report: "Report", by: By, top: int | None, depth: int | None) -> None
             )
 
 
-def _fold_names(folds: Iterable["Folded"]) -> tuple[str, ...]:
+def _fold_names(folds: Iterable[Folded]) -> tuple[str, ...]:
     """The name of each tool, with the edition where there are several of it."""
     tools = [one.tool for one in folds]
     return tuple(
@@ -143,12 +145,12 @@ def _around(path: str) -> Iterator[str]:
     yield ""
 
 
-def _native(node: "NodeRow") -> tuple[int, ...]:
+def _native(node: NodeRow) -> tuple[int, ...]:
     return tuple(getattr(node, kind) for kind in _NATIVE)
 
 
 def _summed(
-    report: "Report", keys: Callable[["NodeRow"], Iterable[str]], fold_keys: "FoldKeys"
+    report: Report, keys: Callable[[NodeRow], Iterable[str]], fold_keys: "FoldKeys"
 ) -> dict[str, list[int]]:
     """The counts of all columns, by the keys that a node and a booking belong to."""
     width = len(_NATIVE) + len(report.folds)
@@ -173,7 +175,7 @@ FoldKeys: TypeAlias = Callable[[str, str], Iterable[str]]
 Table: TypeAlias = tuple[list[Cells], tuple[Cell, ...]]
 
 
-def _by_op(report: "Report") -> Table:
+def _by_op(report: Report) -> Table:
     ops = {node.node: node.op for node in report.nodes}
     found = _summed(report, lambda node: (node.op,), lambda at, _: (ops.get(at, ""),))
     width = len(_NATIVE) + len(report.folds)
@@ -183,7 +185,7 @@ def _by_op(report: "Report") -> Table:
     return rows, (sum(row.count for row in report.by_op),)
 
 
-def _by_type(report: "Report") -> Table:
+def _by_type(report: Report) -> Table:
     classes = {row.path: row.class_ for row in report.modules}
     named = {node.path: node.class_ or classes.get(node.path, "") for node in report.nodes}
     classes |= named
@@ -201,17 +203,17 @@ def _by_type(report: "Report") -> Table:
     return rows, (sum(map(len, paths.values())), len(report.nodes))
 
 
-def _by_module(report: "Report") -> Table:
+def _by_module(report: Report) -> Table:
     found = _summed(report, lambda node: _around(node.path), lambda _, path: _around(path))
     width = len(_NATIVE) + len(report.folds)
 
-    def row(one: "ModuleRow") -> Cells:
+    def row(one: ModuleRow) -> Cells:
         return (one.path, one.class_, one.params, *found.get(one.path, [0] * width))
 
     return [row(one) for one in report.modules], ("", report.params)
 
 
-def _by_node(report: "Report") -> Table:
+def _by_node(report: Report) -> Table:
     found = _summed(report, lambda _: (), lambda at, _: (at,))
     none = [0] * (len(_NATIVE) + len(report.folds))
     rows: list[Cells] = [
@@ -225,7 +227,7 @@ def _by_node(report: "Report") -> Table:
     return rows, ()
 
 
-_TABLES: dict[By, Callable[["Report"], Table]] = {
+_TABLES: dict[By, Callable[[Report], Table]] = {
     "op": _by_op,
     "module": _by_module,
     "node": _by_node,
@@ -238,7 +240,10 @@ _TABLES: dict[By, Callable[["Report"], Table]] = {
 _SHOWN = 6  # paths that an error names
 
 
-def focus(report: "Report", path: str) -> "Report":
+AnyReport = TypeVar("AnyReport", bound=Report)
+
+
+def focus(report: AnyReport, path: str) -> AnyReport:
     """What the report says of the module at `path`: rows, and every tool's account of it.
 
     The totals stay those of the model. A tool that reports no number for the module is taken to
@@ -285,7 +290,7 @@ def beneath(path: str, module: str) -> bool:
     return not module or path == module or path.startswith(f"{module}.")
 
 
-def _module(report: "Report", path: str) -> "ModuleRow":
+def _module(report: Report, path: str) -> ModuleRow:
     rows = {row.path: row for row in report.modules}
     if path in rows:
         return rows[path]

@@ -5,11 +5,11 @@ import functools
 import msgspec
 import pytest
 
+from crossflops import Report
 from crossflops.ir.convention import Clause, Convention, Match
 from crossflops.ir.trace import Setting
 from crossflops.reconcile import PredictionError, predict, reconcile
 from crossflops.render import FORMATS
-from crossflops.report.report import Report
 from crossflops.report.tables import report
 from crossflops.tools import conventions
 from crossflops.tools.operators import CONTRACTIONS

@@ -5,12 +5,12 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from crossflops import Report
 from crossflops.render import FORMATS
 from crossflops.render.html import html
 from crossflops.render.markdown import markdown
 from crossflops.render.page import Page, Text
 from crossflops.render.terminal import terminal
-from crossflops.report.report import Report
 
 REPORTS = ["resnet", "troubled", "count", "folded"]
 

@@ -8,9 +8,10 @@ from crossflops.commands import python
 from crossflops.ir.convention import Cause, Clause, Convention, Example, Match
 from crossflops.ir.reconciliation import PathRow
 from crossflops.render import FORMATS
-from crossflops.render.pages.comparison import localised, release
+from crossflops.render.pages.comparison import localised
 from crossflops.render.pages.inventory import Component, Health, Inventory, ToolRow
 from crossflops.render.pages.tool import booked, conditions, targets
+from crossflops.render.quantity import release
 from crossflops.render.terminal import terminal
 
 CAUSE = Cause(

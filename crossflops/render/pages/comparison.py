@@ -11,47 +11,16 @@ from crossflops.ir.convention import Convention
 from crossflops.ir.profile import Amount, Failure, Profile
 from crossflops.ir.reconciliation import ParamsReconciliation, PathRow, Reconciliation
 from crossflops.ir.trace import Kernel, Setting
-from crossflops.render.page import Block, Column, Command, Heading, Page, Row, Table, Text, Tone
+from crossflops.render.page import Block, Column, Command, Heading, Page, Row, Table, Text
+from crossflops.render.pages.consensus import consensus_blocks
 from crossflops.render.pages.places import TOP, disagreement, explanations, named, title
 from crossflops.render.pages.summary import Unit, uncounted, values
 from crossflops.render.pages.summary import title as model_title
-from crossflops.render.quantity import change, covered, exact, number, short, signed
+from crossflops.render.quantity import change, covered, exact, number, release, short, signed
 from crossflops.report.comparison import Contrast, Difference
-from crossflops.report.consensus import Consensus, Stand
-from crossflops.report.report import ModuleRow, Report
+from crossflops.report.consensus import Consensus
+from crossflops.report.report import Report
 from crossflops.tools import find
-
-# The number to publish, in words, and what each tool makes of it.
-
-_WORDS: dict[Stand, str] = {
-    "agrees": "agrees",
-    "agrees after": "agrees, with more on top",
-    "differs": "differs",
-    "unexplained": "unexplained",
-    "failed": "failed",
-}
-_TONES: dict[Stand, Tone] = {"agrees": "good", "unexplained": "bad", "failed": "warn"}
-
-
-def consensus_blocks(found: Consensus) -> list[Block]:
-    """The sentence, the reason, the caveats, and a row for each tool."""
-    head = "To publish" if found.citable else "To publish, with its caveat only"
-    blocks: list[Block] = [
-        Heading(head),
-        Text(found.sentence, "   "),
-        Heading("Why this number"),
-        Text(f"{found.reason}.", "   "),
-    ]
-    order = list(_WORDS)
-    rows = sorted(found.verdicts, key=lambda one: order.index(one.stand))
-    table = Table(
-        columns=(Column(head="tool"), Column(head="verdict"), Column(head="why", flows=True)),
-        rows=tuple(
-            Row((one.tool, _WORDS[one.stand], one.why), _TONES.get(one.stand, "")) for one in rows
-        ),
-    )
-    return [*blocks, Heading("What the tools make of it"), table] if rows else blocks
-
 
 # Two tools set against each other: every reason why they differ.
 
@@ -263,16 +232,6 @@ def _answers(report: Report) -> tuple[Profile, ...]:
     return tuple(found.values())
 
 
-def release(version: str) -> str:
-    """A version without what follows its release numbers, and without a third one that is zero.
-
-    >>> release("0.1.1.post2209072238"), release("2.13.0+cpu"), release("2.13.0a0"), release("x")
-    ('0.1.1', '2.13', '2.13.0a0', 'x')
-    """
-    numbers = version.split("+")[0].split(".post")[0].split(".dev")[0]
-    return numbers.removesuffix(".0") if numbers.count(".") > 1 else numbers
-
-
 def localised(rows: tuple[PathRow, ...]) -> tuple[PathRow, ...]:
     """The innermost modules at which the tool did not print what was predicted."""
     wrong = [row for row in rows if row.theirs is not None and row.theirs != row.predicted]
@@ -310,16 +269,11 @@ def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
             f'"{profile.printed_as}"',
             exact(profile.total),
             "-" if macs is None else short(macs * scale),
-            "-" if macs is None else change(macs, native(report)),
+            "-" if macs is None else change(macs, report.scope.macs),
             _explained(found),
         ),
         "bad" if found is None or found.residual else "",
     )
-
-
-def native(report: Report) -> int:
-    """The MACs of the model, or of the module that the report is about."""
-    return report.module.macs if isinstance(report.module, ModuleRow) else report.macs
 
 
 def _explained(found: Reconciliation | None) -> str:

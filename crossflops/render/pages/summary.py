@@ -283,8 +283,7 @@ def _by_size(report: Report) -> list[tuple[str, int]]:
 
 
 def _operators(report: Report, unit: Unit) -> Table:
-    scope = report.module if isinstance(report.module, ModuleRow) else report.totals
-    whole = scope.flops if unit == "flops" else scope.macs
+    whole = getattr(report.scope, unit)
     rows = sorted(report.by_op, key=lambda one: (-getattr(one, unit), -one.flops, one.op))
     return Table(
         columns=(
