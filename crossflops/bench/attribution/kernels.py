@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from crossflops.errors import InputError
+from crossflops.report.compressed import contents
 
 _KERNEL = "_kernel_time"
 _RUNS = ("model_run", "SequentialExecutor::Execute")
@@ -48,19 +49,15 @@ class _Event(NamedTuple):
 
 def events(path: str) -> list[dict[str, Any]]:
     """The events of a trace in Chrome's JSON, plain or gzipped. Raises InputError."""
-    import gzip
-
     try:
-        data = Path(path).read_bytes()
+        data = contents(Path(path))
         if not data.strip():
             raise InputError(f"the trace {path} is empty", _HINT)
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
         found = json.loads(data)
     except OSError as error:
         what = f"the trace {path} cannot be read: {error.strerror or error}"
         raise InputError(what, _HINT) from error
-    except (ValueError, EOFError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"the trace {path} is no JSON: {error}", _HINT) from error
     found = found.get("traceEvents") if isinstance(found, dict) else found
     if not isinstance(found, list):
