@@ -79,7 +79,7 @@ def change(value: Amount | Fraction, reference: Amount) -> str:
     >>> change(4133742592, 4089184256), change(5, 5), change(100001, 100000)
     ('+1.09 %', '0.00 %', '+0.00 %')
     """
-    if not reference or not all(isfinite(one) for one in (value, reference)):
+    if not reference or not all(isfinite(amount) for amount in (value, reference)):
         return "-"
     ratio = Fraction(value) / Fraction(reference) - 1
     sign = "+" if ratio > 0 else "-" if ratio < 0 else ""
@@ -94,7 +94,7 @@ def covered(residual: Amount, delta: Amount) -> str:
     """
     if not residual:
         return "100 %"
-    if not delta or not all(isfinite(one) for one in (residual, delta)):
+    if not delta or not all(isfinite(amount) for amount in (residual, delta)):
         return "0.00 %"
     left = abs(Fraction(residual) / Fraction(delta))
     hundredths = max(0, min(9999, int((1 - left) * 10_000)))

@@ -154,14 +154,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def residuals(self) -> dict[str, Amount]:
         """The residual of every tool that answered."""
-        found = self.reconciliations or ()
-        return {one.tool: one.residual for one in found}
+        accounts = self.reconciliations or ()
+        return {account.tool: account.residual for account in accounts}
 
     def reconciliation(self, tool: str) -> Reconciliation:
         """The reconciliation of one tool. Raises KeyError when it did not answer."""
-        for one in self.reconciliations or ():
-            if one.tool == tool:
-                return one
+        for account in self.reconciliations or ():
+            if account.tool == tool:
+                return account
         raise KeyError(tool)
 
     def contrast(self, first: str, second: str) -> Contrast:

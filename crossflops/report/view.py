@@ -75,7 +75,7 @@ def view(
     order = names[0] if names else unit
     columns = (*_KEYS[by], *_NATIVE, *names)
     totals = report.totals
-    counts = (*(getattr(totals, kind) for kind in _NATIVE), *(one.total for _, one in folds))
+    counts = (*(getattr(totals, kind) for kind in _NATIVE), *(fold.total for _, fold in folds))
     rows, heads = _TABLES[by](report)
     total = (*_head(by, "total", heads), *counts)
     levels: tuple[int, ...] = ()
@@ -112,19 +112,20 @@ def _check(report: Report, by: By, top: int | None, depth: int | None) -> None:
             else f"the module tree has no depth {depth}",
             "give --by module --depth 0 or more",
         )
-    for one in report.folds if by in ("op", "node") else ():
-        if one.sees != "node":
+    for fold in report.folds if by in ("op", "node") else ():
+        if fold.sees != "node":
             raise InputError(
-                f"{one.tool} looks at calls of {one.sees}s, which are no {by}s of the graph",
+                f"{fold.tool} looks at calls of {fold.sees}s, which are no {by}s of the graph",
                 "give --by module or --by type",
             )
 
 
 def _fold_names(folds: Iterable[Folded]) -> tuple[str, ...]:
     """The name of each tool, with the edition where there are several of it."""
-    tools = [one.tool for one in folds]
+    tools = [fold.tool for fold in folds]
     return tuple(
-        one.tool if tools.count(one.tool) == 1 else f"{one.tool}@{one.edition}" for one in folds
+        fold.tool if tools.count(fold.tool) == 1 else f"{fold.tool}@{fold.edition}"
+        for fold in folds
     )
 
 
@@ -154,10 +155,10 @@ def _summed(
 ) -> dict[str, list[int]]:
     """The counts of all columns, by the keys that a node and a booking belong to."""
     width = len(_NATIVE) + len(report.folds)
-    found: dict[str, list[int]] = {}
+    sums: dict[str, list[int]] = {}
 
     def add(key: str, place: int, amounts: Iterable[int]) -> None:
-        row = found.setdefault(key, [0] * width)
+        row = sums.setdefault(key, [0] * width)
         for offset, amount in enumerate(amounts):
             row[place + offset] += amount
 
@@ -168,7 +169,7 @@ def _summed(
         for booked in fold.rows:
             for key in fold_keys(booked.at, booked.path):
                 add(key, len(_NATIVE) + number, (booked.amount,))
-    return found
+    return sums
 
 
 FoldKeys: TypeAlias = Callable[[str, str], Iterable[str]]
@@ -177,10 +178,10 @@ Table: TypeAlias = tuple[list[Cells], tuple[Cell, ...]]
 
 def _by_op(report: Report) -> Table:
     ops = {node.node: node.op for node in report.nodes}
-    found = _summed(report, lambda node: (node.op,), lambda at, _: (ops.get(at, ""),))
+    sums = _summed(report, lambda node: (node.op,), lambda at, _: (ops.get(at, ""),))
     width = len(_NATIVE) + len(report.folds)
     rows: list[Cells] = [
-        (row.op, row.count, *found.get(row.op, [0] * width)) for row in report.by_op
+        (row.op, row.count, *sums.get(row.op, [0] * width)) for row in report.by_op
     ]
     return rows, (sum(row.count for row in report.by_op),)
 
@@ -194,35 +195,42 @@ def _by_type(report: Report) -> Table:
     for node in report.nodes:
         paths.setdefault(named[node.path], set()).add(node.path)
         counts[named[node.path]] = counts.get(named[node.path], 0) + 1
-    found = _summed(
+    sums = _summed(
         report, lambda node: (named[node.path],), lambda _, path: (classes.get(path, ""),)
     )
     rows: list[Cells] = [
-        (kind, len(paths.get(kind, ())), counts.get(kind, 0), *row) for kind, row in found.items()
+        (kind, len(paths.get(kind, ())), counts.get(kind, 0), *row) for kind, row in sums.items()
     ]
     return rows, (sum(map(len, paths.values())), len(report.nodes))
 
 
 def _by_module(report: Report) -> Table:
-    found = _summed(report, lambda node: _around(node.path), lambda _, path: _around(path))
+    sums = _summed(report, lambda node: _around(node.path), lambda _, path: _around(path))
     width = len(_NATIVE) + len(report.folds)
 
-    def row(one: ModuleRow) -> Cells:
-        return (one.path, one.class_, one.params, *found.get(one.path, [0] * width))
+    def row(module: ModuleRow) -> Cells:
+        return (module.path, module.class_, module.params, *sums.get(module.path, [0] * width))
 
-    return [row(one) for one in report.modules], ("", report.params)
+    return [row(module) for module in report.modules], ("", report.params)
 
 
 def _by_node(report: Report) -> Table:
-    found = _summed(report, lambda _: (), lambda at, _: (at,))
+    sums = _summed(report, lambda _: (), lambda at, _: (at,))
     none = [0] * (len(_NATIVE) + len(report.folds))
     rows: list[Cells] = [
         (
-            *(one.node, one.op, one.kind or "", one.target or "", one.path, one.class_ or ""),
-            *_native(one),
-            *found.get(one.node, none)[len(_NATIVE) :],
+            *(
+                node.node,
+                node.op,
+                node.kind or "",
+                node.target or "",
+                node.path,
+                node.class_ or "",
+            ),
+            *_native(node),
+            *sums.get(node.node, none)[len(_NATIVE) :],
         )
-        for one in report.nodes
+        for node in report.nodes
     ]
     return rows, ()
 
@@ -251,21 +259,22 @@ def focus(report: AnyReport, path: str) -> AnyReport:
     no such module, InputError for a report that does not hold causes by path.
     """
     module = _module(report, path)
-    found = tuple(_account(one, path) for one in report.reconciliations or ())
-    theirs = {one.tool: one.theirs for one in found}
+    accounts = tuple(_account(account, path) for account in report.reconciliations or ())
+    theirs = {account.tool: account.theirs for account in accounts}
 
     def restricted(profile: Profile | Failure) -> Profile | Failure:
         if isinstance(profile, Failure):
             return profile
-        entries = tuple(one for one in profile.entries if beneath(one.path, path))
+        entries = tuple(entry for entry in profile.entries if beneath(entry.path, path))
         total = theirs.get(profile.tool, profile.total)
         return replace(profile, total=total, params=None, entries=entries)
 
-    nodes = tuple(one for one in report.nodes if beneath(one.path, path))
-    present = Counter(one.op for one in nodes)
+    nodes = tuple(node for node in report.nodes if beneath(node.path, path))
+    present = Counter(node.op for node in nodes)
     sums = {
         op: [
-            sum(getattr(one, kind) for one in nodes if one.op == op) for kind in ("macs", "flops")
+            sum(getattr(node, kind) for node in nodes if node.op == op)
+            for kind in ("macs", "flops")
         ]
         for op in present
     }
@@ -273,7 +282,7 @@ def focus(report: AnyReport, path: str) -> AnyReport:
         report,
         against=UNSET,  # the other model has no such module
         module=module,
-        modules=tuple(one for one in report.modules if beneath(one.path, path)),
+        modules=tuple(module for module in report.modules if beneath(module.path, path)),
         nodes=nodes,
         by_op=tuple(
             replace(row, count=present[row.op], macs=sums[row.op][0], flops=sums[row.op][1])
@@ -281,7 +290,7 @@ def focus(report: AnyReport, path: str) -> AnyReport:
             if row.op in present
         ),
         profiles=tuple(map(restricted, report.profiles)) if report.profiles else report.profiles,
-        reconciliations=found if report.reconciliations else report.reconciliations,
+        reconciliations=accounts if report.reconciliations else report.reconciliations,
     )
 
 
@@ -298,7 +307,7 @@ def _module(report: Report, path: str) -> ModuleRow:
         raise UnknownNameError(
             f"there is no module {path!r}: this report has none", "leave --module out"
         )
-    known = [one for one in rows if one]
+    known = [row for row in rows if row]
     near = get_close_matches(path, known, n=_SHOWN, cutoff=0.5) or known[:_SHOWN]
     raise UnknownNameError(f"there is no module {path!r}", f"modules like it: {', '.join(near)}")
 
@@ -306,7 +315,7 @@ def _module(report: Report, path: str) -> ModuleRow:
 def _account(whole: Reconciliation, path: str) -> Reconciliation:
     rows = tuple(row for row in whole.by_path if beneath(row.path, path))
     row = next(
-        (one for one in rows if one.path == path),
+        (row for row in rows if row.path == path),
         PathRow(path=path, ours=0, predicted=0, causes={}),
     )
     if not isinstance(row.causes, dict):
@@ -331,7 +340,7 @@ def _account(whole: Reconciliation, path: str) -> Reconciliation:
 def _explanation(
     cause: str, amount: Amount, whole: Iterable[Explanation], path: str
 ) -> Explanation:
-    same = [one for one in whole if one.cause == cause]
+    same = [reason for reason in whole if reason.cause == cause]
     return Explanation(
         cause=cause,
         amount=amount,
@@ -342,7 +351,7 @@ def _explanation(
 
 def _calls(explanations: Iterable[Explanation], path: str) -> Iterator[str]:
     """The calls whose keys begin in the module: `layer1.0.conv1/F.conv2d`, `layer1.0@2`."""
-    for one in explanations:
-        for call in one.calls:
+    for reason in explanations:
+        for call in reason.calls:
             if beneath(call.partition("/")[0].partition("@")[0], path):
                 yield call
