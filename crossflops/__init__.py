@@ -6,10 +6,10 @@
 
 import crossflops.bench  # noqa: F401 - the room first: a later import would replace the verb
 from crossflops.errors import CrossflopsError
+from crossflops.facade import ShownReport as Report
 from crossflops.ir.cost import Cost
 from crossflops.ir.reconciliation import Explanation, Reconciliation
 from crossflops.ir.trace import Setting
-from crossflops.report.report import Report
 from crossflops.verbs.api import bench, compare, count, efficiency
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Make the consistency reports in reports/: JSON, and the Markdown that it renders to.
+"""Make the consistency reports in reports/: compressed JSON, and the Markdown that it renders to.
 
     python -m tests.make_reports [NAME ...] [--python TOOL=INTERPRETER ...]
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 FOLDER = Path(__file__).parent.parent / "reports"
+SUFFIX = ".json.gz"
 LIMIT = 900  # seconds for one model
 IMAGE = ("--input", "1x3x224x224")
 TOKENS = ("--input", "input_ids=1x128:int64")
@@ -61,9 +62,9 @@ def crossflops(*arguments):
 def make(name, *options):
     """One report."""
     row, began = REPORTS[name], time.monotonic()
-    written = FOLDER / f"{name}.json"
+    written = FOLDER / f"{name}{SUFFIX}"
     crossflops("compare", row.target, *row.arguments, *options, "-o", str(written))
-    crossflops("render", str(written), "-o", str(written.with_suffix(".md")))
+    crossflops("render", str(written), "-o", str(FOLDER / f"{name}.md"))
     print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
 
 

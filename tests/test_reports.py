@@ -1,16 +1,17 @@
 """The committed reports: they still render, to the bytes that stand beside them."""
 
-from pathlib import Path
-
 import pytest
 
+from crossflops import Report
 from crossflops.ir.profile import Failure
 from crossflops.render.markdown import markdown
-from crossflops.report.report import Report
-from tests.make_reports import REPORTS
+from crossflops.report.compressed import contents
+from tests.make_reports import FOLDER, REPORTS, SUFFIX
 
-FOLDER = Path(__file__).parent.parent / "reports"
-FILES = sorted(FOLDER.glob("*.json"))
+FILES = sorted(FOLDER.glob(f"*{SUFFIX}"))
+NAMES = [file.name.removesuffix(SUFFIX) for file in FILES]
+MOST = 4_000_000  # bytes of the whole folder
+HEAD = b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"  # gzip: no flags, no time, best, no system
 ATTENTIVE = {"bert", "gpt2", "llama", "timm-vit_tiny", "vit_b_16", "vit_b_16-no-grad"}
 WORDS = {"bert", "gpt2", "gru", "llama", "lstm"}
 COLUMNS = ("torchstat", "torchstat-madd", "torchstat-memread", "torchstat-memwrite")
@@ -34,30 +35,34 @@ FAILS = {
 
 def test_there_is_a_report_of_every_model():
     """The folder holds what the `report` environment makes, and nothing else."""
-    assert {file.stem for file in FILES} == REPORTS.keys()
-    assert {file.stem for file in FOLDER.glob("*.md")} == REPORTS.keys()
+    pages = {file.stem for file in FOLDER.glob("*.md")}
+    assert set(NAMES) == REPORTS.keys() == pages
+    every = list(FOLDER.iterdir())
+    assert len(every) == 2 * len(REPORTS)
+    assert sum(file.stat().st_size for file in every) <= MOST
 
 
-@pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
-def test_a_report_renders_to_the_page_beside_it(file):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_report_renders_to_the_page_beside_it(name):
     """What was read back renders to the same bytes, JSON and Markdown."""
-    text = file.read_text(encoding="utf-8")
+    file = FOLDER / f"{name}{SUFFIX}"
+    text = contents(file).decode()
     report = Report.from_json(text)
     assert report.to_json() == text
-    page = file.with_suffix(".md").read_text(encoding="utf-8")
-    assert markdown(report) == page
+    assert file.read_bytes()[:10] == HEAD
+    assert markdown(report) == (FOLDER / f"{name}.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
-def test_a_report_leaves_nothing_unexplained(file):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_report_leaves_nothing_unexplained(name):
     """Every tool answered, with residual 0, or failed as it does on this model."""
-    report = Report.from_json(file.read_text(encoding="utf-8"))
+    report = Report.from_json(contents(FOLDER / f"{name}{SUFFIX}"))
     assert report.uncounted == ()
     assert set(report.residuals.values()) == {0}
     params = [one.params for one in report.reconciliations if one.params]
     assert [one.residual for one in params if one.residual] == []
     failed = {one.tool: one.message for one in report.profiles if isinstance(one, Failure)}
-    expected = {tool: text for (tool, name), text in FAILS.items() if name == file.stem}
+    expected = {tool: text for (tool, of), text in FAILS.items() if of == name}
     assert failed.keys() == expected.keys()
     assert all(text in failed[tool] for tool, text in expected.items())
     assert len(report.residuals) + len(failed) == len(report.profiles) == 19

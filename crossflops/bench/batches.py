@@ -16,14 +16,14 @@ class Goal(NamedTuple):
 
     latency: float | None = None
 
-    def met(self, one: Measurement) -> bool:
+    def met(self, timing: Measurement) -> bool:
         """Whether the latency is kept."""
-        return self.latency is None or one.p99 <= self.latency
+        return self.latency is None or timing.p99 <= self.latency
 
     def best(self, tried: list[Measurement | Unfit]) -> Measurement | None:
         """The fastest of those that keep the latency; of two alike the smaller batch."""
-        able = [one for one in tried if isinstance(one, Measurement) and self.met(one)]
-        return max(able, key=lambda one: (one.examples_per_second, -one.batch), default=None)
+        able = [run for run in tried if isinstance(run, Measurement) and self.met(run)]
+        return max(able, key=lambda run: (run.examples_per_second, -run.batch), default=None)
 
 
 FASTEST = Goal()
@@ -50,8 +50,8 @@ def search(
     tried: dict[int, Measurement | Unfit] = {}
 
     def good(batch: int) -> bool:
-        found = tried[batch] if batch in tried else tried.setdefault(batch, attempt(batch))
-        return isinstance(found, Measurement) and goal.met(found)
+        outcome = tried[batch] if batch in tried else tried.setdefault(batch, attempt(batch))
+        return isinstance(outcome, Measurement) and goal.met(outcome)
 
     batch, flat = 1, 0
     while good(batch) and batch * 2 <= most:
@@ -62,11 +62,11 @@ def search(
     if not good(batch) and batch > 1:
         _border(good, batch // 2, batch)
     _summit(good, tried, goal)
-    fits = [b for b, one in tried.items() if isinstance(one, Measurement)]
+    fits = [b for b, outcome in tried.items() if isinstance(outcome, Measurement)]
     return Search(
-        tuple(tried[one] for one in sorted(tried)),
+        tuple(tried[size] for size in sorted(tried)),
         max(fits, default=None),
-        any(isinstance(one, Unfit) for one in tried.values()),
+        any(isinstance(outcome, Unfit) for outcome in tried.values()),
     )
 
 
@@ -92,10 +92,10 @@ def _summit(
     while best is not None:
         known = sorted(tried)
         place = known.index(best.batch)
-        around = {one for one in known[max(place - 1, 0) : place + 2] if one != best.batch}
-        between = [(one + best.batch) // 2 for one in around]
+        around = {near for near in known[max(place - 1, 0) : place + 2] if near != best.batch}
+        between = [(near + best.batch) // 2 for near in around]
         fresh = [
-            b for b in between if b not in tried and min(abs(b - one) for one in known) > b // 8
+            b for b in between if b not in tried and min(abs(b - size) for size in known) > b // 8
         ]
         for batch in fresh:
             good(batch)

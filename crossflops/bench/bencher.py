@@ -56,10 +56,10 @@ def answered(order: Order) -> Answer:
         return Unfit(batch=order.batch, stage="memory", message=_OUT_OF_MEMORY)
     except Exception as error:  # whatever the runtime raises is its word on the model
         print_traceback(error)
-        what = described(error)
-        if speaks_of_memory(what):
+        message = described(error)
+        if speaks_of_memory(message):
             return Unfit(batch=order.batch, stage="memory", message=_OUT_OF_MEMORY)
-        return Unfit(batch=order.batch, stage="run", message=shortened(what, _SAID))
+        return Unfit(batch=order.batch, stage="run", message=shortened(message, _SAID))
 
 
 def run_file(order: FileOrder) -> Ran:
@@ -76,15 +76,15 @@ def run_file(order: FileOrder) -> Ran:
     if order.unrun:
         return _graph(module, order, data)
     how = f"InferenceSession.run, {order.threads} thread{'s' if order.threads > 1 else ''}, CPU"
-    found = Ran(
+    timing = Ran(
         runtime=f"onnxruntime {module.__version__}",
         device="cpu",
         inputs={name: Seen(str(value.dtype), value.shape) for name, value in feeds.items()},
         measurement=_timed(module, order, data, feeds, how),
     )
     if not order.profiled:
-        return found
-    return _profiled(module, order, data, feeds, found, _profiling(found, nodes))
+        return timing
+    return _profiled(module, order, data, feeds, timing, _profiling(timing, nodes))
 
 
 def _graph(module: Any, order: FileOrder, data: bytes) -> Ran:
@@ -144,15 +144,15 @@ def _timed(
     return timed(once, order.batch, time.perf_counter, order.limits, how)
 
 
-def _profiling(found: Ran, nodes: int) -> Limits:
+def _profiling(timing: Ran, nodes: int) -> Limits:
     """How many runs are profiled: more of short ones, as far as the profile stays small."""
-    took = found.measurement.p50 if found.measurement is not None else _SPAN
+    took = timing.measurement.p50 if timing.measurement is not None else _SPAN
     wanted = min(_MOST, int(_SPAN / took) if took else _MOST, _EVENTS // max(1, nodes))
     return PROFILED._replace(runs=max(PROFILED.runs, wanted))
 
 
 def _profiled(
-    module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], found: Ran, limits: Limits
+    module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], timing: Ran, limits: Limits
 ) -> Ran:
     """Once more under the profiler, which takes time itself."""
     options = _options(module, order)
@@ -167,7 +167,7 @@ def _profiled(
 
     runs = timed(once, order.batch, time.perf_counter, limits)
     return msgspec.structs.replace(
-        found, profile=ready.end_profiling(), graph=str(graph), dropped=runs.warmup
+        timing, profile=ready.end_profiling(), graph=str(graph), dropped=runs.warmup
     )
 
 

@@ -22,8 +22,8 @@ def bench(order: Order, seconds: float, folder: str) -> Ran | Unfit:
     Whatever becomes of that process is an Unfit; raises NormalizeError where the request is
     wrong at any batch. Files of the run lie in `folder`.
     """
-    with tempfile.TemporaryDirectory(dir=folder) as own:
-        asked, answer = Path(own, "order.json"), Path(own, "answer.json")
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        asked, answer = Path(place, "order.json"), Path(place, "answer.json")
         asked.write_bytes(msgspec.json.encode(order))
         # -P keeps the current directory off the front of sys.path
         command = [sys.executable, "-P", "-m", "crossflops.bench.bencher"]
@@ -36,23 +36,23 @@ def bench(order: Order, seconds: float, folder: str) -> Ran | Unfit:
             )
         except subprocess.TimeoutExpired:
             return Unfit(batch=order.batch, stage="time", message=f"stopped after {seconds:g} s")
-        said = done.stderr.decode(errors="replace")
-        relay(said)
+        stderr = done.stderr.decode(errors="replace")
+        relay(stderr)
         if not answer.is_file():
-            return _ended(order.batch, done.returncode, said)
-        found: Answer = msgspec.json.decode(answer.read_bytes(), type=Answer)
-    if isinstance(found, Refusal):
-        raise NormalizeError(found.message, found.hint)
-    return found
+            return _ended(order.batch, done.returncode, stderr)
+        answered: Answer = msgspec.json.decode(answer.read_bytes(), type=Answer)
+    if isinstance(answered, Refusal):
+        raise NormalizeError(answered.message, answered.hint)
+    return answered
 
 
-def _ended(batch: int, status: int, said: str) -> Unfit:
+def _ended(batch: int, status: int, stderr: str) -> Unfit:
     """Why a process ended without an answer."""
-    if speaks_of_memory(said):
+    if speaks_of_memory(stderr):
         return Unfit(batch=batch, stage="memory", message="ran out of memory")
     if status == -signal.SIGKILL:
-        what = "was killed: often the system ran out of memory"
-        return Unfit(batch=batch, stage="memory", message=what)
+        message = "was killed: often the system ran out of memory"
+        return Unfit(batch=batch, stage="memory", message=message)
     how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-    what = f"the process ended {how}: {' '.join(said.split())[-_QUOTED:]}"
-    return Unfit(batch=batch, stage="crash", message=shortened(what, 2 * _QUOTED))
+    message = f"the process ended {how}: {' '.join(stderr.split())[-_QUOTED:]}"
+    return Unfit(batch=batch, stage="crash", message=shortened(message, 2 * _QUOTED))

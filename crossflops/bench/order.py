@@ -62,15 +62,15 @@ def timed(
 def _repeated(
     run: Run, clock: Clock, most: int, limits: Limits, enough: Callable[[Sequence[float]], bool]
 ) -> list[float]:
-    found: list[float] = []
+    times: list[float] = []
     begin = clock()
-    while len(found) < most and not enough(found):
-        if len(found) >= limits.fewest and clock() - begin >= limits.seconds:
+    while len(times) < most and not enough(times):
+        if len(times) >= limits.fewest and clock() - begin >= limits.seconds:
             break
         start = clock()
         run()
-        found.append(clock() - start)
-    return found
+        times.append(clock() - start)
+    return times
 
 
 class FileOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -30,11 +30,11 @@ class Event(NamedTuple):
 
 def events(trace: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
     """The kernels in a profile, in the order in which they ended."""
-    for one in trace:
-        if one.get("cat") == "Node" and str(one.get("name", "")).endswith(_EVENT):
-            made = one.get("args", {}).get("output_type_shape", ())
+    for event in trace:
+        if event.get("cat") == "Node" and str(event.get("name", "")).endswith(_EVENT):
+            made = event.get("args", {}).get("output_type_shape", ())
             yield Event(
-                str(one["name"]).removesuffix(_EVENT),
+                str(event["name"]).removesuffix(_EVENT),
                 tuple(
                     (_DTYPES.get(dtype, dtype), tuple(shape))
                     for item in made
@@ -56,21 +56,21 @@ def values(graph: Any, ran: Iterable[Event]) -> dict[str, Seen]:
     made: dict[str, set[Shapes]] = {}
     for event in ran:
         made.setdefault(event.node, set()).add(event.made)
-    found: dict[str, Seen] = {}
+    seen: dict[str, Seen] = {}
     for node in _all(graph):
         names = [name for name in node.output if name]
         shapes = made.get(node.name, set())
         if len(shapes) == 1 and len(only := next(iter(shapes))) == len(names):
-            found |= {
+            seen |= {
                 name: Seen(dtype, shape) for name, (dtype, shape) in zip(names, only, strict=True)
             }
-    return found
+    return seen
 
 
 def draws(graph: Any) -> bool:
     """Whether a node draws random numbers from a seed that the file does not give."""
     return any(
-        node.op_type in _RANDOM and all(one.name != "seed" for one in node.attribute)
+        node.op_type in _RANDOM and all(attr.name != "seed" for attr in node.attribute)
         for node in _all(graph)
     )
 
@@ -81,15 +81,15 @@ def trips(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
     Every node of a body runs once in an iteration. That none has run says that there was no
     iteration, unless the runtime replaced some node by others of its own.
     """
-    found = {}
+    counts = {}
     for node in _all(graph):
         if node.op_type in ("Loop", "Scan") and runs.get(node.name) and node.output:
             (body,) = list(bodies(node))[:1]
             count = _runs(body, runs)
             silent = not _kernels(body) or _replaced(graph, runs)
             if count % runs[node.name] == 0 and (count or not silent):
-                found[node.output[0]] = count // runs[node.name]
-    return found
+                counts[node.output[0]] = count // runs[node.name]
+    return counts
 
 
 def branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
@@ -97,21 +97,21 @@ def branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
 
     A branch of constants leaves no event: it ran if the If did, and the other branch did not.
     """
-    found = {}
+    taken_by_if = {}
     replaced = _replaced(graph, runs)
     for node in _all(graph):
         times = runs.get(node.name, 0)
         if node.op_type != "If" or not times or not node.output:
             continue
-        inner = [one for one in node.attribute if one.HasField("g")]
-        sides = {one.name.removesuffix("_branch"): one.g for one in inner}
+        inner = [attr for attr in node.attribute if attr.HasField("g")]
+        sides = {branch.name.removesuffix("_branch"): branch.g for branch in inner}
         ran = {side: _runs(body, runs) for side, body in sides.items()}
         taken = [side for side in sides if ran[side] == times]
         if not any(ran.values()) and not replaced:
             taken = [side for side, body in sides.items() if not _kernels(body)]
         if len(taken) == 1:
-            found[node.output[0]] = taken[0]
-    return found
+            taken_by_if[node.output[0]] = taken[0]
+    return taken_by_if
 
 
 def _replaced(graph: Any, runs: Mapping[str, int]) -> bool:

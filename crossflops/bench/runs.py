@@ -40,14 +40,14 @@ def observe(
             memory=memory,
             answer=str(answer),
         )
-        status, said = _process(order, seconds)
+        status, stderr = _process(order, seconds)
         if not answer.is_file():
             how = f"signal {-status}" if status < 0 else f"status {status}"
-            raise NormalizeError(f"the run ended with {how}: {said}", "give smaller inputs")
-        found = msgspec.json.decode(answer.read_bytes(), type=Answer | Refusal)
-    if isinstance(found, Refusal):
-        raise NormalizeError(found.message, found.hint)
-    return found.observation
+            raise NormalizeError(f"the run ended with {how}: {stderr}", "give smaller inputs")
+        answered = msgspec.json.decode(answer.read_bytes(), type=Answer | Refusal)
+    if isinstance(answered, Refusal):
+        raise NormalizeError(answered.message, answered.hint)
+    return answered.observation
 
 
 def _process(order: Order, seconds: float) -> tuple[int, str]:
@@ -58,8 +58,8 @@ def _process(order: Order, seconds: float) -> tuple[int, str]:
             command, input=msgspec.json.encode(order), capture_output=True, timeout=seconds
         )
     except subprocess.TimeoutExpired as error:
-        what = f"the run takes longer than {seconds:g} s"
-        raise NormalizeError(what, "give smaller inputs, or the sizes without a run") from error
-    said = done.stderr.decode(errors="replace")
-    relay(said)
-    return done.returncode, " ".join(said.split())[-_QUOTED:]
+        message = f"the run takes longer than {seconds:g} s"
+        raise NormalizeError(message, "give smaller inputs, or the sizes without a run") from error
+    stderr = done.stderr.decode(errors="replace")
+    relay(stderr)
+    return done.returncode, " ".join(stderr.split())[-_QUOTED:]

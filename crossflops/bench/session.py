@@ -107,32 +107,32 @@ def serialized(model: Any) -> bytes:
     try:
         return bytes(model.SerializeToString())
     except ValueError as error:
-        what = "the model is too large to be run from memory"
-        raise NormalizeError(what, "store its weights as external data") from error
+        message = "the model is too large to be run from memory"
+        raise NormalizeError(message, "store its weights as external data") from error
 
 
 def options(module: Any, folder: str, threads: int, optimization: str) -> Any:
     """Options of a session. `folder` is where external data lies; `optimization`: see LEVELS."""
-    found = module.SessionOptions()
+    chosen = module.SessionOptions()
     levels = module.GraphOptimizationLevel
-    found.graph_optimization_level = getattr(levels, LEVELS[optimization])
-    found.log_severity_level = 4
-    found.intra_op_num_threads = threads
-    found.inter_op_num_threads = 1
-    found.add_session_config_entry(FOLDER, folder)
-    return found
+    chosen.graph_optimization_level = getattr(levels, LEVELS[optimization])
+    chosen.log_severity_level = 4
+    chosen.intra_op_num_threads = threads
+    chosen.inter_op_num_threads = 1
+    chosen.add_session_config_entry(FOLDER, folder)
+    return chosen
 
 
-def save_optimized(found: Any, path: Path) -> None:
+def save_optimized(chosen: Any, path: Path) -> None:
     """Let a session write the graph that it runs, with its weights in a file beside it."""
-    found.optimized_model_filepath = str(path)
-    found.add_session_config_entry(f"{_SAVED}file_name", f"{path.name}.data")
-    found.add_session_config_entry(f"{_SAVED}min_size_in_bytes", "64")
+    chosen.optimized_model_filepath = str(path)
+    chosen.add_session_config_entry(f"{_SAVED}file_name", f"{path.name}.data")
+    chosen.add_session_config_entry(f"{_SAVED}min_size_in_bytes", "64")
 
 
 def feed(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """A value for every input: the one that is given, else random floats, else zeros."""
-    return {one.name: _made(one, given) for one in binding.model_inputs(model.graph)}
+    return {value.name: _made(value, given) for value in binding.model_inputs(model.graph)}
 
 
 def _made(value: Any, given: Mapping[str, Any]) -> Any:
@@ -143,8 +143,10 @@ def _made(value: Any, given: Mapping[str, Any]) -> Any:
     kind = value.type.tensor_type
     dtype = ELEMENT_TYPES.get(kind.elem_type, "")
     if value.type.WhichOneof("value") != "tensor_type" or not hasattr(np, dtype or "?"):
-        what = f"no input {value.name!r} of type {dtype or 'sequence or optional'} can be made up"
-        raise InputError(what, f"give it a tensor: --inputs FILE.npz with {value.name!r}")
+        message = (
+            f"no input {value.name!r} of type {dtype or 'sequence or optional'} can be made up"
+        )
+        raise InputError(message, f"give it a tensor: --inputs FILE.npz with {value.name!r}")
     shape = tuple(dim.dim_value for dim in kind.shape.dim)
     if dtype.startswith("float"):
         return np.random.default_rng(0).standard_normal(shape).astype(dtype)
@@ -169,7 +171,7 @@ def allocate(model: Any) -> int:
     import numpy as np
 
     random = np.random.default_rng(0)
-    found = 0
+    filled = 0
     for tensor in model.graph.initializer:
         size = prod(tensor.dims)
         if not size or any(getattr(tensor, field) for field in _VALUES):
@@ -177,8 +179,8 @@ def allocate(model: Any) -> int:
         dtype = ELEMENT_TYPES.get(tensor.data_type, "")
         values = _values(random, tuple(tensor.dims), dtype)
         tensor.raw_data = values.astype(dtype).tobytes()
-        found += 1
-    return found
+        filled += 1
+    return filled
 
 
 def _values(random: Any, shape: tuple[int, ...], dtype: str) -> Any:

@@ -154,7 +154,7 @@ def output_options(function: Function) -> Function:
             "file",
             callback=_destination,
             metavar="FILE",
-            help="Write to FILE instead: .json, .md, .txt or .csv picks the format.",
+            help="Write to FILE instead: .json, .md, .txt, .csv or .json.gz picks the format.",
         ),
     )
 
@@ -188,10 +188,11 @@ def viewed(report: "Report", fields: dict[str, Any], unit: str) -> "Report | Vie
     if by is top is depth is None:
         return report
     from crossflops.render.pages.view import Viewed
+    from crossflops.report.view import view
 
     if by is None:
         by = "op" if depth is None else "module"
-    return Viewed(report, report.view(by, top, depth, unit))
+    return Viewed(report, view(report, by, top, depth, unit))
 
 
 def unit_option(function: Function) -> Function:
@@ -272,13 +273,13 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
     """The file, refused before the work begins if it cannot be written."""
     if value is None:
         return None
-    from crossflops.render import FORMATS
+    from crossflops.render import FORMATS, suffix
 
     path = Path(value)
-    if path.suffix.lower() not in FORMATS:
-        found = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
+    if suffix(path) not in FORMATS:
+        end = f"the suffix {suffix(path)!r}" if path.suffix else "no suffix"
         raise UnknownNameError(
-            f"{value} has {found}, which names no format", f"formats are {', '.join(FORMATS)}"
+            f"{value} has {end}, which names no format", f"formats are {', '.join(FORMATS)}"
         )
     return _able(path)
 

@@ -12,7 +12,7 @@ import click
 
 from crossflops.commands import standing_here
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.render import FORMATS
+from crossflops.render import FORMATS, written
 from crossflops.render.layout import Noun
 from crossflops.render.pages.summary import Unit
 from crossflops.render.terminal import NARROWEST, WIDTH, WORD, inert_json, legible, terminal
@@ -31,7 +31,7 @@ def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
     Raises CrossflopsError when the file cannot be written; nothing half-written is left.
     """
     if file is not None:
-        _write(file, FORMATS[file.suffix.lower()](noun, unit=unit))
+        _write(file, written(noun, file, unit))
         say(f"wrote {file}")
     if as_json:
         _print(_spelled(inert_json(FORMATS[".json"](noun))))
@@ -134,8 +134,7 @@ def _keep(file: Path, data: bytes) -> None:
     say(f"wrote {file}")
 
 
-def _write(file: Path, content: str | bytes) -> None:
-    data = content.encode() if isinstance(content, str) else content
+def _write(file: Path, data: bytes) -> None:
     draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         draft.write_bytes(data)

@@ -23,6 +23,7 @@ from crossflops.render.layout import Noun
 from crossflops.render.pages.bench import TOP, Benched
 from crossflops.render.pages.places import Compared
 from crossflops.report.bench import Bench
+from crossflops.report.compressed import contents
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.report import SCHEMA, Report
 
@@ -96,7 +97,7 @@ def _efficiency(found: EfficiencyReport, plot: str | None, fields: dict[str, Any
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return contents(path)
     except OSError as error:
         raise CrossflopsError(f"cannot read {path}: {error.strerror}", _HINT) from error
 

@@ -50,10 +50,10 @@ class FileNode(NamedTuple):
 
 def graph_of(data: Data) -> Field:
     """The field of the main graph. Raises TargetError when there is not exactly one."""
-    found = [f for f in fields(data, 0, len(data)) if f.number == GRAPH and f.wire == BYTES]
-    if len(found) != 1:
-        raise TargetError(f"the file has {len(found)} graphs where a model has one", HINT)
-    return found[0]
+    graphs = [f for f in fields(data, 0, len(data)) if f.number == GRAPH and f.wire == BYTES]
+    if len(graphs) != 1:
+        raise TargetError(f"the file has {len(graphs)} graphs where a model has one", HINT)
+    return graphs[0]
 
 
 def nodes_of(data: Data, graph: Field) -> Iterator[FileNode]:
@@ -150,13 +150,13 @@ def _around(key: str) -> Iterator[str]:
 
 
 def _note(name: str, counts: Sequence[Counted | Uncounted]) -> NodeNote:
-    counted = [one for one in counts if isinstance(one, Counted)]
-    found = {one.exactness for one in counted}
+    counted = [count for count in counts if isinstance(count, Counted)]
+    grades = {count.exactness for count in counted}
     return NodeNote(
         id=name,
-        cost=sum((one.cost for one in counted), ZERO),
-        exactness=next((word for word in ("estimate", "bound") if word in found), "exact"),
-        uncounted=next((one.reason for one in counts if isinstance(one, Uncounted)), ""),
+        cost=sum((count.cost for count in counted), ZERO),
+        exactness=next((word for word in ("estimate", "bound") if word in grades), "exact"),
+        uncounted=next((count.reason for count in counts if isinstance(count, Uncounted)), ""),
     )
 
 
@@ -241,19 +241,19 @@ def _copy(data: Data, begin: int, end: int, out: IO[bytes]) -> None:
 
 def data_locations(model: Any) -> list[str]:
     """The files of external data that the tensors of a (weightless) model name."""
-    found: dict[str, None] = {}
+    locations: dict[str, None] = {}
     todo = [model]
     while todo:
         message = todo.pop()
         if message.DESCRIPTOR.name == "TensorProto":
-            names = (one.value for one in message.external_data if one.key == "location")
-            found |= dict.fromkeys(names)
+            names = (entry.value for entry in message.external_data if entry.key == "location")
+            locations |= dict.fromkeys(names)
             continue
         for field, value in message.ListFields():
             if field.message_type is not None:
                 repeated = not hasattr(value, "DESCRIPTOR")
                 todo.extend(value if repeated else (value,))
-    return sorted(found)
+    return sorted(locations)
 
 
 def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Path]:

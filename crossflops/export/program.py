@@ -42,8 +42,8 @@ def save_program(
         for name in names:  # the data first: a model never stands there without it
             os.replace(os.path.join(folder, name), target.parent / name)
     except OSError as error:
-        what = f"{target} cannot be written: {error.strerror or error}"
-        raise CrossflopsError(what, "give another -o") from error
+        message = f"{target} cannot be written: {error.strerror or error}"
+        raise CrossflopsError(message, "give another -o") from error
     except (TypeError, ValueError, NotImplementedError, RuntimeError) as error:
         # whatever PyTorch raises where a tensor on meta is asked for its bytes
         raise CrossflopsError(
@@ -68,8 +68,8 @@ def save_bound(file: OnnxFile, target: Path) -> list[Path]:
     try:
         model = onnx.load(file.path)
     except Exception as error:
-        what = f"{file.path} cannot be read with its weights: {error}"
-        raise TargetError(what, "see that its external data lies beside it") from error
+        message = f"{file.path} cannot be read with its weights: {error}"
+        raise TargetError(message, "see that its external data lies beside it") from error
     bind(model.graph, file.dims, file.specs, file.path)
     beside = f"{target.name}.data" if model.ByteSize() > LIMIT else None
     onnx.save(model, target, save_as_external_data=beside is not None, location=beside)

@@ -1,5 +1,6 @@
 """One noun in, one string out: a file per output format, and the table of those in files."""
 
+from pathlib import Path
 from typing import Protocol
 
 from crossflops.render.csv import csv as _csv
@@ -8,6 +9,8 @@ from crossflops.render.layout import Noun
 from crossflops.render.markdown import markdown as _markdown
 from crossflops.render.pages.summary import Unit
 from crossflops.render.terminal import text as _text
+from crossflops.report.compressed import SUFFIX as _COMPRESSED
+from crossflops.report.compressed import compressed as _compressed
 
 
 class Renderer(Protocol):
@@ -18,4 +21,27 @@ class Renderer(Protocol):
         ...
 
 
-FORMATS: dict[str, Renderer] = {".json": _json, ".md": _markdown, ".txt": _text, ".csv": _csv}
+FORMATS: dict[str, Renderer] = {
+    ".json": _json,
+    ".md": _markdown,
+    ".txt": _text,
+    ".csv": _csv,
+    ".json.gz": _json,
+}
+
+
+def suffix(file: Path) -> str:
+    """The end of a name that says the format: `.md`, or `.json.gz`, which has two parts.
+
+    >>> suffix(Path("a.b/resnet.v2.JSON.gz")), suffix(Path("resnet.v2.md")), suffix(Path("resnet"))
+    ('.json.gz', '.md', '')
+    """
+    ends = file.suffixes[-2:] if file.suffix.lower() == _COMPRESSED else file.suffixes[-1:]
+    return "".join(ends).lower()
+
+
+def written(noun: Noun, file: Path, unit: Unit = "macs") -> bytes:
+    """What a file of that name holds. Raises KeyError where its suffix names no format."""
+    end = suffix(file)
+    data = FORMATS[end](noun, unit=unit).encode()
+    return _compressed(data) if end.endswith(_COMPRESSED) else data

@@ -22,6 +22,7 @@ from crossflops.report.bench import Bench
 from crossflops.report.comparison import Against
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.report import Report
+from crossflops.report.view import view as table_of
 
 _COMPARISON = (
     "tool", "version", "printed_as", "total", "native_macs", "delta", "residual", "failure",
@@ -45,12 +46,12 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
         case Report(against=Against(alignment=aligned)):
             return _written(COLUMNS, layer_lines(aligned))
         case Report(profiles=tuple(profiles)):
-            return _written(_COMPARISON, (_tool(noun, one) for one in profiles))
+            return _written(_COMPARISON, (_tool(noun, answer) for answer in profiles))
         case Report():
-            nodes = all(one.sees == "node" for one in noun.folds)
-            view = noun.view("op" if nodes else "module", unit=unit)
-            return _written(view.columns, view.rows)
-        case Benched(bench=bench):
+            nodes = all(fold.sees == "node" for fold in noun.folds)
+            table = table_of(noun, "op" if nodes else "module", unit=unit)
+            return _written(table.columns, table.rows)
+        case Benched(bench=bench) | (Bench() as bench):
             return _structs(bench.profile.kernels if bench.profile else _measured(bench))
         case EfficiencyReport():
             bounds = [node for roof in rooflines(noun) for node in roof.nodes]
@@ -58,7 +59,7 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
         case DeviceSheet():
             return _structs(noun.peaks)
         case DeviceList():
-            return _structs([one.device for one in noun.devices])
+            return _structs([row.device for row in noun.devices])
         case Derivation():
             return _structs(noun.factors)
         case Inventory():
@@ -69,16 +70,16 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
     )
 
 
-def _tool(report: Report, one: Profile | Failure) -> tuple[Any, ...]:
-    if isinstance(one, Failure):
-        return (one.tool, "", "", "", report.macs, "", "", f"{one.stage}: {one.message}")
-    found = report.reconciliation(one.tool)
-    figures = (one.total, found.ours, found.delta, found.residual)
-    return (one.tool, one.version, one.printed_as, *figures, "")
+def _tool(report: Report, answer: Profile | Failure) -> tuple[Any, ...]:
+    if isinstance(answer, Failure):
+        return (answer.tool, "", "", "", report.macs, "", "", f"{answer.stage}: {answer.message}")
+    account = report.reconciliation(answer.tool)
+    figures = (answer.total, account.ours, account.delta, account.residual)
+    return (answer.tool, answer.version, answer.printed_as, *figures, "")
 
 
 def _measured(bench: Bench) -> tuple[Measurement, ...]:
-    return tuple(one for one in bench.curve if isinstance(one, Measurement))
+    return tuple(timing for timing in bench.curve if isinstance(timing, Measurement))
 
 
 def _structs(rows: Sequence[msgspec.Struct]) -> str:

@@ -7,6 +7,7 @@ from crossflops.render.pages.bench import Benched
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import Viewed
+from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.report import Report
 from crossflops.rules.rule import equation
@@ -18,11 +19,9 @@ def json(noun: Noun, unit: Unit = "macs") -> str:
 
     `unit` orders nothing here: the contract fixes what stands where.
     """
-    if isinstance(noun, Compared):
-        return noun.report.to_json()
-    if isinstance(noun, Benched):
-        return noun.bench.to_json()
-    if isinstance(noun, Report | Viewed | EfficiencyReport):
+    if isinstance(noun, Compared | Benched):
+        noun = noun.report if isinstance(noun, Compared) else noun.bench
+    if isinstance(noun, Report | Viewed | Bench | EfficiencyReport):
         return noun.to_json()
     plain = msgspec.json.encode(noun, enc_hook=_words)
     return msgspec.json.format(plain, indent=2).decode() + "\n"

@@ -22,6 +22,7 @@ from crossflops.render.pages.places import Compared
 from crossflops.render.pages.summary import Unit, summary
 from crossflops.render.pages.tool import convention_page
 from crossflops.render.pages.view import Viewed, view_page
+from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.machine import Machine
 from crossflops.report.report import Report
@@ -37,6 +38,7 @@ Noun: TypeAlias = (
     | Inventory
     | Health
     | EfficiencyReport
+    | Bench
     | Benched
     | DeviceSheet
     | DeviceList
@@ -63,6 +65,8 @@ def layout(noun: Noun, unit: Unit = "macs") -> Page:
             return health(noun)
         case Benched():
             return bench_page(noun.bench, noun.top)
+        case Bench():
+            return bench_page(noun)
         case DeviceSheet():
             return device_page(noun)
         case DeviceList():

@@ -54,4 +54,4 @@ def _indented(cell: str) -> str:
 def _plain(text: str) -> str:
     """The text with what Markdown would read escaped; an address stays as it is, to be a link."""
     plain = inert(" ".join(text.split()))
-    return _SPECIAL.sub(lambda found: found[1] or f"\\{found[2]}", plain)
+    return _SPECIAL.sub(lambda match: match[1] or f"\\{match[2]}", plain)

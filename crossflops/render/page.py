@@ -85,7 +85,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     def without(self, column: Column) -> "Table":
         """The table without one of its columns."""
-        return self.only([p for p, one in enumerate(self.columns) if one is not column])
+        return self.only([p for p, kept in enumerate(self.columns) if kept is not column])
 
     def brief(self) -> "Table":
         """The table without its columns of detail."""

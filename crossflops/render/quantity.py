@@ -79,7 +79,7 @@ def change(value: Amount | Fraction, reference: Amount) -> str:
     >>> change(4133742592, 4089184256), change(5, 5), change(100001, 100000)
     ('+1.09 %', '0.00 %', '+0.00 %')
     """
-    if not reference or not all(isfinite(one) for one in (value, reference)):
+    if not reference or not all(isfinite(amount) for amount in (value, reference)):
         return "-"
     ratio = Fraction(value) / Fraction(reference) - 1
     sign = "+" if ratio > 0 else "-" if ratio < 0 else ""
@@ -94,7 +94,7 @@ def covered(residual: Amount, delta: Amount) -> str:
     """
     if not residual:
         return "100 %"
-    if not delta or not all(isfinite(one) for one in (residual, delta)):
+    if not delta or not all(isfinite(amount) for amount in (residual, delta)):
         return "0.00 %"
     left = abs(Fraction(residual) / Fraction(delta))
     hundredths = max(0, min(9999, int((1 - left) * 10_000)))
@@ -131,3 +131,13 @@ def percent(ratio: float | None) -> str:
         return "-"
     value = 100 * ratio
     return f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"
+
+
+def release(version: str) -> str:
+    """A version without what follows its release numbers, and without a third one that is zero.
+
+    >>> release("0.1.1.post2209072238"), release("2.13.0+cpu"), release("2.13.0a0"), release("x")
+    ('0.1.1', '2.13', '2.13.0a0', 'x')
+    """
+    numbers = version.split("+")[0].split(".post")[0].split(".dev")[0]
+    return numbers.removesuffix(".0") if numbers.count(".") > 1 else numbers

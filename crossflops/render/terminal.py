@@ -39,7 +39,7 @@ def inert(text: str) -> str:
     >>> inert("conv" + chr(27) + "[2J")
     'conv\\\\x1b[2J'
     """
-    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _HARMFUL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
@@ -49,14 +49,14 @@ def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
     'aaa...aaa bbb...bbb'
     """
     plain = inert(text[: 2 * longest] + text[-2 * longest :] if len(text) > 4 * longest else text)
-    words = re.sub(rf"\S{{{word + 1},}}", lambda found: _clipped(found[0], word), plain)
+    words = re.sub(rf"\S{{{word + 1},}}", lambda match: _clipped(match[0], word), plain)
     return _clipped(words, longest)
 
 
 def inert_json(text: str) -> str:
     """JSON with every letter that a terminal would obey as JSON spells it; the same values."""
     return _HARMFUL.sub(
-        lambda found: found[0] if found[0] == "\n" else json.dumps(found[0])[1:-1], text
+        lambda match: match[0] if match[0] == "\n" else json.dumps(match[0])[1:-1], text
     )
 
 
@@ -134,7 +134,9 @@ def _legible(block: Block) -> Block:
         case Table():
             return replace(
                 block,
-                columns=tuple(replace(one, head=legible(one.head)) for one in block.columns),
+                columns=tuple(
+                    replace(column, head=legible(column.head)) for column in block.columns
+                ),
                 rows=tuple(Row(tuple(map(legible, row.cells)), row.tone) for row in block.rows),
             )
 
@@ -143,8 +145,8 @@ def _lost(table: Table, width: int) -> tuple[str, ...]:
     """The heads of the columns that have no room."""
     room = width - _indent(table)
     brief = table.brief()
-    kept = [one for part in _parts(brief, room) for one in _fitted(part, room)[0].columns]
-    lost = [column for column in brief.columns if not any(column is one for one in kept)]
+    kept = [column for part in _parts(brief, room) for column in _fitted(part, room)[0].columns]
+    lost = [column for column in brief.columns if not any(column is shown for shown in kept)]
     return tuple(column.head for column in lost if column.head)
 
 

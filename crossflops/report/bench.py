@@ -82,8 +82,8 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def covered(self) -> float:
         """The share of a run's time, without the profiler's own, that nodes account for."""
-        own = self.run_seconds - self.profiler_seconds
-        return self.named_seconds / own if own > 0 else 0.0
+        seconds = self.run_seconds - self.profiler_seconds
+        return self.named_seconds / seconds if seconds > 0 else 0.0
 
     def largest(self, top: int) -> tuple[KernelRow, ...]:
         """The kernels that take the most time."""
@@ -141,34 +141,31 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
             (m for m in self.curve if isinstance(m, Measurement) and m.batch == self.batch), None
         )
 
-    def rate(self, one: Measurement) -> float:
+    def rate(self, timing: Measurement) -> float:
         """FLOP/s of a measurement: 2 x MACs of an example x examples per second."""
-        return 2 * self.macs / self.batch * one.examples_per_second
+        return 2 * self.macs / self.batch * timing.examples_per_second
 
-    def share(self, one: Measurement) -> float | None:
+    def share(self, timing: Measurement) -> float | None:
         """The time that its MACs take at the peaks of their precisions, over its own."""
         rates = self.peak.rates if self.peak is not None else {}
         if not self.macs or not rates.keys() >= self.macs_by_precision.keys():
             return None
         least = sum(2 * macs / rates[name] for name, macs in self.macs_by_precision.items())
-        return least / self.batch * one.examples_per_second
+        return least / self.batch * timing.examples_per_second
 
     def to_json(self) -> str:
         """Indented JSON, counts as exact integers; what can be derived is written as well."""
         plain = msgspec.to_builtins(self)
-        for row, one in zip(plain["curve"], self.curve, strict=True):
-            if isinstance(one, Measurement):
-                row |= {"runs": one.runs, "rate": self.rate(one), "share": self.share(one)}
+        for row, timing in zip(plain["curve"], self.curve, strict=True):
+            if isinstance(timing, Measurement):
+                row |= {
+                    "runs": timing.runs,
+                    "rate": self.rate(timing),
+                    "share": self.share(timing),
+                }
         if self.profile is not None:
             plain["profile"] |= {"macs": self.profile.macs, "covered": self.profile.covered}
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
-
-    def __str__(self) -> str:
-        """The page of the bench, as a terminal shows it."""
-        from crossflops.render.pages.bench import TOP, Benched
-        from crossflops.render.terminal import shown
-
-        return shown(Benched(self, TOP))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Bench":

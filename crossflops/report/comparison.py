@@ -57,7 +57,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def residual(self) -> Amount:
         """What no cause covers: what the second tool leaves unexplained more than the first."""
-        return self.delta - (self.model or 0) - sum(one.amount for one in self.differences)
+        return self.delta - (self.model or 0) - sum(cause.amount for cause in self.differences)
 
 
 def contrast(first: Reconciliation, second: Reconciliation, models: bool = False) -> Contrast:
@@ -66,17 +66,17 @@ def contrast(first: Reconciliation, second: Reconciliation, models: bool = False
     They are of one model, or with `models` of two: then what differs in these is apart.
     """
     unit = _unit(first, second)
-    one, other = _amounts(first, unit), _amounts(second, unit)
+    mine, other = _amounts(first, unit), _amounts(second, unit)
     calls, more = _calls(first.explanations), _calls(second.explanations)
-    found = (
+    rows = (
         Difference(
             cause=cause,
-            first=one.get(cause, 0),
+            first=mine.get(cause, 0),
             second=other.get(cause, 0),
             first_calls=calls.get(cause, ()),
             second_calls=more.get(cause, ()),
         )
-        for cause in dict.fromkeys((*one, *other))
+        for cause in dict.fromkeys((*mine, *other))
     )
     return Contrast(
         first=first.tool,
@@ -85,20 +85,20 @@ def contrast(first: Reconciliation, second: Reconciliation, models: bool = False
         second_total=second.theirs,
         unit=unit,
         differences=tuple(
-            sorted((row for row in found if row.amount), key=lambda row: -abs(row.amount))
+            sorted((row for row in rows if row.amount), key=lambda row: -abs(row.amount))
         ),
         model=unit * (second.ours - first.ours) if models else UNSET,
     )
 
 
-def _unit(*found: Reconciliation) -> int:
+def _unit(*accounts: Reconciliation) -> int:
     """The smaller count per MAC; 1 of an older report, which does not say what is in MACs."""
-    units = [one.unit for one in found if isinstance(one.unit, int)]
-    told = all(isinstance(row.macs, int) for one in found for row in one.explanations)
-    return min(units) if told and len(units) == len(found) else 1
+    units = [account.unit for account in accounts if isinstance(account.unit, int)]
+    known = all(isinstance(row.macs, int) for account in accounts for row in account.explanations)
+    return min(units) if known and len(units) == len(accounts) else 1
 
 
-def _amounts(found: Reconciliation, unit: int) -> dict[str, Amount]:
+def _amounts(account: Reconciliation, unit: int) -> dict[str, Amount]:
     """Amount by cause, with what stands in MACs at `unit` for each.
 
     The step of the unit gives (u - 1) for each MAC that the tool sees; (u - unit) are left of it.
@@ -106,21 +106,21 @@ def _amounts(found: Reconciliation, unit: int) -> dict[str, Amount]:
     """
     scale = unit - 1
     amounts: dict[str, Amount] = {}
-    seen = found.ours
-    for one in found.explanations:
-        macs = one.macs if isinstance(one.macs, int) else 0
+    seen = account.ours
+    for reason in account.explanations:
+        macs = reason.macs if isinstance(reason.macs, int) else 0
         seen += macs
-        amounts[one.cause] = amounts.get(one.cause, 0) + one.amount + scale * macs
+        amounts[reason.cause] = amounts.get(reason.cause, 0) + reason.amount + scale * macs
     if scale:
         amounts[PER_MAC] = amounts.get(PER_MAC, 0) - scale * seen
     return amounts
 
 
 def _calls(explanations: Iterable[Explanation]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for one in explanations:
-        found[one.cause] = (*found.get(one.cause, ()), *one.calls)
-    return found
+    calls: dict[str, tuple[str, ...]] = {}
+    for reason in explanations:
+        calls[reason.cause] = (*calls.get(reason.cause, ()), *reason.calls)
+    return calls
 
 
 # A second model beside the one of a report, and what is between the two.
@@ -155,28 +155,28 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 Plain = dict[str, Any]
 
 
-def derive(rows: Iterable[Plain], found: Iterable[Reconciliation]) -> None:
+def derive(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
     """`delta` and `residual` of accounts of tools."""
-    for row, one in zip(rows, found, strict=True):
-        row["delta"] = one.delta
-        row["residual"] = one.residual
-        if isinstance(one.params, ParamsReconciliation):
-            row["params"] |= {"delta": one.params.delta, "residual": one.params.residual}
+    for row, account in zip(rows, accounts, strict=True):
+        row["delta"] = account.delta
+        row["residual"] = account.residual
+        if isinstance(account.params, ParamsReconciliation):
+            row["params"] |= {"delta": account.params.delta, "residual": account.params.residual}
 
 
-def derive_contrast(plain: Plain, found: Contrast) -> None:
+def derive_contrast(plain: Plain, contrast: Contrast) -> None:
     """`delta` and `residual` of a contrast, and the amount of each difference."""
-    plain |= {"delta": found.delta, "residual": found.residual}
-    for row, each in zip(plain["differences"], found.differences, strict=True):
+    plain |= {"delta": contrast.delta, "residual": contrast.residual}
+    for row, each in zip(plain["differences"], contrast.differences, strict=True):
         row["amount"] = each.amount
 
 
-def derive_against(plain: Plain, found: Against) -> None:
+def derive_against(plain: Plain, against: Against) -> None:
     """Those of all that stands between two models."""
-    derive(plain["reconciliations"], found.reconciliations)
-    for row, one in zip(plain["tools"], found.tools, strict=True):
-        derive_contrast(row, one)
-    aligned = found.alignment
+    derive(plain["reconciliations"], against.reconciliations)
+    for row, contrast in zip(plain["tools"], against.tools, strict=True):
+        derive_contrast(row, contrast)
+    aligned = against.alignment
     plain["alignment"] |= {
         "delta": msgspec.to_builtins(aligned.delta),
         "residual": msgspec.to_builtins(aligned.residual),

@@ -172,15 +172,9 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
             "efficiency": self.efficiency,
             "report": None if self.report is None else self.report.to_dict(),
         }
-        told: dict[str, Any] = {"request": self.request, "made_with": self.made_with}
-        plain |= {key: value for key, value in told.items() if value is not UNSET}
+        origin: dict[str, Any] = {"request": self.request, "made_with": self.made_with}
+        plain |= {key: value for key, value in origin.items() if value is not UNSET}
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
-
-    def __str__(self) -> str:
-        """The page of the efficiency, as a terminal shows it."""
-        from crossflops.render.terminal import shown
-
-        return shown(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "EfficiencyReport":
@@ -190,4 +184,4 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def rooflines(report: EfficiencyReport) -> tuple[Roofline, ...]:
     """The rooflines of a report, one for each numerator and device, where they were asked for."""
-    return tuple(one.roofline for one in report.efficiency if isinstance(one.roofline, Roofline))
+    return tuple(row.roofline for row in report.efficiency if isinstance(row.roofline, Roofline))

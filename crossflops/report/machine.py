@@ -81,7 +81,7 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
 
     def device(self) -> Device:
         """As a device to set a count against. Its id is "measured"."""
-        what = "measured peak" if self.is_peak else "measured matrix product, which is no peak"
+        kind = "measured peak" if self.is_peak else "measured matrix product, which is no peak"
         return Device(
             id="measured",
             name=f"this machine ({self.cpu}), measured",
@@ -89,7 +89,7 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
             kind="cpu",
             peaks=self.peaks,
             bandwidth=self.bandwidth,
-            source=(f"{what}: {self.how}",),
+            source=(f"{kind}: {self.how}",),
             confidence="measured",
             clock_basis="measured",
             notes="; ".join(self.contradictions),

@@ -24,7 +24,6 @@ from crossflops.report.comparison import (
     derive_contrast,
 )
 from crossflops.report.consensus import Consensus
-from crossflops.report.view import By, View, focus, view
 
 SCHEMA = "crossflops/1"
 
@@ -128,6 +127,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return named(self.model.name, self.model.digest, self.request)
 
     @property
+    def scope(self) -> ModuleRow | Totals:
+        """What the rows are about: the module, where they are restricted to one, or the model."""
+        return self.module if isinstance(self.module, ModuleRow) else self.totals
+
+    @property
     def macs(self) -> int:
         """The native MACs."""
         return self.totals.macs
@@ -150,38 +154,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def residuals(self) -> dict[str, Amount]:
         """The residual of every tool that answered."""
-        found = self.reconciliations or ()
-        return {one.tool: one.residual for one in found}
+        accounts = self.reconciliations or ()
+        return {account.tool: account.residual for account in accounts}
 
     def reconciliation(self, tool: str) -> Reconciliation:
         """The reconciliation of one tool. Raises KeyError when it did not answer."""
-        for one in self.reconciliations or ():
-            if one.tool == tool:
-                return one
+        for account in self.reconciliations or ():
+            if account.tool == tool:
+                return account
         raise KeyError(tool)
-
-    def at(self, path: str) -> "Report":
-        """The same for one module and what is beneath it, such as "layer1.0".
-
-        Raises UnknownNameError where there is no such module.
-        """
-        return focus(self, path)
 
     def contrast(self, first: str, second: str) -> Contrast:
         """Why two tools differ from each other. Raises KeyError when one did not answer."""
         return contrast(self.reconciliation(first), self.reconciliation(second))
-
-    def view(
-        self, by: By = "op", top: int | None = None, depth: int | None = None, unit: str = "macs"
-    ) -> View:
-        """One table of the report.
-
-        By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
-        levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
-        module around a node). `top` keeps the largest rows, by the first convention if one was
-        asked for, else by `unit`. Raises InputError for what does not go together.
-        """
-        return view(self, by, top, depth, unit)
 
     def to_dict(self) -> dict[str, Any]:
         """The contract `crossflops/1` as plain values."""
@@ -201,16 +186,3 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def from_json(cls, text: str | bytes) -> "Report":
         """The report that `to_json` wrote. Raises msgspec.ValidationError on anything else."""
         return msgspec.json.decode(text, type=cls)
-
-    def __str__(self) -> str:
-        """The page of the report, as a terminal shows it."""
-        from crossflops.render.terminal import (
-            shown,  # the other upward look: a report that is printed
-        )
-
-        return shown(self)
-
-    def _repr_html_(self) -> str:
-        from crossflops.render.html import html  # the one upward look: notebooks ask the noun
-
-        return html(self)

@@ -44,9 +44,9 @@ class Site(NamedTuple):
 def site(call: Call, trace: Trace) -> Site:
     """The outermost call around an operator call that fx does not look into."""
     for around in (*reversed(trace.ancestors(call)), call):
-        found = _site(around, trace.modules[around.module])
-        if found is not None:
-            return found
+        leaf = _site(around, trace.modules[around.module])
+        if leaf is not None:
+            return leaf
     return Site("call_function", call.target)
 
 
@@ -86,7 +86,7 @@ def report(
         as_=folded[0] if folded else None,
         as_also=folded[1:] or UNSET,
         uncounted=tuple(
-            UncountedRow(one.node.key, str(one.node.op), one.reason) for one in ledger.uncounted
+            UncountedRow(row.node.key, str(row.node.op), row.reason) for row in ledger.uncounted
         ),
         by_op=_by_op(ledger),
         modules=_by_module(trace.modules, ledger),
@@ -104,7 +104,7 @@ def _op(node: Node) -> str:
 
 def _totals(graph: Graph, ledger: Ledger) -> Totals:
     cost = ledger.total
-    constant = sum(one.cost.macs for one in ledger.counted if one.node.constant)
+    constant = sum(count.cost.macs for count in ledger.counted if count.node.constant)
     return Totals(
         macs=cost.macs,
         flops=cost.flops,
@@ -117,17 +117,17 @@ def _totals(graph: Graph, ledger: Ledger) -> Totals:
         bytes_read=cost.bytes_read,
         bytes_written=cost.bytes_written,
         constant_macs=constant,
-        converter_macs=sum(one.converter_macs for one in ledger.counted),
+        converter_macs=sum(count.converter_macs for count in ledger.counted),
         active_params=_active(graph, ledger),
         exactness={
-            "macs": _weakest(one.exactness for one in ledger.counted if one.cost.macs),
-            "flops": _weakest(one.exactness for one in ledger.counted if one.cost.flops),
+            "macs": _weakest(count.exactness for count in ledger.counted if count.cost.macs),
+            "flops": _weakest(count.exactness for count in ledger.counted if count.cost.flops),
         },
     )
 
 
-def _weakest(found: Iterable[Exactness]) -> Exactness:
-    grades = set(found)
+def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
+    grades = set(exactnesses)
     for word in ("estimate", "bound"):
         if word in grades:
             return word
@@ -136,35 +136,35 @@ def _weakest(found: Iterable[Exactness]) -> Exactness:
 
 def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
     """The parameters without those of experts that no token can have chosen."""
-    experts = [one.node for one in ledger.counted if str(one.node.op) in MIXTURES]
+    experts = [count.node for count in ledger.counted if str(count.node.op) in MIXTURES]
     idle = sum(total - active for total, active in map(parameters, experts))
     return graph.params - idle if idle else UNSET
 
 
 def _by_precision(ledger: Ledger) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for one in ledger.counted:
-        if one.cost.macs:
-            found[one.precision] += one.cost.macs
-    return dict(found)
+    macs: Counter[str] = Counter()
+    for count in ledger.counted:
+        if count.cost.macs:
+            macs[count.precision] += count.cost.macs
+    return dict(macs)
 
 
 def _branches(ledger: Ledger) -> tuple[BranchRow, ...]:
     """Every If, with what of it is in the totals."""
     return tuple(
-        BranchRow(one.node.key, one.formula)
-        for one in ledger.counted
-        if one.node.op.type == "If" and one.node.bodies
+        BranchRow(count.node.key, count.formula)
+        for count in ledger.counted
+        if count.node.op.type == "If" and count.node.bodies
     )
 
 
 def _by_op(ledger: Ledger) -> tuple[OpRow, ...]:
     """Operators with the most FLOPs first; uncounted nodes are in the number of nodes."""
     costs: dict[str, Cost] = {}
-    for one in ledger.counted:
-        op = _op(one.node)
-        costs[op] = costs.get(op, ZERO) + one.cost
-    numbers = Counter(_op(one.node) for one in ledger.counts)
+    for count in ledger.counted:
+        op = _op(count.node)
+        costs[op] = costs.get(op, ZERO) + count.cost
+    numbers = Counter(_op(count.node) for count in ledger.counts)
     rows = (
         OpRow(op, count, costs.get(op, ZERO).macs, costs.get(op, ZERO).flops)
         for op, count in numbers.items()
@@ -175,10 +175,10 @@ def _by_op(ledger: Ledger) -> tuple[OpRow, ...]:
 def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, ...]:
     """Every registered module with all beneath it, in the order of the module table."""
     costs: dict[str, Cost] = {}
-    for one in ledger.counted:
-        path = one.node.path
+    for count in ledger.counted:
+        path = count.node.path
         while True:
-            costs[path] = costs.get(path, ZERO) + one.cost
+            costs[path] = costs.get(path, ZERO) + count.cost
             if not path:
                 break
             path = path.rpartition(".")[0]
@@ -213,21 +213,21 @@ def _by_node(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
     sites = {call.key: site(call, trace) for call in trace.calls if call.nodes}
     return tuple(
         NodeRow(
-            node=one.node.key,
-            op=_op(one.node),
-            path=one.node.path,
-            macs=one.cost.macs,
-            flops=one.cost.flops,
-            bytes_read=one.cost.bytes_read,
-            bytes_written=one.cost.bytes_written,
-            precision=one.precision,
-            exactness=one.exactness,
-            class_=classes.get(one.node.path) or UNSET,
-            kind=(where := sites.get(one.node.call, _NOWHERE)).kind or UNSET,
+            node=count.node.key,
+            op=_op(count.node),
+            path=count.node.path,
+            macs=count.cost.macs,
+            flops=count.cost.flops,
+            bytes_read=count.cost.bytes_read,
+            bytes_written=count.cost.bytes_written,
+            precision=count.precision,
+            exactness=count.exactness,
+            class_=classes.get(count.node.path) or UNSET,
+            kind=(where := sites.get(count.node.call, _NOWHERE)).kind or UNSET,
             target=where.target or UNSET,
-            depends_on_inputs=one.node.depends_on_inputs or UNSET,
+            depends_on_inputs=count.node.depends_on_inputs or UNSET,
         )
-        for one in ledger.counted
+        for count in ledger.counted
     )
 
 

@@ -6,20 +6,16 @@ Derived from the rows of a report and from nothing else: one that was read back 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.ir.profile import Amount, Failure, Profile
+from crossflops.ir.profile import Amount, Failure, Folded, Profile
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
-
-if TYPE_CHECKING:
-    from crossflops.ir.profile import Folded
-    from crossflops.report.report import ModuleRow, NodeRow, Report
-
+from crossflops.report.report import ModuleRow, NodeRow, Report
 
 By: TypeAlias = Literal["op", "module", "node", "type"]
 Cell: TypeAlias = str | int
@@ -63,17 +59,23 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view(
-    report: "Report", by: By = "op", top: int | None = None, depth: int | None = None,
+    report: Report, by: By = "op", top: int | None = None, depth: int | None = None,
     unit: str = "macs",
 ) -> View:  # fmt: skip
-    """A table of the report, see `Report.view`."""
+    """One table of the report.
+
+    By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
+    levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
+    module around a node). `top` keeps the largest rows, by the first convention if one was
+    asked for, else by `unit`. Raises InputError for what does not go together.
+    """
     _check(report, by, top, depth)
     names = _fold_names(report.folds)
     folds = tuple(zip(names, report.folds, strict=True))
     order = names[0] if names else unit
     columns = (*_KEYS[by], *_NATIVE, *names)
     totals = report.totals
-    counts = (*(getattr(totals, kind) for kind in _NATIVE), *(one.total for _, one in folds))
+    counts = (*(getattr(totals, kind) for kind in _NATIVE), *(fold.total for _, fold in folds))
     rows, heads = _TABLES[by](report)
     total = (*_head(by, "total", heads), *counts)
     levels: tuple[int, ...] = ()
@@ -98,7 +100,7 @@ def view(
     )
 
 
-def _check(report: "Report", by: By, top: int | None, depth: int | None) -> None:
+def _check(report: Report, by: By, top: int | None, depth: int | None) -> None:
     if by not in get_args(By):
         raise InputError(f"there is no view by {by!r}", f"views are by {', '.join(get_args(By))}")
     if top is not None and top < 1:
@@ -110,19 +112,20 @@ def _check(report: "Report", by: By, top: int | None, depth: int | None) -> None
             else f"the module tree has no depth {depth}",
             "give --by module --depth 0 or more",
         )
-    for one in report.folds if by in ("op", "node") else ():
-        if one.sees != "node":
+    for fold in report.folds if by in ("op", "node") else ():
+        if fold.sees != "node":
             raise InputError(
-                f"{one.tool} looks at calls of {one.sees}s, which are no {by}s of the graph",
+                f"{fold.tool} looks at calls of {fold.sees}s, which are no {by}s of the graph",
                 "give --by module or --by type",
             )
 
 
-def _fold_names(folds: Iterable["Folded"]) -> tuple[str, ...]:
+def _fold_names(folds: Iterable[Folded]) -> tuple[str, ...]:
     """The name of each tool, with the edition where there are several of it."""
-    tools = [one.tool for one in folds]
+    tools = [fold.tool for fold in folds]
     return tuple(
-        one.tool if tools.count(one.tool) == 1 else f"{one.tool}@{one.edition}" for one in folds
+        fold.tool if tools.count(fold.tool) == 1 else f"{fold.tool}@{fold.edition}"
+        for fold in folds
     )
 
 
@@ -143,19 +146,19 @@ def _around(path: str) -> Iterator[str]:
     yield ""
 
 
-def _native(node: "NodeRow") -> tuple[int, ...]:
+def _native(node: NodeRow) -> tuple[int, ...]:
     return tuple(getattr(node, kind) for kind in _NATIVE)
 
 
 def _summed(
-    report: "Report", keys: Callable[["NodeRow"], Iterable[str]], fold_keys: "FoldKeys"
+    report: Report, keys: Callable[[NodeRow], Iterable[str]], fold_keys: "FoldKeys"
 ) -> dict[str, list[int]]:
     """The counts of all columns, by the keys that a node and a booking belong to."""
     width = len(_NATIVE) + len(report.folds)
-    found: dict[str, list[int]] = {}
+    sums: dict[str, list[int]] = {}
 
     def add(key: str, place: int, amounts: Iterable[int]) -> None:
-        row = found.setdefault(key, [0] * width)
+        row = sums.setdefault(key, [0] * width)
         for offset, amount in enumerate(amounts):
             row[place + offset] += amount
 
@@ -166,24 +169,24 @@ def _summed(
         for booked in fold.rows:
             for key in fold_keys(booked.at, booked.path):
                 add(key, len(_NATIVE) + number, (booked.amount,))
-    return found
+    return sums
 
 
 FoldKeys: TypeAlias = Callable[[str, str], Iterable[str]]
 Table: TypeAlias = tuple[list[Cells], tuple[Cell, ...]]
 
 
-def _by_op(report: "Report") -> Table:
+def _by_op(report: Report) -> Table:
     ops = {node.node: node.op for node in report.nodes}
-    found = _summed(report, lambda node: (node.op,), lambda at, _: (ops.get(at, ""),))
+    sums = _summed(report, lambda node: (node.op,), lambda at, _: (ops.get(at, ""),))
     width = len(_NATIVE) + len(report.folds)
     rows: list[Cells] = [
-        (row.op, row.count, *found.get(row.op, [0] * width)) for row in report.by_op
+        (row.op, row.count, *sums.get(row.op, [0] * width)) for row in report.by_op
     ]
     return rows, (sum(row.count for row in report.by_op),)
 
 
-def _by_type(report: "Report") -> Table:
+def _by_type(report: Report) -> Table:
     classes = {row.path: row.class_ for row in report.modules}
     named = {node.path: node.class_ or classes.get(node.path, "") for node in report.nodes}
     classes |= named
@@ -192,40 +195,47 @@ def _by_type(report: "Report") -> Table:
     for node in report.nodes:
         paths.setdefault(named[node.path], set()).add(node.path)
         counts[named[node.path]] = counts.get(named[node.path], 0) + 1
-    found = _summed(
+    sums = _summed(
         report, lambda node: (named[node.path],), lambda _, path: (classes.get(path, ""),)
     )
     rows: list[Cells] = [
-        (kind, len(paths.get(kind, ())), counts.get(kind, 0), *row) for kind, row in found.items()
+        (kind, len(paths.get(kind, ())), counts.get(kind, 0), *row) for kind, row in sums.items()
     ]
     return rows, (sum(map(len, paths.values())), len(report.nodes))
 
 
-def _by_module(report: "Report") -> Table:
-    found = _summed(report, lambda node: _around(node.path), lambda _, path: _around(path))
+def _by_module(report: Report) -> Table:
+    sums = _summed(report, lambda node: _around(node.path), lambda _, path: _around(path))
     width = len(_NATIVE) + len(report.folds)
 
-    def row(one: "ModuleRow") -> Cells:
-        return (one.path, one.class_, one.params, *found.get(one.path, [0] * width))
+    def row(module: ModuleRow) -> Cells:
+        return (module.path, module.class_, module.params, *sums.get(module.path, [0] * width))
 
-    return [row(one) for one in report.modules], ("", report.params)
+    return [row(module) for module in report.modules], ("", report.params)
 
 
-def _by_node(report: "Report") -> Table:
-    found = _summed(report, lambda _: (), lambda at, _: (at,))
+def _by_node(report: Report) -> Table:
+    sums = _summed(report, lambda _: (), lambda at, _: (at,))
     none = [0] * (len(_NATIVE) + len(report.folds))
     rows: list[Cells] = [
         (
-            *(one.node, one.op, one.kind or "", one.target or "", one.path, one.class_ or ""),
-            *_native(one),
-            *found.get(one.node, none)[len(_NATIVE) :],
+            *(
+                node.node,
+                node.op,
+                node.kind or "",
+                node.target or "",
+                node.path,
+                node.class_ or "",
+            ),
+            *_native(node),
+            *sums.get(node.node, none)[len(_NATIVE) :],
         )
-        for one in report.nodes
+        for node in report.nodes
     ]
     return rows, ()
 
 
-_TABLES: dict[By, Callable[["Report"], Table]] = {
+_TABLES: dict[By, Callable[[Report], Table]] = {
     "op": _by_op,
     "module": _by_module,
     "node": _by_node,
@@ -238,7 +248,10 @@ _TABLES: dict[By, Callable[["Report"], Table]] = {
 _SHOWN = 6  # paths that an error names
 
 
-def focus(report: "Report", path: str) -> "Report":
+AnyReport = TypeVar("AnyReport", bound=Report)
+
+
+def focus(report: AnyReport, path: str) -> AnyReport:
     """What the report says of the module at `path`: rows, and every tool's account of it.
 
     The totals stay those of the model. A tool that reports no number for the module is taken to
@@ -246,21 +259,22 @@ def focus(report: "Report", path: str) -> "Report":
     no such module, InputError for a report that does not hold causes by path.
     """
     module = _module(report, path)
-    found = tuple(_account(one, path) for one in report.reconciliations or ())
-    theirs = {one.tool: one.theirs for one in found}
+    accounts = tuple(_account(account, path) for account in report.reconciliations or ())
+    theirs = {account.tool: account.theirs for account in accounts}
 
     def restricted(profile: Profile | Failure) -> Profile | Failure:
         if isinstance(profile, Failure):
             return profile
-        entries = tuple(one for one in profile.entries if beneath(one.path, path))
+        entries = tuple(entry for entry in profile.entries if beneath(entry.path, path))
         total = theirs.get(profile.tool, profile.total)
         return replace(profile, total=total, params=None, entries=entries)
 
-    nodes = tuple(one for one in report.nodes if beneath(one.path, path))
-    present = Counter(one.op for one in nodes)
+    nodes = tuple(node for node in report.nodes if beneath(node.path, path))
+    present = Counter(node.op for node in nodes)
     sums = {
         op: [
-            sum(getattr(one, kind) for one in nodes if one.op == op) for kind in ("macs", "flops")
+            sum(getattr(node, kind) for node in nodes if node.op == op)
+            for kind in ("macs", "flops")
         ]
         for op in present
     }
@@ -268,7 +282,7 @@ def focus(report: "Report", path: str) -> "Report":
         report,
         against=UNSET,  # the other model has no such module
         module=module,
-        modules=tuple(one for one in report.modules if beneath(one.path, path)),
+        modules=tuple(module for module in report.modules if beneath(module.path, path)),
         nodes=nodes,
         by_op=tuple(
             replace(row, count=present[row.op], macs=sums[row.op][0], flops=sums[row.op][1])
@@ -276,7 +290,7 @@ def focus(report: "Report", path: str) -> "Report":
             if row.op in present
         ),
         profiles=tuple(map(restricted, report.profiles)) if report.profiles else report.profiles,
-        reconciliations=found if report.reconciliations else report.reconciliations,
+        reconciliations=accounts if report.reconciliations else report.reconciliations,
     )
 
 
@@ -285,7 +299,7 @@ def beneath(path: str, module: str) -> bool:
     return not module or path == module or path.startswith(f"{module}.")
 
 
-def _module(report: "Report", path: str) -> "ModuleRow":
+def _module(report: Report, path: str) -> ModuleRow:
     rows = {row.path: row for row in report.modules}
     if path in rows:
         return rows[path]
@@ -293,7 +307,7 @@ def _module(report: "Report", path: str) -> "ModuleRow":
         raise UnknownNameError(
             f"there is no module {path!r}: this report has none", "leave --module out"
         )
-    known = [one for one in rows if one]
+    known = [row for row in rows if row]
     near = get_close_matches(path, known, n=_SHOWN, cutoff=0.5) or known[:_SHOWN]
     raise UnknownNameError(f"there is no module {path!r}", f"modules like it: {', '.join(near)}")
 
@@ -301,7 +315,7 @@ def _module(report: "Report", path: str) -> "ModuleRow":
 def _account(whole: Reconciliation, path: str) -> Reconciliation:
     rows = tuple(row for row in whole.by_path if beneath(row.path, path))
     row = next(
-        (one for one in rows if one.path == path),
+        (row for row in rows if row.path == path),
         PathRow(path=path, ours=0, predicted=0, causes={}),
     )
     if not isinstance(row.causes, dict):
@@ -326,7 +340,7 @@ def _account(whole: Reconciliation, path: str) -> Reconciliation:
 def _explanation(
     cause: str, amount: Amount, whole: Iterable[Explanation], path: str
 ) -> Explanation:
-    same = [one for one in whole if one.cause == cause]
+    same = [reason for reason in whole if reason.cause == cause]
     return Explanation(
         cause=cause,
         amount=amount,
@@ -337,7 +351,7 @@ def _explanation(
 
 def _calls(explanations: Iterable[Explanation], path: str) -> Iterator[str]:
     """The calls whose keys begin in the module: `layer1.0.conv1/F.conv2d`, `layer1.0@2`."""
-    for one in explanations:
-        for call in one.calls:
+    for reason in explanations:
+        for call in reason.calls:
             if beneath(call.partition("/")[0].partition("@")[0], path):
                 yield call

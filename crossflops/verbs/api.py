@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from crossflops.facade import ShownEfficiency, ShownReport
 from crossflops.hardware.rates.question import Question
 from crossflops.ir.trace import Setting
-from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.report import Report
 from crossflops.targets.request import Request, asked_for
 from crossflops.targets.target import imports_restored
@@ -41,7 +41,7 @@ def count(
     observe: bool = False,
     as_: str | Sequence[str] | None = None,
     allow_pickle: bool = False,
-) -> Report:
+) -> ShownReport:
     """Count a model. With `as_` ("thop@0.0.31") also as a tool does, without the tool.
 
     Several conventions may be named, and a pattern ("torchstat*") names all that it matches.
@@ -53,7 +53,7 @@ def count(
     The totals are also given as polynomials in the dimensions that `vary` names. With `observe`
     the file runs once in onnxruntime, for sizes and iterations that depend on data.
     """
-    return native_count(
+    counted, _ = native_count(
         target,
         inputs,
         inputs_file=inputs_file,
@@ -66,12 +66,13 @@ def count(
         observe=observe,
         as_=as_,
         allow_pickle=allow_pickle,
-    )[0]
+    )
+    return ShownReport.of(counted)
 
 
 def efficiency(
     target: Any = None, inputs: Any = (), *, how: Mapping[str, Any] = {}, **asked: Any
-) -> EfficiencyReport:
+) -> ShownEfficiency:
     """Set a count against a device's peak: what `crossflops efficiency` prints, as values.
 
     `asked` are the flags of the command with underscores (`examples_per_second=1325, train=True,
@@ -84,7 +85,7 @@ def efficiency(
     found = rate(question, target, inputs, how=how)
     if found.trouble is not None:
         raise found.trouble
-    return found.noun
+    return ShownEfficiency.of(found.noun)
 
 
 @imports_restored()
@@ -111,7 +112,7 @@ def compare(
     against: Any = None,
     against_options: Mapping[str, Any] | None = None,
     on_progress: Progress | None = None,
-) -> Report:
+) -> ShownReport:
     """Count a model, let tools count it, and account for every difference.
 
     Each tool runs in a worker process, which may build for `timeout` seconds and run for as many,
@@ -180,7 +181,8 @@ def compare(
     told = asked("compare", request, report.model, flags, target, arguments)
     report = msgspec.structs.replace(report, request=told)
     if two is None:
-        return answered(report, between=between, module=module, consensus=consensus)
+        report = answered(report, between=between, module=module, consensus=consensus)
+        return ShownReport.of(report)
     from crossflops.verbs.compare.models import against as set_against
     from crossflops.verbs.compare.models import told_of_the_second
 
@@ -188,7 +190,7 @@ def compare(
         other, found = _asked(msgspec.structs.replace(asking, request=two, choice=others))
     told = asked("compare", two, found.model, {}, against, options.get("arguments"))
     found = msgspec.structs.replace(found, request=told)
-    return set_against(report, found, (native, other), between)
+    return ShownReport.of(set_against(report, found, (native, other), between))
 
 
 def _second(

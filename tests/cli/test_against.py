@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from crossflops import Report
 from crossflops.errors import InputError
-from crossflops.report.report import Report
 from crossflops.verbs.compare.models import refuse, told_of_the_second
 from crossflops.verbs.compare.questions import of_models
 from tests.onnx_files import parsed, saved

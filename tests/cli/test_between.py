@@ -2,8 +2,8 @@
 
 import pytest
 
+from crossflops import Report
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.report.report import Report
 from crossflops.verbs.compare.questions import chosen, contrasted
 
 

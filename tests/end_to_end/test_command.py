@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from crossflops.report.report import Report
+from crossflops import Report
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.torch

@@ -5,10 +5,10 @@ import functools
 import msgspec
 import pytest
 
+from crossflops import Report
 from crossflops.ir.trace import Setting
 from crossflops.reconcile import reconcile
 from crossflops.render import FORMATS
-from crossflops.report.report import Report
 from crossflops.report.tables import report
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.rules.rule import Convention, Rule

@@ -2,6 +2,7 @@
 
 import pytest
 
+from crossflops import Report
 from crossflops.errors import UnknownNameError
 from crossflops.ir.cause import Cause
 from crossflops.ir.profile import Failure, Folded, Profile
@@ -14,7 +15,6 @@ from crossflops.report.report import (
     ModuleRow,
     NodeRow,
     OpRow,
-    Report,
     Totals,
     UncountedRow,
 )

@@ -6,13 +6,13 @@ import io
 import pytest
 from msgspec.structs import replace
 
+from crossflops import Report
 from crossflops.ir.alignment import Alignment, CauseRow, LayerPair, Place, Shift, Work
 from crossflops.ir.profile import Failure
 from crossflops.render import FORMATS
 from crossflops.render.pages.places import Compared
 from crossflops.render.terminal import terminal
 from crossflops.report.comparison import Against, contrast
-from crossflops.report.report import Report
 
 LESS = 77_070_336  # of one 1x1 convolution that strides
 

@@ -3,12 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
+from crossflops import Report
 from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
 from crossflops.render.markdown import markdown
+from crossflops.render.pages.consensus import consensus
 from crossflops.render.terminal import terminal
-from crossflops.report.report import ModuleRow, Report, UncountedRow
-from crossflops.verbs.compare.consensus import consensus
+from crossflops.report.report import ModuleRow, UncountedRow
 from crossflops.verbs.compare.questions import answered
 
 MACS = 4_089_184_256

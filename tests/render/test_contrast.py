@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
+from crossflops import Report
 from crossflops.render.markdown import markdown
 from crossflops.render.terminal import terminal
-from crossflops.report.report import Report
 
 
 def between(report, first, second):

@@ -5,12 +5,12 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from crossflops import Report
 from crossflops.render import FORMATS
 from crossflops.render.html import html
 from crossflops.render.markdown import markdown
 from crossflops.render.page import Page, Text
 from crossflops.render.terminal import terminal
-from crossflops.report.report import Report
 
 REPORTS = ["resnet", "troubled", "count", "folded"]
 
@@ -27,8 +27,8 @@ def test_a_report_read_back_renders_to_the_same_bytes(request, name):
 
 
 def test_the_suffixes_are_these():
-    """A file may end in .json, .md, .txt and .csv."""
-    assert list(FORMATS) == [".json", ".md", ".txt", ".csv"]
+    """A file may end in .json, .md, .txt, .csv and .json.gz."""
+    assert list(FORMATS) == [".json", ".md", ".txt", ".csv", ".json.gz"]
 
 
 def test_json_keeps_integers_beyond_two_to_the_53(resnet):

@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from crossflops import Report
 from crossflops.ir.trace import Kernel, Setting
 from crossflops.render.pages.comparison import changed_by_hooks
 from crossflops.render.terminal import terminal
-from crossflops.report.report import Report
 
 ATTENTION = Kernel("aten._native_multi_head_attention.default", 2, ("a.attn", "b.attn"))
 LAYER = Kernel("aten._transformer_encoder_layer_fwd.default", 1, ("",))

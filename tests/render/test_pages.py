@@ -9,9 +9,10 @@ from crossflops.ir.cause import Cause, Example
 from crossflops.ir.modules import ALONG_CHAINS_SQUARED
 from crossflops.ir.reconciliation import PathRow
 from crossflops.render import FORMATS
-from crossflops.render.pages.comparison import localised, release
+from crossflops.render.pages.comparison import localised
 from crossflops.render.pages.inventory import Component, Health, Inventory, ToolRow
 from crossflops.render.pages.tool import booked, conditions, whom
+from crossflops.render.quantity import release
 from crossflops.render.terminal import terminal
 from crossflops.rules.rule import Convention, OfCost, Rule
 from crossflops.rules.site import (

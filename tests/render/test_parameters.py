@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
+from crossflops import Report
 from crossflops.ir.reconciliation import ParamsExplanation, ParamsReconciliation
 from crossflops.render.markdown import markdown
 from crossflops.render.terminal import terminal
-from crossflops.report.report import Report
 
 OURS = 25_557_032
 

@@ -3,13 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
+from crossflops import Report
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.render.markdown import markdown
 from crossflops.render.pages.places import Compared, places
 from crossflops.render.terminal import terminal
-from crossflops.report.report import ModuleRow, Report
+from crossflops.report.report import ModuleRow
 
 # ours by path, each with all beneath it; the model itself does 5
 OURS = {"": 225, "a.0": 100, "a.0.x": 90, "a.1": 100, "a.1.x": 90, "b": 20}

@@ -7,6 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from crossflops import Report
 from crossflops.errors import UnknownNameError
 from crossflops.ir.ledger import Intensity, Memory
 from crossflops.ir.tensor import TensorSpec
@@ -15,7 +16,7 @@ from crossflops.render.html import html
 from crossflops.render.page import Page
 from crossflops.render.pages.view import Viewed
 from crossflops.render.terminal import terminal
-from crossflops.report.report import ModuleRow, NodeRow, Report
+from crossflops.report.report import ModuleRow, NodeRow
 
 BIG = 10**25
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from crossflops import Report
 from crossflops.errors import InputError
-from crossflops.report.report import Report
 from crossflops.verbs.api import count
 from tests.models import nn, torch
 

@@ -10,12 +10,11 @@ import pytest
 from onnx import TensorProto, helper
 
 import crossflops
+from crossflops import Report
+from crossflops.facade import ShownBench, ShownEfficiency
 from crossflops.render.markdown import markdown
 from crossflops.render.pages.bench import TOP, Benched
 from crossflops.render.terminal import terminal
-from crossflops.report.bench import Bench
-from crossflops.report.efficiency import EfficiencyReport
-from crossflops.report.report import Report
 from crossflops.verbs.provenance import _plain, portable
 
 
@@ -47,7 +46,7 @@ def reports(target):
     speed = {"examples_per_second": 1.0, "peak_tflops": "1", "precision": "fp32"}
     yield Report, "count", crossflops.count(target, as_="exact-2k-1")
     yield Report, "compare", crossflops.compare(target, tools=(), timeout=9.0)
-    yield EfficiencyReport, "efficiency", crossflops.efficiency(target, **speed)
+    yield ShownEfficiency, "efficiency", crossflops.efficiency(target, **speed)
 
 
 def test_every_report_has_its_request_and_what_it_was_made_with(files):
@@ -130,10 +129,10 @@ def test_a_report_of_an_older_release_reads_as_before(files):
     old = Report.from_json(json.dumps(plain))
     assert old.name == "main_graph"
     assert {"request", "made_with"}.isdisjoint(json.loads(old.to_json()))
-    rated = next(one for kind, _, one in reports("a/model.onnx") if kind is EfficiencyReport)
+    rated = next(one for kind, _, one in reports("a/model.onnx") if kind is ShownEfficiency)
     bare = msgspec.structs.replace(rated, request=msgspec.UNSET, made_with=msgspec.UNSET)
     assert {"request", "made_with"}.isdisjoint(json.loads(bare.to_json()))
-    fields = {field.name: field.required for field in msgspec.structs.fields(Bench)}
+    fields = {field.name: field.required for field in msgspec.structs.fields(ShownBench)}
     assert fields["request"] is fields["made_with"] is False
 
 
@@ -148,13 +147,13 @@ def test_a_printed_report_is_its_table(files, monkeypatch):
 def test_a_printed_bench_is_its_table(files, monkeypatch):
     """As every other result."""
     model = crossflops.count("a/model.onnx").model
-    bench = Bench(
+    bench = ShownBench(
         model=model, batch=4, macs=320, flops=640, macs_by_precision={"float32": 320},
         runtime="onnxruntime", device="cpu", threads=1, curve=(),
     )  # fmt: skip
     monkeypatch.setenv("COLUMNS", "70")
     assert f"{bench}\n" == terminal(Benched(bench, TOP), 70)
-    assert Bench.from_json(bench.to_json()) == bench
+    assert ShownBench.from_json(bench.to_json()) == bench
 
 
 @pytest.mark.parametrize(

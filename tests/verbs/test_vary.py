@@ -4,14 +4,13 @@ import json
 
 import pytest
 
-from crossflops import count
+from crossflops import Report, count
 from crossflops.cli import main
 from crossflops.errors import InputError
 from crossflops.ir.graph import Op
 from crossflops.ir.polynomial import evaluate, written
 from crossflops.operators import rule
 from crossflops.render.terminal import terminal
-from crossflops.report.report import Report
 from tests.onnx_files import ledger_of, parsed, saved
 
 WEIGHTS = "float[768,768] w, float[768,3072] u, float[3072,768] d"

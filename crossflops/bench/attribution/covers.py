@@ -45,7 +45,7 @@ def covers(nodes: tuple[Node, ...], level: Level, prefix: str = "") -> Covers:
     """Join one level of the counted graph, and what is in its bodies, to what was executed."""
     work = _Work(nodes, level)
     groups = work.groups()
-    found: list[Cover] = []
+    joined: list[Cover] = []
     inner: list[Covers] = []
     for kernels, claimed in groups:
         whole = []
@@ -56,14 +56,14 @@ def covers(nodes: tuple[Node, ...], level: Level, prefix: str = "") -> Covers:
             elif node.bodies:
                 whole.append(f"{prefix}{node.key}")
         names, keys = tuple(k.name for k in kernels), (f"{prefix}{n.key}" for n in claimed)
-        found.append(Cover(names, tuple(keys), tuple(whole)))
-    own = Covers(tuple(found), *(_keys(prefix, part) for part in work.rest()))
-    every = (own, *inner)
+        joined.append(Cover(names, tuple(keys), tuple(whole)))
+    level_covers = Covers(tuple(joined), *(_keys(prefix, part) for part in work.rest()))
+    every = (level_covers, *inner)
     return Covers(
-        tuple(one for part in every for one in part.kernels),
-        tuple(one for part in every for one in part.folded),
-        tuple(one for part in every for one in part.merged),
-        tuple(one for part in every for one in part.left),
+        tuple(kernel for part in every for kernel in part.kernels),
+        tuple(key for part in every for key in part.folded),
+        tuple(key for part in every for key in part.merged),
+        tuple(key for part in every for key in part.left),
     )
 
 
@@ -123,7 +123,7 @@ class _Work:
         What depends on no input is not the work of a kernel that only reads it: it was computed
         when the model was loaded.
         """
-        found: list[Node] = []
+        claimed: list[Node] = []
         maker = self._origin.maker.get(name)
         constant = maker is not None and maker.constant
         todo = [name]
@@ -134,9 +134,9 @@ class _Work:
             if node.constant and not constant and kernel is not None:
                 self._folded.append(node)
             else:
-                found.append(node)
+                claimed.append(node)
             todo += self._origin.needs(node)
-        return found
+        return claimed
 
 
 # The time of kernels and the cost of nodes, in one table.
@@ -158,31 +158,31 @@ class _Counts:
 
     def __init__(self, ledger: Ledger) -> None:
         self._open: dict[str, deque[Counted | Uncounted]] = defaultdict(deque)
-        for one in ledger.counts:
-            self._open[one.node.key].append(one)
+        for count in ledger.counts:
+            self._open[count.node.key].append(count)
 
     def take(self, keys: Iterable[str], whole: Iterable[str] = ()) -> list[Counted | Uncounted]:
         """Those of these keys, and all that is in those of `whole`."""
-        inside = tuple(f"{one}/" for one in whole)
-        found = [self._open[key].popleft() for key in keys if self._open.get(key)]
-        for key in [one for one in self._open if inside and one.startswith(inside)]:
-            found += self._open.pop(key)
-        return found
+        inside = tuple(f"{key}/" for key in whole)
+        taken = [self._open[key].popleft() for key in keys if self._open.get(key)]
+        for key in [key for key in self._open if inside and key.startswith(inside)]:
+            taken += self._open.pop(key)
+        return taken
 
     def rest(self) -> list[Counted | Uncounted]:
         """Those that nobody took."""
-        return [one for counts in self._open.values() for one in counts]
+        return [count for counts in self._open.values() for count in counts]
 
 
 def attributed(
-    found: Kernels, joined: Covers, ledger: Ledger, peak: Peak | None, source: str
+    timed: Kernels, joined: Covers, ledger: Ledger, peak: Peak | None, source: str
 ) -> KernelProfile:
     """Kernels with their time, what they stand for, and what that costs.
 
     The MACs of all rows and of what stands aside are those of the ledger, whatever was joined to
     what: every count is taken once.
     """
-    counts, times = _Counts(ledger), {one.name: one for one in found.kernels}
+    counts, times = _Counts(ledger), {kernel.name: kernel for kernel in timed.kernels}
     rows: list[KernelRow] = []
     silent: list[Counted | Uncounted] = []
     for cover in joined.kernels:
@@ -191,7 +191,7 @@ def attributed(
             rows.append(_row(taken, counted, peak))
         else:
             silent += counted
-    rows += [_row([one], [], peak) for one in times.values()]  # in no graph that was joined
+    rows += [_row([kernel], [], peak) for kernel in times.values()]  # in no graph that was joined
     asides = [
         (_SILENT, silent),
         (_FOLDED, counts.take(joined.folded, joined.folded)),
@@ -202,9 +202,9 @@ def attributed(
     every = sum(row.seconds for row in rows)
     return KernelProfile(
         source=source,
-        runs=found.runs,
-        run_seconds=found.run_seconds,
-        outside_seconds=found.run_seconds - every,
+        runs=timed.runs,
+        run_seconds=timed.run_seconds,
+        outside_seconds=timed.run_seconds - every,
         named_seconds=named,
         added_seconds=every - named,
         kernels=tuple(rows),
@@ -214,15 +214,15 @@ def attributed(
 
 def _row(kernels: list[Kernel], counts: list[Counted | Uncounted], peak: Peak | None) -> KernelRow:
     cost, precision = _cost(counts), _precision(counts)
-    seconds = sum(one.seconds for one in kernels)
+    seconds = sum(kernel.seconds for kernel in kernels)
     rate = 2 * cost.macs / seconds if cost.macs and seconds > 0 else None
     most = None if peak is None else peak.rates.get(_ran(precision, kernels))
     return KernelRow(
-        kernel=" + ".join(one.name for one in kernels),
-        op=" + ".join(dict.fromkeys(one.op for one in kernels)),
+        kernel=" + ".join(kernel.name for kernel in kernels),
+        op=" + ".join(dict.fromkeys(kernel.op for kernel in kernels)),
         seconds=seconds,
-        calls=max((one.calls for one in kernels), default=0.0),
-        nodes=tuple(one.node.key for one in counts),
+        calls=max((kernel.calls for kernel in kernels), default=0.0),
+        nodes=tuple(count.node.key for count in counts),
         does=_does(counts),
         macs=cost.macs,
         flops=cost.flops,
@@ -235,31 +235,31 @@ def _row(kernels: list[Kernel], counts: list[Counted | Uncounted], peak: Peak | 
 
 def _ran(precision: str, kernels: Iterable[Kernel]) -> str:
     """The precision that a kernel computed in: one of floats widens integers before it."""
-    integers = any(mark in one.op for one in kernels for mark in _INTEGERS)
+    integers = any(mark in kernel.op for kernel in kernels for mark in _INTEGERS)
     return "float32" if "float" not in precision and precision and not integers else precision
 
 
 def _does(counts: list[Counted | Uncounted]) -> str:
     """The operators, in the order of the graph, repeated ones once with their number."""
     tally: dict[str, int] = {}
-    for one in reversed(counts):
-        tally[str(one.node.op)] = tally.get(str(one.node.op), 0) + 1
+    for count in reversed(counts):
+        tally[str(count.node.op)] = tally.get(str(count.node.op), 0) + 1
     return " + ".join(name if times == 1 else f"{times} {name}" for name, times in tally.items())
 
 
 def _cost(counts: Iterable[Counted | Uncounted]) -> Cost:
-    return sum((one.cost for one in counts if isinstance(one, Counted)), ZERO)
+    return sum((count.cost for count in counts if isinstance(count, Counted)), ZERO)
 
 
 def _precision(counts: Iterable[Counted | Uncounted]) -> str:
     """That of the contractions, all of them where they differ."""
-    able = (one for one in counts if isinstance(one, Counted) and one.cost.macs)
-    return ", ".join(dict.fromkeys(one.precision for one in able))
+    able = (count for count in counts if isinstance(count, Counted) and count.cost.macs)
+    return ", ".join(dict.fromkeys(count.precision for count in able))
 
 
 def _aside(why: str, counts: list[Counted | Uncounted]) -> Aside:
     cost = _cost(counts)
-    keys = tuple(one.node.key for one in counts)
+    keys = tuple(count.node.key for count in counts)
     return Aside(why=why, nodes=keys, macs=cost.macs, flops=cost.flops)
 
 

@@ -40,8 +40,8 @@ def read(path: str | Path) -> Level:
 
 def level(graph: Any) -> Level:
     """A GraphProto. A node without a name has none here: see `named`."""
-    stored = {one.name for one in graph.initializer}
-    stored |= {one.values.name for one in graph.sparse_initializer}
+    stored = {tensor.name for tensor in graph.initializer}
+    stored |= {tensor.values.name for tensor in graph.sparse_initializer}
     return Level(tuple(map(_node, graph.node)), frozenset(stored))
 
 
@@ -51,7 +51,7 @@ def _node(node: Any) -> Executed:
         op=node.op_type,
         inputs=tuple(node.input),
         outputs=tuple(node.output),
-        bodies={one.name: level(one.g) for one in node.attribute if one.HasField("g")},
+        bodies={attr.name: level(attr.g) for attr in node.attribute if attr.HasField("g")},
     )
 
 
@@ -84,17 +84,17 @@ def guessed(nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]) -> Level:
         like = by_key.get(value) or by_key.get(value.removeprefix("fused ").partition("/")[0])
         return tuple(spec.name for spec in like.outputs if spec) if like is not None else ()
 
-    found = tuple(Executed(name, op, (), outputs(name)) for name, op in kernels)
-    return Level(found, frozenset())
+    ran = tuple(Executed(name, op, (), outputs(name)) for name, op in kernels)
+    return Level(ran, frozenset())
 
 
-def _filled(one: Level, names: Mapping[str, Iterator[str]]) -> Level:
+def _filled(graph: Level, names: Mapping[str, Iterator[str]]) -> Level:
     def fill(node: Executed) -> Executed:
         name = node.name or next(names[node.op], "") if node.op in names else node.name
         bodies = {key: _filled(body, names) for key, body in node.bodies.items()}
         return node._replace(name=name or node.outputs[0], bodies=bodies)
 
-    return one._replace(nodes=tuple(fill(node) for node in one.nodes))
+    return graph._replace(nodes=tuple(fill(node) for node in graph.nodes))
 
 
 # The graph that was counted, as a question: what does a value depend on, and who makes it?
@@ -127,10 +127,10 @@ class Origin:
             if node is None:
                 continue
             yield node
-            for one in self.needs(node) if deep < _DEEP else ():
-                if one not in seen:
-                    seen.add(one)
-                    ring.append((one, deep + 1))
+            for needed in self.needs(node) if deep < _DEEP else ():
+                if needed not in seen:
+                    seen.add(needed)
+                    ring.append((needed, deep + 1))
 
     def depends(self, name: str, on: str) -> bool:
         """Whether a value is another, or is made of it within one kernel."""
@@ -142,29 +142,29 @@ class Origin:
         """The nodes that do what an earlier one does, on the same values."""
         same: dict[str, str] = {}
         first: dict[object, Node] = {}
-        found = []
+        repeated = []
         for node in self.nodes:
-            given = tuple(same.get(one.name, one.name) if one else "" for one in node.inputs)
-            what = (node.op, given, repr(sorted(node.attrs.items())), len(node.outputs))
-            earlier = first.setdefault(what, node)
+            given = tuple(same.get(spec.name, spec.name) if spec else "" for spec in node.inputs)
+            same_work = (node.op, given, repr(sorted(node.attrs.items())), len(node.outputs))
+            earlier = first.setdefault(same_work, node)
             if earlier is node or node.bodies or not given or node.op.type.startswith("Random"):
                 continue
-            found.append(node)
+            repeated.append(node)
             for mine, theirs in zip(node.outputs, earlier.outputs, strict=True):
                 if mine and theirs:
                     same[mine.name] = same.get(theirs.name, theirs.name)
-        return found
+        return repeated
 
 
 def _read(node: Node) -> Iterator[str]:
     yield from (spec.name for spec in node.inputs if spec)
     for body in node.bodies:
         made = {spec.name for spec in body.inputs}
-        made |= {spec.name for one in body.nodes for spec in one.outputs if spec}
+        made |= {spec.name for inner_node in body.nodes for spec in inner_node.outputs if spec}
         inner: Iterable[str] = (spec.name for spec in body.outputs)
         yield from (name for name in inner if name not in made)
-        for one in body.nodes:
-            yield from (name for name in _read(one) if name not in made)
+        for inner_node in body.nodes:
+            yield from (name for name in _read(inner_node) if name not in made)
 
 
 # Which value of the counted graph a value of the executed graph is.
@@ -189,14 +189,14 @@ def aliases(origin: Origin, level: Level) -> dict[str, str]:
     of the same name and operator makes; what the like operator reads that its reader stands for;
     behind a reader that only moves data, what that one makes; what its kernel is named after.
     """
-    found = dict(_by_name(origin, level))
+    known = dict(_by_name(origin, level))
     for node in reversed(level.nodes):
-        _from_reader(origin, level, node, found)
+        _from_reader(origin, level, node, known)
     for node in level.nodes:
         inside = _named_after(origin, node)
-        if inside and node.outputs and node.outputs[0] not in found:
-            found[node.outputs[0]] = inside
-    return found
+        if inside and node.outputs and node.outputs[0] not in known:
+            known[node.outputs[0]] = inside
+    return known
 
 
 def moves(op: str) -> bool:
@@ -232,14 +232,14 @@ def _named_after(origin: Origin, node: Executed) -> str | None:
     return made[0].name if made and made[0] is not None else None
 
 
-def _from_reader(origin: Origin, level: Level, node: Executed, found: dict[str, str]) -> None:
+def _from_reader(origin: Origin, level: Level, node: Executed, known: dict[str, str]) -> None:
     """What a node reads, from what it makes."""
-    made = next((found[one] for one in node.outputs if one in found), None)
+    made = next((known[name] for name in node.outputs if name in known), None)
     start = _named_after(origin, node) or made
     unknown = [
         place
         for place, name in enumerate(node.inputs)
-        if name and name not in found and name not in level.stored and name not in origin.maker
+        if name and name not in known and name not in level.stored and name not in origin.maker
     ]
     if start is None or not unknown:
         return
@@ -249,9 +249,9 @@ def _from_reader(origin: Origin, level: Level, node: Executed, found: dict[str, 
             spec = like.inputs[place]
             if place == 0 or len(like.inputs) == len(node.inputs):
                 assert spec is not None
-                found[node.inputs[place]] = spec.name
+                known[node.inputs[place]] = spec.name
         elif place == 0 and moves(node.op):
-            found[node.inputs[0]] = start
+            known[node.inputs[0]] = start
 
 
 def _like(origin: Origin, node: Executed, start: str) -> Node | None:
@@ -260,4 +260,4 @@ def _like(origin: Origin, node: Executed, start: str) -> Node | None:
         maker = origin.maker.get(start)
         return maker if maker is not None and maker.op.type == node.op else None
     wanted = kind(node.op)
-    return next((one for one in origin.behind(start) if kind(one.op.type) == wanted), None)
+    return next((node for node in origin.behind(start) if kind(node.op.type) == wanted), None)

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from crossflops.errors import InputError
+from crossflops.report.compressed import contents
 
 _KERNEL = "_kernel_time"
 _RUNS = ("model_run", "SequentialExecutor::Execute")
@@ -48,29 +49,25 @@ class _Event(NamedTuple):
 
 def events(path: str) -> list[dict[str, Any]]:
     """The events of a trace in Chrome's JSON, plain or gzipped. Raises InputError."""
-    import gzip
-
     try:
-        data = Path(path).read_bytes()
+        data = contents(Path(path))
         if not data.strip():
             raise InputError(f"the trace {path} is empty", _HINT)
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        found = json.loads(data)
+        content = json.loads(data)
     except OSError as error:
-        what = f"the trace {path} cannot be read: {error.strerror or error}"
-        raise InputError(what, _HINT) from error
-    except (ValueError, EOFError, RecursionError) as error:
+        message = f"the trace {path} cannot be read: {error.strerror or error}"
+        raise InputError(message, _HINT) from error
+    except (ValueError, RecursionError) as error:
         raise InputError(f"the trace {path} is no JSON: {error}", _HINT) from error
-    found = found.get("traceEvents") if isinstance(found, dict) else found
-    if not isinstance(found, list):
+    content = content.get("traceEvents") if isinstance(content, dict) else content
+    if not isinstance(content, list):
         raise InputError(f"the trace {path} has no list of events", _HINT)
-    return [one for one in found if isinstance(one, dict)]
+    return [event for event in content if isinstance(event, dict)]
 
 
 def is_onnxruntime(trace: Iterable[Mapping[str, Any]]) -> bool:
     """Whether these are events of onnxruntime."""
-    return any(str(one.get("name", "")).endswith(_KERNEL) for one in trace)
+    return any(str(event.get("name", "")).endswith(_KERNEL) for event in trace)
 
 
 def kernels(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> Kernels:
@@ -81,21 +78,21 @@ def kernels(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> Kernels:
     """
     try:
         runs = _runs(trace)[dropped:] or _runs(trace)
-        found = [_kernel(one) for one in trace if _is_kernel(one)]
+        ran = [_kernel(event) for event in trace if _is_kernel(event)]
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"an event of the trace is damaged: {error!r}", _HINT) from error
-    if not runs or not found:
+    if not runs or not ran:
         raise InputError("there is no whole run in the trace", _HINT)
-    return _means(middle(runs), found)
+    return _means(middle(runs), ran)
 
 
-def _is_kernel(one: Mapping[str, Any]) -> bool:
-    return one.get("cat") == "Node" and str(one.get("name", "")).endswith(_KERNEL)
+def _is_kernel(event: Mapping[str, Any]) -> bool:
+    return event.get("cat") == "Node" and str(event.get("name", "")).endswith(_KERNEL)
 
 
-def span(one: Mapping[str, Any]) -> tuple[float, float]:
+def span(event: Mapping[str, Any]) -> tuple[float, float]:
     """When an event begins and ends, in microseconds. Raises KeyError, TypeError, ValueError."""
-    begin, duration = float(one["ts"]), float(one["dur"])
+    begin, duration = float(event["ts"]), float(event["dur"])
     if not (isfinite(begin) and 0 <= duration < inf):
         raise ValueError(f"it begins at {begin} and takes {duration}")
     return begin, begin + duration
@@ -103,15 +100,15 @@ def span(one: Mapping[str, Any]) -> tuple[float, float]:
 
 def _runs(trace: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
     for name in _RUNS:
-        if found := sorted(span(one) for one in trace if one.get("name") == name):
-            return found
+        if spans := sorted(span(event) for event in trace if event.get("name") == name):
+            return spans
     return []
 
 
-def _kernel(one: Mapping[str, Any]) -> _Event:
-    op = str(one.get("args", {}).get("op_name", ""))
-    name = str(one["name"]).removesuffix(_KERNEL)
-    return _Event(name, op, *span(one), (one.get("pid"), one.get("tid")))
+def _kernel(event: Mapping[str, Any]) -> _Event:
+    op = str(event.get("args", {}).get("op_name", ""))
+    name = str(event["name"]).removesuffix(_KERNEL)
+    return _Event(name, op, *span(event), (event.get("pid"), event.get("tid")))
 
 
 def middle(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -121,13 +118,13 @@ def middle(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return sorted(nearest[: (len(runs) + 1) // 2])
 
 
-def _means(runs: list[tuple[float, float]], found: list[_Event]) -> Kernels:
+def _means(runs: list[tuple[float, float]], ran: list[_Event]) -> Kernels:
     seconds: dict[str, float] = {}
     calls: dict[str, int] = defaultdict(int)
     ops = {}
-    for event, own in _own_times(found):
+    for event, alone in _own_times(ran):
         if any(begin <= event.begin <= end for begin, end in runs):
-            seconds[event.name] = seconds.get(event.name, 0.0) + own
+            seconds[event.name] = seconds.get(event.name, 0.0) + alone
             calls[event.name] += 1
             ops[event.name] = event.op
     count = len(runs)
@@ -141,16 +138,16 @@ def _means(runs: list[tuple[float, float]], found: list[_Event]) -> Kernels:
     )
 
 
-def _own_times(found: Iterable[_Event]) -> list[tuple[_Event, float]]:
+def _own_times(ran: Iterable[_Event]) -> list[tuple[_Event, float]]:
     """Each kernel in the order in which they began, with its time without those within it."""
-    order = sorted(found, key=lambda one: (one.begin, -one.end))
-    own = [one.end - one.begin for one in order]
+    order = sorted(ran, key=lambda event: (event.begin, -event.end))
+    alone = [event.end - event.begin for event in order]
     around: dict[Any, list[int]] = defaultdict(list)
-    for place, one in enumerate(order):
-        stack = around[one.thread]
-        while stack and order[stack[-1]].end <= one.begin:
+    for place, event in enumerate(order):
+        stack = around[event.thread]
+        while stack and order[stack[-1]].end <= event.begin:
             stack.pop()
-        if stack and one.end <= order[stack[-1]].end:
-            own[stack[-1]] -= one.end - one.begin
+        if stack and event.end <= order[stack[-1]].end:
+            alone[stack[-1]] -= event.end - event.begin
         stack.append(place)
-    return list(zip(order, own, strict=True))
+    return list(zip(order, alone, strict=True))

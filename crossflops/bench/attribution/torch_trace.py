@@ -35,7 +35,7 @@ class Matched(NamedTuple):
 
 def is_torch(trace: Iterable[Mapping[str, Any]]) -> bool:
     """Whether there are operators of PyTorch in it."""
-    return any(one.get("cat") == "cpu_op" for one in trace)
+    return any(event.get("cat") == "cpu_op" for event in trace)
 
 
 def matched(trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0) -> Matched:
@@ -45,7 +45,7 @@ def matched(trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0) 
     sides is taken together. Raises InputError for a trace without operators, and for a model
     whose calls nobody recorded.
     """
-    calls = [one for one in model.calls if one.level == "operator" and _is_aten(one.target)]
+    calls = [call for call in model.calls if call.level == "operator" and _is_aten(call.target)]
     if not calls:
         raise InputError(
             "a trace of PyTorch tells operators, and a file does not say which calls these were",
@@ -59,7 +59,7 @@ def matched(trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0) 
     if not ops:
         raise InputError("there is no operator of PyTorch in the trace", _HINT)
     kept = middle(runs[dropped:] or runs)
-    return _joined([_within(ops, *one) for one in kept], kept, calls)
+    return _joined([_within(ops, *run) for run in kept], kept, calls)
 
 
 def _is_aten(target: str) -> bool:
@@ -69,31 +69,34 @@ def _is_aten(target: str) -> bool:
 def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[Op]:
     """The operators that no other one called, of the thread that has the most."""
     threads: dict[Any, list[Op]] = defaultdict(list)
-    for one in trace:
-        if one.get("cat") == "cpu_op" and one.get("ph", "X") == "X":
-            threads[one.get("pid"), one.get("tid")].append(Op(str(one["name"]), *span(one)))
+    for event in trace:
+        if event.get("cat") == "cpu_op" and event.get("ph", "X") == "X":
+            threads[event.get("pid"), event.get("tid")].append(
+                Op(str(event["name"]), *span(event))
+            )
     busiest = max(threads.values(), key=len) if threads else []
-    found: list[Op] = []
+    outermost: list[Op] = []
     for op in sorted(busiest, key=lambda op: (op.begin, -op.end)):
-        if not found or op.begin >= found[-1].end:
-            found.append(op)
-    return found
+        if not outermost or op.begin >= outermost[-1].end:
+            outermost.append(op)
+    return outermost
 
 
 def _runs(trace: Sequence[Mapping[str, Any]], ops: list[Op]) -> list[tuple[float, float]]:
     for name in ("model_run", "ProfilerStep#"):
-        own = [
-            span(one)
-            for one in trace
-            if str(one.get("name", "")).startswith(name) and one.get("cat") == "user_annotation"
+        spans = [
+            span(event)
+            for event in trace
+            if str(event.get("name", "")).startswith(name)
+            and event.get("cat") == "user_annotation"
         ]
-        if own:
-            return sorted(own)
-    return [(ops[0].begin, max(one.end for one in ops))] if ops else []
+        if spans:
+            return sorted(spans)
+    return [(ops[0].begin, max(op.end for op in ops))] if ops else []
 
 
 def _within(ops: list[Op], begin: float, end: float) -> list[Op]:
-    return [one for one in ops if begin <= one.begin <= end]
+    return [op for op in ops if begin <= op.begin <= end]
 
 
 def _joined(
@@ -101,7 +104,7 @@ def _joined(
 ) -> Matched:
     """The first run says which operators there are; the others add their time to them."""
     first = runs[0]
-    names = _apart(one.name for one in first)
+    names = _apart(op.name for op in first)
     seconds = [0.0] * len(first)
     for ops in runs:
         matcher = SequenceMatcher(None, [o.name for o in first], [o.name for o in ops], False)
@@ -113,15 +116,17 @@ def _joined(
         Kernel(name, op.name, time, 1.0)
         for name, op, time in zip(names, first, seconds, strict=True)
     ]
-    groups = list(_groups([one.name for one in first], [_spelled(c.target) for c in calls]))
-    found = [
-        Cover(tuple(names[i] for i in ops), tuple(key for c in own for key in calls[c].nodes))
-        for ops, own in groups
+    groups = list(_groups([op.name for op in first], [_spelled(c.target) for c in calls]))
+    joined = [
+        Cover(tuple(names[i] for i in ops), tuple(key for c in called for key in calls[c].nodes))
+        for ops, called in groups
         if ops
     ]
-    left = tuple(key for ops, own in groups if not ops for c in own for key in calls[c].nodes)
+    left = tuple(
+        key for ops, called in groups if not ops for c in called for key in calls[c].nodes
+    )
     whole = sum(end - begin for begin, end in spans) * MICRO / len(spans)
-    return Matched(Kernels(tuple(kernels), whole, len(runs)), Covers(tuple(found), left=left))
+    return Matched(Kernels(tuple(kernels), whole, len(runs)), Covers(tuple(joined), left=left))
 
 
 def _groups(ran: list[str], called: list[str]) -> Iterator[tuple[range, range]]:
@@ -144,8 +149,8 @@ def _spelled(target: str) -> str:
 def _apart(names: Iterable[str]) -> list[str]:
     """Every operator with the number of its turn."""
     turns: Counter[str] = Counter()
-    found = []
+    numbered = []
     for name in names:
         turns[name] += 1
-        found.append(f"{name} {turns[name]}")
-    return found
+        numbered.append(f"{name} {turns[name]}")
+    return numbered

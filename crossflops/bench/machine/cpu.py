@@ -79,16 +79,16 @@ def _x86(core: Core) -> tuple[str, dict[str, int]]:
     if not fp32:
         return text, {}
     wide = "avx512f" in core.flags
-    found = {"fp32": fp32, "fp64": fp32 // 2}
+    rates = {"fp32": fp32, "fp64": fp32 // 2}
     if wide and "avx512_bf16" in core.flags:
-        found["bf16"] = 2 * fp32
+        rates["bf16"] = 2 * fp32
     if (wide and "avx512_vnni" in core.flags) or "avx_vnni" in core.flags:
-        found["int8"] = 4 * fp32
+        rates["int8"] = 4 * fp32
     if "amx_tile" in core.flags:
         amx = {"amx_bf16": ("bf16", 1024), "amx_fp16": ("fp16", 1024), "amx_int8": ("int8", 2048)}
-        found |= dict(row for flag, row in amx.items() if flag in core.flags)
+        rates |= dict(row for flag, row in amx.items() if flag in core.flags)
         text += f", {AMX}"
-    return text, found
+    return text, rates
 
 
 def _vector(core: Core) -> tuple[str, int]:
@@ -108,7 +108,7 @@ def _vector(core: Core) -> tuple[str, int]:
 
 
 def _avx512(core: Core) -> tuple[str, int]:
-    two, one = ("AVX-512, two 512-bit FMA units", 64), ("AVX-512, one 512-bit FMA unit", 32)
+    two, single = ("AVX-512, two 512-bit FMA units", 64), ("AVX-512, one 512-bit FMA unit", 32)
     halves = "AVX-512 on two 256-bit FMA units", 32
     if core.vendor == "AuthenticAMD":
         if core.family == 25:
@@ -117,11 +117,11 @@ def _avx512(core: Core) -> tuple[str, int]:
             return halves if core.model in _HALF_ZEN5 else two
     elif core.family == 6:
         if core.model == 85 and _ONE_UNIT.search(core.name):
-            return one
+            return single
         if core.model in _TWO_512:
             return two
         if core.model in _ONE_512:
-            return one
+            return single
     return "AVX-512, on one unit or two: this model is not known", 0
 
 
@@ -151,7 +151,7 @@ def cpu(root: Path = Path("/")) -> Cpu:
     first, *_ = records = _records(root)
     core = _core(first)
     allowed = _allowed(len(records))
-    topology = [_place(root, one) for one in allowed]
+    topology = [_place(root, logical) for logical in allowed]
     clock, source = _clock(root, records[0])
     isa, rates = flops_per_clock(core)
     return Cpu(
@@ -178,10 +178,10 @@ def _records(root: Path) -> list[dict[str, str]]:
             f"this machine does not say what its processor is: {file} cannot be read",
             "`crossflops devices --measure` measures it all the same; or name it by --device",
         ) from error
-    found = [_record(part) for part in text.split("\n\n") if part.strip()]
-    processors = [one for one in found if "processor" in one]
-    rest = next((one for one in found if "processor" not in one), {})
-    return [{**rest, **one} for one in processors] or [rest]
+    records = [_record(part) for part in text.split("\n\n") if part.strip()]
+    processors = [record for record in records if "processor" in record]
+    rest = next((record for record in records if "processor" not in record), {})
+    return [{**rest, **record} for record in processors] or [rest]
 
 
 def _record(part: str) -> dict[str, str]:
@@ -240,29 +240,30 @@ def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
 
 def memory_bytes(root: Path = Path("/")) -> int | None:
     """The memory that this process may use: the machine's, or what its control group grants."""
-    bounds = [_number(_read(one / "memory.max")) for one in _groups(root)]
+    bounds = [_number(_read(group / "memory.max")) for group in _groups(root)]
     bounds.append(_number(_read(root / "sys/fs/cgroup/memory/memory.limit_in_bytes")))
-    known = [int(one) for one in (physical_memory(), *bounds) if one]
+    known = [int(bound) for bound in (physical_memory(), *bounds) if bound]
     return min(known) if known else None
 
 
 def _quota(root: Path) -> float | None:
     """CPUs' time that the control group grants: version 2, then version 1. None without bound."""
     base = root / "sys/fs/cgroup"
-    limits = [_ratio(*_read(one / "cpu.max").split()[:2]) for one in _groups(root)]
-    for one in (base / "cpu", base / "cpu,cpuacct"):
-        limits.append(_ratio(_read(one / "cpu.cfs_quota_us"), _read(one / "cpu.cfs_period_us")))
-    known = [one for one in limits if one is not None]
+    limits = [_ratio(*_read(group / "cpu.max").split()[:2]) for group in _groups(root)]
+    for v1 in (base / "cpu", base / "cpu,cpuacct"):
+        limits.append(_ratio(_read(v1 / "cpu.cfs_quota_us"), _read(v1 / "cpu.cfs_period_us")))
+    known = [limit for limit in limits if limit is not None]
     return min(known) if known else None
 
 
 def _groups(root: Path) -> list[Path]:
     """The folders of this process's control group, version 2, and of those above it."""
     base = root / "sys/fs/cgroup"
-    own = _read(root / "proc/self/cgroup").splitlines()
-    path = next((one[3:] for one in own if one.startswith("0::")), "/")
+    lines = _read(root / "proc/self/cgroup").splitlines()
+    path = next((line[3:] for line in lines if line.startswith("0::")), "/")
     place = base / path.lstrip("/")
-    return [one for one in (place, *place.parents) if base in (one, *one.parents)] or [base]
+    above = (place, *place.parents)
+    return [folder for folder in above if base in (folder, *folder.parents)] or [base]
 
 
 def _ratio(quota: str = "", period: str = "") -> float | None:

@@ -38,7 +38,7 @@ def _nvidia() -> Found:
     try:
         count = pynvml.nvmlDeviceGetCount()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
-        return tuple(one for handle in handles for one in _of_nvml(pynvml, handle)), ()
+        return tuple(gpu for handle in handles for gpu in _of_nvml(pynvml, handle)), ()
     except Exception as error:
         return (), (f"NVML answers: {_line(error)}",)
     finally:
@@ -65,13 +65,13 @@ def _of_nvml(nvml: Any, handle: Any) -> list[Gpu]:
 
 
 def _slices(nvml: Any, handle: Any, whole: Gpu) -> list[Gpu]:
-    found = []
+    slices = []
     for index in range(_asked(lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
         with suppress(Exception):  # there are fewer than there may be
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
             facts = nvml.nvmlDeviceGetAttributes(part)
             name = _text(nvml.nvmlDeviceGetName(part))
-            found.append(
+            slices.append(
                 Gpu(
                     name=name,
                     driver=whole.driver,
@@ -81,7 +81,7 @@ def _slices(nvml: Any, handle: Any, whole: Gpu) -> list[Gpu]:
                     units=int(facts.multiprocessorCount),
                 )
             )
-    return found
+    return slices
 
 
 def _amd() -> Found:
@@ -94,7 +94,7 @@ def _amd() -> Found:
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return (), (f"rocm-smi does not answer: {_line(error)}",)
     rows = [facts for name, facts in sorted(cards.items()) if name.startswith("card")]
-    return tuple(_of_rocm(one) for one in rows if isinstance(one, dict)), ()
+    return tuple(_of_rocm(card) for card in rows if isinstance(card, dict)), ()
 
 
 def _of_rocm(facts: dict[str, Any]) -> Gpu:
@@ -102,7 +102,7 @@ def _of_rocm(facts: dict[str, Any]) -> Gpu:
     plain = {key.casefold(): str(value) for key, value in facts.items()}
     names = [plain.get(key, "") for key in ("card series", "card model", "device name")]
     return Gpu(
-        name=next((one for one in names if one and not one.startswith("0x")), "GPU of AMD"),
+        name=next((name for name in names if name and not name.startswith("0x")), "GPU of AMD"),
         driver="rocm-smi",
         memory=_asked(lambda: float(plain["vram total memory (b)"])),
         power=_asked(lambda: float(plain["max graphics package power (w)"])),

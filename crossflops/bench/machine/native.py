@@ -92,18 +92,18 @@ def compiler() -> str | None:
 @contextmanager
 def compiled() -> Iterator[Program]:
     """The program, for as long as the context lasts. Raises NoLoopError."""
-    found = compiler()
-    if found is None or platform.system() == "Windows":
+    command = compiler()
+    if command is None or platform.system() == "Windows":
         raise NoLoopError("there is no C compiler", "install gcc or clang, or set CC")
     source = files("crossflops.bench.machine").joinpath("peak.c")
     with tempfile.TemporaryDirectory(prefix="crossflops-") as folder, as_file(source) as path:
-        yield _build(found, path, Path(folder) / "peak")
+        yield _build(command, path, Path(folder) / "peak")
 
 
-def _build(found: str, source: Path, target: Path) -> Program:
-    said = ""
+def _build(cc: str, source: Path, target: Path) -> Program:
+    complaint = ""
     for native in _NATIVE:
-        command = [found, "-O2", *native, "-ffp-contract=fast", "-pthread"]
+        command = [cc, "-O2", *native, "-ffp-contract=fast", "-pthread"]
         try:
             done = subprocess.run(
                 [*command, str(source), "-o", str(target)],
@@ -113,11 +113,11 @@ def _build(found: str, source: Path, target: Path) -> Program:
                 timeout=_COMPILING,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise NoLoopError(f"{found} does not run: {error}", "set CC to another") from error
+            raise NoLoopError(f"{cc} does not run: {error}", "set CC to another") from error
         if done.returncode == 0:
-            return Program(str(target), " ".join([Path(found).name, *command[1:]]))
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
-    raise NoLoopError(f"{found} cannot compile the loops: {said}", "set CC to another compiler")
+            return Program(str(target), " ".join([Path(cc).name, *command[1:]]))
+        complaint = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
+    raise NoLoopError(f"{cc} cannot compile the loops: {complaint}", "set CC to another compiler")
 
 
 def _failed(kind: str, why: str) -> NoLoopError:

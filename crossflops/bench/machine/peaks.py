@@ -36,51 +36,51 @@ _BUSY = 0.6  # of the best round's rate that all rounds together should have
 _ABOVE = 1.1  # of what units should do in a clock
 
 
-def contradictions(found: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
+def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
     """What was measured otherwise than it is said, a sentence each."""
-    busy = _busy(found)
+    busy = _busy(peak)
     if claimed is None:
         nothing = "the system says nothing of its processor, so that nothing can be compared"
         return tuple(filter(None, (nothing, busy)))
-    checks = (_clock(found, claimed), _cores(found, claimed), *_units(found, claimed), busy)
+    checks = (_clock(peak, claimed), _cores(peak, claimed), *_units(peak, claimed), busy)
     return tuple(filter(None, checks))
 
 
-def _busy(found: MachinePeak) -> str:
+def _busy(peak: MachinePeak) -> str:
     """Whether other work, or a throttle, took much of the time; the best round is free of it."""
-    best = found.peaks.get("fp32", 0.0)
-    if found.sustained is None or found.sustained >= _BUSY * best:
+    best = peak.peaks.get("fp32", 0.0)
+    if peak.sustained is None or peak.sustained >= _BUSY * best:
         return ""
-    share = f"all rounds together reached {100 * found.sustained / best:.0f} % of the best one"
+    share = f"all rounds together reached {100 * peak.sustained / best:.0f} % of the best one"
     return f"{share}: the machine is busy or throttled; measure again when it is idle"
 
 
-def _clock(found: MachinePeak, claimed: Cpu) -> str:
-    if found.clock is None or claimed.clock is None:
+def _clock(peak: MachinePeak, claimed: Cpu) -> str:
+    if peak.clock is None or claimed.clock is None:
         return ""
-    if abs(found.clock / claimed.clock - 1) <= _CLOCK:
+    if abs(peak.clock / claimed.clock - 1) <= _CLOCK:
         return ""
-    said = f"{claimed.clock / 1e9:.3f} GHz ({claimed.clock_source})"
-    return f"the system says {said}, and a core runs at {found.clock / 1e9:.3f} GHz"
+    claim_of_clock = f"{claimed.clock / 1e9:.3f} GHz ({claimed.clock_source})"
+    return f"the system says {claim_of_clock}, and a core runs at {peak.clock / 1e9:.3f} GHz"
 
 
-def _cores(found: MachinePeak, claimed: Cpu) -> str:
+def _cores(peak: MachinePeak, claimed: Cpu) -> str:
     """Whether all cores together do what one does, as often as there are cores."""
-    if found.one_thread is None or claimed.usable < 1:
+    if peak.one_thread is None or claimed.usable < 1:
         return ""
-    times = found.peaks["fp32"] / found.one_thread
+    times = peak.peaks["fp32"] / peak.one_thread
     if times >= _SCALES * claimed.usable:
         return ""
     cores = f"{claimed.usable:g} cores deliver {times:.2f} x what one does"
     return f"{cores}: they are shared, throttled or busy"
 
 
-def _units(found: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
+def _units(peak: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
     """Whether a core does in a clock what its units can."""
     rate = claimed.flops_per_clock.get("fp32")
-    if found.clock is None or found.one_thread is None or not found.is_peak:
+    if peak.clock is None or peak.one_thread is None or not peak.is_peak:
         return ()
-    done = found.one_thread / found.clock
+    done = peak.one_thread / peak.clock
     if rate is None:
         return (f"{claimed.isa}; measured are {done:.1f} FP32 FLOPs per clock and core",)
     if done > _ABOVE * rate:
@@ -109,10 +109,10 @@ def measured(*, again: bool = False) -> MachinePeak:
 def stored() -> MachinePeak | None:
     """What was measured before on this very machine, for CPUs as many as these. Or None."""
     try:
-        found = msgspec.json.decode(_file().read_bytes(), type=MachinePeak)
+        kept = msgspec.json.decode(_file().read_bytes(), type=MachinePeak)
     except (OSError, msgspec.DecodeError):
         return None
-    return found if found.fingerprint == fingerprint() else None
+    return kept if kept.fingerprint == fingerprint() else None
 
 
 def store(peak: MachinePeak) -> MachinePeak:
@@ -132,10 +132,10 @@ def measure() -> MachinePeak:
     threads = threads_of(claimed)
     try:
         with compiled() as program:
-            found = _by_loops(program, threads, claimed)
+            peak = _by_loops(program, threads, claimed)
     except NoLoopError as error:
-        found = _by_numpy(threads, str(error.message), claimed)
-    return replace(found, contradictions=contradictions(found, claimed))
+        peak = _by_numpy(threads, str(error.message), claimed)
+    return replace(peak, contradictions=contradictions(peak, claimed))
 
 
 def claim() -> Cpu | None:
@@ -169,23 +169,23 @@ def fingerprint() -> str:
 
 def _by_loops(program: Program, threads: int, claimed: Cpu | None) -> MachinePeak:
     clock = program.run("clock", _SECONDS / 2).rate
-    one = program.run("fma32", _SECONDS)
-    all_ = one if threads == 1 else program.run("fma32", _SECONDS, threads)
+    single = program.run("fma32", _SECONDS)
+    all_ = single if threads == 1 else program.run("fma32", _SECONDS, threads)
     double = program.run("fma64", _SECONDS, threads)
-    loops = {"fp32": all_, "fp64": double, **_dots(program, one, threads, claimed)}
+    loops = {"fp32": all_, "fp64": double, **_dots(program, single, threads, claimed)}
     triad = program.run("triad", _SECONDS, threads, _array_bytes())
     granted = _granted(threads, claimed)
     share = "" if granted == 1 else f"; {100 * granted:.0f} % of it, as the quota grants"
-    lanes = f"{one.width}-bit {'FMA' if one.fused else 'multiply and add'}"
+    lanes = f"{single.width}-bit {'FMA' if single.fused else 'multiply and add'}"
     return MachinePeak(
         cpu=_name(claimed),
         threads=threads,
         peaks={name: loop.rate * granted for name, loop in loops.items()},
-        one_thread=one.rate,
+        one_thread=single.rate,
         sustained=all_.sustained * granted,
         bandwidth=triad.rate,
         clock=clock,
-        width=one.width,
+        width=single.width,
         is_peak=True,
         how=f"{lanes} loop in registers, and a triad of three streams; {program.command}{share}"
         f"{_unmeasured(claimed)}",
@@ -193,7 +193,7 @@ def _by_loops(program: Program, threads: int, claimed: Cpu | None) -> MachinePea
     )
 
 
-def _dots(program: Program, one: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
+def _dots(program: Program, single: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
     """Loops of BF16 and of INT8, where there are vector instructions for them.
 
     Not where there is AMX: its units do many times as much, and are not in the loops.
@@ -201,7 +201,7 @@ def _dots(program: Program, one: Loop, threads: int, claimed: Cpu | None) -> dic
     if claimed is not None and AMX in claimed.isa:
         return {}
     kinds: dict[str, Kind] = {"bf16": "dot16", "int8": "dot8"}
-    there = {"bf16": one.dot16, "int8": one.dot8}
+    there = {"bf16": single.dot16, "int8": single.dot8}
     return {
         name: program.run(kind, _SECONDS, threads) for name, kind in kinds.items() if there[name]
     }

@@ -34,14 +34,14 @@ def additions(file: str | Path | None = None, folder: Path | None = None) -> tup
 
     Raises InputError for a file that cannot be understood, and for names that are taken.
     """
-    found: list[Device] = []
+    added: list[Device] = []
     place, table = settings(_TABLE, folder)
     for source, tables in ((place, table), *_read(file)):
         for key, row in tables.items():
             device = _device(key, row, str(source))
-            _refuse_taken(device, tuple(found), str(source))
-            found.append(device)
-    return tuple(found)
+            _refuse_taken(device, tuple(added), str(source))
+            added.append(device)
+    return tuple(added)
 
 
 def _read(file: str | Path | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
@@ -69,11 +69,11 @@ def _device(key: str, row: Any, source: str) -> Device:
         known = ", ".join(fields)
         raise InputError(f"{key} in {source} sets {strays[0]}", f"a device has {known}")
     try:
-        found = msgspec.convert(plain, Device)
+        device = msgspec.convert(plain, Device)
     except msgspec.ValidationError as error:
         raise InputError(f"{key} in {source}: {error}", _EXAMPLE) from error
-    _refuse_small(found, source)
-    return one_of(found)
+    _refuse_small(device, source)
+    return one_of(device)
 
 
 def _refuse_small(device: Device, source: str) -> None:

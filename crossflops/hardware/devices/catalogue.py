@@ -60,12 +60,12 @@ def sized(spelled: Words) -> tuple[Words, float] | None:
     (('a100', 'sxm'), 80000000000.0)
     """
     sizes = [
-        (place, found) for place, one in enumerate(spelled) if (found := _SIZE.fullmatch(one))
+        (place, size) for place, word in enumerate(spelled) if (size := _SIZE.fullmatch(word))
     ]
     if len(sizes) != 1 or len(spelled) < 2:
         return None
-    place, found = sizes[0]
-    return (*spelled[:place], *spelled[place + 1 :]), int(found[1]) * 1e9
+    place, size = sizes[0]
+    return (*spelled[:place], *spelled[place + 1 :]), int(size[1]) * 1e9
 
 
 def labels(device: Device) -> tuple[str, ...]:
@@ -76,9 +76,9 @@ def labels(device: Device) -> tuple[str, ...]:
 def contains(device: Device, text: str) -> bool:
     """Whether a name of the device contains the text, or what else it is begins a word with it."""
     wanted = " ".join(words(text))
-    told = (device.vendor, device.kind, device.architecture)
-    return any(wanted in " ".join(words(one)) for one in labels(device)) or any(
-        f" {wanted}" in " ".join(("", *words(one))) for one in told
+    traits = (device.vendor, device.kind, device.architecture)
+    return any(wanted in " ".join(words(label)) for label in labels(device)) or any(
+        f" {wanted}" in " ".join(("", *words(trait))) for trait in traits
     )
 
 
@@ -149,16 +149,16 @@ def cut(name: str, find: Callable[[str], Device]) -> Device:
 
     Raises UnknownNameError where the share does not follow from the name, and what `find` raises.
     """
-    found = _SLICE.fullmatch(name.strip())
-    if not found:
+    match = _SLICE.fullmatch(name.strip())
+    if not match:
         return _uncut(name, find)
-    device, slices = find(found["whole"]), int(found["slices"])
+    device, slices = find(match["whole"]), int(match["slices"])
     per_slice = _UNITS.get(device.architecture)
     if per_slice is None or device.units is None or not device.memory:
         raise _unknown(name, f"a slice of {device.label}", "its number of SMs is not in its name")
-    units, memory = per_slice * int(found["part"] or slices), int(found["gb"]) * GB
+    units, memory = per_slice * int(match["part"] or slices), int(match["gb"]) * GB
     fits = 0 < units <= device.units and slices <= _SLICES and 0 < memory <= max(device.memory)
-    if not fits or int(found["part"] or 1) > slices:
+    if not fits or int(match["part"] or 1) > slices:
         raise _unknown(name, f"no slice of {device.label}", f"that has {device.units} SMs")
     return sliced(device, name.strip().casefold().rpartition("mig")[2].strip(" -_"), units, memory)
 
@@ -199,9 +199,9 @@ def _uncut(name: str, find: Callable[[str], Device]) -> Device:
         raise
 
 
-def _unknown(name: str, what: str, why: str) -> UnknownNameError:
+def _unknown(name: str, part: str, why: str) -> UnknownNameError:
     hint = "give --peak-tflops: the whole peak x the SMs that the driver reports / all SMs"
-    return UnknownNameError(f"no peak is known for {name!r}: it is {what}, and {why}", hint)
+    return UnknownNameError(f"no peak is known for {name!r}: it is {part}, and {why}", hint)
 
 
 MATRIX = frozenset({"tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4"})
@@ -236,7 +236,7 @@ def families() -> dict[str, tuple[str, ...]]:
 
 def search(text: str, additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
     """Every device with the text in one of its names. It lists; it says nothing of a peak."""
-    return tuple(one for one in devices(additions) if contains(one, text))
+    return tuple(device for device in devices(additions) if contains(device, text))
 
 
 def find(name: str, additions: tuple[Device, ...] = ()) -> Device:
@@ -284,8 +284,8 @@ def derived(device: Device, precision: str) -> float | None:
 
 def clock_of(device: Device, precision: str) -> float | None:
     """The clock in Hz on which the sheet's peak rests: some have another one for matrix units."""
-    own = device.matrix_clock if precision in MATRIX else None
-    return own or device.clock
+    clock = device.matrix_clock if precision in MATRIX else None
+    return clock or device.clock
 
 
 def deviation(device: Device, precision: str) -> float | None:
@@ -297,11 +297,11 @@ def deviation(device: Device, precision: str) -> float | None:
 @cache
 def _catalogue() -> tuple[Device, ...]:
     folder = files("crossflops.hardware.devices")
-    found: list[Device] = []
+    catalogue: list[Device] = []
     for name in _files():
         rows = msgspec.json.decode(folder.joinpath(name).read_bytes(), type=tuple[Device, ...])
-        found += map(one_of, rows)
-    return tuple(found)
+        catalogue += map(one_of, rows)
+    return tuple(catalogue)
 
 
 def _files() -> tuple[str, ...]:
@@ -317,23 +317,25 @@ def _files() -> tuple[str, ...]:
 
 def _whole(name: str, additions: tuple[Device, ...]) -> Device:
     spelled = words(name)
-    found = _bearing(spelled, additions) or _of_size(spelled, additions)
-    if len(found) > 1:
-        raise AmbiguousDeviceError(name, found)
-    if not found:
+    bearers = _bearing(spelled, additions) or _of_size(spelled, additions)
+    if len(bearers) > 1:
+        raise AmbiguousDeviceError(name, bearers)
+    if not bearers:
         raise UnknownNameError(f"no peak is known for the device {name!r}", _advice(name))
-    return found[0]
+    return bearers[0]
 
 
 def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
     """The devices of that name; one alone where it is its own, whoever else bears it."""
-    own = (*_by_name().get(spelled, ()), *_named(spelled, additions))
+    by_name = (*_by_name().get(spelled, ()), *_named(spelled, additions))
     shared = _by_family().get(spelled, ())
-    if not own and not shared and (apart := _apart(spelled, additions)):
+    if not by_name and not shared and (apart := _apart(spelled, additions)):
         return _bearing(apart, additions)
-    if len(own) != 1:
-        return own or shared
-    return (replace(own[0], also=tuple(one.label for one in shared if one != own[0])),)
+    if len(by_name) != 1:
+        return by_name or shared
+    return (
+        replace(by_name[0], also=tuple(device.label for device in shared if device != by_name[0])),
+    )
 
 
 def _apart(spelled: Words, additions: tuple[Device, ...]) -> Words | None:
@@ -344,10 +346,13 @@ def _apart(spelled: Words, additions: tuple[Device, ...]) -> Words | None:
     ends = _ends(spelled)
     known = [*_by_name(), *_by_family()]
     known += [
-        words for one in additions for name in labels(one) for words in spellings(name, one.vendor)
+        words
+        for device in additions
+        for name in labels(device)
+        for words in spellings(name, device.vendor)
     ]
     whole = "".join(spelled)
-    return next((one for one in known if "".join(one) == whole and ends <= _ends(one)), None)
+    return next((name for name in known if "".join(name) == whole and ends <= _ends(name)), None)
 
 
 def _ends(spelled: Words) -> set[int]:
@@ -357,29 +362,29 @@ def _ends(spelled: Words) -> set[int]:
 
 def _of_size(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
     """The devices of the name without the size of a memory, as far as theirs is of that size."""
-    found = sized(spelled)
-    if found is None:
+    named_size = sized(spelled)
+    if named_size is None:
         return ()
-    rest, size = found
+    rest, size = named_size
     return tuple(
-        one
-        for one in _bearing(rest, additions)
-        if size in one.memory or size / one.framework_devices_per_package in one.memory
+        device
+        for device in _bearing(rest, additions)
+        if size in device.memory or size / device.framework_devices_per_package in device.memory
     )
 
 
 def _named(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
     return tuple(
-        one
-        for one in additions
-        if any(spelled in spellings(label, one.vendor) for label in labels(one))
+        device
+        for device in additions
+        if any(spelled in spellings(label, device.vendor) for label in labels(device))
     )
 
 
 @cache
 def _by_name() -> dict[Words, tuple[Device, ...]]:
     """Every spelling of every name, in words, with the devices whose own it is."""
-    return _spelled({one.label: labels(one) for one in devices()})
+    return _spelled({device.label: labels(device) for device in devices()})
 
 
 @cache
@@ -387,26 +392,32 @@ def _by_family() -> dict[Words, tuple[Device, ...]]:
     """Every spelling of every name that says less, in words, with the devices that bear it."""
     return _spelled(
         {
-            one.label: tuple(name for name, ids in families().items() if one.label in ids)
-            for one in devices()
+            device.label: tuple(name for name, ids in families().items() if device.label in ids)
+            for device in devices()
         }
     )
 
 
 def _spelled(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tuple[Device, ...]]:
-    found: dict[Words, tuple[Device, ...]] = {}
+    owners: dict[Words, tuple[Device, ...]] = {}
     for device in devices():
-        own = {one for name in names[device.label] for one in spellings(name, device.vendor)}
-        for spelling in own:
-            found[spelling] = (*found.get(spelling, ()), device)
-    return found
+        spelt = {
+            spelling for name in names[device.label] for spelling in spellings(name, device.vendor)
+        }
+        for spelling in spelt:
+            owners[spelling] = (*owners.get(spelling, ()), device)
+    return owners
 
 
 def _advice(name: str) -> str:
     """What to do about a name that is unknown, with the names that are nearest to it."""
-    own = "give the dense peak in TFLOP/s by --peak-tflops, or describe the device in a TOML file"
+    advice = (
+        "give the dense peak in TFLOP/s by --peak-tflops, or describe the device in a TOML file"
+    )
     numbered = [word for word in words(name) if any(letter.isdigit() for letter in word)]
-    near = [one.label for word in numbered if len(word) > 1 for one in search(word)]
+    near = [device.label for word in numbered if len(word) > 1 for device in search(word)]
     if not near:
-        return f"{own}; `crossflops devices` lists what is known"
-    return f"{own}; other devices, with other peaks, are {', '.join(dict.fromkeys(near[:_NEAR]))}"
+        return f"{advice}; `crossflops devices` lists what is known"
+    return (
+        f"{advice}; other devices, with other peaks, are {', '.join(dict.fromkeys(near[:_NEAR]))}"
+    )

@@ -28,14 +28,14 @@ def sparse(device: Device, precision: str) -> float | None:
 
 def sparse_peak(device: Device, precision: str) -> float:
     """As `sparse`. Raises UnknownNameError where there is none."""
-    found = sparse(device, precision)
-    if found is None:
+    top = sparse(device, precision)
+    if top is None:
         peak(device, precision)
         raise UnknownNameError(
             f"{device.label} does not compute {precision} faster when it is sparse",
             "set the count against the dense peak",
         )
-    return found
+    return top
 
 
 def attainable(device: Device, precision: str) -> float:

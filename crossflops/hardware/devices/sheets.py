@@ -29,11 +29,13 @@ def _also(device: Device) -> tuple[DeviceShare, ...]:
     """The devices that bear the same name, by the first precision that all have."""
     others = tuple(find(label) for label in device.also)
     chosen = _shared((device, *others))
-    own = _peak(device, chosen)
-    rates = ((one, _peak(one, chosen)) for one in others)
+    reference = _peak(device, chosen)
+    rates = ((other, _peak(other, chosen)) for other in others)
     return tuple(
-        DeviceShare(device=one, peak=rate, ratio=rate / own if rate and own else None)
-        for one, rate in rates
+        DeviceShare(
+            device=other, peak=rate, ratio=rate / reference if rate and reference else None
+        )
+        for other, rate in rates
     )
 
 
@@ -43,9 +45,9 @@ def listed(devices: tuple[Device, ...], about: str, precision: str = "") -> Devi
     Raises UnknownNameError for a precision that none of them has.
     """
     chosen = precision or _shared(devices)
-    rates = tuple(_peak(one, chosen) for one in devices)
+    rates = tuple(_peak(device, chosen) for device in devices)
     if precision and not any(rates):
-        every = dict.fromkeys(name for one in devices for name in one.peaks)
+        every = dict.fromkeys(name for device in devices for name in device.peaks)
         raise UnknownNameError(f"none of them has a {precision} peak", f"give {', '.join(every)}")
     highest = max((rate for rate in rates if rate is not None), default=0.0)
     return DeviceList(
@@ -53,16 +55,16 @@ def listed(devices: tuple[Device, ...], about: str, precision: str = "") -> Devi
         about=about,
         precision=chosen,
         devices=tuple(
-            DeviceShare(device=one, peak=rate, ratio=rate / highest if rate else None)
-            for one, rate in zip(devices, rates, strict=True)
+            DeviceShare(device=device, peak=rate, ratio=rate / highest if rate else None)
+            for device, rate in zip(devices, rates, strict=True)
         ),
     )
 
 
 def _shared(devices: tuple[Device, ...]) -> str:
     """The first precision that all devices have; else the first that some have."""
-    by_all = (name for name in _COMMON if all(name in one.peaks for one in devices))
-    by_some = (name for name in _COMMON if any(name in one.peaks for one in devices))
+    by_all = (name for name in _COMMON if all(name in device.peaks for device in devices))
+    by_some = (name for name in _COMMON if any(name in device.peaks for device in devices))
     return next(by_all, None) or next(by_some, "fp32")
 
 
@@ -102,11 +104,11 @@ def derive_bandwidth(clock: float, bus: float, channels: float, transfers: float
     return _derivation("bandwidth", factors, clock * transfers * (bus / _BITS) * channels, "B/s")
 
 
-def _derivation(what: str, factors: tuple[Factor, ...], rate: float, unit: str) -> Derivation:
-    for one in factors:
-        if not 0 < one.value < float("inf"):
-            raise InputError(f"{one.value:g} is no {one.what}", "give a number above zero")
-    return Derivation(schema=SCHEMA, what=what, factors=factors, rate=rate, unit=unit)
+def _derivation(name: str, factors: tuple[Factor, ...], rate: float, unit: str) -> Derivation:
+    for factor in factors:
+        if not 0 < factor.value < float("inf"):
+            raise InputError(f"{factor.value:g} is no {factor.what}", "give a number above zero")
+    return Derivation(schema=SCHEMA, what=name, factors=factors, rate=rate, unit=unit)
 
 
 def given(peaks: tuple[str, ...], bandwidth: float | None) -> Device:

@@ -36,9 +36,9 @@ def rule(parts: Sequence[Term], training: Training, pieces: Sequence[Piece]) -> 
 def _passes(parts: Sequence[Term], training: Training, pieces: Sequence[Piece]) -> tuple[str, ...]:
     if training.train_multiplier is not None:
         return (f"x {training.train_multiplier}: given, for forward and backward pass",)
-    known = any(one.passes is not None for one in pieces)
+    known = any(piece.passes is not None for piece in pieces)
     if training.by_graph and known:
-        kinds = sorted({one.passes for one in parts})
+        kinds = sorted({term.passes for term in parts})
         shares = [
             f"{100 * float(_macs(parts, k) / _macs(parts)):.3g} % of the MACs x {float(k):g}"
             for k in kinds
@@ -49,31 +49,31 @@ def _passes(parts: Sequence[Term], training: Training, pieces: Sequence[Piece]) 
             f"passes by where gradients flow: {', '.join(shares)} (one for the forward pass, one "
             f"for every operand that needs a gradient){frozen}{trained}",
         )
-    again = any(one.executed != one.passes for one in parts)
-    said = (
+    again = any(term.executed != term.passes for term in parts)
+    sentence = (
         "x 3: one forward pass, one for the gradients of the inputs, one for those of the "
         f"weights; nothing is frozen{'' if again else ' and nothing recomputed'}"
     )
     if known:
-        return (said,)
-    return said, "x 3 is a little too much: the first layer's input needs no gradient"
+        return (sentence,)
+    return sentence, "x 3 is a little too much: the first layer's input needs no gradient"
 
 
 def _macs(parts: Sequence[Term], k: Fraction | None = None) -> Fraction:
     return sum(
-        (one.macs for one in parts if k is None or one.passes == k), Fraction(0)
+        (term.macs for term in parts if k is None or term.passes == k), Fraction(0)
     ) or Fraction(1)
 
 
 def _recomputed(parts: Sequence[Term], training: Training) -> tuple[str, ...]:
-    if not any(one.executed != one.passes for one in parts):
+    if not any(term.executed != term.passes for term in parts):
         return ()
-    what = {
+    repeated = {
         "none": "the scores of attention in a fused kernel",
         "full": "the whole forward pass",
         "attention": "the products of attention",
     }.get(training.recompute, f"{training.recompute} of the forward pass")
-    return (f"HFU counts what is done again, {what}; MFU does not",)
+    return (f"HFU counts what is done again, {repeated}; MFU does not",)
 
 
 def first_layer(training: Training, pieces: Sequence[Piece]) -> tuple[str, ...]:
@@ -81,14 +81,14 @@ def first_layer(training: Training, pieces: Sequence[Piece]) -> tuple[str, ...]:
     if not training.train or training.train_multiplier is not None:
         return ()
     if training.by_graph:
-        none = pieces and all(one.passes == 1 for one in pieces)
+        none = pieces and all(piece.passes == 1 for piece in pieces)
         return ("nothing that is trained lies before any product: one pass each",) if none else ()
-    known = [one for one in pieces if one.passes is not None]
-    true = sum((one.macs * passes(one, _GRAPH) for one in known), Fraction(0))
-    flat = sum((one.macs for one in known), Fraction(0)) * FLAT
+    known = [piece for piece in pieces if piece.passes is not None]
+    true = sum((piece.macs * passes(piece, _GRAPH) for piece in known), Fraction(0))
+    flat = sum((piece.macs for piece in known), Fraction(0)) * FLAT
     if not true or flat / true - 1 < _WORTH_SAYING:
         return ()
-    less = [one for one in known if one.passes is not None and one.passes < FLAT]
+    less = [piece for piece in known if piece.passes is not None and piece.passes < FLAT]
     which = less[0].names[1] if len(less) == 1 else f"{len(less)} nodes"
     return (
         f"x 3 overstates by {100 * float(flat / true - 1):.1f} %: not every operand of {which} "
@@ -103,15 +103,15 @@ def denominator(against: Peaks | None, parts: Sequence[Term]) -> tuple[str, ...]
     """Which peak, from where, and how far it was checked."""
     if against is None or not (against.given or against.device):
         return ()
-    precisions = tuple(dict.fromkeys(one.precision for one in parts))
+    precisions = tuple(dict.fromkeys(term.precision for term in parts))
     mean = "the peak is the harmonic mean of those of the precisions, by work"
     several = (mean,) if len(precisions) > 1 else ()
     device = against.device
     if device is None:
         return "the peak is given, not looked up", *several
     taken = conditions(device, precisions)
-    said = [text for one in precisions for text in _of_device(device, one, against)]
-    return *taken, *several, *said, *_tensor_float(device, precisions)
+    sources = [text for precision in precisions for text in _of_device(device, precision, against)]
+    return *taken, *several, *sources, *_tensor_float(device, precisions)
 
 
 def _of_device(device: Device, precision: str, against: Peaks) -> tuple[str, ...]:
@@ -158,16 +158,16 @@ def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...
 def doubts(against: Peaks | None, parts: Sequence[Term]) -> tuple[str, ...]:
     """A peak that contradicts its own clock."""
     device = against.device if against else None
-    found = []
-    for precision in dict.fromkeys(one.precision for one in parts):
+    sentences = []
+    for precision in dict.fromkeys(term.precision for term in parts):
         known = device is not None and against is not None and precision not in against.given
         off = deviation(device, precision) if device and known else None
         if device is not None and off is not None and abs(off) > TOLERATED:
-            found.append(
+            sentences.append(
                 f"{device.label}: clock x units x FMA x 2 is {_signed(off)} from the "
                 "published peak, and the share may be off by as much"
             )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def namesakes(
@@ -177,17 +177,17 @@ def namesakes(
     device = against.device if against else None
     if against is None or device is None or not device.also:
         return ()
-    ran = {one.precision for one in parts}
-    told = []
+    ran = {term.precision for term in parts}
+    others = []
     for other in map(find, device.also):
         top = other.peaks.get(min(ran)) if len(ran) == 1 else None
         if top is not None and ratio is not None:
             share = f"{100 * ratio * against.top(min(ran)) / top:.1f} %"
-            told.append(f"{other.label} ({share} of its peak)")
+            others.append(f"{other.label} ({share} of its peak)")
         else:
-            told.append(other.label)
+            others.append(other.label)
     return (
-        f"drivers print the name of {device.label} for other devices, too: {', '.join(told)}; "
+        f"drivers print the name of {device.label} for other devices, too: {', '.join(others)}; "
         "give --device the id of the one that ran",
     )
 
@@ -206,13 +206,13 @@ def impossible(
     whose = against.device.label if against and against.device else "given"
     which = "" if (ratio or 0) > 1 else " (with what is recomputed)"
     of = f"{100 * worst:.1f} % of the peak{which}"
-    said = f"{of} is impossible (MACs: {numerator}; peak: {whose})"
-    return said, REASONS, *_other_peaks(against, parts, worst)
+    sentence = f"{of} is impossible (MACs: {numerator}; peak: {whose})"
+    return sentence, REASONS, *_other_peaks(against, parts, worst)
 
 
 def _other_peaks(against: Peaks | None, parts: Sequence[Term], ratio: float) -> tuple[str, ...]:
     """What the share would be if it ran otherwise on the same device, where that is possible."""
-    device, ran = (against.device if against else None), {one.precision for one in parts}
+    device, ran = (against.device if against else None), {term.precision for term in parts}
     if against is None or device is None or len(ran) != 1:
         return ()
     (precision,) = ran

@@ -36,18 +36,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def attention(
-    found: Efficiency, pieces: Sequence[Piece], run: Run, against: Peaks | None
+    row: Efficiency, pieces: Sequence[Piece], run: Run, against: Peaks | None
 ) -> Attention | UnsetType:
     """Score and value products with and without a causal mask, and the share either way."""
-    if not any(one.scores for one in pieces):
+    if not any(piece.scores for piece in pieces):
         return UNSET
     asked = run.question
     macs, ratios = {}, {}
     for kind in ("full", "half"):
         causality = replace(asked.causality, causal=kind)
         parts = terms(pieces, asked.training, causality, asked.precisions)
-        macs[kind] = round(sum((one.macs for one in parts if one.attention), Fraction(0)))
-        ideal, speed = share(parts, against).ideal, found.examples_per_second
+        macs[kind] = round(sum((term.macs for term in parts if term.attention), Fraction(0)))
+        ideal, speed = share(parts, against).ideal, row.examples_per_second
         ratios[kind] = None if ideal is None or speed is None else ideal * speed
     return Attention(
         counted=asked.causality.causal,
@@ -58,9 +58,9 @@ def attention(
     )
 
 
-def world(found: Efficiency, run: Run) -> World | UnsetType:
+def world(row: Efficiency, run: Run) -> World | UnsetType:
     """All devices together, where there are several."""
-    lay, per = run.world, found.examples_per_second
+    lay, per = run.world, row.examples_per_second
     if lay.devices == 1:
         return UNSET
     micro = run.question.training.accumulate
@@ -69,7 +69,7 @@ def world(found: Efficiency, run: Run) -> World | UnsetType:
         data_parallel=lay.dp,
         tensor_parallel=lay.tp,
         pipeline_parallel=lay.pp,
-        rate=None if found.rate is None else found.rate * lay.devices,
+        rate=None if row.rate is None else row.rate * lay.devices,
         examples_per_second=None if per is None else per * lay.devices,
         bubble=bubble(lay.pp, micro) if lay.pp > 1 else UNSET,
     )
@@ -86,8 +86,8 @@ def step(parts: Sequence[Term], run: Run, against: Peaks | None) -> Step | Unset
         return UNSET
     times = dict(pace.parts)
     examples = Fraction(pace.batch * run.units, run.world.split)
-    forward = [replace(one, passes=Fraction(1), executed=Fraction(1)) for one in parts]
-    backward = [replace(one, passes=one.passes - 1, executed=one.passes - 1) for one in parts]
+    forward = [replace(term, passes=Fraction(1), executed=Fraction(1)) for term in parts]
+    backward = [replace(term, passes=term.passes - 1, executed=term.passes - 1) for term in parts]
     both = times["forward"] + times["backward"]
     phases = (
         _phase("forward", forward, times["forward"], examples, against),
@@ -96,7 +96,7 @@ def step(parts: Sequence[Term], run: Run, against: Peaks | None) -> Step | Unset
     )
     return Step(
         batch=pace.batch,
-        macs=round(sum((one.macs for one in parts), Fraction(0)) * examples),
+        macs=round(sum((term.macs for term in parts), Fraction(0)) * examples),
         phases=phases,
         seconds=pace.seconds or both,
         examples_per_second=pace.per_second / run.units,
@@ -107,9 +107,9 @@ def step(parts: Sequence[Term], run: Run, against: Peaks | None) -> Step | Unset
 def _phase(
     name: str, parts: Sequence[Term], seconds: float, examples: Fraction, against: Peaks | None
 ) -> Phase:
-    found = share(parts, against)
-    flops = found.work * examples
-    ideal = None if found.ideal is None else found.ideal * float(examples)
+    split = share(parts, against)
+    flops = split.work * examples
+    ideal = None if split.ideal is None else split.ideal * float(examples)
     return Phase(
         name=name,
         seconds=seconds,
@@ -137,7 +137,7 @@ def moved(split: Sequence[Term], run: Run, against: Peaks | None) -> Moved | Uns
     if pace is not None:
         seconds = pace.seconds or batch * run.units * run.world.dp / pace.per_second
     mbu = total / (seconds * bandwidth) if seconds and bandwidth else None
-    one = Moved(
+    transferred = Moved(
         model=transfer.model,
         bytes=total,
         weight_bytes=transfer.weights // run.world.split,
@@ -148,36 +148,36 @@ def moved(split: Sequence[Term], run: Run, against: Peaks | None) -> Moved | Uns
         intensity=float(flops / total) if total else None,
         intensity_limit=float(of_unit.work * run.units / transfer.each) if transfer.each else None,
     )
-    return _bound(one, of_unit.peak)
+    return _bound(transferred, of_unit.peak)
 
 
-def _bound(one: Moved, peak: float | None) -> Moved:
+def _bound(traffic: Moved, peak: float | None) -> Moved:
     """The same beneath the roofline, where peak and bandwidth are known."""
-    if peak is None or one.bandwidth is None or one.intensity is None:
-        return one
-    computing, moving = one.flops / peak, one.bytes / one.bandwidth
+    if peak is None or traffic.bandwidth is None or traffic.intensity is None:
+        return traffic
+    computing, moving = traffic.flops / peak, traffic.bytes / traffic.bandwidth
     return replace(
-        one,
-        ridge=peak / one.bandwidth,
+        traffic,
+        ridge=peak / traffic.bandwidth,
         bound="compute" if computing >= moving else "memory",
         bound_seconds=max(computing, moving),
     )
 
 
-def tokens(found: Efficiency, run: Run) -> float | UnsetType:
+def tokens(row: Efficiency, run: Run) -> float | UnsetType:
     """Tokens a second of one device, where examples are made of tokens."""
-    per = found.examples_per_second
-    if found.unit == "token" or run.tokens is None or per is None:
+    per = row.examples_per_second
+    if row.unit == "token" or run.tokens is None or per is None:
         return UNSET
     return per * run.tokens
 
 
 def others(
-    found: Efficiency, split: Sequence[Term], against: Peaks | None
+    row: Efficiency, split: Sequence[Term], against: Peaks | None
 ) -> tuple[OtherPeak, ...] | UnsetType:
     """A second denominator: the best matrix product that somebody measured on the device."""
-    device, each = (against.device if against else None), found.examples_per_second
-    needed = {one.precision for one in split}
+    device, each = (against.device if against else None), row.examples_per_second
+    needed = {term.precision for term in split}
     if device is None or not split or not needed <= device.measured_matmul.keys():
         return UNSET
     reached = share(split, Peaks(given=device.measured_matmul))

@@ -69,9 +69,9 @@ def denominators(
     if asked.device is None:
         if not given and bandwidth is None:
             return Denominators(against=(None,))
-        found = Peaks(given=given, bandwidth=bandwidth)
-        _need(found, needed)
-        return Denominators(against=(found,))
+        peaks = Peaks(given=given, bandwidth=bandwidth)
+        _need(peaks, needed)
+        return Denominators(against=(peaks,))
     try:
         devices: tuple[Device, ...] = (find(asked.device, known),)
         trouble: UnknownNameError | None = None
@@ -80,13 +80,14 @@ def denominators(
     except UnknownNameError as error:
         return Denominators(against=(None,), trouble=error)
     if "" in needed:
-        every = dict.fromkeys(name for one in devices for name in one.peaks)
+        every = dict.fromkeys(name for device in devices for name in device.peaks)
         raise InputError(
             "a device has a peak for each precision",
             f"add --precision P: {', '.join(every)}, or graph, as the model is stored",
         )
     meant = tuple(
-        Peaks(device=one, given=given, bandwidth=bandwidth or one.bandwidth) for one in devices
+        Peaks(device=device, given=given, bandwidth=bandwidth or device.bandwidth)
+        for device in devices
     )
     if trouble is None:
         _need(meant[0], needed)  # refused before the work begins
@@ -99,12 +100,12 @@ def _able(
 ) -> Denominators:
     """The candidates that have such peaks."""
     able, left = [], []
-    for one in meant:
+    for candidate in meant:
         try:
-            _need(one, needed)
-            able.append(one)
+            _need(candidate, needed)
+            able.append(candidate)
         except UnknownNameError as error:
-            has = ", ".join(one.device.peaks) if one.device else ""
+            has = ", ".join(candidate.device.peaks) if candidate.device else ""
             left.append(f"{error.message}, only {has}")
     if not able:
         raise UnknownNameError(
@@ -114,24 +115,24 @@ def _able(
     return Denominators(against=tuple(able), trouble=trouble, left_out=tuple(left))
 
 
-def _need(found: Peaks, precisions: tuple[str, ...]) -> None:
-    if found.device is not None or found.given:
-        for one in precisions:
-            found.top(one)
+def _need(peaks: Peaks, precisions: tuple[str, ...]) -> None:
+    if peaks.device is not None or peaks.given:
+        for precision in precisions:
+            peaks.top(precision)
 
 
 def given_peak(text: str) -> tuple[str, float]:
     """A peak in FLOP/s from TFLOP/s, for one precision or for any."""
     precision, _, value = text.rpartition("=")
     try:
-        found = float(value)
+        tflops = float(value)
     except ValueError:
-        found = 0.0
-    if not 1e-18 <= found <= 1e18:
+        tflops = 0.0
+    if not 1e-18 <= tflops <= 1e18:
         raise InputError(
             f"--peak-tflops {text!r} is no rate", "give TFLOP/s above zero: 312, or bf16=989.4"
         )
-    return precision.casefold(), found * 1e12
+    return precision.casefold(), tflops * 1e12
 
 
 # Under which conditions a peak of a device can be reached: printed with every share of it.
@@ -142,23 +143,27 @@ _PARTS = ("no", "the whole", "half", "a third", "a quarter")
 
 def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
     """What the peaks of these precisions take for granted, a sentence each."""
-    pruned = [one for one in precisions if one.endswith(SPARSE)]
-    found = [] if device.clock_basis == "measured" or pruned else [_DENSE]
+    pruned = [precision for precision in precisions if precision.endswith(SPARSE)]
+    sentences = [] if device.clock_basis == "measured" or pruned else [_DENSE]
     if device.clock_basis == "base":
         base = "the peak is at the base clock of one socket; cores may run faster"
-        found.append(f"{device.label}: {base}")
+        sentences.append(f"{device.label}: {base}")
     if pruned:
-        found.append("the peak counts work that 2:4 pruned weights in a sparse kernel leave out")
-    found += [
-        f"{one}: a product of FP32 is {EMULATIONS[one]} products of BF16 parts"
-        for one in precisions
-        if one in EMULATIONS
+        sentences.append(
+            "the peak counts work that 2:4 pruned weights in a sparse kernel leave out"
+        )
+    sentences += [
+        f"{precision}: a product of FP32 is {EMULATIONS[precision]} products of BF16 parts"
+        for precision in precisions
+        if precision in EMULATIONS
     ]
     count = device.framework_devices_per_package
     if count > 1:
         part = _PARTS[count] if count < len(_PARTS) else f"one in {count}"
-        one = f"the peak is that of one framework device, which is {part} of its package"
-        found.append(f"{device.label}: {one}")
+        share_of_package = (
+            f"the peak is that of one framework device, which is {part} of its package"
+        )
+        sentences.append(f"{device.label}: {share_of_package}")
     if device.notes.startswith("A slice"):
-        found.append(f"{device.label}: {device.notes.partition('. ')[0]}")
-    return tuple(found)
+        sentences.append(f"{device.label}: {device.notes.partition('. ')[0]}")
+    return tuple(sentences)

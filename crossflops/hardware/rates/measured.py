@@ -63,37 +63,37 @@ def uncovered(rows: Iterable[Timed], least: float = COVERED) -> tuple[str, ...]:
     The children of a path are the rows one level below it, or the next level that has any.
     """
     times = {row.path: row.seconds for row in rows}
-    found = []
+    sentences = []
     for path, seconds in times.items():
         inside = _children(path, times)
-        total = sum(times[one] for one in inside)
+        total = sum(times[child] for child in inside)
         if not inside or seconds <= 0 or least <= total / seconds <= 1 / least:
             continue
         name = path or "(the model)"
         left = 1e3 * (seconds - total)
-        what = (
+        remainder = (
             f"leave {left:.4g} ms of it unexplained" if left > 0 else f"take {-left:.4g} ms more"
         )
-        found.append(
+        sentences.append(
             f"{name} took {1e3 * seconds:.4g} ms, and what is in it {1e3 * total:.4g} ms: the "
-            f"{len(inside)} parts {what}"
+            f"{len(inside)} parts {remainder}"
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def _children(path: str, times: Mapping[str, float]) -> tuple[str, ...]:
     """The rows directly within a path: those with no other row between."""
-    inside = [one for one in times if one != path and (not path or one.startswith(f"{path}."))]
+    inside = [row for row in times if row != path and (not path or row.startswith(f"{path}."))]
     return tuple(
-        one
-        for one in inside
-        if not any(one != other and one.startswith(f"{other}.") for other in inside)
+        row
+        for row in inside
+        if not any(row != other and row.startswith(f"{other}.") for other in inside)
     )
 
 
-def said(found: Efficiency, run: Run) -> tuple[str, ...]:
+def speed_and_attention(row: Efficiency, run: Run) -> tuple[str, ...]:
     """What the speed and the attention of an efficiency rest on."""
-    return (*_speed(run), *_attention(found.attention, run))
+    return (*_speed(run), *_attention(row.attention, run))
 
 
 def _speed(run: Run) -> Iterator[str]:
@@ -116,20 +116,20 @@ def _speed(run: Run) -> Iterator[str]:
         yield f"{world.tp * world.pp} devices share the work of one replica, each an equal part"
 
 
-def _attention(one: object, run: Run) -> Iterator[str]:
+def _attention(attention: object, run: Run) -> Iterator[str]:
     asked = run.question.causality
-    if not isinstance(one, Attention):
+    if not isinstance(attention, Attention):
         if asked.causal == "half" or asked.window:
             yield "--causal and --window change nothing: there is no attention in what is counted"
         return
-    if one.full_macs == one.half_macs:
-        if one.counted == "half":
+    if attention.full_macs == attention.half_macs:
+        if attention.counted == "half":
             yield "--causal half changes nothing: no attention of the graph may be causal"
         return
-    if one.counted == "half":
+    if attention.counted == "half":
         yield (
-            f"of {one.full_macs} MACs of attention those behind a causal mask are left out: "
-            f"{one.full_macs - one.half_macs}"
+            f"of {attention.full_macs} MACs of attention those behind a causal mask are left out: "
+            f"{attention.full_macs - attention.half_macs}"
         )
     else:
         yield "attention counts the full square: --causal half leaves out what a mask hides"
@@ -151,9 +151,9 @@ def _short_step(run: Run, against: Peaks | None) -> tuple[str, ...]:
 def _phases(step: object) -> Iterator[str]:
     if not isinstance(step, Step):
         return
-    above = [one for one in step.phases if (one.ratio or 0) > 1]
-    for one in above:
-        yield f"{one.name} at {100 * (one.ratio or 0):.1f} % of the peak is impossible"
+    above = [phase for phase in step.phases if (phase.ratio or 0) > 1]
+    for phase in above:
+        yield f"{phase.name} at {100 * (phase.ratio or 0):.1f} % of the peak is impossible"
     if above:
         yield REASONS
 

@@ -55,11 +55,11 @@ def quantity(text: str) -> int:
 
     Raises InputError for anything else, and for a number that is not whole.
     """
-    found = _QUANTITY.fullmatch(text.strip())
-    if not found:
+    match = _QUANTITY.fullmatch(text.strip())
+    if not match:
         raise InputError(f"{text!r} is no count", "write for example 4.112G or 4111514624")
-    power: int = 10 ** _POWERS[found[2]]
-    value = Fraction(found[1]) * power
+    power: int = 10 ** _POWERS[match[2]]
+    value = Fraction(match[1]) * power
     if value.denominator != 1:
         raise InputError(f"{text} is not a whole number", "give every digit of the count")
     return value.numerator
@@ -113,16 +113,16 @@ def by_tool(report: Report) -> tuple[Numerator, ...]:
 
     A tool whose total cannot be turned into MACs is named in the warnings of the native count.
     """
-    found, left = [], []
+    numerators, left = [], []
     for profile in report.profiles or ():
         if isinstance(profile, Profile):
             why = _unusable(report, profile)
             if why:
                 left.append(f"{profile.tool} is left out: {why}")
             else:
-                found.append(_of_tool(report, profile))
+                numerators.append(_of_tool(report, profile))
     ours = native(report)
-    return (msgspec.structs.replace(ours, warnings=(*ours.warnings, *left)), *found)
+    return (msgspec.structs.replace(ours, warnings=(*ours.warnings, *left)), *numerators)
 
 
 def _of_tool(report: Report, profile: Profile) -> Numerator:
@@ -140,7 +140,9 @@ def _unusable(report: Report, profile: Profile) -> str:
 
 
 def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
-    return next((one for one in report.reconciliations or () if one.tool == tool), None)
+    return next(
+        (account for account in report.reconciliations or () if account.tool == tool), None
+    )
 
 
 def _unit(tool: str, edition: str) -> int:
@@ -163,22 +165,22 @@ def _spelled(amount: Amount) -> str:
 
 def _example(report: Report) -> tuple[str, ...]:
     inputs = [
-        f"{one.name} {'x'.join(map(str, one.shape)) or 'scalar'}" for one in report.model.inputs
+        f"{spec.name} {'x'.join(map(str, spec.shape)) or 'scalar'}" for spec in report.model.inputs
     ]
     return (f"one example is one pass on {', '.join(inputs) or 'no input'}",)
 
 
 def _batch(report: Report) -> tuple[str, ...]:
-    first = next((one.shape[0] for one in report.model.inputs if one.shape), 1)
+    first = next((spec.shape[0] for spec in report.model.inputs if spec.shape), 1)
     if first == 1:
         return ()
-    what = f"the first dimension of the input is {first}: if that is a batch"
-    return (f"{what}, count with 1, or the rate comes out {first} times too high",)
+    condition = f"the first dimension of the input is {first}: if that is a batch"
+    return (f"{condition}, count with 1, or the rate comes out {first} times too high",)
 
 
 def _exactness(report: Report) -> tuple[str, ...]:
-    found = {node.exactness for node in report.nodes} - {"exact"}
-    return (f"some nodes are counted as {' and '.join(sorted(found))}",) if found else ()
+    grades = {node.exactness for node in report.nodes} - {"exact"}
+    return (f"some nodes are counted as {' and '.join(sorted(grades))}",) if grades else ()
 
 
 def _experts(report: Report) -> tuple[str, ...]:
@@ -219,8 +221,8 @@ def of_loads(loads: Iterable[Load], examples: int = 1) -> Transfer:
     every = tuple(loads)
     return Transfer(
         model="weights once, caches, inputs and outputs of the model",
-        weights=sum(one.weights for one in every),
-        each=sum(one.cache + one.activations for one in every) // examples,
+        weights=sum(load.weights for load in every),
+        each=sum(load.cache + load.activations for load in every) // examples,
     )
 
 
@@ -306,7 +308,7 @@ def _numerator(rule: str, macs: int, parts: list[Piece], notes: tuple[str, ...])
 def _width(asked: Language) -> tuple[int, int] | None:
     """Layers, and heads x depth; None where neither is given."""
     sizes = (asked.layers, asked.hidden, asked.heads, asked.head_dim)
-    if all(one is None for one in sizes):
+    if all(size is None for size in sizes):
         return None
     across = asked.hidden
     if asked.heads is not None and asked.head_dim is not None:

@@ -156,10 +156,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         """From the fields of all groups. Raises InputError for one that no group has."""
         groups = {}
         for group in msgspec.structs.fields(cls):
-            own = {name: fields.pop(name) for name in names(group.type) if name in fields}
-            groups[group.name] = group.type(**{key: _tidy(key, one) for key, one in own.items()})
+            given = {name: fields.pop(name) for name in names(group.type) if name in fields}
+            groups[group.name] = group.type(
+                **{key: _tidy(key, value) for key, value in given.items()}
+            )
         if fields:
-            known = sorted(name for one in msgspec.structs.fields(cls) for name in names(one.type))
+            known = sorted(
+                name for group in msgspec.structs.fields(cls) for name in names(group.type)
+            )
             raise InputError(
                 f"efficiency takes no {', '.join(fields)}", f"it takes {', '.join(known)}"
             )
@@ -169,7 +173,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     def flat(self) -> dict[str, Any]:
         """The fields of all groups, by name."""
         groups = msgspec.structs.asdict(self).values()
-        return {name: getattr(one, name) for one in groups for name in names(type(one))}
+        return {name: getattr(group, name) for group in groups for name in names(type(group))}
 
 
 _REPEATED = frozenset(

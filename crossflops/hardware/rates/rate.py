@@ -117,14 +117,18 @@ def pace(
     whole = batch * units * world.dp * micro
     if given[0] in ("examples_per_second", "tokens_per_second"):
         _refuse_parts(speed)
-        found = _rate(speed, units, tokens, by_token) * (world.devices if speed.per_device else 1)
-        return Pace(per_second=found, batch=batch, seconds=whole / found if speed.batch else None)
+        per_second = _rate(speed, units, tokens, by_token) * (
+            world.devices if speed.per_device else 1
+        )
+        return Pace(
+            per_second=per_second, batch=batch, seconds=whole / per_second if speed.batch else None
+        )
     if speed.per_device:
         raise InputError("--per-device is about a rate, and a time was given", "leave it out")
     parts = _parts(speed, training)
     step = dict(parts).get("step", 0.0)
     times = micro + world.pp - 1 if len(parts) > 1 else 1
-    seconds = times * (sum(one for _, one in parts) - step) + step
+    seconds = times * (sum(part for _, part in parts) - step) + step
     return Pace(per_second=whole / seconds, seconds=seconds, batch=batch, parts=parts)
 
 
@@ -240,25 +244,25 @@ def of_terms(
 ) -> Efficiency:
     """The same of work in parts. `per_second` are units (examples or tokens) of all devices."""
     _check(numerator.macs, per_second, against)
-    found = share(parts, against)
+    sums = share(parts, against)
     each = None if per_second is None else per_second / world.devices
-    ratio = None if each is None or found.ideal is None else found.ideal * each
-    spent = None if each is None or found.executed_ideal is None else found.executed_ideal * each
-    macs = sum((one.macs for one in parts), Fraction(0))
-    again = found.executed != found.work
+    ratio = None if each is None or sums.ideal is None else sums.ideal * each
+    spent = None if each is None or sums.executed_ideal is None else sums.executed_ideal * each
+    macs = sum((term.macs for term in parts), Fraction(0))
+    again = sums.executed != sums.work
     return Efficiency(
         numerator=numerator.label,
         macs=round(macs),
-        multiplier=_passes(found.work, macs, parts),
+        multiplier=_passes(sums.work, macs, parts),
         examples_per_second=each,
         unit=numerator.unit,
         precision=_named(parts),
-        work=round(found.work),
-        rate=None if each is None else float(found.work * Fraction(each)),
+        work=round(sums.work),
+        rate=None if each is None else float(sums.work * Fraction(each)),
         device=against.device.label if against and against.device else None,
-        peak=found.peak,
+        peak=sums.peak,
         ratio=ratio,
-        executed=round(found.executed) if again else UNSET,
+        executed=round(sums.executed) if again else UNSET,
         hfu=spent if again else UNSET,
         precisions=_precisions(parts, against),
         assumptions=(
@@ -289,14 +293,14 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 def share(parts: Iterable[Term], against: Peaks | None) -> Share:
     """The sums over the parts. Without peaks there are no ideal times."""
     parts = tuple(parts)
-    total = sum((one.flops for one in parts), Fraction(0))
-    executed = sum((one.executed_flops for one in parts), Fraction(0))
+    total = sum((term.flops for term in parts), Fraction(0))
+    executed = sum((term.executed_flops for term in parts), Fraction(0))
     if against is None or not (against.given or against.device):
         return Share(work=total, executed=executed, ideal=None, executed_ideal=None, peak=None)
-    tops = [Fraction(against.top(one.precision)) for one in parts]
+    tops = [Fraction(against.top(term.precision)) for term in parts]
     pairs = tuple(zip(parts, tops, strict=True))
-    ideal = sum((one.flops / top for one, top in pairs), Fraction(0))
-    spent = sum((one.executed_flops / top for one, top in pairs), Fraction(0))
+    ideal = sum((term.flops / top for term, top in pairs), Fraction(0))
+    spent = sum((term.executed_flops / top for term, top in pairs), Fraction(0))
     single = len(set(tops)) == 1 or not total
     peak = float(tops[0]) if single else float(total / ideal)
     return Share(
@@ -309,8 +313,8 @@ def _precisions(
 ) -> tuple[PrecisionShare, ...] | UnsetType:
     """The work by precision, where there are several."""
     flops: dict[str, Fraction] = {}
-    for one in parts:
-        flops[one.precision] = flops.get(one.precision, Fraction(0)) + one.flops
+    for term in parts:
+        flops[term.precision] = flops.get(term.precision, Fraction(0)) + term.flops
     if len(flops) < 2:
         return UNSET
     known = against is not None and (against.given or against.device)
@@ -325,13 +329,13 @@ def _precisions(
 
 
 def _named(parts: Sequence[Term]) -> str:
-    return " + ".join(dict.fromkeys(one.precision for one in parts))
+    return " + ".join(dict.fromkeys(term.precision for term in parts))
 
 
 def _passes(total: Fraction, macs: Fraction, parts: Sequence[Term]) -> int | float:
     """k, the mean where it differs between the parts."""
-    found = total / (2 * macs) if macs else parts[0].passes if parts else Fraction(1)
-    return found.numerator if found.denominator == 1 else float(found)
+    mean = total / (2 * macs) if macs else parts[0].passes if parts else Fraction(1)
+    return mean.numerator if mean.denominator == 1 else float(mean)
 
 
 def _check(macs: int, per_second: float | None, against: Peaks | None) -> None:
@@ -339,6 +343,6 @@ def _check(macs: int, per_second: float | None, against: Peaks | None) -> None:
         raise InputError(f"{macs} MACs are no count", "give a count of zero or more")
     tops = against.given.values() if against else ()
     rates = (("examples per second", per_second), *(("FLOP/s of peak", top) for top in tops))
-    for what, value in rates:
+    for name, value in rates:
         if value is not None and not 1e-30 <= value <= 1e30:
-            raise InputError(f"{value} {what} is no rate", "give a number above zero")
+            raise InputError(f"{value} {name} is no rate", "give a number above zero")

@@ -73,12 +73,12 @@ def lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
-            found = [(reader.line_num, cells) for cells in reader]
+            numbered = [(reader.line_num, cells) for cells in reader]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", hint) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} is no CSV: {error}", hint) from error
-    filled = [(line, cells) for line, cells in found if any(cell.strip() for cell in cells)]
+    filled = [(line, cells) for line, cells in numbered if any(cell.strip() for cell in cells)]
     if len(filled) < 2:
         raise InputError(f"{path} has no runs", hint)
     return filled
@@ -109,13 +109,13 @@ def _field(head: str) -> str:
 def _rows(heads: tuple[str, ...], lines: Iterable[tuple[int, list[str]]]) -> Iterator[Row]:
     for line, cells in lines:
         if len(cells) != len(heads):
-            said = f"it has {len(cells)} cells, and there are {len(heads)} columns"
-            yield Row(line=line, trouble=InputError(said, "quote a cell with a comma in it"))
+            mismatch = f"it has {len(cells)} cells, and there are {len(heads)} columns"
+            yield Row(line=line, trouble=InputError(mismatch, "quote a cell with a comma in it"))
             continue
         try:
             pairs = zip(heads, (cell.strip() for cell in cells), strict=True)
-            found = {name: _value(name, text) for name, text in pairs if text and name in _FIELDS}
-            yield Row(line=line, fields=found)
+            fields = {name: _value(name, text) for name, text in pairs if text and name in _FIELDS}
+            yield Row(line=line, fields=fields)
         except CrossflopsError as error:
             yield Row(line=line, trouble=error)
 
@@ -130,12 +130,12 @@ def _value(name: str, text: str) -> Any:
     if name in _TEXTS:
         return text
     try:
-        found = int(text) if name in _WHOLE else float(text)
+        number = int(text) if name in _WHOLE else float(text)
     except ValueError:
-        found = 0
-    if not 1e-30 <= found <= 1e30:
+        number = 0
+    if not 1e-30 <= number <= 1e30:
         raise InputError(f"{text!r} is no {name.replace('_', ' ')}", "give a number above zero")
-    return found
+    return number
 
 
 def asked(question: Question, fields: Mapping[str, Any]) -> Question:
@@ -147,7 +147,7 @@ def asked(question: Question, fields: Mapping[str, Any]) -> Question:
     if _SPEEDS & fields.keys():
         base |= dict.fromkeys((*_SPEEDS, "bwd_ms", "step_ms"))
     if "device" in fields:
-        base["peak_tflops"] = tuple(one for one in base["peak_tflops"] if "=" in one)
+        base["peak_tflops"] = tuple(peak for peak in base["peak_tflops"] if "=" in peak)
     return Question.of(**(base | dict(fields)))
 
 
@@ -174,7 +174,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
     if module is None or clock is None:
         raise InputError(f"{path} has no column of modules, or none of times", _HINT)
     count = heads.index("macs") if "macs" in heads else None
-    found = []
+    timed = []
     for line, cells in rest:
         where = f"{path}, line {line}"
         if len(cells) != len(heads):
@@ -190,31 +190,31 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
                 f"{where}: nobody knows the MACs of {name!r}",
                 "give the model, whose modules count --by module lists, or a column macs",
             )
-        found.append(Timed(path=name, flops=work, seconds=seconds))
-    return tuple(found)
+        timed.append(Timed(path=name, flops=work, seconds=seconds))
+    return tuple(timed)
 
 
 def _seconds(text: str, unit: float, where: str) -> float:
     try:
-        found = float(text) * unit
+        seconds = float(text) * unit
     except ValueError:
-        found = 0.0
-    if not 1e-15 <= found <= 1e15:
+        seconds = 0.0
+    if not 1e-15 <= seconds <= 1e15:
         raise InputError(f"{where}: {text.strip()!r} is no time", "give a number above zero")
-    return found
+    return seconds
 
 
 def module_times(rows: Sequence[Timed], peak: float | None) -> tuple[ModuleTime, ...]:
     """Each with its rate and its share of the peak."""
     return tuple(
         ModuleTime(
-            path=one.path,
-            seconds=one.seconds,
-            flops=one.flops,
-            rate=one.rate,
-            ratio=None if peak is None else one.rate / peak,
+            path=row.path,
+            seconds=row.seconds,
+            flops=row.flops,
+            rate=row.rate,
+            ratio=None if peak is None else row.rate / peak,
         )
-        for one in rows
+        for row in rows
     )
 
 

@@ -60,11 +60,11 @@ Walk: TypeAlias = Callable[[Node], Iterable[Node]]
 
 def scores(graph: Graph) -> dict[str, Scores]:
     """The nodes that are score or value products of an attention, by their key in the ledger."""
-    found: dict[str, Scores] = {}
+    products: dict[str, Scores] = {}
     for prefix, scope in scopes(graph):
-        for node, one in (*_whole(scope), *_in_pieces(scope)):
-            found[prefix + node.key] = one
-    return found
+        for node, sizes in (*_whole(scope), *_in_pieces(scope)):
+            products[prefix + node.key] = sizes
+    return products
 
 
 def _whole(graph: Graph) -> Iterator[tuple[Node, Scores]]:
@@ -95,10 +95,10 @@ def _in_pieces(graph: Graph) -> Iterator[tuple[Node, Scores]]:
     fixed = _fixed(graph)
 
     def before(node: Node) -> Iterator[Node]:
-        return (makers[one.name] for one in node.inputs if one and one.name in makers)
+        return (makers[spec.name] for spec in node.inputs if spec and spec.name in makers)
 
     def behind(node: Node) -> Iterator[Node]:
-        return (user for one in node.outputs if one for user in users.get(one.name, ()))
+        return (user for spec in node.outputs if spec for user in users.get(spec.name, ()))
 
     for node in graph.nodes:
         shape = node.outputs[0].shape if node.outputs and node.outputs[0] else None
@@ -107,33 +107,33 @@ def _in_pieces(graph: Graph) -> Iterator[tuple[Node, Scores]]:
         above, between = _products(node, before, fixed)
         below, _ = _products(node, behind, fixed)
         if above and below:
-            masked = any(one.op.type in _MASKS for one in between)
-            one = Scores(queries=shape[-2], keys=shape[-1], causal="masked" if masked else "no")
-            yield from ((product, one) for product in (*above, *below))
+            masked = any(passed.op.type in _MASKS for passed in between)
+            sizes = Scores(queries=shape[-2], keys=shape[-1], causal="masked" if masked else "no")
+            yield from ((product, sizes) for product in (*above, *below))
 
 
 def _products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[Node], list[Node]]:
     """The products that are reached through pointwise nodes alone, and these nodes."""
-    found: list[Node] = []
+    products: list[Node] = []
     passed: dict[str, Node] = {}
     waiting = [start]
     while waiting:
         for node in step(waiting.pop()):
             if node.op.type in _PRODUCTS:
                 if not any(spec and _is_fixed(spec, fixed) for spec in node.inputs[:2]):
-                    found.append(node)
+                    products.append(node)
             elif node.op.type in _BETWEEN and node.key not in passed:
                 passed[node.key] = node
                 waiting.append(node)
-    return found, list(passed.values())
+    return products, list(passed.values())
 
 
 def _fixed(graph: Graph) -> set[str]:
     """Values that depend on weights and constants alone."""
     fixed: set[str] = set()
     for node in graph.nodes:
-        if not node.bodies and all(_is_fixed(one, fixed) for one in node.inputs if one):
-            fixed |= {one.name for one in node.outputs if one}
+        if not node.bodies and all(_is_fixed(spec, fixed) for spec in node.inputs if spec):
+            fixed |= {spec.name for spec in node.outputs if spec}
     return fixed
 
 

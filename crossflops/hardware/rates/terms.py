@@ -71,14 +71,14 @@ class Gradients:
             asked = tuple(
                 spec is not None and self._needed(spec, node, needs) for spec in node.inputs
             )
-            found = self._bodies(prefix, node, asked, needs) if node.bodies else ()
-            through = any(asked) or any(found)
+            through_bodies = self._bodies(prefix, node, asked, needs) if node.bodies else ()
+            through = any(asked) or any(through_bodies)
             for place, spec in enumerate(node.outputs):
                 if spec is not None:
-                    inner = found[place] if place < len(found) else False
+                    inner = through_bodies[place] if place < len(through_bodies) else False
                     needs[spec.name] = _real(spec) and (inner or (through and not node.bodies))
-            own = backward_passes(node, asked)
-            self.passes[prefix + node.key] = max(own, self.passes.get(prefix + node.key, own))
+            k = backward_passes(node, asked)
+            self.passes[prefix + node.key] = max(k, self.passes.get(prefix + node.key, k))
         return needs
 
     def _bodies(
@@ -93,13 +93,13 @@ class Gradients:
         skipped = {"Loop": 1}.get(node.op.type, 0)
         results: list[bool] = []
         for body in node.bodies:
-            given = dict(zip((one.name for one in body.inputs), asked, strict=False))
+            given = dict(zip((spec.name for spec in body.inputs), asked, strict=False))
             for _ in range(1 if node.choice == "function" else 2):
                 outer = {} if node.choice == "function" else dict(needs)
                 inner = self._scope(key_before(prefix, node, body), body, {**outer, **given})
-                ends = [inner.get(one.name, False) for one in body.outputs][skipped:]
-                for one, end in zip(list(given)[2 * skipped :], ends, strict=False):
-                    given[one] = given[one] or end
+                ends = [inner.get(spec.name, False) for spec in body.outputs][skipped:]
+                for name, end in zip(list(given)[2 * skipped :], ends, strict=False):
+                    given[name] = given[name] or end
             results = [
                 old or new for old, new in zip(results or [False] * len(ends), ends, strict=False)
             ]
@@ -119,9 +119,11 @@ class Gradients:
         return trained or not frozen
 
     def _matching(self, patterns: tuple[str, ...], names: tuple[str, ...]) -> bool:
-        found = [one for one in patterns if any(matches(name, one) for name in names)]
-        self._met.update(found)
-        return bool(found)
+        matching = [
+            pattern for pattern in patterns if any(matches(name, pattern) for name in names)
+        ]
+        self._met.update(matching)
+        return bool(matching)
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -190,14 +192,14 @@ def pieces(
     attention = scores(graph)
     return tuple(
         Piece(
-            macs=Fraction(one.cost.macs, examples),
-            names=(str(one.node.op), one.node.key, one.node.path),
-            stored=one.precision,
-            passes=backward.get(one.node.key),
-            scores=attention.get(one.node.key),
+            macs=Fraction(count.cost.macs, examples),
+            names=(str(count.node.op), count.node.key, count.node.path),
+            stored=count.precision,
+            passes=backward.get(count.node.key),
+            scores=attention.get(count.node.key),
         )
-        for one in ledger.counted
-        if one.cost.macs
+        for count in ledger.counted
+        if count.cost.macs
     )
 
 
@@ -284,41 +286,41 @@ def _factor(recompute: str) -> Fraction:
     """A selective factor, the part of the forward work that is done again."""
     text = recompute.removeprefix("selective=")
     try:
-        found = Fraction(text) if text not in ("none", "full") else Fraction(0)
+        part = Fraction(text) if text not in ("none", "full") else Fraction(0)
     except (ValueError, ZeroDivisionError):
-        found = Fraction(-1)
-    if not 0 <= found <= 1:
+        part = Fraction(-1)
+    if not 0 <= part <= 1:
         raise InputError(
             f"--recompute {recompute!r} is no part of the forward pass",
             "give none, full, attention, or a part between 0 and 1 such as 0.3",
         )
-    return found
+    return part
 
 
 def kinds(precisions: Precisions) -> dict[str, str]:
     """Precisions by pattern, from texts such as Conv=tf32."""
-    found = {}
+    by_pattern = {}
     for text in precisions.precision_of:
         pattern, equals, precision = text.rpartition("=")
         if not equals or not pattern or not precision:
             raise InputError(
                 f"--precision-of {text!r} is not PATTERN=P", "write for example Conv=tf32"
             )
-        found[pattern] = precision.casefold()
-    return found
+        by_pattern[pattern] = precision.casefold()
+    return by_pattern
 
 
 def _split(
     piece: Piece, asked: Precisions, patterns: Mapping[str, str], met: set[str]
 ) -> dict[str, Fraction]:
     """The precisions of a piece, with their shares. The last pattern that matches wins."""
-    found = ""
+    chosen = ""
     for pattern, precision in patterns.items():
         if any(matches(name, pattern) for name in piece.names):
             met.add(pattern)
-            found = precision
-    if found:
-        return {found: Fraction(1)}
+            chosen = precision
+    if chosen:
+        return {chosen: Fraction(1)}
     if asked.mix:
         return shares(asked.mix)
     if asked.precision == GRAPH:
@@ -338,18 +340,18 @@ def as_stored(stored: str) -> str:
 
 def shares(mix: Iterable[str]) -> dict[str, Fraction]:
     """Shares of the work by precision, from texts such as bf16=0.5. They add up to one."""
-    found: dict[str, Fraction] = {}
+    parts: dict[str, Fraction] = {}
     for text in mix:
         name, equals, value = text.partition("=")
         try:
-            found[name.casefold()] = Fraction(value)
+            parts[name.casefold()] = Fraction(value)
         except (ValueError, ZeroDivisionError):
             equals = ""
-        if not equals or not name or not 0 < found.get(name.casefold(), 0) <= 1:
+        if not equals or not name or not 0 < parts.get(name.casefold(), 0) <= 1:
             raise InputError(f"--mix {text!r} is not P=SHARE", "write for example bf16=0.5")
-    if sum(found.values()) != 1:
+    if sum(parts.values()) != 1:
         raise InputError(
-            f"the shares of --mix add up to {float(sum(found.values())):g}, not to 1",
+            f"the shares of --mix add up to {float(sum(parts.values())):g}, not to 1",
             "write for example --mix bf16=0.5 --mix fp8=0.5",
         )
-    return found
+    return parts

@@ -59,10 +59,10 @@ def kind(load: Load) -> str:
 
 def kind_bounds(nodes: Iterable[NodeBound]) -> tuple[KindBound, ...]:
     """The nodes by kind, those that take the longest first."""
-    found: dict[str, list[NodeBound]] = {}
-    for one in nodes:
-        found.setdefault(one.kind, []).append(one)
-    rows = (_together(name, rows) for name, rows in found.items())
+    by_kind: dict[str, list[NodeBound]] = {}
+    for node in nodes:
+        by_kind.setdefault(node.kind, []).append(node)
+    rows = (_together(name, rows) for name, rows in by_kind.items())
     return tuple(sorted(rows, key=lambda row: (-row.seconds, row.kind)))
 
 
@@ -83,7 +83,7 @@ def _mostly(rows: list[NodeBound]) -> Side:
     sides: dict[Side, float] = {}
     for row in rows:
         sides[row.bound] = sides.get(row.bound, 0.0) + row.seconds
-    return max(sides, key=lambda one: sides[one])
+    return max(sides, key=lambda bound: sides[bound])
 
 
 def _example(op: str, path: str, weighted: bool = False) -> Load:
@@ -149,13 +149,13 @@ def peak_of(ceiling: Ceiling, precision: str) -> float:
 
     Raises UnknownNameError where there is none, which is never replaced by another one.
     """
-    found = ceiling.peaks.get(precision, ceiling.peaks.get(""))
-    if found is None:
+    peak = ceiling.peaks.get(precision, ceiling.peaks.get(""))
+    if peak is None:
         raise UnknownNameError(
             f"{ceiling.name} has no {precision or 'such'} peak, in which the model would run",
             f"it has {', '.join(ceiling.peaks)}: give --precision, or --peak-tflops",
         )
-    return found
+    return peak
 
 
 def side(computing: float, moving: float) -> Side:
@@ -168,21 +168,21 @@ def side(computing: float, moving: float) -> Side:
 def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
     """The whole step. Raises InputError for a step that neither computes nor moves anything."""
     nodes = node_bounds(loads, run)
-    work, moved = sum(one.work for one in nodes), sum(one.bytes for one in nodes)
+    work, moved = sum(node.work for node in nodes), sum(node.bytes for node in nodes)
     if not work and not moved:
         raise InputError("the model neither computes nor moves anything", "count another one")
-    computing = sum(one.work / one.peak for one in nodes if one.peak)
+    computing = sum(node.work / node.peak for node in nodes if node.peak)
     bandwidth = run.ceiling.bandwidth
     top = _effective(nodes, run)
     shortest = max(computing, moved / bandwidth)
-    seconds = sum(one.seconds for one in nodes) if run.nodewise else None
+    seconds = sum(node.seconds for node in nodes) if run.nodewise else None
     return StepBound(
         label=run.label,
         examples=run.examples,
         work=work,
         bytes=moved,
         weights=round(sum(load.weights for load in loads) * run.passes),
-        cache=sum(one.cache for one in nodes),
+        cache=sum(node.cache for node in nodes),
         peak=top,
         bandwidth=bandwidth,
         intensity=work / moved if moved else None,
@@ -197,12 +197,12 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
 
 def _effective(nodes: Sequence[NodeBound], run: Scenario) -> float:
     """W / sum_i W_i / P_i: the harmonic mean of the peaks by work."""
-    peaks = {one.peak for one in nodes if one.peak}
+    peaks = {node.peak for node in nodes if node.peak}
     if len(peaks) == 1:
         return peaks.pop()
-    computing = sum(one.work / one.peak for one in nodes if one.peak)
+    computing = sum(node.work / node.peak for node in nodes if node.peak)
     if computing:
-        return sum(one.work for one in nodes) / computing
+        return sum(node.work for node in nodes) / computing
     return run.ceiling.peaks.get(run.precision) or max(run.ceiling.peaks.values())
 
 

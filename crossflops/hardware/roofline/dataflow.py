@@ -84,16 +84,16 @@ def caches(graph: Graph, carried: Mapping[str, Parts]) -> tuple[Cache, ...]:
     the same rank, of 2 or more, and at most one dimension has grown. `carried` says what inputs
     each value holds that was only moved.
     """
-    inputs = {one.name: one for one in graph.inputs if one.shape is not None}
+    inputs = {spec.name: spec for spec in graph.inputs if spec.shape is not None}
     makers = {spec.name: node for node in graph.nodes for spec in node.outputs if spec is not None}
-    found: dict[str, Cache] = {}
+    continued: dict[str, Cache] = {}
     for present in graph.outputs:
         name = _renamed(present.name, makers)
         for past, new in _pasts(name, present, makers.get(name), inputs, carried):
-            if past.name not in found:
-                found[past.name] = Cache(past.name, present.name, new)
+            if past.name not in continued:
+                continued[past.name] = Cache(past.name, present.name, new)
                 break
-    return tuple(found.values())
+    return tuple(continued.values())
 
 
 def _renamed(name: str, makers: Mapping[str, Node]) -> str:
@@ -120,8 +120,10 @@ def _pasts(
         return
     if node.op.type == "Concat":
         held = {source for spec in node.inputs if spec for source in carried.get(spec.name, ())}
-        able = [inputs[one] for one in held if one in inputs and _continues(inputs[one], present)]
-        for past in sorted(able, key=lambda one: (-one.numel, one.name)):
+        able = [
+            inputs[name] for name in held if name in inputs and _continues(inputs[name], present)
+        ]
+        for past in sorted(able, key=lambda past_spec: (-past_spec.numel, past_spec.name)):
             yield past, present.numel - past.numel
         return
     place = [spec.name if spec else "" for spec in node.outputs].index(name)
@@ -188,7 +190,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         if spec is None or not spec.shape or spec.numel < 2 or not self.is_weight(spec):
             return False
         known = (self.specs[name] for name in self.carried.get(spec.name, ()))
-        return spec.role == "parameter" or any(one.role == "parameter" for one in known)
+        return spec.role == "parameter" or any(source.role == "parameter" for source in known)
 
     def is_cache(self, spec: TensorSpec) -> bool:
         """Whether the tensor holds elements of a cache, perhaps with what is new behind them."""
@@ -205,27 +207,29 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
 def flow(graph: Graph, ledger: Ledger) -> Flow:
     """Follows weights and inputs through the nodes of a graph, in their order."""
-    counts = {one.node.key: one for one in ledger.counts}
-    found = Flow(
+    counts = {count.node.key: count for count in ledger.counts}
+    seen = Flow(
         carried={
-            one.name: {one.name: Part(one.numel)} for one in graph.inputs if one.shape is not None
+            spec.name: {spec.name: Part(spec.numel)}
+            for spec in graph.inputs
+            if spec.shape is not None
         },
         maker={},
-        specs={one.name: one for one in (*graph.inputs, *stored(graph))},
+        specs={spec.name: spec for spec in (*graph.inputs, *stored(graph))},
         constant=frozenset(_constants(graph)),
         moves=frozenset(
             key
-            for key, one in counts.items()
-            if isinstance(one, Counted) and not one.cost.flops and not one.node.bodies
+            for key, count in counts.items()
+            if isinstance(count, Counted) and not count.cost.flops and not count.node.bodies
         ),
     )
     for node in graph.nodes:
-        _follow(node, found)
-    known = caches(graph, found.carried)
-    pasts = {one.past for one in known}
-    held = (name for name, parts in found.carried.items() if not pasts.isdisjoint(parts))
+        _follow(node, seen)
+    known = caches(graph, seen.carried)
+    pasts = {cache.past for cache in known}
+    held = (name for name, parts in seen.carried.items() if not pasts.isdisjoint(parts))
     return msgspec.structs.replace(
-        found, caches=known, cached=frozenset((*held, *(one.present for one in known)))
+        seen, caches=known, cached=frozenset((*held, *(cache.present for cache in known)))
     )
 
 
@@ -235,7 +239,7 @@ def stored(graph: Graph) -> Iterator[TensorSpec]:
     What a function calls them is left out: its operands are those of its call.
     """
     for node in graph.nodes:
-        yield from (one for one in node.inputs if one is not None and one.role in _STORED)
+        yield from (spec for spec in node.inputs if spec is not None and spec.role in _STORED)
         for body in _bodies(node):
             yield from stored(body)
 
@@ -253,37 +257,37 @@ def _bodies(node: Node) -> tuple[Graph, ...]:
     return () if node.choice == "function" else node.bodies
 
 
-def _follow(node: Node, found: Flow) -> None:
+def _follow(node: Node, flow: Flow) -> None:
     """Notes what the results of a node hold. A node that works makes something new."""
     outputs = [spec for spec in node.outputs if spec is not None]
-    if node.key not in found.moves and not node.constant:
-        found.maker.update({spec.name: node.key for spec in outputs})
-        found.carried.update({spec.name: {} for spec in outputs})
+    if node.key not in flow.moves and not node.constant:
+        flow.maker.update({spec.name: node.key for spec in outputs})
+        flow.carried.update({spec.name: {} for spec in outputs})
         return
-    inputs = [spec for spec in _handed_on(node, found) if spec is not None]
-    made = next((found.maker[spec.name] for spec in inputs if spec.name in found.maker), "")
+    inputs = [spec for spec in _handed_on(node, flow) if spec is not None]
+    made = next((flow.maker[spec.name] for spec in inputs if spec.name in flow.maker), "")
     if not made and not _is_view(node):
         made = node.key
     held: dict[str, list[Part]] = {}
-    for spec in {one.name: one for one in inputs}.values():
-        for source, part in found.parts(spec).items():
+    for spec in {spec.name: spec for spec in inputs}.values():
+        for source, part in flow.parts(spec).items():
             held.setdefault(source, []).append(part)
     for spec in outputs:
-        cut = spec.numel if spec.shape is not None and node.key in found.moves else None
-        found.carried[spec.name] = {
-            source: _together(spec.name, parts, found.specs[source].numel, cut)
+        cut = spec.numel if spec.shape is not None and node.key in flow.moves else None
+        flow.carried[spec.name] = {
+            source: _together(spec.name, parts, flow.specs[source].numel, cut)
             for source, parts in held.items()
         }
         if made:
-            found.maker[spec.name] = made
+            flow.maker[spec.name] = made
 
 
 def _together(name: str, parts: Sequence[Part], whole: int, cut: int | None) -> Part:
     """What a value holds of a source: these parts, and not more than it has elements."""
     first = parts[0]
-    if all(one.piece == first.piece for one in parts):
+    if all(part.piece == first.piece for part in parts):
         return first if cut is None or first.elements <= cut else Part(cut, name)
-    total = min(whole, sum(one.elements for one in parts))
+    total = min(whole, sum(part.elements for part in parts))
     return Part(total if cut is None else min(total, cut), name)
 
 
@@ -293,10 +297,10 @@ def _is_view(node: Node) -> bool:
     return known is not None and known.traffic == "view"
 
 
-def _handed_on(node: Node, found: Flow) -> tuple[TensorSpec | None, ...]:
+def _handed_on(node: Node, flow: Flow) -> tuple[TensorSpec | None, ...]:
     """The inputs of which elements are in the results."""
     if node.op.type in _KNOWN_BY_SHAPE:
         return ()
-    if node.key not in found.moves or node.op.type in _MIXING | _WRITING:
+    if node.key not in flow.moves or node.op.type in _MIXING | _WRITING:
         return node.inputs
     return node.inputs[:1]

@@ -34,20 +34,20 @@ def kernel_bounds(
     took no time, is left out.
     """
     edge = _Edge(graph, ledger, run, formats)
-    bounds = {one.node: one for one in nodes}
-    found = []
+    bounds = {node.node: node for node in nodes}
+    rows = []
     for row in kernels:
-        own = tuple(key for key in row.nodes if key in edge.nodes)
-        if not own or row.seconds <= 0:
+        keys = tuple(key for key in row.nodes if key in edge.nodes)
+        if not keys or row.seconds <= 0:
             continue
-        work = sum(bounds[key].work for key in own if key in bounds)
-        computing = sum(bounds[k].work / (bounds[k].peak or 1) for k in own if k in bounds)
-        moved = edge.bytes(own)
+        work = sum(bounds[key].work for key in keys if key in bounds)
+        computing = sum(bounds[k].work / (bounds[k].peak or 1) for k in keys if k in bounds)
+        moved = edge.bytes(keys)
         seconds = max(computing, moved / run.ceiling.bandwidth)
-        found.append(
+        rows.append(
             KernelBound(
                 kernel=row.kernel,
-                nodes=own,
+                nodes=keys,
                 work=work,
                 bytes=moved,
                 intensity=work / moved if moved else None,
@@ -57,7 +57,7 @@ def kernel_bounds(
                 efficiency=seconds / row.seconds,
             )
         )
-    return tuple(found)
+    return tuple(rows)
 
 
 class _Edge:
@@ -65,7 +65,7 @@ class _Edge:
 
     def __init__(self, graph: Graph, ledger: Ledger, run: Scenario, formats: Formats) -> None:
         self.nodes: Mapping[str, Node] = {node.key: node for node in graph.nodes}
-        self.alone = {one.node: one for one in loads(graph, ledger, "unfused", formats)}
+        self.alone = {load.node: load for load in loads(graph, ledger, "unfused", formats)}
         self.flow, self.run, self.formats = flow(graph, ledger), run, formats
         self.readers: dict[str, set[str]] = {spec.name: {""} for spec in graph.outputs}
         for node in graph.nodes:
@@ -77,10 +77,10 @@ class _Edge:
         """Bytes in and out. One node moves what it moves alone: it may read a tensor in part."""
         times = self.run.passes * self.run.scale
         if len(keys) == 1:
-            one = self.alone.get(keys[0])
-            if one is None:
+            load = self.alone.get(keys[0])
+            if load is None:
                 return 0
-            return round(one.weights * self.run.passes + (one.cache + one.activations) * times)
+            return round(load.weights * self.run.passes + (load.cache + load.activations) * times)
         inside = set(keys)
         made = {spec.name: spec for key in keys for spec in self.nodes[key].outputs if spec}
         read = {spec.name: spec for key in keys for spec in self.nodes[key].inputs if spec}

@@ -145,10 +145,10 @@ _WEIGHTS, _CACHE, _ACTIVATIONS = range(3)
 class _Bill:
     """What each node has been charged, and what is left of each source."""
 
-    def __init__(self, found: Flow, formats: Formats) -> None:
-        self.found, self.formats = found, formats
+    def __init__(self, flow: Flow, formats: Formats) -> None:
+        self.flow, self.formats = flow, formats
         self.left = {
-            name: spec.numel for name, spec in found.specs.items() if spec.shape is not None
+            name: spec.numel for name, spec in flow.specs.items() if spec.shape is not None
         }
         self.reader: dict[str, str] = {}
         self.pieces: set[tuple[str, str]] = set()
@@ -163,20 +163,20 @@ class _Bill:
         taken = min(part.elements, self.left.get(source, 0))
         if taken:
             self.left[source] -= taken
-            self.charge(key, self.found.specs[source], taken)
+            self.charge(key, self.flow.specs[source], taken)
 
     def charge(self, key: str, spec: TensorSpec, elements: int) -> None:
         """So many elements of a tensor, as what it is."""
-        if self.found.is_weight(spec):
+        if self.flow.is_weight(spec):
             place, kept = _WEIGHTS, self.formats.of_weights()
-        elif self.found.is_cache(spec):
+        elif self.flow.is_cache(spec):
             place, kept = _CACHE, self.formats.of_cache()
         else:
             place, kept = _ACTIVATIONS, self.formats.activations
         self.rows[key][place] += elements_to_bytes(spec, elements, kept)
 
 
-def charges(graph: Graph, found: Flow, formats: Formats, *, ends: bool) -> Mapping[str, Split]:
+def charges(graph: Graph, flow: Flow, formats: Formats, *, ends: bool) -> Mapping[str, Split]:
     """Bytes by node: weights and caches once, and with `ends` the model's inputs and outputs.
 
     A weight, a cache or an input is charged to the first node that works on it, directly or
@@ -184,42 +184,42 @@ def charges(graph: Graph, found: Flow, formats: Formats, *, ends: bool) -> Mappi
     An output is charged to the node that works it out. Where no node works on what it moves, the
     first that moves it pays.
     """
-    bill = _Bill(found, formats)
-    pasts = {cache.past for cache in found.caches}
+    bill = _Bill(flow, formats)
+    pasts = {cache.past for cache in flow.caches}
     inputs = {spec.name for spec in graph.inputs}
     for node in graph.nodes:
-        if node.constant or node.key in found.moves:
+        if node.constant or node.key in flow.moves:
             continue
-        for source, part in _read(node, found):
+        for source, part in _read(node, flow):
             if ends or source in pasts or source not in inputs:
                 bill.read(node.key, source, part)
-    for cache in found.caches:
-        payer = bill.reader.get(cache.past, found.maker.get(cache.present, ""))
-        bill.charge(payer, found.specs[cache.past], cache.new)
+    for cache in flow.caches:
+        payer = bill.reader.get(cache.past, flow.maker.get(cache.present, ""))
+        bill.charge(payer, flow.specs[cache.past], cache.new)
     if ends:
         _outputs(graph, bill)
     return {key: (row[0], row[1], row[2]) for key, row in bill.rows.items()}
 
 
 def _outputs(graph: Graph, bill: _Bill) -> None:
-    presents = {cache.present for cache in bill.found.caches}
+    presents = {cache.present for cache in bill.flow.caches}
     for spec in graph.outputs:
-        key = bill.found.maker.get(spec.name)
-        if key is None or spec.name in presents or bill.found.is_weight(spec):
+        key = bill.flow.maker.get(spec.name)
+        if key is None or spec.name in presents or bill.flow.is_weight(spec):
             continue
-        for source, part in bill.found.parts(spec).items():
+        for source, part in bill.flow.parts(spec).items():
             bill.read(key, source, part)
         kept = bill.formats.activations
         bill.rows[key][_ACTIVATIONS] += nbytes(spec, kept) if spec.shape is not None else 0
 
 
-def _read(node: Node, found: Flow) -> Iterator[tuple[str, Part]]:
+def _read(node: Node, flow: Flow) -> Iterator[tuple[str, Part]]:
     """The sources that a node reads, those of its bodies too, with how much of each."""
-    for spec in {one.name: one for one in node.inputs if one is not None}.values():
-        yield from found.parts(spec).items()
+    for spec in {spec.name: spec for spec in node.inputs if spec is not None}.values():
+        yield from flow.parts(spec).items()
     for body in node.bodies if node.choice != "function" else ():
         for inner in body.nodes:
-            yield from _read(inner, found)
+            yield from _read(inner, flow)
 
 
 FORMULAS: Mapping[str, str] = {
@@ -239,53 +239,55 @@ def loads(graph: Graph, ledger: Ledger, model: ByteModel, formats: Formats) -> t
     """
     if model not in ("unfused", "weights-once", "fused-ideal"):
         raise ValueError(model)
-    found = flow(graph, ledger)
+    flowing = flow(graph, ledger)
     if model == "unfused":
-        rows = (_unfused(one, found, formats) for one in _working(ledger))
+        rows = (_unfused(count, flowing, formats) for count in _working(ledger))
         return tuple(row for row in rows if row.bytes or row.operations)
-    split = charges(graph, found, formats, ends=model == "fused-ideal")
-    rows = (_load(one, found, *split.get(one.node.key, (0, 0, 0))) for one in _working(ledger))
+    split = charges(graph, flowing, formats, ends=model == "fused-ideal")
+    rows = (
+        _load(count, flowing, *split.get(count.node.key, (0, 0, 0))) for count in _working(ledger)
+    )
     return tuple(row for row in rows if row.bytes or row.operations)
 
 
 def _working(ledger: Ledger) -> Iterable[Counted]:
-    return (one for one in ledger.counted if not one.node.constant)
+    return (count for count in ledger.counted if not count.node.constant)
 
 
-def _load(one: Counted, found: Flow, weights: int, cache: int, activations: int) -> Load:
+def _load(count: Counted, flow: Flow, weights: int, cache: int, activations: int) -> Load:
     return Load(
-        node=one.node.key,
-        op=str(one.node.op),
-        path=one.node.path,
-        precision=one.precision,
-        macs=one.cost.macs,
-        operations=one.cost.flops,
+        node=count.node.key,
+        op=str(count.node.op),
+        path=count.node.path,
+        precision=count.precision,
+        macs=count.cost.macs,
+        operations=count.cost.flops,
         weights=weights,
         cache=cache,
         activations=activations,
-        weighted=any(map(found.is_layer, one.node.inputs)),
+        weighted=any(map(flow.is_layer, count.node.inputs)),
     )
 
 
-def _unfused(one: Counted, found: Flow, formats: Formats) -> Load:
+def _unfused(count: Counted, flow: Flow, formats: Formats) -> Load:
     """The node's own traffic, apart by what the tensors hold."""
-    node = next(iter(one.node.meant), None)
+    node = next(iter(count.node.meant), None)
     known = rule(node.op) if node is not None else None
     if node is None or known is None or node.bodies:  # a body's nodes have rows of their own
-        return _load(one, found, 0, 0, 0)
-    works = one.cost.flops > 0
+        return _load(count, flow, 0, 0, 0)
+    works = count.cost.flops > 0
 
     def moved(size: Size) -> int:
-        return sum(traffic(known, node, works, size)) * one.times
+        return sum(traffic(known, node, works, size)) * count.times
 
     def weights(spec: TensorSpec) -> int:
-        return nbytes(spec, formats.of_weights()) if found.is_weight(spec) else 0
+        return nbytes(spec, formats.of_weights()) if flow.is_weight(spec) else 0
 
     def cache(spec: TensorSpec) -> int:
-        return nbytes(spec, formats.of_cache()) if found.is_cache(spec) else 0
+        return nbytes(spec, formats.of_cache()) if flow.is_cache(spec) else 0
 
     def rest(spec: TensorSpec) -> int:
-        apart = found.is_weight(spec) or found.is_cache(spec)
+        apart = flow.is_weight(spec) or flow.is_cache(spec)
         return 0 if apart else nbytes(spec, formats.activations)
 
-    return _load(one, found, moved(weights), moved(cache), moved(rest))
+    return _load(count, flow, moved(weights), moved(cache), moved(rest))

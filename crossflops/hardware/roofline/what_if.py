@@ -32,13 +32,13 @@ def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
 
     Raises UnknownNameError where nobody knows the bandwidth.
     """
-    found = device.bandwidth if bandwidth is None else bandwidth
-    if found is None:
+    chosen = device.bandwidth if bandwidth is None else bandwidth
+    if chosen is None:
         raise UnknownNameError(
             f"the memory bandwidth of {device.label} is not known",
             "give it in GB/s by --bandwidth",
         )
-    return Ceiling(name=device.label, peaks=device.peaks, bandwidth=found, tdp=device.tdp)
+    return Ceiling(name=device.label, peaks=device.peaks, bandwidth=chosen, tdp=device.tdp)
 
 
 def byte_model(name: str) -> ByteModel:
@@ -62,11 +62,11 @@ def alternatives(
     What is `fixed`, such as bytes that were given, has no alternative; `look` knows the devices.
     Raises InputError for what cannot be read and UnknownNameError for what nobody knows.
     """
-    found = []
+    steps = []
     for text in texts:
         asked = other(base, text, fixed=fixed, look=look)
-        found.append(step_bound(loads(asked.model, asked.formats), asked.run))
-    return tuple(found)
+        steps.append(step_bound(loads(asked.model, asked.formats), asked.run))
+    return tuple(steps)
 
 
 def other(base: Asked, text: str, *, fixed: Sequence[str] = (), look: Look = find) -> Asked:
@@ -99,13 +99,13 @@ def other(base: Asked, text: str, *, fixed: Sequence[str] = (), look: Look = fin
 
 
 def _changes(text: str) -> Mapping[str, str]:
-    found: dict[str, str] = {}
+    changes: dict[str, str] = {}
     for part in text.split(","):
-        key, equals, value = (one.strip() for one in part.partition("="))
-        if not equals or key not in _KEYS or not value or key in found:
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or key not in _KEYS or not value or key in changes:
             raise InputError(f"--what-if {text!r} is not KEY=VALUE", _HINT)
-        found[key] = value if key == "device" else value.casefold()
-    return found
+        changes[key] = value if key == "device" else value.casefold()
+    return changes
 
 
 def _batch(value: str, text: str) -> int:

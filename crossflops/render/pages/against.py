@@ -22,22 +22,22 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def cause_table(found: Alignment) -> Table:
+def cause_table(alignment: Alignment) -> Table:
     """A row for each cause, and what is left, which is nothing."""
     rows = [
         Row(
             (
-                one.cause,
-                signed(one.macs),
-                signed(one.flops),
-                signed(one.params),
-                exact(one.layers),
-                title(one.cause),
+                cause.cause,
+                signed(cause.macs),
+                signed(cause.flops),
+                signed(cause.params),
+                exact(cause.layers),
+                title(cause.cause),
             )
         )
-        for one in found.causes
+        for cause in alignment.causes
     ]
-    left = found.residual
+    left = alignment.residual
     tone: Tone = "bad" if left.macs or left.flops or left.params else "good"
     amounts = signed(left.macs), signed(left.flops), signed(left.params)
     rows.append(Row(("residual", *amounts, "", ""), tone))
@@ -54,9 +54,9 @@ def cause_table(found: Alignment) -> Table:
     )
 
 
-def differing(found: Alignment, names: tuple[str, str], top: int) -> list[Block]:
+def differing(alignment: Alignment, names: tuple[str, str], top: int) -> list[Block]:
     """The layers that differ: in short those that differ alike together, in files one by one."""
-    rows = [row for row in found.layers if row.shifts]
+    rows = [row for row in alignment.layers if row.shifts]
     if not rows:
         return []
     groups = _groups(rows)
@@ -69,7 +69,7 @@ def differing(found: Alignment, names: tuple[str, str], top: int) -> list[Block]
         Column(head="FLOPs", right=True, spare=2),
         Column(head="parameters", right=True, spare=3),
     )
-    head = f"Layers that differ: {exact(len(rows))} of {exact(len(found.layers))}"
+    head = f"Layers that differ: {exact(len(rows))} of {exact(len(alignment.layers))}"
     blocks: list[Block] = [Heading(head)]
     if top:
         blocks.append(Table(columns=columns, rows=tuple(map(_row, groups[:top]))))
@@ -83,30 +83,30 @@ def _groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
     kinds: dict[tuple[str, ...], list[tuple[LayerPair, Shift]]] = {}
     for row in rows:
         paths = tuple(pattern(_named(place)) for place in (row.first, row.second))
-        for one in row.shifts:
-            kinds.setdefault((*paths, one.cause, one.note), []).append((row, one))
+        for shift in row.shifts:
+            kinds.setdefault((*paths, shift.cause, shift.note), []).append((row, shift))
 
     def size(group: list[tuple[LayerPair, Shift]]) -> tuple[int, int, int]:
-        found = _sum(one for _, one in group)
-        return -abs(found.macs), -abs(found.flops), -abs(found.params)
+        total = _sum(shift for _, shift in group)
+        return -abs(total.macs), -abs(total.flops), -abs(total.params)
 
     return sorted(kinds.values(), key=size)
 
 
 def _sum(shifts: Iterable[Shift]) -> Shift:
     """All of one cause as one."""
-    found = list(shifts)
+    summands = list(shifts)
     return Shift(
-        cause=found[0].cause,
-        macs=sum(one.macs for one in found),
-        flops=sum(one.flops for one in found),
-        params=sum(one.params for one in found),
-        note=found[0].note,
+        cause=summands[0].cause,
+        macs=sum(shift.macs for shift in summands),
+        flops=sum(shift.flops for shift in summands),
+        params=sum(shift.params for shift in summands),
+        note=summands[0].note,
     )
 
 
 def _row(group: list[tuple[LayerPair, Shift]]) -> Row:
-    whole = _sum(one for _, one in group)
+    whole = _sum(shift for _, shift in group)
     first = starred([_named(row.first) for row, _ in group])
     second = starred([_named(row.second) for row, _ in group])
     return Row((first, second, exact(len(group)), _why(whole), *_amounts(whole)))
@@ -118,12 +118,12 @@ def _named(place: Place | None) -> str:
     return place.path or (place.nodes[0] if place.nodes else place.what)
 
 
-def _why(one: Shift) -> str:
-    return f"{one.cause}: {one.note}" if one.note else one.cause
+def _why(shift: Shift) -> str:
+    return f"{shift.cause}: {shift.note}" if shift.note else shift.cause
 
 
-def _amounts(one: Shift) -> tuple[str, str, str]:
-    return signed(one.macs), signed(one.flops), signed(one.params)
+def _amounts(shift: Shift) -> tuple[str, str, str]:
+    return signed(shift.macs), signed(shift.flops), signed(shift.params)
 
 
 def _all(rows: list[LayerPair], names: tuple[str, str]) -> Table:
@@ -139,12 +139,12 @@ def _all(rows: list[LayerPair], names: tuple[str, str]) -> Table:
         Row(
             (
                 *(_both(row) if not place else ("", "", "", "")),
-                _why(one),
-                *_amounts(one),
+                _why(shift),
+                *_amounts(shift),
             )
         )
         for row in rows
-        for place, one in enumerate(row.shifts)
+        for place, shift in enumerate(row.shifts)
     )
     return Table(columns=columns, rows=lines, detail=True)
 
@@ -159,13 +159,13 @@ def _both(row: LayerPair) -> tuple[str, str, str, str]:
     )
 
 
-def layer_lines(found: Alignment) -> Iterator[tuple[str | int, ...]]:
+def layer_lines(alignment: Alignment) -> Iterator[tuple[str | int, ...]]:
     """A line for each cause of each layer, and one for each layer that is the same: `COLUMNS`."""
-    for row in found.layers:
-        first, what, second, other = _both(row)
-        for one in row.shifts or (Shift(cause=""),):
-            told = one.cause, one.note, one.macs, one.flops, one.params
-            yield (first, second, what, other, *told)
+    for row in alignment.layers:
+        first, first_what, second, other = _both(row)
+        for shift in row.shifts or (Shift(cause=""),):
+            amounts = shift.cause, shift.note, shift.macs, shift.flops, shift.params
+            yield (first, second, first_what, other, *amounts)
 
 
 Names = tuple[str, str]
@@ -185,8 +185,9 @@ def _page(report: Report, other: Against, top: int) -> Page:
     if not other.alignment.same:
         blocks += [cause_table(other.alignment), *differing(other.alignment, names, top)]
     blocks += _tools(other.tools, names)
-    for found in other.tools:
-        blocks += _account(found, other, names) if found.delta or found.differences else []
+    for contrast in other.tools:
+        if contrast.delta or contrast.differences:
+            blocks += _account(contrast, other, names)
     blocks += [*failed(_failures(report, other)), *uncounted(report)]
     if missing := other.alignment.uncounted[1]:
         text = f"{number(missing, 'node')} of {names[1]} not counted, and in no amount here"
@@ -238,7 +239,7 @@ def _verdict(other: Against) -> list[Block]:
     layers = number(len(aligned.layers), "layer")
     if aligned.same:
         return [Text(f"the same model: {layers}, one by one", " ", "good")]
-    if {one.cause for one in aligned.causes} <= {"model.representation"}:
+    if {cause.cause for cause in aligned.causes} <= {"model.representation"}:
         text = "the same model, a part of which is written down in other nodes"
         return [Text(text, " ", "good")]
     return []
@@ -247,13 +248,13 @@ def _verdict(other: Against) -> list[Block]:
 def _failures(report: Report, other: Against) -> tuple[Failure, ...]:
     """The tools that answered for neither model."""
     profiles = (*(report.profiles or ()), *other.profiles)
-    answered = {one.tool for one in profiles if isinstance(one, Profile)}
-    found = {one.tool: one for one in profiles if isinstance(one, Failure)}
-    return tuple(one for tool, one in found.items() if tool not in answered)
+    answered = {answer.tool for answer in profiles if isinstance(answer, Profile)}
+    failures = {answer.tool: answer for answer in profiles if isinstance(answer, Failure)}
+    return tuple(failure for tool, failure in failures.items() if tool not in answered)
 
 
-def _tools(found: tuple[Contrast, ...], names: Names) -> list[Block]:
-    if not found:
+def _tools(contrasts: tuple[Contrast, ...], names: Names) -> list[Block]:
+    if not contrasts:
         return []
     columns = (
         Column(head="tool"),
@@ -266,45 +267,46 @@ def _tools(found: tuple[Contrast, ...], names: Names) -> list[Block]:
     rows = tuple(
         Row(
             (
-                _label(one),
-                exact(one.first_total),
-                exact(one.second_total),
-                signed(one.delta),
-                signed(one.model or 0),
-                signed(one.delta - (one.model or 0)),
+                _label(contrast),
+                exact(contrast.first_total),
+                exact(contrast.second_total),
+                signed(contrast.delta),
+                signed(contrast.model or 0),
+                signed(contrast.delta - (contrast.model or 0)),
             ),
-            "bad" if one.residual else "",
+            "bad" if contrast.residual else "",
         )
-        for one in found
+        for contrast in contrasts
     )
     return [Heading("What tools print for both"), Table(columns=columns, rows=rows)]
 
 
-def _label(found: Contrast) -> str:
-    return found.first if found.first == found.second else f"{found.first} -> {found.second}"
+def _label(contrast: Contrast) -> str:
+    first, second = contrast.first, contrast.second
+    return first if first == second else f"{first} -> {second}"
 
 
-def _account(found: Contrast, other: Against, names: Names) -> list[Block]:
+def _account(contrast: Contrast, other: Against, names: Names) -> list[Block]:
     """From the number for the first model to the one for the second."""
-    sign = "-" if found.delta < 0 else "+"
-    rest = f" {sign} {exact(abs(found.delta))}" if found.delta else ""
+    sign = "-" if contrast.delta < 0 else "+"
+    rest = f" {sign} {exact(abs(contrast.delta))}" if contrast.delta else ""
     rows = [
         Row(
             (
-                one.cause,
-                signed(one.macs * found.unit),
+                cause.cause,
+                signed(cause.macs * contrast.unit),
                 "",
                 "",
                 "a different model",
-                title(one.cause),
+                title(cause.cause),
             )
         )
-        for one in other.alignment.causes
-        if one.macs * found.unit
+        for cause in other.alignment.causes
+        if cause.macs * contrast.unit
     ]
-    rows += [_counted(one) for one in found.differences]
-    tone: Tone = "bad" if found.residual else "good"
-    rows.append(Row(("residual", signed(found.residual), "", "", "", ""), tone))
+    rows += [_counted(cause) for cause in contrast.differences]
+    tone: Tone = "bad" if contrast.residual else "good"
+    rows.append(Row(("residual", signed(contrast.residual), "", "", "", ""), tone))
     table = Table(
         columns=(
             Column(head="cause"),
@@ -316,18 +318,18 @@ def _account(found: Contrast, other: Against, names: Names) -> list[Block]:
         ),
         rows=tuple(rows),
     )
-    head = f"{found.second} on {names[1]} = {found.first} on {names[0]}{rest}"
+    head = f"{contrast.second} on {names[1]} = {contrast.first} on {names[0]}{rest}"
     return [Heading(head), table]
 
 
-def _counted(one: Difference) -> Row:
+def _counted(cause: Difference) -> Row:
     return Row(
         (
-            one.cause,
-            signed(one.amount),
-            signed(one.first),
-            signed(one.second),
+            cause.cause,
+            signed(cause.amount),
+            signed(cause.first),
+            signed(cause.second),
             "a different count",
-            title(one.cause),
+            title(cause.cause),
         )
     )

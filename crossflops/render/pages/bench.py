@@ -42,7 +42,7 @@ def _title(noun: Bench) -> Title:
     optimized = f"optimization {noun.optimization}" if noun.optimization else ""
     parts = (
         noun.name,
-        *(f"{one.name} {shape(one.shape)} {one.dtype}" for one in noun.model.inputs),
+        *(f"{spec.name} {shape(spec.shape)} {spec.dtype}" for spec in noun.model.inputs),
         noun.runtime,
         optimized,
         f"{noun.device}, {number(noun.threads, 'thread')}" if noun.threads else "",
@@ -70,67 +70,71 @@ def _curve(noun: Bench) -> Table:
     return Table(columns=columns, rows=tuple(rows))
 
 
-def _measured(noun: Bench, one: Measurement) -> Row:
-    times = [duration(value) for value in (one.p50, one.p90, one.p99)]
-    of_peak = noun.share(one)
-    said = [] if one.settled else ["not settled"]
-    said += ["profiled below"] if one.batch == noun.batch and len(noun.curve) > 1 else []
+def _measured(noun: Bench, timing: Measurement) -> Row:
+    times = [duration(value) for value in (timing.p50, timing.p90, timing.p99)]
+    of_peak = noun.share(timing)
+    remarks = [] if timing.settled else ["not settled"]
+    remarks += ["profiled below"] if timing.batch == noun.batch and len(noun.curve) > 1 else []
     cells = (
-        str(one.batch),
+        str(timing.batch),
         *times,
-        str(one.runs),
-        f"{one.examples_per_second:.4g}",
-        short(noun.rate(one), "FLOP/s"),
+        str(timing.runs),
+        f"{timing.examples_per_second:.4g}",
+        short(noun.rate(timing), "FLOP/s"),
         *(() if of_peak is None else (f"{100 * of_peak:.1f} %",)),
-        ", ".join(said),
+        ", ".join(remarks),
     )
     return Row(cells)
 
 
-def _unfit(noun: Bench, one: Unfit) -> Row:
+def _unfit(noun: Bench, unfit: Unfit) -> Row:
     dashes = ("-",) * (6 + (noun.peak is not None))
-    return Row((str(one.batch), *dashes, f"{one.stage}: {one.message}"), "warn")
+    return Row((str(unfit.batch), *dashes, f"{unfit.stage}: {unfit.message}"), "warn")
 
 
-def _profile(noun: Bench, found: KernelProfile, top: int) -> list[Block]:
-    whole = found.run_seconds
-    nodes = sum(len(row.nodes) for row in found.kernels)
-    exactly = "exactly the count" if found.macs == noun.macs else f"NOT the count, {noun.macs}"
-    told = (
-        f"{share(found.named_seconds, whole)} in kernels that stand for {number(nodes, 'node')}",
-        f"{share(found.added_seconds, whole)} in kernels that the runtime put in",
-        f"{share(found.outside_seconds, whole)} outside of kernels{_profiler(found)}",
-        f"all rows together have {exact(found.macs)} MACs, {exactly}",
+def _profile(noun: Bench, profile: KernelProfile, top: int) -> list[Block]:
+    whole = profile.run_seconds
+    nodes = sum(len(row.nodes) for row in profile.kernels)
+    exactly = "exactly the count" if profile.macs == noun.macs else f"NOT the count, {noun.macs}"
+    sentences = (
+        f"{share(profile.named_seconds, whole)} in kernels that stand for {number(nodes, 'node')}",
+        f"{share(profile.added_seconds, whole)} in kernels that the runtime put in",
+        f"{share(profile.outside_seconds, whole)} outside of kernels{_profiler(profile)}",
+        f"all rows together have {exact(profile.macs)} MACs, {exactly}",
     )
-    heading = f"One run: {duration(whole)}, mean of {found.runs} under the profiler"
-    blocks: list[Block] = [Heading(heading), *(Text(one, " - ") for one in told), _by_op(found)]
-    blocks += [Heading("Kernels that take the most time"), _table(found, found.largest(top))]
-    if worst := found.slowest(min(top, WORST)):
+    heading = f"One run: {duration(whole)}, mean of {profile.runs} under the profiler"
+    blocks: list[Block] = [
+        Heading(heading),
+        *(Text(sentence, " - ") for sentence in sentences),
+        _by_op(profile),
+    ]
+    blocks += [Heading("Kernels that take the most time"), _table(profile, profile.largest(top))]
+    if worst := profile.slowest(min(top, WORST)):
         blocks.append(Heading("Worst offenders: the slowest with 1 % of the time or more"))
-        blocks.append(_table(found, worst))
-    for aside in found.aside:
+        blocks.append(_table(profile, worst))
+    for aside in profile.aside:
         named = ", ".join(aside.nodes[:3]) + (" ..." if len(aside.nodes) > 3 else "")
-        what = f"{number(len(aside.nodes), 'node')} ({named}) {short(aside.macs, 'MACs')}"
-        blocks.append(Text(f"{aside.why}: {what}", " - "))
+        nodes_aside = f"{number(len(aside.nodes), 'node')} ({named}) {short(aside.macs, 'MACs')}"
+        blocks.append(Text(f"{aside.why}: {nodes_aside}", " - "))
     return blocks
 
 
-def _profiler(found: KernelProfile) -> str:
+def _profiler(profile: KernelProfile) -> str:
     """What the profiler itself took, where that is worth a word."""
-    if found.profiler_seconds < _MUTE * found.run_seconds:
+    if profile.profiler_seconds < _MUTE * profile.run_seconds:
         return ""
-    took = share(found.profiler_seconds, found.run_seconds)
-    nodes = f"nodes have {100 * found.covered:.1f} % of the rest"
+    took = share(profile.profiler_seconds, profile.run_seconds)
+    nodes = f"nodes have {100 * profile.covered:.1f} % of the rest"
     return f", of which {took} is the profiler's own: {nodes}"
 
 
-def _by_op(found: KernelProfile) -> Table:
+def _by_op(profile: KernelProfile) -> Table:
     """The time by operator of the kernels, the small ones together."""
     sums: dict[str, list[KernelRow]] = defaultdict(list)
-    for row in found.kernels:
+    for row in profile.kernels:
         sums[row.op or "(none)"].append(row)
     order = sorted(sums, key=lambda op: -_seconds(sums[op]))
-    shown = [op for op in order if _seconds(sums[op]) >= _MUTE * found.run_seconds]
+    shown = [op for op in order if _seconds(sums[op]) >= _MUTE * profile.run_seconds]
     rest = [row for op in order if op not in shown for row in sums[op]]
     lines = [(op, sums[op]) for op in shown] + ([("all others", rest)] if rest else [])
     columns = (
@@ -141,13 +145,13 @@ def _by_op(found: KernelProfile) -> Table:
         Column(head="MACs", right=True),
         Column(head="rate", right=True),
     )
-    return Table(columns=columns, rows=tuple(_op_row(*line, found) for line in lines))
+    return Table(columns=columns, rows=tuple(_op_row(*line, profile) for line in lines))
 
 
-def _op_row(op: str, rows: list[KernelRow], found: KernelProfile) -> Row:
+def _op_row(op: str, rows: list[KernelRow], profile: KernelProfile) -> Row:
     seconds, macs = _seconds(rows), sum(row.macs for row in rows)
     rate = short(2 * macs / seconds, "FLOP/s") if macs and seconds else "-"
-    part = share(seconds, found.run_seconds)
+    part = share(seconds, profile.run_seconds)
     return Row((op, str(len(rows)), duration(seconds), part, short(macs), rate))
 
 
@@ -155,7 +159,7 @@ def _seconds(rows: Iterable[KernelRow]) -> float:
     return sum(row.seconds for row in rows)
 
 
-def _table(found: KernelProfile, rows: Iterable[KernelRow]) -> Table:
+def _table(profile: KernelProfile, rows: Iterable[KernelRow]) -> Table:
     columns = [
         Column(head="kernel", flows=True),
         Column(head="stands for", flows=True),
@@ -164,18 +168,18 @@ def _table(found: KernelProfile, rows: Iterable[KernelRow]) -> Table:
         Column(head="MACs", right=True, spare=1),
         Column(head="rate", right=True),
     ]
-    peak = any(row.share is not None for row in found.kernels)
+    peak = any(row.share is not None for row in profile.kernels)
     columns += [Column(head="of peak", right=True)] if peak else []
-    return Table(columns=tuple(columns), rows=tuple(_kernel(found, row, peak) for row in rows))
+    return Table(columns=tuple(columns), rows=tuple(_kernel(profile, row, peak) for row in rows))
 
 
-def _kernel(found: KernelProfile, row: KernelRow, peak: bool) -> Row:
+def _kernel(profile: KernelProfile, row: KernelRow, peak: bool) -> Row:
     of_peak = "-" if row.share is None else f"{100 * row.share:.1f} %"
     cells = (
         row.kernel,
         row.does or "(put in by the runtime)",
         duration(row.seconds),
-        share(row.seconds, found.run_seconds),
+        share(row.seconds, profile.run_seconds),
         short(row.macs) if row.macs else "-",
         "-" if row.rate is None else short(row.rate, "FLOP/s"),
         *((of_peak,) if peak else ()),

@@ -10,98 +10,70 @@ from crossflops.errors import UnknownNameError
 from crossflops.ir.profile import Amount, Failure, Profile
 from crossflops.ir.reconciliation import ParamsReconciliation, PathRow, Reconciliation
 from crossflops.ir.trace import Kernel, Setting
-from crossflops.render.page import Block, Column, Command, Heading, Page, Row, Table, Text, Tone
+from crossflops.render.page import Block, Column, Command, Heading, Page, Row, Table, Text
+from crossflops.render.pages.consensus import consensus_blocks
 from crossflops.render.pages.places import TOP, disagreement, explanations, named, title
 from crossflops.render.pages.summary import Unit, uncounted, values
 from crossflops.render.pages.summary import title as model_title
-from crossflops.render.quantity import change, covered, exact, number, short, signed
+from crossflops.render.quantity import change, covered, exact, number, release, short, signed
 from crossflops.report.comparison import Contrast, Difference
-from crossflops.report.consensus import Consensus, Stand
-from crossflops.report.report import ModuleRow, Report
+from crossflops.report.consensus import Consensus
+from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
 from crossflops.tools import find
-
-# The number to publish, in words, and what each tool makes of it.
-
-_WORDS: dict[Stand, str] = {
-    "agrees": "agrees",
-    "agrees after": "agrees, with more on top",
-    "differs": "differs",
-    "unexplained": "unexplained",
-    "failed": "failed",
-}
-_TONES: dict[Stand, Tone] = {"agrees": "good", "unexplained": "bad", "failed": "warn"}
-
-
-def consensus_blocks(found: Consensus) -> list[Block]:
-    """The sentence, the reason, the caveats, and a row for each tool."""
-    head = "To publish" if found.citable else "To publish, with its caveat only"
-    blocks: list[Block] = [
-        Heading(head),
-        Text(found.sentence, "   "),
-        Heading("Why this number"),
-        Text(f"{found.reason}.", "   "),
-    ]
-    order = list(_WORDS)
-    rows = sorted(found.verdicts, key=lambda one: order.index(one.stand))
-    table = Table(
-        columns=(Column(head="tool"), Column(head="verdict"), Column(head="why", flows=True)),
-        rows=tuple(
-            Row((one.tool, _WORDS[one.stand], one.why), _TONES.get(one.stand, "")) for one in rows
-        ),
-    )
-    return [*blocks, Heading("What the tools make of it"), table] if rows else blocks
-
 
 # Two tools set against each other: every reason why they differ.
 
 
-def contrast_blocks(found: Contrast) -> list[Block]:
+def contrast_blocks(contrast: Contrast) -> list[Block]:
     """A heading that says by how much, and a row for each cause."""
-    sign = "-" if found.delta < 0 else "+"
-    rest = f" {sign} {exact(abs(found.delta))}" if found.delta else ""
-    blocks: list[Block] = [Heading(f"{found.second} = {found.first}{rest}"), _table(found)]
-    if found.unit > 1:
-        note = f"both count {found.unit} or more for a multiply-accumulate: so do these amounts"
+    sign = "-" if contrast.delta < 0 else "+"
+    rest = f" {sign} {exact(abs(contrast.delta))}" if contrast.delta else ""
+    blocks: list[Block] = [
+        Heading(f"{contrast.second} = {contrast.first}{rest}"),
+        _table(contrast),
+    ]
+    if contrast.unit > 1:
+        note = f"both count {contrast.unit} or more for a multiply-accumulate: so do these amounts"
         blocks.append(Text(note, "   ", "dim"))
     return blocks
 
 
-def _table(found: Contrast) -> Table:
-    rows = [_row(one) for one in found.differences]
+def _table(contrast: Contrast) -> Table:
+    rows = [_row(cause) for cause in contrast.differences]
     rows.append(
         Row(
-            ("residual", signed(found.residual), *("" for _ in range(6))),
-            "bad" if found.residual else "good",
+            ("residual", signed(contrast.residual), *("" for _ in range(6))),
+            "bad" if contrast.residual else "good",
         )
     )
     return Table(
         columns=(
             Column(head="cause"),
             Column(head="amount", right=True),
-            Column(head=found.first, right=True, spare=2),
-            Column(head=found.second, right=True, spare=1),
+            Column(head=contrast.first, right=True, spare=2),
+            Column(head=contrast.second, right=True, spare=1),
             Column(head="from", spare=3),
             Column(head="what", flows=True, spare=4),
-            Column(head=f"where in {found.first}", flows=True, detail=True),
-            Column(head=f"where in {found.second}", flows=True, detail=True),
+            Column(head=f"where in {contrast.first}", flows=True, detail=True),
+            Column(head=f"where in {contrast.second}", flows=True, detail=True),
         ),
         rows=tuple(rows),
     )
 
 
-def _row(one: Difference) -> Row:
-    calls = max(len(one.first_calls), len(one.second_calls))
+def _row(row: Difference) -> Row:
+    calls = max(len(row.first_calls), len(row.second_calls))
     return Row(
         (
-            one.cause,
-            signed(one.amount),
-            signed(one.first),
-            signed(one.second),
+            row.cause,
+            signed(row.amount),
+            signed(row.first),
+            signed(row.second),
             number(calls, "call") if calls else "",
-            title(one.cause),
-            named(one.first_calls),
-            named(one.second_calls),
+            title(row.cause),
+            named(row.first_calls),
+            named(row.second_calls),
         )
     )
 
@@ -113,14 +85,16 @@ NOTE = "the same as the native count"
 
 def parameters(report: Report) -> list[Block]:
     """A row for each cause of each tool that counts other parameters; nothing if none does."""
-    told = [
-        one for one in report.profiles or () if isinstance(one, Profile) and one.params is not None
+    counting = [
+        answer
+        for answer in report.profiles or ()
+        if isinstance(answer, Profile) and answer.params is not None
     ]
-    others = [one for one in told if one.params != report.params]
+    others = [profile for profile in counting if profile.params != report.params]
     if not others:
         return []
-    rows = [row for one in others for row in _rows(report, one)]
-    agree = [one.tool for one in told if one.params == report.params]
+    rows = [row for profile in others for row in _rows(report, profile)]
+    agree = [profile.tool for profile in counting if profile.params == report.params]
     columns = (
         Column(head="tool"),
         Column(head="parameters", right=True),
@@ -143,18 +117,18 @@ def _rows(report: Report, profile: Profile) -> list[Row]:
     theirs = profile.params or 0
     head = (profile.tool, exact(theirs), change(theirs, report.params))
     try:
-        found = report.reconciliation(profile.tool).params
+        account = report.reconciliation(profile.tool).params
     except KeyError:
-        found = None
-    if not isinstance(found, ParamsReconciliation):
-        what = "not explained here"
-        return [Row((*head, "-", signed(theirs - report.params), what, ""))]
+        account = None
+    if not isinstance(account, ParamsReconciliation):
+        reason = "not explained here"
+        return [Row((*head, "-", signed(theirs - report.params), reason, ""))]
     tails = [
-        (one.cause, signed(one.amount), title(one.cause), named(one.parameters))
-        for one in sorted(found.explanations, key=lambda one: -abs(one.amount))
+        (row.cause, signed(row.amount), title(row.cause), named(row.parameters))
+        for row in sorted(account.explanations, key=lambda row: -abs(row.amount))
     ]
-    if found.residual:
-        tails.append(("residual", signed(found.residual), "", ""))
+    if account.residual:
+        tails.append(("residual", signed(account.residual), "", ""))
     heads = [head, *([("", "", "")] * (len(tails) - 1))]
     return [
         Row((*first, *rest), "bad" if rest[0] == "residual" else "")
@@ -203,10 +177,10 @@ def _where(kernel: Kernel) -> str:
 def changed_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
     """One line for each setting in which other kernels run when hooks sit on the modules."""
     seen: dict[str, dict[bool, list[Profile]]] = {}
-    for one in profiles:
-        if isinstance(one.kernels, tuple):
-            plain = _words(replace(one.setting, hooked=False))
-            seen.setdefault(plain, {}).setdefault(bool(one.setting.hooked), []).append(one)
+    for profile in profiles:
+        if isinstance(profile.kernels, tuple):
+            plain = _words(replace(profile.setting, hooked=False))
+            seen.setdefault(plain, {}).setdefault(bool(profile.setting.hooked), []).append(profile)
     return [
         f"hooks change what runs in {setting}: {_names(both[True])} with them, "
         f"{_names(both[False])} without"
@@ -221,8 +195,8 @@ def _kernels(profiles: list[Profile]) -> dict[str, int]:
 
 def _names(profiles: list[Profile]) -> str:
     kernels = _kernels(profiles)
-    told = ", ".join(f"{name.removesuffix('.default')} x{n}" for name, n in kernels.items())
-    return f"{told or 'no fused kernel'} ({', '.join(one.tool for one in profiles)})"
+    ran = ", ".join(f"{name.removesuffix('.default')} x{n}" for name, n in kernels.items())
+    return f"{ran or 'no fused kernel'} ({', '.join(profile.tool for profile in profiles)})"
 
 
 LOCATED = 5  # places of a residual that are named
@@ -235,7 +209,7 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     `top` is the number of modules that are shown, of those where the tools disagree most.
     """
     answers = _answers(report)
-    failures = tuple(one for one in report.profiles or () if isinstance(one, Failure))
+    failures = tuple(answer for answer in report.profiles or () if isinstance(answer, Failure))
     blocks: list[Block] = [model_title(report), *values(report)]
     if answers:
         blocks += [_overview(report, answers, unit), *_unverified(report, answers)]
@@ -257,26 +231,18 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
 
 def _answers(report: Report) -> tuple[Profile, ...]:
     """The tools that answered: two of them, in their order, where these are set in contrast."""
-    found = {one.tool: one for one in report.profiles or () if isinstance(one, Profile)}
+    by_tool = {
+        answer.tool: answer for answer in report.profiles or () if isinstance(answer, Profile)
+    }
     if isinstance(report.between, Contrast):
-        return tuple(found[tool] for tool in (report.between.first, report.between.second))
-    return tuple(found.values())
-
-
-def release(version: str) -> str:
-    """A version without what follows its release numbers, and without a third one that is zero.
-
-    >>> release("0.1.1.post2209072238"), release("2.13.0+cpu"), release("2.13.0a0"), release("x")
-    ('0.1.1', '2.13', '2.13.0a0', 'x')
-    """
-    numbers = version.split("+")[0].split(".post")[0].split(".dev")[0]
-    return numbers.removesuffix(".0") if numbers.count(".") > 1 else numbers
+        return tuple(by_tool[tool] for tool in (report.between.first, report.between.second))
+    return tuple(by_tool.values())
 
 
 def localised(rows: tuple[PathRow, ...]) -> tuple[PathRow, ...]:
     """The innermost modules at which the tool did not print what was predicted."""
     wrong = [row for row in rows if row.theirs is not None and row.theirs != row.predicted]
-    return tuple(row for row in wrong if not any(_inside(one, row) for one in wrong))
+    return tuple(row for row in wrong if not any(_inside(outer, row) for outer in wrong))
 
 
 def _inside(inner: PathRow, outer: PathRow) -> bool:
@@ -300,8 +266,8 @@ def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table
 
 
 def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
-    found = _reconciliation(report, profile.tool)
-    macs = _as_macs(profile.total, found)
+    account = _reconciliation(report, profile.tool)
+    macs = _as_macs(profile.total, account)
     scale = 2 if unit == "flops" else 1
     mark = "" if profile.verified else MARK
     return Row(
@@ -310,25 +276,20 @@ def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
             f'"{profile.printed_as}"',
             exact(profile.total),
             "-" if macs is None else short(macs * scale),
-            "-" if macs is None else change(macs, native(report)),
-            _explained(found),
+            "-" if macs is None else change(macs, report.scope.macs),
+            _explained(account),
         ),
-        "bad" if found is None or found.residual else "",
+        "bad" if account is None or account.residual else "",
     )
 
 
-def native(report: Report) -> int:
-    """The MACs of the model, or of the module that the report is about."""
-    return report.module.macs if isinstance(report.module, ModuleRow) else report.macs
-
-
-def _explained(found: Reconciliation | None) -> str:
-    if found is None:
+def _explained(account: Reconciliation | None) -> str:
+    if account is None:
         return "-"
-    rows = found.by_path[:1]
+    rows = account.by_path[:1]
     whole = not rows or not rows[0].path  # a module's number may be one that no tool printed
-    said = whole or rows[0].theirs is not None
-    return covered(found.residual, found.delta) if said else "predicted"
+    printed = whole or rows[0].theirs is not None
+    return covered(account.residual, account.delta) if printed else "predicted"
 
 
 def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
@@ -338,16 +299,16 @@ def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
         return None
 
 
-def _as_macs(total: Amount, found: Reconciliation | None) -> Fraction | None:
-    convention = _convention(found) if found else None
+def _as_macs(total: Amount, account: Reconciliation | None) -> Fraction | None:
+    convention = _convention(account) if account else None
     if convention is None or not convention.unit or not isfinite(total):
         return None
     return Fraction(total) / convention.unit
 
 
-def _convention(found: Reconciliation) -> Convention | None:
+def _convention(account: Reconciliation) -> Convention | None:
     try:
-        return find(found.tool, found.edition)
+        return find(account.tool, account.edition)
     except UnknownNameError:  # a report of another release
         return None
 
@@ -357,37 +318,37 @@ def _unverified(report: Report, answers: tuple[Profile, ...]) -> list[Block]:
     for profile in answers:
         if profile.verified:
             continue
-        found = _reconciliation(report, profile.tool)
-        convention = _convention(found) if found else None
+        account = _reconciliation(report, profile.tool)
+        convention = _convention(account) if account else None
         known = (
             ", ".join(convention.verified) if convention and convention.verified else "no version"
         )
-        what = f"unverified version {profile.version}: the convention was checked on {known}"
-        notes.append(Text(what, f" {MARK} ", "warn"))
+        note = f"unverified version {profile.version}: the convention was checked on {known}"
+        notes.append(Text(note, f" {MARK} ", "warn"))
     return notes
 
 
 def _account(report: Report, profile: Profile) -> list[Block]:
-    found = _reconciliation(report, profile.tool)
-    if found is None:
+    account = _reconciliation(report, profile.tool)
+    if account is None:
         return [Heading(f"{profile.tool} = {exact(profile.total)}, and nothing explains it")]
-    sign = "-" if found.delta < 0 else "+"
-    rest = f" {sign} {exact(abs(found.delta))}" if found.delta else ""
+    sign = "-" if account.delta < 0 else "+"
+    rest = f" {sign} {exact(abs(account.delta))}" if account.delta else ""
     blocks: list[Block] = [
         Heading(f"{profile.tool} = native{rest}"),
-        explanations(found),
+        explanations(account),
     ]
-    blocks += [Text(text, "   ", "bad") for text in _places(found)]
+    blocks += [Text(text, "   ", "bad") for text in _places(account)]
     blocks += [Text(text, "   ", "dim") for text in _remarks(report, profile)]
     return blocks
 
 
-def _places(found: Reconciliation) -> list[str]:
-    if not found.residual:
+def _places(account: Reconciliation) -> list[str]:
+    if not account.residual:
         return []
-    if found.obstacle:
-        return [found.obstacle]
-    rows = localised(found.by_path)
+    if account.obstacle:
+        return [account.obstacle]
+    rows = localised(account.by_path)
     texts = [
         f"at {row.path or '(the model)'}: predicted {exact(row.predicted)}, printed "
         f"{'nothing' if row.theirs is None else exact(row.theirs)}"
@@ -409,10 +370,10 @@ def _remarks(report: Report, profile: Profile) -> list[str]:
 
 def _as_expected(report: Report, profile: Profile) -> bool:
     """Whether the tool ran as asked, save for what its convention says that it imposes."""
-    asked, found = report.setting, _reconciliation(report, profile.tool)
+    asked, account = report.setting, _reconciliation(report, profile.tool)
     if not isinstance(asked, Setting):
         return True
-    convention = _convention(found) if found else None
+    convention = _convention(account) if account else None
     expected = convention.setting(asked) if convention else asked
     return replace(expected, hooked=False) == replace(profile.setting, hooked=False)
 
@@ -422,9 +383,12 @@ def failed(failures: tuple[Failure, ...]) -> list[Block]:
     if not failures:
         return []
     reasons: dict[tuple[str, ...], list[Failure]] = {}
-    for one in failures:
-        reasons.setdefault(_reason(one), []).append(one)
-    return [Heading("No answer"), *(block for one in reasons.values() for block in _failed(one))]
+    for failure in failures:
+        reasons.setdefault(_reason(failure), []).append(failure)
+    return [
+        Heading("No answer"),
+        *(block for alike in reasons.values() for block in _failed(alike)),
+    ]
 
 
 def _reason(failure: Failure) -> tuple[str, ...]:
@@ -435,9 +399,9 @@ def _reason(failure: Failure) -> tuple[str, ...]:
 
 def _failed(alike: list[Failure]) -> list[Block]:
     """A line for tools that failed alike, in the words of the first; a command is one to copy."""
-    first, tools = alike[0], ", ".join(one.tool for one in alike)
-    what = f"failed at {first.stage}: {first.message}"
-    lead = (what, f" {tools} ") if len(alike) == 1 else (f"{tools} {what}", " ")
+    first, tools = alike[0], ", ".join(failure.tool for failure in alike)
+    outcome = f"failed at {first.stage}: {first.message}"
+    lead = (outcome, f" {tools} ") if len(alike) == 1 else (f"{tools} {outcome}", " ")
     if "pip install" not in first.hint:
         return [Text(f"{lead[0]} ({first.hint})", lead[1], "warn")]
     return [Text(*lead, "warn"), Command(first.hint, "   ")]

@@ -24,35 +24,39 @@ _BESIDE = 12  # as many devices are set against each other; more are only listed
 
 def device_page(noun: DeviceSheet) -> Page:
     """What is known of a device: its names, its peaks with their derivation, and how surely."""
-    one = noun.device
-    blocks: list[Block] = [Title((one.label, one.name, *_what(one))), _facts(one), _peaks(noun)]
-    if one.framework_devices_per_package > 1:
-        count = one.framework_devices_per_package
+    device = noun.device
+    blocks: list[Block] = [
+        Title((device.label, device.name, *_what(device))),
+        _facts(device),
+        _peaks(noun),
+    ]
+    if device.framework_devices_per_package > 1:
+        count = device.framework_devices_per_package
         text = f"a package has {count} framework devices: all figures are those of one of them"
         blocks.append(Text(text, " - "))
-    if one.sparse_factor:
+    if device.sparse_factor:
         blocks.append(Text("sparse: only for 2:4 pruned weights in a sparse kernel", " - "))
     if noun.emulated:
         rates = [f"{name} {short(rate, 'FLOP/s')}" for name, rate in noun.emulated.items()]
         blocks.append(Text(f"FP32 by products of BF16 parts: {', '.join(rates)}", " - "))
     blocks += [Text(text, " ! ", "warn") for text in _doubts(noun)]
-    return Page((*blocks, *_provenance(one), *_ambiguous(noun)))
+    return Page((*blocks, *_provenance(device), *_ambiguous(noun)))
 
 
-def _what(one: Device) -> tuple[str, ...]:
-    return tuple(filter(None, (one.architecture, str(one.year or ""))))
+def _what(device: Device) -> tuple[str, ...]:
+    return tuple(filter(None, (device.architecture, str(device.year or ""))))
 
 
-def _facts(one: Device) -> Table:
-    clocks = [(one.clock, one.clock_basis), (one.matrix_clock, "matrix units")]
-    clocks += [(one.base_clock, "base"), (one.boost_clock, "boost")]
+def _facts(device: Device) -> Table:
+    clocks = [(device.clock, device.clock_basis), (device.matrix_clock, "matrix units")]
+    clocks += [(device.base_clock, "base"), (device.boost_clock, "boost")]
     rows = [
-        ("drivers print", ", ".join(one.aliases)),
-        ("memory", " or ".join(short(size, "B") for size in one.memory)),
-        ("bandwidth", short(one.bandwidth, "B/s") if one.bandwidth else ""),
-        ("units", f"{one.units} {one.unit_kind}" if one.units else ""),
-        ("clock", ", ".join(f"{exact_mhz(hz)} ({what})" for hz, what in clocks if hz)),
-        ("power", f"{one.tdp:g} W" if one.tdp else ""),
+        ("drivers print", ", ".join(device.aliases)),
+        ("memory", " or ".join(short(size, "B") for size in device.memory)),
+        ("bandwidth", short(device.bandwidth, "B/s") if device.bandwidth else ""),
+        ("units", f"{device.units} {device.unit_kind}" if device.units else ""),
+        ("clock", ", ".join(f"{exact_mhz(hz)} ({basis})" for hz, basis in clocks if hz)),
+        ("power", f"{device.tdp:g} W" if device.tdp else ""),
     ]
     return Table(
         columns=(Column(head="what"), Column(head="value", flows=True)),
@@ -82,10 +86,10 @@ def _peaks(noun: DeviceSheet) -> Table:
     return table if package else table.without(columns[2])
 
 
-def _figures(one: Device, row: PeakRow) -> tuple[str, ...]:
+def _figures(device: Device, row: PeakRow) -> tuple[str, ...]:
     rates = (row.peak, row.package_peak, row.sparse)
-    said = (_rate(row, rate) for rate in rates)
-    return (row.precision, *said, _ridge(row), _derived(one, row), _off(row))
+    figures = (_rate(row, rate) for rate in rates)
+    return (row.precision, *figures, _ridge(row), _derived(device, row), _off(row))
 
 
 def _rate(row: PeakRow, rate: float | None) -> str:
@@ -101,10 +105,10 @@ def _ridge(row: PeakRow) -> str:
     return "-" if row.ridge is None else short(round(row.ridge) if row.ridge >= 100 else row.ridge)
 
 
-def _derived(one: Device, row: PeakRow) -> str:
+def _derived(device: Device, row: PeakRow) -> str:
     if row.derived is None or row.clock is None or row.fma_per_clock is None:
         return "not all known"
-    product = f"{exact_mhz(row.clock)} x {one.units} x {row.fma_per_clock:g} x 2"
+    product = f"{exact_mhz(row.clock)} x {device.units} x {row.fma_per_clock:g} x 2"
     return f"{product} = {short(row.derived)}"
 
 
@@ -119,22 +123,26 @@ def _doubts(noun: DeviceSheet) -> list[str]:
     ]
     low = noun.device.low_confidence
     if noun.also:
-        shares = ", ".join(f"{one.device.label} ({_ratio(one)} of this peak)" for one in noun.also)
+        shares = ", ".join(f"{row.device.label} ({_ratio(row)} of this peak)" for row in noun.also)
         texts.append(f"drivers print this name for other devices, too: {shares}")
     return [*texts, *([f"less sure than the rest: {', '.join(low)}"] if low else [])]
 
 
-def _provenance(one: Device) -> list[Block]:
+def _provenance(device: Device) -> list[Block]:
     blocks: list[Block] = [Heading("Source")]
-    blocks += [Text(text, " - ") for text in one.source]
-    blocks.append(Text(f"confidence: {one.confidence}", " - "))
-    blocks += [Text(text, " - ") for text in one.evidence]
-    if one.measured_matmul:
-        rates = [f"{name} {short(rate, 'FLOP/s')}" for name, rate in one.measured_matmul.items()]
-        best = f"best matrix product measured: {', '.join(rates)} ({one.measured_matmul_source})"
+    blocks += [Text(text, " - ") for text in device.source]
+    blocks.append(Text(f"confidence: {device.confidence}", " - "))
+    blocks += [Text(text, " - ") for text in device.evidence]
+    if device.measured_matmul:
+        rates = [
+            f"{name} {short(rate, 'FLOP/s')}" for name, rate in device.measured_matmul.items()
+        ]
+        best = (
+            f"best matrix product measured: {', '.join(rates)} ({device.measured_matmul_source})"
+        )
         blocks.append(Text(best, " - "))
-    if one.notes:
-        blocks.append(Text(one.notes, " - "))
+    if device.notes:
+        blocks.append(Text(device.notes, " - "))
     return blocks
 
 
@@ -159,7 +167,7 @@ def devices_page(noun: DeviceList) -> Page:
         Column(head="confidence", spare=4),
         Column(head="name", spare=5),
     )
-    rows = tuple(Row(_cells(one, [cell for _, _, cell in rates])) for one in noun.devices)
+    rows = tuple(Row(_cells(row, [cell for _, _, cell in rates])) for row in noun.devices)
     about = Text("dense peaks of one framework device; `crossflops devices NAME` says more", " - ")
     return Page((Title((noun.about,)), Table(columns=columns, rows=rows), about))
 
@@ -182,7 +190,9 @@ def _first(*precisions: str) -> Cell:
 
     def cell(row: DeviceShare) -> str:
         peaks = row.device.peaks
-        return next((short(peaks[one]) for one in precisions if one in peaks), "-")
+        return next(
+            (short(peaks[precision]) for precision in precisions if precision in peaks), "-"
+        )
 
     return cell
 
@@ -195,29 +205,29 @@ _SEVERAL: tuple[Rates, ...] = (
 
 
 def _cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
-    one = row.device
+    device = row.device
     return (
-        one.label,
+        device.label,
         *(cell(row) for cell in rates),
-        "/".join(f"{size / 1e9:g}" for size in one.memory) + " GB" if one.memory else "-",
-        short(one.bandwidth, "B/s") if one.bandwidth else "-",
-        one.confidence,
-        one.name,
+        "/".join(f"{size / 1e9:g}" for size in device.memory) + " GB" if device.memory else "-",
+        short(device.bandwidth, "B/s") if device.bandwidth else "-",
+        device.confidence,
+        device.name,
     )
 
 
 def derivation_page(noun: Derivation) -> Page:
     """A product, and its factors."""
-    product = " x ".join(_spelled(one) for one in noun.factors)
-    rows = tuple(Row((one.what, _spelled(one))) for one in noun.factors)
+    product = " x ".join(_spelled(factor) for factor in noun.factors)
+    rows = tuple(Row((factor.what, _spelled(factor))) for factor in noun.factors)
     table = Table(columns=(Column(head="factor"), Column(head="value", right=True)), rows=rows)
     rate = short(noun.rate, noun.unit)
     digits = f"{exact(round(noun.rate))} {noun.unit}"
     return Page((Title((f"{noun.what} {rate}", digits)), table, Text(f"{product} = {rate}")))
 
 
-def _spelled(one: Factor) -> str:
-    return exact_mhz(one.value) if one.unit == "Hz" else f"{one.value:g}"
+def _spelled(factor: Factor) -> str:
+    return exact_mhz(factor.value) if factor.unit == "Hz" else f"{factor.value:g}"
 
 
 # The page of this machine: what its system says, and what was measured.
@@ -228,8 +238,8 @@ def machine_page(noun: Machine) -> Page:
     blocks: list[Block] = [Title(("This machine", *([noun.cpu.model] if noun.cpu else [])))]
     if noun.cpu is not None:
         blocks += [_table(_cpu(noun.cpu, noun.known)), Heading("By the rule"), _rule(noun.cpu)]
-    for one in noun.gpus:
-        blocks += [Heading(one.name), _table(_gpu(one, noun))]
+    for gpu in noun.gpus:
+        blocks += [Heading(gpu.name), _table(_gpu(gpu, noun))]
     if noun.measured is not None:
         blocks += _measured(noun.measured, noun.cpu)
     return Page((*blocks, *(Text(text, " - ") for text in noun.notes)))
@@ -243,25 +253,25 @@ def _table(rows: list[tuple[str, str]]) -> Table:
     )
 
 
-def _cpu(one: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
-    quota = "" if one.quota is None else f", of which {one.quota:g} CPUs' time is granted"
-    clock = "unknown" if one.clock is None else f"{one.clock / 1e9:.3f} GHz"
+def _cpu(cpu: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
+    quota = "" if cpu.quota is None else f", of which {cpu.quota:g} CPUs' time is granted"
+    clock = "unknown" if cpu.clock is None else f"{cpu.clock / 1e9:.3f} GHz"
     return [
-        ("cores", f"{one.cores} for this process, on {number(one.sockets, 'socket')}{quota}"),
-        ("threads", f"{one.logical}"),
-        ("clock", f"{clock}, by {one.clock_source}"),
-        ("units", f"{one.isa}"),
-        ("catalogue", known.get(one.model, "")),
+        ("cores", f"{cpu.cores} for this process, on {number(cpu.sockets, 'socket')}{quota}"),
+        ("threads", f"{cpu.logical}"),
+        ("clock", f"{clock}, by {cpu.clock_source}"),
+        ("units", f"{cpu.isa}"),
+        ("catalogue", known.get(cpu.model, "")),
     ]
 
 
-def _rule(one: Cpu) -> Table:
+def _rule(cpu: Cpu) -> Table:
     """Cores x clock x FLOPs per clock and core."""
-    clock = "?" if one.clock is None else f"{one.clock / 1e9:.3f} GHz"
+    clock = "?" if cpu.clock is None else f"{cpu.clock / 1e9:.3f} GHz"
     rows = []
-    for precision, rate in one.flops_per_clock.items():
-        peak = one.peak(precision)
-        product = f"{one.usable:g} x {clock} x {rate}"
+    for precision, rate in cpu.flops_per_clock.items():
+        peak = cpu.peak(precision)
+        product = f"{cpu.usable:g} x {clock} x {rate}"
         rows.append(
             Row((precision, "-" if peak is None else short(peak, per_second(precision)), product))
         )
@@ -275,41 +285,41 @@ def _rule(one: Cpu) -> Table:
     )
 
 
-def _gpu(one: Gpu, noun: Machine) -> list[tuple[str, str]]:
-    peaks = noun.peaks.get(one.name, {})
+def _gpu(gpu: Gpu, noun: Machine) -> list[tuple[str, str]]:
+    peaks = noun.peaks.get(gpu.name, {})
     rates = (f"{name} {short(rate, per_second(name))}" for name, rate in peaks.items() if rate)
     return [
-        ("catalogue", noun.known.get(one.name, "")),
+        ("catalogue", noun.known.get(gpu.name, "")),
         ("dense peaks", ", ".join(rates)),
-        ("memory", "" if one.memory is None else short(one.memory, "B")),
-        ("highest clock", "" if one.clock is None else f"{one.clock / 1e6:g} MHz"),
-        ("memory clock", "" if one.memory_clock is None else f"{one.memory_clock / 1e6:g} MHz"),
-        ("bus", "" if one.bus is None else f"{one.bus} bit"),
-        ("power limit", "" if one.power is None else f"{one.power:g} W"),
-        ("FP32 units", "" if one.lanes is None else f"{one.lanes}"),
-        ("SMs of the slice", "" if one.units is None else f"{one.units}"),
-        ("said by", one.driver),
+        ("memory", "" if gpu.memory is None else short(gpu.memory, "B")),
+        ("highest clock", "" if gpu.clock is None else f"{gpu.clock / 1e6:g} MHz"),
+        ("memory clock", "" if gpu.memory_clock is None else f"{gpu.memory_clock / 1e6:g} MHz"),
+        ("bus", "" if gpu.bus is None else f"{gpu.bus} bit"),
+        ("power limit", "" if gpu.power is None else f"{gpu.power:g} W"),
+        ("FP32 units", "" if gpu.lanes is None else f"{gpu.lanes}"),
+        ("SMs of the slice", "" if gpu.units is None else f"{gpu.units}"),
+        ("said by", gpu.driver),
     ]
 
 
-def _measured(one: MachinePeak, claimed: Cpu | None) -> list[Block]:
-    head = "Measured" if one.is_peak else "Measured by a matrix product, which is no peak"
+def _measured(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
+    head = "Measured" if peak.is_peak else "Measured by a matrix product, which is no peak"
     rows = [
         (
-            f"{name}, {number(one.threads, 'thread')}",
+            f"{name}, {number(peak.threads, 'thread')}",
             f"{short(rate, per_second(name))}{_of(rate, claimed, name)}",
         )
-        for name, rate in one.peaks.items()
+        for name, rate in peak.peaks.items()
     ]
     rows += [
-        ("fp32, one thread", "" if one.one_thread is None else short(one.one_thread, "FLOP/s")),
-        ("core clock", "" if one.clock is None else f"{one.clock / 1e9:.3f} GHz"),
-        ("per clock", _per_clock(one)),
-        ("bandwidth", short(one.bandwidth, "B/s")),
-        ("ridge", f"{one.peaks['fp32'] / one.bandwidth:.1f} FLOPs per byte in fp32"),
-        ("how", one.how),
+        ("fp32, one thread", "" if peak.one_thread is None else short(peak.one_thread, "FLOP/s")),
+        ("core clock", "" if peak.clock is None else f"{peak.clock / 1e9:.3f} GHz"),
+        ("per clock", _per_clock(peak)),
+        ("bandwidth", short(peak.bandwidth, "B/s")),
+        ("ridge", f"{peak.peaks['fp32'] / peak.bandwidth:.1f} FLOPs per byte in fp32"),
+        ("how", peak.how),
     ]
-    texts = [Text(text, " ! ", "warn") for text in one.contradictions]
+    texts = [Text(text, " ! ", "warn") for text in peak.contradictions]
     kept = Text("`--device measured` sets a count against it", " - ")
     return [Heading(head), _table(rows), *texts, kept]
 
@@ -319,7 +329,7 @@ def _of(rate: float, claimed: Cpu | None, precision: str) -> str:
     return f", {100 * rate / peak:.0f} % of the rule" if peak else ""
 
 
-def _per_clock(one: MachinePeak) -> str:
-    if one.clock is None or one.one_thread is None:
+def _per_clock(peak: MachinePeak) -> str:
+    if peak.clock is None or peak.one_thread is None:
         return ""
-    return f"{one.one_thread / one.clock:.1f} FP32 FLOPs of one core"
+    return f"{peak.one_thread / peak.clock:.1f} FP32 FLOPs of one core"

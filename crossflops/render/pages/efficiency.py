@@ -76,7 +76,7 @@ def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
         columns += [("full square", _full), ("causal", _half)]
     if any(row.others is not UNSET for row in rows):
         columns.append(("of measured", _other_share))
-    if any(one.mbu is not None for one in map(_moved, rows) if one):
+    if any(moved.mbu is not None for moved in map(_moved, rows) if moved):
         columns.append(("MBU", _mbu))
     return columns
 
@@ -107,35 +107,36 @@ def _hfu(row: Efficiency) -> str:
 
 
 def _attention(row: Efficiency) -> str:
-    one = row.attention
-    if not isinstance(one, Attention):
+    attention = row.attention
+    if not isinstance(attention, Attention):
         return "-"
-    return short(one.full_macs if one.counted == "full" else one.half_macs, "MACs")
+    counted = attention.full_macs if attention.counted == "full" else attention.half_macs
+    return short(counted, "MACs")
 
 
 def _sizes(row: Efficiency) -> str:
     """What is counted of attention, and what else it may be."""
-    one = row.attention
-    if not isinstance(one, Attention):
+    attention = row.attention
+    if not isinstance(attention, Attention):
         return ""
-    said = "score and value products, "
+    sentence = "score and value products, "
     if not _halved(row):
-        return said + "none of it behind a causal mask"
-    said += "the full square" if one.counted == "full" else "what a causal mask leaves"
-    return f"{said}; full {short(one.full_macs)}, causal {short(one.half_macs)}"
+        return sentence + "none of it behind a causal mask"
+    sentence += "the full square" if attention.counted == "full" else "what a causal mask leaves"
+    return f"{sentence}; full {short(attention.full_macs)}, causal {short(attention.half_macs)}"
 
 
 def _shares(row: Efficiency) -> str:
     """The same with the shares of the peak, where there is one."""
-    one = row.attention
-    if not isinstance(one, Attention) or one.full_ratio is None or not _halved(row):
+    attention = row.attention
+    if not isinstance(attention, Attention) or attention.full_ratio is None or not _halved(row):
         return _sizes(row)
     return f"{_sizes(row)}; share full {_full(row)}, causal {_half(row)}"
 
 
 def _halved(row: Efficiency) -> bool:
-    one = row.attention
-    return isinstance(one, Attention) and one.full_macs != one.half_macs
+    attention = row.attention
+    return isinstance(attention, Attention) and attention.full_macs != attention.half_macs
 
 
 def _full(row: Efficiency) -> str:
@@ -157,8 +158,8 @@ def _other_share(row: Efficiency) -> str:
 def _other_source(row: Efficiency) -> str:
     if not row.others:
         return ""
-    one = row.others[0]
-    return f"{one.name}: {percent(one.ratio)} of it; {one.source}"
+    peak = row.others[0]
+    return f"{peak.name}: {percent(peak.ratio)} of it; {peak.source}"
 
 
 def _devices(row: Efficiency) -> str:
@@ -166,28 +167,30 @@ def _devices(row: Efficiency) -> str:
 
 
 def _layout(row: Efficiency) -> str:
-    one = row.world
-    if not isinstance(one, World):
+    world = row.world
+    if not isinstance(world, World):
         return ""
-    said = (
-        f"data {one.data_parallel} x tensor {one.tensor_parallel} x "
-        f"pipeline {one.pipeline_parallel} parallel"
+    sentence = (
+        f"data {world.data_parallel} x tensor {world.tensor_parallel} x "
+        f"pipeline {world.pipeline_parallel} parallel"
     )
-    if isinstance(one.bubble, float):
-        said += f"; the pipeline waits {percent(one.bubble)} of a step"
-    return said
+    if isinstance(world.bubble, float):
+        sentence += f"; the pipeline waits {percent(world.bubble)} of a step"
+    return sentence
 
 
 def _all(row: Efficiency) -> str:
-    one = row.world
-    return short(one.rate, "FLOP/s") if isinstance(one, World) and one.rate is not None else "-"
+    world = row.world
+    if not isinstance(world, World) or world.rate is None:
+        return "-"
+    return short(world.rate, "FLOP/s")
 
 
 def _all_source(row: Efficiency) -> str:
-    one = row.world
-    if not isinstance(one, World) or one.examples_per_second is None:
+    world = row.world
+    if not isinstance(world, World) or world.examples_per_second is None:
         return ""
-    return f"at {number(one.examples_per_second)} {row.unit}s/s"
+    return f"at {number(world.examples_per_second)} {row.unit}s/s"
 
 
 def _moved(row: Efficiency) -> Moved | None:
@@ -214,33 +217,33 @@ def _bytes(row: Efficiency) -> str:
 
 
 def _intensity(row: Efficiency) -> str:
-    found = _of(row).intensity
-    return "-" if found is None else f"{found:.3g} FLOP/byte"
+    intensity = _of(row).intensity
+    return "-" if intensity is None else f"{intensity:.3g} FLOP/byte"
 
 
 def _limit(row: Efficiency) -> str:
-    one = _of(row)
-    said = f"{short(one.flops, 'FLOPs')} a pass"
-    if one.intensity_limit is not None:
-        said += f"; below {short(one.intensity_limit)} for any batch"
-    return said
+    moved = _of(row)
+    sentence = f"{short(moved.flops, 'FLOPs')} a pass"
+    if moved.intensity_limit is not None:
+        sentence += f"; below {short(moved.intensity_limit)} for any batch"
+    return sentence
 
 
 def _bound(row: Efficiency) -> str:
-    one = _of(row)
-    return "-" if one.bound is None else f"{one.bound}, {duration(one.bound_seconds or 0)}"
+    moved = _of(row)
+    return "-" if moved.bound is None else f"{moved.bound}, {duration(moved.bound_seconds or 0)}"
 
 
 def _bound_source(row: Efficiency) -> str:
-    one = _of(row)
-    if one.ridge is None or one.bandwidth is None:
+    moved = _of(row)
+    if moved.ridge is None or moved.bandwidth is None:
         return "needs a peak and a bandwidth"
-    return f"ridge {one.ridge:.4g} FLOP/byte at {one.bandwidth / 1e9:g} GB/s"
+    return f"ridge {moved.ridge:.4g} FLOP/byte at {moved.bandwidth / 1e9:g} GB/s"
 
 
 def _mbu(row: Efficiency) -> str:
-    one = _moved(row)
-    return percent(one.mbu) if one else "-"
+    moved = _moved(row)
+    return percent(moved.mbu) if moved else "-"
 
 
 # Tables of an efficiency: the phases of a step, and the precisions of its work.
@@ -269,14 +272,14 @@ def _step(step: Step) -> Table:
     rows = [
         Row(
             (
-                one.name,
-                f"{1e3 * one.seconds:.5g} ms",
-                short(one.flops, "FLOPs"),
-                short(one.rate, "FLOP/s"),
-                percent(one.ratio),
+                phase.name,
+                f"{1e3 * phase.seconds:.5g} ms",
+                short(phase.flops, "FLOPs"),
+                short(phase.rate, "FLOP/s"),
+                percent(phase.ratio),
             )
         )
-        for one in step.phases
+        for phase in step.phases
     ]
     speed = f"{number(step.examples_per_second)} examples/s"
     whole = ("whole step", f"{1e3 * step.seconds:.5g} ms", "", speed, "")
@@ -291,35 +294,35 @@ def _modules(modules: tuple[ModuleTime, ...]) -> Table:
         rows=tuple(
             Row(
                 (
-                    one.path or "(the model)",
-                    duration(one.seconds),
-                    short(one.flops, "FLOPs"),
-                    short(one.rate, "FLOP/s"),
-                    percent(one.ratio),
+                    module.path or "(the model)",
+                    duration(module.seconds),
+                    short(module.flops, "FLOPs"),
+                    short(module.rate, "FLOP/s"),
+                    percent(module.ratio),
                 ),
-                "bad" if (one.ratio or 0) > 1 else "",
+                "bad" if (module.ratio or 0) > 1 else "",
             )
-            for one in modules
+            for module in modules
         ),
     )
 
 
 def _precisions(row: Efficiency) -> Table:
     parts = row.precisions or ()
-    total = sum(one.flops for one in parts)
+    total = sum(part.flops for part in parts)
     right = [Column(head=head, right=True) for head in ("work", "of it", "peak")]
     return Table(
         columns=(Column(head="precision"), *right),
         rows=tuple(
             Row(
                 (
-                    one.precision,
-                    short(one.flops, "FLOPs"),
-                    percent(one.flops / total if total else None),
-                    "-" if one.peak is None else short(one.peak, "FLOP/s"),
+                    part.precision,
+                    short(part.flops, "FLOPs"),
+                    percent(part.flops / total if total else None),
+                    "-" if part.peak is None else short(part.peak, "FLOP/s"),
                 )
             )
-            for one in parts
+            for part in parts
         ),
     )
 
@@ -345,7 +348,7 @@ def efficiency_page(noun: EfficiencyReport) -> Page:
 def _opening(noun: EfficiencyReport) -> list[Block]:
     first, report = noun.efficiency[0], noun.report
     kind = "inference" if first.multiplier == 1 else "training"
-    run = [one for one in (kind, *_shared(noun.efficiency)) if one]
+    run = [word for word in (kind, *_shared(noun.efficiency)) if word]
     if report is not None and report.profiles:
         return [*comparison(report).blocks, Heading(f"Required rate: {', '.join(run)}")]
     named = "MACs as given" if first.unit == "example" else "by its sizes"
@@ -357,19 +360,21 @@ def _explained(noun: EfficiencyReport) -> list[Block]:
     report, first = noun.report, noun.efficiency[0]
     if report is None or report.profiles or not report.reconciliations or report.as_ is None:
         return []
-    (found,) = report.reconciliations
-    sign = "-" if found.delta < 0 else "+"
-    rest = f" {sign} {exact(abs(found.delta))}" if found.delta else ""
-    unit = "" if found.unit in (1, UNSET) else f", {found.unit} per MAC"
-    said = f"native: {exact(found.ours)} MACs a pass"
+    (account,) = report.reconciliations
+    sign = "-" if account.delta < 0 else "+"
+    rest = f" {sign} {exact(abs(account.delta))}" if account.delta else ""
+    unit = "" if account.unit in (1, UNSET) else f", {account.unit} per MAC"
+    sentence = f"native: {exact(account.ours)} MACs a pass"
     alone = len(noun.efficiency) == 1
-    if alone and first.ratio is not None and first.rate is not None and found.theirs:
-        times = found.ours * (found.unit or 1) / found.theirs
-        said += f", {short(first.rate * times, 'FLOP/s')}, share {percent(first.ratio * times)}"
+    if alone and first.ratio is not None and first.rate is not None and account.theirs:
+        times = account.ours * (account.unit or 1) / account.theirs
+        sentence += (
+            f", {short(first.rate * times, 'FLOP/s')}, share {percent(first.ratio * times)}"
+        )
     return [
         Heading(f"{first.numerator} = native{rest}{unit}"),
-        explanations(found),
-        Text(said, " "),
+        explanations(account),
+        Text(sentence, " "),
     ]
 
 

@@ -76,17 +76,23 @@ def health(noun: Health) -> Page:
     """The components, the tools, and the commands that install what is missing."""
     rows = tuple(
         Row(
-            (one.name, one.version or "-", one.message or one.state),
-            _TONES[one.state],
+            (component.name, component.version or "-", component.message or component.state),
+            _TONES[component.state],
         )
-        for one in noun.components
+        for component in noun.components
     )
     parts = Table(
         columns=(Column(head="part"), Column(head="version"), Column(head="state", flows=True)),
         rows=rows,
     )
-    places = [Command(one.python, f" {one.name}: ") for one in noun.components if one.python]
-    missing = [(one.name, one.install) for one in noun.components if one.install]
+    places = [
+        Command(component.python, f" {component.name}: ")
+        for component in noun.components
+        if component.python
+    ]
+    missing = [
+        (component.name, component.install) for component in noun.components if component.install
+    ]
     remedies = _remedies([*missing, *_lacking(noun.tools)])
     tables = (parts, *places, Heading("Tools"), _table(noun.tools), *_elsewhere(noun.tools))
     return Page((*tables, *remedies))
@@ -104,37 +110,37 @@ def _table(tools: tuple[ToolRow, ...]) -> Table:
         rows=tuple(
             Row(
                 (
-                    one.tool,
-                    ", ".join(one.editions) or "-",
-                    ", ".join(one.verified) or "-",
-                    one.version or "-",
-                    _state(one),
+                    tool.tool,
+                    ", ".join(tool.editions) or "-",
+                    ", ".join(tool.verified) or "-",
+                    tool.version or "-",
+                    _state(tool),
                 ),
-                _TONES[one.state],
+                _TONES[tool.state],
             )
-            for one in tools
+            for tool in tools
         ),
     )
 
 
-def _state(one: ToolRow) -> str:
-    if one.state == "unverified" and one.verified:
-        return f"{one.state}: checked on {', '.join(one.verified)}"
-    return f"{one.state}: {one.message}" if one.message else one.state
+def _state(tool: ToolRow) -> str:
+    if tool.state == "unverified" and tool.verified:
+        return f"{tool.state}: checked on {', '.join(tool.verified)}"
+    return f"{tool.state}: {tool.message}" if tool.message else tool.state
 
 
 def _elsewhere(tools: tuple[ToolRow, ...]) -> tuple[Heading | Command, ...]:
     """The interpreters other than this one, each with the tools that it runs."""
     names: dict[str, list[str]] = {}
-    for one in tools:
-        if one.python not in ("", sys.executable):
-            names.setdefault(one.python, []).append(one.tool)
-    texts = [Command(python, f" {', '.join(found)}: ") for python, found in names.items()]
+    for tool in tools:
+        if tool.python not in ("", sys.executable):
+            names.setdefault(tool.python, []).append(tool.tool)
+    texts = [Command(python, f" {', '.join(run)}: ") for python, run in names.items()]
     return (Heading("In other interpreters"), *texts) if texts else ()
 
 
 def _lacking(tools: tuple[ToolRow, ...]) -> list[tuple[str, str]]:
-    return [(one.tool, one.install) for one in tools if one.install]
+    return [(tool.tool, tool.install) for tool in tools if tool.install]
 
 
 def _remedies(lacking: list[tuple[str, str]]) -> tuple[Heading | Text | Command, ...]:
@@ -144,7 +150,7 @@ def _remedies(lacking: list[tuple[str, str]]) -> tuple[Heading | Text | Command,
         names.setdefault(install, []).append(name)
     lines = [
         block
-        for install, found in names.items()
-        for block in (Text(f"{', '.join(found)}:", " "), Command(install, "   "))
+        for install, brought in names.items()
+        for block in (Text(f"{', '.join(brought)}:", " "), Command(install, "   "))
     ]
     return (Heading("To install"), *lines) if lines else ()

@@ -36,23 +36,27 @@ class Places(msgspec.Struct, frozen=True):
     @property
     def spread(self) -> dict[str, Fraction]:
         """How far the numbers for a path lie apart, the native one among them."""
-        found = {}
+        spread = {}
         for path in self.native:
-            values = [Fraction(0), *(own.get(path, Fraction(0)) for own in self.tools.values())]
-            found[path] = max(values) - min(values)
-        return found
+            values = [Fraction(0), *(gaps.get(path, Fraction(0)) for gaps in self.tools.values())]
+            spread[path] = max(values) - min(values)
+        return spread
 
 
 def places(report: Report) -> Places:
     """What every tool that counts MACs makes of every module by itself."""
-    found = [one for one in report.reconciliations or () if isinstance(one.unit, int) and one.unit]
+    accounts = [
+        account
+        for account in report.reconciliations or ()
+        if isinstance(account.unit, int) and account.unit
+    ]
     native: dict[str, int] = {}
-    for one in found:
-        native |= {row.path: row.ours for row in one.by_path}
+    for account in accounts:
+        native |= {row.path: row.ours for row in account.by_path}
     parents = {path: _parent(path, native) for path in native}
     return Places(
         native={path: int(n) for path, n in _own(native, parents).items()},
-        tools={one.tool: _own(_distances(one), parents) for one in found},
+        tools={account.tool: _own(_distances(account), parents) for account in accounts},
     )
 
 
@@ -61,19 +65,19 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
 
     Modules whose paths differ in numbers alone, and that are counted alike, are one row.
     """
-    found = places(report)
-    groups = _groups(found)
+    around = places(report)
+    groups = _groups(around)
     shown = groups[:top]
-    if not shown or len(found.tools) < 2:
+    if not shown or len(around.tools) < 2:
         return []
-    columns, heads, notes = _columns(found, [paths[0] for paths in shown])
+    columns, heads, notes = _columns(around, [paths[0] for paths in shown])
     rows = tuple(
         Row(
             (
                 starred(paths),
                 exact(len(paths)),
-                short(found.native[paths[0]]),
-                *(_written(own.get(paths[0], Fraction(0))) for own in columns),
+                short(around.native[paths[0]]),
+                *(_written(gaps.get(paths[0], Fraction(0))) for gaps in columns),
             )
         )
         for paths in shown
@@ -94,12 +98,12 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
     return [Heading(head), table, *(Text(note, "   ", "dim") for note in notes)]
 
 
-def _groups(found: Places) -> list[list[str]]:
+def _groups(around: Places) -> list[list[str]]:
     """The paths with a difference, those of one kind together, the largest first."""
-    spread = found.spread
+    spread = around.spread
     kinds: dict[tuple[object, ...], list[str]] = {}
-    for path in (path for path in found.native if spread[path]):
-        values = (found.native[path], *(own.get(path) for own in found.tools.values()))
+    for path in (path for path in around.native if spread[path]):
+        values = (around.native[path], *(gaps.get(path) for gaps in around.tools.values()))
         kinds.setdefault((pattern(path), *values), []).append(path)
     return sorted(kinds.values(), key=lambda paths: -spread[paths[0]] * len(paths))
 
@@ -112,34 +116,34 @@ def pattern(path: str) -> str:
 def starred(paths: list[str]) -> str:
     """The path, with a star for each number that is not the same in all of them."""
     parts = zip(*(split(r"(\d+)", path) for path in paths), strict=True)
-    return "".join(found[0] if len(set(found)) == 1 else "*" for found in parts) or MODEL
+    return "".join(words[0] if len(set(words)) == 1 else "*" for words in parts) or MODEL
 
 
-def _columns(found: Places, shown: list[str]) -> tuple[list[Own], list[str], list[str]]:
+def _columns(around: Places, shown: list[str]) -> tuple[list[Own], list[str], list[str]]:
     """Columns and their heads, tools that show the same in one, and what they stand for."""
     same: dict[tuple[Fraction, ...], list[str]] = {}
-    for tool, own in found.tools.items():
-        same.setdefault(tuple(own.get(path, Fraction(0)) for path in shown), []).append(tool)
+    for tool, gaps in around.tools.items():
+        same.setdefault(tuple(gaps.get(path, Fraction(0)) for path in shown), []).append(tool)
     alike = [tool for values, tools in same.items() if not any(values) for tool in tools]
     other = [tools for values, tools in same.items() if any(values)]
-    heads = [one[0] if len(one) == 1 else f"{one[0]} +{len(one) - 1}" for one in other]
+    heads = [alike[0] if len(alike) == 1 else f"{alike[0]} +{len(alike) - 1}" for alike in other]
     notes = [
-        f"{head}: also {', '.join(one[1:])}"
-        for head, one in zip(heads, other, strict=True)
-        if len(one) > 1
+        f"{head}: also {', '.join(alike[1:])}"
+        for head, alike in zip(heads, other, strict=True)
+        if len(alike) > 1
     ]
     notes += [f"{SAME} in all of these: {', '.join(alike)}"] if alike else []
-    return [found.tools[tools[0]] for tools in other], heads, notes
+    return [around.tools[tools[0]] for tools in other], heads, notes
 
 
-def _distances(found: Reconciliation) -> Own:
-    return {row.path: _macs(row, found) - row.ours for row in found.by_path}
+def _distances(account: Reconciliation) -> Own:
+    return {row.path: _macs(row, account) - row.ours for row in account.by_path}
 
 
-def _macs(row: PathRow, found: Reconciliation) -> Fraction:
+def _macs(row: PathRow, account: Reconciliation) -> Fraction:
     """What the tool counts there, as MACs: what it printed, or else what was predicted."""
     theirs = row.predicted if row.theirs is None or not isfinite(row.theirs) else row.theirs
-    return Fraction(theirs) / (found.unit or 1)
+    return Fraction(theirs) / (account.unit or 1)
 
 
 def _parent(path: str, known: Iterable[str]) -> str | None:
@@ -153,12 +157,12 @@ def _parent(path: str, known: Iterable[str]) -> str | None:
 
 def _own(whole: "dict[str, int] | Own", parents: dict[str, str | None]) -> Own:
     """What is left of every path without the ones beneath it."""
-    own = {path: Fraction(amount) for path, amount in whole.items()}
+    rest = {path: Fraction(amount) for path, amount in whole.items()}
     for path, amount in whole.items():
         parent = parents[path]
         if parent is not None:
-            own[parent] = own.get(parent, Fraction(0)) - amount
-    return own
+            rest[parent] = rest.get(parent, Fraction(0)) - amount
+    return rest
 
 
 def _written(amount: Fraction) -> str:
@@ -186,11 +190,11 @@ def named(calls: tuple[str, ...]) -> str:
     return ", ".join([*calls[:NAMED], *([f"and {rest} more"] if rest > 0 else [])])
 
 
-def explanations(found: Reconciliation) -> Table:
+def explanations(account: Reconciliation) -> Table:
     """Every step from the native count, and what is left."""
-    tone: Tone = "bad" if found.residual else "good"
-    rows = [_explanation(one) for one in found.explanations]
-    rows.append(Row(("residual", signed(found.residual), "", "", "", ""), tone))
+    tone: Tone = "bad" if account.residual else "good"
+    rows = [_explanation(reason) for reason in account.explanations]
+    rows.append(Row(("residual", signed(account.residual), "", "", "", ""), tone))
     return Table(
         columns=(
             Column(head="cause"),
@@ -205,8 +209,15 @@ def explanations(found: Reconciliation) -> Table:
     )
 
 
-def _explanation(one: Explanation) -> Row:
-    calls = number(len(one.calls), "call") if one.calls else ""
+def _explanation(reason: Explanation) -> Row:
+    calls = number(len(reason.calls), "call") if reason.calls else ""
     return Row(
-        (one.cause, signed(one.amount), calls, title(one.cause), named(one.calls), one.reference)
+        (
+            reason.cause,
+            signed(reason.amount),
+            calls,
+            title(reason.cause),
+            named(reason.calls),
+            reason.reference,
+        )
     )

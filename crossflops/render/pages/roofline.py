@@ -21,16 +21,16 @@ def alternatives(roof: Roofline) -> Table:
         rows=tuple(
             Row(
                 (
-                    one.label,
-                    duration(one.shortest),
-                    pace(one.examples / one.shortest),
-                    short(one.bytes, "B"),
-                    ratio(one.intensity),
-                    ratio(one.ridge),
-                    one.bound,
+                    step.label,
+                    duration(step.shortest),
+                    pace(step.examples / step.shortest),
+                    short(step.bytes, "B"),
+                    ratio(step.intensity),
+                    ratio(step.ridge),
+                    step.bound,
                 )
             )
-            for one in (roof.step, *roof.what_if)
+            for step in (roof.step, *roof.what_if)
         ),
     )
 
@@ -38,13 +38,13 @@ def alternatives(roof: Roofline) -> Table:
 def kinds(roof: Roofline) -> Table:
     """The nodes by kind, those that take the longest first."""
     heads = ("nodes", "n", "FLOP %", "bytes %", "time %", "intensity", "bound")
-    timed = tuple(one for one in roof.kinds if one.seconds)
-    first = tuple(one for one in timed[:KINDS] if one.seconds >= LEAST * roof.step.shortest)
+    timed = tuple(kind for kind in roof.kinds if kind.seconds)
+    first = tuple(kind for kind in timed[:KINDS] if kind.seconds >= LEAST * roof.step.shortest)
     rest = timed[len(first) :]
-    rows = [_kind(roof, one.kind, (one,)) for one in first]
+    rows = [_kind(roof, kind.kind, (kind,)) for kind in first]
     if rest:
         rows.append(_kind(roof, f"{number(len(rest), 'kind')} more", rest))
-    if idle := tuple(one for one in roof.kinds if not one.seconds):
+    if idle := tuple(kind for kind in roof.kinds if not kind.seconds):
         rows.append(_kind(roof, "nodes that take no time", idle))
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
@@ -53,16 +53,16 @@ def kinds(roof: Roofline) -> Table:
 
 
 def _kind(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> Row:
-    work, moved = sum(one.work for one in kinds), sum(one.bytes for one in kinds)
-    sides = {one.bound for one in kinds}
-    marked = _MARK if any(one.cache for one in kinds) else ""
+    work, moved = sum(kind.work for kind in kinds), sum(kind.bytes for kind in kinds)
+    sides = {kind.bound for kind in kinds}
+    marked = _MARK if any(kind.cache for kind in kinds) else ""
     return Row(
         (
             name,
-            exact(sum(one.nodes for one in kinds)),
+            exact(sum(kind.nodes for kind in kinds)),
             _share(work, roof.step.work),
             _share(moved, roof.step.bytes),
-            _share(sum(one.seconds for one in kinds), roof.step.shortest),
+            _share(sum(kind.seconds for kind in kinds), roof.step.shortest),
             ratio(work / moved if moved and work else None),
             ("-" if sides == {"none"} else "/".join(sorted(sides - {"none"}))) + marked,
         )
@@ -72,22 +72,22 @@ def _kind(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> Row:
 def kernels(roof: Roofline) -> Table:
     """The kernels that ran, those that lose the most time first."""
     heads = ("kernel", "intensity", "reached", "measured", "shortest", "efficiency")
-    worst = sorted(roof.kernels, key=lambda one: one.seconds - one.measured)[:KINDS]
+    worst = sorted(roof.kernels, key=lambda kernel: kernel.seconds - kernel.measured)[:KINDS]
     return Table(
         columns=tuple(Column(head=head, right=i > 0) for i, head in enumerate(heads)),
         rows=tuple(
             Row(
                 (
-                    one.kernel,
-                    ratio(one.intensity),
-                    short(one.rate, "FLOP/s") if one.work else "-",
-                    duration(one.measured),
-                    duration(one.seconds),
-                    percent(one.efficiency),
+                    kernel.kernel,
+                    ratio(kernel.intensity),
+                    short(kernel.rate, "FLOP/s") if kernel.work else "-",
+                    duration(kernel.measured),
+                    duration(kernel.seconds),
+                    percent(kernel.efficiency),
                 ),
-                "bad" if one.efficiency > 1 else "",
+                "bad" if kernel.efficiency > 1 else "",
             )
-            for one in worst
+            for kernel in worst
         ),
     )
 
@@ -97,14 +97,14 @@ def nodes(roof: Roofline) -> Table:
     heads = ("node", "operator", "precision", "FLOPs", "bytes", "intensity", "seconds", "bound")
     return Table(
         columns=tuple(Column(head=head, right=2 < i < 7) for i, head in enumerate(heads)),
-        rows=tuple(_node(one) for one in roof.nodes),
+        rows=tuple(_node(node) for node in roof.nodes),
         detail=True,
     )
 
 
-def _node(one: NodeBound) -> Row:
-    figures = (exact(one.work), exact(one.bytes), ratio(one.intensity), f"{one.seconds:.4g}")
-    return Row((one.node, one.op, one.precision, *figures, one.bound))
+def _node(node: NodeBound) -> Row:
+    figures = (exact(node.work), exact(node.bytes), ratio(node.intensity), f"{node.seconds:.4g}")
+    return Row((node.node, node.op, node.precision, *figures, node.bound))
 
 
 def pace(value: float) -> str:
@@ -149,8 +149,8 @@ def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _heading(roof: Roofline, what: str) -> Heading:
-    return Heading(f"{what}, bytes {roof.byte_model}: {roof.formula}")
+def _heading(roof: Roofline, name: str) -> Heading:
+    return Heading(f"{name}, bytes {roof.byte_model}: {roof.formula}")
 
 
 def _devices(roofs: Sequence[Roofline]) -> Table:
@@ -161,16 +161,16 @@ def _devices(roofs: Sequence[Roofline]) -> Table:
         rows=tuple(
             Row(
                 (
-                    one.device,
-                    ratio(one.step.intensity),
-                    ratio(one.step.ridge),
-                    short(one.step.attainable, "FLOP/s"),
-                    pace(one.step.examples / one.step.shortest),
-                    percent(one.achieved.roofline_efficiency) if one.achieved else "-",
-                    one.step.bound,
+                    roof.device,
+                    ratio(roof.step.intensity),
+                    ratio(roof.step.ridge),
+                    short(roof.step.attainable, "FLOP/s"),
+                    pace(roof.step.examples / roof.step.shortest),
+                    percent(roof.achieved.roofline_efficiency) if roof.achieved else "-",
+                    roof.step.bound,
                 )
             )
-            for one in roofs
+            for roof in roofs
         ),
     )
 

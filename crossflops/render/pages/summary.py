@@ -64,8 +64,8 @@ def exactness(report: Report) -> str:
     """How far the totals can be trusted, in the words of the weakest node."""
     if report.uncounted:
         return f"without {number(len(report.uncounted), 'uncounted node')}"
-    found = {node.exactness for node in report.nodes}
-    weakest = next((word for word in ("estimate", "bound") if word in found), "exact")
+    grades = {node.exactness for node in report.nodes}
+    weakest = next((word for word in ("estimate", "bound") if word in grades), "exact")
     return {"bound": "an upper bound", "estimate": "an estimate"}.get(weakest, weakest)
 
 
@@ -73,7 +73,7 @@ def inputs(given: tuple[InputInfo, ...]) -> list[str]:
     """Every input, by its name where there are several."""
     if len(given) == 1:
         return [f"input {shape(given[0].shape)} {given[0].dtype}"]
-    return [f"{one.name} {shape(one.shape)} {one.dtype}" for one in given]
+    return [f"{spec.name} {shape(spec.shape)} {spec.dtype}" for spec in given]
 
 
 def _setting(setting: object) -> list[str]:
@@ -97,46 +97,47 @@ _FORMULA_KINDS = (
 
 def formulas(report: Report) -> list[Block]:
     """The polynomials, or why there are none; and at which sizes the tables stand."""
-    found = report.formulas
-    if not isinstance(found, Formulas):
+    polynomials = report.formulas
+    if not isinstance(polynomials, Formulas):
         return []
-    names = " and ".join(one.name for one in found.dimensions)
+    names = " and ".join(dim.name for dim in polynomials.dimensions)
     blocks: list[Block] = [Heading(f"As polynomials in {names}")]
     rows = [
         Row((head, written(formula)))
         for head, kind in _FORMULA_KINDS
-        if (formula := getattr(found, kind)) is not None
+        if (formula := getattr(polynomials, kind)) is not None
     ]
     if rows:
         columns = (Column(head="kind"), Column(head="polynomial", flows=True))
         blocks.append(Table(columns=columns, rows=tuple(rows), bare=True))
-    blocks += [_where(one) for one in found.dimensions]
+    blocks += [_where(dim) for dim in polynomials.dimensions]
     if report.uncounted:
-        what = f"{number(len(report.uncounted), 'uncounted node')}, named below, not in them"
-        blocks.append(Text(what, " ", "warn"))
-    sizes = ", ".join(f"{name}={size}" for name, size in found.at.items())
-    what = "equal to the count at" if rows else "counted at"
+        missing = f"{number(len(report.uncounted), 'uncounted node')}, named below, not in them"
+        blocks.append(Text(missing, " ", "warn"))
+    sizes = ", ".join(f"{name}={size}" for name, size in polynomials.at.items())
+    checked = "equal to the count at" if rows else "counted at"
+    points = number(polynomials.points, "point")
     return [
         *blocks,
-        Text(f"{what} {number(found.points, 'point')}; what follows is the count at {sizes}", " "),
+        Text(f"{checked} {points}; what follows is the count at {sizes}", " "),
         Heading("Totals"),
     ]
 
 
-def _where(one: Dimension) -> Text:
+def _where(dim: Dimension) -> Text:
     """Where the formulas hold in one dimension, and why not elsewhere."""
-    checked = f"checked from {one.smallest} to {one.largest}"
-    where = f"node {one.node!r}: " if one.node else ""
-    if one.multiple_of == 1 and one.node:
-        what = f"{one.name}: {checked}; far beyond, node {one.node!r} costs something else"
-        return Text(what, " ", "warn")
-    if one.multiple_of == 1:
-        return Text(f"{one.name}: every size, {checked}", " ", "dim")
-    if one.multiple_of is None:
-        return Text(f"no polynomial in {one.name}: {where}{one.reason}", " ", "warn")
+    checked = f"checked from {dim.smallest} to {dim.largest}"
+    where = f"node {dim.node!r}: " if dim.node else ""
+    if dim.multiple_of == 1 and dim.node:
+        sentence = f"{dim.name}: {checked}; far beyond, node {dim.node!r} costs something else"
+        return Text(sentence, " ", "warn")
+    if dim.multiple_of == 1:
+        return Text(f"{dim.name}: every size, {checked}", " ", "dim")
+    if dim.multiple_of is None:
+        return Text(f"no polynomial in {dim.name}: {where}{dim.reason}", " ", "warn")
     return Text(
-        f"no polynomial in {one.name}: {where}{one.reason}; "
-        f"on multiples of {one.multiple_of} these hold, {checked}",
+        f"no polynomial in {dim.name}: {where}{dim.reason}; "
+        f"on multiples of {dim.multiple_of} these hold, {checked}",
         " ",
         "warn",
     )
@@ -168,7 +169,7 @@ def uncounted(report: Report) -> list[Block]:
     """The nodes that have no cost, each with the reason; none, when all have one."""
     if not report.uncounted:
         return []
-    rows = [Row((one.node, one.op, one.reason), "warn") for one in report.uncounted[:NAMED]]
+    rows = [Row((row.node, row.op, row.reason), "warn") for row in report.uncounted[:NAMED]]
     columns = (Column(head="node"), Column(head="operator"), Column(head="reason", flows=True))
     blocks: list[Block] = [
         Heading("Not counted, which is not zero"),
@@ -185,7 +186,7 @@ def _branches(report: Report) -> list[Block]:
     if not report.branches:
         return []
     columns = (Column(head="If"), Column(head="counted", flows=True))
-    rows = tuple(Row((one.node, one.counted)) for one in report.branches[:NAMED])
+    rows = tuple(Row((row.node, row.counted)) for row in report.branches[:NAMED])
     blocks: list[Block] = [Heading("Branches"), Table(columns=columns, rows=rows)]
     rest = len(report.branches) - NAMED
     if rest > 0:
@@ -229,15 +230,15 @@ def _totals(report: Report) -> Table:
 
 def _doubt(report: Report, unit: Unit) -> str:
     """What stands before a total that is not exact."""
-    found = report.totals.exactness
-    grade = "exact" if isinstance(found, UnsetType) else found.get(unit, "exact")
+    grades = report.totals.exactness
+    grade = "exact" if isinstance(grades, UnsetType) else grades.get(unit, "exact")
     return {"bound": "at most: ", "estimate": "about: "}.get(grade, "")
 
 
 def _in_doubt(report: Report) -> list[Block]:
     """The nodes whose work depends on data, or is not fixed, each with what is counted of it."""
-    found = [one for one in report.nodes if one.exactness != "exact" and one.flops]
-    if not found:
+    doubtful = [node for node in report.nodes if node.exactness != "exact" and node.flops]
+    if not doubtful:
         return []
     words = {"bound": "at most", "estimate": "about"}
     columns = (
@@ -245,11 +246,19 @@ def _in_doubt(report: Report) -> list[Block]:
         *(Column(head="MACs", right=True), Column(head="FLOPs", right=True)),
     )
     rows = tuple(
-        Row((one.node, one.op, words.get(one.exactness, ""), exact(one.macs), exact(one.flops)))
-        for one in found[:NAMED]
+        Row(
+            (
+                node.node,
+                node.op,
+                words.get(node.exactness, ""),
+                exact(node.macs),
+                exact(node.flops),
+            )
+        )
+        for node in doubtful[:NAMED]
     )
     blocks: list[Block] = [Heading("Bounds and estimates"), Table(columns=columns, rows=rows)]
-    rest = len(found) - NAMED
+    rest = len(doubtful) - NAMED
     if rest > 0:
         blocks.append(Text(f"and {number(rest, 'node')} more, all named in the JSON report", " "))
     return blocks
@@ -283,9 +292,8 @@ def _by_size(report: Report) -> list[tuple[str, int]]:
 
 
 def _operators(report: Report, unit: Unit) -> Table:
-    scope = report.module if isinstance(report.module, ModuleRow) else report.totals
-    whole = scope.flops if unit == "flops" else scope.macs
-    rows = sorted(report.by_op, key=lambda one: (-getattr(one, unit), -one.flops, one.op))
+    whole = getattr(report.scope, unit)
+    rows = sorted(report.by_op, key=lambda row: (-getattr(row, unit), -row.flops, row.op))
     return Table(
         columns=(
             Column(head="operator"),
@@ -297,22 +305,22 @@ def _operators(report: Report, unit: Unit) -> Table:
         rows=tuple(
             Row(
                 (
-                    one.op,
-                    exact(one.count),
-                    exact(one.macs),
-                    exact(one.flops),
-                    share(getattr(one, unit), whole),
+                    row.op,
+                    exact(row.count),
+                    exact(row.macs),
+                    exact(row.flops),
+                    share(getattr(row, unit), whole),
                 )
             )
-            for one in rows
+            for row in rows
         ),
     )
 
 
 def _folded(report: Report) -> list[Block]:
     rows = tuple(
-        Row((f"{one.tool}@{one.edition}", exact(one.total), short(one.total)))
-        for one in report.folds
+        Row((f"{fold.tool}@{fold.edition}", exact(fold.total), short(fold.total)))
+        for fold in report.folds
     )
     columns = (
         Column(head="convention"),
@@ -325,14 +333,14 @@ def _folded(report: Report) -> list[Block]:
 def doubts(folds: tuple[Folded, ...]) -> list[Block]:
     """What the figures of conventions rest on, and what they leave out."""
     blocks: list[Block] = []
-    for one in folds:
-        if one.assumed:
-            what = "the tool could not have run this, or its calls were read off the graph"
-            blocks.append(Text(f"{one.tool} is assumed: {what}", " ", "warn"))
-        if one.uncounted:
-            names = ", ".join(one.uncounted[:3]) + (" ..." if len(one.uncounted) > 3 else "")
-            left = number(len(one.uncounted), "node")
-            blocks.append(Text(f"{one.tool} says nothing of {left}: {names}", " ", "warn"))
+    for fold in folds:
+        if fold.assumed:
+            reason = "the tool could not have run this, or its calls were read off the graph"
+            blocks.append(Text(f"{fold.tool} is assumed: {reason}", " ", "warn"))
+        if fold.uncounted:
+            names = ", ".join(fold.uncounted[:3]) + (" ..." if len(fold.uncounted) > 3 else "")
+            left = number(len(fold.uncounted), "node")
+            blocks.append(Text(f"{fold.tool} says nothing of {left}: {names}", " ", "warn"))
     return blocks
 
 
@@ -348,14 +356,14 @@ def _modules(report: Report) -> Table:
         rows=tuple(
             Row(
                 (
-                    one.path or "(the model)",
-                    one.class_,
-                    exact(one.macs),
-                    exact(one.flops),
-                    exact(one.params),
+                    module.path or "(the model)",
+                    module.class_,
+                    exact(module.macs),
+                    exact(module.flops),
+                    exact(module.params),
                 )
             )
-            for one in report.modules
+            for module in report.modules
         ),
         detail=True,
     )

@@ -88,26 +88,26 @@ def _heads(noun: Viewed) -> tuple[str, ...]:
     """The heads: words of the tool itself, where the conventions are columns of one tool."""
     view, folds = noun.view, noun.report.folds
     try:
-        printed = [find(one.tool, one.edition).printed_as for one in folds]
+        printed = [find(fold.tool, fold.edition).printed_as for fold in folds]
     except CrossflopsError:  # a report of another version, with a convention of its own
         printed = []
-    family = {one.tool.partition("-")[0] for one in folds}
-    own = len(folds) > 1 and len(family) == 1 and len(set(printed)) == len(folds)
-    words = dict(zip(view.folds, printed, strict=True)) if own else {}
+    family = {fold.tool.partition("-")[0] for fold in folds}
+    one_tool = len(folds) > 1 and len(family) == 1 and len(set(printed)) == len(folds)
+    words = dict(zip(view.folds, printed, strict=True)) if one_tool else {}
     return tuple(words.get(column, _HEADS.get(column, column)) for column in view.columns)
 
 
 def _spares(view: View, shown: list[str]) -> dict[str, int]:
     """What makes way when a line is too narrow, the highest number first; the rest stays."""
     native = {"macs", "flops"} - {view.order}
-    found = {"bytes_read": 9, "bytes_written": 8, "modules": 7, "share": 1}
-    found |= dict.fromkeys(native, 6 if view.folds else 2)
+    spares = {"bytes_read": 9, "bytes_written": 8, "modules": 7, "share": 1}
+    spares |= dict.fromkeys(native, 6 if view.folds else 2)
     if view.by == "module":
-        return found | ({"class": 3} if view.folds else {"params": 5})
+        return spares | ({"class": 3} if view.folds else {"params": 5})
     if view.by == "node" and view.folds:
-        found |= {"operator": 4, "kind": 3}
-        return found | ({"module": 7} if "target" in shown else {})  # which says as much
-    return found | {"kind": 7, "target": 7, "class": 3} if view.by == "node" else found
+        spares |= {"operator": 4, "kind": 3}
+        return spares | ({"module": 7} if "target" in shown else {})  # which says as much
+    return spares | {"kind": 7, "target": 7, "class": 3} if view.by == "node" else spares
 
 
 def _is_count(view: View, name: str) -> bool:

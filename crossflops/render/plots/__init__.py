@@ -17,9 +17,9 @@ SUFFIXES = (".svg", ".png")
 def checked(suffix: str) -> str:
     """The suffix of a picture. Raises UnknownNameError for any other."""
     if suffix.lower() not in SUFFIXES:
-        found = f"the suffix {suffix!r}" if suffix else "no suffix"
+        end = f"the suffix {suffix!r}" if suffix else "no suffix"
         raise UnknownNameError(
-            f"{found} names no format of a picture", f"formats are {' and '.join(SUFFIXES)}"
+            f"{end} names no format of a picture", f"formats are {' and '.join(SUFFIXES)}"
         )
     return suffix.lower()
 

@@ -71,10 +71,12 @@ def _spans(roof: Roofline) -> tuple[Span, Span]:
     """Both axes, with room for every point and for the ridges of all ceilings."""
     step = roof.step
     tops = list(_tops(roof).values())
-    points = [*(one for rows in _by_operator(roof).values() for one in _merged(rows, roof))]
-    xs = [point[0] for point in points] + [one.intensity for one in roof.kernels if one.intensity]
+    points = [*(point for rows in _by_operator(roof).values() for point in _merged(rows, roof))]
+    xs = [point[0] for point in points] + [
+        kernel.intensity for kernel in roof.kernels if kernel.intensity
+    ]
     xs += [step.intensity or step.ridge, step.ridge]
-    ys = [point[1] for point in points] + [one.rate for one in roof.kernels if one.rate]
+    ys = [point[1] for point in points] + [kernel.rate for kernel in roof.kernels if kernel.rate]
     ys += [step.attainable or step.peak]
     if roof.achieved is not None and step.work:
         ys.append(step.work / roof.achieved.seconds)
@@ -96,13 +98,13 @@ def _regions(axes: "Axes", roof: Roofline, x: Span, y: Span) -> None:
 
 def _tops(roof: Roofline) -> dict[str, float]:
     """The ceilings to draw: those of the run, and the other formats that matrix units take."""
-    used = {one.precision: one.peak for one in roof.nodes if one.peak}
-    found: dict[float, list[str]] = {}
+    used = {node.precision: node.peak for node in roof.nodes if node.peak}
+    named: dict[float, list[str]] = {}
     for name, peak in {**roof.peaks, **used}.items():
         if (name and "_" not in name) or name in used:
-            found.setdefault(peak, []).append(name)
-    found.setdefault(roof.step.peak, [])
-    return {", ".join(filter(None, names)) or "peak": peak for peak, names in found.items()}
+            named.setdefault(peak, []).append(name)
+    named.setdefault(roof.step.peak, [])
+    return {", ".join(filter(None, names)) or "peak": peak for peak, names in named.items()}
 
 
 def _ceilings(axes: "Axes", roof: Roofline, x: Span) -> None:
@@ -117,20 +119,20 @@ def _ceilings(axes: "Axes", roof: Roofline, x: Span) -> None:
         zorder=2,
     )
     others = 0
-    for name, top in sorted(_tops(roof).items(), key=lambda one: -one[1]):
-        own = top == peak
-        dashes = "-" if own else _DASHES[others % len(_DASHES)]
-        others += not own
+    for name, top in sorted(_tops(roof).items(), key=lambda item: -item[1]):
+        binding = top == peak
+        dashes = "-" if binding else _DASHES[others % len(_DASHES)]
+        others += not binding
         start = top / bandwidth
         axes.plot(
-            [start, x[1]], [top, top], color=INK if own else GREY, linestyle=dashes,
-            linewidth=2 if own else 1, zorder=2,
+            [start, x[1]], [top, top], color=INK if binding else GREY, linestyle=dashes,
+            linewidth=2 if binding else 1, zorder=2,
         )  # fmt: skip
         unit = "OP/s" if name.startswith("int") else "FLOP/s"
         axes.annotate(
             f"{name}  {short(top, unit)} ", (x[1], top), xytext=(0, 2.5), ha="right", va="bottom",
-            textcoords="offset points", fontsize=7.5, color=INK if own else GREY, zorder=8,
-            fontweight="bold" if own else "normal",
+            textcoords="offset points", fontsize=7.5, color=INK if binding else GREY, zorder=8,
+            fontweight="bold" if binding else "normal",
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.2},
         )  # fmt: skip
 
@@ -151,35 +153,40 @@ def _slope(axes: "Axes", roof: Roofline, x: Span) -> None:
 
 def _by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
     """The nodes that have a place in the picture, by operator; most of the time first."""
-    found: dict[str, list[NodeBound]] = {}
-    for one in roof.nodes:
-        if one.intensity:
-            found.setdefault(one.op, []).append(one)
-    order = sorted(found.items(), key=lambda pair: (-sum(one.seconds for one in pair[1]), pair[0]))
+    groups: dict[str, list[NodeBound]] = {}
+    for node in roof.nodes:
+        if node.intensity:
+            groups.setdefault(node.op, []).append(node)
+    order = sorted(
+        groups.items(), key=lambda pair: (-sum(node.seconds for node in pair[1]), pair[0])
+    )
     named = dict(order[: len(COLOURS)])
-    rest = [one for _, rows in order[len(COLOURS) :] for one in rows]
+    rest = [row for _, rows in order[len(COLOURS) :] for row in rows]
     return named | ({"other operators": rest} if rest else {})
 
 
 def _merged(rows: Iterable[NodeBound], roof: Roofline) -> Iterator[Point]:
     """Points of nodes that lie on each other, as one."""
     group: list[NodeBound] = []
-    for one in sorted(rows, key=lambda row: (row.peak or 0, row.intensity or 0)):
-        first = group[0] if group else one
-        near = (one.intensity or 0) <= (first.intensity or 0) * (1 + _ALIKE)
-        if group and not (near and one.peak == first.peak):
+    for node in sorted(rows, key=lambda row: (row.peak or 0, row.intensity or 0)):
+        first = group[0] if group else node
+        near = (node.intensity or 0) <= (first.intensity or 0) * (1 + _ALIKE)
+        if group and not (near and node.peak == first.peak):
             yield _point(group, roof)
             group = []
-        group.append(one)
+        group.append(node)
     if group:
         yield _point(group, roof)
 
 
 def _point(group: list[NodeBound], roof: Roofline) -> Point:
     """Nodes under the roof: at most what the bandwidth, and their own peak, allow."""
-    work, moved = sum(one.work or one.operations for one in group), sum(one.bytes for one in group)
+    work, moved = (
+        sum(node.work or node.operations for node in group),
+        sum(node.bytes for node in group),
+    )
     reached = min(group[0].peak or roof.step.peak, work / moved * roof.step.bandwidth)
-    share = sum(one.work for one in group) / roof.step.work if roof.step.work else 0.0
+    share = sum(node.work for node in group) / roof.step.work if roof.step.work else 0.0
     return work / moved, reached, share
 
 
@@ -188,7 +195,7 @@ def _points(axes: "Axes", roof: Roofline) -> None:
     styles = (*zip(COLOURS, MARKERS, strict=True), (GREY, "X"))
     for (op, rows), (colour, marker) in zip(_by_operator(roof).items(), styles, strict=False):
         points = list(_merged(rows, roof))
-        hollow = not any(one.work for one in rows)
+        hollow = not any(row.work for row in rows)
         axes.scatter(
             [point[0] for point in points],
             [point[1] for point in points],
@@ -204,20 +211,24 @@ def _points(axes: "Axes", roof: Roofline) -> None:
             [], [], s=28, marker=marker, facecolors="none" if hollow else colour,
             edgecolors=colour, label=_label(op, rows, roof),
         )  # fmt: skip
-    moving = [one for one in roof.nodes if one.seconds and not one.intensity]
+    moving = [node for node in roof.nodes if node.seconds and not node.intensity]
     if moving:  # they have no place on a logarithmic axis
         axes.plot([], [], linestyle="none", label=_label("without a place: moving", moving, roof))
-    able = [(one.intensity, one.rate) for one in roof.kernels if one.intensity and one.rate]
+    able = [
+        (kernel.intensity, kernel.rate)
+        for kernel in roof.kernels
+        if kernel.intensity and kernel.rate
+    ]
     if able:
         axes.scatter(
-            [one[0] for one in able], [one[1] for one in able], s=14, marker="+",
+            [kernel[0] for kernel in able], [kernel[1] for kernel in able], s=14, marker="+",
             color=INK, linewidths=0.9, zorder=5, label=f"measured kernels ({len(able)})",
         )  # fmt: skip
 
 
 def _label(op: str, rows: list[NodeBound], roof: Roofline) -> str:
-    work = sum(one.work for one in rows) / roof.step.work if roof.step.work else 0.0
-    time = sum(one.seconds for one in rows) / roof.step.shortest
+    work = sum(row.work for row in rows) / roof.step.work if roof.step.work else 0.0
+    time = sum(row.seconds for row in rows) / roof.step.shortest
     op = op if len(op) <= _LONGEST else f"{op[: _LONGEST - 1]}…"
     return f"{op} ({len(rows)})  {100 * work:.0f} %, {100 * time:.0f} %"
 

@@ -10,6 +10,7 @@ import msgspec
 from crossflops.bench.batches import MOST, Goal, search
 from crossflops.bench.order import Ran
 from crossflops.errors import InputError, NormalizeError
+from crossflops.facade import ShownBench
 from crossflops.frontends import FRONTENDS
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.ir.trace import Setting
@@ -196,7 +197,7 @@ def bench(
     peak_tflops: float | None = None,
     on_progress: Callable[[str], None] | None = None,
     **options: Any,
-) -> Bench:
+) -> ShownBench:
     """Run a model, and say how fast it is and where its time goes.
 
     `target` and `inputs` are those of `count`, as are `options` (arguments, dims, trips, branches,
@@ -228,7 +229,7 @@ def bench(
         from crossflops.verbs.bench.kernels import read_trace
 
         told = {"trace": trace, "peak_tflops": peak_tflops}
-        return read_trace(target, inputs, trace=trace, flags=told, **shared)
+        return ShownBench.of(read_trace(target, inputs, trace=trace, flags=told, **shared))
     from crossflops.bench.order import Limits
     from crossflops.verbs.bench.attempts import Conditions
     # dropped
@@ -243,7 +244,7 @@ def bench(
         memory=memory,
         timeout=timeout,
     )
-    return measured(
+    found = measured(
         target,
         inputs,
         inputs_file=inputs_file,
@@ -255,6 +256,7 @@ def bench(
         flags={**flags, "peak_tflops": peak_tflops},
         **shared,
     )
+    return ShownBench.of(found)
 
 
 def _refuse(given: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.profile import Failure, Profile
 from crossflops.report.comparison import Against
 from crossflops.report.report import Report
+from crossflops.report.view import focus
 
 
 def chosen(
@@ -73,9 +74,9 @@ def answered(
     consensus: bool = False,
 ) -> Report:
     """The report with what was asked of it beside the comparison."""
-    report = contrasted(report if module is None else report.at(module), between)
+    report = contrasted(report if module is None else focus(report, module), between)
     if not consensus:
         return report
-    from crossflops.verbs.compare.consensus import consensus as found
+    from crossflops.render.pages.consensus import consensus as worded
 
-    return msgspec.structs.replace(report, consensus=found(report))
+    return msgspec.structs.replace(report, consensus=worded(report))

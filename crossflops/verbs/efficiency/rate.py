@@ -289,7 +289,7 @@ def _efficiency(
     )
     found = replace(
         found,
-        assumptions=(*found.assumptions, *measured.said(found, run)),
+        assumptions=(*found.assumptions, *measured.speed_and_attention(found, run)),
         warnings=(*found.warnings, *measured.doubts(run, against, step, moved)),
     )
     return found if question.speed.times is None else _timed(found, run, work)

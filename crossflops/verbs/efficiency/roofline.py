@@ -41,6 +41,7 @@ from crossflops.ir.roofline import (
 )
 from crossflops.ledger.count import count_whole
 from crossflops.report.bench import Bench, KernelRow
+from crossflops.report.compressed import contents
 from crossflops.report.efficiency import Efficiency
 from crossflops.verbs.count import Counted
 from crossflops.verbs.devices import look
@@ -284,7 +285,7 @@ def with_bench(question: Question) -> tuple[Question, Bench | None]:
 
 def _read(path: Path) -> Bench:
     try:
-        return Bench.from_json(path.read_bytes())
+        return Bench.from_json(contents(path))
     except OSError as error:
         raise CrossflopsError(f"{path} cannot be read: {error.strerror}", _HINT) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

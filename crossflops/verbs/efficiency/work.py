@@ -86,8 +86,8 @@ def _of_model(
         from crossflops.verbs import api
 
         tools = work.tools or None
-        report = api.compare(target, inputs, tools=tools, on_progress=on_progress, **how)
-        return Studied(numerators=by_tool(report), report=report)
+        compared = api.compare(target, inputs, tools=tools, on_progress=on_progress, **how)
+        return Studied(numerators=by_tool(compared), report=compared)
     from crossflops.verbs import count as counting
 
     report, counted = counting.native_count(target, inputs, as_=work.as_, **how)

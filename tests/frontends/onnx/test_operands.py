@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import pytest
 
+from crossflops import Report
 from crossflops.errors import OperandError
 from crossflops.ir.tensor import TensorSpec
-from crossflops.report.report import Report
 from crossflops.verbs import api
 from tests.onnx_files import ledger_of, parsed, saved, with_weights
 

@@ -1,0 +1,86 @@
+"""The results of the public API: the nouns of `report` that show themselves and answer questions.
+
+In: a plain report, an efficiency, a bench. Out: the same values, whose `print` is the page and
+whose HTML a notebook shows. May import: render and all below it, which pass the plain nouns.
+"""
+
+from msgspec.structs import asdict
+
+from crossflops.report.bench import Bench
+from crossflops.report.efficiency import EfficiencyReport
+from crossflops.report.report import Report
+from crossflops.report.view import By, View, focus, view
+
+
+class ShownReport(Report, frozen=True, kw_only=True):
+    """`crossflops.Report`: a report with its page, its tables and its parts."""
+
+    @classmethod
+    def of(cls, report: Report) -> "ShownReport":
+        """The same report, able to show itself."""
+        return cls(**asdict(report))
+
+    def at(self, path: str) -> "ShownReport":
+        """The same for one module and what is beneath it, such as "layer1.0".
+
+        Raises UnknownNameError where there is no such module.
+        """
+        return focus(self, path)
+
+    def view(
+        self, by: By = "op", top: int | None = None, depth: int | None = None, unit: str = "macs"
+    ) -> View:
+        """One table of the report.
+
+        By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
+        levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
+        module around a node). `top` keeps the largest rows, by the first convention if one was
+        asked for, else by `unit`. Raises InputError for what does not go together.
+        """
+        return view(self, by, top, depth, unit)
+
+    def __str__(self) -> str:
+        """The page of the report, as a terminal shows it."""
+        return _page(self)
+
+    def _repr_html_(self) -> str:
+        from crossflops.render.html import html
+
+        return html(self)
+
+
+class ShownBench(Bench, frozen=True, kw_only=True):
+    """What `crossflops.bench` returns: a bench with its page."""
+
+    @classmethod
+    def of(cls, bench: Bench) -> "ShownBench":
+        """The same bench, able to show itself."""
+        return cls(**asdict(bench))
+
+    def __str__(self) -> str:
+        """The page of the bench, as a terminal shows it."""
+        return _page(self)
+
+
+class ShownEfficiency(EfficiencyReport, frozen=True, kw_only=True):
+    """What `crossflops.efficiency` returns: an efficiency with its page, and the shown report."""
+
+    report: ShownReport | None = None
+
+    @classmethod
+    def of(cls, efficiency: EfficiencyReport) -> "ShownEfficiency":
+        """The same efficiency, able to show itself."""
+        fields = asdict(efficiency)
+        if efficiency.report is not None:
+            fields["report"] = ShownReport.of(efficiency.report)
+        return cls(**fields)
+
+    def __str__(self) -> str:
+        """The page of the efficiency, as a terminal shows it."""
+        return _page(self)
+
+
+def _page(noun: ShownReport | ShownBench | ShownEfficiency) -> str:
+    from crossflops.render.terminal import shown  # `--help` imports this file and no renderer
+
+    return shown(noun)

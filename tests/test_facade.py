@@ -1,0 +1,52 @@
+"""What the public functions return: plain values that show themselves."""
+
+import pickle
+
+import msgspec
+import pytest
+
+import crossflops
+from crossflops.facade import ShownEfficiency, ShownReport
+from crossflops.render.html import html
+from crossflops.report.report import Report
+from tests.onnx_files import parsed, saved
+
+GRAPH = "g (float[2,4] x, float[4,3] w) => (float[2,3] y) { y = MatMul(x, w) }"
+
+
+@pytest.fixture
+def file(tmp_path):
+    """One product of 24 MACs."""
+    return saved(tmp_path, parsed(GRAPH))
+
+
+def test_a_report_is_the_same_value_wherever_it_has_been(file):
+    """Through JSON, pickle, msgspec, and from the noun that the rooms below pass."""
+    report = crossflops.count(file)
+    assert type(report) is crossflops.Report is ShownReport
+    plain = Report.from_json(report.to_json())
+    assert type(plain) is Report
+    for again in (
+        crossflops.Report.from_json(report.to_json()),
+        crossflops.Report.of(plain),
+        pickle.loads(pickle.dumps(report)),
+        msgspec.convert(msgspec.to_builtins(report), ShownReport),
+        msgspec.structs.replace(report),
+    ):
+        assert again == report
+        assert type(again) is ShownReport
+        assert again.to_json() == plain.to_json()
+
+
+def test_parts_of_a_result_show_themselves_too(file):
+    """One module, a table, and the report within an efficiency."""
+    report = crossflops.count(file)
+    assert str(report).startswith(report.name)
+    assert report._repr_html_() == html(report)
+    assert report.view("op").cells("macs") == (24,)
+    noun = crossflops.efficiency(file, examples_per_second=1.0, peak_tflops="1", precision="fp32")
+    assert type(noun) is ShownEfficiency
+    assert str(noun.report) == str(report)
+    again = ShownEfficiency.from_json(noun.to_json())
+    assert again == noun
+    assert type(again.report) is ShownReport
