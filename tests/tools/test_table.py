@@ -7,7 +7,7 @@ from crossflops.causes import causes
 from crossflops.errors import UnknownNameError
 from crossflops.ir.convention import Clause, Convention
 from crossflops.ir.cost import Cost
-from crossflops.operators import RULES
+from crossflops.operators import rules
 from crossflops.reconcile.nodes import WHOLE
 from crossflops.tools import conventions, find, for_version, named, parse
 from crossflops.tools.addition import batches, sums
@@ -102,7 +102,7 @@ def test_clauses_stand_on_the_level_of_their_tool(convention):
 @EACH
 def test_conventions_of_nodes_name_operators_that_are_counted(convention):
     """A name that no rule knows would match nothing, ever. Patterns may match what has none."""
-    known = {str(op) for op in RULES} | {WHOLE, str(LOST), *UNRULED}
+    known = {str(op) for op in rules()} | {WHOLE, str(LOST), *UNRULED}
     for clause in convention.clauses:
         named = {one for one in (*clause.match.targets, *clause.match.but) if "*" not in one}
         assert clause.level != "node" or named <= known, (clause.id, named - known)
