@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crossflops.causes import causes
 from crossflops.ir.graph import Op
-from crossflops.operators import NOT_YET, RULES
+from crossflops.operators import not_counted, rules
 from crossflops.render.markdown import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.cause import cause_blocks
@@ -22,18 +22,18 @@ FOLDER = Path(__file__).parent
 def ops() -> str:
     """Every rule of every operator, and the operators without one."""
     title = Title(("Operators", "what a node of each costs, beside the bytes that it moves"))
-    rules = Table(
+    table = Table(
         columns=tuple(Column(head=head) for head in ("operator", "since", "work", "source")),
         rows=tuple(
             Row((str(op), str(op.since), rule.equation, rule.page))
-            for op, rule in sorted(RULES.items(), key=lambda row: _place(row[0]))
+            for op, rule in sorted(rules().items(), key=lambda row: _place(row[0]))
         ),
     )
     pending = Table(
         columns=(Column(head="operator"), Column(head="why")),
-        rows=tuple(Row(row) for row in sorted(NOT_YET.items())),
+        rows=tuple(Row(row) for row in sorted(not_counted().items())),
     )
-    return markdown(Page((title, rules, Heading("Not counted yet"), pending)))
+    return markdown(Page((title, table, Heading("Not counted yet"), pending)))
 
 
 def _place(op: Op) -> tuple[str, str, int]:

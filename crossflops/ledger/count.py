@@ -10,8 +10,7 @@ from crossflops.errors import OperandError
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Counted, Ledger, Uncounted
-from crossflops.operators import missing, rule
-from crossflops.operators.control import REQUIRES
+from crossflops.operators import missing, rule, unruled
 from crossflops.operators.precision import computed, contraction
 from crossflops.operators.precision import stored as precision_of_results
 from crossflops.operators.rule import check
@@ -158,7 +157,8 @@ class _Work:
         """A loop or an If. Raises OperandError for what it, or first a node in it, cannot take."""
         inside = self._loop if node.op.type in _LOOPS else self._branches
         counts = inside(node, stored)
-        check(node, REQUIRES.get(node.op.type, ()))
+        known = unruled(node.op)
+        check(node, known.requires if known else ())
         return counts
 
     def _once(self, node: Node, stored: Precisions) -> Iterator[Piece]:

@@ -19,11 +19,6 @@ from crossflops.ir.tensor import TensorSpec
 from crossflops.operators import rule
 from crossflops.operators.traffic import numel, traffic
 
-# The result is the first input under another name, shape or type: no bytes of its own.
-ALIASES = frozenset(
-    ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout", "BitCast")
-)
-
 
 class Peak(msgspec.Struct, frozen=True):
     """The most bytes alive at once, at which node, and how many tensors have no known size."""
@@ -70,7 +65,7 @@ def peak(graph: Graph) -> Peak:
     While node i runs, alive are: the inputs of the graph, from first to last (the caller holds
     them); every result made by a node up to i that i or a later node reads, or that the graph
     returns; and all that i itself makes, read or not. Nothing is computed in place. A result of
-    an aliasing node (`ALIASES`) is its first input: no bytes, and both live as long as either is
+    an aliasing node (see `Rule`) is its first input: no bytes, and both live as long as either is
     read. Parameters, constants and what is computed from them alone are apart. While a node with
     bodies runs, the peak of its largest body is alive besides; what a body reads from around it
     counts as read by the node. Operands and results of a function are those of its call.
@@ -142,7 +137,9 @@ def _owners(graph: Graph, apart: frozenset[str]) -> tuple[dict[str, str], frozen
         source = node.inputs[0] if node.inputs else None
         if node.constant:
             constant.update(names)
-        elif node.op.type in ALIASES and not node.op.domain and source is not None and names:
+        elif (
+            source is not None and names and (known := rule(node.op)) and known.traffic == "alias"
+        ):
             owner[names[0]] = owner.get(source.name, source.name)
             if source.role in ("parameter", "constant") or source.name in constant:
                 constant.add(names[0])

@@ -1,17 +1,21 @@
-"""What each ONNX operator costs: one short pure function, or one row of data, per operator.
+"""What each ONNX operator costs: one short pure function with all that is known of the operator.
 
-A formula gives the kinds of work of a node from its shapes and attributes. It raises ValueError
-when a shape that it needs is not known. `RULES` lists all rules by operator and first version.
+In: an operator, or a node with its shapes and attributes. Out: its rule, and by the rule's formula
+the kinds of work; ValueError where a shape that the formula needs is not known.
+May import: `ir` and `errors`.
+
+A file declares its operators (see `rule`), those of onnxruntime stand in `contrib`, those of
+ai.onnx.ml in `ml`. A file is imported when an operator of its domain is looked up.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import cache, lru_cache
+from types import MappingProxyType, ModuleType
 
 from crossflops.ir.graph import Op
 from crossflops.operators import (
-    aten,
     attention,
-    framework_functions,
     legacy,
     linear_algebra,
     matmul,
@@ -24,67 +28,103 @@ from crossflops.operators import (
     resampling,
     spectral,
     training,
+    uncounted,
     windows,
 )
-from crossflops.operators.contrib import FAMILIES as CONTRIB
-from crossflops.operators.legacy import NOT_YET
-from crossflops.operators.ml import features, models
-from crossflops.operators.rule import Rule, assemble
-
-__all__ = ["NOT_YET", "RULES", "Rule", "missing", "rule"]
-
-_FAMILIES = (
-    windows,
-    matmul,
-    attention,
-    recurrent,
-    normalization,
-    pointwise,
-    reduction,
-    resampling,
-    quantization,
-    movement,
-    spectral,
-    training,
-    linear_algebra,
-    legacy,
-    aten,
-    framework_functions,
-    models,
-    features,
+from crossflops.operators.rule import (
+    JAX,
+    MICROSOFT,
+    ML,
+    NCHWC,
+    NHWC,
+    SCIPY,
+    TENSORFLOW,
+    TORCH,
+    Rule,
+    Unruled,
+    assemble,
 )
 
-RULES: Mapping[Op, Rule] = assemble((*(family.ENTRIES for family in _FAMILIES), *CONTRIB))
+__all__ = ["Rule", "missing", "not_counted", "rule", "rules", "unruled"]
+
+_ONNX = (
+    *(windows, matmul, attention, recurrent, normalization, pointwise, reduction, resampling),
+    *(quantization, movement, spectral, training, linear_algebra, legacy, uncounted),
+)
 
 # Domains of operators that no version of ONNX has, and what these are.
-_FOREIGN = {"jax": "an equation of JAX", "tensorflow": "an operation of TensorFlow"}
+_FOREIGN = {JAX: "an equation of JAX", TENSORFLOW: "an operation of TensorFlow"}
 
 
-def _editions() -> dict[tuple[str, str], list[tuple[int, Rule]]]:
-    found: dict[tuple[str, str], list[tuple[int, Rule]]] = defaultdict(list)
-    for op, known in sorted(RULES.items(), key=lambda row: -row[0].since):
-        found[op.domain, op.type].append((op.since, known))
-    return dict(found)
+def _families(domain: str) -> tuple[ModuleType, ...]:
+    """The files that may have operators of a domain."""
+    if domain in (MICROSOFT, NCHWC, NHWC):
+        from crossflops.operators.contrib import FAMILIES
+
+        return (*_ONNX, *FAMILIES)
+    if domain == ML:
+        from crossflops.operators.ml import features, models
+
+        return (features, models)
+    if domain in (TORCH, JAX, TENSORFLOW, SCIPY):
+        from crossflops.operators import aten, framework_functions
+
+        return (aten, framework_functions)
+    return _ONNX
 
 
-_EDITIONS = _editions()
+@cache
+def _editions(files: tuple[ModuleType, ...]) -> dict[tuple[str, str], list[tuple[int, Rule]]]:
+    """By domain and type: the rules, and since when each holds, the newest first."""
+    editions: dict[tuple[str, str], list[tuple[int, Rule]]] = defaultdict(list)
+    table = assemble(file.operator for file in files)
+    for op, known in sorted(table.items(), key=lambda row: -row[0].since):
+        editions[op.domain, op.type].append((op.since, known))
+    return dict(editions)
 
 
 def _domain(op: Op) -> str:
     return "" if op.domain == "ai.onnx" else op.domain
 
 
+@lru_cache(maxsize=4096)
 def rule(op: Op) -> Rule | None:
     """The rule of the newest version that is not newer than `op`, or None if there is none."""
-    editions = _EDITIONS.get((_domain(op), op.type), [])
+    domain = _domain(op)
+    editions = _editions(_families(domain)).get((domain, op.type), ())
     return next((known for since, known in editions if since <= op.since), None)
+
+
+def unruled(op: Op) -> Unruled | None:
+    """What is known of an operator that has no rule in any version, if it is declared so."""
+    domain = _domain(op)
+    name = str(Op(domain, op.type, op.since))
+    files = _families(domain)
+    return next((known for file in files if (known := file.operator.unruled.get(name))), None)
 
 
 def missing(op: Op) -> str:
     """Why an operator has no rule, in words."""
-    name = str(Op(_domain(op), op.type, op.since))
-    if name in NOT_YET:
-        return f"{name}: {NOT_YET[name]}"
+    known = unruled(op)
+    if known is not None:
+        return f"{Op(_domain(op), op.type, op.since)}: {known.why}"
     if op.domain in _FOREIGN:
         return f"{op} is {_FOREIGN[op.domain]} without an equal in ONNX"
     return f"no rule for {op} since version {op.since}"
+
+
+@cache
+def rules() -> Mapping[Op, Rule]:
+    """All rules, by operator and first version. Imports the files of every domain."""
+    return MappingProxyType(assemble(file.operator for file in _all()))
+
+
+@cache
+def not_counted() -> Mapping[str, str]:
+    """The operators that have no rule, by name, and why. Imports the files of every domain."""
+    named = {name: known.why for file in _all() for name, known in file.operator.unruled.items()}
+    return MappingProxyType(named)
+
+
+def _all() -> tuple[ModuleType, ...]:
+    return (*_families(MICROSOFT), *_families(ML), *_families(TORCH))

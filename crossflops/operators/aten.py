@@ -23,11 +23,14 @@ from crossflops.operators.access import (
     source,
 )
 from crossflops.operators.matmul import einsum
-from crossflops.operators.movement import DROPPED, moved
+from crossflops.operators.movement import DROPPED, MOVED, moved
 from crossflops.operators.operands import sizes
-from crossflops.operators.rule import TORCH, TORCH_PAGES, Entry, bounded, entry
+from crossflops.operators.rule import TORCH, TORCH_PAGES, Operators, bounded
+
+operator = Operators(TORCH)
 
 _SIGMOIDS_AND_TANHS = Cost(specials=5)
+
 # The recurrences on packed sequences: gates, states, and the work of one unit beside the gates.
 _PACKED = {
     "aten.lstm.data": (4, 2, Cost(muls=3, adds=1) + _SIGMOIDS_AND_TANHS),
@@ -37,6 +40,12 @@ _PACKED = {
 }
 
 
+@operator(
+    "aten.lstm.input",
+    "T*B*(4*H*(I+P) + P*H) MACs per layer and direction; biases: 2 adds per gate; "
+    "T*B*H*(3 muls, 1 add, 3 sigmoids, 2 tanhs)",
+    page=f"{TORCH_PAGES}nn.LSTM.html",
+)
 def lstm(node: Node) -> Cost:
     """aten.lstm.input: the LSTM of nn.LSTM, ht = Whr*(ot*tanh(ct)) where it projects.
 
@@ -50,6 +59,12 @@ def lstm(node: Node) -> Cost:
     return _cells(node, 4, 3, Cost(muls=3, adds=1) + _SIGMOIDS_AND_TANHS) * (first * second)
 
 
+@operator(
+    _PACKED,
+    "N*(gates*H*(I+P) + P*H) MACs per layer and direction, N rows of all sequences; "
+    "biases: 2 adds per gate; N*H units of lstm, gru or rnn",
+    page=f"{TORCH_PAGES}nn.utils.rnn.pack_padded_sequence.html",
+)
 def packed(node: Node) -> Cost:
     """aten.lstm.data, gru.data, rnn_tanh.data, rnn_relu.data: a recurrence on packed sequences.
 
@@ -85,6 +100,13 @@ def _cells(node: Node, gates: int, before: int, unit: Cost) -> Cost:
     return each + DROPPED * between
 
 
+@operator(
+    ("aten.embedding_bag.default", "aten.embedding_bag.padding_idx"),
+    "(n - bags)*D adds, or compares; mean: bags*D divs; weights: n*D muls",
+    page=f"{TORCH_PAGES}nn.EmbeddingBag.html",
+    tables=(0,),
+    doubt=bounded,
+)
 def embedding_bag(node: Node) -> Cost:
     """aten.embedding_bag: the rows of a table that n indices name, combined bag by bag.
 
@@ -103,6 +125,11 @@ def embedding_bag(node: Node) -> Cost:
     )
 
 
+@operator(
+    "aten._cdist_forward.default",
+    "n(result)*(M subs; p=2: M muls, M-1 adds, sqrt; see the docstring for other p)",
+    page=f"{TORCH_PAGES}cdist.html",
+)
 def cdist(node: Node) -> Cost:
     """aten._cdist_forward: the p-norm of the differences of all pairs of rows.
 
@@ -125,6 +152,13 @@ def cdist(node: Node) -> Cost:
     return (Cost(adds=width) + norm) * out_size(node)
 
 
+@operator(
+    "aten._sparse_addmm.default",
+    "at most M*K*N MACs; beta: M*N adds; scaled: M*N muls",
+    page=f"{TORCH_PAGES}sparse.addmm.html",
+    doubt=bounded,
+    requires=sizes("self mat1[M,K] mat2[K,N]"),
+)
 def sparse_addmm(node: Node) -> Cost:
     """aten._sparse_addmm: beta * C + alpha * A B, A sparse; at most the M*K*N MACs of a dense A.
 
@@ -140,81 +174,18 @@ def sparse_addmm(node: Node) -> Cost:
     return Cost(macs=rows * inner * columns) + added
 
 
-_BAG = "(n - bags)*D adds, or compares; mean: bags*D divs; weights: n*D muls"
-
-_ATEN_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "aten.lstm.input",
-        lstm,
-        "T*B*(4*H*(I+P) + P*H) MACs per layer and direction; biases: 2 adds per gate; "
-        "T*B*H*(3 muls, 1 add, 3 sigmoids, 2 tanhs)",
-        domain=TORCH,
-        page=f"{TORCH_PAGES}nn.LSTM.html",
-    ),
-    *(
-        entry(
-            name,
-            packed,
-            "N*(gates*H*(I+P) + P*H) MACs per layer and direction, N rows of all sequences; "
-            "biases: 2 adds per gate; N*H units of lstm, gru or rnn",
-            domain=TORCH,
-            page=f"{TORCH_PAGES}nn.utils.rnn.pack_padded_sequence.html",
-        )
-        for name in _PACKED
-    ),
-    *(
-        entry(
-            f"aten.embedding_bag.{overload}",
-            embedding_bag,
-            _BAG,
-            domain=TORCH,
-            page=f"{TORCH_PAGES}nn.EmbeddingBag.html",
-            tables=(0,),
-            doubt=bounded,
-        )
-        for overload in ("default", "padding_idx")
-    ),
-    entry(
-        "aten.cumprod.default",
-        lambda node: Cost(muls=out_size(node)),
-        "n(x) muls",
-        domain=TORCH,
-        page=f"{TORCH_PAGES}cumprod.html",
-    ),
-    entry(
-        "aten._cdist_forward.default",
-        cdist,
-        "n(result)*(M subs; p=2: M muls, M-1 adds, sqrt; see the docstring for other p)",
-        domain=TORCH,
-        page=f"{TORCH_PAGES}cdist.html",
-    ),
-    entry(
-        "aten._sparse_addmm.default",
-        sparse_addmm,
-        "at most M*K*N MACs; beta: M*N adds; scaled: M*N muls",
-        domain=TORCH,
-        page=f"{TORCH_PAGES}sparse.addmm.html",
-        doubt=bounded,
-        requires=sizes("self mat1[M,K] mat2[K,N]"),
-    ),
-    *(
-        entry(
-            f"aten.{name}.default",
-            moved,
-            "0: data movement",
-            domain=TORCH,
-            page=f"{TORCH_PAGES}{page}.html",
-        )
-        for name, page in (
-            ("_sparse_coo_tensor_with_dims_and_tensors", "sparse_coo_tensor"),
-            ("copy", "Tensor.copy_"),
-            ("select_scatter", "select_scatter"),
-            ("slice_scatter", "slice_scatter"),
-            ("_pack_padded_sequence", "nn.utils.rnn.pack_padded_sequence"),
-            ("_pad_packed_sequence", "nn.utils.rnn.pad_packed_sequence"),
-        )
-    ),
+operator("aten.cumprod.default", "n(x) muls", page=f"{TORCH_PAGES}cumprod.html")(
+    lambda node: Cost(muls=out_size(node))
 )
+for name, page in (
+    ("_sparse_coo_tensor_with_dims_and_tensors", "sparse_coo_tensor"),
+    ("copy", "Tensor.copy_"),
+    ("select_scatter", "select_scatter"),
+    ("slice_scatter", "slice_scatter"),
+    ("_pack_padded_sequence", "nn.utils.rnn.pack_padded_sequence"),
+    ("_pad_packed_sequence", "nn.utils.rnn.pad_packed_sequence"),
+):
+    operator(f"aten.{name}.default", MOVED, page=f"{TORCH_PAGES}{page}.html")(moved)
 
 
 # Products of PyTorch for which ONNX has no form: complex ones, and those of groups of rows.
@@ -228,6 +199,12 @@ def _complex(work: Cost) -> Cost:
     return Cost(macs=4 * work.macs, muls=4 * work.muls, adds=2 * (work.adds + work.muls))
 
 
+@operator(
+    "aten.linear.default",
+    "complex: 4*rows*I*O MACs; bias: 2*rows*O adds",
+    page=f"{TORCH_PAGES}nn.functional.linear.html",
+    requires=sizes("input[...,I,2] weight[O,I,2] bias[O,2]"),
+)
 def complex_linear(node: Node) -> Cost:
     """aten.linear of complex numbers, whose two parts are the last axis: 4*rows*I*O MACs.
 
@@ -240,13 +217,18 @@ def complex_linear(node: Node) -> Cost:
     return _complex(Cost(macs=rows * inputs * outputs, adds=added))
 
 
+@operator(
+    "aten.einsum.default",
+    "complex: 4 x the MACs and muls of Einsum, 2 adds per mul",
+    page=f"{TORCH_PAGES}einsum.html",
+)
 def complex_einsum(node: Node) -> Cost:
     """aten.einsum of complex numbers, whose two parts are the last axis.
 
     https://docs.pytorch.org/docs/stable/generated/torch.einsum.html
     """
     parts = {
-        field: tuple(_without_parts(one) for one in getattr(node, field))
+        field: tuple(_without_parts(spec) for spec in getattr(node, field))
         for field in ("inputs", "outputs")
     }
     return _complex(einsum(msgspec.structs.replace(node, **parts)))
@@ -258,6 +240,18 @@ def _without_parts(spec: TensorSpec | None) -> TensorSpec | None:
     return msgspec.structs.replace(spec, shape=spec.shape[:-1])
 
 
+# The second is what transformers runs where PyTorch's own does not take the tensors.
+@operator(
+    ("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"),
+    "n(Y)*K MACs; two matrices, cut along K: M*K*N",
+    page=f"{TORCH_PAGES}nn.functional.grouped_mm.html",
+)
+@operator(
+    "aten._int_mm.default",
+    "n(Y)*K MACs",
+    page=f"{TORCH_PAGES}mm.html",
+    requires=sizes("self[M,K] mat2[K,N]"),
+)
 def grouped(node: Node) -> Cost:
     """A product whose rows meet the matrix of their group, however many a group has: n(Y)*K.
 
@@ -269,43 +263,3 @@ def grouped(node: Node) -> Cost:
     if len(first) == len(second) == 2 and len(shape(result(node))) == 3:
         return Cost(macs=first[0] * first[1] * second[1])
     return Cost(macs=out_size(node) * first[-1])
-
-
-_GROUPED = "n(Y)*K MACs; two matrices, cut along K: M*K*N"
-
-_ATEN_PRODUCTS_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "aten.linear.default",
-        complex_linear,
-        "complex: 4*rows*I*O MACs; bias: 2*rows*O adds",
-        domain=TORCH,
-        page=f"{TORCH_PAGES}nn.functional.linear.html",
-        requires=sizes("input[...,I,2] weight[O,I,2] bias[O,2]"),
-    ),
-    entry(
-        "aten.einsum.default",
-        complex_einsum,
-        "complex: 4 x the MACs and muls of Einsum, 2 adds per mul",
-        domain=TORCH,
-        page=f"{TORCH_PAGES}einsum.html",
-    ),
-    entry(
-        "aten._int_mm.default",
-        grouped,
-        "n(Y)*K MACs",
-        domain=TORCH,
-        page=f"{TORCH_PAGES}mm.html",
-        requires=sizes("self[M,K] mat2[K,N]"),
-    ),
-    *(
-        entry(name, grouped, equation, domain=TORCH, page=f"{TORCH_PAGES}{page}.html")
-        for name, equation, page in (
-            ("aten._grouped_mm.default", _GROUPED, "nn.functional.grouped_mm"),
-            # What transformers runs where PyTorch's own does not take the tensors.
-            ("transformers.grouped_mm_fallback.default", _GROUPED, "nn.functional.grouped_mm"),
-        )
-    ),
-)
-
-
-ENTRIES: tuple[Entry, ...] = (*_ATEN_ENTRIES, *_ATEN_PRODUCTS_ENTRIES)

@@ -8,7 +8,9 @@ from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, number, shape, size, source, text
 from crossflops.operators.operands import by_rank, dims_of, fits, label, sizes
 from crossflops.operators.pointwise import softmax_cost
-from crossflops.operators.rule import PREVIEW, Entry, bound_by_input, entry
+from crossflops.operators.rule import PREVIEW, Operators, bound_by_input
+
+operator = Operators()
 
 
 class Heads(NamedTuple):
@@ -55,114 +57,6 @@ def _split(node: Node, index: int) -> tuple[int, ...]:
     if heads <= 0 or hidden % heads:
         raise ValueError(f"{hidden} does not divide into {heads} heads")
     return batch, heads, length, hidden // heads
-
-
-def attention(node: Node) -> Cost:
-    """Attention: softmax(softcap(Q * K^T * scale) + bias) * V; MACs = B*Hq*Sq*St*(D + Dv).
-
-    Q [B, Hq, Sq, D], K [B, Hkv, Skv, D], V [B, Hkv, Skv, Dv]; St = Skv + past. Queries that
-    share keys all count: Hq, not Hkv. A causal mask saves nothing (dense). S = B*Hq*Sq*St.
-    scale: Q and all keys by its root, n(Q) + B*Hkv*St*D muls. attn_mask, is_causal, a window or
-    nonpad_kv_seqlen: S adds, once. softcap: S (div, tanh, mul). softmax over St.
-    https://onnx.ai/onnx/operators/onnx__Attention.html
-    """
-    h = dimensions(node)
-    scores = h.scores
-    scale = size(node, 0) + h.batch * h.kv_heads * h.total * h.depth
-    cap = scores if number(node, "softcap", 0.0) != 0 else 0
-    return (
-        Cost(macs=scores * (h.depth + h.value_depth), muls=scale)
-        + Cost(divs=cap, specials=cap, muls=cap)
-        + Cost(adds=scores if _biased(node) else 0)
-        + softmax_cost(scores, h.batch * h.heads * h.queries)
-    )
-
-
-def _biased(node: Node) -> bool:
-    windows = (integer(node, f"{side}_window_size", -1) for side in ("left", "right"))
-    return (
-        given(node, 3)
-        or given(node, 6)
-        or integer(node, "is_causal", 0) != 0
-        or any(window >= 0 for window in windows)
-    )
-
-
-def flex_attention(node: Node) -> Cost:
-    """FlexAttention: prob_mod(softmax(score_mod(Q * K^T * scale))) * V.
-
-    S*(D + Dv) MACs, scale S muls, softmax. Q [B, Hq, Sq, D], K [B, Hkv, Sk, D],
-    V [B, Hkv, Sk, Dv]; S = B*Hq*Sq*Sk. What is in the
-    bodies is counted there, once.
-    https://onnx.ai/onnx/operators/onnx_aionnxpreview_FlexAttention.html
-    """
-    h = dimensions(node)
-    work = Cost(macs=h.scores * (h.depth + h.value_depth), muls=h.scores)
-    return work + softmax_cost(h.scores, h.batch * h.heads * h.queries)
-
-
-def rotary_embedding(node: Node) -> Cost:
-    """RotaryEmbedding: (cos*x1 - sin*x2, sin*x1 + cos*x2) for each pair of rotated elements.
-
-    X [B, H, S, D] or [B, S, H*D]: per pair 4 muls and 2 adds; rotary_embedding_dim of each
-    head's D rotate, all of them when it is 0.
-    https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html
-    """
-    dims = shape(source(node, 0), at_least=3)
-    rotated = integer(node, "rotary_embedding_dim", 0)
-    pairs = prod(dims) // 2
-    if rotated:
-        heads = dims[1] if len(dims) == 4 else integer(node, "num_heads")
-        pairs = dims[0] * heads * dims[-2] * (rotated // 2)
-    return Cost(muls=4, adds=2) * pairs
-
-
-def linear_attention(node: Node) -> Cost:
-    """LinearAttention: per token S += k v^T, o = scale * q^T S; MACs = B*T*dk*dv*(Hkv + Hq).
-
-    query [B, T, Hq*dk], key [B, T, Hkv*dk], value [B, T, Hkv*dv]; the state S [Hkv, dk, dv].
-    delta rules retrieve S^T k first: B*T*Hkv*dk*dv MACs, and dv (add, mul by beta) per head.
-    gated rules decay the state: n(decay) exps and B*T*Hkv*dk*dv muls. scale: n(o) muls.
-    https://onnx.ai/onnx/operators/onnx__LinearAttention.html
-    """
-    batch, length, hidden = shape(source(node, 0), rank=3)
-    heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
-    if heads <= 0 or kv_heads <= 0:
-        raise ValueError("LinearAttention needs positive head counts")
-    depth, value_depth = hidden // heads, shape(source(node, 2), rank=3)[2] // kv_heads
-    return recurrence(
-        tokens=batch * length,
-        readers=heads,
-        kv_heads=kv_heads,
-        depth=depth,
-        value_depth=value_depth,
-        rule=text(node, "update_rule", "gated_delta"),
-        decay=size(node, 4),
-    )
-
-
-def recurrence(
-    *,
-    tokens: int,
-    readers: int,
-    kv_heads: int,
-    depth: int,
-    value_depth: int,
-    rule: str,
-    decay: int,
-) -> Cost:
-    """Linear attention: `readers` heads read `kv_heads` states of depth x value_depth per token.
-
-    `decay` is the number of gates of a gated rule. See `linear_attention`.
-    """
-    state = depth * value_depth
-    cost = Cost(macs=state * (readers + kv_heads), muls=readers * value_depth) * tokens
-    if rule in ("delta", "gated_delta"):
-        retrieved = kv_heads * value_depth
-        cost += Cost(macs=state * kv_heads, adds=retrieved, muls=retrieved) * tokens
-    if rule in ("gated", "gated_delta"):
-        cost += Cost(muls=state * kv_heads) * tokens + Cost(specials=decay)
-    return cost
 
 
 def _shared_keys(node: Node) -> str:
@@ -212,31 +106,70 @@ _OPERANDS = (
     _masked,
 )
 
-
-def _decayed(node: Node) -> str:
-    """One decay for each head, or for each of its D: decay [B, T, k] or [B, T, k*D]."""
-    key, decay, heads = dims_of(node, 1), dims_of(node, 4), integer(node, "kv_num_heads")
-    if key is None or decay is None or decay in ((*key[:2], heads), key):
-        return ""
-    return f"{label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
-
-
-def _weighed(node: Node) -> str:
-    """One beta for each head, or for all of them: beta [B, T, k] or [B, T, 1]."""
-    beta, heads = dims_of(node, 5), integer(node, "kv_num_heads")
-    if beta is None or beta[-1] in (1, heads):
-        return ""
-    return f"{label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
-
-
-LINEAR = (
-    sizes(
-        "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] "
-        "past_state[B,k,D,E] decay beta[B,T,_]"
-    ),
-    _decayed,
-    _weighed,
+_ATTENTION = (
+    "S*(D+Dv) MACs, S = B*Hq*Sq*St, St = Skv+past; scale: n(Q)+B*Hkv*St*D muls; "
+    "mask: S adds; softcap: S*(div, tanh, mul); softmax: S-S/St compares, S subs, S exps, "
+    "S-S/St adds, S divs"
 )
+
+
+@operator(
+    "Attention",
+    _ATTENTION,
+    since=23,
+    doubt=bound_by_input(6),
+    requires=_OPERANDS,
+    contracts=(0, 1, 2),
+)
+def attention(node: Node) -> Cost:
+    """Attention: softmax(softcap(Q * K^T * scale) + bias) * V; MACs = B*Hq*Sq*St*(D + Dv).
+
+    Q [B, Hq, Sq, D], K [B, Hkv, Skv, D], V [B, Hkv, Skv, Dv]; St = Skv + past. Queries that
+    share keys all count: Hq, not Hkv. A causal mask saves nothing (dense). S = B*Hq*Sq*St.
+    scale: Q and all keys by its root, n(Q) + B*Hkv*St*D muls. attn_mask, is_causal, a window or
+    nonpad_kv_seqlen: S adds, once. softcap: S (div, tanh, mul). softmax over St.
+    https://onnx.ai/onnx/operators/onnx__Attention.html
+    """
+    h = dimensions(node)
+    scores = h.scores
+    scale = size(node, 0) + h.batch * h.kv_heads * h.total * h.depth
+    cap = scores if number(node, "softcap", 0.0) != 0 else 0
+    return (
+        Cost(macs=scores * (h.depth + h.value_depth), muls=scale)
+        + Cost(divs=cap, specials=cap, muls=cap)
+        + Cost(adds=scores if _biased(node) else 0)
+        + softmax_cost(scores, h.batch * h.heads * h.queries)
+    )
+
+
+def _biased(node: Node) -> bool:
+    windows = (integer(node, f"{side}_window_size", -1) for side in ("left", "right"))
+    return (
+        given(node, 3)
+        or given(node, 6)
+        or integer(node, "is_causal", 0) != 0
+        or any(window >= 0 for window in windows)
+    )
+
+
+@operator(
+    "FlexAttention",
+    "S*(D+Dv) MACs, S = B*Hq*Sq*Sk; scale: S muls; softmax: S-S/Sk compares, S subs, S exps, "
+    "S-S/Sk adds, S divs",
+    domain=PREVIEW,
+    requires=(sizes("Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E]"), _shared_keys),
+)
+def flex_attention(node: Node) -> Cost:
+    """FlexAttention: prob_mod(softmax(score_mod(Q * K^T * scale))) * V.
+
+    S*(D + Dv) MACs, scale S muls, softmax. Q [B, Hq, Sq, D], K [B, Hkv, Sk, D],
+    V [B, Hkv, Sk, Dv]; S = B*Hq*Sq*Sk. What is in the
+    bodies is counted there, once.
+    https://onnx.ai/onnx/operators/onnx_aionnxpreview_FlexAttention.html
+    """
+    h = dimensions(node)
+    work = Cost(macs=h.scores * (h.depth + h.value_depth), muls=h.scores)
+    return work + softmax_cost(h.scores, h.batch * h.heads * h.queries)
 
 
 def _rotated(node: Node) -> str:
@@ -264,42 +197,104 @@ def _rotated(node: Node) -> str:
     return f"{label(node, 3)} needs to be {tokens[0]}x{tokens[1]}, one for each token"
 
 
-_ATTENTION = (
-    "S*(D+Dv) MACs, S = B*Hq*Sq*St, St = Skv+past; scale: n(Q)+B*Hkv*St*D muls; "
-    "mask: S adds; softcap: S*(div, tanh, mul); softmax: S-S/St compares, S subs, S exps, "
-    "S-S/St adds, S divs"
+@operator(
+    "RotaryEmbedding",
+    "pairs*(4 muls, 2 adds), pairs = B*H*S*rotary_embedding_dim/2",
+    since=23,
+    requires=_rotated,
+)
+def rotary_embedding(node: Node) -> Cost:
+    """RotaryEmbedding: (cos*x1 - sin*x2, sin*x1 + cos*x2) for each pair of rotated elements.
+
+    X [B, H, S, D] or [B, S, H*D]: per pair 4 muls and 2 adds; rotary_embedding_dim of each
+    head's D rotate, all of them when it is 0.
+    https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html
+    """
+    dims = shape(source(node, 0), at_least=3)
+    rotated = integer(node, "rotary_embedding_dim", 0)
+    pairs = prod(dims) // 2
+    if rotated:
+        heads = dims[1] if len(dims) == 4 else integer(node, "num_heads")
+        pairs = dims[0] * heads * dims[-2] * (rotated // 2)
+    return Cost(muls=4, adds=2) * pairs
+
+
+def _decayed(node: Node) -> str:
+    """One decay for each head, or for each of its D: decay [B, T, k] or [B, T, k*D]."""
+    key, decay, heads = dims_of(node, 1), dims_of(node, 4), integer(node, "kv_num_heads")
+    if key is None or decay is None or decay in ((*key[:2], heads), key):
+        return ""
+    return f"{label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
+
+
+def _weighed(node: Node) -> str:
+    """One beta for each head, or for all of them: beta [B, T, k] or [B, T, 1]."""
+    beta, heads = dims_of(node, 5), integer(node, "kv_num_heads")
+    if beta is None or beta[-1] in (1, heads):
+        return ""
+    return f"{label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
+
+
+LINEAR = (
+    sizes(
+        "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] "
+        "past_state[B,k,D,E] decay beta[B,T,_]"
+    ),
+    _decayed,
+    _weighed,
 )
 
-ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "Attention",
-        attention,
-        _ATTENTION,
-        since=23,
-        doubt=bound_by_input(6),
-        requires=_OPERANDS,
-    ),
-    entry(
-        "FlexAttention",
-        flex_attention,
-        "S*(D+Dv) MACs, S = B*Hq*Sq*Sk; scale: S muls; softmax: S-S/Sk compares, S subs, S exps, "
-        "S-S/Sk adds, S divs",
-        domain=PREVIEW,
-        requires=(sizes("Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E]"), _shared_keys),
-    ),
-    entry(
-        "RotaryEmbedding",
-        rotary_embedding,
-        "pairs*(4 muls, 2 adds), pairs = B*H*S*rotary_embedding_dim/2",
-        since=23,
-        requires=_rotated,
-    ),
-    entry(
-        "LinearAttention",
-        linear_attention,
-        "B*T*dk*dv*(Hkv+Hq) MACs; delta: + B*T*Hkv*dk*dv MACs, B*T*Hkv*dv*(add, mul); "
-        "gated: n(decay) exps, B*T*Hkv*dk*dv muls; scale: B*T*Hq*dv muls",
-        since=27,
-        requires=LINEAR,
-    ),
+
+@operator(
+    "LinearAttention",
+    "B*T*dk*dv*(Hkv+Hq) MACs; delta: + B*T*Hkv*dk*dv MACs, B*T*Hkv*dv*(add, mul); "
+    "gated: n(decay) exps, B*T*Hkv*dk*dv muls; scale: B*T*Hq*dv muls",
+    since=27,
+    requires=LINEAR,
 )
+def linear_attention(node: Node) -> Cost:
+    """LinearAttention: per token S += k v^T, o = scale * q^T S; MACs = B*T*dk*dv*(Hkv + Hq).
+
+    query [B, T, Hq*dk], key [B, T, Hkv*dk], value [B, T, Hkv*dv]; the state S [Hkv, dk, dv].
+    delta rules retrieve S^T k first: B*T*Hkv*dk*dv MACs, and dv (add, mul by beta) per head.
+    gated rules decay the state: n(decay) exps and B*T*Hkv*dk*dv muls. scale: n(o) muls.
+    https://onnx.ai/onnx/operators/onnx__LinearAttention.html
+    """
+    batch, length, hidden = shape(source(node, 0), rank=3)
+    heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
+    if heads <= 0 or kv_heads <= 0:
+        raise ValueError("LinearAttention needs positive head counts")
+    depth, value_depth = hidden // heads, shape(source(node, 2), rank=3)[2] // kv_heads
+    return recurrence(
+        tokens=batch * length,
+        readers=heads,
+        kv_heads=kv_heads,
+        depth=depth,
+        value_depth=value_depth,
+        rule=text(node, "update_rule", "gated_delta"),
+        decay=size(node, 4),
+    )
+
+
+def recurrence(
+    *,
+    tokens: int,
+    readers: int,
+    kv_heads: int,
+    depth: int,
+    value_depth: int,
+    rule: str,
+    decay: int,
+) -> Cost:
+    """Linear attention: `readers` heads read `kv_heads` states of depth x value_depth per token.
+
+    `decay` is the number of gates of a gated rule. See `linear_attention`.
+    """
+    state = depth * value_depth
+    cost = Cost(macs=state * (readers + kv_heads), muls=readers * value_depth) * tokens
+    if rule in ("delta", "gated_delta"):
+        retrieved = kv_heads * value_depth
+        cost += Cost(macs=state * kv_heads, adds=retrieved, muls=retrieved) * tokens
+    if rule in ("gated", "gated_delta"):
+        cost += Cost(muls=state * kv_heads) * tokens + Cost(specials=decay)
+    return cost

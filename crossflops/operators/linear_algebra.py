@@ -12,7 +12,9 @@ from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import shape, source
 from crossflops.operators.operands import sizes
-from crossflops.operators.rule import MICROSOFT, Entry, entry, estimated
+from crossflops.operators.rule import MICROSOFT, Operators, estimated
+
+operator = Operators()
 
 
 def lu(m: int, n: int) -> Cost:
@@ -125,23 +127,44 @@ def eigen(n: int, vectors: bool) -> Cost:
 # Determinant and inverse by Gaussian elimination, one algorithm of several: estimates.
 
 
-def _matrices(node: Node) -> tuple[int, int]:
-    dims = shape(source(node, 0), at_least=2)
-    if dims[-1] != dims[-2]:
-        raise ValueError(f"{node.op} needs square matrices, not {dims[-2]}x{dims[-1]}")
-    return prod(dims[:-2]), dims[-1]
+def matrices(node: Node, index: int = 0) -> tuple[int, int, int]:
+    """How many matrices an input holds, their rows and their columns."""
+    dims = shape(source(node, index), at_least=2)
+    return prod(dims[:-2]), dims[-2], dims[-1]
 
 
+def square(node: Node, index: int = 0) -> tuple[int, int]:
+    """How many square matrices an input holds, and their rows. Raises ValueError on others."""
+    count, rows, columns = matrices(node, index)
+    if rows != columns:
+        raise ValueError(f"{node.op} needs square matrices, not {rows}x{columns}")
+    return count, rows
+
+
+@operator(
+    "Det",
+    "elimination: n(n-1)/2 divs, (n-1)n(2n-1)/6*(mul, sub), n-1 muls per matrix",
+    since=11,
+    doubt=estimated,
+    requires=sizes("X[...,M,M]"),
+)
 def det(node: Node) -> Cost:
     """Det: n(n-1)/2 divs, (n-1)n(2n-1)/6 muls and subs, then the diagonal, n - 1 muls.
 
     X [..., n, n].
     https://onnx.ai/onnx/operators/onnx__Det.html
     """
-    count, n = _matrices(node)
+    count, n = square(node)
     return determinant(n) * count
 
 
+@operator(
+    "Inverse",
+    "elimination: n^2 divs, n(n-1)^2*(mul, sub) per matrix",
+    domain=MICROSOFT,
+    doubt=estimated,
+    requires=sizes("X[...,M,M]"),
+)
 def inv(node: Node) -> Cost:
     """Inverse, by Gauss and Jordan in place: n^2 divs, n * (n-1)^2 muls and subs.
 
@@ -149,25 +172,5 @@ def inv(node: Node) -> Cost:
     beside the pivot. X [..., n, n].
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
     """
-    count, n = _matrices(node)
+    count, n = square(node)
     return inverse(n) * count
-
-
-ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "Det",
-        det,
-        "elimination: n(n-1)/2 divs, (n-1)n(2n-1)/6*(mul, sub), n-1 muls per matrix",
-        since=11,
-        doubt=estimated,
-        requires=sizes("X[...,M,M]"),
-    ),
-    entry(
-        "Inverse",
-        inv,
-        "elimination: n^2 divs, n(n-1)^2*(mul, sub) per matrix",
-        domain=MICROSOFT,
-        doubt=estimated,
-        requires=sizes("X[...,M,M]"),
-    ),
-)

@@ -21,62 +21,9 @@ from crossflops.operators.access import (
 from crossflops.operators.operands import Shape, broadcast_to, dims_of, inner, label, single
 from crossflops.operators.operands import label as operand
 from crossflops.operators.quantization import requantize
-from crossflops.operators.rule import Constraint, Entry, Exactness, entry
+from crossflops.operators.rule import Constraint, Exactness, Operators
 
-
-def gemm(node: Node) -> Cost:
-    """Gemm: Y = alpha * A' * B' + beta * C; MACs = M*N*K.
-
-    A' [M, K] is A or its transpose (transA), B' [K, N], C broadcasts to Y [M, N].
-    alpha != 1: M*N muls. C: M*N adds, and n(C) muls when beta != 1.
-    https://onnx.ai/onnx/operators/onnx__Gemm.html
-    """
-    rows = shape(source(node, 0), rank=2)
-    inner = rows[0] if integer(node, "transA", 0) else rows[1]
-    out = out_size(node)
-    scale = out if number(node, "alpha", 1.0) != 1 else 0
-    if not given(node, 2):
-        return Cost(macs=out * inner, muls=scale)
-    weigh = size(node, 2) if number(node, "beta", 1.0) != 1 else 0
-    return Cost(macs=out * inner, muls=scale + weigh, adds=out)
-
-
-def matmul(node: Node) -> Cost:
-    """MatMul: as numpy.matmul; MACs = n(Y)*K, K the last dimension of A.
-
-    A [..., M, K], B [..., K, N], Y [..., M, N]; a 1-D operand is a row or a column whose
-    dimension leaves the result again.
-    https://onnx.ai/onnx/operators/onnx__MatMul.html
-    """
-    return Cost(macs=out_size(node) * shape(source(node, 0), at_least=1)[-1])
-
-
-def matmul_integer(node: Node) -> Cost:
-    """MatMulInteger: as MatMul; n(A) adds and n(B) adds where they have zero points.
-
-    https://onnx.ai/onnx/operators/onnx__MatMulInteger.html
-    """
-    shifted = sum(size(node, i) for i in (0, 1) if given(node, i + 2))
-    return matmul(node) + Cost(adds=shifted)
-
-
-def qlinear_matmul(node: Node) -> Cost:
-    """QLinearMatMul: as MatMul with b as input 3; zero points n(a) + n(b) adds.
-
-    Then each output is requantized: one mul by the combined scale, round, add, two compares.
-    https://onnx.ai/onnx/operators/onnx__QLinearMatMul.html
-    """
-    shifted = Cost(adds=size(node, 0) + size(node, 3))
-    return matmul(node) + shifted + requantize(out_size(node))
-
-
-def product(node: Node, first: int = 0, second: int = 1) -> Shape | None:
-    """M and N of the product of A' and B', transposed as transA and transB say."""
-    rows, columns = dims_of(node, first), dims_of(node, second)
-    if rows is None or columns is None or len(rows) != 2 or len(columns) != 2:
-        return None
-    m = rows[1] if integer(node, "transA", 0) else rows[0]
-    return m, columns[0] if integer(node, "transB", 0) else columns[1]
+operator = Operators()
 
 
 def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
@@ -95,7 +42,54 @@ def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
     return f"{has}, and {rows[across]} is needed for {label(node, first)}"
 
 
+def product(node: Node, first: int = 0, second: int = 1) -> Shape | None:
+    """M and N of the product of A' and B', transposed as transA and transB say."""
+    rows, columns = dims_of(node, first), dims_of(node, second)
+    if rows is None or columns is None or len(rows) != 2 or len(columns) != 2:
+        return None
+    m = rows[1] if integer(node, "transA", 0) else rows[0]
+    return m, columns[0] if integer(node, "transB", 0) else columns[1]
+
+
+def contracted(node: Node) -> int:
+    """K of A' [M, K], which is A or its transpose (transA)."""
+    rows = shape(source(node, 0), rank=2)
+    return rows[0] if integer(node, "transA", 0) else rows[1]
+
+
 GEMM = (same_inner, broadcast_to(2, product, "the product"))
+
+
+@operator(
+    "Gemm", "M*N*K MACs; alpha != 1: M*N muls; C: M*N adds; beta != 1: n(C) muls", requires=GEMM
+)
+def gemm(node: Node) -> Cost:
+    """Gemm: Y = alpha * A' * B' + beta * C; MACs = M*N*K.
+
+    A' [M, K] is A or its transpose (transA), B' [K, N], C broadcasts to Y [M, N].
+    alpha != 1: M*N muls. C: M*N adds, and n(C) muls when beta != 1.
+    https://onnx.ai/onnx/operators/onnx__Gemm.html
+    """
+    inner, out = contracted(node), out_size(node)
+    scale = out if number(node, "alpha", 1.0) != 1 else 0
+    if not given(node, 2):
+        return Cost(macs=out * inner, muls=scale)
+    weigh = size(node, 2) if number(node, "beta", 1.0) != 1 else 0
+    return Cost(macs=out * inner, muls=scale + weigh, adds=out)
+
+
+MATMUL = inner(0, 1)
+
+
+@operator("MatMul", "n(Y)*K MACs", requires=MATMUL)
+def matmul(node: Node) -> Cost:
+    """MatMul: as numpy.matmul; MACs = n(Y)*K, K the last dimension of A.
+
+    A [..., M, K], B [..., K, N], Y [..., M, N]; a 1-D operand is a row or a column whose
+    dimension leaves the result again.
+    https://onnx.ai/onnx/operators/onnx__MatMul.html
+    """
+    return Cost(macs=out_size(node) * shape(source(node, 0), at_least=1)[-1])
 
 
 def of_columns(weight: int, *places: int) -> Constraint:
@@ -107,59 +101,101 @@ def of_columns(weight: int, *places: int) -> Constraint:
     def constraint(node: Node) -> str:
         dims = dims_of(node, weight)
         for place in places:
-            own = dims_of(node, place)
-            if dims is None or own is None or own in ((), (1,)):
+            scale = dims_of(node, place)
+            if dims is None or scale is None or scale in ((), (1,)):
                 continue
-            if own == dims[-1:] and not (node.op.domain and len(dims) > 2):
+            if scale == dims[-1:] and not (node.op.domain and len(dims) > 2):
                 continue
-            if node.op.domain and set(own) == {1}:
+            if node.op.domain and set(scale) == {1}:
                 continue
-            if len(own) != len(dims) or own != (*dims[:-2], 1, dims[-1]):
+            if len(scale) != len(dims) or scale != (*dims[:-2], 1, dims[-1]):
                 return f"{label(node, place)} needs to be one number, or one for each column"
         return ""
 
     return constraint
 
 
-MATMUL = inner(0, 1)
-
-_MATMUL_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "Gemm",
-        gemm,
-        "M*N*K MACs; alpha != 1: M*N muls; C: M*N adds; beta != 1: n(C) muls",
-        requires=GEMM,
-    ),
-    entry(
-        "MatMul",
-        matmul,
-        "n(Y)*K MACs",
-        requires=MATMUL,
-    ),
-    entry(
-        "MatMulInteger",
-        matmul_integer,
-        "n(Y)*K MACs; zero points: n(A)+n(B) adds",
-        since=10,
-        requires=(MATMUL, single(2), of_columns(1, 3)),
-    ),
-    entry(
-        "QLinearMatMul",
-        qlinear_matmul,
-        "n(y)*K MACs; zero points: n(a)+n(b) adds; requantize: n(y)*(mul, round, add, 2 compares)",
-        since=10,
-        requires=(inner(0, 3), single(1, 2, 6, 7), of_columns(3, 4, 5)),
-    ),
+@operator(
+    "MatMulInteger",
+    "n(Y)*K MACs; zero points: n(A)+n(B) adds",
+    since=10,
+    requires=(MATMUL, single(2), of_columns(1, 3)),
 )
+def matmul_integer(node: Node) -> Cost:
+    """MatMulInteger: as MatMul; n(A) adds and n(B) adds where they have zero points.
+
+    https://onnx.ai/onnx/operators/onnx__MatMulInteger.html
+    """
+    shifted = sum(size(node, i) for i in (0, 1) if given(node, i + 2))
+    return matmul(node) + Cost(adds=shifted)
+
+
+@operator(
+    "QLinearMatMul",
+    "n(y)*K MACs; zero points: n(a)+n(b) adds; requantize: n(y)*(mul, round, add, 2 compares)",
+    since=10,
+    requires=(inner(0, 3), single(1, 2, 6, 7), of_columns(3, 4, 5)),
+    contracts=(0, 3),
+)
+def qlinear_matmul(node: Node) -> Cost:
+    """QLinearMatMul: as MatMul with b as input 3; zero points n(a) + n(b) adds.
+
+    Then each output is requantized: one mul by the combined scale, round, add, two compares.
+    https://onnx.ai/onnx/operators/onnx__QLinearMatMul.html
+    """
+    shifted = Cost(adds=size(node, 0) + size(node, 3))
+    return matmul(node) + shifted + requantize(out_size(node))
 
 
 # Einstein sums: any product of tensors that a line of labels can say.
+
 
 Labelled: TypeAlias = dict[str, int]
 
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
+def order_is_chosen(node: Node) -> Exactness:
+    """With more than two operands the order of the pairs is ours: an estimate."""
+    return "estimate" if len(node.inputs) > 2 else "exact"
+
+
+def labels_agree(node: Node) -> str:
+    """A label stands for one size, or 1; and every operand has as many axes as it has labels."""
+    words = "".join(text(node, "equation").split()).partition("->")[0].split(",")
+    if len(words) != len(node.inputs):
+        return f"the equation has {len(words)} terms for {len(node.inputs)} operands"
+    found: dict[str, tuple[int, int]] = {}
+    for index, word in enumerate(words):
+        dims = dims_of(node, index)
+        if dims is None:
+            continue
+        try:
+            row = _labels(word, len(dims))
+        except ValueError:
+            return f"{operand(node, index)} has rank {len(dims)}, and its labels are {word!r}"
+        for letter, extent in zip(row, dims, strict=True):
+            first = dims[row.index(letter)]
+            if extent != first:
+                return f"{operand(node, index)} has {first} and {extent} for {letter!r}"
+            known, owner = found.get(letter, (1, index))
+            if 1 not in (extent, known) and extent != known:
+                has = f"{operand(node, index)} has {extent} for {letter!r}"
+                return f"{has}, and {operand(node, owner)} has {known}"
+            if known == 1:
+                found[letter] = (extent, index)
+    return ""
+
+
+@operator(
+    "Einsum",
+    "prod(all labels) MACs if a shared label is summed, else as many muls; a label of one "
+    "operand alone: n(in)-n(out) adds first; operands left to right",
+    since=12,
+    doubt=order_is_chosen,
+    requires=labels_agree,
+    contracts=None,
+)
 def einsum(node: Node) -> Cost:
     """Einsum: two operands cost prod(dims of all labels) MACs where a shared label is summed.
 
@@ -233,12 +269,8 @@ def parse(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[Labelled],
     return terms, (*hidden, *sorted(label for label in once if not label.startswith("~")))
 
 
-def _labels(word: str, rank: int) -> list[str]:
-    before, dots, after = word.partition("...")
-    covered = rank - len(before) - len(after)
-    if covered < 0 or (covered and not dots):
-        raise ValueError(f"{word!r} does not label {rank} dimensions")
-    return [*before, *(f"~{i}" for i in range(covered - 1, -1, -1)), *after]
+def _from_right(label: str) -> int:
+    return -int(label[1:])
 
 
 def _output(word: str, hidden: list[str]) -> list[str]:
@@ -246,53 +278,9 @@ def _output(word: str, hidden: list[str]) -> list[str]:
     return [*before, *(hidden if dots else []), *after]
 
 
-def _from_right(label: str) -> int:
-    return -int(label[1:])
-
-
-def order_is_chosen(node: Node) -> Exactness:
-    """With more than two operands the order of the pairs is ours: an estimate."""
-    return "estimate" if len(node.inputs) > 2 else "exact"
-
-
-def labels_agree(node: Node) -> str:
-    """A label stands for one size, or 1; and every operand has as many axes as it has labels."""
-    words = "".join(text(node, "equation").split()).partition("->")[0].split(",")
-    if len(words) != len(node.inputs):
-        return f"the equation has {len(words)} terms for {len(node.inputs)} operands"
-    found: dict[str, tuple[int, int]] = {}
-    for index, word in enumerate(words):
-        dims = dims_of(node, index)
-        if dims is None:
-            continue
-        try:
-            row = _labels(word, len(dims))
-        except ValueError:
-            return f"{operand(node, index)} has rank {len(dims)}, and its labels are {word!r}"
-        for letter, extent in zip(row, dims, strict=True):
-            first = dims[row.index(letter)]
-            if extent != first:
-                return f"{operand(node, index)} has {first} and {extent} for {letter!r}"
-            known, owner = found.get(letter, (1, index))
-            if 1 not in (extent, known) and extent != known:
-                has = f"{operand(node, index)} has {extent} for {letter!r}"
-                return f"{has}, and {operand(node, owner)} has {known}"
-            if known == 1:
-                found[letter] = (extent, index)
-    return ""
-
-
-_EINSUM_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "Einsum",
-        einsum,
-        "prod(all labels) MACs if a shared label is summed, else as many muls; a label of one "
-        "operand alone: n(in)-n(out) adds first; operands left to right",
-        since=12,
-        doubt=order_is_chosen,
-        requires=labels_agree,
-    ),
-)
-
-
-ENTRIES: tuple[Entry, ...] = (*_MATMUL_ENTRIES, *_EINSUM_ENTRIES)
+def _labels(word: str, rank: int) -> list[str]:
+    before, dots, after = word.partition("...")
+    covered = rank - len(before) - len(after)
+    if covered < 0 or (covered and not dots):
+        raise ValueError(f"{word!r} does not label {rank} dimensions")
+    return [*before, *(f"~{i}" for i in range(covered - 1, -1, -1)), *after]

@@ -15,9 +15,25 @@ from crossflops.operators.access import (
     wanted,
 )
 from crossflops.operators.operands import Shape, axes, axis, dims_of, fits, label, sizes
-from crossflops.operators.rule import Entry, entry
+from crossflops.operators.rule import ADDED, EXTINCT, Operators
+
+operator = Operators()
 
 
+_CHANNELS = sizes("X[N,C,...] scale[C] B[C] mean[C] var[C]")
+
+
+def batch_norm(node: Node) -> str:
+    """One number for each channel; before version 9 with spatial = 0 one for each place."""
+    return _CHANNELS(node) if integer(node, "spatial", 1) else ""
+
+
+@operator(
+    "BatchNormalization",
+    "n(X)*(sub, 2 muls, add) + C*(add, sqrt, div); training: + 2(n-C) adds, n muls, 2C divs, "
+    "C*(4 muls, 2 adds)",
+    requires=batch_norm,
+)
 def batch_normalization(node: Node) -> Cost:
     """BatchNormalization: Y = (X - mean) / sqrt(var + epsilon) * scale + B, C channels.
 
@@ -49,6 +65,54 @@ def standardization(count: int, groups: int) -> Cost:
     )
 
 
+def rms(count: int, groups: int, scaled: bool) -> Cost:
+    """RMSNormalization of n elements in m groups: n muls, n - m adds, m divs, m (add, sqrt).
+
+    Then n divs, and n muls by a scale.
+    """
+    return Cost(
+        adds=folded(count, groups) + groups,
+        muls=count * (2 if scaled else 1),
+        divs=groups + count,
+        specials=groups,
+    )
+
+
+def scaled(node: Node) -> str:
+    """Scale and bias broadcast to what is normalized, or to all of X."""
+    dims, whole = dims_of(node, 0), _normalized(node)
+    if dims is None or whole is None:
+        return ""
+    for index in (1, 2):
+        own = dims_of(node, index)
+        if own is not None and not fits(own, dims):
+            shown = "x".join(map(str, whole)) or "a scalar"
+            return f"{label(node, index)} does not broadcast to the normalized {shown}"
+    return ""
+
+
+def _normalized(node: Node) -> Shape | None:
+    """The sizes of X from `axis` on, which are normalized."""
+    dims = dims_of(node, 0)
+    return None if dims is None else dims[axis_of(node, len(dims), -1) :]
+
+
+RMS = "n muls, n-m adds, m divs, m*(add, sqrt), n divs; scale: n muls"
+STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, div), n muls"
+
+
+@operator(
+    "LayerNormalization",
+    f"{STANDARD}; Scale: n muls; B: n adds; m = dims before axis",
+    since=17,
+    requires=(axis(default=-1), scaled),
+)
+@operator(
+    "LayerNormalization",
+    f"{STANDARD}; scale: n muls; B: n adds; m = dims before axis",
+    page=ADDED,
+    requires=scaled,
+)
 def layer_normalization(node: Node) -> Cost:
     """LayerNormalization: standardization over the dimensions from `axis` on; n muls; B n adds.
 
@@ -60,19 +124,25 @@ def layer_normalization(node: Node) -> Cost:
     return standardization(count, groups) + Cost(muls=count, adds=bias)
 
 
+@operator(
+    "RMSNormalization",
+    f"{RMS}; m = dims before axis",
+    since=23,
+    requires=(axis(default=-1), scaled),
+)
+@operator(
+    "SimplifiedLayerNormalization",
+    f"{RMS}; m = dims before axis",
+    page=ADDED,
+    requires=scaled,
+)
 def rms_normalization(node: Node) -> Cost:
     """RMSNormalization: Y = X / sqrt(mean(X * X) + epsilon) * scale over the last dimensions.
 
     n muls, n - m adds, m divs; m (add, sqrt); n divs; n muls.
     https://onnx.ai/onnx/operators/onnx__RMSNormalization.html
     """
-    count, groups = _leading(node)
-    return Cost(
-        adds=folded(count, groups) + groups,
-        muls=2 * count,
-        divs=groups + count,
-        specials=groups,
-    )
+    return rms(*_leading(node), scaled=True)
 
 
 def _leading(node: Node) -> tuple[int, int]:
@@ -80,6 +150,29 @@ def _leading(node: Node) -> tuple[int, int]:
     return prod(dims), prod(dims[: axis_of(node, len(dims), -1)])
 
 
+def _divided(node: Node) -> str:
+    """num_groups divides the channels, and scale and bias have one number for each group or C."""
+    dims, groups = dims_of(node, 0), integer(node, "num_groups")
+    if dims is None:
+        return ""
+    if len(dims) < 3:
+        return f"{label(node, 0)} has rank {len(dims)}, and needs at least 3"
+    if groups > 0 and dims[1] % groups:
+        return f"{label(node, 0)} has {dims[1]} channels, which do not divide into {groups} groups"
+    asked = (groups if node.op.since < 21 else dims[1],)
+    for index in (1, 2):
+        own = dims_of(node, index)
+        if own is not None and own != asked:
+            return f"{label(node, index)} needs {asked[0]} numbers for {label(node, 0)}"
+    return ""
+
+
+@operator(
+    "GroupNormalization",
+    f"{STANDARD}; scale: n muls; bias: n adds; m = N*num_groups",
+    since=18,
+    requires=_divided,
+)
 def group_normalization(node: Node) -> Cost:
     """GroupNormalization: standardization of each of N * num_groups groups; n muls, n adds.
 
@@ -91,6 +184,11 @@ def group_normalization(node: Node) -> Cost:
     return standardization(prod(dims), groups) + Cost(muls=1, adds=1) * prod(dims)
 
 
+@operator(
+    "InstanceNormalization",
+    f"{STANDARD}; scale: n muls; B: n adds; m = N*C",
+    requires=sizes("input[N,C,_,...] scale[C] B[C]"),
+)
 def instance_normalization(node: Node) -> Cost:
     """InstanceNormalization: standardization of each of N * C groups; n muls, n adds.
 
@@ -101,6 +199,11 @@ def instance_normalization(node: Node) -> Cost:
     return standardization(prod(dims), dims[0] * dims[1]) + Cost(muls=1, adds=1) * prod(dims)
 
 
+_MEAN_VARIANCE = "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub, div)"
+
+
+@operator("MeanVarianceNormalization", _MEAN_VARIANCE, page=EXTINCT)
+@operator("MeanVarianceNormalization", _MEAN_VARIANCE, since=9, requires=axes())
 def mean_variance_normalization(node: Node) -> Cost:
     """MeanVarianceNormalization: Y = (X - E[X]) / (sqrt(E[X^2] - E[X]^2) + 1e-9) over `axes`.
 
@@ -121,6 +224,13 @@ def mean_variance_normalization(node: Node) -> Cost:
     )
 
 
+def _centred(node: Node) -> str:
+    """LRN: as many channels on either side, so `size` is odd."""
+    width = integer(node, "size")
+    return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, and needs to be odd"
+
+
+@operator("LRN", "n*(2 muls, size adds, pow, div)", requires=(sizes("X[N,C,H,W]"), _centred))
 def local_response(node: Node) -> Cost:
     """LRN: Y = X / (bias + alpha / size * square_sum) ^ beta over `size` channels around each.
 
@@ -132,6 +242,11 @@ def local_response(node: Node) -> Cost:
     return Cost(muls=2, adds=max(window - 1, 0) + 1, specials=1, divs=1) * size(node)
 
 
+@operator(
+    "LpNormalization",
+    "n-m adds, n divs; p=1: n compares; p=2: n muls, m sqrts; m groups along axis",
+    requires=axis(default=-1),
+)
 def lp_normalization(node: Node) -> Cost:
     """LpNormalization: Y = X / norm(X) along `axis`; p = 1: sum of |X|; p = 2: root of squares.
 
@@ -145,113 +260,3 @@ def lp_normalization(node: Node) -> Cost:
     if integer(node, "p", 2) == 1:
         return both + Cost(compares=count)
     return both + Cost(muls=count, specials=groups)
-
-
-def _normalized(node: Node) -> Shape | None:
-    """The sizes of X from `axis` on, which are normalized."""
-    dims = dims_of(node, 0)
-    return None if dims is None else dims[axis_of(node, len(dims), -1) :]
-
-
-def scaled(node: Node) -> str:
-    """Scale and bias broadcast to what is normalized, or to all of X."""
-    dims, whole = dims_of(node, 0), _normalized(node)
-    if dims is None or whole is None:
-        return ""
-    for index in (1, 2):
-        own = dims_of(node, index)
-        if own is not None and not fits(own, dims):
-            shown = "x".join(map(str, whole)) or "a scalar"
-            return f"{label(node, index)} does not broadcast to the normalized {shown}"
-    return ""
-
-
-def _divided(node: Node) -> str:
-    """num_groups divides the channels, and scale and bias have one number for each group or C."""
-    dims, groups = dims_of(node, 0), integer(node, "num_groups")
-    if dims is None:
-        return ""
-    if len(dims) < 3:
-        return f"{label(node, 0)} has rank {len(dims)}, and needs at least 3"
-    if groups > 0 and dims[1] % groups:
-        return f"{label(node, 0)} has {dims[1]} channels, which do not divide into {groups} groups"
-    asked = (groups if node.op.since < 21 else dims[1],)
-    for index in (1, 2):
-        own = dims_of(node, index)
-        if own is not None and own != asked:
-            return f"{label(node, index)} needs {asked[0]} numbers for {label(node, 0)}"
-    return ""
-
-
-_CHANNELS = sizes("X[N,C,...] scale[C] B[C] mean[C] var[C]")
-
-
-def batch_norm(node: Node) -> str:
-    """One number for each channel; before version 9 with spatial = 0 one for each place."""
-    return _CHANNELS(node) if integer(node, "spatial", 1) else ""
-
-
-_STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, div), n muls"
-
-
-def _centred(node: Node) -> str:
-    """LRN: as many channels on either side, so `size` is odd."""
-    width = integer(node, "size")
-    return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, and needs to be odd"
-
-
-ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "BatchNormalization",
-        batch_normalization,
-        "n(X)*(sub, 2 muls, add) + C*(add, sqrt, div); training: + 2(n-C) adds, n muls, 2C divs, "
-        "C*(4 muls, 2 adds)",
-        requires=batch_norm,
-    ),
-    entry(
-        "LayerNormalization",
-        layer_normalization,
-        f"{_STANDARD}; Scale: n muls; B: n adds; m = dims before axis",
-        since=17,
-        requires=(axis(default=-1), scaled),
-    ),
-    entry(
-        "RMSNormalization",
-        rms_normalization,
-        "n muls, n-m adds, m divs, m*(add, sqrt), n divs; scale: n muls; m = dims before axis",
-        since=23,
-        requires=(axis(default=-1), scaled),
-    ),
-    entry(
-        "GroupNormalization",
-        group_normalization,
-        f"{_STANDARD}; scale: n muls; bias: n adds; m = N*num_groups",
-        since=18,
-        requires=_divided,
-    ),
-    entry(
-        "InstanceNormalization",
-        instance_normalization,
-        f"{_STANDARD}; scale: n muls; B: n adds; m = N*C",
-        requires=sizes("input[N,C,_,...] scale[C] B[C]"),
-    ),
-    entry(
-        "MeanVarianceNormalization",
-        mean_variance_normalization,
-        "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub, div)",
-        since=9,
-        requires=axes(),
-    ),
-    entry(
-        "LRN",
-        local_response,
-        "n*(2 muls, size adds, pow, div)",
-        requires=(sizes("X[N,C,H,W]"), _centred),
-    ),
-    entry(
-        "LpNormalization",
-        lp_normalization,
-        "n-m adds, n divs; p=1: n compares; p=2: n muls, m sqrts; m groups along axis",
-        requires=axis(default=-1),
-    ),
-)

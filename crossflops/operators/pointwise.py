@@ -6,65 +6,24 @@ rounding ...) is one special, as ONNX defines it by no simpler one. Logic is cou
 comparisons, a negation as a subtraction from zero.
 """
 
+from collections.abc import Mapping
 from math import prod
-from typing import TypeAlias
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import axis_of, folded, given, out_size, shape, size, source, text
 from crossflops.operators.operands import axis, broadcast, equal, rank, single
-from crossflops.operators.rule import Entry, Formula, entry, estimated
+from crossflops.operators.rule import Constraint, Formula, Operators, estimated
 
-Row: TypeAlias = tuple[str, int, Cost, str]
+operator = Operators()
 
 ADD, MUL, DIV = Cost(adds=1), Cost(muls=1), Cost(divs=1)
 COMPARE, SPECIAL = Cost(compares=1), Cost(specials=1)
+SILU, SOFTPLUS = SPECIAL + MUL, Cost(specials=2, adds=1)
+# 0.5 * X * (1 + erf(X / sqrt(2))), and 0.5 * X * (1 + tanh(c * (X + 0.044715 * X^3))).
+GELU, GELU_TANH = Cost(divs=1, specials=1, adds=1, muls=2), Cost(specials=2, adds=2, muls=4)
 
-# Name, first version, work per output element, equation.
-BASIC: tuple[Row, ...] = (
-    ("Add", 1, ADD, "A + B"),
-    ("Sub", 1, ADD, "A - B"),
-    ("Mul", 1, MUL, "A * B"),
-    ("Div", 1, DIV, "A / B"),
-    ("Mod", 10, DIV, "the remainder of A / B"),
-    ("Neg", 1, ADD, "0 - X"),
-    ("Abs", 1, COMPARE, "|X|"),
-    ("Sign", 9, Cost(compares=2), "(X > 0) - (X < 0)"),
-    ("Reciprocal", 1, DIV, "1 / X"),
-    ("BitShift", 11, MUL, "X * 2^Y, or the other way"),
-    ("Equal", 1, COMPARE, "A == B"),
-    ("Greater", 1, COMPARE, "A > B"),
-    ("Less", 1, COMPARE, "A < B"),
-    ("GreaterOrEqual", 12, COMPARE, "A >= B"),
-    ("LessOrEqual", 12, COMPARE, "A <= B"),
-    ("And", 1, COMPARE, "A and B"),
-    ("Or", 1, COMPARE, "A or B"),
-    ("Xor", 1, COMPARE, "A xor B"),
-    ("Not", 1, COMPARE, "not X"),
-    ("BitwiseAnd", 18, COMPARE, "A and B, bitwise"),
-    ("BitwiseOr", 18, COMPARE, "A or B, bitwise"),
-    ("BitwiseXor", 18, COMPARE, "A xor B, bitwise"),
-    ("BitwiseNot", 18, COMPARE, "not X, bitwise"),
-    ("IsNaN", 9, COMPARE, "X != X"),
-    ("IsInf", 10, COMPARE, "|X| == inf"),
-    ("Range", 11, Cost(muls=1, adds=1), "start + i * delta"),
-)
-
-# Elementary functions: one special per output element.
-ELEMENTARY: tuple[tuple[str, int], ...] = (
-    *(("Exp", 1), ("Log", 1), ("Sqrt", 1), ("Pow", 1), ("Erf", 9), ("Sigmoid", 1), ("Tanh", 1)),
-    *(("Sin", 7), ("Cos", 7), ("Tan", 7), ("Asin", 7), ("Acos", 7), ("Atan", 7)),
-    *(("Sinh", 9), ("Cosh", 9), ("Asinh", 9), ("Acosh", 9), ("Atanh", 9)),
-    *(("Floor", 1), ("Ceil", 1), ("Round", 11)),
-)
-
-# k operands: k - 1 times the first work per output element, and the second once.
-VARIADIC: tuple[tuple[str, Cost, Cost], ...] = (
-    ("Sum", ADD, ZERO),
-    ("Mean", ADD, DIV),
-    ("Max", COMPARE, ZERO),
-    ("Min", COMPARE, ZERO),
-)
+WORK: dict[str, Cost] = {}  # per element, of the operators that `pointwise` declares
 
 
 def per_element(work: Cost) -> Formula:
@@ -72,16 +31,6 @@ def per_element(work: Cost) -> Formula:
 
     def formula(node: Node) -> Cost:
         return work * out_size(node)
-
-    return formula
-
-
-def variadic(work: Cost, last: Cost) -> Formula:
-    """The formula that combines k operands with k - 1 pieces of work per output element."""
-
-    def formula(node: Node) -> Cost:
-        operands = sum(spec is not None for spec in node.inputs)
-        return (work * max(operands - 1, 0) + last) * out_size(node)
 
     return formula
 
@@ -98,65 +47,121 @@ def describe(work: Cost) -> str:
     return ", ".join(f"{n} {kind if n > 1 else kind[:-1]}" for n, kind in found if n)
 
 
-def rows(table: tuple[Row, ...]) -> tuple[Entry, ...]:
-    """The rules of a table of pointwise operators."""
-    return tuple(
-        entry(
-            name,
-            per_element(work),
-            f"n(Y)*({describe(work)}): Y = {equation}",
-            since=since,
-            requires=single(0, 1, 2) if name == "Range" else joined,
-        )
-        for name, since, work, equation in table
-    )
+def pointwise(
+    type: str, work: Cost, equation: str, since: int = 1, requires: Constraint = joined
+) -> None:
+    """Declares an operator that does this work for each element of its result Y = `equation`."""
+    WORK[type] = work
+    equation = f"n(Y)*({describe(work)}): Y = {equation}"
+    operator(type, equation, since=since, requires=requires)(per_element(work))
 
 
-_POINTWISE_ENTRIES: tuple[Entry, ...] = (
-    *rows(BASIC),
-    *rows(tuple((name, since, SPECIAL, f"{name.lower()}(X)") for name, since in ELEMENTARY)),
-    *(
-        entry(
-            name,
-            variadic(work, last),
-            f"n(Y)*((k-1)*({describe(work)})" + (f" + {describe(last)})" if last.flops else ")"),
-            requires=joined,
-        )
-        for name, work, last in VARIADIC
-    ),
-)
+pointwise("Add", ADD, "A + B")
+pointwise("Sub", ADD, "A - B")
+pointwise("Mul", MUL, "A * B")
+pointwise("Div", DIV, "A / B")
+pointwise("Mod", DIV, "the remainder of A / B", since=10)
+pointwise("Neg", ADD, "0 - X")
+pointwise("Abs", COMPARE, "|X|")
+pointwise("Sign", Cost(compares=2), "(X > 0) - (X < 0)", since=9)
+pointwise("Reciprocal", DIV, "1 / X")
+pointwise("BitShift", MUL, "X * 2^Y, or the other way", since=11)
+pointwise("Equal", COMPARE, "A == B")
+pointwise("Greater", COMPARE, "A > B")
+pointwise("Less", COMPARE, "A < B")
+pointwise("GreaterOrEqual", COMPARE, "A >= B", since=12)
+pointwise("LessOrEqual", COMPARE, "A <= B", since=12)
+pointwise("And", COMPARE, "A and B")
+pointwise("Or", COMPARE, "A or B")
+pointwise("Xor", COMPARE, "A xor B")
+pointwise("Not", COMPARE, "not X")
+pointwise("BitwiseAnd", COMPARE, "A and B, bitwise", since=18)
+pointwise("BitwiseOr", COMPARE, "A or B, bitwise", since=18)
+pointwise("BitwiseXor", COMPARE, "A xor B, bitwise", since=18)
+pointwise("BitwiseNot", COMPARE, "not X, bitwise", since=18)
+pointwise("IsNaN", COMPARE, "X != X", since=9)
+pointwise("IsInf", COMPARE, "|X| == inf", since=10)
+pointwise("Range", Cost(muls=1, adds=1), "start + i * delta", since=11, requires=single(0, 1, 2))
 
 
-# Activation functions: rows of data where the work per element is fixed, else a formula.
+def elementary(*types: str, since: int = 1) -> None:
+    """Declares elementary functions: one special for each element of the result."""
+    for type_ in types:
+        pointwise(type_, SPECIAL, f"{type_.lower()}(X)", since)
+
+
+elementary("Exp", "Log", "Sqrt", "Pow", "Sigmoid", "Tanh", "Floor", "Ceil")
+elementary("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", since=7)
+elementary("Erf", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", since=9)
+elementary("Round", since=11)
+
+
+def variadic(type: str, work: Cost, last: Cost = ZERO) -> None:
+    """Declares an operator that combines k operands with k - 1 pieces of work per element of Y.
+
+    The `last` work follows once per element.
+    """
+
+    def formula(node: Node) -> Cost:
+        operands = sum(spec is not None for spec in node.inputs)
+        return (work * max(operands - 1, 0) + last) * out_size(node)
+
+    ending = f" + {describe(last)})" if last.flops else ")"
+    operator(type, f"n(Y)*((k-1)*({describe(work)})" + ending, requires=joined)(formula)
+
+
+variadic("Sum", ADD)
+variadic("Mean", ADD, DIV)
+variadic("Max", COMPARE)
+variadic("Min", COMPARE)
+
+
+# Activation functions.
 #
 # Where ONNX gives an operator a function body, the work is that of the body; what is computed once
 # from attributes alone is not counted.
 
 _HARD_SIGMOID = Cost(muls=1, adds=1, compares=2)
 
-# Name, first version, work per output element, equation.
-ACTIVATIONS: tuple[Row, ...] = (
-    ("Relu", 1, COMPARE, "max(X, 0)"),
-    ("LeakyRelu", 1, Cost(compares=1, muls=1), "X < 0 ? alpha * X : X"),
-    ("PRelu", 1, Cost(compares=1, muls=1), "X < 0 ? slope * X : X"),
-    ("ThresholdedRelu", 10, COMPARE, "X > alpha ? X : 0"),
-    ("Elu", 1, Cost(compares=1, specials=1, adds=1, muls=1), "X < 0 ? alpha * (exp(X) - 1) : X"),
-    ("Celu", 12, Cost(compares=1, divs=1, specials=1, adds=1, muls=2), "alpha * elu(X / alpha)"),
-    (
-        "Selu",
-        1,
-        Cost(compares=1, specials=1, adds=1, muls=3),
-        "X < 0 ? gamma * (alpha * exp(X) - alpha) : gamma * X",
-    ),
-    ("HardSigmoid", 1, _HARD_SIGMOID, "max(0, min(1, alpha * X + beta))"),
-    ("HardSwish", 14, _HARD_SIGMOID + MUL, "X * hardsigmoid(X)"),
-    ("Softplus", 1, Cost(specials=2, adds=1), "log(exp(X) + 1)"),
-    ("Softsign", 1, Cost(compares=1, adds=1, divs=1), "X / (1 + |X|)"),
-    ("Mish", 18, Cost(specials=3, adds=1, muls=1), "X * tanh(softplus(X))"),
-    ("Shrink", 9, Cost(compares=2, adds=2), "X < -lambd ? X + bias : X > lambd ? X - bias : 0"),
+pointwise("Relu", COMPARE, "max(X, 0)")
+pointwise("LeakyRelu", Cost(compares=1, muls=1), "X < 0 ? alpha * X : X")
+pointwise("PRelu", Cost(compares=1, muls=1), "X < 0 ? slope * X : X")
+pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", since=10)
+pointwise("Elu", Cost(compares=1, specials=1, adds=1, muls=1), "X < 0 ? alpha * (exp(X) - 1) : X")
+pointwise(
+    "Celu",
+    Cost(compares=1, divs=1, specials=1, adds=1, muls=2),
+    "alpha * elu(X / alpha)",
+    since=12,
+)
+pointwise(
+    "Selu",
+    Cost(compares=1, specials=1, adds=1, muls=3),
+    "X < 0 ? gamma * (alpha * exp(X) - alpha) : gamma * X",
+)
+pointwise("HardSigmoid", _HARD_SIGMOID, "max(0, min(1, alpha * X + beta))")
+pointwise("HardSwish", _HARD_SIGMOID + MUL, "X * hardsigmoid(X)", since=14)
+pointwise("Softplus", SOFTPLUS, "log(exp(X) + 1)")
+pointwise("Softsign", Cost(compares=1, adds=1, divs=1), "X / (1 + |X|)")
+pointwise("Mish", Cost(specials=3, adds=1, muls=1), "X * tanh(softplus(X))", since=18)
+pointwise(
+    "Shrink", Cost(compares=2, adds=2), "X < -lambd ? X + bias : X > lambd ? X - bias : 0", since=9
 )
 
+# Work per element of what an attribute of LSTM, GRU or RNN may name.
+FUNCTIONS: Mapping[str, Cost] = {
+    "affine": Cost(muls=1, adds=1),
+    "scaledtanh": Cost(muls=2, specials=1),
+} | {
+    name.lower(): WORK[name]
+    for name in (
+        *("Sigmoid", "Tanh", "Relu", "LeakyRelu", "PRelu", "ThresholdedRelu", "Elu", "Celu"),
+        *("Selu", "HardSigmoid", "HardSwish", "Softplus", "Softsign", "Mish", "Shrink"),
+    )
+}
 
+
+@operator("Clip", "n(Y)*(compare per bound): Y = min(max(X, min), max)", requires=single(1, 2))
 def clip(node: Node) -> Cost:
     """Clip: Y = min(max(X, min), max); one compare per element for each bound that is given.
 
@@ -167,6 +172,7 @@ def clip(node: Node) -> Cost:
     return Cost(compares=bounds) * out_size(node)
 
 
+@operator("Gelu", "n(Y)*(div, erf, add, 2 muls); tanh: n(Y)*(pow, tanh, 2 adds, 4 muls)", since=20)
 def gelu(node: Node) -> Cost:
     """Gelu: Y = 0.5 * X * (1 + erf(X / sqrt(2))): div, erf, add, 2 muls.
 
@@ -174,11 +180,11 @@ def gelu(node: Node) -> Cost:
     4 muls.
     https://onnx.ai/onnx/operators/onnx__Gelu.html
     """
-    if text(node, "approximate", "none") == "tanh":
-        return Cost(specials=2, adds=2, muls=4) * out_size(node)
-    return Cost(divs=1, specials=1, adds=1, muls=2) * out_size(node)
+    tanh = text(node, "approximate", "none") == "tanh"
+    return (GELU_TANH if tanh else GELU) * out_size(node)
 
 
+@operator("Swish", "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls", since=24)
 def swish(node: Node) -> Cost:
     """Swish: Y = X * sigmoid(alpha * X): sigmoid, mul, and a mul when alpha != 1.
 
@@ -188,6 +194,9 @@ def swish(node: Node) -> Cost:
     return Cost(specials=1, muls=2 if scaled else 1) * out_size(node)
 
 
+@operator(
+    "SwiGLU", "n(Y)*(sigmoid, 2 muls); alpha != 1: n(Y) muls", since=28, requires=equal(0, 1)
+)
 def swiglu(node: Node) -> Cost:
     """SwiGLU: Y = swish(A) * B: as Swish, and a mul.
 
@@ -224,6 +233,11 @@ def _flattened_groups(node: Node) -> tuple[int, int]:
     return prod(dims), prod(dims[: axis_of(node, len(dims), 1)])
 
 
+_SOFTMAX = "n-m compares, n subs, n exps, n-m adds, n divs; m groups"
+_LOG_SOFTMAX = "n-m compares, n subs, n exps, n-m adds, m logs, n subs; m groups"
+
+
+@operator("Softmax", _SOFTMAX + " along axis", since=13, requires=axis(default=-1))
 def softmax(node: Node) -> Cost:
     """Softmax since 13: Y = exp(X - max(X)) / sum(exp(X - max(X))) along `axis`.
 
@@ -233,6 +247,7 @@ def softmax(node: Node) -> Cost:
     return softmax_cost(*_groups(node))
 
 
+@operator("Softmax", _SOFTMAX + " = rows of the flattened input", requires=axis(default=1))
 def flattened_softmax(node: Node) -> Cost:
     """Softmax before 13: the input is flattened at `axis` (default 1); a row is a group.
 
@@ -241,6 +256,7 @@ def flattened_softmax(node: Node) -> Cost:
     return softmax_cost(*_flattened_groups(node))
 
 
+@operator("LogSoftmax", _LOG_SOFTMAX + " along axis", since=13, requires=axis(default=-1))
 def log_softmax(node: Node) -> Cost:
     """LogSoftmax since 13: Y = X - max(X) - log(sum(exp(X - max(X)))) along `axis`.
 
@@ -250,6 +266,7 @@ def log_softmax(node: Node) -> Cost:
     return log_softmax_cost(*_groups(node))
 
 
+@operator("LogSoftmax", _LOG_SOFTMAX + " = rows of the flattened input", requires=axis(default=1))
 def flattened_log_softmax(node: Node) -> Cost:
     """LogSoftmax before 13: the input is flattened at `axis` (default 1); a row is a group.
 
@@ -258,6 +275,7 @@ def flattened_log_softmax(node: Node) -> Cost:
     return log_softmax_cost(*_flattened_groups(node))
 
 
+@operator("Hardmax", "n-m compares; m groups along axis", since=13, requires=axis(default=-1))
 def hardmax(node: Node) -> Cost:
     """Hardmax since 13: 1 at the first largest element along `axis`; n - m compares.
 
@@ -266,79 +284,13 @@ def hardmax(node: Node) -> Cost:
     return Cost(compares=folded(*_groups(node)))
 
 
+@operator("Hardmax", "n-m compares; m rows of the flattened input", requires=axis(default=1))
 def flattened_hardmax(node: Node) -> Cost:
     """Hardmax before 13: the input is flattened at `axis` (default 1); n - m compares.
 
     https://onnx.ai/onnx/operators/onnx__Hardmax.html#hardmax-11
     """
     return Cost(compares=folded(*_flattened_groups(node)))
-
-
-_SOFTMAX = "n-m compares, n subs, n exps, n-m adds, n divs; m groups"
-_LOG_SOFTMAX = "n-m compares, n subs, n exps, n-m adds, m logs, n subs; m groups"
-
-_ACTIVATION_ENTRIES: tuple[Entry, ...] = (
-    *rows(ACTIVATIONS),
-    entry(
-        "Clip",
-        clip,
-        "n(Y)*(compare per bound): Y = min(max(X, min), max)",
-        requires=single(1, 2),
-    ),
-    entry(
-        "Gelu",
-        gelu,
-        "n(Y)*(div, erf, add, 2 muls); tanh: n(Y)*(pow, tanh, 2 adds, 4 muls)",
-        since=20,
-    ),
-    entry("Swish", swish, "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls", since=24),
-    entry(
-        "SwiGLU",
-        swiglu,
-        "n(Y)*(sigmoid, 2 muls); alpha != 1: n(Y) muls",
-        since=28,
-        requires=equal(0, 1),
-    ),
-    entry(
-        "Softmax",
-        flattened_softmax,
-        _SOFTMAX + " = rows of the flattened input",
-        requires=axis(default=1),
-    ),
-    entry(
-        "Softmax",
-        softmax,
-        _SOFTMAX + " along axis",
-        since=13,
-        requires=axis(default=-1),
-    ),
-    entry(
-        "LogSoftmax",
-        flattened_log_softmax,
-        _LOG_SOFTMAX + " = rows of the flattened input",
-        requires=axis(default=1),
-    ),
-    entry(
-        "LogSoftmax",
-        log_softmax,
-        _LOG_SOFTMAX + " along axis",
-        since=13,
-        requires=axis(default=-1),
-    ),
-    entry(
-        "Hardmax",
-        flattened_hardmax,
-        "n-m compares; m rows of the flattened input",
-        requires=axis(default=1),
-    ),
-    entry(
-        "Hardmax",
-        hardmax,
-        "n-m compares; m groups along axis",
-        since=13,
-        requires=axis(default=-1),
-    ),
-)
 
 
 # Random numbers: no operator fixes a generator, so what follows one is counted: estimates.
@@ -349,7 +301,22 @@ _ACTIVATION_ENTRIES: tuple[Entry, ...] = (
 UNIFORM = Cost(muls=1, adds=1)
 NORMAL = Cost(muls=4, specials=3, adds=1)
 
+_UNIFORM = "n(output)*(mul, add) after a generator that is not counted"
+_NORMAL = "n(output)*(log, sqrt, cos, 4 muls, add) after a generator that is not counted"
+operator(("RandomUniform", "RandomUniformLike"), _UNIFORM, doubt=estimated)(per_element(UNIFORM))
+operator(("RandomNormal", "RandomNormalLike"), _NORMAL, doubt=estimated)(per_element(NORMAL))
+operator("Bernoulli", f"{_UNIFORM}; n(output) compares", since=15, doubt=estimated)(
+    per_element(UNIFORM + COMPARE)
+)
 
+
+@operator(
+    "Multinomial",
+    "n(input) exps, B*(C-1) adds, n(output)*(mul, ceil(log2 C) compares)",
+    since=7,
+    doubt=estimated,
+    requires=rank(0, 2),
+)
 def multinomial(node: Node) -> Cost:
     """Multinomial: B rows of C log-probabilities become running sums, which are searched.
 
@@ -359,36 +326,3 @@ def multinomial(node: Node) -> Cost:
     rows, classes = shape(source(node, 0), rank=2)
     search = Cost(muls=1, compares=max(classes - 1, 0).bit_length())
     return Cost(specials=size(node), adds=folded(size(node), rows)) + search * out_size(node)
-
-
-_UNIFORM = "n(output)*(mul, add) after a generator that is not counted"
-_NORMAL = "n(output)*(log, sqrt, cos, 4 muls, add) after a generator that is not counted"
-
-_SAMPLING_ENTRIES: tuple[Entry, ...] = (
-    *(
-        entry(name, per_element(UNIFORM), _UNIFORM, doubt=estimated)
-        for name in ("RandomUniform", "RandomUniformLike")
-    ),
-    *(
-        entry(name, per_element(NORMAL), _NORMAL, doubt=estimated)
-        for name in ("RandomNormal", "RandomNormalLike")
-    ),
-    entry(
-        "Bernoulli",
-        per_element(UNIFORM + COMPARE),
-        f"{_UNIFORM}; n(output) compares",
-        since=15,
-        doubt=estimated,
-    ),
-    entry(
-        "Multinomial",
-        multinomial,
-        "n(input) exps, B*(C-1) adds, n(output)*(mul, ceil(log2 C) compares)",
-        since=7,
-        doubt=estimated,
-        requires=rank(0, 2),
-    ),
-)
-
-
-ENTRIES: tuple[Entry, ...] = (*_POINTWISE_ENTRIES, *_ACTIVATION_ENTRIES, *_SAMPLING_ENTRIES)

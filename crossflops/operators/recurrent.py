@@ -6,17 +6,10 @@ from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, shape, source, text, texts
 from crossflops.operators.operands import dims_of, label, sizes
-from crossflops.operators.pointwise import ACTIVATIONS, SPECIAL
-from crossflops.operators.rule import Constraint, Entry, bound_by_input, entry
+from crossflops.operators.pointwise import FUNCTIONS
+from crossflops.operators.rule import Constraint, Operators, bound_by_input
 
-# The activation functions that the operator pages of LSTM, GRU and RNN name.
-_FUNCTIONS: dict[str, Cost] = {
-    **{name.lower(): work for name, _, work, _ in ACTIVATIONS},
-    "sigmoid": SPECIAL,
-    "tanh": SPECIAL,
-    "affine": Cost(muls=1, adds=1),
-    "scaledtanh": Cost(muls=2, specials=1),
-}
+operator = Operators()
 
 
 class Layer(NamedTuple):
@@ -57,53 +50,11 @@ def _activations(node: Node, layer: Layer, uses: tuple[int, ...], default: str) 
     names = texts(node, "activations") or tuple(default.split()) * layer.directions
     if len(names) != len(uses) * layer.directions:
         raise ValueError(f"{node.op} has {len(names)} activations for {len(uses)} per direction")
-    unknown = sorted({name for name in names if name.lower() not in _FUNCTIONS})
+    unknown = sorted({name for name in names if name.lower() not in FUNCTIONS})
     if unknown:
         raise ValueError(f"the activation {unknown[0]!r} of {node.op} is not known")
-    works = (_FUNCTIONS[n.lower()] * uses[i % len(uses)] for i, n in enumerate(names))
+    works = (FUNCTIONS[n.lower()] * uses[i % len(uses)] for i, n in enumerate(names))
     return sum(works, ZERO) * (layer.steps * layer.hidden)
-
-
-def lstm(node: Node) -> Cost:
-    """LSTM: it, ot, ft = f(gate); ct = g(gate); Ct = ft*Ct-1 + it*ct; Ht = ot*h(Ct).
-
-    gate = Xt*W^T + Ht-1*R^T + Wb + Rb: D*T*B*4*H*(I+H) MACs, with B 2 adds per gate; peepholes
-    P a mul and an add in 3 gates; clip 2 compares per gate. Per unit and step 3 muls, 1 add,
-    3 f, 1 g, 1 h. sequence_lens bounds: T holds. X [T, B, I], W [D, 4H, I], R [D, 4H, H].
-    https://onnx.ai/onnx/operators/onnx__LSTM.html
-    """
-    if integer(node, "input_forget", 0):
-        raise ValueError("LSTM with input_forget has no equation in the specification")
-    layer = dimensions(node, gates=4)
-    peephole = Cost(muls=3, adds=3) if given(node, 7) else ZERO
-    update = Cost(muls=3, adds=1) + peephole
-    functions = _activations(node, layer, (3, 1, 1), "Sigmoid Tanh Tanh")
-    return _gates(node, layer, 4) + update * layer.unit_steps + functions
-
-
-def gru(node: Node) -> Cost:
-    """GRU: zt, rt = f(gate); ht = g(Xt*Wh^T + (rt*Ht-1)*Rh^T + b); Ht = (1-zt)*ht + zt*Ht-1.
-
-    D*T*B*3*H*(I+H) MACs, with B 2 adds per gate; clip 2 compares per gate. Per unit and step
-    3 muls, 2 adds, 2 f, 1 g. linear_before_reset: rt meets the finished Ht-1*Rh^T, whose sum
-    with Xt*Wh^T is then one add more. X [T, B, I], W [D, 3H, I], R [D, 3H, H].
-    https://onnx.ai/onnx/operators/onnx__GRU.html
-    """
-    layer = dimensions(node, gates=3)
-    joined = 1 if integer(node, "linear_before_reset", 0) else 0
-    update = Cost(muls=3, adds=2 + joined)
-    functions = _activations(node, layer, (2, 1), "Sigmoid Tanh")
-    return _gates(node, layer, 3) + update * layer.unit_steps + functions
-
-
-def rnn(node: Node) -> Cost:
-    """RNN: Ht = f(Xt*Wi^T + Ht-1*Ri^T + Wbi + Rbi); D*T*B*H*(I+H) MACs.
-
-    With B 2 adds, clip 2 compares, 1 f per unit and step. X [T, B, I], W [D, H, I], R [D, H, H].
-    https://onnx.ai/onnx/operators/onnx__RNN.html
-    """
-    layer = dimensions(node, gates=1)
-    return _gates(node, layer, 1) + _activations(node, layer, (1,), "Tanh")
 
 
 def _layer(gates: int) -> Constraint:
@@ -131,28 +82,67 @@ def _directions(node: Node) -> str:
 
 _PER_GATE = "B: 2 adds, clip: 2 compares per gate"
 
-ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "LSTM",
-        lstm,
-        f"D*T*B*4*H*(I+H) MACs; {_PER_GATE}; P: D*T*B*H*(3 muls, 3 adds); "
-        "D*T*B*H*(3 muls, 1 add, 3 f, g, h)",
-        doubt=bound_by_input(4),
-        requires=(_directions, _layer(4)),
-    ),
-    entry(
-        "GRU",
-        gru,
-        f"D*T*B*3*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*(3 muls, 2 adds, 2 f, g); "
-        "linear_before_reset: D*T*B*H adds",
-        doubt=bound_by_input(4),
-        requires=(_directions, _layer(3)),
-    ),
-    entry(
-        "RNN",
-        rnn,
-        f"D*T*B*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*f",
-        doubt=bound_by_input(4),
-        requires=(_directions, _layer(1)),
-    ),
+
+@operator(
+    "LSTM",
+    f"D*T*B*4*H*(I+H) MACs; {_PER_GATE}; P: D*T*B*H*(3 muls, 3 adds); "
+    "D*T*B*H*(3 muls, 1 add, 3 f, g, h)",
+    doubt=bound_by_input(4),
+    requires=(_directions, _layer(4)),
+    contracts=(0, 1, 2),
 )
+def lstm(node: Node) -> Cost:
+    """LSTM: it, ot, ft = f(gate); ct = g(gate); Ct = ft*Ct-1 + it*ct; Ht = ot*h(Ct).
+
+    gate = Xt*W^T + Ht-1*R^T + Wb + Rb: D*T*B*4*H*(I+H) MACs, with B 2 adds per gate; peepholes
+    P a mul and an add in 3 gates; clip 2 compares per gate. Per unit and step 3 muls, 1 add,
+    3 f, 1 g, 1 h. sequence_lens bounds: T holds. X [T, B, I], W [D, 4H, I], R [D, 4H, H].
+    https://onnx.ai/onnx/operators/onnx__LSTM.html
+    """
+    if integer(node, "input_forget", 0):
+        raise ValueError("LSTM with input_forget has no equation in the specification")
+    layer = dimensions(node, gates=4)
+    peephole = Cost(muls=3, adds=3) if given(node, 7) else ZERO
+    update = Cost(muls=3, adds=1) + peephole
+    functions = _activations(node, layer, (3, 1, 1), "Sigmoid Tanh Tanh")
+    return _gates(node, layer, 4) + update * layer.unit_steps + functions
+
+
+@operator(
+    "GRU",
+    f"D*T*B*3*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*(3 muls, 2 adds, 2 f, g); "
+    "linear_before_reset: D*T*B*H adds",
+    doubt=bound_by_input(4),
+    requires=(_directions, _layer(3)),
+    contracts=(0, 1, 2),
+)
+def gru(node: Node) -> Cost:
+    """GRU: zt, rt = f(gate); ht = g(Xt*Wh^T + (rt*Ht-1)*Rh^T + b); Ht = (1-zt)*ht + zt*Ht-1.
+
+    D*T*B*3*H*(I+H) MACs, with B 2 adds per gate; clip 2 compares per gate. Per unit and step
+    3 muls, 2 adds, 2 f, 1 g. linear_before_reset: rt meets the finished Ht-1*Rh^T, whose sum
+    with Xt*Wh^T is then one add more. X [T, B, I], W [D, 3H, I], R [D, 3H, H].
+    https://onnx.ai/onnx/operators/onnx__GRU.html
+    """
+    layer = dimensions(node, gates=3)
+    joined = 1 if integer(node, "linear_before_reset", 0) else 0
+    update = Cost(muls=3, adds=2 + joined)
+    functions = _activations(node, layer, (2, 1), "Sigmoid Tanh")
+    return _gates(node, layer, 3) + update * layer.unit_steps + functions
+
+
+@operator(
+    "RNN",
+    f"D*T*B*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*f",
+    doubt=bound_by_input(4),
+    requires=(_directions, _layer(1)),
+    contracts=(0, 1, 2),
+)
+def rnn(node: Node) -> Cost:
+    """RNN: Ht = f(Xt*Wi^T + Ht-1*Ri^T + Wbi + Rbi); D*T*B*H*(I+H) MACs.
+
+    With B 2 adds, clip 2 compares, 1 f per unit and step. X [T, B, I], W [D, H, I], R [D, H, H].
+    https://onnx.ai/onnx/operators/onnx__RNN.html
+    """
+    layer = dimensions(node, gates=1)
+    return _gates(node, layer, 1) + _activations(node, layer, (1,), "Tanh")

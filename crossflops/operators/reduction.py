@@ -1,7 +1,6 @@
 """Reductions, sorting, and writes to places where values that meet are combined."""
 
 from math import prod
-from typing import TypeAlias
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
@@ -15,7 +14,7 @@ from crossflops.operators.access import (
     size,
     text,
 )
-from crossflops.operators.arrangement import scattered, scattered_nd
+from crossflops.operators.movement import scattered, scattered_nd
 from crossflops.operators.operands import (
     axes,
     axis,
@@ -28,19 +27,55 @@ from crossflops.operators.operands import (
     sizes,
 )
 from crossflops.operators.pointwise import ADD, COMPARE, DIV, MUL, SPECIAL
-from crossflops.operators.rule import Entry, Formula, entry, estimated
+from crossflops.operators.rule import Constraint, Formula, Operators, estimated
 
-Row: TypeAlias = tuple[str, Cost, Cost, Cost, str]
+operator = Operators()
 
 
-def reduction(element: Cost, combination: Cost, result: Cost) -> Formula:
-    """The formula that works on n elements, combines them with n - m pieces, and ends m times."""
+def reduces(
+    type: str,
+    equation: str,
+    *,
+    element: Cost = ZERO,
+    combination: Cost = ADD,
+    last: Cost = ZERO,
+    requires: tuple[Constraint, ...] = (listed(1), axes()),
+) -> None:
+    """Declares an operator that leads n elements to m results.
+
+    It works on n elements, combines them with n - m pieces, and ends m times.
+    """
 
     def formula(node: Node) -> Cost:
         before, after = size(node), out_size(node)
-        return element * before + combination * folded(before, after) + result * after
+        return element * before + combination * folded(before, after) + last * after
 
-    return formula
+    operator(type, f"{equation}; n = n(data), m = n(reduced)", requires=requires)(formula)
+
+
+reduces("ReduceSum", "n-m adds")
+reduces("ReduceMean", "n-m adds, m divs", last=DIV)
+reduces("ReduceMax", "n-m compares", combination=COMPARE)
+reduces("ReduceMin", "n-m compares", combination=COMPARE)
+reduces("ReduceProd", "n-m muls", combination=MUL)
+reduces("ReduceL1", "n abs, n-m adds", element=COMPARE)
+reduces("ReduceL2", "n muls, n-m adds, m sqrts", element=MUL, last=SPECIAL)
+reduces("ReduceSumSquare", "n muls, n-m adds", element=MUL)
+reduces("ReduceLogSum", "n-m adds, m logs", last=SPECIAL)
+reduces("ReduceLogSumExp", "n exps, n-m adds, m logs", element=SPECIAL, last=SPECIAL)
+
+
+def _not_empty(node: Node) -> str:
+    """There is something to choose from along the axis."""
+    dims, place = dims_of(node, 0), integer(node, "axis", 0)
+    if dims is None or dims[place]:
+        return ""
+    return f"{label(node, 0)} has 0 at axis {place % len(dims)}, and at least 1 is needed"
+
+
+_CHOICE = (axis(default=0), _not_empty)
+reduces("ArgMax", "n-m compares", combination=COMPARE, requires=_CHOICE)
+reduces("ArgMin", "n-m compares", combination=COMPARE, requires=_CHOICE)
 
 
 def cumulative(work: Cost) -> Formula:
@@ -56,31 +91,6 @@ def cumulative(work: Cost) -> Formula:
     return formula
 
 
-# Name; work per element, per combination, per result; equation.
-REDUCTIONS: tuple[Row, ...] = (
-    ("ReduceSum", ZERO, ADD, ZERO, "n-m adds"),
-    ("ReduceMean", ZERO, ADD, DIV, "n-m adds, m divs"),
-    ("ReduceMax", ZERO, COMPARE, ZERO, "n-m compares"),
-    ("ReduceMin", ZERO, COMPARE, ZERO, "n-m compares"),
-    ("ReduceProd", ZERO, MUL, ZERO, "n-m muls"),
-    ("ReduceL1", COMPARE, ADD, ZERO, "n abs, n-m adds"),
-    ("ReduceL2", MUL, ADD, SPECIAL, "n muls, n-m adds, m sqrts"),
-    ("ReduceSumSquare", MUL, ADD, ZERO, "n muls, n-m adds"),
-    ("ReduceLogSum", ZERO, ADD, SPECIAL, "n-m adds, m logs"),
-    ("ReduceLogSumExp", SPECIAL, ADD, SPECIAL, "n exps, n-m adds, m logs"),
-    ("ArgMax", ZERO, COMPARE, ZERO, "n-m compares"),
-    ("ArgMin", ZERO, COMPARE, ZERO, "n-m compares"),
-)
-
-
-def _not_empty(node: Node) -> str:
-    """There is something to choose from along the axis."""
-    dims, place = dims_of(node, 0), integer(node, "axis", 0)
-    if dims is None or dims[place]:
-        return ""
-    return f"{label(node, 0)} has 0 at axis {place % len(dims)}, and at least 1 is needed"
-
-
 def _along(node: Node) -> str:
     """The axis, the value of input 1, is one of the operand."""
     place = node.values.get(1, ())
@@ -88,33 +98,8 @@ def _along(node: Node) -> str:
     return out_of_range(node, place[0]) if known else ""
 
 
-_REDUCTION_ENTRIES: tuple[Entry, ...] = (
-    *(
-        entry(
-            name,
-            reduction(element, combination, end),
-            f"{equation}; n = n(data), m = n(reduced)",
-            requires=(axis(default=0), _not_empty)
-            if name.startswith("Arg")
-            else (listed(1), axes()),
-        )
-        for name, element, combination, end, equation in REDUCTIONS
-    ),
-    entry(
-        "CumSum",
-        cumulative(ADD),
-        "n(x) adds",
-        since=11,
-        requires=(single(1), _along),
-    ),
-    entry(
-        "CumProd",
-        cumulative(MUL),
-        "n(x) muls",
-        since=26,
-        requires=(single(1), _along),
-    ),
-)
+operator("CumSum", "n(x) adds", since=11, requires=(single(1), _along))(cumulative(ADD))
+operator("CumProd", "n(x) muls", since=26, requires=(single(1), _along))(cumulative(MUL))
 
 
 # Searching and sorting, whose algorithm the operators leave open: estimates.
@@ -123,32 +108,6 @@ _REDUCTION_ENTRIES: tuple[Entry, ...] = (
 def _log2(count: int) -> int:
     """The smallest whole number of halvings that leads from `count` to 1, but at least one."""
     return max((count - 1).bit_length(), 1)
-
-
-def top_k(node: Node) -> Cost:
-    """TopK: n(X) * ceil(log2 k) compares, at least n(X), as a heap of k elements takes.
-
-    k is the extent of the result along `axis`.
-    https://onnx.ai/onnx/operators/onnx__TopK.html
-    """
-    dims = shape(result(node), at_least=1)
-    return Cost(compares=size(node) * _log2(dims[axis_of(node, len(dims), -1) % len(dims)]))
-
-
-def unique(node: Node) -> Cost:
-    """Unique: n(X) * ceil(log2 n(X)) compares, as sorting takes.
-
-    https://onnx.ai/onnx/operators/onnx__Unique.html
-    """
-    return Cost(compares=size(node) * _log2(size(node)))
-
-
-def non_zero(node: Node) -> Cost:
-    """NonZero: n(X) compares.
-
-    https://onnx.ai/onnx/operators/onnx__NonZero.html
-    """
-    return Cost(compares=size(node))
 
 
 def _enough(node: Node) -> str:
@@ -160,27 +119,42 @@ def _enough(node: Node) -> str:
     return f"{label(node, 0)} has {dims[place]} at axis {place % len(dims)}, and k is {largest[0]}"
 
 
-_SORTING_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "TopK",
-        top_k,
-        "n(X)*ceil(log2 k) compares, at least n(X)",
-        doubt=estimated,
-        requires=(axis(default=-1), sizes("X K[1]"), _enough),
-    ),
-    entry(
-        "Unique",
-        unique,
-        "n(X)*ceil(log2 n(X)) compares",
-        since=11,
-        doubt=estimated,
-        requires=axis(),
-    ),
-    entry("NonZero", non_zero, "n(X) compares", since=9),
+@operator(
+    "TopK",
+    "n(X)*ceil(log2 k) compares, at least n(X)",
+    doubt=estimated,
+    requires=(axis(default=-1), sizes("X K[1]"), _enough),
 )
+def top_k(node: Node) -> Cost:
+    """TopK: n(X) * ceil(log2 k) compares, at least n(X), as a heap of k elements takes.
+
+    k is the extent of the result along `axis`.
+    https://onnx.ai/onnx/operators/onnx__TopK.html
+    """
+    dims = shape(result(node), at_least=1)
+    return Cost(compares=size(node) * _log2(dims[axis_of(node, len(dims), -1) % len(dims)]))
+
+
+@operator("Unique", "n(X)*ceil(log2 n(X)) compares", since=11, doubt=estimated, requires=axis())
+def unique(node: Node) -> Cost:
+    """Unique: n(X) * ceil(log2 n(X)) compares, as sorting takes.
+
+    https://onnx.ai/onnx/operators/onnx__Unique.html
+    """
+    return Cost(compares=size(node) * _log2(size(node)))
+
+
+@operator("NonZero", "n(X) compares", since=9)
+def non_zero(node: Node) -> Cost:
+    """NonZero: n(X) compares.
+
+    https://onnx.ai/onnx/operators/onnx__NonZero.html
+    """
+    return Cost(compares=size(node))
 
 
 # Operators that write to places, where values that meet may be combined.
+
 
 _REDUCTIONS: dict[str, Cost] = {
     "none": ZERO,
@@ -190,7 +164,11 @@ _REDUCTIONS: dict[str, Cost] = {
     "min": COMPARE,
 }
 
+_SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
 
+
+@operator("ScatterND", _SCATTER, since=11, requires=scattered_nd)
+@operator("ScatterElements", _SCATTER, since=11, requires=scattered)
 def scatter(node: Node) -> Cost:
     """ScatterND, ScatterElements: one add, mul or compare per update, as `reduction` says.
 
@@ -201,15 +179,6 @@ def scatter(node: Node) -> Cost:
     if reduction not in _REDUCTIONS:
         raise ValueError(f"the reduction {reduction!r} of {node.op} is not known")
     return _REDUCTIONS[reduction] * size(node, 2)
-
-
-def column_to_image(node: Node) -> Cost:
-    """Col2Im: blocks are added up where they overlap; n(input) adds into an empty image.
-
-    What falls into the padding counts (dense). input [N, C * prod(block), L].
-    https://onnx.ai/onnx/operators/onnx__Col2Im.html
-    """
-    return Cost(adds=size(node))
 
 
 def _blocks(node: Node) -> str:
@@ -230,31 +199,16 @@ def _blocks(node: Node) -> str:
     return f"{label(node, 0)} has {dims[2]} at axis 2, and blocks lie at {places} places"
 
 
-_SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
-
-_SCATTER_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "ScatterND",
-        scatter,
-        _SCATTER,
-        since=11,
-        requires=scattered_nd,
-    ),
-    entry(
-        "ScatterElements",
-        scatter,
-        _SCATTER,
-        since=11,
-        requires=scattered,
-    ),
-    entry(
-        "Col2Im",
-        column_to_image,
-        "n(input) adds",
-        since=18,
-        requires=(sizes("input[N,C,L] image_shape[d] block_shape[d]"), _blocks),
-    ),
+@operator(
+    "Col2Im",
+    "n(input) adds",
+    since=18,
+    requires=(sizes("input[N,C,L] image_shape[d] block_shape[d]"), _blocks),
 )
+def column_to_image(node: Node) -> Cost:
+    """Col2Im: blocks are added up where they overlap; n(input) adds into an empty image.
 
-
-ENTRIES: tuple[Entry, ...] = (*_REDUCTION_ENTRIES, *_SORTING_ENTRIES, *_SCATTER_ENTRIES)
+    What falls into the padding counts (dense). input [N, C * prod(block), L].
+    https://onnx.ai/onnx/operators/onnx__Col2Im.html
+    """
+    return Cost(adds=size(node))

@@ -14,91 +14,20 @@ from crossflops.operators.operands import by_rank, dims_of, ints, label, sizes
 from crossflops.operators.rule import (
     MICROSOFT,
     Constraint,
-    Entry,
     Exactness,
+    Operators,
     bounded,
-    entry,
     estimated,
 )
 
+operator = Operators()
+
 _REACH = {"linear": 1, "bilinear": 1, "cubic": 2, "bicubic": 2}
-
-
-def resize(node: Node) -> Cost:
-    """Resize, Upsample: nearest 0; linear 2^d muls and 2^d - 1 adds per output, cubic 4^d.
-
-    d is the number of dimensions whose extent changes. With antialias a dimension that shrinks
-    by s takes 2 - 2 * (floor(-r / s) + 1) neighbours, r = 1 (linear) or 2 (cubic), as in
-    onnx/reference/ops/op_resize.py.
-    https://onnx.ai/onnx/operators/onnx__Resize.html
-    """
-    mode = text(node, "mode", "nearest")
-    if mode == "nearest":
-        return ZERO
-    before, after = shape(source(node, 0)), shape(result(node))
-    if mode not in _REACH or len(before) != len(after):
-        raise ValueError(f"{node.op} from {before} to {after} with mode {mode!r} is not known")
-    widened = integer(node, "antialias", 0) != 0
-    pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b and a and b]
-    taps = prod(_taps(_REACH[mode], Fraction(b, a) if widened else Fraction(1)) for a, b in pairs)
-    return _weighted(taps) * prod(after) if pairs else ZERO
-
-
-def _taps(reach: int, scale: Fraction) -> int:
-    return 2 - 2 * (floor(-reach / min(scale, Fraction(1))) + 1)
-
-
-def _weighted(taps: int) -> Cost:
-    return Cost(muls=taps, adds=taps - 1)
 
 
 def scale_is_a_value(node: Node) -> Exactness:
     """With antialias the window follows from the exact scale, which shapes only round."""
     return "estimate" if integer(node, "antialias", 0) else "exact"
-
-
-def grid_sample(node: Node) -> Cost:
-    """GridSample: linear 2^d muls and 2^d - 1 adds per output, cubic 4^d, nearest none.
-
-    Each of the N * prod(o) positions is first scaled to the image: d (mul, add), and rounded
-    when nearest. X [N, C, d...], grid [N, o..., d], Y [N, C, o...]. The weights are not fixed
-    by the operator and not counted: an estimate.
-    https://onnx.ai/onnx/operators/onnx__GridSample.html
-    """
-    grid = shape(source(node, 1), at_least=3)
-    dims, places = len(grid) - 2, prod(grid[:-1])
-    mode = text(node, "mode", "linear")
-    scaled = Cost(muls=dims, adds=dims) * places
-    if mode == "nearest":
-        return scaled + Cost(specials=dims) * places
-    if mode not in _REACH:
-        raise ValueError(f"mode {mode!r} of GridSample is not known")
-    return scaled + _weighted((2 * _REACH[mode]) ** dims) * out_size(node)
-
-
-def affine_grid(node: Node) -> Cost:
-    """AffineGrid: grid = theta * (base, 1); MACs = n(grid) * (d + 1).
-
-    theta [N, d, d + 1], grid [N, o..., d]. The base grid depends on `size` alone.
-    https://onnx.ai/onnx/operators/onnx__AffineGrid.html
-    """
-    return Cost(macs=out_size(node) * shape(source(node, 0), rank=3)[2])
-
-
-def roi_align(node: Node) -> Cost:
-    """RoiAlign: sampling_ratio^2 bilinear samples (4 muls, 3 adds) per output, then combined.
-
-    avg: s - 1 adds and a div; max: s - 1 compares; s = sampling_ratio^2. With sampling_ratio 0
-    the number of samples depends on the boxes: ValueError.
-    https://onnx.ai/onnx/operators/onnx__RoiAlign.html
-    """
-    samples = integer(node, "sampling_ratio", 0) ** 2
-    if samples == 0:
-        raise ValueError("the number of samples of RoiAlign depends on the boxes")
-    last = Cost(adds=samples - 1, divs=1)
-    if text(node, "mode", "avg") == "max":
-        last = Cost(compares=samples - 1)
-    return (_weighted(4) * samples + last) * out_size(node)
 
 
 def one_per_axis(node: Node) -> str:
@@ -129,23 +58,39 @@ def one_per_axis(node: Node) -> str:
     return ""
 
 
-def _turned(node: Node) -> str:
-    """theta [N, 2, 3] for a size of 4 numbers, [N, 3, 4] for one of 5."""
-    theta, size = dims_of(node, 0), dims_of(node, 1)
-    if size is not None and size not in ((4,), (5,)):
-        return f"{label(node, 1)} needs 4 or 5 numbers"
-    if theta is None or size is None:
-        return ""
-    dims = size[0] - 2
-    if theta[1:] != (dims, dims + 1):
-        return f"{label(node, 0)} needs to be Nx{dims}x{dims + 1} for {label(node, 1)}"
-    wanted = node.values.get(1, ())
-    if any(extent < 1 for extent in wanted[2:]):
-        return f"{label(node, 1)} is {wanted}, and at least 1 is needed along each axis"
-    batch = (wanted or theta)[0]
-    if batch == theta[0]:
-        return ""
-    return f"{label(node, 0)} has {theta[0]} at axis 0, and the size begins with {batch}"
+_RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that change"
+
+
+@operator(
+    "Resize", f"{_RESIZE}; cubic: 4^d", since=10, doubt=scale_is_a_value, requires=one_per_axis
+)
+@operator("Upsample", _RESIZE, requires=one_per_axis)
+def resize(node: Node) -> Cost:
+    """Resize, Upsample: nearest 0; linear 2^d muls and 2^d - 1 adds per output, cubic 4^d.
+
+    d is the number of dimensions whose extent changes. With antialias a dimension that shrinks
+    by s takes 2 - 2 * (floor(-r / s) + 1) neighbours, r = 1 (linear) or 2 (cubic), as in
+    onnx/reference/ops/op_resize.py.
+    https://onnx.ai/onnx/operators/onnx__Resize.html
+    """
+    mode = text(node, "mode", "nearest")
+    if mode == "nearest":
+        return ZERO
+    before, after = shape(source(node, 0)), shape(result(node))
+    if mode not in _REACH or len(before) != len(after):
+        raise ValueError(f"{node.op} from {before} to {after} with mode {mode!r} is not known")
+    widened = integer(node, "antialias", 0) != 0
+    pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b and a and b]
+    taps = prod(_taps(_REACH[mode], Fraction(b, a) if widened else Fraction(1)) for a, b in pairs)
+    return _weighted(taps) * prod(after) if pairs else ZERO
+
+
+def _taps(reach: int, scale: Fraction) -> int:
+    return 2 - 2 * (floor(-reach / min(scale, Fraction(1))) + 1)
+
+
+def _weighted(taps: int) -> Cost:
+    return Cost(muls=taps, adds=taps - 1)
 
 
 def _not_empty(node: Node) -> str:
@@ -167,47 +112,83 @@ SAMPLED: tuple[Constraint, ...] = (
     _not_empty,
 )
 
-_RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that change"
 
-_RESAMPLING_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "Resize",
-        resize,
-        f"{_RESIZE}; cubic: 4^d",
-        since=10,
-        doubt=scale_is_a_value,
-        requires=one_per_axis,
-    ),
-    entry(
-        "Upsample",
-        resize,
-        _RESIZE,
-        requires=one_per_axis,
-    ),
-    entry(
-        "GridSample",
-        grid_sample,
-        "N*prod(o)*d*(mul, add) + linear: n(Y)*(2^d muls, 2^d-1 adds); cubic: 4^d; "
-        "nearest: N*prod(o)*d rounds",
-        since=16,
-        doubt=estimated,
-        requires=SAMPLED,
-    ),
-    entry(
-        "AffineGrid",
-        affine_grid,
-        "n(grid)*(d+1) MACs",
-        since=20,
-        requires=_turned,
-    ),
-    entry(
-        "RoiAlign",
-        roi_align,
-        "n(Y)*(s*(4 muls, 3 adds) + avg: s-1 adds, div; max: s-1 compares); s = sampling_ratio^2",
-        since=10,
-        requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R]"),
-    ),
+@operator(
+    "GridSample",
+    "N*prod(o)*d*(mul, add) + linear: n(Y)*(2^d muls, 2^d-1 adds); cubic: 4^d; "
+    "nearest: N*prod(o)*d rounds",
+    since=16,
+    doubt=estimated,
+    requires=SAMPLED,
 )
+def grid_sample(node: Node) -> Cost:
+    """GridSample: linear 2^d muls and 2^d - 1 adds per output, cubic 4^d, nearest none.
+
+    Each of the N * prod(o) positions is first scaled to the image: d (mul, add), and rounded
+    when nearest. X [N, C, d...], grid [N, o..., d], Y [N, C, o...]. The weights are not fixed
+    by the operator and not counted: an estimate.
+    https://onnx.ai/onnx/operators/onnx__GridSample.html
+    """
+    grid = shape(source(node, 1), at_least=3)
+    dims, places = len(grid) - 2, prod(grid[:-1])
+    mode = text(node, "mode", "linear")
+    scaled = Cost(muls=dims, adds=dims) * places
+    if mode == "nearest":
+        return scaled + Cost(specials=dims) * places
+    if mode not in _REACH:
+        raise ValueError(f"mode {mode!r} of GridSample is not known")
+    return scaled + _weighted((2 * _REACH[mode]) ** dims) * out_size(node)
+
+
+def _turned(node: Node) -> str:
+    """theta [N, 2, 3] for a size of 4 numbers, [N, 3, 4] for one of 5."""
+    theta, size = dims_of(node, 0), dims_of(node, 1)
+    if size is not None and size not in ((4,), (5,)):
+        return f"{label(node, 1)} needs 4 or 5 numbers"
+    if theta is None or size is None:
+        return ""
+    dims = size[0] - 2
+    if theta[1:] != (dims, dims + 1):
+        return f"{label(node, 0)} needs to be Nx{dims}x{dims + 1} for {label(node, 1)}"
+    wanted = node.values.get(1, ())
+    if any(extent < 1 for extent in wanted[2:]):
+        return f"{label(node, 1)} is {wanted}, and at least 1 is needed along each axis"
+    batch = (wanted or theta)[0]
+    if batch == theta[0]:
+        return ""
+    return f"{label(node, 0)} has {theta[0]} at axis 0, and the size begins with {batch}"
+
+
+@operator("AffineGrid", "n(grid)*(d+1) MACs", since=20, requires=_turned)
+def affine_grid(node: Node) -> Cost:
+    """AffineGrid: grid = theta * (base, 1); MACs = n(grid) * (d + 1).
+
+    theta [N, d, d + 1], grid [N, o..., d]. The base grid depends on `size` alone.
+    https://onnx.ai/onnx/operators/onnx__AffineGrid.html
+    """
+    return Cost(macs=out_size(node) * shape(source(node, 0), rank=3)[2])
+
+
+@operator(
+    "RoiAlign",
+    "n(Y)*(s*(4 muls, 3 adds) + avg: s-1 adds, div; max: s-1 compares); s = sampling_ratio^2",
+    since=10,
+    requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R]"),
+)
+def roi_align(node: Node) -> Cost:
+    """RoiAlign: sampling_ratio^2 bilinear samples (4 muls, 3 adds) per output, then combined.
+
+    avg: s - 1 adds and a div; max: s - 1 compares; s = sampling_ratio^2. With sampling_ratio 0
+    the number of samples depends on the boxes: ValueError.
+    https://onnx.ai/onnx/operators/onnx__RoiAlign.html
+    """
+    samples = integer(node, "sampling_ratio", 0) ** 2
+    if samples == 0:
+        raise ValueError("the number of samples of RoiAlign depends on the boxes")
+    last = Cost(adds=samples - 1, divs=1)
+    if text(node, "mode", "avg") == "max":
+        last = Cost(compares=samples - 1)
+    return (_weighted(4) * samples + last) * out_size(node)
 
 
 # Boxes: how much work they make depends on where they are, so these are upper bounds.
@@ -219,6 +200,14 @@ AREA = Cost(adds=2, muls=1)
 CORNERS = Cost(muls=2, adds=4)
 
 
+@operator(
+    "NonMaxSuppression",
+    "B*C*(S*ceil(log2 S) compares + S*(S-1)/2*(7 compares, 4 adds, mul, div)); "
+    "score_threshold: B*C*S compares; areas: B*S*(2 subs, mul)",
+    since=10,
+    doubt=bounded,
+    requires=sizes("boxes[B,S,4] scores[B,C,S]"),
+)
 def non_max_suppression(node: Node) -> Cost:
     """NonMaxSuppression: for each of B*C classes, sort S boxes and compare each with each.
 
@@ -236,6 +225,12 @@ def non_max_suppression(node: Node) -> Cost:
     return Cost(compares=threshold + sorting) + OVERLAP * pairs + box * (batch * count)
 
 
+@operator(
+    "MaxRoiPool",
+    "n(Y)*(window-1) compares, window <= (floor(H/ph)+2)*(floor(W/pw)+2); R*4*(mul, round)",
+    doubt=bounded,
+    requires=sizes("X[N,C,H,W] rois[R,5]"),
+)
 def max_roi_pool(node: Node) -> Cost:
     """MaxRoiPool: n(Y) * (window - 1) compares; each box: 4 scaled and rounded corners.
 
@@ -253,6 +248,12 @@ def max_roi_pool(node: Node) -> Cost:
     return Cost(compares=max(window - 1, 0)) * out_size(node) + corners
 
 
+@operator(
+    "CropAndResize",
+    "bilinear: n(Y)*(4 muls, 3 adds); nearest: 0",
+    domain=MICROSOFT,
+    requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R] crop_size[2]"),
+)
 def crop_and_resize(node: Node) -> Cost:
     """CropAndResize: bilinear 4 muls and 3 adds per output, nearest none.
 
@@ -266,33 +267,3 @@ def crop_and_resize(node: Node) -> Cost:
     if mode != "bilinear":
         raise ValueError(f"mode {mode!r} of CropAndResize is not known")
     return Cost(muls=4, adds=3) * out_size(node)
-
-
-_BOXES_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "NonMaxSuppression",
-        non_max_suppression,
-        "B*C*(S*ceil(log2 S) compares + S*(S-1)/2*(7 compares, 4 adds, mul, div)); "
-        "score_threshold: B*C*S compares; areas: B*S*(2 subs, mul)",
-        since=10,
-        doubt=bounded,
-        requires=sizes("boxes[B,S,4] scores[B,C,S]"),
-    ),
-    entry(
-        "MaxRoiPool",
-        max_roi_pool,
-        "n(Y)*(window-1) compares, window <= (floor(H/ph)+2)*(floor(W/pw)+2); R*4*(mul, round)",
-        doubt=bounded,
-        requires=sizes("X[N,C,H,W] rois[R,5]"),
-    ),
-    entry(
-        "CropAndResize",
-        crop_and_resize,
-        "bilinear: n(Y)*(4 muls, 3 adds); nearest: 0",
-        domain=MICROSOFT,
-        requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R] crop_size[2]"),
-    ),
-)
-
-
-ENTRIES: tuple[Entry, ...] = (*_RESAMPLING_ENTRIES, *_BOXES_ENTRIES)

@@ -1,8 +1,12 @@
-"""What is known about an operator: what it costs, in which equation, and where that stands."""
+"""What is known of an operator, and how a file declares its operators.
 
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import Literal, TypeAlias
+A file has one `operator = Operators(domain)`, and over each formula stands `@operator(...)` with
+the operator's name, its equation and all else that is known of it. Operators of one formula are
+declared by calls: `operator("Identity", "0: data movement")(moved)`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -11,9 +15,10 @@ from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node, Op
 
 Formula: TypeAlias = Callable[[Node], Cost]
+F = TypeVar("F", bound=Formula)
 # What is wrong with the operands of a node, in one line, or "": `crossflops.operators.operands`.
 Constraint: TypeAlias = Callable[[Node], str]
-Traffic: TypeAlias = Literal["touch", "view", "gather"]
+Traffic: TypeAlias = Literal["touch", "view", "alias", "gather"]
 Exactness: TypeAlias = Literal["exact", "bound", "estimate"]
 
 ML = "ai.onnx.ml"
@@ -23,6 +28,9 @@ MICROSOFT = "com.microsoft"
 NCHWC = "com.microsoft.nchwc"
 NHWC = "com.ms.internal.nhwc"
 TORCH = "torch.ops"
+JAX = "jax"
+TENSORFLOW = "tensorflow"
+SCIPY = "scipy"  # what scikit-learn calls
 TORCH_PAGES = "https://docs.pytorch.org/docs/stable/generated/torch."
 
 _ONNX = "https://onnx.ai/onnx/operators/onnx_"
@@ -50,13 +58,20 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """How one operator is counted.
 
     `formula` gives the kinds of work and never sets bytes: those follow from `traffic`.
-    "touch" reads every input byte and writes every output byte; "view" moves nothing; "gather"
-    reads its index inputs (all but the first) and as many data bytes as it writes. `tables` are
-    inputs of a "touch" of which only as many bytes are read as the first output has.
+    "touch" reads every input byte and writes every output byte; "view" moves nothing, since its
+    result is a known value or a handle, and "alias" neither, since its result is its first input
+    under another name, shape or type; "gather" reads its index inputs (all but the first) and as
+    many data bytes as it writes. `tables` are inputs of a "touch" of which only as many bytes are
+    read as the first output has.
     `equation` is the formula in the letters of the specification, `page` where that stands.
     `operand` is the input in whose element type the node computes. `doubt` says for a node
     whether the count is exact; a rule with none is always exact. `requires` says which operands
     the operator can take.
+    `contracts` are the operands of a contraction, data first, whose element types are its
+    precision (None: all inputs); `packed` is the precision of a weight that is packed into bytes.
+    An operator `keeps` values where its result has elements of its first input as they are.
+    `parameters` says how many weights and biases a mixture of experts has, and the most of them
+    that can be active in one call.
     """
 
     formula: Formula
@@ -67,6 +82,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[int, ...] = ()
     doubt: Callable[[Node], Exactness] | None = None
     requires: tuple[Constraint, ...] = ()
+    contracts: tuple[int, ...] | None = (0, 1)
+    packed: Callable[[Node], str] | None = None
+    keeps: bool = False
+    parameters: Callable[[Node], tuple[int, int]] | None = None
 
     def exactness(self, node: Node) -> Exactness:
         """How far the count of this node can be trusted."""
@@ -96,51 +115,113 @@ def _objection(node: Node) -> str:
     return node.objection
 
 
-Entry: TypeAlias = tuple[Op, Rule]
+class Unruled(NamedTuple):
+    """An operator without a formula: why it has none, and which operands it can take."""
+
+    why: str
+    requires: tuple[Constraint, ...]
 
 
-def entry(
-    type: str,
-    formula: Formula,
-    equation: str,
-    *,
-    domain: str = "",
-    since: int = 1,
-    page: str = "",
-    traffic: Traffic = "touch",
-    operand: int = 0,
-    tables: tuple[int, ...] = (),
-    doubt: Callable[[Node], Exactness] | None = None,
-    requires: Constraint | tuple[Constraint, ...] = (),
-) -> Entry:
-    """One row of a family: an operator from schema version `since` on, and its rule.
+class Operators:
+    """The operators of one file, most of them of one domain.
 
-    The page is that of its domain: for ai.onnx the operator's on onnx.ai, at that version where
-    `since` is above 1; for com.microsoft its section of onnxruntime's ContribOperators.md.
+    `rules` are those that have a formula, by name and first version, `unruled` the others by name.
     """
-    anchor = f"#{type.lower()}-{since}" if since > 1 and not domain else ""
-    rule = Rule(
-        formula=formula,
-        equation=equation,
-        page=page or _PAGES[domain].format(type) + anchor,
-        traffic=traffic,
-        operand=operand,
-        tables=tables,
-        doubt=doubt,
-        requires=requires if isinstance(requires, tuple) else (requires,),
-    )
-    return Op(domain, type, since), rule
+
+    def __init__(self, domain: str = "") -> None:
+        self.domain = domain
+        self.rules: dict[Op, Rule] = {}
+        self.unruled: dict[str, Unruled] = {}
+
+    def __call__(
+        self,
+        types: str | Iterable[str],
+        equation: str,
+        *,
+        since: int = 1,
+        domain: str | None = None,
+        page: str = "",
+        traffic: Traffic = "touch",
+        operand: int = 0,
+        tables: tuple[int, ...] = (),
+        doubt: Callable[[Node], Exactness] | None = None,
+        requires: Constraint | Iterable[Constraint] = (),
+        contracts: tuple[int, ...] | None = (0, 1),
+        packed: Callable[[Node], str] | None = None,
+        keeps: bool = False,
+        parameters: Callable[[Node], tuple[int, int]] | None = None,
+    ) -> Callable[[F], F]:
+        """Declares one operator, or several that are alike, from schema version `since` on.
+
+        The page is that of the domain: for ai.onnx the operator's on onnx.ai, at that version
+        where `since` is above 1; for com.microsoft its section of onnxruntime's
+        ContribOperators.md. See `Rule` for the rest. Raises ValueError when an operator version
+        has a rule already.
+        """
+
+        def declare(formula: F) -> F:
+            for op in self._named(types, since, domain):
+                if op in self.rules:
+                    raise ValueError(_twice(op))
+                self.rules[op] = Rule(
+                    formula=formula,
+                    equation=equation,
+                    page=page or _page(op),
+                    traffic=traffic,
+                    operand=operand,
+                    tables=tables,
+                    doubt=doubt,
+                    requires=_listed(requires),
+                    contracts=contracts,
+                    packed=packed,
+                    keeps=keeps,
+                    parameters=parameters,
+                )
+            return formula
+
+        return declare
+
+    def without_rule(
+        self,
+        types: str | Iterable[str],
+        why: str,
+        *,
+        domain: str | None = None,
+        requires: Constraint | Iterable[Constraint] = (),
+    ) -> None:
+        """Declares operators that have no formula, in any version: each is uncounted, not zero."""
+        for op in self._named(types, 1, domain):
+            self.unruled[str(op)] = Unruled(why, _listed(requires))
+
+    def _named(self, types: str | Iterable[str], since: int, domain: str | None) -> list[Op]:
+        domain = self.domain if domain is None else domain
+        names = [types] if isinstance(types, str) else types
+        return [Op(domain, name, since) for name in names]
 
 
-def assemble(families: Iterable[Iterable[Entry]]) -> Mapping[Op, Rule]:
-    """All rows as one mapping. Raises ValueError when an operator version has two rules."""
+def assemble(families: Iterable[Operators]) -> dict[Op, Rule]:
+    """All rules of these files. Raises ValueError when an operator version has two."""
     rules: dict[Op, Rule] = {}
     for family in families:
-        for op, rule in family:
+        for op, rule in family.rules.items():
             if op in rules:
-                raise ValueError(f"two rules for {op} since version {op.since}")
+                raise ValueError(_twice(op))
             rules[op] = rule
-    return MappingProxyType(rules)
+    return rules
+
+
+def _twice(op: Op) -> str:
+    return f"two rules for {op} since version {op.since}"
+
+
+def _listed(requires: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
+    return (requires,) if callable(requires) else tuple(requires)
+
+
+def _page(op: Op) -> str:
+    """Where the operators of a domain are described."""
+    anchor = f"#{op.type.lower()}-{op.since}" if op.since > 1 and not op.domain else ""
+    return _PAGES[op.domain].format(op.type) + anchor
 
 
 def estimated(_node: Node) -> Exactness:

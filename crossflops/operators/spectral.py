@@ -11,7 +11,9 @@ from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, out_size, result, shape, source
 from crossflops.operators.operands import dims_of, label, rank, single
-from crossflops.operators.rule import MICROSOFT, Entry, Formula, entry, estimated
+from crossflops.operators.rule import MICROSOFT, Formula, Operators, estimated
+
+operator = Operators()
 
 
 def fft(length: int, real: bool) -> Cost:
@@ -23,6 +25,34 @@ def fft(length: int, real: bool) -> Cost:
     return Cost(muls=steps, adds=(3 * steps + 1) // 2) if real else Cost(muls=2, adds=3) * steps
 
 
+_KINDS = {1: "real", 2: "complex"}
+
+
+def _numbers(node: Node) -> str:
+    """The last axis holds real numbers, or pairs that are complex ones."""
+    dims = dims_of(node, 0)
+    if dims is None or not dims or (node.op.type == "STFT" and len(dims) == 2):
+        return ""
+    onesided = node.op.type == "DFT" and integer(node, "onesided", 0)
+    asked: tuple[int, ...] = (1, 2)
+    if onesided:
+        asked = (2,) if integer(node, "inverse", 0) else (1,)
+    if dims[-1] in asked:
+        return ""
+    needed = " or ".join(f"{size} ({_KINDS[size]})" for size in asked)
+    return f"{label(node, 0)} has {dims[-1]} at its last axis, and {needed} is needed"
+
+
+_FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
+
+
+@operator(
+    "DFT",
+    f"rows * {_FFT}; inverse: 2N divs",
+    since=17,
+    doubt=estimated,
+    requires=(rank(0, 2, least=True), rank(1, 0), rank(2, 0), _numbers),
+)
 def dft(node: Node) -> Cost:
     """DFT: rows of N elements along `axis`, each a transform; the inverse 2N divs more.
 
@@ -63,6 +93,26 @@ def _axis(node: Node, dims: tuple[int, ...]) -> int:
     return len(dims) - 2
 
 
+def _frames(node: Node) -> str:
+    """A frame is as long as the window, and no longer than the signal."""
+    signal, window_, length = dims_of(node, 0), dims_of(node, 2), node.values.get(3)
+    frame = length[0] if length else window_[0] if window_ else None
+    if signal is None or frame is None:
+        return ""
+    if window_ is not None and window_ != (frame,):
+        return f"{label(node, 2)} needs {frame} numbers, one for each of a frame"
+    if signal[1] >= frame:
+        return ""
+    return f"{label(node, 0)} has {signal[1]} at axis 1, and a frame takes {frame}"
+
+
+@operator(
+    "STFT",
+    f"B*frames*(window: N muls + {_FFT})",
+    since=17,
+    doubt=estimated,
+    requires=(rank(0, (2, 3)), single(1), rank(2, 1), rank(3, 0), _numbers, _frames),
+)
 def stft(node: Node) -> Cost:
     """STFT: per frame N muls by the window (2N for a complex signal), and one transform.
 
@@ -88,6 +138,7 @@ def _real_transform(dims: tuple[int, ...], axes: int) -> Cost:
     return total
 
 
+@operator("Rfft", f"rows * {_FFT}", domain=MICROSOFT, doubt=estimated)
 def rfft(node: Node) -> Cost:
     """Rfft: real transforms along the last signal_ndim dimensions of X [..., n].
 
@@ -96,6 +147,7 @@ def rfft(node: Node) -> Cost:
     return _real_transform(shape(source(node, 0), at_least=1), integer(node, "signal_ndim", 1))
 
 
+@operator("Irfft", f"rows * {_FFT}; n(Y) divs", domain=MICROSOFT, doubt=estimated)
 def irfft(node: Node) -> Cost:
     """Irfft: real transforms along the last signal_ndim dimensions of Y [..., n], n(Y) divs.
 
@@ -117,6 +169,18 @@ def window(terms: int) -> Formula:
     return formula
 
 
+for name, terms in (("HannWindow", 1), ("HammingWindow", 1), ("BlackmanWindow", 2)):
+    equation = f"n(output)*{terms}*(2 muls, cos, add) + 1 div"
+    operator(name, equation, since=17, requires=single(0))(window(terms))
+
+
+@operator(
+    "MelWeightMatrix",
+    "n(output)*(2 subs, 2 divs, 2 compares)",
+    since=17,
+    doubt=estimated,
+    requires=single(0, 1, 2, 3, 4),
+)
 def mel_weights(node: Node) -> Cost:
     """MelWeightMatrix: two slopes per element, the smaller one, not below 0.
 
@@ -124,76 +188,3 @@ def mel_weights(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__MelWeightMatrix.html
     """
     return Cost(adds=2, divs=2, compares=2) * out_size(node)
-
-
-_KINDS = {1: "real", 2: "complex"}
-
-
-def _numbers(node: Node) -> str:
-    """The last axis holds real numbers, or pairs that are complex ones."""
-    dims = dims_of(node, 0)
-    if dims is None or not dims or (node.op.type == "STFT" and len(dims) == 2):
-        return ""
-    onesided = node.op.type == "DFT" and integer(node, "onesided", 0)
-    asked: tuple[int, ...] = (1, 2)
-    if onesided:
-        asked = (2,) if integer(node, "inverse", 0) else (1,)
-    if dims[-1] in asked:
-        return ""
-    needed = " or ".join(f"{size} ({_KINDS[size]})" for size in asked)
-    return f"{label(node, 0)} has {dims[-1]} at its last axis, and {needed} is needed"
-
-
-def _frames(node: Node) -> str:
-    """A frame is as long as the window, and no longer than the signal."""
-    signal, window_, length = dims_of(node, 0), dims_of(node, 2), node.values.get(3)
-    frame = length[0] if length else window_[0] if window_ else None
-    if signal is None or frame is None:
-        return ""
-    if window_ is not None and window_ != (frame,):
-        return f"{label(node, 2)} needs {frame} numbers, one for each of a frame"
-    if signal[1] >= frame:
-        return ""
-    return f"{label(node, 0)} has {signal[1]} at axis 1, and a frame takes {frame}"
-
-
-_FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
-
-ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "DFT",
-        dft,
-        f"rows * {_FFT}; inverse: 2N divs",
-        since=17,
-        doubt=estimated,
-        requires=(rank(0, 2, least=True), rank(1, 0), rank(2, 0), _numbers),
-    ),
-    entry(
-        "STFT",
-        stft,
-        f"B*frames*(window: N muls + {_FFT})",
-        since=17,
-        doubt=estimated,
-        requires=(rank(0, (2, 3)), single(1), rank(2, 1), rank(3, 0), _numbers, _frames),
-    ),
-    entry("Rfft", rfft, f"rows * {_FFT}", domain=MICROSOFT, doubt=estimated),
-    entry("Irfft", irfft, f"rows * {_FFT}; n(Y) divs", domain=MICROSOFT, doubt=estimated),
-    *(
-        entry(
-            name,
-            window(terms),
-            f"n(output)*{terms}*(2 muls, cos, add) + 1 div",
-            since=17,
-            requires=single(0),
-        )
-        for name, terms in (("HannWindow", 1), ("HammingWindow", 1), ("BlackmanWindow", 2))
-    ),
-    entry(
-        "MelWeightMatrix",
-        mel_weights,
-        "n(output)*(2 subs, 2 divs, 2 compares)",
-        since=17,
-        doubt=estimated,
-        requires=single(0, 1, 2, 3, 4),
-    ),
-)

@@ -27,11 +27,11 @@ def numel(spec: TensorSpec) -> int:
 def traffic(known: Rule, node: Node, works: bool, size: Size = nbytes) -> tuple[int, int]:
     """What is read and what is written. Raises ValueError where a shape is not known.
 
-    "view" moves nothing, unless it works: Dropout is a view in inference only. "gather" reads
-    its index inputs (all but the first) and as much data as it writes; of the `tables` of a
-    "touch" as much is read as the first output has.
+    "view" and "alias" move nothing, unless the node works: Dropout is one in inference only.
+    "gather" reads its index inputs (all but the first) and as much data as it writes; of the
+    `tables` of a "touch" as much is read as the first output has.
     """
-    if known.traffic == "view" and not works:
+    if known.traffic in ("view", "alias") and not works:
         return 0, 0
     written = _sum(node.outputs, size)
     if known.traffic == "gather":

@@ -5,7 +5,9 @@ from crossflops.ir.graph import Node
 from crossflops.operators.access import given, number, shape, size, source, text
 from crossflops.operators.operands import dims_of, equal, joint, label, single, sizes
 from crossflops.operators.pointwise import log_softmax_cost
-from crossflops.operators.rule import TRAINING, Constraint, Entry, entry
+from crossflops.operators.rule import TRAINING, Constraint, Operators
+
+operator = Operators()
 
 
 def _parameters(node: Node, kinds: int) -> int:
@@ -14,38 +16,6 @@ def _parameters(node: Node, kinds: int) -> int:
     if rest or count < 0:
         raise ValueError(f"{node.op} has {len(node.inputs)} inputs, not 2 + {kinds}n")
     return sum(size(node, 2 + index) for index in range(count))
-
-
-def momentum(node: Node) -> Cost:
-    """Momentum: G' = norm*X + G; V = alpha*V + beta*G'; X = X - R*V.
-
-    4 muls, 3 adds per element; nesterov X = X - R*(G' + alpha*V): a mul and an add more.
-    inputs X..., G..., V... The factor of beta in the first step is not looked at.
-    https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Momentum.html
-    """
-    ahead = 1 if text(node, "mode") == "nesterov" else 0
-    return Cost(muls=4 + ahead, adds=3 + ahead) * _parameters(node, 3)
-
-
-def adagrad(node: Node) -> Cost:
-    """Adagrad: G' = norm*X + G; H = H + G'*G'; X = X - r*G' / (sqrt(H) + epsilon).
-
-    3 muls, 4 adds, sqrt, div per element; once r = R / (1 + T*decay). inputs X..., G..., H...
-    https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Adagrad.html
-    """
-    step = Cost(divs=1, adds=1, muls=1)
-    return Cost(muls=3, adds=4, specials=1, divs=1) * _parameters(node, 3) + step
-
-
-def adam(node: Node) -> Cost:
-    """Adam: G' = norm*X + G; V = a*V + (1-a)*G'; H = b*H + (1-b)*G'*G'; X -= r*V/(sqrt(H)+eps).
-
-    7 muls, 5 adds, sqrt, div per element; norm_coefficient_post a mul more. What is once per
-    step is not counted. inputs X..., G..., V..., H...
-    https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Adam.html
-    """
-    post = 1 if number(node, "norm_coefficient_post", 0.0) != 0 else 0
-    return Cost(muls=7 + post, adds=5, specials=1, divs=1) * _parameters(node, 4)
 
 
 def _groups(kinds: int) -> Constraint:
@@ -59,34 +29,77 @@ def _groups(kinds: int) -> Constraint:
     return constraint
 
 
-_TRAINING_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "Momentum",
-        momentum,
-        "n(X)*(4 muls, 3 adds); nesterov: mul, add",
-        domain=TRAINING,
-        requires=_groups(3),
-    ),
-    entry(
-        "Adagrad",
-        adagrad,
-        "n(X)*(3 muls, 4 adds, sqrt, div) + (div, add, mul)",
-        domain=TRAINING,
-        requires=_groups(3),
-    ),
-    entry(
-        "Adam",
-        adam,
-        "n(X)*(7 muls, 5 adds, sqrt, div); norm_coefficient_post: n(X) muls",
-        domain=TRAINING,
-        requires=_groups(4),
-    ),
+@operator(
+    "Momentum", "n(X)*(4 muls, 3 adds); nesterov: mul, add", domain=TRAINING, requires=_groups(3)
+)
+def momentum(node: Node) -> Cost:
+    """Momentum: G' = norm*X + G; V = alpha*V + beta*G'; X = X - R*V.
+
+    4 muls, 3 adds per element; nesterov X = X - R*(G' + alpha*V): a mul and an add more.
+    inputs X..., G..., V... The factor of beta in the first step is not looked at.
+    https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Momentum.html
+    """
+    ahead = 1 if text(node, "mode") == "nesterov" else 0
+    return Cost(muls=4 + ahead, adds=3 + ahead) * _parameters(node, 3)
+
+
+@operator(
+    "Adagrad",
+    "n(X)*(3 muls, 4 adds, sqrt, div) + (div, add, mul)",
+    domain=TRAINING,
+    requires=_groups(3),
+)
+def adagrad(node: Node) -> Cost:
+    """Adagrad: G' = norm*X + G; H = H + G'*G'; X = X - r*G' / (sqrt(H) + epsilon).
+
+    3 muls, 4 adds, sqrt, div per element; once r = R / (1 + T*decay). inputs X..., G..., H...
+    https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Adagrad.html
+    """
+    step = Cost(divs=1, adds=1, muls=1)
+    return Cost(muls=3, adds=4, specials=1, divs=1) * _parameters(node, 3) + step
+
+
+@operator(
+    "Adam",
+    "n(X)*(7 muls, 5 adds, sqrt, div); norm_coefficient_post: n(X) muls",
+    domain=TRAINING,
+    requires=_groups(4),
+)
+def adam(node: Node) -> Cost:
+    """Adam: G' = norm*X + G; V = a*V + (1-a)*G'; H = b*H + (1-b)*G'*G'; X -= r*V/(sqrt(H)+eps).
+
+    7 muls, 5 adds, sqrt, div per element; norm_coefficient_post a mul more. What is once per
+    step is not counted. inputs X..., G..., V..., H...
+    https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Adam.html
+    """
+    post = 1 if number(node, "norm_coefficient_post", 0.0) != 0 else 0
+    return Cost(muls=7 + post, adds=5, specials=1, divs=1) * _parameters(node, 4)
+
+
+def _one_target_each(node: Node) -> str:
+    """input [N, C, d...] and target [N, d...]."""
+    data, target = dims_of(node, 0), dims_of(node, 1)
+    if data is None or target is None:
+        return ""
+    if len(data) < 2:
+        return f"{label(node, 0)} has rank {len(data)}, and needs at least 2"
+    if data[:1] + data[2:] == target:
+        return ""
+    return f"{label(node, 1)} is not {label(node, 0)} without its axis 1"
+
+
+_TARGETS = (_one_target_each, sizes("input[N,C,...] target weight[C]"))
+
+_LOSS = (
+    "m negations; weight: m muls; ignore_index: m compares; sum: m-1 adds; "
+    "mean: m-1 adds, 1 div, weighted 2(m-1) adds; m = n(target)"
 )
 
 
 # Losses, whose equations their operators fix.
 
 
+@operator("NegativeLogLikelihoodLoss", _LOSS, since=12, requires=_TARGETS)
 def negative_log_likelihood(node: Node) -> Cost:
     """NegativeLogLikelihoodLoss: l = -weight[target] * input[target] for each of m targets.
 
@@ -110,6 +123,12 @@ def _reduced(node: Node, count: int, weighted: bool) -> Cost:
     return joined * (2 if weighted else 1) + Cost(divs=1)
 
 
+@operator(
+    "SoftmaxCrossEntropyLoss",
+    f"n-m compares, n subs, n exps, n-m adds, m logs, n subs; {_LOSS}",
+    since=12,
+    requires=_TARGETS,
+)
 def softmax_cross_entropy(node: Node) -> Cost:
     """SoftmaxCrossEntropyLoss: LogSoftmax over the classes, then NegativeLogLikelihoodLoss.
 
@@ -118,43 +137,3 @@ def softmax_cross_entropy(node: Node) -> Cost:
     """
     shape(source(node, 0), at_least=2)
     return log_softmax_cost(size(node), size(node, 1)) + negative_log_likelihood(node)
-
-
-def _one_target_each(node: Node) -> str:
-    """input [N, C, d...] and target [N, d...]."""
-    data, target = dims_of(node, 0), dims_of(node, 1)
-    if data is None or target is None:
-        return ""
-    if len(data) < 2:
-        return f"{label(node, 0)} has rank {len(data)}, and needs at least 2"
-    if data[:1] + data[2:] == target:
-        return ""
-    return f"{label(node, 1)} is not {label(node, 0)} without its axis 1"
-
-
-_TARGETS = (_one_target_each, sizes("input[N,C,...] target weight[C]"))
-
-_LOSS = (
-    "m negations; weight: m muls; ignore_index: m compares; sum: m-1 adds; "
-    "mean: m-1 adds, 1 div, weighted 2(m-1) adds; m = n(target)"
-)
-
-_LOSS_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "NegativeLogLikelihoodLoss",
-        negative_log_likelihood,
-        _LOSS,
-        since=12,
-        requires=_TARGETS,
-    ),
-    entry(
-        "SoftmaxCrossEntropyLoss",
-        softmax_cross_entropy,
-        f"n-m compares, n subs, n exps, n-m adds, m logs, n subs; {_LOSS}",
-        since=12,
-        requires=_TARGETS,
-    ),
-)
-
-
-ENTRIES: tuple[Entry, ...] = (*_TRAINING_ENTRIES, *_LOSS_ENTRIES)

@@ -31,7 +31,9 @@ from crossflops.operators.operands import (
     sizes,
 )
 from crossflops.operators.quantization import requantize
-from crossflops.operators.rule import Constraint, Entry, entry, estimated
+from crossflops.operators.rule import Constraint, Operators, estimated
+
+operator = Operators()
 
 Layout = Literal["first", "last"]
 
@@ -85,6 +87,13 @@ def _decides(node: Node) -> Hashable:
     return operands(node), tuple(node.attrs.items())
 
 
+def _kernel(node: Node, weight: int | None) -> Shape | None:
+    if weight is None:
+        return ints(node, "kernel_shape")
+    shape = dims_of(node, weight)
+    return None if shape is None else shape[2:]
+
+
 def _told(node: Node, data: int, sizes: _Sizes, place: int, before: int) -> str:
     count = len(sizes.extents)
     padding = sizes.pads[place] + sizes.pads[place + count]
@@ -96,13 +105,6 @@ def _told(node: Node, data: int, sizes: _Sizes, place: int, before: int) -> str:
 
 def _automatic(node: Node) -> bool:
     return text(node, "auto_pad", "NOTSET") != "NOTSET"
-
-
-def _kernel(node: Node, weight: int | None) -> Shape | None:
-    if weight is None:
-        return ints(node, "kernel_shape")
-    shape = dims_of(node, weight)
-    return None if shape is None else shape[2:]
 
 
 def _wrong_lengths(node: Node, data: int, weight: int | None, places: int) -> str:
@@ -249,6 +251,13 @@ def _window(node: Node, index: int) -> int:
     return prod(shape(source(node, index), at_least=2)[1:])
 
 
+CONV: tuple[Constraint, ...] = (
+    sizes("g=@group:1 X[N,g*I,...] W[g*P,I,...] B[g*P]"),
+    window(weight=1),
+)
+
+
+@operator("Conv", "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds", requires=CONV)
 def conv(node: Node) -> Cost:
     """Conv: MACs = n(Y) * (C / group) * prod(k); bias n(Y) adds.
 
@@ -264,6 +273,11 @@ def _conv(node: Node, weight: int, bias: int | None = None) -> Cost:
     return Cost(macs=out * _window(node, weight), adds=adds)
 
 
+@operator(
+    "ConvTranspose",
+    "n(X)*(M/group)*prod(k) MACs; B: n(Y) adds",
+    requires=(sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...] B[g*P]"), transposed()),
+)
 def conv_transpose(node: Node) -> Cost:
     """ConvTranspose: MACs = n(X) * (M / group) * prod(k); bias n(Y) adds.
 
@@ -275,6 +289,15 @@ def conv_transpose(node: Node) -> Cost:
     return Cost(macs=size(node, 0) * _window(node, 1), adds=adds)
 
 
+@operator(
+    "ConvInteger",
+    "n(y)*(C/group)*prod(k) MACs; zero points: n(x)+n(w) adds",
+    since=10,
+    requires=(
+        sizes("g=@group:1 x[N,g*I,...] w[g*P,I,...] x_zero_point?[1] w_zero_point?[g*P]"),
+        window(weight=1),
+    ),
+)
 def conv_integer(node: Node) -> Cost:
     """ConvInteger: as Conv; n(x) adds and n(w) adds where they have zero points.
 
@@ -285,6 +308,23 @@ def conv_integer(node: Node) -> Cost:
     return _conv(node, weight=1) + Cost(adds=shifted)
 
 
+QLINEAR_CONV: tuple[Constraint, ...] = (
+    sizes(
+        "g=@group:1 x[N,g*I,...] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
+        "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
+    ),
+    window(weight=3),
+)
+
+
+@operator(
+    "QLinearConv",
+    "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
+    "requantize: n(y)*(mul, round, add, 2 compares)",
+    since=10,
+    requires=QLINEAR_CONV,
+    contracts=(0, 3),
+)
 def qlinear_conv(node: Node) -> Cost:
     """QLinearConv: as Conv with w as input 3, B as input 8; zero points n(x) + n(w) adds.
 
@@ -295,6 +335,33 @@ def qlinear_conv(node: Node) -> Cost:
     return _conv(node, weight=3, bias=8) + shifted + requantize(out_size(node))
 
 
+def _offsets(node: Node) -> str:
+    """Offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], G offset groups."""
+    weight, groups = dims_of(node, 1), integer(node, "offset_group", 1)
+    extents = positions(node, 0, 1)
+    if weight is None or extents is None:
+        return ""
+    places = groups * prod(weight[2:])
+    for index, channels in ((2, places * (len(weight) - 2)), (4, places)):
+        shape = dims_of(node, index)
+        if shape is not None and shape[1:] != (channels, *extents):
+            needed = "x".join(map(str, (channels, *extents)))
+            return f"{label(node, index)} needs {needed} behind its first axis"
+    return ""
+
+
+@operator(
+    "DeformConv",
+    "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds; sampling: C*P*(2^d muls, 2^d-1 adds) + "
+    "G*P*(3d adds, d floors, 2^d*(d-1) muls); mask: C*P muls; P = N*prod(o)*prod(k)",
+    doubt=estimated,
+    since=19,
+    requires=(
+        sizes("g=@group:1 X[N,g*I,...] W[g*P,I,...] offset[N,_,...] B[g*P] mask[N,_,...]"),
+        window(weight=1),
+        _offsets,
+    ),
+)
 def deform_conv(node: Node) -> Cost:
     """DeformConv: MACs = n(Y) * (C / group) * prod(k); bias n(Y) adds; plus the sampling.
 
@@ -314,6 +381,20 @@ def deform_conv(node: Node) -> Cost:
     return _conv(node, weight=1, bias=3) + sampling + weights + mask
 
 
+def _remembered(node: Node) -> str:
+    """The state holds what the window reaches back: past_state [B, C, k - 1]."""
+    weight, state = dims_of(node, 1), dims_of(node, 3)
+    if weight is None or state is None or state[-1] == weight[-1] - 1:
+        return ""
+    return f"{label(node, 3)} has {state[-1]} at axis 2, and {weight[-1] - 1} is needed"
+
+
+@operator(
+    "CausalConvWithState",
+    "n(output)*k MACs; bias: n adds; activation: n*(sigmoid, mul)",
+    since=27,
+    requires=(sizes("input[B,C,L] weight[C,1,k] bias[C] past_state[B,C,_]"), _remembered),
+)
 def causal_conv(node: Node) -> Cost:
     """CausalConvWithState: MACs = n(output) * k; bias n adds; SiLU n (special, mul).
 
@@ -325,99 +406,13 @@ def causal_conv(node: Node) -> Cost:
     return _conv(node, weight=1, bias=2) + gate
 
 
-CONV: tuple[Constraint, ...] = (
-    sizes("g=@group:1 X[N,g*I,...] W[g*P,I,...] B[g*P]"),
-    window(weight=1),
-)
-QLINEAR_CONV: tuple[Constraint, ...] = (
-    sizes(
-        "g=@group:1 x[N,g*I,...] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
-        "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
-    ),
-    window(weight=3),
-)
-
-
-def _offsets(node: Node) -> str:
-    """Offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], G offset groups."""
-    weight, groups = dims_of(node, 1), integer(node, "offset_group", 1)
-    extents = positions(node, 0, 1)
-    if weight is None or extents is None:
-        return ""
-    places = groups * prod(weight[2:])
-    for index, channels in ((2, places * (len(weight) - 2)), (4, places)):
-        shape = dims_of(node, index)
-        if shape is not None and shape[1:] != (channels, *extents):
-            needed = "x".join(map(str, (channels, *extents)))
-            return f"{label(node, index)} needs {needed} behind its first axis"
-    return ""
-
-
-def _remembered(node: Node) -> str:
-    """The state holds what the window reaches back: past_state [B, C, k - 1]."""
-    weight, state = dims_of(node, 1), dims_of(node, 3)
-    if weight is None or state is None or state[-1] == weight[-1] - 1:
-        return ""
-    return f"{label(node, 3)} has {state[-1]} at axis 2, and {weight[-1] - 1} is needed"
-
-
-_CONVOLUTION_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "Conv",
-        conv,
-        "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds",
-        requires=CONV,
-    ),
-    entry(
-        "ConvTranspose",
-        conv_transpose,
-        "n(X)*(M/group)*prod(k) MACs; B: n(Y) adds",
-        requires=(sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...] B[g*P]"), transposed()),
-    ),
-    entry(
-        "ConvInteger",
-        conv_integer,
-        "n(y)*(C/group)*prod(k) MACs; zero points: n(x)+n(w) adds",
-        since=10,
-        requires=(
-            sizes("g=@group:1 x[N,g*I,...] w[g*P,I,...] x_zero_point?[1] w_zero_point?[g*P]"),
-            window(weight=1),
-        ),
-    ),
-    entry(
-        "QLinearConv",
-        qlinear_conv,
-        "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
-        "requantize: n(y)*(mul, round, add, 2 compares)",
-        since=10,
-        requires=QLINEAR_CONV,
-    ),
-    entry(
-        "DeformConv",
-        deform_conv,
-        "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds; sampling: C*P*(2^d muls, 2^d-1 adds) + "
-        "G*P*(3d adds, d floors, 2^d*(d-1) muls); mask: C*P muls; P = N*prod(o)*prod(k)",
-        doubt=estimated,
-        since=19,
-        requires=(
-            sizes("g=@group:1 X[N,g*I,...] W[g*P,I,...] offset[N,_,...] B[g*P] mask[N,_,...]"),
-            window(weight=1),
-            _offsets,
-        ),
-    ),
-    entry(
-        "CausalConvWithState",
-        causal_conv,
-        "n(output)*k MACs; bias: n adds; activation: n*(sigmoid, mul)",
-        since=27,
-        requires=(sizes("input[B,C,L] weight[C,1,k] bias[C] past_state[B,C,_]"), _remembered),
-    ),
-)
+POOL: tuple[Constraint, ...] = (window(least=0), pads_within)
 
 
 # Pooling: a window, or everything, becomes one element.
 
 
+@operator("MaxPool", "n(Y)*(prod(k)-1) compares", requires=POOL, keeps=True)
 def max_pool(node: Node) -> Cost:
     """MaxPool: n(Y) * (prod(kernel_shape) - 1) compares. Padding counts (dense).
 
@@ -426,6 +421,7 @@ def max_pool(node: Node) -> Cost:
     return Cost(compares=kernel(node) - 1) * out_size(node)
 
 
+@operator("AveragePool", "n(Y)*(prod(k)-1) adds, n(Y) divs", requires=POOL)
 def average_pool(node: Node) -> Cost:
     """AveragePool: n(Y) * (prod(kernel_shape) - 1) adds, n(Y) divs. Padding counts (dense).
 
@@ -434,6 +430,10 @@ def average_pool(node: Node) -> Cost:
     return Cost(adds=kernel(node) - 1, divs=1) * out_size(node)
 
 
+_NORM = "p=1: compares, p=2: muls and a sqrt, else compares, pows and a root"
+
+
+@operator("LpPool", f"n(Y)*(prod(k)-1) adds; powers of n(Y)*prod(k): {_NORM}", requires=POOL)
 def lp_pool(node: Node) -> Cost:
     """LpPool: Y = (sum |x|^p)^(1/p) over the window of prod(k) elements.
 
@@ -444,6 +444,10 @@ def lp_pool(node: Node) -> Cost:
     return _norm(node, out * kernel(node), out)
 
 
+_WHOLE: tuple[Constraint, ...] = (rank(0, 3, least=True), empty_members)
+
+
+@operator("GlobalMaxPool", "n(X)-n(Y) compares", requires=_WHOLE)
 def global_max_pool(node: Node) -> Cost:
     """GlobalMaxPool: n(X) - n(Y) compares.
 
@@ -452,6 +456,7 @@ def global_max_pool(node: Node) -> Cost:
     return Cost(compares=folded(size(node), out_size(node)))
 
 
+@operator("GlobalAveragePool", "n(X)-n(Y) adds, n(Y) divs", requires=_WHOLE)
 def global_average_pool(node: Node) -> Cost:
     """GlobalAveragePool: n(X) - n(Y) adds, n(Y) divs.
 
@@ -460,6 +465,7 @@ def global_average_pool(node: Node) -> Cost:
     return Cost(adds=folded(size(node), out_size(node)), divs=out_size(node))
 
 
+@operator("GlobalLpPool", f"n(X)-n(Y) adds; powers of n(X): {_NORM}", requires=_WHOLE)
 def global_lp_pool(node: Node) -> Cost:
     """GlobalLpPool: Y = (sum |x|^p)^(1/p) over all positions; as LpPool.
 
@@ -480,52 +486,3 @@ def _norm(node: Node, before: int, after: int) -> Cost:
     if power == 2:
         return adds + Cost(muls=before, specials=after)
     return adds + Cost(compares=before, specials=before + after)
-
-
-POOL: tuple[Constraint, ...] = (window(least=0), pads_within)
-
-_WHOLE: tuple[Constraint, ...] = (rank(0, 3, least=True), empty_members)
-
-_NORM = "p=1: compares, p=2: muls and a sqrt, else compares, pows and a root"
-
-_POOLING_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "MaxPool",
-        max_pool,
-        "n(Y)*(prod(k)-1) compares",
-        requires=POOL,
-    ),
-    entry(
-        "AveragePool",
-        average_pool,
-        "n(Y)*(prod(k)-1) adds, n(Y) divs",
-        requires=POOL,
-    ),
-    entry(
-        "LpPool",
-        lp_pool,
-        f"n(Y)*(prod(k)-1) adds; powers of n(Y)*prod(k): {_NORM}",
-        requires=POOL,
-    ),
-    entry(
-        "GlobalMaxPool",
-        global_max_pool,
-        "n(X)-n(Y) compares",
-        requires=_WHOLE,
-    ),
-    entry(
-        "GlobalAveragePool",
-        global_average_pool,
-        "n(X)-n(Y) adds, n(Y) divs",
-        requires=_WHOLE,
-    ),
-    entry(
-        "GlobalLpPool",
-        global_lp_pool,
-        f"n(X)-n(Y) adds; powers of n(X): {_NORM}",
-        requires=_WHOLE,
-    ),
-)
-
-
-ENTRIES: tuple[Entry, ...] = (*_CONVOLUTION_ENTRIES, *_POOLING_ENTRIES)

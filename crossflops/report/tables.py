@@ -11,7 +11,7 @@ from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Exactness, Ledger, Memory
 from crossflops.ir.profile import Folded
 from crossflops.ir.trace import Call, Module, Trace
-from crossflops.operators.contrib.products import MIXTURES, parameters
+from crossflops.operators import rule
 from crossflops.report.report import (
     BranchRow,
     InputInfo,
@@ -136,8 +136,12 @@ def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
 
 def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
     """The parameters without those of experts that no token can have chosen."""
-    experts = [count.node for count in ledger.counted if str(count.node.op) in MIXTURES]
-    idle = sum(total - active for total, active in map(parameters, experts))
+    idle = 0
+    for counted in ledger.counted:
+        known = rule(counted.node.op)
+        if known is not None and known.parameters is not None:
+            total, active = known.parameters(counted.node)
+            idle += total - active
     return graph.params - idle if idle else UNSET
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from crossflops.errors import CrossflopsWarning
 from crossflops.ir.ledger import Ledger
-from crossflops.operators import NOT_YET
+from crossflops.operators import not_counted
 from tests.node_tests import cases, pairs, specs, with_learned_shapes
 from tests.onnx_files import ledger_of, saved
 
 # What stays uncounted when every shape is known, and the words of the reason.
 STATED = {
-    **NOT_YET,
+    **not_counted(),
     "Dropout": "depends on the value of training_mode",
     **dict.fromkeys(("Loop", "SequenceMap"), "how often it runs depends on data"),
 }

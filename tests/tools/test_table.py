@@ -5,7 +5,7 @@ import pytest
 from crossflops.causes import causes
 from crossflops.errors import UnknownNameError
 from crossflops.ir.cost import Cost
-from crossflops.operators import RULES
+from crossflops.operators import rules
 from crossflops.rules.rule import OfCost, equation
 from crossflops.tools import conventions, find, for_version, named, parse
 from crossflops.tools.formulas.onnx_tool_shapes import LOST
@@ -94,7 +94,7 @@ def test_rules_stand_on_the_level_of_their_tool(convention):
 @EACH
 def test_conventions_of_nodes_name_operators_that_are_counted(convention):
     """A name that no rule knows would match nothing, ever. Patterns may match what has none."""
-    known = {str(op) for op in RULES} | {str(LOST), *UNRULED}
+    known = {str(op) for op in rules()} | {str(LOST), *UNRULED}
     for rule in convention.rules:
         narrowed = (name for condition in rule.where if condition.whom for name in condition.names)
         named = {name for name in (*rule.targets, *narrowed) if "*" not in name}

@@ -294,7 +294,7 @@ def _together(name: str, parts: Sequence[Part], whole: int, cut: int | None) -> 
 def _is_view(node: Node) -> bool:
     """Whether the result is the input under another name or shape: nobody moves anything."""
     known = rule(node.op)
-    return known is not None and known.traffic == "view"
+    return known is not None and known.traffic in ("view", "alias")
 
 
 def _handed_on(node: Node, flow: Flow) -> tuple[TensorSpec | None, ...]:

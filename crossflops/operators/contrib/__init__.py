@@ -3,8 +3,6 @@
 What they compute stands in docs/ContribOperators.md of onnxruntime, which every rule names.
 """
 
-from collections.abc import Iterable
-
 from crossflops.operators.contrib import (
     attention,
     elementwise,
@@ -14,16 +12,17 @@ from crossflops.operators.contrib import (
     products,
     quantized,
     recurrent,
+    uncounted,
 )
-from crossflops.operators.rule import Entry
 
-FAMILIES: tuple[Iterable[Entry], ...] = (
-    elementwise.ENTRIES,
-    attention.ENTRIES,
-    products.ENTRIES,
-    fused.ENTRIES,
-    grouped.ENTRIES,
-    normalization.ENTRIES,
-    quantized.ENTRIES,
-    recurrent.ENTRIES,
+FAMILIES = (
+    elementwise,
+    attention,
+    products,
+    fused,
+    grouped,
+    normalization,
+    quantized,
+    recurrent,
+    uncounted,
 )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, number, positive, shape, size, source
-from crossflops.operators.contrib.normalization import rms
+from crossflops.operators.normalization import rms
 from crossflops.operators.operands import (
     Shape,
     by_rank,
@@ -19,7 +19,9 @@ from crossflops.operators.operands import (
     sizes,
 )
 from crossflops.operators.pointwise import ADD, softmax_cost
-from crossflops.operators.rule import MICROSOFT, Constraint, Entry, Exactness, bounded, entry
+from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operators, bounded
+
+operator = Operators(MICROSOFT)
 
 # What all attentions of onnxruntime have in common: scores, what is added to them, softmax.
 
@@ -168,7 +170,7 @@ def projected_sizes(node: Node) -> tuple[int, int, int]:
     """Hidden sizes of Q, K and V in merged weights [in, Hq + Hk + Hv]."""
     sizes = node.attrs.get("qkv_hidden_sizes", ())
     if isinstance(sizes, tuple) and sizes:
-        whole = [one for one in sizes if isinstance(one, int) and one >= 0]
+        whole = [width for width in sizes if isinstance(width, int) and width >= 0]
         if not len(whole) == len(sizes) == 3:
             raise ValueError(f"qkv_hidden_sizes of {node.op} are {sizes}")
         return whole[0], whole[1], whole[2]
@@ -188,6 +190,126 @@ def _self(node: Node, places: Places) -> tuple[Scores, int]:
     return scores, batch * length * sum(widths)
 
 
+def _keys(node: Node, places: Places) -> int | None:
+    """T, the number of keys, those of the past among them; None where it is not known."""
+    key = node.inputs[1] if len(node.inputs) > 1 else None
+    dims = dims_of(node, 0) if key is None or places is _SELF else key.shape
+    past = dims_of(node, places.past)
+    if dims is None or (_given(node, places.past) and (past is None or _shared(node, places))):
+        return None
+    return (dims[2] if len(dims) == 4 else dims[1]) + (past[-2] if past else 0)
+
+
+def _masks(places: Places) -> Constraint:
+    """A mask of places, [B], [3B+2]; or of keys, [B, L], [B, T], [B, S, T]; of weights, a square.
+
+    Attention alone also takes [2B], the ends and the beginnings, and [B, 1], which says nothing.
+    """
+
+    def fitting(node: Node) -> Iterable[Shape] | None:
+        query, total = dims_of(node, 0), _keys(node, places)
+        if query is None or total is None:
+            return None
+        batch, past = query[0], dims_of(node, places.past)
+        new = total - (past[-2] if past else 0)
+        masks = [(batch,), (3 * batch + 2,), (batch, total), (batch, query[1], total)]
+        return [*masks, (2 * batch,), (batch, 1)] if places is _SELF else [*masks, (batch, new)]
+
+    checked = shaped(places.mask, fitting, "the mask")
+
+    def constraint(node: Node) -> str:
+        mask = dims_of(node, places.mask)
+        square = mask is not None and len(mask) == 4 and places is _SELF
+        return "" if square else checked(node)
+
+    return constraint
+
+
+def _added_to_scores(places: Places) -> Constraint:
+    """attention_bias [1|B, 1|N, S, T]."""
+
+    def fitting(node: Node) -> Iterable[Shape] | None:
+        query, total, heads = dims_of(node, 0), _keys(node, places), positive(node, "num_heads")
+        if query is None or total is None:
+            return None
+        leading = ((query[0], heads), (query[0], 1), (1, heads), (1, 1))
+        return [(*first, query[1], total) for first in leading]
+
+    return shaped(places.attention_bias, fitting, "attention_bias")
+
+
+def _heads_divide(node: Node) -> str:
+    """Each of the hidden sizes of Q, K and V divides into the heads."""
+    heads, weights = positive(node, "num_heads"), dims_of(node, 1)
+    if weights is None or len(weights) != 2:
+        return ""
+    if _sized(node) and len(ints(node, "qkv_hidden_sizes") or ()) != 3:
+        return f"attribute 'qkv_hidden_sizes' is {ints(node, 'qkv_hidden_sizes')}: 3 are needed"
+    widths = projected_sizes(node) if weights[1] % 3 == 0 or _sized(node) else (weights[1],)
+    if len(widths) == 1:
+        return f"{label(node, 1, 'weights')} has {weights[1]} at axis 1, no multiple of 3"
+    if sum(widths) != weights[1]:
+        has = f"{label(node, 1, 'weights')} has {weights[1]} at axis 1"
+        return f"{has}, and qkv_hidden_sizes add up to {sum(widths)}"
+    for width in widths:
+        if width % heads:
+            return f"{label(node, 1, 'weights')}: {width} does not divide into {heads} heads"
+    return ""
+
+
+def _sized(node: Node) -> bool:
+    return bool(node.attrs.get("qkv_hidden_sizes"))
+
+
+def _remembered(node: Node) -> str:
+    """past [2, B, N, P, D] of Attention has the heads of its keys."""
+    past, heads = dims_of(node, _SELF.past), positive(node, "num_heads")
+    if past is None or dims_of(node, 1) is None or len(past) != 5:
+        return ""
+    depth = projected_sizes(node)[1] // heads
+    if (past[2], past[4]) == (heads, depth):
+        return ""
+    return f"{label(node, _SELF.past, 'past')} does not hold {heads} heads of {depth}"
+
+
+_SELF_OPERANDS = (
+    sizes("input[B,S,I] weights[I,H] bias[H] mask past[2,B,_,_,_] attention_bias[1|B,_,S,_]"),
+    _heads_divide,
+    _masks(_SELF),
+    _added_to_scores(_SELF),
+    _remembered,
+)
+
+
+_CORE = (
+    "scale: S muls; mask: S adds; attention_bias: S adds; softmax: S-S/T compares, S subs, "
+    "S exps, S-S/T adds, S divs; T = past+new"
+)
+_PROJECTED = f"B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; bias: n(QKV) adds; {_CORE}"
+
+
+def shared_buffer(places: Places) -> Callable[[Node], Exactness]:
+    """A bound where past and present are one buffer: how much of it is filled is data."""
+
+    def judge(node: Node) -> Exactness:
+        return "bound" if _given(node, places.past) and _shared(node, places) else "exact"
+
+    return judge
+
+
+@operator(
+    "Attention",
+    f"{_PROJECTED}; do_rotary: (n(Q)+n(K))/2*(4 muls, 2 adds)",
+    doubt=shared_buffer(_SELF),
+    requires=_SELF_OPERANDS,
+    contracts=(0, 1, 2),
+)
+@operator(
+    "DecoderMaskedSelfAttention",
+    f"{_PROJECTED}; do_rotary: (n(Q)+n(K))/2*(4 muls, 2 adds)",
+    doubt=shared_buffer(_SELF),
+    requires=_SELF_OPERANDS,
+)
 def attention(node: Node, places: Places = _SELF) -> Cost:
     """Attention: Q, K, V = input * weights + bias, then softmax(Q * K^T * scale + mask) * V.
 
@@ -204,6 +326,18 @@ def attention(node: Node, places: Places = _SELF) -> Cost:
     return Cost(macs=macs, adds=biased) + turned + scored(scores, _added(node, places))
 
 
+@operator(
+    "QAttention",
+    f"{_PROJECTED}; zero points: n(input)+n(weight) adds; n(QKV) muls",
+    doubt=shared_buffer(_QUANTIZED),
+    requires=(
+        sizes(
+            "input[B,S,I] weight[I,H] bias[H] input_scale?[1] weight_scale?[H] mask "
+            "input_zero_point?[1] weight_zero_point?[H]"
+        ),
+        _heads_divide,
+    ),
+)
 def qattention(node: Node) -> Cost:
     """QAttention: as Attention, the projection in eight bits.
 
@@ -248,121 +382,23 @@ def _packed_rows(node: Node, places: Places, heads: int) -> tuple[Scores, int]:
     return dense(batch * heads * length, total, depth, depth), batch * length * width
 
 
-def multi_head(node: Node, places: Places = _MULTI_HEAD) -> Cost:
-    """MultiHeadAttention: softmax((Q + bQ) * (K + bK)^T * scale + mask) * (V + bV).
-
-    MACs = B*N*S*T*(D + Dv), T = past + L: the projections are other nodes, their bias is here,
-    n(Q) + n(K) + n(V) adds. scale S muls; a mask (or unidirectional) S adds, attention_bias S
-    adds; softmax. See `heads_of` for the operands.
-    """
-    scores, elements = heads_of(node, places)
-    biased = ADD * elements if _given(node, places.bias) else ZERO
-    return biased + scored(scores, _added(node, places))
+_KEYS = {
+    3: sizes("query[B,S,H] key[B,L,H] value[B,L,_]"),
+    4: sizes("n=@num_heads query[B,S,n*D] key[B,n,L,D] value[B,n,L,D]"),
+    5: sizes("n=@num_heads query[B,S,n*D] key[B,L,n,2,D]"),
+}
 
 
-def decoder_multi_head(node: Node) -> Cost:
-    """DecoderMaskedMultiHeadAttention: MultiHeadAttention of one query, in other places."""
-    return multi_head(node, _DECODER)
-
-
-def shared_buffer(places: Places) -> Callable[[Node], Exactness]:
-    """A bound where past and present are one buffer: how much of it is filled is data."""
-
-    def judge(node: Node) -> Exactness:
-        return "bound" if _given(node, places.past) and _shared(node, places) else "exact"
-
-    return judge
-
-
-def _heads_divide(node: Node) -> str:
-    """Each of the hidden sizes of Q, K and V divides into the heads."""
-    heads, weights = positive(node, "num_heads"), dims_of(node, 1)
-    if weights is None or len(weights) != 2:
+def _paired(node: Node) -> str:
+    """Keys and values of a multi-head attention go with its queries."""
+    if not given(node, 1):
         return ""
-    if _sized(node) and len(ints(node, "qkv_hidden_sizes") or ()) != 3:
-        return f"attribute 'qkv_hidden_sizes' is {ints(node, 'qkv_hidden_sizes')}: 3 are needed"
-    widths = projected_sizes(node) if weights[1] % 3 == 0 or _sized(node) else (weights[1],)
-    if len(widths) == 1:
-        return f"{label(node, 1, 'weights')} has {weights[1]} at axis 1, no multiple of 3"
-    if sum(widths) != weights[1]:
-        has = f"{label(node, 1, 'weights')} has {weights[1]} at axis 1"
-        return f"{has}, and qkv_hidden_sizes add up to {sum(widths)}"
-    for width in widths:
-        if width % heads:
-            return f"{label(node, 1, 'weights')}: {width} does not divide into {heads} heads"
-    return ""
+    key = dims_of(node, 1)
+    return "" if key is None else _KEYS.get(len(key), _no_keys)(node)
 
 
-def _sized(node: Node) -> bool:
-    return bool(node.attrs.get("qkv_hidden_sizes"))
-
-
-def _keys(node: Node, places: Places) -> int | None:
-    """T, the number of keys, those of the past among them; None where it is not known."""
-    key = node.inputs[1] if len(node.inputs) > 1 else None
-    own = dims_of(node, 0) if key is None or places is _SELF else key.shape
-    past = dims_of(node, places.past)
-    if own is None or (_given(node, places.past) and (past is None or _shared(node, places))):
-        return None
-    return (own[2] if len(own) == 4 else own[1]) + (past[-2] if past else 0)
-
-
-def _masks(places: Places) -> Constraint:
-    """A mask of places, [B], [3B+2]; or of keys, [B, L], [B, T], [B, S, T]; of weights, a square.
-
-    Attention alone also takes [2B], the ends and the beginnings, and [B, 1], which says nothing.
-    """
-
-    def fitting(node: Node) -> Iterable[Shape] | None:
-        query, total = dims_of(node, 0), _keys(node, places)
-        if query is None or total is None:
-            return None
-        batch, past = query[0], dims_of(node, places.past)
-        new = total - (past[-2] if past else 0)
-        found = [(batch,), (3 * batch + 2,), (batch, total), (batch, query[1], total)]
-        return [*found, (2 * batch,), (batch, 1)] if places is _SELF else [*found, (batch, new)]
-
-    checked = shaped(places.mask, fitting, "the mask")
-
-    def constraint(node: Node) -> str:
-        mask = dims_of(node, places.mask)
-        square = mask is not None and len(mask) == 4 and places is _SELF
-        return "" if square else checked(node)
-
-    return constraint
-
-
-def _added_to_scores(places: Places) -> Constraint:
-    """attention_bias [1|B, 1|N, S, T]."""
-
-    def fitting(node: Node) -> Iterable[Shape] | None:
-        query, total, heads = dims_of(node, 0), _keys(node, places), positive(node, "num_heads")
-        if query is None or total is None:
-            return None
-        leading = ((query[0], heads), (query[0], 1), (1, heads), (1, 1))
-        return [(*one, query[1], total) for one in leading]
-
-    return shaped(places.attention_bias, fitting, "attention_bias")
-
-
-def _remembered(node: Node) -> str:
-    """past [2, B, N, P, D] of Attention has the heads of its keys."""
-    past, heads = dims_of(node, _SELF.past), positive(node, "num_heads")
-    if past is None or dims_of(node, 1) is None or len(past) != 5:
-        return ""
-    depth = projected_sizes(node)[1] // heads
-    if (past[2], past[4]) == (heads, depth):
-        return ""
-    return f"{label(node, _SELF.past, 'past')} does not hold {heads} heads of {depth}"
-
-
-_SELF_OPERANDS = (
-    sizes("input[B,S,I] weights[I,H] bias[H] mask past[2,B,_,_,_] attention_bias[1|B,_,S,_]"),
-    _heads_divide,
-    _masks(_SELF),
-    _added_to_scores(_SELF),
-    _remembered,
-)
+def _no_keys(node: Node) -> str:
+    return f"{label(node, 1, 'key')} has rank {len(dims_of(node, 1) or ())}, and needs 3, 4 or 5"
 
 
 def _whole_heads(node: Node) -> str:
@@ -390,18 +426,6 @@ def _biased(node: Node) -> str:
     return f"{label(node, 3, 'bias')} needs {2 * query[2] + width} numbers for {label(node, 0)}"
 
 
-def _paired(node: Node) -> str:
-    """Keys and values of a multi-head attention go with its queries."""
-    if not given(node, 1):
-        return ""
-    key = dims_of(node, 1)
-    return "" if key is None else _KEYS.get(len(key), _no_keys)(node)
-
-
-def _no_keys(node: Node) -> str:
-    return f"{label(node, 1, 'key')} has rank {len(dims_of(node, 1) or ())}, and needs 3, 4 or 5"
-
-
 def _cached(places: Places) -> Constraint:
     """past_key and past_value [B, N, P, D]: the heads of the query."""
 
@@ -419,11 +443,6 @@ def _cached(places: Places) -> Constraint:
     )
 
 
-_KEYS = {
-    3: sizes("query[B,S,H] key[B,L,H] value[B,L,_]"),
-    4: sizes("n=@num_heads query[B,S,n*D] key[B,n,L,D] value[B,n,L,D]"),
-    5: sizes("n=@num_heads query[B,S,n*D] key[B,L,n,2,D]"),
-}
 _MULTI_HEAD_OPERANDS = (
     by_rank(
         0,
@@ -439,6 +458,26 @@ _MULTI_HEAD_OPERANDS = (
     _added_to_scores(_MULTI_HEAD),
     _cached(_MULTI_HEAD),
 )
+
+_OPERANDS = f"S*(D+Dv) MACs, S = B*N*S*T; bias: n(Q)+n(K)+n(V) adds; {_CORE}"
+
+
+@operator(
+    "MultiHeadAttention",
+    _OPERANDS,
+    doubt=shared_buffer(_MULTI_HEAD),
+    requires=_MULTI_HEAD_OPERANDS,
+)
+def multi_head(node: Node, places: Places = _MULTI_HEAD) -> Cost:
+    """MultiHeadAttention: softmax((Q + bQ) * (K + bK)^T * scale + mask) * (V + bV).
+
+    MACs = B*N*S*T*(D + Dv), T = past + L: the projections are other nodes, their bias is here,
+    n(Q) + n(K) + n(V) adds. scale S muls; a mask (or unidirectional) S adds, attention_bias S
+    adds; softmax. See `heads_of` for the operands.
+    """
+    scores, elements = heads_of(node, places)
+    biased = ADD * elements if _given(node, places.bias) else ZERO
+    return biased + scored(scores, _added(node, places))
 
 
 def _one_width(node: Node) -> str:
@@ -459,56 +498,19 @@ _DECODER_OPERANDS = (
     _cached(_DECODER),
 )
 
-_CORE = (
-    "scale: S muls; mask: S adds; attention_bias: S adds; softmax: S-S/T compares, S subs, "
-    "S exps, S-S/T adds, S divs; T = past+new"
-)
-_PROJECTED = f"B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; bias: n(QKV) adds; {_CORE}"
-_OPERANDS = f"S*(D+Dv) MACs, S = B*N*S*T; bias: n(Q)+n(K)+n(V) adds; {_CORE}"
 
-_ATTENTION_ENTRIES: tuple[Entry, ...] = (
-    *(
-        entry(
-            name,
-            attention,
-            f"{_PROJECTED}; do_rotary: (n(Q)+n(K))/2*(4 muls, 2 adds)",
-            domain=MICROSOFT,
-            doubt=shared_buffer(_SELF),
-            requires=_SELF_OPERANDS,
-        )
-        for name in ("Attention", "DecoderMaskedSelfAttention")
-    ),
-    entry(
-        "QAttention",
-        qattention,
-        f"{_PROJECTED}; zero points: n(input)+n(weight) adds; n(QKV) muls",
-        domain=MICROSOFT,
-        doubt=shared_buffer(_QUANTIZED),
-        requires=(
-            sizes(
-                "input[B,S,I] weight[I,H] bias[H] input_scale?[1] weight_scale?[H] mask "
-                "input_zero_point?[1] weight_zero_point?[H]"
-            ),
-            _heads_divide,
-        ),
-    ),
-    entry(
-        "MultiHeadAttention",
-        multi_head,
-        _OPERANDS,
-        domain=MICROSOFT,
-        doubt=shared_buffer(_MULTI_HEAD),
-        requires=_MULTI_HEAD_OPERANDS,
-    ),
-    entry(
-        "DecoderMaskedMultiHeadAttention",
-        decoder_multi_head,
-        _OPERANDS,
-        domain=MICROSOFT,
-        doubt=shared_buffer(_DECODER),
-        requires=_DECODER_OPERANDS,
-    ),
+@operator(
+    "DecoderMaskedMultiHeadAttention",
+    _OPERANDS,
+    doubt=shared_buffer(_DECODER),
+    requires=_DECODER_OPERANDS,
 )
+def decoder_multi_head(node: Node) -> Cost:
+    """DecoderMaskedMultiHeadAttention: MultiHeadAttention of one query, in other places."""
+    return multi_head(node, _DECODER)
+
+
+_PACKED_CORE = "S = N*T*longest; scale: S muls; attention_bias: S adds; softmax"
 
 
 # Attention on sequences without their padding: what is left of each is data.
@@ -517,6 +519,12 @@ _ATTENTION_ENTRIES: tuple[Entry, ...] = (
 # when every sequence is as long as the longest.
 
 
+@operator(
+    "PackedAttention",
+    f"T*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, {_PACKED_CORE}; bias: n(QKV) adds",
+    doubt=bounded,
+    requires=sizes("input[T,I] weights[I,H] bias[H] token_offset[B,S]"),
+)
 def packed_attention(node: Node) -> Cost:
     """PackedAttention: as Attention; MACs = T*in*(Hq + Hk + Hv) + N*T*S*(D + Dv).
 
@@ -532,6 +540,15 @@ def packed_attention(node: Node) -> Cost:
     return macs + scored(dense(heads * tokens, longest, depths[0], depths[2]), given(node, 5))
 
 
+@operator(
+    "PackedMultiHeadAttention",
+    f"S*(D+Dv) MACs, {_PACKED_CORE}; bias: n(Q)+n(K)+n(V) adds",
+    doubt=bounded,
+    requires=by_rank(
+        0,
+        {2: sizes("query[T,H] key[T,H] value[T,_]"), 4: sizes("n=@num_heads query[T,n,3,D]")},
+    ),
+)
 def packed_multi_head(node: Node) -> Cost:
     """PackedMultiHeadAttention: as MultiHeadAttention; MACs = N*T*S*(D + Dv).
 
@@ -543,35 +560,7 @@ def packed_multi_head(node: Node) -> Cost:
         depth, value_depth, elements = query[3], query[3], prod(query)
     else:
         key, value = (shape(source(node, i), rank=2) for i in (1, 2))
-        depth, value_depth = (head_size(one[1], heads, node) for one in (query, value))
+        depth, value_depth = (head_size(dims[1], heads, node) for dims in (query, value))
         elements = prod(query) + prod(key) + prod(value)
     biased = ADD * elements if given(node, 3) else ZERO
     return biased + scored(dense(heads * query[0], longest, depth, value_depth), given(node, 6))
-
-
-_PACKED_CORE = "S = N*T*longest; scale: S muls; attention_bias: S adds; softmax"
-
-_PACKED_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "PackedAttention",
-        packed_attention,
-        f"T*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, {_PACKED_CORE}; bias: n(QKV) adds",
-        domain=MICROSOFT,
-        doubt=bounded,
-        requires=sizes("input[T,I] weights[I,H] bias[H] token_offset[B,S]"),
-    ),
-    entry(
-        "PackedMultiHeadAttention",
-        packed_multi_head,
-        f"S*(D+Dv) MACs, {_PACKED_CORE}; bias: n(Q)+n(K)+n(V) adds",
-        domain=MICROSOFT,
-        doubt=bounded,
-        requires=by_rank(
-            0,
-            {2: sizes("query[T,H] key[T,H] value[T,_]"), 4: sizes("n=@num_heads query[T,n,3,D]")},
-        ),
-    ),
-)
-
-
-ENTRIES: tuple[Entry, ...] = (*_ATTENTION_ENTRIES, *_PACKED_ENTRIES)

@@ -29,7 +29,9 @@ from crossflops.operators.contrib.attention import (
 )
 from crossflops.operators.operands import Shape, dims_of, ints, label, rank, shaped, sizes
 from crossflops.operators.pointwise import MUL
-from crossflops.operators.rule import MICROSOFT, Entry, bounded, entry, estimated
+from crossflops.operators.rule import MICROSOFT, Operators, bounded, estimated
+
+operator = Operators(MICROSOFT)
 
 
 def _cache(node: Node) -> int:
@@ -49,64 +51,6 @@ def _requantized(node: Node, heads: Grouped, total: int, batch: int) -> Cost:
     read = batch * heads.kv_heads * total * heads.depth
     each = Cost(divs=1, specials=1, compares=2) * heads.new_keys + MUL * read
     return each * (given(node, 12) + given(node, 13))
-
-
-def group_query(node: Node) -> Cost:
-    """GroupQueryAttention: MACs = B*Hq*S*T*2*D; queries that share keys all count.
-
-    T is the length of present_key, or past + new: a bound, since seqlens_k and the filling of a
-    shared buffer are data. A causal mask or a window saves nothing (dense): S adds, once;
-    attention_bias S adds; softcap, smooth_softmax and head_sink as in `scored`; q_norm_weight an
-    RMS normalization of Q and K; do_rotary turns cos_cache [M, R / 2] of each of their heads;
-    k_scale, v_scale: the cache is quantized. query [B, S, Hq*D], or packed [B, S, (Hq + 2*Hkv)*D].
-    """
-    heads = grouped(node)
-    batch, length, _ = shape(source(node, 0), rank=3)
-    total = _cache(node)
-    masked = integer(node, "causal", 1) != 0 or integer(node, "local_window_size", -1) >= 0
-    scores = dense(batch * heads.heads * length, total, heads.depth, heads.depth)
-    sink = given(node, 11) or integer(node, "smooth_softmax", 0) > 0
-    work = scored(scores, masked + given(node, 10), capped(node), sink)
-    return (
-        work + prepared(node, heads, caches=7, norms=14) + _requantized(node, heads, total, batch)
-    )
-
-
-def sparse(node: Node) -> Cost:
-    """SparseAttention: as GroupQueryAttention, on the blocks of a pattern.
-
-    Scores of a head: S*T, T the length of the cache, or as many blocks as block_col_indices
-    [layouts, blocks] holds, of sparse_block_size squared: the fewer. A bound, since T is filled
-    by data.
-    """
-    heads = grouped(node)
-    batch, length, _ = shape(source(node, 0), rank=3)
-    total = shape(source(node, 3), rank=4)[2]
-    block = positive(node, "sparse_block_size")
-    most = shape(source(node, 6), at_least=1)[-1] * block * block
-    count = min(length * total, most) * batch * heads.heads
-    scores = Scores(count, batch * heads.heads * length, heads.depth, heads.depth)
-    return scored(scores, added=1) + prepared(node, heads, caches=9, norms=len(node.inputs))
-
-
-def paged(node: Node) -> Cost:
-    """PagedAttention: tokens of all sequences, each meets its own blocks of the cache.
-
-    MACs = tokens*Hq*T*(D + Dv), T = columns of block_table [B, blocks] * block_size of key_cache
-    [n, block_size, Hkv, D]: a bound, what is filled is data. Dv is v_head_size, or D. Mask S
-    adds, softcap, head_sink (11), norms (12), do_rotary (cos_cache 8), k_scale and v_scale
-    (14, 15) as in GroupQueryAttention.
-    """
-    heads = grouped(node)
-    total = shape(source(node, 7), rank=2)[1] * shape(source(node, 3), rank=4)[1]
-    value_depth = positive(node, "v_head_size", heads.depth)
-    scores = dense(heads.tokens * heads.heads, total, heads.depth, value_depth)
-    work = scored(scores, added=1, softcap=capped(node), sink=given(node, 11))
-    quantized = given(node, 14) + given(node, 15)
-    stored = (Cost(divs=1, specials=1, compares=2) * heads.new_keys) * quantized
-    read = MUL * (shape(source(node, 7), rank=2)[0] * total * heads.kv_heads * heads.depth)
-    cached = stored + read * quantized if quantized else ZERO
-    return work + prepared(node, heads, caches=8, norms=12) + cached
 
 
 def _grouped_heads(node: Node) -> str:
@@ -161,119 +105,83 @@ _GROUPED = (
     "new, mul per read element"
 )
 
-_GROUPED_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "GroupQueryAttention",
-        group_query,
-        _GROUPED,
-        domain=MICROSOFT,
-        doubt=bounded,
-        requires=_GQA,
-    ),
-    entry(
-        "SparseAttention",
-        sparse,
-        "S*2*D MACs, S = B*Hq*min(S*T, blocks*sparse_block_size^2); scale: S muls; mask: S adds; "
-        "softmax; do_rotary: B*S*(Hq+Hkv)*R/2*(4 muls, 2 adds)",
-        domain=MICROSOFT,
-        doubt=bounded,
-        requires=_grouped_heads,
-    ),
-    entry(
-        "PagedAttention",
-        paged,
-        "S*(D+Dv) MACs, S = tokens*Hq*T, T = blocks*block_size; as GroupQueryAttention",
-        domain=MICROSOFT,
-        doubt=bounded,
-        requires=_grouped_heads,
-    ),
-)
 
+@operator("GroupQueryAttention", _GROUPED, doubt=bounded, requires=_GQA)
+def group_query(node: Node) -> Cost:
+    """GroupQueryAttention: MACs = B*Hq*S*T*2*D; queries that share keys all count.
 
-# Positions: rotations of queries and keys, and biases of scores.
-
-
-def rotary(node: Node) -> Cost:
-    """RotaryEmbedding: (cos*x1 - sin*x2, sin*x1 + cos*x2) of each pair: 4 muls, 2 adds.
-
-    input [B, S, N*D] or [B, N, S, D]; cos_cache [M, R / 2] says how many elements R of a head
-    rotate. The heads of a 3-D input are num_heads, or as many as have R elements each. A scale
-    other than 1 a mul per rotated element. MRotaryEmbedding only chooses other cosines.
+    T is the length of present_key, or past + new: a bound, since seqlens_k and the filling of a
+    shared buffer are data. A causal mask or a window saves nothing (dense): S adds, once;
+    attention_bias S adds; softcap, smooth_softmax and head_sink as in `scored`; q_norm_weight an
+    RMS normalization of Q and K; do_rotary turns cos_cache [M, R / 2] of each of their heads;
+    k_scale, v_scale: the cache is quantized. query [B, S, Hq*D], or packed [B, S, (Hq + 2*Hkv)*D].
     """
-    dims, half = shape(source(node, 0), at_least=3), shape(source(node, 2), rank=2)[1]
-    if len(dims) == 4:
-        heads, tokens = dims[1], dims[0] * dims[2]
-    else:
-        given_heads = integer(node, "num_heads", 0) != 0
-        fitting = dims[2] // (2 * half) if half else 0
-        heads = positive(node, "num_heads") if given_heads else fitting
-        tokens = prod(dims[:2])
-    scaled = 2 if number(node, "scale", 1.0) != 1 else 0
-    return (PAIR + Cost(muls=scaled)) * (tokens * heads * half)
-
-
-def gemma_rotary(node: Node) -> Cost:
-    """GemmaRotaryEmbedding: q*cos(emb) + q_rot*sin(emb), and so for k.
-
-    n(emb) sines and cosines, n(q) + n(k) (2 muls, add). emb [B, S, D], q, k [B, N, S, D].
-    """
-    return Cost(specials=2) * size(node, 0) + Cost(muls=2, adds=1) * (
-        size(node, 1) + size(node, 3)
+    heads = grouped(node)
+    batch, length, _ = shape(source(node, 0), rank=3)
+    total = _cache(node)
+    masked = integer(node, "causal", 1) != 0 or integer(node, "local_window_size", -1) >= 0
+    scores = dense(batch * heads.heads * length, total, heads.depth, heads.depth)
+    sink = given(node, 11) or integer(node, "smooth_softmax", 0) > 0
+    work = scored(scores, masked + given(node, 10), capped(node), sink)
+    return (
+        work + prepared(node, heads, caches=7, norms=14) + _requantized(node, heads, total, batch)
     )
 
 
-def relative_position_bias(node: Node) -> Cost:
-    """RelativePositionBias: the bucket of each of Sq*Sk distances, looked up for every head.
+@operator(
+    "SparseAttention",
+    "S*2*D MACs, S = B*Hq*min(S*T, blocks*sparse_block_size^2); scale: S muls; mask: S adds; "
+    "softmax; do_rotary: B*S*(Hq+Hkv)*R/2*(4 muls, 2 adds)",
+    doubt=bounded,
+    requires=_grouped_heads,
+)
+def sparse(node: Node) -> Cost:
+    """SparseAttention: as GroupQueryAttention, on the blocks of a pattern.
 
-    Sq*Sk (sub, compare, div, log, mul, add, 2 compares), bidirectional (2 compares, mul, add)
-    more; as in T5. output [1, N, Sq, Sk]. How a bucket is found is not fixed: an estimate.
+    Scores of a head: S*T, T the length of the cache, or as many blocks as block_col_indices
+    [layouts, blocks] holds, of sparse_block_size squared: the fewer. A bound, since T is filled
+    by data.
     """
-    _, _, queries, keys = shape(result(node), rank=4)
-    bucket = Cost(adds=2, compares=3, divs=1, specials=1, muls=1)
-    if integer(node, "is_bidirectional", 0):
-        bucket += Cost(compares=2, muls=1, adds=1)
-    return bucket * (queries * keys)
+    heads = grouped(node)
+    batch, length, _ = shape(source(node, 0), rank=3)
+    total = shape(source(node, 3), rank=4)[2]
+    block = positive(node, "sparse_block_size")
+    most = shape(source(node, 6), at_least=1)[-1] * block * block
+    count = min(length * total, most) * batch * heads.heads
+    scores = Scores(count, batch * heads.heads * length, heads.depth, heads.depth)
+    return scored(scores, added=1) + prepared(node, heads, caches=9, norms=len(node.inputs))
 
 
-def gated_relative_position_bias(node: Node) -> Cost:
-    """GatedRelativePositionBias: (u * (r * eco_a - 1) + 2) * rel_pos, u and r gates of a query.
+@operator(
+    "PagedAttention",
+    "S*(D+Dv) MACs, S = tokens*Hq*T, T = blocks*block_size; as GroupQueryAttention",
+    doubt=bounded,
+    requires=_grouped_heads,
+)
+def paged(node: Node) -> Cost:
+    """PagedAttention: tokens of all sequences, each meets its own blocks of the cache.
 
-    q = query_layer + query_bias; B*S*N*D*G MACs for q * weight [D, G] + bias, whose halves sum
-    to a gate each: N*B*S (G adds, G - 2 adds, 2 sigmoids, 2 muls, 2 adds); n(output) muls.
-    query_layer [B, S, N*D], output [B, N, S, S].
+    MACs = tokens*Hq*T*(D + Dv), T = columns of block_table [B, blocks] * block_size of key_cache
+    [n, block_size, Hkv, D]: a bound, what is filled is data. Dv is v_head_size, or D. Mask S
+    adds, softcap, head_sink (11), norms (12), do_rotary (cos_cache 8), k_scale and v_scale
+    (14, 15) as in GroupQueryAttention.
     """
-    batch, heads, length, _ = shape(result(node), rank=4)
-    depth, gates = shape(source(node, 3), rank=2)
-    rows = batch * heads * length
-    gate = Cost(macs=depth * gates, adds=gates + max(gates - 2, 0) + 2, specials=2, muls=2)
-    return gate * rows + Cost(adds=rows * depth, muls=out_size(node))
-
-
-def _tokens(node: Node) -> Shape | None:
-    """B and S of x [B, S, N*D] or [B, N, S, D]."""
-    dims = dims_of(node, 0)
-    return None if dims is None else (dims[0], dims[1] if len(dims) == 3 else dims[2])
+    heads = grouped(node)
+    total = shape(source(node, 7), rank=2)[1] * shape(source(node, 3), rank=4)[1]
+    value_depth = positive(node, "v_head_size", heads.depth)
+    scores = dense(heads.tokens * heads.heads, total, heads.depth, value_depth)
+    work = scored(scores, added=1, softcap=capped(node), sink=given(node, 11))
+    quantized = given(node, 14) + given(node, 15)
+    stored = (Cost(divs=1, specials=1, compares=2) * heads.new_keys) * quantized
+    read = MUL * (shape(source(node, 7), rank=2)[0] * total * heads.kv_heads * heads.depth)
+    cached = stored + read * quantized if quantized else ZERO
+    return work + prepared(node, heads, caches=8, norms=12) + cached
 
 
 def _placed(node: Node) -> Iterable[Shape] | None:
     """A position of each token, or of the first."""
     tokens = _tokens(node)
     return None if tokens is None else [tokens, (1,), ()]
-
-
-def _placed_thrice(node: Node) -> Iterable[Shape] | None:
-    """Three positions of each token: in time, and in both directions of a picture."""
-    tokens = _tokens(node)
-    packed = integer(node, "is_packed_batching", 0) != 0
-    return None if tokens is None or packed else [(3, *tokens)]
-
-
-def _sections(node: Node) -> str:
-    """mrope_section shares the cosines of a token among its three positions."""
-    sections, cosines = ints(node, "mrope_section"), dims_of(node, 2)
-    if sections is None or cosines is None or (len(sections), sum(sections)) == (3, cosines[1]):
-        return ""
-    return f"attribute 'mrope_section' is {sections}, and {label(node, 2)} has {cosines[1]}"
 
 
 def _turned(node: Node) -> str:
@@ -298,45 +206,106 @@ def _turned(node: Node) -> str:
 _ROTATED = (rank(0, (3, 4)), sizes("x position_ids cos_cache[M,R] sin_cache[M,R]"), _turned)
 _ROTARY = "pairs*(4 muls, 2 adds), pairs = B*S*N*R/2; scale: 2 muls per pair"
 
-_POSITION_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "RotaryEmbedding",
-        rotary,
-        _ROTARY,
-        domain=MICROSOFT,
-        tables=(2, 3),
-        requires=(*_ROTATED, shaped(1, _placed, "position_ids")),
-    ),
-    entry(
-        "MRotaryEmbedding",
-        rotary,
-        _ROTARY,
-        domain=MICROSOFT,
-        tables=(2, 3),
-        requires=(*_ROTATED, shaped(1, _placed_thrice, "position_ids"), _sections),
-    ),
-    entry(
-        "GemmaRotaryEmbedding",
-        gemma_rotary,
-        "n(emb)*(sin, cos), (n(q)+n(k))*(2 muls, add)",
-        domain=MICROSOFT,
-        operand=1,
-    ),
-    entry(
-        "RelativePositionBias",
-        relative_position_bias,
-        "Sq*Sk*(2 adds, 3 compares, div, log, mul); bidirectional: 2 compares, mul, add more",
-        domain=MICROSOFT,
-        doubt=estimated,
-    ),
-    entry(
-        "GatedRelativePositionBias",
-        gated_relative_position_bias,
-        "B*S*N*D*G MACs, n(query) adds, B*S*N*(2G adds, 2 sigmoids, 2 muls), n(output) muls",
-        domain=MICROSOFT,
-        requires=sizes("query_layer[B,S,H] query_bias[H] rel_pos[1,N,S,S] weight[D,G] bias[G]"),
-    ),
+
+def _placed_thrice(node: Node) -> Iterable[Shape] | None:
+    """Three positions of each token: in time, and in both directions of a picture."""
+    tokens = _tokens(node)
+    packed = integer(node, "is_packed_batching", 0) != 0
+    return None if tokens is None or packed else [(3, *tokens)]
+
+
+def _sections(node: Node) -> str:
+    """mrope_section shares the cosines of a token among its three positions."""
+    sections, cosines = ints(node, "mrope_section"), dims_of(node, 2)
+    if sections is None or cosines is None or (len(sections), sum(sections)) == (3, cosines[1]):
+        return ""
+    return f"attribute 'mrope_section' is {sections}, and {label(node, 2)} has {cosines[1]}"
+
+
+# Positions: rotations of queries and keys, and biases of scores.
+
+
+@operator(
+    "RotaryEmbedding",
+    _ROTARY,
+    tables=(2, 3),
+    requires=(*_ROTATED, shaped(1, _placed, "position_ids")),
 )
+@operator(
+    "MRotaryEmbedding",
+    _ROTARY,
+    tables=(2, 3),
+    requires=(*_ROTATED, shaped(1, _placed_thrice, "position_ids"), _sections),
+)
+def rotary(node: Node) -> Cost:
+    """RotaryEmbedding: (cos*x1 - sin*x2, sin*x1 + cos*x2) of each pair: 4 muls, 2 adds.
+
+    input [B, S, N*D] or [B, N, S, D]; cos_cache [M, R / 2] says how many elements R of a head
+    rotate. The heads of a 3-D input are num_heads, or as many as have R elements each. A scale
+    other than 1 a mul per rotated element. MRotaryEmbedding only chooses other cosines.
+    """
+    dims, half = shape(source(node, 0), at_least=3), shape(source(node, 2), rank=2)[1]
+    if len(dims) == 4:
+        heads, tokens = dims[1], dims[0] * dims[2]
+    else:
+        given_heads = integer(node, "num_heads", 0) != 0
+        fitting = dims[2] // (2 * half) if half else 0
+        heads = positive(node, "num_heads") if given_heads else fitting
+        tokens = prod(dims[:2])
+    scaled = 2 if number(node, "scale", 1.0) != 1 else 0
+    return (PAIR + Cost(muls=scaled)) * (tokens * heads * half)
 
 
-ENTRIES: tuple[Entry, ...] = (*_GROUPED_ENTRIES, *_POSITION_ENTRIES)
+@operator("GemmaRotaryEmbedding", "n(emb)*(sin, cos), (n(q)+n(k))*(2 muls, add)", operand=1)
+def gemma_rotary(node: Node) -> Cost:
+    """GemmaRotaryEmbedding: q*cos(emb) + q_rot*sin(emb), and so for k.
+
+    n(emb) sines and cosines, n(q) + n(k) (2 muls, add). emb [B, S, D], q, k [B, N, S, D].
+    """
+    return Cost(specials=2) * size(node, 0) + Cost(muls=2, adds=1) * (
+        size(node, 1) + size(node, 3)
+    )
+
+
+@operator(
+    "RelativePositionBias",
+    "Sq*Sk*(2 adds, 3 compares, div, log, mul); bidirectional: 2 compares, mul, add more",
+    doubt=estimated,
+)
+def relative_position_bias(node: Node) -> Cost:
+    """RelativePositionBias: the bucket of each of Sq*Sk distances, looked up for every head.
+
+    Sq*Sk (sub, compare, div, log, mul, add, 2 compares), bidirectional (2 compares, mul, add)
+    more; as in T5. output [1, N, Sq, Sk]. How a bucket is found is not fixed: an estimate.
+    """
+    _, _, queries, keys = shape(result(node), rank=4)
+    bucket = Cost(adds=2, compares=3, divs=1, specials=1, muls=1)
+    if integer(node, "is_bidirectional", 0):
+        bucket += Cost(compares=2, muls=1, adds=1)
+    return bucket * (queries * keys)
+
+
+@operator(
+    "GatedRelativePositionBias",
+    "B*S*N*D*G MACs, n(query) adds, B*S*N*(2G adds, 2 sigmoids, 2 muls), n(output) muls",
+    requires=sizes("query_layer[B,S,H] query_bias[H] rel_pos[1,N,S,S] weight[D,G] bias[G]"),
+    contracts=(0, 3),
+)
+def gated_relative_position_bias(node: Node) -> Cost:
+    """GatedRelativePositionBias: (u * (r * eco_a - 1) + 2) * rel_pos, u and r gates of a query.
+
+    q = query_layer + query_bias; B*S*N*D*G MACs for q * weight [D, G] + bias, whose halves sum
+    to a gate each: N*B*S (G adds, G - 2 adds, 2 sigmoids, 2 muls, 2 adds); n(output) muls.
+    query_layer [B, S, N*D], output [B, N, S, S].
+    """
+    batch, heads, length, _ = shape(result(node), rank=4)
+    depth, gates = shape(source(node, 3), rank=2)
+    rows = batch * heads * length
+    gate = Cost(macs=depth * gates, adds=gates + max(gates - 2, 0) + 2, specials=2, muls=2)
+    return gate * rows + Cost(adds=rows * depth, muls=out_size(node))
+
+
+def _tokens(node: Node) -> Shape | None:
+    """B and S of x [B, S, N*D] or [B, N, S, D]."""
+    dims = dims_of(node, 0)
+    return None if dims is None else (dims[0], dims[1] if len(dims) == 3 else dims[2])

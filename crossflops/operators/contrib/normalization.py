@@ -9,7 +9,6 @@ from math import prod
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import (
-    folded,
     given,
     integer,
     positive,
@@ -19,24 +18,12 @@ from crossflops.operators.access import (
     text,
     wanted,
 )
-from crossflops.operators.contrib.elementwise import SILU
-from crossflops.operators.normalization import standardization
+from crossflops.operators.normalization import RMS, STANDARD, rms, standardization
 from crossflops.operators.operands import dims_of, equal, label, rank, single, sizes
-from crossflops.operators.pointwise import ADD, MUL, SPECIAL
-from crossflops.operators.rule import MICROSOFT, Entry, entry
+from crossflops.operators.pointwise import ADD, MUL, SILU, SPECIAL
+from crossflops.operators.rule import MICROSOFT, Operators
 
-
-def rms(count: int, groups: int, scaled: bool) -> Cost:
-    """RMSNormalization of n elements in m groups: n muls, n - m adds, m divs, m (add, sqrt).
-
-    Then n divs, and n muls by a scale.
-    """
-    return Cost(
-        adds=folded(count, groups) + groups,
-        muls=count * (2 if scaled else 1),
-        divs=groups + count,
-        specials=groups,
-    )
+operator = Operators(MICROSOFT)
 
 
 def _rows(node: Node, index: int = 0) -> tuple[int, int]:
@@ -45,6 +32,23 @@ def _rows(node: Node, index: int = 0) -> tuple[int, int]:
     return prod(dims), prod(dims[:-1])
 
 
+def _skip_fits(node: Node) -> str:
+    """skip has the last two sizes of the input; its batch may be missing."""
+    dims, skip = dims_of(node, 0), dims_of(node, 1)
+    if dims is None or skip is None or (len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]):
+        return ""
+    return f"{label(node, 1)} does not end as {label(node, 0)}"
+
+
+@operator(
+    "SkipLayerNormalization",
+    f"skip, bias: n adds each; {STANDARD}; gamma: n muls; beta: n adds; m = n/H",
+    requires=(
+        rank(0, (2, 3)),
+        sizes("input[...,H] skip[...,H] gamma[H] beta[H] bias[H]"),
+        _skip_fits,
+    ),
+)
 def skip_layer_normalization(node: Node) -> Cost:
     """SkipLayerNormalization: LayerNormalization of input + skip + bias over the last dimension.
 
@@ -55,6 +59,11 @@ def skip_layer_normalization(node: Node) -> Cost:
     return standardization(count, groups) + Cost(muls=count, adds=more)
 
 
+@operator(
+    "SkipSimplifiedLayerNormalization",
+    f"skip, bias: n adds each; {RMS}; m = n/H",
+    requires=(rank(0, (2, 3)), sizes("input[...,H] skip[...,H] gamma[H] bias[H]"), _skip_fits),
+)
 def skip_simplified(node: Node) -> Cost:
     """SkipSimplifiedLayerNormalization: RMSNormalization of input + skip + bias (input 3)."""
     count, groups = _rows(node)
@@ -71,6 +80,19 @@ def _embedded(node: Node, segments: int, mask: int) -> Cost:
     return summed + masked + standardization(count, tokens) + Cost(muls=1, adds=1) * count
 
 
+_EMBEDDED = sizes(
+    "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] beta[H] "
+    "mask[B,S] position_ids[1|B,S]"
+)
+
+
+@operator(
+    "EmbedLayerNormalization",
+    f"2n adds; {STANDARD}; gamma: n muls; beta: n adds; mask_index: n(mask) adds",
+    operand=2,
+    tables=(2, 3, 4),
+    requires=_EMBEDDED,
+)
 def embed_layer_normalization(node: Node) -> Cost:
     """EmbedLayerNormalization: LayerNormalization of word + position + segment embeddings.
 
@@ -80,6 +102,19 @@ def embed_layer_normalization(node: Node) -> Cost:
     return _embedded(node, segments=4, mask=7)
 
 
+@operator(
+    "QEmbedLayerNormalization",
+    f"dequantize: 3n+2H (mul, add); 2n adds; {STANDARD}; n muls, n adds; n(mask) adds",
+    operand=8,
+    tables=(2, 3, 4),
+    requires=(
+        sizes(
+            "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] "
+            "beta[H] mask[B,S]"
+        ),
+        single(*range(8, 18)),
+    ),
+)
 def quantized_embedding(node: Node) -> Cost:
     """QEmbedLayerNormalization: the rows looked up are dequantized first, n (sub, mul) each.
 
@@ -90,6 +125,11 @@ def quantized_embedding(node: Node) -> Cost:
     return _embedded(node, 4, mask=7) + Cost(muls=1, adds=1) * (looked_up + 2 * width)
 
 
+@operator(
+    "GroupNorm",
+    f"{STANDARD}; gamma: n muls; beta: n adds; m = N*groups; SiLU: n*(sigmoid, mul)",
+    requires=sizes("X[N,_,_,_] gamma[C] beta[C]"),
+)
 def group_norm(node: Node) -> Cost:
     """GroupNorm: standardization of each of N * groups groups; n muls, n adds.
 
@@ -100,11 +140,31 @@ def group_norm(node: Node) -> Cost:
     return standardization(prod(dims), dims[0] * positive(node, "groups")) + affine * prod(dims)
 
 
+@operator(
+    "SkipGroupNorm",
+    f"skip, bias: n adds each; {STANDARD}; gamma: n muls; beta: n adds; m = N*groups; SiLU: "
+    "n*(sigmoid, mul)",
+    requires=sizes("X[N,_,_,_] gamma[C] beta[C] skip[N,...] bias[C]"),
+)
 def skip_group_norm(node: Node) -> Cost:
     """SkipGroupNorm: GroupNorm of X + skip + bias (input 4); n adds for each of the two."""
     return group_norm(node) + Cost(adds=size(node, 0) * (1 + given(node, 4)))
 
 
+def _whole_scales(node: Node) -> str:
+    """The last axis of X holds the scale a whole number of times."""
+    dims, scale = dims_of(node, 0), dims_of(node, 1)
+    count = None if scale is None else prod(scale)
+    if not dims or not count or dims[-1] % count == 0:
+        return ""
+    return f"{label(node, 0, 'X')} has {dims[-1]}, no multiple of {label(node, 1, 'scale')}"
+
+
+@operator(
+    "GatedRMSNorm",
+    f"{RMS}; m = n/n(scale); gate: n*(sigmoid, mul), silu: n muls more",
+    requires=(equal(0, 2), _whole_scales),
+)
 def gated_rms_norm(node: Node) -> Cost:
     """GatedRMSNorm: RMSNormalization over groups of n(scale), times activation(gate).
 
@@ -116,6 +176,20 @@ def gated_rms_norm(node: Node) -> Cost:
     return rms(count, groups, scaled=True) + (gate + MUL) * count
 
 
+def _per_branch(node: Node) -> str:
+    """X [..., C*H] of C branches; the scale [H], [C*H] or [C, H]."""
+    dims, scale, count = dims_of(node, 0), dims_of(node, 1), integer(node, "num_branches", 0)
+    if not dims or count <= 0:
+        return ""
+    if dims[-1] % count:
+        return f"{label(node, 0, 'X')} has {dims[-1]}, no multiple of num_branches = {count}"
+    width = dims[-1] // count
+    if scale in (None, (width,), (count * width,), (count, width)):
+        return ""
+    return f"{label(node, 1, 'scale')} needs {width} numbers, or {count}x{width}"
+
+
+@operator("BranchwiseRMSNorm", f"{RMS}; m = n/H", requires=(rank(0, 1, least=True), _per_branch))
 def branchwise_rms_norm(node: Node) -> Cost:
     """BranchwiseRMSNorm: RMSNormalization of each branch, X [..., C, H] or [..., C * H]."""
     count, groups = _rows(node)
@@ -123,6 +197,14 @@ def branchwise_rms_norm(node: Node) -> Cost:
     return rms(count, groups * branches, scaled=given(node, 1))
 
 
+@operator(
+    "EngramGate",
+    f"n MACs, 2 or 3 times ({RMS}); m*(div, 4 compares, sqrt, mul, sigmoid), n muls",
+    requires=sizes(
+        "key[B,S,C,H] query[B,S,C,H] value[B,S,H] key_norm_scale[C,H] query_norm_scale[C,H] "
+        "conv_norm_scale[C,H]"
+    ),
+)
 def engram_gate(node: Node) -> Cost:
     """EngramGate: value * sigmoid(sign(d) * sqrt(max(|d|, 1e-6))), d a dot of normalized rows.
 
@@ -137,11 +219,25 @@ def engram_gate(node: Node) -> Cost:
     return both + Cost(macs=count) + row * rows + MUL * count + last
 
 
+def _gated(node: Node) -> str:
+    """The gate [..., 1] has one number where X has H."""
+    dims, gate = dims_of(node, 0), dims_of(node, 2)
+    if not dims or gate is None or gate == (*dims[:-1], 1):
+        return ""
+    return f"{label(node, 2, 'gate')} needs the sizes of {label(node, 0, 'X')}, and 1 at the last"
+
+
+@operator("GatedAdd", "n*(mul, add)", requires=(equal(0, 1), _gated))
 def gated_add(node: Node) -> Cost:
     """GatedAdd: output = X + Y * gate; n (mul, add)."""
     return (MUL + ADD) * size(node, 0)
 
 
+@operator(
+    "HyperConnectionPreMix",
+    "n(X) MACs; reduction_scale: n(Y) muls",
+    requires=rank(0, 2, least=True),
+)
 def pre_mix(node: Node) -> Cost:
     """HyperConnectionPreMix: Y[h] = reduction_scale * sum over c of X[c, h] * pre_mix[c, h].
 
@@ -152,6 +248,9 @@ def pre_mix(node: Node) -> Cost:
     return Cost(macs=size(node, 0), muls=out if scaled else 0)
 
 
+@operator(
+    "HyperConnectionPostMix", "n*(mul, add); stream_mix: C*n MACs", requires=rank(0, 2, least=True)
+)
 def post_mix(node: Node) -> Cost:
     """HyperConnectionPostMix: Y[k, h] = sum over c of mix[c, k] * X[c, h] + post[k, h] * block[h].
 
@@ -168,154 +267,3 @@ def _branches(node: Node) -> int:
     if count <= 0:
         raise ValueError(f"{node.op} has no branches")
     return count
-
-
-def _skip_fits(node: Node) -> str:
-    """skip has the last two sizes of the input; its batch may be missing."""
-    dims, skip = dims_of(node, 0), dims_of(node, 1)
-    if dims is None or skip is None or (len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]):
-        return ""
-    return f"{label(node, 1)} does not end as {label(node, 0)}"
-
-
-def _gated(node: Node) -> str:
-    """The gate [..., 1] has one number where X has H."""
-    dims, gate = dims_of(node, 0), dims_of(node, 2)
-    if not dims or gate is None or gate == (*dims[:-1], 1):
-        return ""
-    return f"{label(node, 2, 'gate')} needs the sizes of {label(node, 0, 'X')}, and 1 at the last"
-
-
-def _whole_scales(node: Node) -> str:
-    """The last axis of X holds the scale a whole number of times."""
-    dims, scale = dims_of(node, 0), dims_of(node, 1)
-    count = None if scale is None else prod(scale)
-    if not dims or not count or dims[-1] % count == 0:
-        return ""
-    return f"{label(node, 0, 'X')} has {dims[-1]}, no multiple of {label(node, 1, 'scale')}"
-
-
-def _per_branch(node: Node) -> str:
-    """X [..., C*H] of C branches; the scale [H], [C*H] or [C, H]."""
-    dims, scale, count = dims_of(node, 0), dims_of(node, 1), integer(node, "num_branches", 0)
-    if not dims or count <= 0:
-        return ""
-    if dims[-1] % count:
-        return f"{label(node, 0, 'X')} has {dims[-1]}, no multiple of num_branches = {count}"
-    width = dims[-1] // count
-    if scale in (None, (width,), (count * width,), (count, width)):
-        return ""
-    return f"{label(node, 1, 'scale')} needs {width} numbers, or {count}x{width}"
-
-
-_EMBEDDED = sizes(
-    "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] beta[H] "
-    "mask[B,S] position_ids[1|B,S]"
-)
-_STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, div), n muls"
-_RMS = "n muls, n-m adds, m divs, m*(add, sqrt), n divs; scale: n muls"
-
-ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "SkipLayerNormalization",
-        skip_layer_normalization,
-        f"skip, bias: n adds each; {_STANDARD}; gamma: n muls; beta: n adds; m = n/H",
-        domain=MICROSOFT,
-        requires=(
-            rank(0, (2, 3)),
-            sizes("input[...,H] skip[...,H] gamma[H] beta[H] bias[H]"),
-            _skip_fits,
-        ),
-    ),
-    entry(
-        "SkipSimplifiedLayerNormalization",
-        skip_simplified,
-        f"skip, bias: n adds each; {_RMS}; m = n/H",
-        domain=MICROSOFT,
-        requires=(rank(0, (2, 3)), sizes("input[...,H] skip[...,H] gamma[H] bias[H]"), _skip_fits),
-    ),
-    entry(
-        "EmbedLayerNormalization",
-        embed_layer_normalization,
-        f"2n adds; {_STANDARD}; gamma: n muls; beta: n adds; mask_index: n(mask) adds",
-        domain=MICROSOFT,
-        operand=2,
-        tables=(2, 3, 4),
-        requires=_EMBEDDED,
-    ),
-    entry(
-        "QEmbedLayerNormalization",
-        quantized_embedding,
-        f"dequantize: 3n+2H (mul, add); 2n adds; {_STANDARD}; n muls, n adds; n(mask) adds",
-        domain=MICROSOFT,
-        operand=8,
-        tables=(2, 3, 4),
-        requires=(
-            sizes(
-                "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] "
-                "beta[H] mask[B,S]"
-            ),
-            single(*range(8, 18)),
-        ),
-    ),
-    entry(
-        "GroupNorm",
-        group_norm,
-        f"{_STANDARD}; gamma: n muls; beta: n adds; m = N*groups; SiLU: n*(sigmoid, mul)",
-        domain=MICROSOFT,
-        requires=sizes("X[N,_,_,_] gamma[C] beta[C]"),
-    ),
-    entry(
-        "SkipGroupNorm",
-        skip_group_norm,
-        f"skip, bias: n adds each; {_STANDARD}; gamma: n muls; beta: n adds; m = N*groups; SiLU: "
-        "n*(sigmoid, mul)",
-        domain=MICROSOFT,
-        requires=sizes("X[N,_,_,_] gamma[C] beta[C] skip[N,...] bias[C]"),
-    ),
-    entry(
-        "GatedRMSNorm",
-        gated_rms_norm,
-        f"{_RMS}; m = n/n(scale); gate: n*(sigmoid, mul), silu: n muls more",
-        domain=MICROSOFT,
-        requires=(equal(0, 2), _whole_scales),
-    ),
-    entry(
-        "BranchwiseRMSNorm",
-        branchwise_rms_norm,
-        f"{_RMS}; m = n/H",
-        domain=MICROSOFT,
-        requires=(rank(0, 1, least=True), _per_branch),
-    ),
-    entry(
-        "EngramGate",
-        engram_gate,
-        f"n MACs, 2 or 3 times ({_RMS}); m*(div, 4 compares, sqrt, mul, sigmoid), n muls",
-        domain=MICROSOFT,
-        requires=sizes(
-            "key[B,S,C,H] query[B,S,C,H] value[B,S,H] key_norm_scale[C,H] query_norm_scale[C,H] "
-            "conv_norm_scale[C,H]"
-        ),
-    ),
-    entry(
-        "GatedAdd",
-        gated_add,
-        "n*(mul, add)",
-        domain=MICROSOFT,
-        requires=(equal(0, 1), _gated),
-    ),
-    entry(
-        "HyperConnectionPreMix",
-        pre_mix,
-        "n(X) MACs; reduction_scale: n(Y) muls",
-        domain=MICROSOFT,
-        requires=rank(0, 2, least=True),
-    ),
-    entry(
-        "HyperConnectionPostMix",
-        post_mix,
-        "n*(mul, add); stream_mix: C*n MACs",
-        domain=MICROSOFT,
-        requires=rank(0, 2, least=True),
-    ),
-)

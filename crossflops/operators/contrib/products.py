@@ -1,5 +1,6 @@
 """Matrix products of packed weights and small integers, and mixtures of experts."""
 
+from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import NamedTuple
@@ -19,8 +20,8 @@ from crossflops.operators.access import (
     text,
 )
 from crossflops.operators.contrib.elementwise import NAMED, named
-from crossflops.operators.contrib.normalization import rms
-from crossflops.operators.matmul import MATMUL, matmul, of_columns, product, same_inner
+from crossflops.operators.matmul import MATMUL, contracted, matmul, of_columns, product, same_inner
+from crossflops.operators.normalization import rms
 from crossflops.operators.operands import (
     broadcast_to,
     dims_of,
@@ -33,22 +34,52 @@ from crossflops.operators.operands import (
 )
 from crossflops.operators.pointwise import ADD, MUL, softmax_cost
 from crossflops.operators.quantization import dynamic_quantize_linear, requantize
-from crossflops.operators.rule import MICROSOFT, Constraint, Entry, Exactness, entry
+from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operators
+
+operator = Operators(MICROSOFT)
 
 
+@operator(
+    "QGemm",
+    "M*N*K MACs; zero points: n(A)+n(B) adds; C: M*N adds; requantize: M*N*(mul, round, add, "
+    "2 compares), or M*N muls to a real output",
+    requires=(
+        partial(same_inner, second=3),
+        single(1, 2, 7, 8),
+        of_columns(3, 4, 5),
+        equal(4, 5),
+        broadcast_to(6, partial(product, second=3), "the product"),
+    ),
+    contracts=(0, 3),
+)
 def qgemm(node: Node) -> Cost:
     """QGemm: Y = quantize(alpha * (A - zA)' * (B - zB)' * sA * sB + C); MACs = M*N*K.
 
     A 0, B 3, C 6. Zero points n(A) + n(B) adds, C M*N adds, then M*N requantized, or M*N muls
     where the output is real (no y_scale). alpha is part of the factor.
     """
-    rows = shape(source(node, 0), rank=2)
-    out = out_size(node)
+    inner, out = contracted(node), out_size(node)
     adds = size(node, 0) + size(node, 3) + (out if given(node, 6) else 0)
-    macs = out * (rows[0] if integer(node, "transA", 0) else rows[1])
-    return Cost(macs=macs, adds=adds) + (requantize(out) if given(node, 7) else MUL * out)
+    return Cost(macs=out * inner, adds=adds) + (requantize(out) if given(node, 7) else MUL * out)
 
 
+def _bias(index: int) -> Constraint:
+    """A number for every column of B, in whatever shape."""
+
+    def constraint(node: Node) -> str:
+        weight, bias = dims_of(node, 1), dims_of(node, index)
+        if not weight or bias is None or prod(bias) == weight[-1]:
+            return ""
+        return f"{label(node, index, 'bias')} needs {weight[-1]} numbers for {label(node, 1, 'B')}"
+
+    return constraint
+
+
+@operator(
+    "MatMulIntegerToFloat",
+    "n(Y)*K MACs; zero points: n(A)+n(B) adds; n(Y) muls; bias: n(Y) adds",
+    requires=(MATMUL, of_columns(1, 2, 3, 4, 5), _bias(6)),
+)
 def integer_to_float(node: Node) -> Cost:
     """MatMulIntegerToFloat: (A - zA) * (B - zB) * (sA * sB) + bias; MACs = n(Y)*K.
 
@@ -59,6 +90,14 @@ def integer_to_float(node: Node) -> Cost:
     return matmul(node) + Cost(adds=shifted + (out if given(node, 6) else 0), muls=out)
 
 
+@operator(
+    "DynamicQuantizeMatMul",
+    "n(Y)*K MACs; DynamicQuantizeLinear of A; n(A) adds, zero point of B: n(B) adds; n(Y) "
+    "muls; bias: n(Y) adds",
+    operand=1,
+    requires=(MATMUL, of_columns(1, 2, 3), _bias(4)),
+    contracts=(1,),  # its data is quantized to the eight bits of its weight
+)
 def dynamic_quantize_matmul(node: Node) -> Cost:
     """DynamicQuantizeMatMul: A is quantized as by DynamicQuantizeLinear; MACs = n(Y)*K.
 
@@ -78,93 +117,6 @@ def _rows(node: Node, depth: int) -> int:
     return size(node, 0) // depth
 
 
-def matmul_nbits(node: Node) -> Cost:
-    """MatMulNBits: Y = A * dequantize(B) + bias; MACs = (n(A) / K) * K * N.
-
-    K and N are attributes: B is packed. The weights are dequantized once, (q - zero_point) *
-    scale, K*N (sub, mul); without zero_points the middle of the range is taken off.
-    """
-    depth, width = positive(node, "K"), positive(node, "N")
-    rows = _rows(node, depth)
-    bias = rows * width if given(node, 5) else 0
-    return Cost(macs=rows, muls=1, adds=1) * (depth * width) + Cost(adds=bias)
-
-
-def matmul_bnb4(node: Node) -> Cost:
-    """MatMulBnb4: as MatMulNBits; a table entry times absmax of its block, K*N muls."""
-    depth, width = positive(node, "K"), positive(node, "N")
-    if not integer(node, "transB", 1):
-        depth, width = width, depth
-    return Cost(macs=_rows(node, depth), muls=1) * (depth * width)
-
-
-def matmul_fpq4(node: Node) -> Cost:
-    """MatMulFpQ4: MACs = n(Y)*K, as MatMulNBits; B [K, N] is a blob, N is the end of Y."""
-    width = shape(result(node), at_least=1)[-1]
-    depth = shape(source(node, 0), at_least=1)[-1]
-    return Cost(macs=out_size(node) * depth) + Cost(muls=1, adds=1) * (depth * width)
-
-
-def _normalized(node: Node, depth: int, skip: int, scale: int) -> Cost:
-    """skip n(A) adds, then SimplifiedLayerNormalization over K where there is a scale."""
-    count, rows = size(node, 0), _rows(node, depth)
-    cost = Cost(adds=count if given(node, skip) else 0)
-    return cost + (rms(count, rows, scaled=True) if given(node, scale) else ZERO)
-
-
-def nbits_qkv(node: Node) -> Cost:
-    """MatMulNBitsQkv: a normalization, then three MatMulNBits; MACs = n(A) * (Nq + 2*Nkv).
-
-    q_B 3, k_B 6, v_B 9, each with scales and a bias behind it.
-    """
-    depth, shared = positive(node, "K"), positive(node, "Nkv")
-    widths = (positive(node, "Nq"), shared, shared)
-    rows = _rows(node, depth)
-    weights = depth * sum(widths)
-    bias = sum(rows * n for n, i in zip(widths, (5, 8, 11), strict=True) if given(node, i))
-    products = Cost(macs=rows, muls=1, adds=1) * weights + Cost(adds=bias)
-    return _normalized(node, depth, skip=1, scale=2) + products
-
-
-def nbits_mlp(node: Node) -> Cost:
-    """MatMulNBitsMlp: Y = activation(A * gate) * (A * up); MACs = n(A) * 2*N.
-
-    skip 1, norm_scale 2, gate_B 3, up_B 6, each with scales and a bias behind it.
-    """
-    depth, width = positive(node, "K"), positive(node, "N")
-    rows = _rows(node, depth)
-    bias = rows * width * (given(node, 5) + given(node, 8))
-    products = Cost(macs=rows, muls=1, adds=1) * (2 * depth * width) + Cost(adds=bias)
-    gated = (named(node, default="silu") + MUL) * (rows * width)
-    return _normalized(node, depth, skip=1, scale=2) + products + gated
-
-
-def fp8_weight(node: Node) -> Cost:
-    """MatMulBlockQuantizedFp8Weight: Y = A * (B * b_scale)^T + bias; MACs = n(Y)*K.
-
-    B [N, K]: n(B) muls. a_scale: A is rounded to eight bits, n(A) (div, mul). bias n(Y) adds.
-    """
-    rounded = size(node, 0) if given(node, 3) else 0
-    bias = out_size(node) if given(node, 4) else 0
-    return matmul(node) + Cost(muls=size(node, 1) + rounded, divs=rounded, adds=bias)
-
-
-def fp4_weight(node: Node) -> Cost:
-    """MatMulBlockQuantizedFp4Weight: as with eight bits; two scales, so K*N (2 muls).
-
-    B [N, K / 2] holds two weights in a byte. input_scale 4: n(A) (div, mul); bias 5 n(Y) adds.
-    """
-    depth = shape(source(node, 0), at_least=1)[-1]
-    weights = depth * shape(source(node, 1), rank=2)[0]
-    rounded = size(node, 0) if given(node, 4) else 0
-    bias = out_size(node) if given(node, 5) else 0
-    return matmul(node) + Cost(muls=2 * weights + rounded, divs=rounded, adds=bias)
-
-
-def _qgemm_inner(node: Node) -> str:
-    return same_inner(node, 0, 3)
-
-
 def _blocks(node: Node) -> str:
     """B [N, ceil(K / block_size), bytes of a block], a scale for each block."""
     depth, width = positive(node, "K"), positive(node, "N")
@@ -181,6 +133,39 @@ def _blocks(node: Node) -> str:
     return shaped(3, lambda _: [(width * zeros,), (width, zeros)], "zero_points")(node)
 
 
+_NBITS = (sizes("K=@K N=@N A[...,K] B scales zero_points g_idx[K] bias[N]"), _blocks)
+_BITS = "dequantize: K*N*(sub, mul)"
+
+
+def _bits(attribute: str) -> Callable[[Node], str]:
+    """The precision of a packed weight, of whose bits an attribute says how many; else 4."""
+
+    def packed(node: Node) -> str:
+        bits = node.attrs.get(attribute, 4)
+        return f"int{bits if isinstance(bits, int) else 4}"
+
+    return packed
+
+
+@operator(
+    "MatMulNBits",
+    f"(n(A)/K)*K*N MACs; {_BITS}; bias: n(Y) adds",
+    requires=_NBITS,
+    contracts=(0,),
+    packed=_bits("bits"),
+)
+def matmul_nbits(node: Node) -> Cost:
+    """MatMulNBits: Y = A * dequantize(B) + bias; MACs = (n(A) / K) * K * N.
+
+    K and N are attributes: B is packed. The weights are dequantized once, (q - zero_point) *
+    scale, K*N (sub, mul); without zero_points the middle of the range is taken off.
+    """
+    depth, width = positive(node, "K"), positive(node, "N")
+    rows = _rows(node, depth)
+    bias = rows * width if given(node, 5) else 0
+    return Cost(macs=rows, muls=1, adds=1) * (depth * width) + Cost(adds=bias)
+
+
 def _bnb4(node: Node) -> str:
     """A ends in K, and in N where B is not transposed; B and absmax hold enough."""
     if wrong := (_K_LAST if integer(node, "transB", 1) else _N_LAST)(node):
@@ -193,112 +178,118 @@ def _bnb4(node: Node) -> str:
     return ""
 
 
-def _bias(index: int) -> Constraint:
-    """A number for every column of B, in whatever shape."""
+@operator(
+    "MatMulBnb4",
+    "(n(A)/K)*K*N MACs; dequantize: K*N muls",
+    requires=_bnb4,
+    contracts=(0,),
+    packed=lambda node: "float4" if node.attrs.get("quant_type", 1) == 0 else "nf4",
+)
+def matmul_bnb4(node: Node) -> Cost:
+    """MatMulBnb4: as MatMulNBits; a table entry times absmax of its block, K*N muls."""
+    depth, width = positive(node, "K"), positive(node, "N")
+    if not integer(node, "transB", 1):
+        depth, width = width, depth
+    return Cost(macs=_rows(node, depth), muls=1) * (depth * width)
 
-    def constraint(node: Node) -> str:
-        weight, bias = dims_of(node, 1), dims_of(node, index)
-        if not weight or bias is None or prod(bias) == weight[-1]:
-            return ""
-        return f"{label(node, index, 'bias')} needs {weight[-1]} numbers for {label(node, 1, 'B')}"
 
-    return constraint
+@operator("MatMulFpQ4", f"n(Y)*K MACs; {_BITS}", contracts=(0,), packed=lambda _node: "float4")
+def matmul_fpq4(node: Node) -> Cost:
+    """MatMulFpQ4: MACs = n(Y)*K, as MatMulNBits; B [K, N] is a blob, N is the end of Y."""
+    width = shape(result(node), at_least=1)[-1]
+    depth = shape(source(node, 0), at_least=1)[-1]
+    return Cost(macs=out_size(node) * depth) + Cost(muls=1, adds=1) * (depth * width)
+
+
+def _normalized(node: Node, depth: int, skip: int, scale: int) -> Cost:
+    """skip n(A) adds, then SimplifiedLayerNormalization over K where there is a scale."""
+    count, rows = size(node, 0), _rows(node, depth)
+    cost = Cost(adds=count if given(node, skip) else 0)
+    return cost + (rms(count, rows, scaled=True) if given(node, scale) else ZERO)
+
+
+@operator(
+    "MatMulNBitsQkv",
+    f"n(A)*(Nq+2Nkv) MACs; {_BITS} of all three; biases: adds; skip: n(A) adds; RMS "
+    "normalization of A",
+    requires=sizes("K=@K A[...,K] skip[...,K] norm_scale[K]"),
+    contracts=(0,),
+    packed=_bits("bits"),
+)
+def nbits_qkv(node: Node) -> Cost:
+    """MatMulNBitsQkv: a normalization, then three MatMulNBits; MACs = n(A) * (Nq + 2*Nkv).
+
+    q_B 3, k_B 6, v_B 9, each with scales and a bias behind it.
+    """
+    depth, shared = positive(node, "K"), positive(node, "Nkv")
+    widths = (positive(node, "Nq"), shared, shared)
+    rows = _rows(node, depth)
+    weights = depth * sum(widths)
+    bias = sum(rows * n for n, i in zip(widths, (5, 8, 11), strict=True) if given(node, i))
+    products = Cost(macs=rows, muls=1, adds=1) * weights + Cost(adds=bias)
+    return _normalized(node, depth, skip=1, scale=2) + products
+
+
+@operator(
+    "MatMulNBitsMlp",
+    f"n(A)*2N MACs; {_BITS} of both; biases: adds; skip: n(A) adds; RMS normalization of A; "
+    "n(Y)*(activation, mul)",
+    requires=sizes("K=@K A[...,K] skip[...,K] norm_scale[K]"),
+    contracts=(0,),
+    packed=_bits("bits"),
+)
+def nbits_mlp(node: Node) -> Cost:
+    """MatMulNBitsMlp: Y = activation(A * gate) * (A * up); MACs = n(A) * 2*N.
+
+    skip 1, norm_scale 2, gate_B 3, up_B 6, each with scales and a bias behind it.
+    """
+    depth, width = positive(node, "K"), positive(node, "N")
+    rows = _rows(node, depth)
+    bias = rows * width * (given(node, 5) + given(node, 8))
+    products = Cost(macs=rows, muls=1, adds=1) * (2 * depth * width) + Cost(adds=bias)
+    gated = (named(node, default="silu") + MUL) * (rows * width)
+    return _normalized(node, depth, skip=1, scale=2) + products + gated
+
+
+@operator(
+    "MatMulBlockQuantizedFp8Weight",
+    "n(Y)*K MACs; dequantize: K*N muls; a_scale: n(A)*(div, mul); bias: n(Y) adds",
+    requires=sizes("A[...,K] B[N,K] b_scale a_scale bias[N]"),
+)
+def fp8_weight(node: Node) -> Cost:
+    """MatMulBlockQuantizedFp8Weight: Y = A * (B * b_scale)^T + bias; MACs = n(Y)*K.
+
+    B [N, K]: n(B) muls. a_scale: A is rounded to eight bits, n(A) (div, mul). bias n(Y) adds.
+    """
+    rounded = size(node, 0) if given(node, 3) else 0
+    bias = out_size(node) if given(node, 4) else 0
+    return matmul(node) + Cost(muls=size(node, 1) + rounded, divs=rounded, adds=bias)
+
+
+@operator(
+    "MatMulBlockQuantizedFp4Weight",
+    "n(Y)*K MACs; dequantize: K*N*(2 muls); input_scale: n(A)*(div, mul); bias: n(Y) adds",
+    requires=sizes("A[...,2*P] B[N,P] weight_scale weight_scale_2 input_scale bias[N]"),
+    contracts=(0,),
+    packed=lambda _node: "float4e2m1",
+)
+def fp4_weight(node: Node) -> Cost:
+    """MatMulBlockQuantizedFp4Weight: as with eight bits; two scales, so K*N (2 muls).
+
+    B [N, K / 2] holds two weights in a byte. input_scale 4: n(A) (div, mul); bias 5 n(Y) adds.
+    """
+    depth = shape(source(node, 0), at_least=1)[-1]
+    weights = depth * shape(source(node, 1), rank=2)[0]
+    rounded = size(node, 0) if given(node, 4) else 0
+    bias = out_size(node) if given(node, 5) else 0
+    return matmul(node) + Cost(muls=2 * weights + rounded, divs=rounded, adds=bias)
 
 
 _K_LAST, _N_LAST = sizes("K=@K A[...,K]"), sizes("N=@N A[...,N]")
-_QGEMM = (
-    _qgemm_inner,
-    single(1, 2, 7, 8),
-    of_columns(3, 4, 5),
-    equal(4, 5),
-    broadcast_to(6, partial(product, second=3), "the product"),
-)
-_NBITS = (sizes("K=@K N=@N A[...,K] B scales zero_points g_idx[K] bias[N]"), _blocks)
-_BITS = "dequantize: K*N*(sub, mul)"
 
-_PRODUCTS_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "QGemm",
-        qgemm,
-        "M*N*K MACs; zero points: n(A)+n(B) adds; C: M*N adds; requantize: M*N*(mul, round, add, "
-        "2 compares), or M*N muls to a real output",
-        domain=MICROSOFT,
-        requires=_QGEMM,
-    ),
-    entry(
-        "MatMulInteger16",
-        matmul,
-        "n(Y)*K MACs",
-        domain=MICROSOFT,
-        requires=MATMUL,
-    ),
-    entry(
-        "MatMulIntegerToFloat",
-        integer_to_float,
-        "n(Y)*K MACs; zero points: n(A)+n(B) adds; n(Y) muls; bias: n(Y) adds",
-        domain=MICROSOFT,
-        requires=(MATMUL, of_columns(1, 2, 3, 4, 5), _bias(6)),
-    ),
-    entry(
-        "DynamicQuantizeMatMul",
-        dynamic_quantize_matmul,
-        "n(Y)*K MACs; DynamicQuantizeLinear of A; n(A) adds, zero point of B: n(B) adds; n(Y) "
-        "muls; bias: n(Y) adds",
-        domain=MICROSOFT,
-        operand=1,
-        requires=(MATMUL, of_columns(1, 2, 3), _bias(4)),
-    ),
-    entry(
-        "MatMulNBits",
-        matmul_nbits,
-        f"(n(A)/K)*K*N MACs; {_BITS}; bias: n(Y) adds",
-        domain=MICROSOFT,
-        requires=_NBITS,
-    ),
-    entry(
-        "MatMulBnb4",
-        matmul_bnb4,
-        "(n(A)/K)*K*N MACs; dequantize: K*N muls",
-        domain=MICROSOFT,
-        requires=_bnb4,
-    ),
-    entry("MatMulFpQ4", matmul_fpq4, f"n(Y)*K MACs; {_BITS}", domain=MICROSOFT),
-    entry(
-        "MatMulNBitsQkv",
-        nbits_qkv,
-        f"n(A)*(Nq+2Nkv) MACs; {_BITS} of all three; biases: adds; skip: n(A) adds; RMS "
-        "normalization of A",
-        domain=MICROSOFT,
-        requires=sizes("K=@K A[...,K] skip[...,K] norm_scale[K]"),
-    ),
-    entry(
-        "MatMulNBitsMlp",
-        nbits_mlp,
-        f"n(A)*2N MACs; {_BITS} of both; biases: adds; skip: n(A) adds; RMS normalization of A; "
-        "n(Y)*(activation, mul)",
-        domain=MICROSOFT,
-        requires=sizes("K=@K A[...,K] skip[...,K] norm_scale[K]"),
-    ),
-    entry(
-        "MatMulBlockQuantizedFp8Weight",
-        fp8_weight,
-        "n(Y)*K MACs; dequantize: K*N muls; a_scale: n(A)*(div, mul); bias: n(Y) adds",
-        domain=MICROSOFT,
-        requires=sizes("A[...,K] B[N,K] b_scale a_scale bias[N]"),
-    ),
-    entry(
-        "MatMulBlockQuantizedFp4Weight",
-        fp4_weight,
-        "n(Y)*K MACs; dequantize: K*N*(2 muls); input_scale: n(A)*(div, mul); bias: n(Y) adds",
-        domain=MICROSOFT,
-        requires=sizes("A[...,2*P] B[N,P] weight_scale weight_scale_2 input_scale bias[N]"),
-    ),
-)
-
+operator("MatMulInteger16", "n(Y)*K MACs", requires=MATMUL)(matmul)
 
 # Mixtures of experts: each token meets the k experts that a router chose for it.
-
-MIXTURES = (f"{MICROSOFT}.MoE", f"{MICROSOFT}.QMoE")
 
 
 class Places(NamedTuple):
@@ -354,8 +345,8 @@ def parameters(node: Node) -> tuple[int, int]:
     Each of the tokens chooses k: at most min(E, tokens * k) experts take part.
     """
     sizes = experts(node)
-    one = sizes.weights + _biases(node, sizes)
-    return sizes.total * one, _active(sizes) * one
+    expert = sizes.weights + _biases(node, sizes)
+    return sizes.total * expert, _active(sizes) * expert
 
 
 def _active(sizes: Experts) -> int:
@@ -369,6 +360,48 @@ def _biases(node: Node, sizes: Experts) -> int:
     return sum(w for w, i in zip(widths, places.biases, strict=True) if given(node, i))
 
 
+def _layers(node: Node) -> str:
+    """Tokens meet the router, and the layers of an expert each other, whichever way they lie."""
+    data, first = dims_of(node, 0), dims_of(node, 2)
+    if data is None or first is None:
+        return ""
+    if wrong := _routed(node):
+        return wrong
+    hidden, count = data[-1], first[0]
+    if hidden not in first[1:]:
+        return f"{label(node, 2, 'fc1')} has no axis of the {hidden} of {label(node, 0)}"
+    wide = first[1] if first[2] == hidden else first[2]
+    inner = wide // 2 if integer(node, "swiglu_fusion", 0) else wide
+    layer = {(count, hidden, inner), (count, inner, hidden)}
+    for index, fitting in ((3, {(count, wide)}), (4, layer), (5, {(count, hidden)}), (6, layer)):
+        dims = dims_of(node, index)
+        if dims is not None and dims not in fitting:
+            needed = " or ".join("x".join(map(str, sizes)) for sizes in sorted(fitting))
+            return f"{label(node, index)} needs to be {needed}"
+    return ""
+
+
+def _routed(node: Node) -> str:
+    """The router says something of every token."""
+    data, probs = dims_of(node, 0), dims_of(node, 1)
+    if data is None or probs is None or probs[0] == prod(data[:-1]):
+        return ""
+    return f"{label(node, 1, 'router_probs')} has {probs[0]} rows for {prod(data[:-1])} tokens"
+
+
+_MIXTURE = (
+    "tokens*k*(H*F + I*H [+ H*I]) MACs; biases: adds; tokens*k*I*activation; softmax of the "
+    "router, k largest: compares; normalized: tokens*k divs; sum: tokens*H*(k muls, k-1 adds)"
+)
+
+
+@operator(
+    "MoE",
+    _MIXTURE,
+    requires=(rank(0, (2, 3)), sizes("input[...,H] router_probs[_,E] fc1[E,_,_]"), _layers),
+    contracts=(0, 2),
+    parameters=parameters,
+)
 def mixture(node: Node) -> Cost:
     """MoE: the sum over the k chosen experts of w_e * fc2(activation(fc1(x)) [* fc3(x)]).
 
@@ -378,12 +411,10 @@ def mixture(node: Node) -> Cost:
     k - 1 adds; the sum tokens*H (k muls, k - 1 adds).
     """
     sizes = experts(node)
-    one = (
-        Cost(macs=sizes.weights, adds=_biases(node, sizes))
-        + _activation(node, sizes) * sizes.inner
-    )
+    expert = Cost(macs=sizes.weights, adds=_biases(node, sizes))
+    expert += _activation(node, sizes) * sizes.inner
     mixed = Cost(muls=sizes.chosen, adds=max(sizes.chosen - 1, 0)) * (sizes.tokens * sizes.hidden)
-    return one * (sizes.tokens * sizes.chosen) + mixed + _routing(node, sizes)
+    return expert * (sizes.tokens * sizes.chosen) + mixed + _routing(node, sizes)
 
 
 def _activation(node: Node, sizes: Experts) -> Cost:
@@ -410,48 +441,10 @@ def _routing(node: Node, sizes: Experts) -> Cost:
     return cost
 
 
-def quantized_mixture(node: Node) -> Cost:
-    """QMoE: as MoE; the weights of every expert that may be active are dequantized once.
-
-    At most min(E, tokens*k) experts: (sub, mul) per weight.
-    """
-    sizes = experts(node)
-    return mixture(node) + (MUL + ADD) * (_active(sizes) * sizes.weights)
-
-
 def shared_experts(node: Node) -> Exactness:
     """A bound where several tokens may choose the same experts: these are unpacked once."""
     sizes = experts(node)
     return "exact" if _active(sizes) == min(sizes.total, sizes.chosen) else "bound"
-
-
-def _routed(node: Node) -> str:
-    """The router says something of every token."""
-    data, probs = dims_of(node, 0), dims_of(node, 1)
-    if data is None or probs is None or probs[0] == prod(data[:-1]):
-        return ""
-    return f"{label(node, 1, 'router_probs')} has {probs[0]} rows for {prod(data[:-1])} tokens"
-
-
-def _layers(node: Node) -> str:
-    """Tokens meet the router, and the layers of an expert each other, whichever way they lie."""
-    data, first = dims_of(node, 0), dims_of(node, 2)
-    if data is None or first is None:
-        return ""
-    if wrong := _routed(node):
-        return wrong
-    hidden, count = data[-1], first[0]
-    if hidden not in first[1:]:
-        return f"{label(node, 2, 'fc1')} has no axis of the {hidden} of {label(node, 0)}"
-    wide = first[1] if first[2] == hidden else first[2]
-    inner = wide // 2 if integer(node, "swiglu_fusion", 0) else wide
-    layer = {(count, hidden, inner), (count, inner, hidden)}
-    for index, fitting in ((3, {(count, wide)}), (4, layer), (5, {(count, hidden)}), (6, layer)):
-        dims = dims_of(node, index)
-        if dims is not None and dims not in fitting:
-            needed = " or ".join("x".join(map(str, one)) for one in sorted(fitting))
-            return f"{label(node, index)} needs to be {needed}"
-    return ""
 
 
 def _packed(node: Node) -> str:
@@ -479,33 +472,36 @@ def _packed(node: Node) -> str:
     return f"{label(node, 0)} has {hidden}, no multiple of {pack}" if hidden % pack else ""
 
 
-_MIXTURE = (
-    "tokens*k*(H*F + I*H [+ H*I]) MACs; biases: adds; tokens*k*I*activation; softmax of the "
-    "router, k largest: compares; normalized: tokens*k divs; sum: tokens*H*(k muls, k-1 adds)"
-)
+# Weights of QMoE that are no integers, by its attribute quant_type.
+_FLOATS = {
+    "fp8": "float8e4m3fn",
+    **dict.fromkeys(("fp4", "nvfp4", "wfp4afp8"), "float4e2m1"),
+}
 
-_EXPERTS_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "MoE",
-        mixture,
-        _MIXTURE,
-        domain=MICROSOFT,
-        requires=(rank(0, (2, 3)), sizes("input[...,H] router_probs[_,E] fc1[E,_,_]"), _layers),
+
+def _few_bits(node: Node) -> str:
+    kind = str(node.attrs.get("quant_type", ""))
+    return _FLOATS[kind] if kind in _FLOATS else _bits("expert_weight_bits")(node)
+
+
+@operator(
+    "QMoE",
+    f"{_MIXTURE}; dequantize: min(E, tokens*k)*weights*(sub, mul)",
+    doubt=shared_experts,
+    requires=(
+        rank(0, (2, 3)),
+        sizes("input[...,H] router_probs[_,E] fc1[E,_,_] fc1_scales[E,...] bias fc2[E,_,_]"),
+        _routed,
+        _packed,
     ),
-    entry(
-        "QMoE",
-        quantized_mixture,
-        f"{_MIXTURE}; dequantize: min(E, tokens*k)*weights*(sub, mul)",
-        domain=MICROSOFT,
-        doubt=shared_experts,
-        requires=(
-            rank(0, (2, 3)),
-            sizes("input[...,H] router_probs[_,E] fc1[E,_,_] fc1_scales[E,...] bias fc2[E,_,_]"),
-            _routed,
-            _packed,
-        ),
-    ),
+    contracts=(0,),
+    packed=_few_bits,
+    parameters=parameters,
 )
+def quantized_mixture(node: Node) -> Cost:
+    """QMoE: as MoE; the weights of every expert that may be active are dequantized once.
 
-
-ENTRIES: tuple[Entry, ...] = (*_PRODUCTS_ENTRIES, *_EXPERTS_ENTRIES)
+    At most min(E, tokens*k) experts: (sub, mul) per weight.
+    """
+    sizes = experts(node)
+    return mixture(node) + (MUL + ADD) * (_active(sizes) * sizes.weights)

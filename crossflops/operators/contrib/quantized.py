@@ -22,10 +22,9 @@ from crossflops.operators.access import (
     size,
     source,
 )
-from crossflops.operators.arrangement import joined
 from crossflops.operators.contrib.attention import dense, head_size, scored
-from crossflops.operators.contrib.elementwise import GELU
 from crossflops.operators.matmul import matmul
+from crossflops.operators.movement import joined
 from crossflops.operators.normalization import layer_normalization
 from crossflops.operators.operands import (
     axes,
@@ -40,15 +39,27 @@ from crossflops.operators.operands import (
     single,
     sizes,
 )
-from crossflops.operators.pointwise import ADD, COMPARE, MUL, SPECIAL, softmax_cost
+from crossflops.operators.pointwise import ADD, COMPARE, GELU, MUL, SPECIAL, softmax_cost
 from crossflops.operators.quantization import (
     SCALES,
     dequantize_linear,
     quantize_linear,
     requantize,
 )
-from crossflops.operators.rule import MICROSOFT, NHWC, Entry, Formula, entry
+from crossflops.operators.rule import MICROSOFT, NHWC, Formula, Operators
 from crossflops.operators.windows import QLINEAR_CONV, pads_within, qlinear_conv, window
+
+operator = Operators(MICROSOFT)
+
+
+operator(
+    "QuantizeLinear", "n(x)*(div, round, 2 compares); zero point: n(x) adds", requires=SCALES
+)(quantize_linear)
+operator("DequantizeLinear", "n(x) muls; zero point: n(x) adds", operand=1, requires=SCALES)(
+    dequantize_linear
+)
+operator("QuantizeWithOrder", "n(x)*(div, round, 2 compares)")(quantize_linear)
+operator("DequantizeWithOrder", "n(x) muls", operand=1)(dequantize_linear)
 
 
 def dequantized(node: Node, index: int, zero_point: int) -> Cost:
@@ -61,6 +72,13 @@ def quantized(node: Node, zero_point: int) -> Cost:
     return Cost(divs=1, specials=1, compares=2, adds=int(given(node, zero_point)))
 
 
+_BINARY = (broadcasting(0, 3), *(rank(index, 0) for index in (1, 2, 4, 5, 6, 7)))
+
+_DEQUANTIZE = "n(X)*(mul; zero point: add)"
+_QUANTIZE = "n(Y)*(div, round, 2 compares; zero point: add)"
+
+
+@operator("QLinearAdd", f"{_DEQUANTIZE} of A and B, n(C) adds, {_QUANTIZE} of C", requires=_BINARY)
 def qlinear_add(node: Node) -> Cost:
     """QLinearAdd: C = (sA * (A - zA) + sB * (B - zB)) / sC + zC.
 
@@ -70,6 +88,12 @@ def qlinear_add(node: Node) -> Cost:
     return operands + (ADD + quantized(node, 7)) * out_size(node)
 
 
+_REQUANTIZE = "n(Y)*(mul, round, add, 2 compares)"
+
+
+@operator(
+    "QLinearMul", f"zero points: n(A)+n(B) adds; n(C) muls; {_REQUANTIZE} of C", requires=_BINARY
+)
 def qlinear_mul(node: Node) -> Cost:
     """QLinearMul: C = (A - zA) * (B - zB) * (sA * sB / sC) + zC.
 
@@ -80,6 +104,7 @@ def qlinear_mul(node: Node) -> Cost:
     return Cost(adds=shifted, muls=out) + requantize(out)
 
 
+@operator("MulInteger", "zero points: n(A)+n(B) adds; n(C) muls", requires=broadcasting(0, 2))
 def mul_integer(node: Node) -> Cost:
     """MulInteger: C = (A - zA) * (B - zB); zero points n(A) + n(B) adds, n(C) muls."""
     shifted = size(node, 0) * given(node, 1) + size(node, 2) * given(node, 3)
@@ -95,6 +120,11 @@ def between(work: Cost, zero_point: int = 4) -> Formula:
     return formula
 
 
+@operator(
+    "QLinearSoftmax",
+    f"{_DEQUANTIZE}, n-m compares, n subs, n exps, n-m adds, n divs, {_QUANTIZE}",
+    requires=axis(default=-1),
+)
 def qlinear_softmax(node: Node) -> Cost:
     """QLinearSoftmax: Softmax of the `opset` (rows of the flattened input before 13) between."""
     dims = shape(source(node, 0), at_least=1)
@@ -107,16 +137,44 @@ def qlinear_softmax(node: Node) -> Cost:
     return between(ZERO)(node) + softmax_cost(prod(dims), groups)
 
 
+@operator(
+    "QLinearWhere",
+    f"n(Z)*(mul, add), {_QUANTIZE} of Z",
+    operand=1,
+    requires=(broadcasting(0, 1, 4), single(2, 3, 5, 6, 7, 8)),
+)
 def qlinear_where(node: Node) -> Cost:
     """QLinearWhere: the chosen element of X or Y, dequantized and quantized; n(Z) of both."""
     return (Cost(muls=1, adds=1) + quantized(node, 8)) * out_size(node)
 
 
+def _concatenated(node: Node) -> str:
+    """The operands are inputs 2, 5, 8 ..., each with its scale and zero point behind it."""
+    scales = (index for index in range(len(node.inputs)) if index < 2 or index % 3 != 2)
+    return joined(node, range(2, len(node.inputs), 3)) or single(*scales)(node)
+
+
+@operator("QLinearConcat", f"n(Y)*(mul, add), {_QUANTIZE}", operand=2, requires=_concatenated)
 def qlinear_concat(node: Node) -> Cost:
     """QLinearConcat: every element dequantized by its input's scale, and quantized; n(Y)."""
     return (Cost(muls=1, adds=1) + quantized(node, 1)) * out_size(node)
 
 
+_SCALARS = joint(*(rank(index, 0) for index in (1, 2, 3, 4)))
+_POOL = joint(_SCALARS, window(least=0), pads_within)
+_POOL_LAST = joint(_SCALARS, window(least=0, channels="last"), pads_within)
+
+
+def _pooled(node: Node) -> str:
+    """QLinearAveragePool may have its channels last."""
+    return (_POOL_LAST if integer(node, "channels_last", 0) else _POOL)(node)
+
+
+_AVERAGE = f"n(Y)*(prod(k)-1) adds; zero point: n(X) adds; {_REQUANTIZE}"
+
+
+@operator("QLinearAveragePool", _AVERAGE, requires=_pooled)
+@operator("QLinearAveragePool", _AVERAGE, domain=NHWC)
 def qlinear_average_pool(node: Node) -> Cost:
     """QLinearAveragePool: n(Y) * (prod(k) - 1) adds, zero point n(X) adds, n(Y) requantized.
 
@@ -126,69 +184,40 @@ def qlinear_average_pool(node: Node) -> Cost:
     return Cost(adds=summed + size(node) * given(node, 2)) + requantize(out_size(node))
 
 
+@operator(
+    "QLinearGlobalAveragePool",
+    f"n(X)-n(Y) adds; zero point: n(X) adds; {_REQUANTIZE}",
+    requires=(rank(0, 3, least=True), single(1, 2, 3, 4)),
+)
 def qlinear_global_average_pool(node: Node) -> Cost:
     """QLinearGlobalAveragePool: n(X) - n(Y) adds, zero point n(X) adds, n(Y) requantized."""
     summed = folded(size(node), out_size(node))
     return Cost(adds=summed + size(node) * given(node, 2)) + requantize(out_size(node))
 
 
+@operator(
+    "QLinearReduceMean", f"{_DEQUANTIZE}, n-m adds, m divs, {_QUANTIZE}", requires=axes(place=-1)
+)
 def qlinear_reduce_mean(node: Node) -> Cost:
     """QLinearReduceMean: n dequantized, n - m adds, m divs, m quantized."""
     summed = Cost(adds=folded(size(node), out_size(node)), divs=out_size(node))
     return dequantized(node, 0, 2) + summed + quantized(node, 4) * out_size(node)
 
 
+@operator("ReduceSumInteger", "n-m adds", requires=axes(place=-1))
 def reduce_sum_integer(node: Node) -> Cost:
     """ReduceSumInteger: n - m adds."""
     return Cost(adds=folded(size(node), out_size(node)))
 
 
+@operator(
+    "QLinearLeakyRelu",
+    f"{_DEQUANTIZE}, n*(compare, mul), {_QUANTIZE}",
+    requires=single(1, 2, 3, 4),
+)
 def leaky_relu(node: Node) -> Cost:
     """QLinearLeakyRelu: LeakyRelu (compare, mul) between."""
     return between(COMPARE + MUL)(node)
-
-
-def gather_quantized(node: Node) -> Cost:
-    """GatherBlockQuantized: the gathered elements, dequantized; n(output) (sub, mul).
-
-    Without zero_points the middle of the range is taken off, unless data is signed.
-    """
-    signed = source(node, 0).dtype.startswith("int")
-    shift = ADD if given(node, 3) or not signed else ZERO
-    return (MUL + shift) * out_size(node)
-
-
-def _concatenated(node: Node) -> str:
-    """The operands are inputs 2, 5, 8 ..., each with its scale and zero point behind it."""
-    scales = (index for index in range(len(node.inputs)) if index < 2 or index % 3 != 2)
-    return joined(node, range(2, len(node.inputs), 3)) or single(*scales)(node)
-
-
-_BINARY = (broadcasting(0, 3), *(rank(index, 0) for index in (1, 2, 4, 5, 6, 7)))
-
-
-def _conv_last(node: Node) -> str:
-    """QLinearConv of com.microsoft may have its channels last."""
-    if integer(node, "channels_last", 0):
-        return _LAST(node)
-    return joint(*QLINEAR_CONV)(node)
-
-
-_LAST = joint(
-    sizes(
-        "g=@group:1 x[N,...,g*I] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
-        "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
-    ),
-    window(weight=3, channels="last"),
-)
-_SCALARS = joint(*(rank(index, 0) for index in (1, 2, 3, 4)))
-_POOL = joint(_SCALARS, window(least=0), pads_within)
-_POOL_LAST = joint(_SCALARS, window(least=0, channels="last"), pads_within)
-
-
-def _pooled(node: Node) -> str:
-    """QLinearAveragePool may have its channels last."""
-    return (_POOL_LAST if integer(node, "channels_last", 0) else _POOL)(node)
 
 
 def _gathered(node: Node) -> str:
@@ -212,147 +241,67 @@ def _gathered(node: Node) -> str:
     )(node)
 
 
-_DEQUANTIZE = "n(X)*(mul; zero point: add)"
-_QUANTIZE = "n(Y)*(div, round, 2 compares; zero point: add)"
-_REQUANTIZE = "n(Y)*(mul, round, add, 2 compares)"
+@operator(
+    "GatherBlockQuantized",
+    "n(output)*(mul, sub)",
+    requires=(
+        axis(0, 0, name="gather_axis"),
+        axis(0, 1, name="quantize_axis"),
+        _gathered,
+    ),
+    traffic="gather",
+)
+def gather_quantized(node: Node) -> Cost:
+    """GatherBlockQuantized: the gathered elements, dequantized; n(output) (sub, mul).
 
-_QUANTIZED_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "QuantizeLinear",
-        quantize_linear,
-        "n(x)*(div, round, 2 compares); zero point: n(x) adds",
-        domain=MICROSOFT,
-        requires=SCALES,
+    Without zero_points the middle of the range is taken off, unless data is signed.
+    """
+    signed = source(node, 0).dtype.startswith("int")
+    shift = ADD if given(node, 3) or not signed else ZERO
+    return (MUL + shift) * out_size(node)
+
+
+_LAST = joint(
+    sizes(
+        "g=@group:1 x[N,...,g*I] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
+        "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
     ),
-    entry(
-        "DequantizeLinear",
-        dequantize_linear,
-        "n(x) muls; zero point: n(x) adds",
-        domain=MICROSOFT,
-        operand=1,
-        requires=SCALES,
-    ),
-    entry("QuantizeWithOrder", quantize_linear, "n(x)*(div, round, 2 compares)", domain=MICROSOFT),
-    entry("DequantizeWithOrder", dequantize_linear, "n(x) muls", domain=MICROSOFT, operand=1),
-    entry(
-        "QLinearAdd",
-        qlinear_add,
-        f"{_DEQUANTIZE} of A and B, n(C) adds, {_QUANTIZE} of C",
-        domain=MICROSOFT,
-        requires=_BINARY,
-    ),
-    entry(
-        "QLinearMul",
-        qlinear_mul,
-        f"zero points: n(A)+n(B) adds; n(C) muls; {_REQUANTIZE} of C",
-        domain=MICROSOFT,
-        requires=_BINARY,
-    ),
-    entry(
-        "MulInteger",
-        mul_integer,
-        "zero points: n(A)+n(B) adds; n(C) muls",
-        domain=MICROSOFT,
-        requires=broadcasting(0, 2),
-    ),
-    entry(
-        "QLinearLeakyRelu",
-        leaky_relu,
-        f"{_DEQUANTIZE}, n*(compare, mul), {_QUANTIZE}",
-        domain=MICROSOFT,
-        requires=single(1, 2, 3, 4),
-    ),
-    entry(
-        "QLinearSigmoid",
-        between(SPECIAL),
-        f"{_DEQUANTIZE}, n sigmoids, {_QUANTIZE}",
-        domain=MICROSOFT,
-        requires=single(1, 2, 3, 4),
-    ),
-    entry(
-        "QLinearSoftmax",
-        qlinear_softmax,
-        f"{_DEQUANTIZE}, n-m compares, n subs, n exps, n-m adds, n divs, {_QUANTIZE}",
-        domain=MICROSOFT,
-        requires=axis(default=-1),
-    ),
-    entry(
-        "QLinearWhere",
-        qlinear_where,
-        f"n(Z)*(mul, add), {_QUANTIZE} of Z",
-        domain=MICROSOFT,
-        operand=1,
-        requires=(broadcasting(0, 1, 4), single(2, 3, 5, 6, 7, 8)),
-    ),
-    entry(
-        "QLinearConcat",
-        qlinear_concat,
-        f"n(Y)*(mul, add), {_QUANTIZE}",
-        domain=MICROSOFT,
-        operand=2,
-        requires=_concatenated,
-    ),
-    *(
-        entry(
-            "QLinearAveragePool",
-            qlinear_average_pool,
-            f"n(Y)*(prod(k)-1) adds; zero point: n(X) adds; {_REQUANTIZE}",
-            domain=domain,
-            requires=_pooled if domain == MICROSOFT else (),
-        )
-        for domain in (MICROSOFT, NHWC)
-    ),
-    entry(
-        "QLinearGlobalAveragePool",
-        qlinear_global_average_pool,
-        f"n(X)-n(Y) adds; zero point: n(X) adds; {_REQUANTIZE}",
-        domain=MICROSOFT,
-        requires=(rank(0, 3, least=True), single(1, 2, 3, 4)),
-    ),
-    entry(
-        "QLinearReduceMean",
-        qlinear_reduce_mean,
-        f"{_DEQUANTIZE}, n-m adds, m divs, {_QUANTIZE}",
-        domain=MICROSOFT,
-        requires=axes(place=-1),
-    ),
-    entry(
-        "ReduceSumInteger",
-        reduce_sum_integer,
-        "n-m adds",
-        domain=MICROSOFT,
-        requires=axes(place=-1),
-    ),
-    entry(
-        "QLinearConv",
-        qlinear_conv,
-        "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
-        f"requantize: {_REQUANTIZE}",
-        domain=MICROSOFT,
-        requires=_conv_last,
-    ),
-    entry(
-        "GatherBlockQuantized",
-        gather_quantized,
-        "n(output)*(mul, sub)",
-        domain=MICROSOFT,
-        requires=(
-            axis(0, 0, name="gather_axis"),
-            axis(0, 1, name="quantize_axis"),
-            _gathered,
-        ),
-        traffic="gather",
-    ),
+    window(weight=3, channels="last"),
 )
 
+
+def _conv_last(node: Node) -> str:
+    """QLinearConv of com.microsoft may have its channels last."""
+    if integer(node, "channels_last", 0):
+        return _LAST(node)
+    return joint(*QLINEAR_CONV)(node)
+
+
+operator("QLinearSigmoid", f"{_DEQUANTIZE}, n sigmoids, {_QUANTIZE}", requires=single(1, 2, 3, 4))(
+    between(SPECIAL)
+)
+operator(
+    "QLinearConv",
+    "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
+    f"requantize: {_REQUANTIZE}",
+    requires=_conv_last,
+    contracts=(0, 3),
+)(qlinear_conv)
 
 # The operators in the tile orders of one device's eight-bit products: QOrdered*.
 #
 # They quantize without zero points: a factor, a rounding and two compares.
 
+
 _ROUND = Cost(muls=1, specials=1, compares=2)
 
 
+@operator(
+    "QOrderedMatMul",
+    "n(Y)*K MACs; bias: n(Y) adds; C: n(Y)*(mul, add); n(Y)*(mul, round, 2 compares)",
+    requires=(inner(0, 2), sizes("A[...,K] scale_A B[...,K,N] scale_B scale_Y bias[N]")),
+    contracts=(0, 2),
+)
 def qordered_matmul(node: Node) -> Cost:
     """QOrderedMatMul: A 0, B 2, bias 5, C 6; MACs = n(Y)*K.
 
@@ -363,11 +312,17 @@ def qordered_matmul(node: Node) -> Cost:
     return matmul(node) + (residual + bias + _ROUND) * out_size(node)
 
 
+@operator("QOrderedGelu", "n*(mul + div, erf, add, 2 muls + mul, round, 2 compares)")
 def qordered_gelu(node: Node) -> Cost:
     """QOrderedGelu: Gelu between a factor and a quantization without zero points."""
     return (MUL + GELU + _ROUND) * out_size(node)
 
 
+@operator(
+    "QOrderedLayerNormalization",
+    "n muls, LayerNormalization, n*(mul, round, 2 compares)",
+    requires=sizes("X[...,H] scale_X scale[H] B[H]"),
+)
 def qordered_layer_normalization(node: Node) -> Cost:
     """QOrderedLayerNormalization: LayerNormalization between; X 0, scale 2, B 3."""
     bias = Cost(adds=size(node, 0) if given(node, 3) else 0)
@@ -375,6 +330,15 @@ def qordered_layer_normalization(node: Node) -> Cost:
     return layer_normalization(plain) + bias + (MUL + _ROUND) * out_size(node)
 
 
+@operator(
+    "QOrderedAttention",
+    "B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; biases: n(QKV) adds; as Attention; "
+    "(n(QKV) + n(output) + 2S)*(mul, round, 2 compares)",
+    requires=sizes(
+        "input[B,S,I] s s s s q[I,Q] k[I,K] v[I,V] s s s q_bias[Q] k_bias[K] v_bias[V]"
+    ),
+    contracts=(0, 5),
+)
 def qordered_attention(node: Node) -> Cost:
     """QOrderedAttention: as Attention; Q, K and V weights are inputs 5, 6, 7, biases 11, 12, 13.
 
@@ -384,46 +348,9 @@ def qordered_attention(node: Node) -> Cost:
     widths = [shape(source(node, i), rank=2)[1] for i in (5, 6, 7)]
     heads, tokens = positive(node, "num_heads"), batch * length
     past = shape(source(node, 18), at_least=4)[-2] if given(node, 18) else 0
-    depths = [head_size(one, heads, node) for one in widths]
+    depths = [head_size(size, heads, node) for size in widths]
     scores = dense(heads * tokens, past + length, depths[0], depths[2])
     masked = given(node, 17) or integer(node, "unidirectional", 0) != 0
     projected = Cost(macs=width, adds=1) * (tokens * sum(widths))
     rounded = _ROUND * (tokens * (sum(widths) + widths[2]) + 2 * scores.size)
     return projected + rounded + scored(scores, masked + given(node, 19))
-
-
-_QORDERED_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "QOrderedMatMul",
-        qordered_matmul,
-        "n(Y)*K MACs; bias: n(Y) adds; C: n(Y)*(mul, add); n(Y)*(mul, round, 2 compares)",
-        domain=MICROSOFT,
-        requires=(inner(0, 2), sizes("A[...,K] scale_A B[...,K,N] scale_B scale_Y bias[N]")),
-    ),
-    entry(
-        "QOrderedGelu",
-        qordered_gelu,
-        "n*(mul + div, erf, add, 2 muls + mul, round, 2 compares)",
-        domain=MICROSOFT,
-    ),
-    entry(
-        "QOrderedLayerNormalization",
-        qordered_layer_normalization,
-        "n muls, LayerNormalization, n*(mul, round, 2 compares)",
-        domain=MICROSOFT,
-        requires=sizes("X[...,H] scale_X scale[H] B[H]"),
-    ),
-    entry(
-        "QOrderedAttention",
-        qordered_attention,
-        "B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; biases: n(QKV) adds; as Attention; "
-        "(n(QKV) + n(output) + 2S)*(mul, round, 2 compares)",
-        domain=MICROSOFT,
-        requires=sizes(
-            "input[B,S,I] s s s s q[I,Q] k[I,K] v[I,V] s s s q_bias[Q] k_bias[K] v_bias[V]"
-        ),
-    ),
-)
-
-
-ENTRIES: tuple[Entry, ...] = (*_QUANTIZED_ENTRIES, *_QORDERED_ENTRIES)

@@ -20,12 +20,13 @@ from crossflops.operators.access import (
     text,
 )
 from crossflops.operators.attention import recurrence
-from crossflops.operators.contrib.elementwise import SILU, SOFTPLUS
 from crossflops.operators.operands import Shape, dims_of, equal, label, shaped, sizes
-from crossflops.operators.pointwise import ADD, MUL, SPECIAL
+from crossflops.operators.pointwise import ADD, MUL, SILU, SOFTPLUS, SPECIAL
 from crossflops.operators.quantization import dynamic_quantize_linear
 from crossflops.operators.recurrent import dimensions, lstm
-from crossflops.operators.rule import MICROSOFT, Entry, bound_by_input, entry
+from crossflops.operators.rule import MICROSOFT, Operators, bound_by_input
+
+operator = Operators(MICROSOFT)
 
 
 def _swapped(spec: TensorSpec) -> TensorSpec:
@@ -34,6 +35,17 @@ def _swapped(spec: TensorSpec) -> TensorSpec:
     return msgspec.structs.replace(spec, shape=(directions, columns, rows))
 
 
+@operator(
+    "DynamicQuantizeLSTM",
+    "as LSTM of ai.onnx; DynamicQuantizeLinear of X and, in each step, of H; D*T*B*4H*2 muls",
+    operand=1,
+    doubt=bound_by_input(4),
+    requires=sizes(
+        "H=@hidden_size X[T,B,I] W[D,I,4*H] R[D,H,4*H] B[D,8*H] sequence_lens[B] "
+        "initial_h[D,B,H] initial_c[D,B,H] P[D,3*H]"
+    ),
+    contracts=(1,),  # its data is quantized to the eight bits of its weight
+)
 def dynamic_quantize_lstm(node: Node) -> Cost:
     """DynamicQuantizeLSTM: LSTM with W [D, I, 4H], R [D, H, 4H] in eight bits.
 
@@ -48,87 +60,6 @@ def dynamic_quantize_lstm(node: Node) -> Cost:
     each = dynamic_quantize_linear(msgspec.structs.replace(node, inputs=(state,)))
     scaled = MUL * (2 * 4 * layer.unit_steps)
     return lstm(plain) + dynamic_quantize_linear(node) + each * steps + scaled
-
-
-def linear_attention(node: Node) -> Cost:
-    """LinearAttention: as that of ai.onnx, also with more key heads than query heads.
-
-    query [B, T, Hq*dk], key [B, T, Hkv*dk], value [B, T, Hkv*dv], output [B, T, max(Hq, Hkv)*dv].
-    """
-    batch, length, hidden = shape(source(node, 0), rank=3)
-    heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
-    if heads <= 0 or kv_heads <= 0:
-        raise ValueError("LinearAttention needs positive head counts")
-    return recurrence(
-        tokens=batch * length,
-        readers=max(heads, kv_heads),
-        kv_heads=kv_heads,
-        depth=hidden // heads,
-        value_depth=shape(source(node, 2), rank=3)[2] // kv_heads,
-        rule=text(node, "update_rule", "gated_delta"),
-        decay=size(node, 4),
-    )
-
-
-def gated_delta_net(node: Node) -> Cost:
-    """GatedDeltaNet: as LinearAttention, on tokens [T, H, d] or [B, S, H, d]; keys as queries.
-
-    Packed into query [T, 2*Hk*dk + Hv*dv] the heads follow from initial_state [B, Hv, dv, dk].
-    qk_l2_norm: 2 Hk normalizations per token (n muls, n - m adds, m sqrts, n divs);
-    gate_activation qwen: n(decay) (2 adds, softplus, mul) and Hv exps; beta sigmoid n(beta).
-    """
-    tokens, key_heads, value_heads, depth, value_depth = _delta_dimensions(node)
-    cost = recurrence(
-        tokens=tokens,
-        readers=max(key_heads, value_heads),
-        kv_heads=value_heads,
-        depth=depth,
-        value_depth=value_depth,
-        rule=text(node, "update_rule", "gated_delta"),
-        decay=size(node, 4),
-    )
-    if integer(node, "qk_l2_norm", 0):
-        rows = 2 * tokens * key_heads
-        count = rows * depth
-        cost += Cost(muls=count, adds=folded(count, rows), specials=rows, divs=count)
-    if text(node, "gate_activation", "none") == "qwen":
-        cost += (ADD + SOFTPLUS + MUL) * size(node, 4) + SPECIAL * size(node, 7)
-    if text(node, "beta_activation", "none") == "sigmoid":
-        cost += SPECIAL * size(node, 5)
-    return cost
-
-
-def _delta_dimensions(node: Node) -> tuple[int, int, int, int, int]:
-    query = shape(source(node, 0), at_least=2)
-    if given(node, 1):
-        value = shape(source(node, 2), at_least=3)
-        return prod(query[:-2]), query[-2], value[-2], query[-1], value[-1]
-    _, value_heads, value_depth, depth = shape(source(node, 6), rank=4)
-    keys = query[-1] - value_heads * value_depth
-    if depth <= 0 or keys % (2 * depth):
-        raise ValueError("the packed query of GatedDeltaNet does not divide into its heads")
-    return prod(query[:-1]), keys // (2 * depth), value_heads, depth, value_depth
-
-
-def linear_attention_gate(node: Node) -> Cost:
-    """LinearAttentionGate: decay = decay_scale * softplus(a + dt_bias), beta = sigmoid(b)."""
-    return (ADD + SOFTPLUS + MUL) * size(node, 0) + SPECIAL * size(node, 3)
-
-
-def causal_conv(node: Node, bias: int = 2) -> Cost:
-    """CausalConvWithState: MACs = n(output) * prod(k); bias n adds; SiLU n (sigmoid, mul).
-
-    weight [C, 1, k...]: each channel has a window of its own, whichever dimension is last.
-    """
-    window = prod(shape(source(node, 1), at_least=3)[1:])
-    gate = SILU if text(node, "activation", "none") != "none" else ZERO
-    shift = ADD if given(node, bias) else ZERO
-    return (Cost(macs=window) + shift + gate) * out_size(node)
-
-
-def varlen_causal_conv(node: Node) -> Cost:
-    """VarlenCausalConvWithState: as CausalConvWithState on packed tokens; bias is input 3."""
-    return causal_conv(node, bias=3)
 
 
 def _fewer_keys(node: Node) -> str:
@@ -170,6 +101,89 @@ def _betas(node: Node) -> Iterable[Shape] | None:
     return [(*query[:2], positive(node, "kv_num_heads")), (*query[:2], 1)]
 
 
+_LINEAR = (
+    "dk*dv*(Hkv+max(Hq, Hkv)) MACs; delta: + dk*dv*Hkv MACs, Hkv*dv*(add, mul); gated: n(decay) "
+    "exps, dk*dv*Hkv muls; scale: max(Hq, Hkv)*dv muls; per token"
+)
+
+
+@operator(
+    "LinearAttention",
+    _LINEAR,
+    requires=(
+        sizes("q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,_] value[B,T,k*E]"),
+        _fewer_keys,
+        shaped(3, _states, "past_state"),
+        shaped(4, _decays, "decay"),
+        shaped(5, _betas, "beta"),
+    ),
+)
+def linear_attention(node: Node) -> Cost:
+    """LinearAttention: as that of ai.onnx, also with more key heads than query heads.
+
+    query [B, T, Hq*dk], key [B, T, Hkv*dk], value [B, T, Hkv*dv], output [B, T, max(Hq, Hkv)*dv].
+    """
+    batch, length, hidden = shape(source(node, 0), rank=3)
+    heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
+    if heads <= 0 or kv_heads <= 0:
+        raise ValueError("LinearAttention needs positive head counts")
+    return recurrence(
+        tokens=batch * length,
+        readers=max(heads, kv_heads),
+        kv_heads=kv_heads,
+        depth=hidden // heads,
+        value_depth=shape(source(node, 2), rank=3)[2] // kv_heads,
+        rule=text(node, "update_rule", "gated_delta"),
+        decay=size(node, 4),
+    )
+
+
+@operator(
+    "GatedDeltaNet",
+    f"{_LINEAR}; qk_l2_norm: n muls, n-m adds, m sqrts, n divs; qwen: n(decay)*(2 adds, 2 "
+    "specials, mul), Hv exps; beta: n(beta) sigmoids",
+    requires=equal(0, 1),
+)
+def gated_delta_net(node: Node) -> Cost:
+    """GatedDeltaNet: as LinearAttention, on tokens [T, H, d] or [B, S, H, d]; keys as queries.
+
+    Packed into query [T, 2*Hk*dk + Hv*dv] the heads follow from initial_state [B, Hv, dv, dk].
+    qk_l2_norm: 2 Hk normalizations per token (n muls, n - m adds, m sqrts, n divs);
+    gate_activation qwen: n(decay) (2 adds, softplus, mul) and Hv exps; beta sigmoid n(beta).
+    """
+    tokens, key_heads, value_heads, depth, value_depth = _delta_dimensions(node)
+    cost = recurrence(
+        tokens=tokens,
+        readers=max(key_heads, value_heads),
+        kv_heads=value_heads,
+        depth=depth,
+        value_depth=value_depth,
+        rule=text(node, "update_rule", "gated_delta"),
+        decay=size(node, 4),
+    )
+    if integer(node, "qk_l2_norm", 0):
+        rows = 2 * tokens * key_heads
+        count = rows * depth
+        cost += Cost(muls=count, adds=folded(count, rows), specials=rows, divs=count)
+    if text(node, "gate_activation", "none") == "qwen":
+        cost += (ADD + SOFTPLUS + MUL) * size(node, 4) + SPECIAL * size(node, 7)
+    if text(node, "beta_activation", "none") == "sigmoid":
+        cost += SPECIAL * size(node, 5)
+    return cost
+
+
+def _delta_dimensions(node: Node) -> tuple[int, int, int, int, int]:
+    query = shape(source(node, 0), at_least=2)
+    if given(node, 1):
+        value = shape(source(node, 2), at_least=3)
+        return prod(query[:-2]), query[-2], value[-2], query[-1], value[-1]
+    _, value_heads, value_depth, depth = shape(source(node, 6), rank=4)
+    keys = query[-1] - value_heads * value_depth
+    if depth <= 0 or keys % (2 * depth):
+        raise ValueError("the packed query of GatedDeltaNet does not divide into its heads")
+    return prod(query[:-1]), keys // (2 * depth), value_heads, depth, value_depth
+
+
 def _per_channel(node: Node) -> str:
     """dt_bias and decay_scale have a number for each of the last axis of a."""
     dims = dims_of(node, 0)
@@ -178,6 +192,16 @@ def _per_channel(node: Node) -> str:
         if dims and own is not None and prod(own) != dims[-1]:
             return f"{label(node, index)} needs {dims[-1]} numbers for {label(node, 0, 'a')}"
     return ""
+
+
+@operator(
+    "LinearAttentionGate",
+    "n(a)*(2 adds, exp, log, mul), n(b) sigmoids",
+    requires=(_per_channel, equal(0, 3)),
+)
+def linear_attention_gate(node: Node) -> Cost:
+    """LinearAttentionGate: decay = decay_scale * softplus(a + dt_bias), beta = sigmoid(b)."""
+    return (ADD + SOFTPLUS + MUL) * size(node, 0) + SPECIAL * size(node, 3)
 
 
 def _causal(node: Node) -> str:
@@ -202,65 +226,26 @@ def _causal(node: Node) -> str:
     return shaped(3, lambda _: [(window, *state) if window else state], "past_state")(node)
 
 
-_LINEAR = (
-    "dk*dv*(Hkv+max(Hq, Hkv)) MACs; delta: + dk*dv*Hkv MACs, Hkv*dv*(add, mul); gated: n(decay) "
-    "exps, dk*dv*Hkv muls; scale: max(Hq, Hkv)*dv muls; per token"
-)
 _CONV = "n(output)*prod(k) MACs; bias: n adds; activation: n*(sigmoid, mul)"
 
-ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "DynamicQuantizeLSTM",
-        dynamic_quantize_lstm,
-        "as LSTM of ai.onnx; DynamicQuantizeLinear of X and, in each step, of H; D*T*B*4H*2 muls",
-        domain=MICROSOFT,
-        operand=1,
-        doubt=bound_by_input(4),
-        requires=sizes(
-            "H=@hidden_size X[T,B,I] W[D,I,4*H] R[D,H,4*H] B[D,8*H] sequence_lens[B] "
-            "initial_h[D,B,H] initial_c[D,B,H] P[D,3*H]"
-        ),
-    ),
-    entry(
-        "LinearAttention",
-        linear_attention,
-        _LINEAR,
-        domain=MICROSOFT,
-        requires=(
-            sizes("q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,_] value[B,T,k*E]"),
-            _fewer_keys,
-            shaped(3, _states, "past_state"),
-            shaped(4, _decays, "decay"),
-            shaped(5, _betas, "beta"),
-        ),
-    ),
-    entry(
-        "GatedDeltaNet",
-        gated_delta_net,
-        f"{_LINEAR}; qk_l2_norm: n muls, n-m adds, m sqrts, n divs; qwen: n(decay)*(2 adds, 2 "
-        "specials, mul), Hv exps; beta: n(beta) sigmoids",
-        domain=MICROSOFT,
-        requires=equal(0, 1),
-    ),
-    entry(
-        "LinearAttentionGate",
-        linear_attention_gate,
-        "n(a)*(2 adds, exp, log, mul), n(b) sigmoids",
-        domain=MICROSOFT,
-        requires=(_per_channel, equal(0, 3)),
-    ),
-    entry(
-        "CausalConvWithState",
-        causal_conv,
-        _CONV,
-        domain=MICROSOFT,
-        requires=(sizes("input[B,...] weight[C,1,...] bias[C]"), _causal),
-    ),
-    entry(
-        "VarlenCausalConvWithState",
-        varlen_causal_conv,
-        _CONV,
-        domain=MICROSOFT,
-        requires=sizes("input weight[C,1,...] lengths bias[C]"),
-    ),
+
+@operator(
+    "CausalConvWithState", _CONV, requires=(sizes("input[B,...] weight[C,1,...] bias[C]"), _causal)
 )
+def causal_conv(node: Node, bias: int = 2) -> Cost:
+    """CausalConvWithState: MACs = n(output) * prod(k); bias n adds; SiLU n (sigmoid, mul).
+
+    weight [C, 1, k...]: each channel has a window of its own, whichever dimension is last.
+    """
+    window = prod(shape(source(node, 1), at_least=3)[1:])
+    gate = SILU if text(node, "activation", "none") != "none" else ZERO
+    shift = ADD if given(node, bias) else ZERO
+    return (Cost(macs=window) + shift + gate) * out_size(node)
+
+
+@operator(
+    "VarlenCausalConvWithState", _CONV, requires=sizes("input weight[C,1,...] lengths bias[C]")
+)
+def varlen_causal_conv(node: Node) -> Cost:
+    """VarlenCausalConvWithState: as CausalConvWithState on packed tokens; bias is input 3."""
+    return causal_conv(node, bias=3)

@@ -10,9 +10,12 @@ from crossflops.operators.access import folded, shape, size, source, text
 from crossflops.operators.movement import moved
 from crossflops.operators.operands import dims_of, label, operands, rank
 from crossflops.operators.pointwise import COMPARE, per_element, softmax_cost
-from crossflops.operators.rule import ML, Entry, Traffic, entry
+from crossflops.operators.rule import ML, Operators
+
+operator = Operators(ML)
 
 # Reading the operators of ai.onnx.ml, whose models stand in their attributes.
+
 
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
@@ -70,15 +73,19 @@ def post_transform(node: Node, rows: int, columns: int) -> Cost:
     return Cost(specials=rows * columns)
 
 
-# Name and traffic of operators that look up, move or name values. What yields maps moves nothing
-# that has a size.
-_MOVES: tuple[tuple[str, Traffic], ...] = (
-    *(("FeatureVectorizer", "touch"), ("LabelEncoder", "touch"), ("OneHotEncoder", "touch")),
-    *(("CategoryMapper", "touch"), ("ArrayFeatureExtractor", "gather")),
-    *(("CastMap", "view"), ("DictVectorizer", "view"), ("ZipMap", "view")),
-)
+def _one_per_feature(node: Node) -> str:
+    """An offset and a scale for every feature, or one for all."""
+    dims = dims_of(node, 0)
+    for name in ("offset", "scale"):
+        count = length(node, name)
+        features = dims[min(1, len(dims) - 1)] if dims else 0
+        if dims and count not in (0, 1, features):
+            has = f"{label(node, 0, 'X')} has {features} features"
+            return f"{has}, and attribute {name!r} has {count} numbers"
+    return ""
 
 
+@operator("Scaler", "offset: n subs; scale: n muls", requires=_one_per_feature)
 def scaler(node: Node) -> Cost:
     """Scaler: Y = (X - offset) * scale; n subs, n muls, each where its attribute is there.
 
@@ -88,6 +95,11 @@ def scaler(node: Node) -> Cost:
     return Cost(adds=shifted, muls=scaled) * size(node)
 
 
+@operator(
+    "Normalizer",
+    "MAX: n-m compares; L1: n compares, n-m adds; L2: n muls, n-m adds, m sqrts; n divs",
+    requires=rank(0, (1, 2)),
+)
 def normalizer(node: Node) -> Cost:
     """Normalizer: each row divided by its largest value, sum of |x| or root of squares.
 
@@ -106,16 +118,7 @@ def normalizer(node: Node) -> Cost:
     raise ValueError(f"the norm {name!r} of Normalizer is not known")
 
 
-def _one_per_feature(node: Node) -> str:
-    """An offset and a scale for every feature, or one for all."""
-    dims = dims_of(node, 0)
-    for name in ("offset", "scale"):
-        count = length(node, name)
-        features = dims[min(1, len(dims) - 1)] if dims else 0
-        if dims and count not in (0, 1, features):
-            has = f"{label(node, 0, 'X')} has {features} features"
-            return f"{has}, and attribute {name!r} has {count} numbers"
-    return ""
+# Operators that look up, move or name values. What yields maps moves nothing that has a size.
 
 
 def _same_rows(node: Node) -> str:
@@ -131,34 +134,10 @@ def _same_rows(node: Node) -> str:
     )
 
 
-_REQUIRES = {"FeatureVectorizer": _same_rows}
-
-ENTRIES: tuple[Entry, ...] = (
-    *(
-        entry(
-            name,
-            moved,
-            "0: lookup",
-            domain=ML,
-            traffic=traffic,
-            requires=_REQUIRES.get(name, ()),
-        )
-        for name, traffic in _MOVES
-    ),
-    entry(
-        "Scaler",
-        scaler,
-        "offset: n subs; scale: n muls",
-        domain=ML,
-        requires=_one_per_feature,
-    ),
-    entry(
-        "Normalizer",
-        normalizer,
-        "MAX: n-m compares; L1: n compares, n-m adds; L2: n muls, n-m adds, m sqrts; n divs",
-        domain=ML,
-        requires=rank(0, (1, 2)),
-    ),
-    entry("Binarizer", per_element(COMPARE), "n compares: X > threshold", domain=ML),
-    entry("Imputer", per_element(COMPARE), "n compares: X == replaced_value", domain=ML),
-)
+_LOOKUP = "0: lookup"
+operator("FeatureVectorizer", _LOOKUP, requires=_same_rows)(moved)
+operator(("LabelEncoder", "OneHotEncoder", "CategoryMapper"), _LOOKUP)(moved)
+operator("ArrayFeatureExtractor", _LOOKUP, traffic="gather")(moved)
+operator(("CastMap", "DictVectorizer", "ZipMap"), _LOOKUP, traffic="view")(moved)
+operator("Binarizer", "n compares: X > threshold")(per_element(COMPARE))
+operator("Imputer", "n compares: X == replaced_value")(per_element(COMPARE))

@@ -15,7 +15,9 @@ from crossflops.operators.ml.features import (
     rows_of,
 )
 from crossflops.operators.operands import dims_of, label, rank
-from crossflops.operators.rule import ML, Entry, Exactness, entry
+from crossflops.operators.rule import ML, Exactness, Operators
+
+operator = Operators(ML)
 
 
 def _linear(node: Node, scores: int) -> Cost:
@@ -29,6 +31,33 @@ def _linear(node: Node, scores: int) -> Cost:
     return Cost(macs=scores * columns, adds=adds) * rows_of(node)
 
 
+def _enough_weights(node: Node) -> str:
+    """A coefficient for every feature, in each column of scores."""
+    dims, count = dims_of(node, 0), length(node, "coefficients")
+    columns = max(length(node, "intercepts"), integer(node, "targets", 1))
+    if not dims or count >= columns * dims[-1]:
+        return ""
+    has = f"{label(node, 0, 'X')} has {dims[-1]} features"
+    return f"{has}, and there are {count} coefficients for {columns} columns of scores"
+
+
+def _named_classes(node: Node) -> str:
+    """A label for every column of scores."""
+    columns = length(node, "intercepts")
+    names = labels(node, "classlabels_ints", "classlabels_strings")
+    if not names or names >= columns:
+        return ""
+    return f"attribute 'intercepts' has {columns} numbers, and there are {names} labels of classes"
+
+
+_ROWS = rank(0, (1, 2))
+
+
+@operator(
+    "LinearClassifier",
+    "N*C*E MACs; intercepts: N*E adds; N*(classes-1) compares; post_transform",
+    requires=(_ROWS, _enough_weights, _named_classes),
+)
 def linear_classifier(node: Node) -> Cost:
     """LinearClassifier: scores X * W + b, N*C*E MACs, N*E adds; then the largest.
 
@@ -43,6 +72,11 @@ def linear_classifier(node: Node) -> Cost:
     return _linear(node, scores) + chosen + post_transform(node, rows, scores)
 
 
+@operator(
+    "LinearRegressor",
+    "N*C*targets MACs; intercepts: N*targets adds; post_transform",
+    requires=(_ROWS, _enough_weights),
+)
 def linear_regressor(node: Node) -> Cost:
     """LinearRegressor: Y = X * W + b; N*C*targets MACs, intercepts N*targets adds.
 
@@ -70,6 +104,34 @@ def kernel(node: Node, columns: int) -> Cost:
     raise ValueError(f"the kernel {name!r} of {node.op} is not known")
 
 
+def coupling_iterates(node: Node) -> Exactness:
+    """Probabilities of more than two classes are found by iteration: an estimate."""
+    return "estimate" if length(node, "prob_a") else "exact"
+
+
+def _known_features(node: Node) -> str:
+    """Support vectors of as many features as a row has."""
+    per_class = integers(node, "vectors_per_class")
+    names = labels(node, "classlabels_ints", "classlabels_strings")
+    if per_class and names and len(per_class) != names:
+        return f"attribute 'vectors_per_class' has {len(per_class)} numbers for {names} classes"
+    vectors = sum(per_class) or integer(node, "n_supports", 0)
+    dims, count = dims_of(node, 0), length(node, "support_vectors")
+    if not dims or not vectors or count == vectors * dims[-1]:
+        return ""
+    has = f"{label(node, 0, 'X')} has {dims[-1]} features"
+    return f"{has}, and {vectors} support vectors of {count // vectors} are stored"
+
+
+_KERNEL = "LINEAR: C MACs; POLY, SIGMOID: C MACs, mul, add, special; RBF: 2C-1 adds, C+1 muls, exp"
+
+
+@operator(
+    "SVMClassifier",
+    f"N*(V kernels + (E-1)*V MACs + E(E-1)/2*(add, compare) + E-1 compares); {_KERNEL}",
+    doubt=coupling_iterates,
+    requires=(_ROWS, _known_features),
+)
 def svm_classifier(node: Node) -> Cost:
     """SVMClassifier: V kernels per row, then E*(E-1)/2 decisions between two classes.
 
@@ -102,6 +164,11 @@ def _scored_classes(node: Node, rows: int, columns: int) -> Cost:
     return (each + Cost(compares=max(classes - 1, 0))) * rows + post_transform(node, rows, classes)
 
 
+@operator(
+    "SVMRegressor",
+    f"N*(V kernels + V MACs + add); one_class: N compares; {_KERNEL}",
+    requires=(_ROWS, _known_features),
+)
 def svm_regressor(node: Node) -> Cost:
     """SVMRegressor: Y = sum of coefficient * K(x, v) + rho; V kernels and V MACs per row.
 
@@ -118,81 +185,8 @@ def svm_regressor(node: Node) -> Cost:
     return (summed + last) * rows + post_transform(node, rows, 1)
 
 
-def coupling_iterates(node: Node) -> Exactness:
-    """Probabilities of more than two classes are found by iteration: an estimate."""
-    return "estimate" if length(node, "prob_a") else "exact"
-
-
-def _enough_weights(node: Node) -> str:
-    """A coefficient for every feature, in each column of scores."""
-    dims, count = dims_of(node, 0), length(node, "coefficients")
-    columns = max(length(node, "intercepts"), integer(node, "targets", 1))
-    if not dims or count >= columns * dims[-1]:
-        return ""
-    has = f"{label(node, 0, 'X')} has {dims[-1]} features"
-    return f"{has}, and there are {count} coefficients for {columns} columns of scores"
-
-
-def _named_classes(node: Node) -> str:
-    """A label for every column of scores."""
-    columns = length(node, "intercepts")
-    names = labels(node, "classlabels_ints", "classlabels_strings")
-    if not names or names >= columns:
-        return ""
-    return f"attribute 'intercepts' has {columns} numbers, and there are {names} labels of classes"
-
-
-def _known_features(node: Node) -> str:
-    """Support vectors of as many features as a row has."""
-    per_class = integers(node, "vectors_per_class")
-    names = labels(node, "classlabels_ints", "classlabels_strings")
-    if per_class and names and len(per_class) != names:
-        return f"attribute 'vectors_per_class' has {len(per_class)} numbers for {names} classes"
-    vectors = sum(per_class) or integer(node, "n_supports", 0)
-    dims, count = dims_of(node, 0), length(node, "support_vectors")
-    if not dims or not vectors or count == vectors * dims[-1]:
-        return ""
-    has = f"{label(node, 0, 'X')} has {dims[-1]} features"
-    return f"{has}, and {vectors} support vectors of {count // vectors} are stored"
-
-
-_ROWS = rank(0, (1, 2))
-_KERNEL = "LINEAR: C MACs; POLY, SIGMOID: C MACs, mul, add, special; RBF: 2C-1 adds, C+1 muls, exp"
-
-_MACHINES_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "LinearClassifier",
-        linear_classifier,
-        "N*C*E MACs; intercepts: N*E adds; N*(classes-1) compares; post_transform",
-        domain=ML,
-        requires=(_ROWS, _enough_weights, _named_classes),
-    ),
-    entry(
-        "LinearRegressor",
-        linear_regressor,
-        "N*C*targets MACs; intercepts: N*targets adds; post_transform",
-        domain=ML,
-        requires=(_ROWS, _enough_weights),
-    ),
-    entry(
-        "SVMClassifier",
-        svm_classifier,
-        f"N*(V kernels + (E-1)*V MACs + E(E-1)/2*(add, compare) + E-1 compares); {_KERNEL}",
-        domain=ML,
-        doubt=coupling_iterates,
-        requires=(_ROWS, _known_features),
-    ),
-    entry(
-        "SVMRegressor",
-        svm_regressor,
-        f"N*(V kernels + V MACs + add); one_class: N compares; {_KERNEL}",
-        domain=ML,
-        requires=(_ROWS, _known_features),
-    ),
-)
-
-
 # Tree ensembles: a row goes from the root of every tree to one of its leaves.
+
 
 Key: TypeAlias = tuple[int, int]
 Children: TypeAlias = Mapping[Key, tuple[Key, ...]]
@@ -303,60 +297,6 @@ def _entries(node: Node, kind: str) -> int:
     return sum(max(counts) for counts in _leaves(node, kind).values())
 
 
-def classifier(node: Node) -> Cost:
-    """TreeEnsembleClassifier: N rows * sum over trees of the largest depth, compares.
-
-    Each tree then adds what its leaf says, at most its longest leaf, N adds; base_values N * E
-    adds; the largest score N * (E - 1) compares; post_transform of N * E scores. X [N, F].
-    https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleClassifier.html
-    """
-    rows = rows_of(node)
-    classes = labels(node, "classlabels_int64s", "classlabels_strings")
-    based = classes if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
-    each = Cost(
-        compares=_forest(node).deep + max(classes - 1, 0), adds=_entries(node, "class") + based
-    )
-    return each * rows + post_transform(node, rows, classes)
-
-
-def regressor(node: Node) -> Cost:
-    """TreeEnsembleRegressor: N rows * sum over trees of the largest depth, compares.
-
-    Then the leaves' values are combined by aggregate_function, base_values and post_transform
-    follow as in the classifier. X [N, F], Y [N, n_targets].
-    https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleRegressor.html
-    """
-    rows = rows_of(node)
-    targets = integer(node, "n_targets", 1)
-    based = targets if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
-    walk = Cost(compares=_forest(node).deep, adds=based)
-    how = text(node, "aggregate_function", "SUM")
-    joined = _aggregate(node, how, _entries(node, "target"), targets)
-    return (walk + joined) * rows + post_transform(node, rows, targets)
-
-
-def ensemble(node: Node) -> Cost:
-    """TreeEnsemble: N rows * sum over trees of the largest depth, compares; a value per tree.
-
-    The values are combined by aggregate_function (0 AVERAGE, 1 SUM, 2 MIN, 3 MAX), then
-    post_transform. X [N, F], Y [N, n_targets].
-    https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html
-    """
-    rows, forest = rows_of(node), _forest(node)
-    targets, number = integer(node, "n_targets", 1), integer(node, "aggregate_function", 1)
-    how = _AGGREGATES[number] if number in range(4) else str(number)
-    joined = _aggregate(node, how, forest.trees, targets)
-    return (Cost(compares=forest.deep) + joined) * rows + post_transform(node, rows, targets)
-
-
-def _aggregate(node: Node, how: str, values: int, targets: int) -> Cost:
-    if how not in _AGGREGATES:
-        raise ValueError(f"the aggregate_function {how!r} of {node.op} is not known")
-    if how in ("MIN", "MAX"):
-        return Cost(compares=values)
-    return Cost(adds=values, divs=targets if how == "AVERAGE" else 0)
-
-
 def leaf_is_data(node: Node) -> Exactness:
     """Exact where all leaves of a tree are as deep and hold as much, else an upper bound."""
     forest = _forest(node)
@@ -383,33 +323,75 @@ def _features_of_trees(node: Node) -> str:
 _OPERANDS = (rank(0, 2), _features_of_trees)
 _WALK = "N*(sum over trees of the largest depth) compares"
 
-_TREES_ENTRIES: tuple[Entry, ...] = (
-    entry(
-        "TreeEnsembleClassifier",
-        classifier,
-        f"{_WALK}; N*(leaf entries) adds; N*(E-1) compares; post_transform",
-        domain=ML,
-        doubt=leaf_is_data,
-        requires=_OPERANDS,
-    ),
-    entry(
-        "TreeEnsembleRegressor",
-        regressor,
-        f"{_WALK}; N*(leaf entries) adds or compares; AVERAGE: divs; post_transform",
-        domain=ML,
-        doubt=leaf_is_data,
-        requires=_OPERANDS,
-    ),
-    entry(
-        "TreeEnsemble",
-        ensemble,
-        f"{_WALK}; N*trees adds or compares; AVERAGE: divs; post_transform",
-        domain=ML,
-        since=5,
-        doubt=leaf_is_data,
-        requires=_OPERANDS,
-    ),
+
+@operator(
+    "TreeEnsembleClassifier",
+    f"{_WALK}; N*(leaf entries) adds; N*(E-1) compares; post_transform",
+    doubt=leaf_is_data,
+    requires=_OPERANDS,
 )
+def classifier(node: Node) -> Cost:
+    """TreeEnsembleClassifier: N rows * sum over trees of the largest depth, compares.
+
+    Each tree then adds what its leaf says, at most its longest leaf, N adds; base_values N * E
+    adds; the largest score N * (E - 1) compares; post_transform of N * E scores. X [N, F].
+    https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleClassifier.html
+    """
+    rows = rows_of(node)
+    classes = labels(node, "classlabels_int64s", "classlabels_strings")
+    based = classes if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
+    each = Cost(
+        compares=_forest(node).deep + max(classes - 1, 0), adds=_entries(node, "class") + based
+    )
+    return each * rows + post_transform(node, rows, classes)
 
 
-ENTRIES: tuple[Entry, ...] = (*_MACHINES_ENTRIES, *_TREES_ENTRIES)
+@operator(
+    "TreeEnsembleRegressor",
+    f"{_WALK}; N*(leaf entries) adds or compares; AVERAGE: divs; post_transform",
+    doubt=leaf_is_data,
+    requires=_OPERANDS,
+)
+def regressor(node: Node) -> Cost:
+    """TreeEnsembleRegressor: N rows * sum over trees of the largest depth, compares.
+
+    Then the leaves' values are combined by aggregate_function, base_values and post_transform
+    follow as in the classifier. X [N, F], Y [N, n_targets].
+    https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleRegressor.html
+    """
+    rows = rows_of(node)
+    targets = integer(node, "n_targets", 1)
+    based = targets if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
+    walk = Cost(compares=_forest(node).deep, adds=based)
+    how = text(node, "aggregate_function", "SUM")
+    joined = _aggregate(node, how, _entries(node, "target"), targets)
+    return (walk + joined) * rows + post_transform(node, rows, targets)
+
+
+@operator(
+    "TreeEnsemble",
+    f"{_WALK}; N*trees adds or compares; AVERAGE: divs; post_transform",
+    since=5,
+    doubt=leaf_is_data,
+    requires=_OPERANDS,
+)
+def ensemble(node: Node) -> Cost:
+    """TreeEnsemble: N rows * sum over trees of the largest depth, compares; a value per tree.
+
+    The values are combined by aggregate_function (0 AVERAGE, 1 SUM, 2 MIN, 3 MAX), then
+    post_transform. X [N, F], Y [N, n_targets].
+    https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html
+    """
+    rows, forest = rows_of(node), _forest(node)
+    targets, number = integer(node, "n_targets", 1), integer(node, "aggregate_function", 1)
+    how = _AGGREGATES[number] if number in range(4) else str(number)
+    joined = _aggregate(node, how, forest.trees, targets)
+    return (Cost(compares=forest.deep) + joined) * rows + post_transform(node, rows, targets)
+
+
+def _aggregate(node: Node, how: str, values: int, targets: int) -> Cost:
+    if how not in _AGGREGATES:
+        raise ValueError(f"the aggregate_function {how!r} of {node.op} is not known")
+    if how in ("MIN", "MAX"):
+        return Cost(compares=values)
+    return Cost(adds=values, divs=targets if how == "AVERAGE" else 0)

@@ -1,0 +1,55 @@
+"""Operators without a formula, and why: each is uncounted, never zero.
+
+Of those that hold a body, what the body costs is counted instead, run by run.
+"""
+
+from crossflops.ir.graph import Node
+from crossflops.operators.access import integer
+from crossflops.operators.operands import dims_of, ints, label, single
+from crossflops.operators.rule import TRAINING, Operators
+
+operator = Operators()
+
+_CONTROL = "the node costs nothing by itself: its body is counted, run by run"
+
+
+def scanned(node: Node) -> str:
+    """Scan: all inputs that are scanned have as many elements along their scan axes."""
+    count = integer(node, "num_scan_inputs")
+    places = range(len(node.inputs) - count, len(node.inputs))
+    axes = ints(node, "scan_input_axes") or (0,) * count
+    first: tuple[int, int] | None = None
+    for place, axis in zip(places, axes, strict=False):
+        dims = dims_of(node, place)
+        if dims is None or not -len(dims) <= axis < len(dims):
+            continue
+        if first is None:
+            first = place, dims[axis]
+        elif dims[axis] != first[1]:
+            has = f"{label(node, place)} has {dims[axis]} at axis {axis}"
+            return f"{has}, and {first[1]} is needed beside {label(node, first[0])}"
+    return ""
+
+
+operator.without_rule("If", _CONTROL, requires=single(0))
+operator.without_rule("Loop", _CONTROL, requires=single(0, 1))
+operator.without_rule("Scan", _CONTROL, requires=scanned)
+operator.without_rule("SequenceMap", _CONTROL)
+operator.without_rule(
+    (
+        *("ImageDecoder", "RegexFullMatch", "StringConcat"),
+        *("StringNormalizer", "StringSplit", "TfIdfVectorizer"),
+    ),
+    "text and media are not counted",
+)
+operator.without_rule(
+    (
+        *("DisentangledAttention_TRT", "EfficientNMS_TRT"),
+        *("MultilevelCropAndResize_TRT", "PyramidROIAlign_TRT"),
+    ),
+    "a plugin of TensorRT, whose equation is not in its schema",
+)
+operator.without_rule("GRUUnit", "it was dropped before it had a specification")
+operator.without_rule(
+    "Gradient", "what is differentiated is another part of the graph", domain=TRAINING
+)
