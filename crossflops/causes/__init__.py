@@ -1,4 +1,8 @@
-"""Named reasons for which two counts differ. Every module in this folder offers its `CAUSES`."""
+"""Named reasons for which two counts differ. Every module in this folder offers its `CAUSES`.
+
+In: an id, or words that describe a cause. Out: causes, each with its page and its example.
+Imports: ir, errors.
+"""
 
 import functools
 from importlib import import_module

@@ -1,4 +1,8 @@
-"""Files that are not reports: the normalized or annotated model, and node data for viewers."""
+"""Files that are no reports: the normalized or annotated model, and node data for viewers.
+
+In: a model in memory or an ONNX file, with its counts. Out: a file that is whole, or not there.
+Imports: frontends, load, ir, errors; onnx and onnx_ir.
+"""
 
 from crossflops.export.model_explorer import node_data
 from crossflops.export.onnx_file import NodeNote, copy_model, notes_of_file, notes_of_graph

@@ -1,4 +1,5 @@
-"""From a graph to its ledger: a cost for every node, what it moves and holds, polynomials.
+"""A graph becomes its ledger: a cost for every node, memory figures, polynomials.
 
-In: a graph. Out: counts and memory figures, all exact integers.
+In: a graph. Out: counts, memory traffic and peak activation memory, all exact integers.
+Imports: operators, ir, errors.
 """

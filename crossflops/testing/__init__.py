@@ -1,1 +1,5 @@
-"""Shipped to whoever writes a convention or a plugin: probe models, strategies, the kit."""
+"""Shipped to the author of a plugin: probe models, strategies, and the conformance kit.
+
+In: an adapter. Out: tests that hold its convention against its tool. Needs the extra `[testing]`.
+Imports: reconcile, export, workers, plugins, frontends, tools, ledger, ir.
+"""
