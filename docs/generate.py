@@ -14,7 +14,7 @@ from crossflops.operators import not_counted, rules
 from crossflops.render.markdown import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.cause import cause_blocks
-from crossflops.tools import conventions
+from crossflops.tools.registry import ours
 
 FOLDER = Path(__file__).parent
 
@@ -56,7 +56,7 @@ def _beneath(block: Block) -> Block:
 
 def tools() -> str:
     """Every convention, as `crossflops explain TOOL@EDITION` shows it."""
-    return "\n".join(map(markdown, conventions()))
+    return "\n".join(map(markdown, ours()))
 
 
 PAGES: dict[str, Callable[[], str]] = {

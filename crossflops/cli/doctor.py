@@ -21,7 +21,7 @@ from crossflops.plugins.installation import extra, installed_version, to_install
 from crossflops.plugins.interpreters import chosen
 from crossflops.render.pages.inventory import Component, Health, State, ToolRow
 from crossflops.rules.rule import Convention
-from crossflops.tools import conventions
+from crossflops.tools.registry import conventions
 
 # Which tools are known, and which of them are installed and work: here, or elsewhere.
 

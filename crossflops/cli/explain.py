@@ -12,7 +12,7 @@ from crossflops.errors import UnknownNameError, nearest
 from crossflops.ir.cause import Cause
 from crossflops.render.pages.cause import Matches
 from crossflops.rules.rule import Convention
-from crossflops.tools import conventions
+from crossflops.tools.registry import conventions
 
 
 @click.command("explain")

@@ -11,6 +11,7 @@ from crossflops.errors import InputError
 from crossflops.ir.binding import positional
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.trace import Setting
+from crossflops.rules.rule import Convention
 
 
 @runtime_checkable
@@ -21,8 +22,10 @@ class Adapter(Protocol):
     callable without arguments, as a rule the class, that returns the adapter. Making it, and
     asking it for `version` and `accepts`, imports neither the tool nor its framework.
 
-    `name` is the id of the tool, `convention` the id of the tool whose convention predicts it
-    (as a rule the same), `distribution` the name under which the tool is installed.
+    `name` is the id of the tool, `distribution` the name under which the tool is installed.
+    `convention` predicts what the tool prints: the id of the tool whose convention does (as a
+    rule the same) or, of a tool that crossflops does not know, the `Convention` itself, which the
+    plugin brings along.
 
     A tool whose convention sees nodes counts ONNX files: its model is the `pathlib.Path` of one,
     without inputs. All sizes in it are definite, and external data lies beside it. The entries
@@ -30,7 +33,7 @@ class Adapter(Protocol):
     """
 
     name: str
-    convention: str
+    convention: str | Convention
     distribution: str
 
     def version(self) -> str:

@@ -10,7 +10,7 @@ from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.elsewhere import offers
 from crossflops.plugins.failures import failure
 from crossflops.rules.rule import Convention
-from crossflops.tools import for_version
+from crossflops.tools.registry import for_version, predicting
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choi
     elsewhere = {tool: interpreters[tool] for tool in wanted if tool in interpreters}
     adapters, failures = discovery.ready([tool for tool in wanted if tool not in elsewhere])
     conventions: dict[str, Convention] = {
-        tool: for_version(one.convention, one.version()) for tool, one in adapters.items()
+        tool: predicting(one.convention, one.version()) for tool, one in adapters.items()
     }
     for tool, found in offers(elsewhere).items():
         if isinstance(found, Failure):
@@ -66,7 +66,7 @@ def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choi
             continue
         try:
             conventions[tool] = for_version(found.convention, found.version)
-        except Exception as problem:  # a plugin whose convention nobody knows here
+        except Exception as problem:  # a plugin whose convention is not known here
             failures[tool] = failure(tool, "load", problem)
     return Choice(
         here=adapters,

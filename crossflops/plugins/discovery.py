@@ -19,9 +19,8 @@ from crossflops.errors import MissingExtraError, UnknownNameError, nearest
 from crossflops.ir.profile import Failure
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import failure
-from crossflops.tools import for_version
+from crossflops.tools.registry import GROUP, predicting
 
-GROUP = "crossflops.adapters"
 _MEMBERS = ("name", "convention", "distribution", "version", "load", "accepts", "profile")
 
 
@@ -56,7 +55,7 @@ def load(tool: str) -> Adapter | Failure:
 def ready(tools: Sequence[str] | None) -> tuple[dict[str, Adapter], dict[str, Failure]]:
     """The adapters of the tools (None: all that are installed), and the failures of the others.
 
-    A plugin whose convention nobody knows is such a failure: nothing could be predicted. Raises
+    A plugin whose convention is not known is such a failure: nothing could be predicted. Raises
     UnknownNameError when no plugin bears a name.
     """
     found: dict[str, Adapter] = {}
@@ -68,7 +67,7 @@ def ready(tools: Sequence[str] | None) -> tuple[dict[str, Adapter], dict[str, Fa
             failures[tool] = adapter
             continue
         try:
-            for_version(adapter.convention, adapter.version())
+            predicting(adapter.convention, adapter.version())
         except Exception as problem:  # a plugin may do anything, and the others go on
             failures[tool] = failure(tool, "load", problem)
         else:

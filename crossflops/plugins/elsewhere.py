@@ -62,9 +62,10 @@ def _offer(tool: str) -> Offer | Failure:
         version = adapter.version()
     except Exception as problem:  # a plugin may do anything
         return failure(tool, "load", problem)
+    convention = adapter.convention
     return Offer(
         tool=tool,
-        convention=adapter.convention,
+        convention=convention if isinstance(convention, str) else convention.tool,
         distribution=adapter.distribution,
         version=version,
     )

@@ -42,7 +42,7 @@ from crossflops.testing.evidence import (
 from crossflops.testing.file_probes import file_probes
 from crossflops.testing.probes import probes
 from crossflops.testing.probes.probe import Built
-from crossflops.tools import conventions, for_version
+from crossflops.tools.registry import conventions, predicting
 from crossflops.workers.observe import run_here
 
 __all__ = [
@@ -76,7 +76,7 @@ class Conformance:
     @property
     def convention(self) -> Convention:
         """The edition for the version that is installed."""
-        return for_version(self.adapter.convention, self.adapter.version())
+        return predicting(self.adapter.convention, self.adapter.version())
 
     @property
     def asked(self) -> tuple[Setting, ...]:

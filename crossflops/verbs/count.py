@@ -30,7 +30,7 @@ from crossflops.rules.prediction import predict, predict_nodes
 from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request, asked_for
 from crossflops.targets.target import imports_restored
-from crossflops.tools import named
+from crossflops.tools.registry import named
 from crossflops.verbs.provenance import asked, made_with
 
 # One run fills in what shapes do not tell: of a file with `--observe`, of a converted model.

@@ -8,7 +8,7 @@ import pytest
 
 from crossflops.causes import cause, causes
 from crossflops.errors import UnknownNameError
-from crossflops.tools import conventions
+from crossflops.tools.registry import conventions
 
 
 def test_causes_are_in_the_order_of_their_ids():

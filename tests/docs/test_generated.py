@@ -7,7 +7,7 @@ import pytest
 
 from crossflops.causes import causes
 from crossflops.operators import rules
-from crossflops.tools import conventions
+from crossflops.tools.registry import conventions
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

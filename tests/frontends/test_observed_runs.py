@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as mod
 
 from crossflops.ir.trace import UNWATCHED, Setting, View
 from crossflops.rules.prediction import PredictionError, WatchError, predict
-from crossflops.tools import find
+from crossflops.tools.registry import find
 from tests.models import traced
 
 JIT, EVENT, DISPATCH = (View(level=one) for one in ("jit", "event", "dispatch"))

@@ -12,9 +12,9 @@ from crossflops.render import FORMATS
 from crossflops.report.tables import report
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.rules.rule import Convention, Rule
-from crossflops.tools import conventions
 from crossflops.tools.legacy import amount_of
 from crossflops.tools.operators import CONTRACTIONS
+from crossflops.tools.registry import conventions
 from tests.models import Odd, block, encoder_layer, exported, nn, torch, zoo
 
 pytestmark = pytest.mark.torch

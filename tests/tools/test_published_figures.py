@@ -9,7 +9,7 @@ import pytest
 
 from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import predict
-from crossflops.tools import find
+from crossflops.tools.registry import find
 from tests.models import (
     Apply,
     F,

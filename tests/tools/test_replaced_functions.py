@@ -10,7 +10,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import PredictionError, predict
-from crossflops.tools import find
+from crossflops.tools.registry import find
 from tests.models import Apply, F, nn, torch, traced
 from tests.tools.test_published_figures import FIGURES
 

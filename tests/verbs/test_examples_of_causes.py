@@ -20,7 +20,7 @@ from crossflops.frontends import Source
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
 from crossflops.reconcile.models import align, layers
-from crossflops.tools import conventions, parse
+from crossflops.tools.registry import conventions, parse
 from crossflops.verbs.compare.files import FileOfTools
 from crossflops.verbs.compare.native import report, study
 from crossflops.verbs.count import counted

@@ -11,7 +11,6 @@ from math import isfinite
 
 import msgspec
 
-from crossflops import tools
 from crossflops.errors import InputError
 from crossflops.hardware.rates.question import Language
 from crossflops.hardware.rates.scores import Scores
@@ -20,6 +19,7 @@ from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.roofline import Load
 from crossflops.report.report import Report
+from crossflops.tools.registry import find
 
 NATIVE = "native MACs"
 GIVEN = "given"
@@ -146,7 +146,7 @@ def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
 
 
 def _unit(tool: str, edition: str) -> int:
-    return tools.find(tool, edition).unit
+    return find(tool, edition).unit
 
 
 def _as_macs(label: str, total: Amount, unit: int) -> tuple[int, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Tabl
 from crossflops.render.pages.tool import booked, conditions, whom
 from crossflops.render.quantity import signed
 from crossflops.rules.rule import Convention, Parameters, Rule, equation
-from crossflops.tools import conventions
+from crossflops.tools.registry import conventions
 
 _SEVERAL = 3  # rules of one tool, behind which the rest is only numbered
 

@@ -20,7 +20,7 @@ from crossflops.report.comparison import Contrast, Difference
 from crossflops.report.consensus import Consensus
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
-from crossflops.tools import find
+from crossflops.tools.registry import find
 
 # Two tools set against each other: every reason why they differ.
 

@@ -10,7 +10,7 @@ from crossflops.render.pages.summary import doubts, title, uncounted
 from crossflops.render.quantity import exact, number, share
 from crossflops.report.report import Report
 from crossflops.report.view import By, Cell, Cells, View
-from crossflops.tools import find
+from crossflops.tools.registry import find
 
 _HEADINGS: dict[By, str] = {
     "op": "By operator",

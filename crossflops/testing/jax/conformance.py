@@ -24,7 +24,7 @@ from crossflops.testing.conformance import Evidence, predicted, printed
 from crossflops.testing.jax import probes
 from crossflops.testing.jax.architectures import architectures
 from crossflops.testing.jax.probes import Probe
-from crossflops.tools import conventions, for_version
+from crossflops.tools.registry import conventions, for_version, predicting
 
 PROBES: dict[str, Probe] = {one.name: one for one in (*probes.PROBES, *probes.PROBES)}
 EXAMPLES = 12
@@ -74,7 +74,7 @@ class JaxConformance:
     @property
     def convention(self) -> Convention:
         """The edition for the version that is installed."""
-        return for_version(self.adapter.convention, self.adapter.version())
+        return predicting(self.adapter.convention, self.adapter.version())
 
     def test_installed_version_is_verified(self) -> None:
         """The edition says which versions it was held against, and this is one of them."""

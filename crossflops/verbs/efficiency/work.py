@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from crossflops import tools
 from crossflops.errors import InputError
 from crossflops.hardware.rates import numerators
 from crossflops.hardware.rates.numerators import (
@@ -30,6 +29,7 @@ from crossflops.ledger.count import count_whole
 from crossflops.reconcile import reconcile
 from crossflops.report.report import Report
 from crossflops.rules.prediction import predict
+from crossflops.tools.registry import find
 from crossflops.verbs.count import Counted
 
 Progress = Callable[[str], None]
@@ -104,7 +104,7 @@ def _explained(report: Report, counted: Counted, setting: Setting) -> Report:
     """
     if report.as_ is None or report.as_.sees == "node" or not counted.trace.calls:
         return report
-    convention = tools.find(report.as_.tool, report.as_.edition)
+    convention = find(report.as_.tool, report.as_.edition)
     if convention.setting(setting).training != setting.training:
         return report
     prediction = predict(convention, counted.trace, setting, counted.ledger)

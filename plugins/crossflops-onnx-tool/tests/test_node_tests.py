@@ -17,7 +17,7 @@ from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_whole
 from crossflops.reconcile import reconcile
 from crossflops.rules.prediction import PredictionError, predict_nodes
-from crossflops.tools import find
+from crossflops.tools.registry import find
 
 pytestmark = pytest.mark.tools
 

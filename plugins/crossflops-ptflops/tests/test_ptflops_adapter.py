@@ -15,7 +15,7 @@ from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value
 from crossflops.rules.prediction import PredictionError, predict
-from crossflops.tools import find
+from crossflops.tools.registry import find
 from crossflops.workers.observe import run_here
 
 pytestmark = pytest.mark.tools

@@ -9,7 +9,7 @@ from crossflops.ledger.count import count
 from crossflops.reconcile import reconcile
 from crossflops.rules.prediction import predict
 from crossflops.targets import from_object
-from crossflops.tools import find
+from crossflops.tools.registry import find
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")

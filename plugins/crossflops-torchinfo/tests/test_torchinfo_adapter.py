@@ -13,7 +13,7 @@ from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value
 from crossflops.reconcile import reconcile_parameters
 from crossflops.rules.prediction import PredictionError, predict
-from crossflops.tools import find
+from crossflops.tools.registry import find
 
 pytestmark = pytest.mark.tools
 

@@ -1,0 +1,156 @@
+"""Which tools are known, and the convention of each: ours by name, others by their plugins."""
+
+import functools
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from crossflops.errors import UnknownNameError, nearest
+from crossflops.rules.rule import Convention
+from crossflops.tools.legacy import convention_of
+
+GROUP = "crossflops.adapters"  # the entry points of plugins, one for each tool
+
+# The file in this folder that has a tool, by the id of the tool.
+_OURS = {
+    "calflops": "calflops",
+    "calflops-macs": "calflops",
+    "deepspeed": "deepspeed",
+    "deepspeed-macs": "deepspeed",
+    "elementwise-1": "elementwise",
+    "exact-2k-1": "exact",
+    "fvcore": "fvcore",
+    "onnx-opcounter": "onnx_opcounter",
+    "onnx-tool": "onnx_tool",
+    "ptflops-aten": "ptflops_aten",
+    "ptflops-pytorch": "ptflops_pytorch",
+    "tensorflow": "tensorflow",
+    "thop": "thop",
+    "torch-flop-counter": "torch_flop_counter",
+    "torch-profiler": "torch_profiler",
+    "torchinfo": "torchinfo",
+    "torchprofile": "torchprofile",
+    "torchstat": "torchstat",
+    "torchstat-madd": "torchstat",
+    "torchstat-memory": "torchstat",
+    "torchstat-memread": "torchstat",
+    "torchstat-memwrite": "torchstat",
+    "ultralytics-thop": "ultralytics_thop",
+    "xla-compiled": "xla",
+    "xla-lowered": "xla",
+}
+
+
+def ours() -> tuple[Convention, ...]:
+    """The conventions of this package, a tool's newest edition before its older ones."""
+    files = dict.fromkeys(_OURS.values())
+    return tuple(convention for file in files for convention in _of_file(file))
+
+
+def conventions() -> tuple[Convention, ...]:
+    """Ours, and those that plugins bring along; a plugin that does not load brings none."""
+    points = (point for tool, point in _from_outside().items() if tool not in _OURS)
+    return (*ours(), *(convention for point in points for convention in _brought(point)))
+
+
+@functools.cache
+def _of_file(file: str) -> tuple[Convention, ...]:
+    module = import_module(f"crossflops.tools.{file}")
+    return tuple(map(convention_of, module.CONVENTIONS))
+
+
+def _from_outside() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+@functools.cache
+def _brought(point: EntryPoint) -> tuple[Convention, ...]:
+    try:
+        adapter = point.load()()
+    except Exception:  # a plugin may do anything; `crossflops tools` shows its failure
+        return ()
+    return brought_by(adapter)
+
+
+def brought_by(adapter: object) -> tuple[Convention, ...]:
+    """The convention that an adapter brings along; none where it names one of ours."""
+    convention = getattr(adapter, "convention", None)
+    return (convention,) if isinstance(convention, Convention) else ()
+
+
+def _editions(tool: str) -> tuple[Convention, ...]:
+    """The editions of a tool, the newest first; none where it is not known."""
+    if tool in _OURS:
+        known = _of_file(_OURS[tool])
+    else:
+        point = _from_outside().get(tool)
+        known = _brought(point) if point else ()
+    return tuple(convention for convention in known if convention.tool == tool)
+
+
+def find(tool: str, edition: str | None = None) -> Convention:
+    """The convention of a tool: the edition asked for, or the newest.
+
+    Raises UnknownNameError when there is none.
+    """
+    editions = _editions(tool)
+    if not editions:
+        known = sorted({convention.tool for convention in conventions()})
+        raise UnknownNameError(
+            f"no convention is known for the tool {tool!r}", nearest(tool, known)
+        )
+    for convention in editions:
+        if edition in {None, convention.edition}:
+            return convention
+    names = ", ".join(f"{convention.tool}@{convention.edition}" for convention in editions)
+    raise UnknownNameError(f"{tool} has no edition {edition!r}", f"known: {names}")
+
+
+def parse(text: str) -> Convention:
+    """The convention of `TOOL` or `TOOL@EDITION`."""
+    tool, at, edition = text.partition("@")
+    return find(tool, edition if at else None)
+
+
+def named(texts: Iterable[str]) -> list[Convention]:
+    """The conventions of these texts, each once: `TOOL`, `TOOL@EDITION`, or a pattern with "*".
+
+    A pattern stands for the newest edition of every tool that it matches. Raises
+    UnknownNameError.
+    """
+    chosen: dict[tuple[str, str], Convention] = {}
+    for text in texts:
+        for convention in _matching(text) if "*" in text else [parse(text)]:
+            chosen[convention.tool, convention.edition] = convention
+    return list(chosen.values())
+
+
+def _matching(pattern: str) -> list[Convention]:
+    known = list(dict.fromkeys(convention.tool for convention in conventions()))
+    matched = [find(tool) for tool in known if fnmatchcase(tool, pattern)]
+    if not matched:
+        raise UnknownNameError(
+            f"no convention matches {pattern!r}", f"known: {', '.join(sorted(known))}"
+        )
+    return matched
+
+
+def for_version(tool: str, version: str) -> Convention:
+    """The edition for an installed version: verified on it, of the same release, or the newest."""
+    editions = _editions(tool)
+    for convention in editions:
+        if version in convention.verified:
+            return convention
+    for convention in editions:
+        if f"{version}.".startswith(f"{convention.edition}."):
+            return convention
+    return find(tool)
+
+
+def predicting(convention: str | Convention, version: str) -> Convention:
+    """What predicts an adapter's tool: the convention that it brings along, or the one it names.
+
+    Raises UnknownNameError for a name that is not known.
+    """
+    return convention if isinstance(convention, Convention) else for_version(convention, version)
