@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from crossflops.frontends.digest import digest
+from crossflops.frontends.converted import digest
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.frontends.onnx.functions import Calls, operands
 from crossflops.frontends.onnx.inference import unpinned

@@ -145,11 +145,7 @@ class PyTorch(Frontend):
             raise raised(error) from error
 
     def program(
-        self,
-        source: Source,
-        setting: Setting,
-        observed: Sequence[Setting] = (),
-        run: Run | None = None,
+        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
     ) -> Program:
         """The model under export: see `program.program`. What values decide is seen there."""
         from crossflops.frontends.pytorch.model import try_out

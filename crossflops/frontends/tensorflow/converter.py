@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from crossflops.errors import NormalizeError
-from crossflops.frontends.standing import known
+from crossflops.frontends.converted import known
 from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
 
 # What tf2onnx writes, tidied: loops whose trips and shapes follow, operators that ONNX has.

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.standing import Operation, known, standing
+from crossflops.frontends.converted import Operation, known, standing
 from crossflops.frontends.tensorflow.converter import DOMAIN
 from crossflops.frontends.tensorflow.layers import RECURRENT, Layers
 from crossflops.ir.graph import Graph, Node, Op

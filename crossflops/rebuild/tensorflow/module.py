@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from crossflops.errors import CrossflopsError, NormalizeError
-from crossflops.frontends.digest import digest
+from crossflops.frontends.converted import identified
 from crossflops.frontends.onnx import OnnxFile, functions, reading
 from crossflops.frontends.onnx.binding import bind, model_inputs
 from crossflops.frontends.onnx.modules import Place, table
@@ -435,8 +435,7 @@ def graph_of(model: OnnxModule, seen: Any, setting: Setting) -> tuple[bytes, Gra
         for node in graph.nodes
         for one in _linked(node, calls.get(node.key, []), seen.layers, made)
     )
-    graph = msgspec.structs.replace(graph, nodes=nodes, name=model.name)
-    graph = msgspec.structs.replace(graph, digest=digest(graph))
+    graph = identified(msgspec.structs.replace(graph, nodes=nodes), model.name)
     held: dict[str, list[str]] = {}
     for node in nodes:
         held.setdefault(node.call, []).append(node.key)
