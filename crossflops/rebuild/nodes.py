@@ -79,7 +79,7 @@ def opened(model: Any, lacking: Callable[[Any], set[str]]) -> Any:
 
 def opsets(model: Any) -> dict[str, int]:
     """The version of every operator set that the model imports, by domain."""
-    return {domain_of(one.domain): one.version for one in model.opset_import}
+    return {domain_of(opset.domain): opset.version for opset in model.opset_import}
 
 
 def domain_of(name: str) -> str:
@@ -102,10 +102,10 @@ def _typed(model: Any) -> Any:
     from onnx import helper, shape_inference
 
     model = shape_inference.infer_shapes(model)
-    known = {one.name for one in (*model.graph.value_info, *model.graph.input)}
-    for one in model.graph.initializer:
-        if one.name not in known:
-            value = helper.make_tensor_value_info(one.name, one.data_type, one.dims)
+    known = {value.name for value in (*model.graph.value_info, *model.graph.input)}
+    for tensor in model.graph.initializer:
+        if tensor.name not in known:
+            value = helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
             model.graph.value_info.append(value)
     return model
 

@@ -53,7 +53,7 @@ def linked(graph: Graph, converted: Converted, rows: tuple[Module, ...]) -> Link
     whose target says so.
     """
     ids = {path: row.id for row in rows for path in row.names}
-    chains = [_chain(one, ids) for one in converted.equations]
+    chains = [_chain(equation, ids) for equation in converted.equations]
     keys = _keys(converted.equations, chains)
     computing = _computing(graph.nodes, converted)
     nodes: dict[str, list[str]] = {}
@@ -68,7 +68,7 @@ def linked(graph: Graph, converted: Converted, rows: tuple[Module, ...]) -> Link
             made[key] = _made(key, node, ids[path], _parent(path))
         nodes.setdefault(key, []).append(node.key)
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=tuple(placed(one, number) for one in body.nodes))
+            msgspec.structs.replace(body, nodes=tuple(placed(node, number) for node in body.nodes))
             for body in node.bodies
         )
         return msgspec.structs.replace(node, call=key, path=path, bodies=bodies)

@@ -67,9 +67,9 @@ def marked(model: Any) -> set[type]:
 def entered(classes: Iterable[type]) -> Iterator[None]:
     """While this is open, the methods of these classes run in the scope of their module."""
     with ExitStack() as stack:
-        for one in classes:
-            for name in _methods(one):
-                stack.enter_context(_wrapped(one, name))
+        for kind in classes:
+            for name in _methods(kind):
+                stack.enter_context(_wrapped(kind, name))
         yield
 
 

@@ -60,7 +60,7 @@ def settled(model: Any, asked: Asked) -> tuple[Any, set[str]]:
     inferred, grows = _inferred(model, asked)
     for _ in range(_DEEPEST):
         chosen = uneven(inferred.graph, asked.trips, grows)
-        version = next((one.version for one in model.opset_import if not one.domain), 1)
+        version = next((opset.version for opset in model.opset_import if not opset.domain), 1)
         how = Unrolling(version, (asked.trips, asked.branches))
         if not chosen or not unroll(model.graph, chosen, how):
             break
@@ -180,13 +180,13 @@ def _object(model: Any, gaps: list[Gap]) -> None:
     """
     missing = {gap.name for gap in gaps}
     graphs = list(_graphs(model.graph)) if gaps else []
-    types = {name: kind for one in graphs for name, kind in of_graph(one).items()}
+    types = {name: kind for graph in graphs for name, kind in of_graph(graph).items()}
     known = {name for name, kind in types.items() if kind.dtype and kind.shape is not None} | {""}
-    opset = {_domain(one): one.version for one in model.opset_import}
+    opset = {_domain(opset): opset.version for opset in model.opset_import}
     suspects = [
         node
-        for one in graphs
-        for node in one.node
+        for graph in graphs
+        for node in graph.node
         if not missing.isdisjoint(node.output) and known.issuperset(node.input)
         if infers(_domain(node), node.op_type, opset.get(_domain(node), 1)) and not bodies(node)
     ]
@@ -203,12 +203,12 @@ def _alone(model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[An
     """A model of one node, of the types of its operands, and of the values that are stored."""
     whole = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)
     open_ = dict.fromkeys(filter(None, node.input))
-    for one in graphs:
-        for tensor in one.initializer:
+    for graph in graphs:
+        for tensor in graph.initializer:
             if tensor.name in open_:
                 whole.graph.initializer.add().CopyFrom(tensor)
                 del open_[tensor.name]
-        for maker in one.node:
+        for maker in graph.node:
             if maker.op_type == "Constant" and maker.output[0] in open_:
                 whole.graph.node.add().CopyFrom(maker)
                 del open_[maker.output[0]]
@@ -446,4 +446,4 @@ def _control(node: Node) -> tuple[object, ...]:
 
 
 def _sizes(node: Node) -> tuple[object, ...]:
-    return tuple(one and one.shape for one in (*node.inputs, *node.outputs)), node.values
+    return tuple(tensor and tensor.shape for tensor in (*node.inputs, *node.outputs)), node.values

@@ -66,7 +66,7 @@ def _placed(node: Node, owners: Mapping[str, str], around: str) -> Node:
     """The node in its module; what is in a body is in that of the node around it."""
     path = owners.get(node.key, around)
     bodies = tuple(
-        msgspec.structs.replace(body, nodes=tuple(_placed(one, {}, path) for one in body.nodes))
+        msgspec.structs.replace(body, nodes=tuple(_placed(node, {}, path) for node in body.nodes))
         for body in node.bodies
     )
     return msgspec.structs.replace(node, path=path, bodies=bodies)

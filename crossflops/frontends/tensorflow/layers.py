@@ -154,7 +154,7 @@ class KerasLayers(Layers):
             id=self._ids[id(layer)],
             names=(path,),
             bases=tuple(f"{c.__module__}.{c.__qualname__}" for c in type(layer).__mro__[:-1]),
-            params=tuple(self._parameter(one) for one in _weights(layer)),
+            params=tuple(self._parameter(weight) for weight in _weights(layer)),
             children=tuple(children),
             training=False,
             settings=_settings(layer),
@@ -225,6 +225,6 @@ class NamedLayers(Layers):
 
 def variables(function: Any) -> list[Any]:
     """The trained variables that a function reads, all where it trains none."""
-    found = {id(one): one for one in function.variables}
+    found = {id(variable): variable for variable in function.variables}
     trained = [one for one in found.values() if one.trainable]
     return trained or [one for one in found.values() if one.dtype.is_floating]

@@ -28,7 +28,7 @@ def quiet() -> Iterator[None]:
         return
     finder = _Quietly()
     loggers = [logging.getLogger(name) for name in _LOGGERS]
-    before = [one.level for one in loggers]
+    before = [logger.level for logger in loggers]
     os.environ[_LEVEL] = "2"
     sys.meta_path.insert(0, finder)
     for one in loggers:
