@@ -50,11 +50,11 @@ def refuse(model: Any, into: str) -> None:
     for node in (node for body in bodies for node in body.node):
         name = f"{node.op_type} {node.name}".strip()
         if node.op_type in _CONTROL:
-            what = f"{name} has subgraphs, and no {into} is rebuilt from these"
-            raise NormalizeError(what, READ_IT)
+            message = f"{name} has subgraphs, and no {into} is rebuilt from these"
+            raise NormalizeError(message, READ_IT)
         if any(word in node.op_type for word in _QUANTIZED):
-            what = f"{name} is quantized, and no layer that a tool knows comes of it"
-            raise NormalizeError(what, f"give the file from before it was quantized; {READ_IT}")
+            message = f"{name} is quantized, and no layer that a tool knows comes of it"
+            raise NormalizeError(message, f"give the file from before it was quantized; {READ_IT}")
 
 
 # Operators that ONNX itself defines by others, replaced by these.

@@ -333,8 +333,8 @@ class Calls:
         key = (identity(node), operands, attributes)
         if key not in self._units:
             if len(self._units) >= CALL_LIMIT:
-                what = f"the functions are called in more than {CALL_LIMIT} different ways"
-                raise TargetError(what, "inline them with onnx.inliner, or export without them")
+                message = f"the functions are called in more than {CALL_LIMIT} different ways"
+                raise TargetError(message, "inline them with onnx.inliner, or export without them")
             self._units[key] = self._made(node, operands)
         return self._units[key]
 

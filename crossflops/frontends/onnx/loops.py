@@ -286,8 +286,8 @@ def named(
             raise InputError(f"{name!r} cannot run {count} times", "give --trips NODE=N")
     for name, choice in control.branches.items():
         if choice not in CHOICES:
-            what = f"{choice!r} is no branch of {name!r}"
-            raise InputError(what, "give --branch NODE=then, NODE=else or NODE=sum")
+            message = f"{choice!r} is no branch of {name!r}"
+            raise InputError(message, "give --branch NODE=then, NODE=else or NODE=sum")
     return (
         _known(control.trips, loops, "Loop, Scan or SequenceMap", "loops"),
         _known(control.branches, choices, "If", "branches"),

@@ -131,12 +131,12 @@ class _Run:
         except CrossflopsError:
             raise
         except UnfitError as error:
-            what = f"nothing rebuilds {label} in TensorFlow {error}"
-            raise NormalizeError(what, READ_IT) from error
+            message = f"nothing rebuilds {label} in TensorFlow {error}"
+            raise NormalizeError(message, READ_IT) from error
         except Exception as error:  # TensorFlow refuses in many ways
             text = " ".join(str(error).split())[:200]
-            what = f"nothing rebuilds {label} in TensorFlow: {type(error).__name__}: {text}"
-            raise NormalizeError(what, READ_IT) from error
+            message = f"nothing rebuilds {label} in TensorFlow: {type(error).__name__}: {text}"
+            raise NormalizeError(message, READ_IT) from error
         for name, value in zip(node.output, results, strict=False):
             if isinstance(value, np.ndarray):
                 self._known[name] = value
@@ -269,8 +269,8 @@ def _opened(model: Any) -> Any:
     try:
         return opened(model, _lacking)
     except Exception as error:  # the types of a body's values do not follow
-        what = f"no {_INTO} can be rebuilt: {' '.join(str(error).split())[:200]}"
-        raise NormalizeError(what, READ_IT) from error
+        message = f"no {_INTO} can be rebuilt: {' '.join(str(error).split())[:200]}"
+        raise NormalizeError(message, READ_IT) from error
 
 
 def _lacking(model: Any) -> set[str]:
