@@ -1,7 +1,7 @@
 """A graph that a converter wrote: what its nodes stand for, and what identifies it."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -114,3 +114,29 @@ def _row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
         return (*row, functions[id(body)])
     inner = [[_row(held, functions) for held in body.nodes] for body in node.bodies]
     return (*row, str(node.trips), inner)
+
+
+# What the frontends of several frameworks read alike.
+
+
+def plain(
+    attributes: Iterable[tuple[str, Any]], left_out: Container[str] = ()
+) -> dict[str, Scalar]:
+    """The public attributes of a layer that are plain values, or tuples of numbers, by name."""
+    settings: dict[str, Scalar] = {}
+    for name, value in attributes:
+        if name.startswith("_") or name in left_out:
+            continue
+        if isinstance(value, tuple) and all(isinstance(item, int | float) for item in value):
+            settings[name] = list(value)
+        elif value is None or isinstance(value, bool | int | float | str):
+            settings[name] = value
+    return settings
+
+
+def everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
+    """The nodes, each before all in its bodies."""
+    for node in nodes:
+        yield node
+        for body in node.bodies:
+            yield from everywhere(body.nodes)

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import importlib
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +11,7 @@ import msgspec
 import numpy as np
 
 from crossflops.errors import NormalizeError
+from crossflops.frontends.conversion import silenced
 from crossflops.frontends.jax import rules
 from crossflops.frontends.jax.lowering import DOMAIN, Equation, Recorder, lowering, named, noted
 from crossflops.frontends.jax.model import Pure, apart
@@ -177,7 +177,7 @@ def to_onnx(pure: Pure) -> Converted:
     last it becomes a node of the domain "jax", which has no count and says so.
     """
     first: BaseException | None = None
-    with apart(), _quiet():
+    with apart(), silenced("jax2onnx", "onnx_ir"):
         rules.register()
         for opaque, begin in _attempts():
             left = set(begin)
@@ -326,16 +326,3 @@ def _alive(closed: Any) -> Any:
     wanted = [True] * len(closed.jaxpr.outvars)
     jaxpr, used, _ = partial_eval.dce_jaxpr_consts(closed.jaxpr, wanted, instantiate=True)
     return ClosedJaxpr(jaxpr, [one for one, kept in zip(closed.consts, used, strict=True) if kept])
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in ("jax2onnx", "onnx_ir")]
-    before = [logger.level for logger in loggers]
-    for one in loggers:
-        one.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for one, level in zip(loggers, before, strict=True):
-            one.setLevel(level)

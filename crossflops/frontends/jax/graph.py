@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from crossflops.frontends.converted import Operation, identified, known, size, standing
+from crossflops.frontends.converted import Operation, everywhere, identified, known, size, standing
 from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.jax.converter import Converted, input_name, to_onnx
@@ -131,17 +131,10 @@ def _computing(nodes: Iterable[Node], converted: Converted) -> set[int]:
     """The equations for which at least one node does more than to move values."""
     return {
         converted.origins[name]
-        for node in _everywhere(nodes)
+        for node in everywhere(nodes)
         if node.op.type not in _MOVERS
         and (name := node.key.partition("@")[0]) in converted.origins
     }
-
-
-def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
-    for node in nodes:
-        yield node
-        for body in node.bodies:
-            yield from _everywhere(body.nodes)
 
 
 def _modules(

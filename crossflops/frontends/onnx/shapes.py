@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crossflops.errors import CrossflopsWarning, TargetError
-from crossflops.frontends.onnx.functions import Calls
+from crossflops.frontends.onnx.functions import Calls, domain_of
 from crossflops.frontends.onnx.inference import objection, pin
 from crossflops.frontends.onnx.loops import (
     RAN,
@@ -182,21 +182,18 @@ def _object(model: Any, gaps: list[Gap]) -> None:
     graphs = list(_graphs(model.graph)) if gaps else []
     types = {name: kind for graph in graphs for name, kind in of_graph(graph).items()}
     known = {name for name, kind in types.items() if kind.dtype and kind.shape is not None} | {""}
-    opset = {_domain(opset): opset.version for opset in model.opset_import}
+    opset = {domain_of(opset): opset.version for opset in model.opset_import}
     suspects = [
         node
         for graph in graphs
         for node in graph.node
         if not missing.isdisjoint(node.output) and known.issuperset(node.input)
-        if infers(_domain(node), node.op_type, opset.get(_domain(node), 1)) and not bodies(node)
+        if infers(domain_of(node), node.op_type, opset.get(domain_of(node), 1))
+        and not bodies(node)
     ]
     for node in suspects[:_MOST_WARNINGS]:
         if told := objection(_alone(model, node, types, graphs)):
             _note(node, told)
-
-
-def _domain(proto: Any) -> str:
-    return "" if proto.domain == "ai.onnx" else str(proto.domain)
 
 
 def _alone(model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[Any]) -> Any:

@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends.converted import known
+from crossflops.load.order import bodies
 from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
 
 # What tf2onnx writes, tidied: loops whose trips and shapes follow, operators that ONNX has.
@@ -49,7 +50,7 @@ def _tidy(graph: Any) -> None:
     _write_out_erfc(graph)
     made = {value: node for node in graph.node for value in node.output}
     for node in graph.node:
-        for body in _bodies(node):
+        for body in bodies(node):
             _tidy(body)
         if node.op_type == "Loop":
             _bring_out(node, graph)
@@ -117,16 +118,12 @@ def _pad_the_output(node: Any) -> None:
     node.attribute.append(helper.make_attribute("output_padding", beyond))
 
 
-def _bodies(node: Any) -> Iterator[Any]:
-    return (attribute.g for attribute in node.attribute if attribute.HasField("g"))
-
-
 def _bring_out(loop: Any, graph: Any) -> None:
     """Let the body read from outside what it carries unchanged (weights), and carry it no more.
 
     A carried value has an unknown shape for ONNX's inference, since the body could change it.
     """
-    (body,) = _bodies(loop)
+    (body,) = bodies(loop)
     read = {value for node in _everything(graph) for value in node.input}
     read |= {value.name for value in graph.output}
     straight = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
@@ -167,7 +164,7 @@ def _write_out_erfc(graph: Any) -> None:
 def _everything(graph: Any) -> Iterator[Any]:
     for node in graph.node:
         yield node
-        for body in _bodies(node):
+        for body in bodies(node):
             yield from _everything(body)
 
 

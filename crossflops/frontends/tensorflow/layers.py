@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from crossflops.frontends.converted import plain
 from crossflops.frontends.onnx.modules import of_name, table
-from crossflops.ir.trace import Module, Parameter, Scalar
+from crossflops.ir.trace import Module, Parameter
 
 # Which Keras layer opened which name scope: seen while the model is traced, not guessed.
 
@@ -157,7 +158,7 @@ class KerasLayers(Layers):
             params=tuple(self._parameter(weight) for weight in _weights(layer)),
             children=tuple(children),
             training=False,
-            settings=_settings(layer),
+            settings=plain(vars(layer).items(), ("name", "built")),
         )
 
     def _parameter(self, variable: Any) -> Parameter:
@@ -187,19 +188,6 @@ def _weights(layer: Any) -> list[Any]:
     """
     quantized = getattr(layer, "quantization_mode", None) is not None
     return [*layer._trainable_variables, *(layer._non_trainable_variables if quantized else ())]
-
-
-def _settings(layer: Any) -> dict[str, Scalar]:
-    """The plain public attributes (filters, kernel_size, strides ...)."""
-    found: dict[str, Scalar] = {}
-    for name, value in vars(layer).items():
-        if name.startswith("_") or name in {"name", "built"}:
-            continue
-        if isinstance(value, tuple) and all(isinstance(item, int | float) for item in value):
-            found[name] = list(value)
-        elif value is None or isinstance(value, bool | int | float | str):
-            found[name] = value
-    return found
 
 
 class NamedLayers(Layers):

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import NormalizeError
+from crossflops.frontends.converted import everywhere
 from crossflops.frontends.jax.model import Pure, apart
 from crossflops.frontends.jax.scopes import path_of
 from crossflops.frontends.jax.xla.hlo import (
@@ -24,7 +25,7 @@ from crossflops.frontends.jax.xla.hlo import (
     pooled,
     read,
 )
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import Graph
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Level, Module, Scalar, Setting, Trace, View
 
@@ -276,15 +277,8 @@ _PRODUCTS = (
 
 def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
     """The operator calls that nodes with products in them belong to, in their order."""
-    found = {one.call for one in _everywhere(graph.nodes) if one.op.type in _PRODUCTS}
+    found = {one.call for one in everywhere(graph.nodes) if one.op.type in _PRODUCTS}
     return [call for call in calls if call.level == "operator" and call.key in found]
-
-
-def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
-    for node in nodes:
-        yield node
-        for body in node.bodies:
-            yield from _everywhere(body.nodes)
 
 
 def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Call, ...]:
