@@ -142,9 +142,9 @@ def traced(model, *args, setting=EVAL, observed=(), **kwargs):
 
 def exported(model, *args, setting=EVAL, observed=(), **kwargs):
     """The graph, the trace and the ledger of a run."""
-    from crossflops.frontends.pytorch.program import normalize
+    from crossflops.frontends.pytorch.program import program
 
-    graph, trace = normalize(model, args, kwargs, setting, observed)
+    _, graph, trace = program(model, args, kwargs, setting, observed)
     return graph, trace, count(graph)
 
 

@@ -161,6 +161,6 @@ def program(
     with converting(frontend.converter):
         made = frontend.program(source, setting, observed, run)
     if not made[1].outputs:
-        what = "the model returns no tensor, and only work that a result depends on is counted"
-        warnings.warn(what, CrossflopsWarning, stacklevel=2)
+        message = "the model returns no tensor, and only work that a result depends on is counted"
+        warnings.warn(message, CrossflopsWarning, stacklevel=2)
     return made

@@ -5,6 +5,7 @@ The command line has it run in a process that can be ended (crossflops/cli/super
 Python nobody listens unless `listen` says so.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -48,3 +49,17 @@ def paused() -> Iterator[None]:
 def _tell(word: str | None) -> None:
     for listener in _listeners:
         listener(word)
+
+
+@contextmanager
+def silenced(*names: str, up_to: int = logging.ERROR) -> Iterator[None]:
+    """While this is open, these loggers write nothing of this level or a lower one."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(up_to + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

@@ -83,7 +83,7 @@ def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -
 
 def _open_keys(nodes: Iterable[Node]) -> Iterator[str]:
     for node in _everywhere(nodes):
-        if _is_open(node) or any(one and one.shape is None for one in node.inputs):
+        if _is_open(node) or any(tensor and tensor.shape is None for tensor in node.inputs):
             yield node.key.partition("@")[0]
 
 
@@ -93,7 +93,7 @@ def _is_open(node: Node) -> bool:
         return True
     if _is_control(node) and node.op.type == "If" and not node.choice:
         return True
-    return any(one is not None and one.shape is None for one in node.outputs)
+    return any(tensor is not None and tensor.shape is None for tensor in node.outputs)
 
 
 def _is_control(node: Node) -> bool:

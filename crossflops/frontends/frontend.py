@@ -140,14 +140,10 @@ class Frontend(Protocol):
     def fits(self, source: Source, setting: Setting) -> None:
         """Raises InputError or NormalizeError where the model does not take its arguments."""
         with converting(self.converter):
-            self.program(source, setting)
+            self.program(source, setting, (), None)
 
     def program(
-        self,
-        source: Source,
-        setting: Setting,
-        observed: Sequence[Setting] = (),
-        run: Run | None = None,
+        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
     ) -> Program:
         """The graph of the model and its trace, and before them what the graph was read from.
 

@@ -40,8 +40,10 @@ def rebuild(file: OnnxFile) -> Source:
     except CrossflopsError:
         raise
     except Exception as error:  # onnx2torch, and what rewrites for it, refuse in many ways
-        what = f"no torch module can be rebuilt from {file.path}: {type(error).__name__}: {error}"
-        raise NormalizeError(what, READ_IT) from error
+        message = (
+            f"no torch module can be rebuilt from {file.path}: {type(error).__name__}: {error}"
+        )
+        raise NormalizeError(message, READ_IT) from error
     return of_model(module, Given(specs=_specs(model.graph)))
 
 
@@ -77,8 +79,8 @@ def _bound(file: OnnxFile) -> Any:
     try:
         model = onnx.load(file.path)
     except Exception as error:
-        what = f"{file.path} cannot be read with its weights: {error}"
-        raise TargetError(what, "see that its external data lies beside it") from error
+        message = f"{file.path} cannot be read with its weights: {error}"
+        raise TargetError(message, "see that its external data lies beside it") from error
     bind(model.graph, file.dims, file.specs, file.path)
     if file.dims or file.specs:
         del model.graph.value_info[:]  # of other sizes, perhaps

@@ -178,7 +178,7 @@ def _full(domain: str, operator: str) -> str:
 
 
 def _used(model: Any) -> set[tuple[str, str]]:
-    return {(domain_of(one.domain), one.op_type) for one in model.graph.node}
+    return {(domain_of(node.domain), node.op_type) for node in model.graph.node}
 
 
 def _registry() -> Any:
@@ -223,11 +223,12 @@ def _given(model: Any, domain: str, operator: str, opset: int) -> frozenset[str]
     schema = schema_of(operator, opset, domain)
     defaults = {} if schema is None else schema.attributes
     return frozenset(
-        one.name
+        attribute.name
         for node in model.graph.node
         if node.op_type == operator and domain_of(node.domain) == domain
-        for one in node.attribute
-        if one.name not in defaults or not _says_default(one, defaults[one.name].default_value)
+        for attribute in node.attribute
+        if attribute.name not in defaults
+        or not _says_default(attribute, defaults[attribute.name].default_value)
     )
 
 
@@ -283,7 +284,7 @@ def _layer(operator: str, facts: Facts) -> tuple[Any, tuple[int, ...]]:
     if any(facts.has(place) and facts.constant(place) is None for place in rest):
         return None, ()
     values = [facts.constant(place) for place in rest]
-    constants = [None if one is None else one.tolist() for one in values]
+    constants = [None if value is None else value.tolist() for value in values]
     return ours(facts.attributes, constants, facts.outputs), (0,)
 
 

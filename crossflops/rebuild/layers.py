@@ -227,7 +227,7 @@ class Recurrent(nn.Module):
         y = y if self.layout else y.transpose(1, 2)
         y = torch.flip(y, [time]) if self.backwards else y
         ends = last if isinstance(last, tuple) else (last,)
-        found = (y, *(self._turned(one) for one in ends))
+        found = (y, *(self._turned(end) for end in ends))
         return found[: self.outputs] if self.outputs > 1 else y
 
     def _first(self, h: Any, c: Any) -> Any:

@@ -50,11 +50,11 @@ def refuse(model: Any, into: str) -> None:
     for node in (node for body in bodies for node in body.node):
         name = f"{node.op_type} {node.name}".strip()
         if node.op_type in _CONTROL:
-            what = f"{name} has subgraphs, and no {into} is rebuilt from these"
-            raise NormalizeError(what, READ_IT)
+            message = f"{name} has subgraphs, and no {into} is rebuilt from these"
+            raise NormalizeError(message, READ_IT)
         if any(word in node.op_type for word in _QUANTIZED):
-            what = f"{name} is quantized, and no layer that a tool knows comes of it"
-            raise NormalizeError(what, f"give the file from before it was quantized; {READ_IT}")
+            message = f"{name} is quantized, and no layer that a tool knows comes of it"
+            raise NormalizeError(message, f"give the file from before it was quantized; {READ_IT}")
 
 
 # Operators that ONNX itself defines by others, replaced by these.
@@ -79,7 +79,7 @@ def opened(model: Any, lacking: Callable[[Any], set[str]]) -> Any:
 
 def opsets(model: Any) -> dict[str, int]:
     """The version of every operator set that the model imports, by domain."""
-    return {domain_of(one.domain): one.version for one in model.opset_import}
+    return {domain_of(opset.domain): opset.version for opset in model.opset_import}
 
 
 def domain_of(name: str) -> str:
@@ -102,10 +102,10 @@ def _typed(model: Any) -> Any:
     from onnx import helper, shape_inference
 
     model = shape_inference.infer_shapes(model)
-    known = {one.name for one in (*model.graph.value_info, *model.graph.input)}
-    for one in model.graph.initializer:
-        if one.name not in known:
-            value = helper.make_tensor_value_info(one.name, one.data_type, one.dims)
+    known = {value.name for value in (*model.graph.value_info, *model.graph.input)}
+    for tensor in model.graph.initializer:
+        if tensor.name not in known:
+            value = helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
             model.graph.value_info.append(value)
     return model
 

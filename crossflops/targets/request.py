@@ -217,7 +217,7 @@ def layouts(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, ...]]:
     ways: list[tuple[TensorSpec, ...]] = []
     for named in (True, False):
         for move in (None, "last", "first"):
-            way = tuple(_moved(one, move, named or len(specs) > 1) for one in specs)
+            way = tuple(_moved(spec, move, named or len(specs) > 1) for spec in specs)
             if way not in ways:
                 ways.append(way)
     yield from ways

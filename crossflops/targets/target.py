@@ -190,7 +190,9 @@ def _check(found: Callable[..., Any], arguments: Mapping[str, object], target: s
         if one.kind in {kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY}
     }
     strays = [name for name in arguments if name not in named]
-    if strays and not any(one.kind is kinds.VAR_KEYWORD for one in parameters.values()):
+    if strays and not any(
+        parameter.kind is kinds.VAR_KEYWORD for parameter in parameters.values()
+    ):
         raise TargetError(
             f"{target} takes no {_listed('argument', strays)}",
             f"it takes {', '.join(named)}" if named else "it takes none: leave --arg out",

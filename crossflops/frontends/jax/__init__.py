@@ -93,11 +93,7 @@ class Jax(OnShapes):
             ) from error
 
     def program(
-        self,
-        source: Source,
-        setting: Setting,
-        observed: Sequence[Setting] = (),
-        run: Run | None = None,
+        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
     ) -> Program:
         """See `graph.program`. `observed` are the programs of XLA that are wanted."""
         from crossflops.frontends.jax.graph import program

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import importlib
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +11,7 @@ import msgspec
 import numpy as np
 
 from crossflops.errors import NormalizeError
+from crossflops.frontends.conversion import silenced
 from crossflops.frontends.jax import rules
 from crossflops.frontends.jax.lowering import DOMAIN, Equation, Recorder, lowering, named, noted
 from crossflops.frontends.jax.model import Pure, apart
@@ -105,8 +105,8 @@ def _as_average(node: Any) -> None:
     import onnx_ir as ir
 
     kernel = [int(size) for size in node.inputs[1].shape[2:]]
-    attributes = [one for one in node.attributes.values() if one.name != "group"]
-    kept = [one for one in attributes if one.name != "kernel_shape"]
+    attributes = [attribute for attribute in node.attributes.values() if attribute.name != "group"]
+    kept = [attribute for attribute in attributes if attribute.name != "kernel_shape"]
     pool = ir.Node(
         "",
         "AveragePool",
@@ -177,7 +177,7 @@ def to_onnx(pure: Pure) -> Converted:
     last it becomes a node of the domain "jax", which has no count and says so.
     """
     first: BaseException | None = None
-    with apart(), _quiet():
+    with apart(), silenced("jax2onnx", "onnx_ir"):
         rules.register()
         for opaque, begin in _attempts():
             left = set(begin)
@@ -217,7 +217,7 @@ def _converted(pure: Pure, opaque: bool) -> Converted:
         )
     if not len(model.graph):
         raise NormalizeError("the model computes nothing", "count one that does")
-    tidy(model, [one.primitive for one in recorder.equations])
+    tidy(model, [equation.primitive for equation in recorder.equations])
     origins = named(model)
     for value, name in zip(model.graph.inputs, pure.names, strict=True):
         value.name = input_name(name)
@@ -261,7 +261,7 @@ def _declare(model: Any) -> None:
 def _forget(graph: Any) -> None:
     """Leave out the shapes of all that is between inputs and outputs, as far as they follow."""
     known = {name for node in graph.node if node.domain == DOMAIN for name in node.output}
-    kept = [one for one in graph.value_info if one.name in known]
+    kept = [value for value in graph.value_info if value.name in known]
     del graph.value_info[:]
     graph.value_info.extend(kept)
     for node in graph.node:
@@ -275,13 +275,13 @@ def _shed(model: Any) -> None:
     import onnx_ir as ir
 
     weights = [one for one in model.graph.initializers.values() if one.const_value is not None]
-    if sum(one.const_value.nbytes for one in weights) <= _LARGEST:
+    if sum(weight.const_value.nbytes for weight in weights) <= _LARGEST:
         return
-    for one in weights:
-        held = one.const_value
+    for weight in weights:
+        held = weight.const_value
         if held.nbytes > 1024:
-            one.const_value = ir.ExternalTensor(
-                "weights", 0, held.nbytes, held.dtype, shape=held.shape, name=one.name
+            weight.const_value = ir.ExternalTensor(
+                "weights", 0, held.nbytes, held.dtype, shape=held.shape, name=weight.name
             )
 
 
@@ -290,7 +290,7 @@ def _keeping() -> Iterator[None]:
     """Let jax2onnx remove movements and what is dead, and leave all that computes."""
     module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
     before = module._OPTIMIZER_PASSES
-    module._OPTIMIZER_PASSES = tuple(one for one in before if one.name not in _LEFT_OUT)
+    module._OPTIMIZER_PASSES = tuple(each for each in before if each.name not in _LEFT_OUT)
     try:
         yield
     finally:
@@ -326,16 +326,3 @@ def _alive(closed: Any) -> Any:
     wanted = [True] * len(closed.jaxpr.outvars)
     jaxpr, used, _ = partial_eval.dce_jaxpr_consts(closed.jaxpr, wanted, instantiate=True)
     return ClosedJaxpr(jaxpr, [one for one, kept in zip(closed.consts, used, strict=True) if kept])
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in ("jax2onnx", "onnx_ir")]
-    before = [one.level for one in loggers]
-    for one in loggers:
-        one.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for one, level in zip(loggers, before, strict=True):
-            one.setLevel(level)

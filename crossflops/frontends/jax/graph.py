@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from crossflops.frontends.converted import Operation, everywhere, identified, known, size, standing
 from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
-from crossflops.frontends.digest import digest
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.jax.converter import Converted, input_name, to_onnx
 from crossflops.frontends.jax.layers import rows
@@ -19,7 +19,6 @@ from crossflops.frontends.jax.model import Pure, pure
 from crossflops.frontends.jax.scopes import paths_of
 from crossflops.frontends.jax.xla.programs import programs
 from crossflops.frontends.onnx.reading import of_bytes
-from crossflops.frontends.standing import Operation, known, standing
 from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.measurement import Observation
 from crossflops.ir.trace import Call, Module, Setting, Trace
@@ -54,7 +53,7 @@ def linked(graph: Graph, converted: Converted, rows: tuple[Module, ...]) -> Link
     whose target says so.
     """
     ids = {path: row.id for row in rows for path in row.names}
-    chains = [_chain(one, ids) for one in converted.equations]
+    chains = [_chain(equation, ids) for equation in converted.equations]
     keys = _keys(converted.equations, chains)
     computing = _computing(graph.nodes, converted)
     nodes: dict[str, list[str]] = {}
@@ -69,7 +68,7 @@ def linked(graph: Graph, converted: Converted, rows: tuple[Module, ...]) -> Link
             made[key] = _made(key, node, ids[path], _parent(path))
         nodes.setdefault(key, []).append(node.key)
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=tuple(placed(one, number) for one in body.nodes))
+            msgspec.structs.replace(body, nodes=tuple(placed(node, number) for node in body.nodes))
             for body in node.bodies
         )
         return msgspec.structs.replace(node, call=key, path=path, bodies=bodies)
@@ -132,17 +131,10 @@ def _computing(nodes: Iterable[Node], converted: Converted) -> set[int]:
     """The equations for which at least one node does more than to move values."""
     return {
         converted.origins[name]
-        for node in _everywhere(nodes)
+        for node in everywhere(nodes)
         if node.op.type not in _MOVERS
         and (name := node.key.partition("@")[0]) in converted.origins
     }
-
-
-def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
-    for node in nodes:
-        yield node
-        for body in node.bodies:
-            yield from _everywhere(body.nodes)
 
 
 def _modules(
@@ -236,8 +228,7 @@ def program(
 
     runnable = partial(_runnable, source, setting)
     graph, fields = settled(read_with, runnable, run)
-    graph = msgspec.structs.replace(graph, name=seen.name, **_size(seen.modules))
-    graph = msgspec.structs.replace(graph, digest=digest(graph))
+    graph = identified(graph, seen.name, **size(seen.modules))
     trace = Trace(modules=seen.modules, setting=setting, framework="jax", **fields)
     instructions = tuple(programs(seen.pure, trace, graph, observed))
     return data, graph, msgspec.structs.replace(trace, observed=instructions)
@@ -283,12 +274,3 @@ def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting
 def _name(model: Any) -> str:
     own = getattr(model, "__name__", None)
     return own if isinstance(own, str) and own.isidentifier() else type(model).__name__
-
-
-def _size(modules: tuple[Module, ...]) -> dict[str, int]:
-    """Number and bytes of the parameters."""
-    held = {one.storage: one for row in modules for one in row.params}
-    return {
-        "params": sum(one.numel for one in held.values()),
-        "param_bytes": sum(one.nbytes for one in held.values()),
-    }

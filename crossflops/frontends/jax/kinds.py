@@ -40,5 +40,5 @@ def speaks_jax(value: object) -> bool:
     names = getattr(value, "__globals__", None)
     if not isinstance(names, Mapping):
         return False
-    modules = (one for one in names.values() if isinstance(one, ModuleType))
-    return any(one.__name__.partition(".")[0] in ("jax", "flax") for one in modules)
+    modules = (name for name in names.values() if isinstance(name, ModuleType))
+    return any(module.__name__.partition(".")[0] in ("jax", "flax") for module in modules)

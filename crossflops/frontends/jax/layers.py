@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from crossflops.frontends.converted import plain
 from crossflops.frontends.jax import scopes
 from crossflops.frontends.jax.kinds import is_module
 from crossflops.frontends.jax.model import Pure, apart
 from crossflops.frontends.jax.scopes import modules
-from crossflops.ir.trace import Module, Parameter, Scalar
+from crossflops.ir.trace import Module, Parameter
 
 
 def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...]:
@@ -38,7 +39,7 @@ def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...
             params=_parameters(one, storages),
             children=tuple(below.get(path, ())),
             training=training,
-            settings=_settings(one),
+            settings=plain(vars(one).items()),
         )
         for number, (path, one) in enumerate(found)
     )
@@ -79,16 +80,3 @@ def _parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, ...]:
             storage = storages.setdefault(id(one), len(storages))
             found.append(Parameter(name, tuple(one.shape), storage, one.dtype.name))
     return tuple(found)
-
-
-def _settings(module: Any) -> dict[str, Scalar]:
-    """The plain public attributes (in_features, kernel_size, strides ...)."""
-    found: dict[str, Scalar] = {}
-    for name, value in vars(module).items():
-        if name.startswith("_"):
-            continue
-        if isinstance(value, tuple) and all(isinstance(item, int | float) for item in value):
-            found[name] = list(value)
-        elif value is None or isinstance(value, bool | int | float | str):
-            found[name] = value
-    return found

@@ -104,7 +104,7 @@ def _function(eqn: Any, method: Mapping[str, Scalar]) -> str:
         return "" if name == RESIZE and not method else name
     if eqn.primitive.name in _WRITTEN_IN:
         frames = getattr(eqn.source_info.traceback, "frames", ())
-        names = {_name_in_jax(one.file_name, one.function_name) for one in frames}
+        names = {_name_in_jax(frame.file_name, frame.function_name) for frame in frames}
         return next((one for one in _WRITTEN_IN[eqn.primitive.name] if one in names), "")
     return ""
 
@@ -170,8 +170,8 @@ def noted(node: Any) -> int | None:
 
 
 def _beside(node: Any) -> Iterator[Any]:
-    yield from (one.producer() for one in node.inputs if one is not None)
-    yield from (reader for one in node.outputs for reader, _ in one.uses())
+    yield from (tensor.producer() for tensor in node.inputs if tensor is not None)
+    yield from (reader for tensor in node.outputs for reader, _ in tensor.uses())
 
 
 def _bodies(attribute: Any) -> list[Any]:

@@ -125,7 +125,7 @@ def _linen(
     def variables() -> Any:
         if not valued:
             return jax.eval_shape(made, jax.random.key(0), *specs)
-        return made(jax.random.key(0), *(jnp.zeros(one.shape, one.dtype) for one in specs))
+        return made(jax.random.key(0), *(jnp.zeros(spec.shape, spec.dtype) for spec in specs))
 
     held = _asked(variables)
     return (lambda held, *args, **kwargs: model.apply(_arrays(held), *args, **kwargs)), held

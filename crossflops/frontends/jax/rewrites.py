@@ -31,7 +31,7 @@ def inlined(ctx: Any, eqn: Any, instead: Equal, ours: dict[int, Any]) -> None:
     given = [jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in eqn.invars]
     closed = jax.make_jaxpr(instead.function)(*given)
     if not instead.own:
-        ours.update((id(one), one) for one in closed.jaxpr.eqns)
+        ours.update((id(equation), equation) for equation in closed.jaxpr.eqns)
     for variable, value in zip(closed.jaxpr.constvars, closed.consts, strict=True):
         ctx.bind_const_for_var(variable, np.asarray(value))
     for inner, outer in zip(closed.jaxpr.invars, eqn.invars, strict=True):
@@ -102,7 +102,7 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
     more_than_reach = min((0, *begins)) < 0 or any(
         -end >= max(pair) for end, *pair in zip(ends, steps, dilations, strict=True)
     )
-    if any(one > 1 for one in steps):
+    if any(step > 1 for step in steps):
         if not more_than_reach and set(strides) == {1}:
             weights = _turned(weights, more["group"])
             return _primitive("onnx_conv_transpose").bind(
@@ -159,13 +159,16 @@ def lower(ctx: Any, eqn: Any) -> None:
         "dilations": params["dilations"],
         "pads": [max(one, 0) for one in (*begins, *ends)],
     }
-    if any(one < 0 for one in ends):
-        ints["output_padding"] = [max(-one, 0) for one in ends]
+    if any(end < 0 for end in ends):
+        ints["output_padding"] = [max(-end, 0) for end in ends]
     node = ir.Node(
         "",
         NODES[eqn.primitive.name],
         [ctx.get_value_for_var(one) for one in eqn.invars],
-        [ir.AttrInt64("group", params["group"]), *(ir.AttrInt64s(*one) for one in ints.items())],
+        [
+            ir.AttrInt64("group", params["group"]),
+            *(ir.AttrInt64s(*pair) for pair in ints.items()),
+        ],
         num_outputs=1,
     )
     (value,) = node.outputs

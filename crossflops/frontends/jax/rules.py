@@ -139,7 +139,7 @@ def _rules() -> dict[str, Any]:
 def _replaces(rule: Any) -> bool:
     specs = getattr(type(rule), "binding_specs", None)
     try:
-        return specs is not None and any(one.attr[-2:] != "_p" for one in specs())
+        return specs is not None and any(spec.attr[-2:] != "_p" for spec in specs())
     except Exception:  # a rule for another version of a library
         return False
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from crossflops.frontends.converted import plain
 from crossflops.ir.trace import Module, Parameter, Scalar
 
 MARK = "nnx:"
@@ -67,9 +68,9 @@ def marked(model: Any) -> set[type]:
 def entered(classes: Iterable[type]) -> Iterator[None]:
     """While this is open, the methods of these classes run in the scope of their module."""
     with ExitStack() as stack:
-        for one in classes:
-            for name in _methods(one):
-                stack.enter_context(_wrapped(one, name))
+        for kind in classes:
+            for name in _methods(kind):
+                stack.enter_context(_wrapped(kind, name))
         yield
 
 
@@ -231,13 +232,5 @@ def _bases(kind: type) -> tuple[str, ...]:
 
 def _linen_settings(module: Any) -> dict[str, Scalar]:
     """The plain fields: features, kernel_size, strides ..."""
-    found: dict[str, Scalar] = {}
-    for name in getattr(module, "__dataclass_fields__", ()):
-        value = getattr(module, name, None)
-        if name.startswith("_") or name in _OWN:
-            continue
-        if isinstance(value, tuple) and all(isinstance(item, int | float) for item in value):
-            found[name] = list(value)
-        elif value is None or isinstance(value, bool | int | float | str):
-            found[name] = value
-    return found
+    fields = getattr(module, "__dataclass_fields__", ())
+    return plain(((name, getattr(module, name, None)) for name in fields), _OWN)

@@ -44,14 +44,10 @@ class Onnx(Frontend):
 
         if not agrees(read(source.model.path).graph, source.model.specs):
             raise InputError("the file has other inputs", "give --input for those that it has")
-        self.program(source, setting)
+        self.program(source, setting, (), None)
 
     def program(
-        self,
-        source: Source,
-        setting: Setting,
-        observed: Sequence[Setting] = (),
-        run: Run | None = None,
+        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
     ) -> Program:
         """None, the graph of the file, and its modules. Nothing in it is to be observed."""
         from crossflops.frontends.onnx.reading import normalize

@@ -22,7 +22,9 @@ class _Said(NamedTuple):
 
     def command(self, dims: Iterable[str], shapes: Iterable[str]) -> str:
         """The command with these dimensions and whole shapes beside what was given."""
-        given = ((one.name, "x".join(map(str, one.shape or ())) or "scalar") for one in self.specs)
+        given = (
+            (spec.name, "x".join(map(str, spec.shape or ())) or "scalar") for spec in self.specs
+        )
         words = [
             *(("--dim", f"{name}={size}") for name, size in self.dims.items()),
             *(("--input", shape if n.isdecimal() else f"{n}={shape}") for n, shape in given),

@@ -28,7 +28,10 @@ class Scope(NamedTuple):
 
 def local(model: Any) -> dict[Identity, Any]:
     """The local functions of a model."""
-    return {(_domain(one), one.name, one.overload): one for one in model.functions}
+    return {
+        (domain_of(function), function.name, function.overload): function
+        for function in model.functions
+    }
 
 
 def expanded_size(model: Any, functions: Mapping[Identity, Any]) -> int:
@@ -52,7 +55,7 @@ def inline(model: Any, functions: Mapping[Identity, Any]) -> dict[str, dict[str,
     work = _Inliner(functions)
     work.graph(model.graph, Scope({}, "", {}), {})
     del model.functions[:]
-    known = {one.domain for one in model.opset_import}
+    known = {opset.domain for opset in model.opset_import}
     for domain, version in sorted(work.imports.items()):
         if domain not in known:
             model.opset_import.add(domain=domain, version=version)
@@ -64,8 +67,8 @@ def captured(body: Any, names: Mapping[str, str]) -> dict[str, str]:
     inner = dict(names)
     for value in (*body.input, *body.initializer):
         inner.pop(value.name, None)
-    for one in body.node:
-        for name in one.output:
+    for node in body.node:
+        for name in node.output:
             inner.pop(name, None)
     return inner
 
@@ -115,7 +118,7 @@ def _size(graph: Any, functions: Mapping[Identity, Any]) -> int:
 
 def identity(node: Any) -> Identity:
     """The function that a node calls, if there is one of that name."""
-    return _domain(node), node.op_type, node.overload
+    return domain_of(node), node.op_type, node.overload
 
 
 def _called(node: Any, functions: Mapping[Identity, Any]) -> Identity | None:
@@ -123,8 +126,9 @@ def _called(node: Any, functions: Mapping[Identity, Any]) -> Identity | None:
     return key if key in functions else None
 
 
-def _domain(one: Any) -> str:
-    return "" if one.domain == "ai.onnx" else str(one.domain)
+def domain_of(proto: Any) -> str:
+    """The domain of a node, a function or an operator set, by the one of its names used here."""
+    return "" if proto.domain == "ai.onnx" else str(proto.domain)
 
 
 def _calls(graph: Any, functions: Mapping[Identity, Any]) -> Iterable[bool]:
@@ -185,8 +189,8 @@ class _Inliner:
             if name and inner not in names and inner not in returned:
                 returned[inner] = name
         attributes = {one.name: one for one in function.attribute_proto}
-        attributes |= {one.name: one for one in call.attribute}
-        edition = {one.domain: one.version for one in function.opset_import}
+        attributes |= {attribute.name: attribute for attribute in call.attribute}
+        edition = {opset.domain: opset.version for opset in function.opset_import}
         self.imports = {**edition, **self.imports}
         for number, origin in enumerate(function.node):
             node = type(origin).FromString(origin.SerializeToString())
@@ -315,7 +319,7 @@ class Calls:
             if not self.called(node) or all(_is_known(types, name) for name in node.output):
                 continue
             operands = operands_of(node, types, here.values)
-            if any(one is not None and one.shape is None for one in operands):
+            if any(operand is not None and operand.shape is None for operand in operands):
                 continue
             for name, kind in zip(node.output, self.unit(node, operands).outputs, strict=False):
                 if kind is not None and kind.shape is not None and not _is_known(types, name):
@@ -326,12 +330,12 @@ class Calls:
 
     def unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
         """The function that a node calls, inferred for these inputs. Raises TargetError."""
-        attributes = tuple(sorted(one.SerializeToString() for one in node.attribute))
+        attributes = tuple(sorted(attribute.SerializeToString() for attribute in node.attribute))
         key = (identity(node), operands, attributes)
         if key not in self._units:
             if len(self._units) >= CALL_LIMIT:
-                what = f"the functions are called in more than {CALL_LIMIT} different ways"
-                raise TargetError(what, "inline them with onnx.inliner, or export without them")
+                message = f"the functions are called in more than {CALL_LIMIT} different ways"
+                raise TargetError(message, "inline them with onnx.inliner, or export without them")
             self._units[key] = self._made(node, operands)
         return self._units[key]
 
@@ -397,7 +401,7 @@ def _is_known(types: Mapping[str, Type], name: str) -> bool:
 
 
 def _declare(graph: Any, name: str, kind: Type) -> None:
-    found = [one for one in (*graph.value_info, *graph.output) if one.name == name]
+    found = [value for value in (*graph.value_info, *graph.output) if value.name == name]
     for value in found or (graph.value_info.add(name=name),):
         if shape_of(value.type) is None:
             put(value.type, kind.shape or (), kind.dtype)

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from crossflops.frontends.digest import digest
+from crossflops.frontends.converted import digest
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.frontends.onnx.functions import Calls, operands
 from crossflops.frontends.onnx.inference import unpinned
@@ -55,13 +55,13 @@ def to_graph(
     """The graph of a model with these types, and the module that each node is in."""
     specs = _specs(model.graph, types)
     found = places(model.graph.node, specs)
-    inputs = [one.name for one in model_inputs(model.graph)]
+    inputs = [tensor.name for tensor in model_inputs(model.graph)]
     nodes = _nodes(level(model.graph, types=types), specs, set(inputs), found, reading)
     params, param_bytes = parameters(nodes)
     graph = Graph(
         name=name,
         nodes=nodes,
-        inputs=tuple(_as(specs[one], "input") for one in inputs if one in specs),
+        inputs=tuple(_as(specs[name], "input") for name in inputs if name in specs),
         outputs=tuple(_as(specs[o.name], "output") for o in model.graph.output if o.name in specs),
         params=params,
         param_bytes=param_bytes,
@@ -81,7 +81,7 @@ def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Read
 
 
 def _specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
-    stored = {one.name for one in graph.initializer}
+    stored = {tensor.name for tensor in graph.initializer}
     return {name: _spec(name, kind, name in stored) for name, kind in types.items()}
 
 
@@ -179,7 +179,7 @@ def _op(node: Any, reading: Reading) -> Op:
 def _counted(node: Any, around: Level, asked: Mapping[str, str]) -> tuple[tuple[str, ...], Choice]:
     """The attributes whose subgraphs may run, and for an If how these were chosen."""
     if not is_control(node, "If"):
-        return tuple(one.name for one in node.attribute if one.HasField("g")), ""
+        return tuple(attribute.name for attribute in node.attribute if attribute.HasField("g")), ""
     said = asked.get(node.name)
     chosen = chosen_branch(node, around, asked)
     if not chosen:
@@ -208,8 +208,8 @@ def _bodies(
         inside = {**specs, **_specs(proto, types)}
         # A condition or a counter decides about every iteration, so all of them vary with it.
         own = (
-            varying | {one.name for one in proto.input}
-            if any(one in varying for one in node.input)
+            varying | {value.name for value in proto.input}
+            if any(value in varying for value in node.input)
             else set(varying)
         )
         within = [_within(one, place) for one in places(proto.node, inside)]
@@ -218,8 +218,8 @@ def _bodies(
             Graph(
                 name=name,
                 nodes=nodes,
-                inputs=tuple(s for one in proto.input if (s := _named(one.name, inside))),
-                outputs=tuple(s for one in proto.output if (s := _named(one.name, inside))),
+                inputs=tuple(s for value in proto.input if (s := _named(value.name, inside))),
+                outputs=tuple(s for value in proto.output if (s := _named(value.name, inside))),
                 params=0,
                 opset=reading.opset,
             )
@@ -255,7 +255,7 @@ def _function(
             name=f"{unit.name}@{number + 1}" if number else unit.name,
             nodes=nodes,
             inputs=tuple(inside.get(name, TensorSpec(name, "", None)) for name in unit.inputs),
-            outputs=tuple(s for one in graph.output if (s := _named(one.name, inside))),
+            outputs=tuple(s for value in graph.output if (s := _named(value.name, inside))),
             params=0,
             opset=there.opset,
         )

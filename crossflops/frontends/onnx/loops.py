@@ -29,7 +29,7 @@ def steps(
     for done in range(_MOST_STEPS):
         if most is not None and done >= most:
             return most
-        names = [one.name for one in body.input]
+        names = [value.name for value in body.input]
         starts = [Value(0, (done,)), Value(0, (1,)), *carried]
         values = {n: v for n, v in zip(names, starts, strict=False) if v is not None}
         found = known(body.node, (), shapes, {**around, **values})
@@ -38,7 +38,7 @@ def steps(
             return None
         if not goes_on:
             return done + 1
-        results = [one.name for one in body.output[1 : len(carried) + 1]]
+        results = [value.name for value in body.output[1 : len(carried) + 1]]
         carried = [found.get(name) for name in results]
     return None
 
@@ -76,7 +76,14 @@ def level(
 
 def body_of(node: Any, name: str = "body") -> Any:
     """The subgraph in the attribute of that name, or None."""
-    return next((one.g for one in node.attribute if one.name == name and one.HasField("g")), None)
+    return next(
+        (
+            attribute.g
+            for attribute in node.attribute
+            if attribute.name == name and attribute.HasField("g")
+        ),
+        None,
+    )
 
 
 def is_control(node: Any, *names: str) -> bool:
@@ -130,7 +137,7 @@ def _scan_length(node: Any, around: Level) -> int | None:
     places = _integers(node, "num_scan_inputs", (0,))[0]
     if not 0 < places <= len(node.input):
         return None
-    if not any(one.name == "num_scan_inputs" for one in node.attribute):
+    if not any(attribute.name == "num_scan_inputs" for attribute in node.attribute):
         return None
     axes = _integers(node, "scan_input_axes", (0,) * places)
     shape = around.shapes.get(node.input[-places])
@@ -140,9 +147,9 @@ def _scan_length(node: Any, around: Level) -> int | None:
 
 
 def _integers(node: Any, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-    for one in node.attribute:
-        if one.name == name:
-            return tuple(one.ints) or (one.i,)
+    for attribute in node.attribute:
+        if attribute.name == name:
+            return tuple(attribute.ints) or (attribute.i,)
     return default
 
 
@@ -234,7 +241,7 @@ def declare(around: Level, outputs: Any, place: int, shape: tuple[int, ...], dty
     if not name or around.shapes.get(name) is not None:
         return False
     values = (*around.graph.value_info, *around.graph.output)
-    found = [one for one in values if one.name == name]  # an output may stand in both
+    found = [value for value in values if value.name == name]  # an output may stand in both
     for value in found or (around.graph.value_info.add(name=name),):
         put(value.type, shape, dtype)
     around.shapes[name] = shape
@@ -279,8 +286,8 @@ def named(
             raise InputError(f"{name!r} cannot run {count} times", "give --trips NODE=N")
     for name, choice in control.branches.items():
         if choice not in CHOICES:
-            what = f"{choice!r} is no branch of {name!r}"
-            raise InputError(what, "give --branch NODE=then, NODE=else or NODE=sum")
+            message = f"{choice!r} is no branch of {name!r}"
+            raise InputError(message, "give --branch NODE=then, NODE=else or NODE=sum")
     return (
         _known(control.trips, loops, "Loop, Scan or SequenceMap", "loops"),
         _known(control.branches, choices, "If", "branches"),

@@ -67,7 +67,7 @@ def _inside(path: str, root: str) -> Place:
     """The place of that path, of whose modules the class of the root alone is known here."""
     parts = path.split(".") if path else []
     paths = (".".join(parts[: end + 1]) for end in range(len(parts)))
-    return Place((("", root), *((one, "") for one in paths)))
+    return Place((("", root), *((path, "") for path in paths)))
 
 
 def _items(text: str) -> list[str]:
@@ -138,7 +138,9 @@ def table(found: Iterable[Place], root: str) -> tuple[Module, ...]:
 def with_parameters(modules: tuple[Module, ...], graph: Graph) -> tuple[Module, ...]:
     """The modules with the stored weights of the graph that are theirs, each weight once."""
     paths = {row.path for row in modules}
-    specs = {one.name: one for node in everywhere(graph.nodes) for one in node.inputs if one}
+    specs = {
+        tensor.name: tensor for node in everywhere(graph.nodes) for tensor in node.inputs if tensor
+    }
     users = {node.key: node.path for node in graph.nodes}
     own: dict[str, list[Parameter]] = {}
     storages = count()

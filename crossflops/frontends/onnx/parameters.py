@@ -258,7 +258,7 @@ def _in_attributes(node: Node) -> dict[str, Size]:
     lists = [node.attrs.get(name, ()) for name in _ATTRIBUTES.get(node.op.type, ())]
     modes = node.attrs.get("nodes_modes", ())
     inner = [one for one in modes if one != "LEAF"] if isinstance(modes, tuple) else []
-    numel = sum(len(one) for one in lists if isinstance(one, tuple)) + len(inner)
+    numel = sum(len(item) for item in lists if isinstance(item, tuple)) + len(inner)
     return {f"{node.key}/": Size(numel, 4 * numel)} if numel else {}
 
 

@@ -71,8 +71,8 @@ def _normalized(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Tr
             alone, _ = _found(copy, msgspec.structs.replace(file, seen=None), setting)
         return shapes.marked(graph, alone), trace
     except (RecursionError, decode_error()) as error:
-        what = "functions, loops and branches lie too deep within one another"
-        raise TargetError(what, "inline the functions with onnx.inliner") from error
+        message = "functions, loops and branches lie too deep within one another"
+        raise TargetError(message, "inline the functions with onnx.inliner") from error
 
 
 def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
@@ -154,8 +154,8 @@ def newer(path: str, opset: Mapping[str, int]) -> None:
     """Warn of operators of a later version than the installed onnx knows."""
     for domain, (_, last) in library().defs.schema_version_map().items():
         if opset.get(domain, 0) > last:
-            what = f"version {opset[domain]} of the operators of {domain or 'ai.onnx'}"
-            warn(path, f"{what} is not known here: they are counted as of version {last}")
+            subject = f"version {opset[domain]} of the operators of {domain or 'ai.onnx'}"
+            warn(path, f"{subject} is not known here: they are counted as of version {last}")
 
 
 def empty(path: str, graph: Graph) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crossflops.errors import CrossflopsWarning, TargetError
-from crossflops.frontends.onnx.functions import Calls
+from crossflops.frontends.onnx.functions import Calls, domain_of
 from crossflops.frontends.onnx.inference import objection, pin
 from crossflops.frontends.onnx.loops import (
     RAN,
@@ -60,7 +60,7 @@ def settled(model: Any, asked: Asked) -> tuple[Any, set[str]]:
     inferred, grows = _inferred(model, asked)
     for _ in range(_DEEPEST):
         chosen = uneven(inferred.graph, asked.trips, grows)
-        version = next((one.version for one in model.opset_import if not one.domain), 1)
+        version = next((opset.version for opset in model.opset_import if not opset.domain), 1)
         how = Unrolling(version, (asked.trips, asked.branches))
         if not chosen or not unroll(model.graph, chosen, how):
             break
@@ -180,35 +180,32 @@ def _object(model: Any, gaps: list[Gap]) -> None:
     """
     missing = {gap.name for gap in gaps}
     graphs = list(_graphs(model.graph)) if gaps else []
-    types = {name: kind for one in graphs for name, kind in of_graph(one).items()}
+    types = {name: kind for graph in graphs for name, kind in of_graph(graph).items()}
     known = {name for name, kind in types.items() if kind.dtype and kind.shape is not None} | {""}
-    opset = {_domain(one): one.version for one in model.opset_import}
+    opset = {domain_of(opset): opset.version for opset in model.opset_import}
     suspects = [
         node
-        for one in graphs
-        for node in one.node
+        for graph in graphs
+        for node in graph.node
         if not missing.isdisjoint(node.output) and known.issuperset(node.input)
-        if infers(_domain(node), node.op_type, opset.get(_domain(node), 1)) and not bodies(node)
+        if infers(domain_of(node), node.op_type, opset.get(domain_of(node), 1))
+        and not bodies(node)
     ]
     for node in suspects[:_MOST_WARNINGS]:
         if told := objection(_alone(model, node, types, graphs)):
             _note(node, told)
 
 
-def _domain(proto: Any) -> str:
-    return "" if proto.domain == "ai.onnx" else str(proto.domain)
-
-
 def _alone(model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[Any]) -> Any:
     """A model of one node, of the types of its operands, and of the values that are stored."""
     whole = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)
     open_ = dict.fromkeys(filter(None, node.input))
-    for one in graphs:
-        for tensor in one.initializer:
+    for graph in graphs:
+        for tensor in graph.initializer:
             if tensor.name in open_:
                 whole.graph.initializer.add().CopyFrom(tensor)
                 del open_[tensor.name]
-        for maker in one.node:
+        for maker in graph.node:
             if maker.op_type == "Constant" and maker.output[0] in open_:
                 whole.graph.node.add().CopyFrom(maker)
                 del open_[maker.output[0]]
@@ -446,4 +443,4 @@ def _control(node: Node) -> tuple[object, ...]:
 
 
 def _sizes(node: Node) -> tuple[object, ...]:
-    return tuple(one and one.shape for one in (*node.inputs, *node.outputs)), node.values
+    return tuple(tensor and tensor.shape for tensor in (*node.inputs, *node.outputs)), node.values

@@ -40,7 +40,9 @@ def of_graph(graph: Any) -> dict[str, Type]:
         for value in values
         if is_tensor(value.type)
     }
-    found |= {one.name: Type(one.data_type, tuple(one.dims)) for one in graph.initializer}
+    found |= {
+        tensor.name: Type(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
+    }
     return found
 
 
@@ -68,17 +70,19 @@ _FLOAT, _INT, _STRING, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 6, 7, 8  # AttributeP
 def attributes(node: Any) -> dict[str, Attribute]:
     """The attributes that are numbers or texts, or lists of them."""
     found: dict[str, Attribute] = {}
-    for one in node.attribute:
-        if one.type == _FLOAT:
-            found[one.name] = one.f
-        elif one.type == _INT:
-            found[one.name] = one.i
-        elif one.type == _STRING:
-            found[one.name] = one.s.decode(errors="replace")
-        elif one.type == _FLOATS:
-            found[one.name] = tuple(one.floats)
-        elif one.type == _INTS:
-            found[one.name] = tuple(one.ints)
-        elif one.type == _STRINGS:
-            found[one.name] = tuple(text.decode(errors="replace") for text in one.strings)
+    for attribute in node.attribute:
+        if attribute.type == _FLOAT:
+            found[attribute.name] = attribute.f
+        elif attribute.type == _INT:
+            found[attribute.name] = attribute.i
+        elif attribute.type == _STRING:
+            found[attribute.name] = attribute.s.decode(errors="replace")
+        elif attribute.type == _FLOATS:
+            found[attribute.name] = tuple(attribute.floats)
+        elif attribute.type == _INTS:
+            found[attribute.name] = tuple(attribute.ints)
+        elif attribute.type == _STRINGS:
+            found[attribute.name] = tuple(
+                text.decode(errors="replace") for text in attribute.strings
+            )
     return found

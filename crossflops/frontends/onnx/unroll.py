@@ -63,10 +63,10 @@ def _differs(node: Any, around: Level, grows: set[str]) -> bool:
     after = level(body, inner, bound=True).values
     types = of_graph(body)
     return any(
-        one.op_type in SIZED
-        and any(name in after and name not in before for name in one.input)
-        and any(name and (name not in types or types[name].shape is None) for name in one.output)
-        for one in body.node
+        node.op_type in SIZED
+        and any(name in after and name not in before for name in node.input)
+        and any(name and (name not in types or types[name].shape is None) for name in node.output)
+        for node in body.node
     )
 
 
@@ -128,11 +128,11 @@ def _copy(node: Any) -> Any:
 def _runs(loop: Any, count: int, graph: Any, how: Unrolling) -> list[Any]:
     """The nodes of all runs, and those that hand out what the Loop gives back."""
     body = body_of(loop)
-    shared = {one.name: f"{loop.name}/{one.name}" for one in body.initializer}
-    for one in body.initializer:
+    shared = {tensor.name: f"{loop.name}/{tensor.name}" for tensor in body.initializer}
+    for tensor in body.initializer:
         moved = graph.initializer.add()
-        moved.CopyFrom(one)
-        moved.name = shared[one.name]
+        moved.CopyFrom(tensor)
+        moved.name = shared[tensor.name]
     carried = list(loop.input[2:])
     stacks: list[list[str]] = [[] for _ in body.output[1 + len(carried) :]]
     found: list[Any] = []
@@ -207,7 +207,7 @@ def _results(
                 node.attribute.add(name="axes", type=7, ints=[0])
             else:
                 axes = f"{loop.name}/axes"
-                if all(one.name != axes for one in graph.initializer[-1:]):
+                if all(tensor.name != axes for tensor in graph.initializer[-1:]):
                     graph.initializer.add(name=axes, data_type=7, dims=[1], raw_data=bytes(8))
                 node.input.append(axes)
             found.append(node)

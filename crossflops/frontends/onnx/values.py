@@ -301,7 +301,7 @@ OPERATORS: Mapping[str, _Operator] = {
     "Equal": _pairwise(lambda a, b: int(a == b), compares=True),
     "And": _pairwise(lambda a, b: int(bool(a and b))),
     "Or": _pairwise(lambda a, b: int(bool(a or b))),
-    "Not": lambda values: Value(values[0].rank, tuple(int(not one) for one in values[0].items)),
+    "Not": lambda values: Value(values[0].rank, tuple(int(not item) for item in values[0].items)),
     "Neg": _each(lambda one: -one),
     "Abs": _each(abs),
     "Floor": _each(floor),
@@ -358,7 +358,7 @@ def _fit(value: Value) -> bool:
 def _evaluate(
     node: Any, shapes: Mapping[str, tuple[int, ...] | None], found: Mapping[str, Value]
 ) -> Value | None:
-    attributes = {one.name: one for one in node.attribute}
+    attributes = {attribute.name: attribute for attribute in node.attribute}
     if node.op_type == "Constant":
         return _constant(attributes)
     if node.op_type in ("Shape", "Size"):
@@ -369,7 +369,7 @@ def _evaluate(
     values = [found.get(name) for name in node.input if name]
     if not values or any(value is None for value in values):
         return None
-    if any(one is not None and one.rank == MATRIX for one in values):
+    if any(value is not None and value.rank == MATRIX for value in values):
         turned = list(attributes["perm"].ints) if "perm" in attributes else [1, 0]
         if node.op_type not in _OF_MATRICES or turned != [1, 0]:
             return None

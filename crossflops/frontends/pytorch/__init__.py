@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import MissingExtraError, TargetError
+from crossflops.frontends.conversion import silenced
 from crossflops.frontends.frontend import (
     Frontend,
     Program,
@@ -86,7 +87,9 @@ class PyTorch(Frontend):
         import torch
 
         if path.suffix == _ARCHIVE:
-            with _silent("torch.export"):
+            with silenced(
+                "torch.export", up_to=logging.CRITICAL
+            ):  # its traceback before it raises
                 return torch.export.load(path)
         return torch.load(path, map_location="cpu", weights_only=False)
 
@@ -145,11 +148,7 @@ class PyTorch(Frontend):
             raise raised(error) from error
 
     def program(
-        self,
-        source: Source,
-        setting: Setting,
-        observed: Sequence[Setting] = (),
-        run: Run | None = None,
+        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
     ) -> Program:
         """The model under export: see `program.program`. What values decide is seen there."""
         from crossflops.frontends.pytorch.model import try_out
@@ -179,18 +178,6 @@ class PyTorch(Frontend):
         from crossflops.frontends.pytorch.model import runnable
 
         return runnable(source, threads, setting)
-
-
-@contextmanager
-def _silent(name: str) -> Iterator[None]:
-    """torch.export.load writes a traceback into its log before it raises."""
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 FRONTEND: Frontend = PyTorch()

@@ -233,8 +233,8 @@ def not_traced(error: BaseException) -> NormalizeError:
     """The model runs, and torch.export does not take it."""
     text = f"{type(error).__name__}: {error}"
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), _FALLBACK)
-    what = f"{REFUSED}{brief(error)}{raised_at(error)}"
-    return NormalizeError(what, hint)
+    message = f"{REFUSED}{brief(error)}{raised_at(error)}"
+    return NormalizeError(message, hint)
 
 
 def brief(error: BaseException) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crossflops.frontends.digest import digest
 from crossflops.ir.graph import Attribute, Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call
@@ -145,10 +144,10 @@ class Origins(msgspec.Struct, frozen=True):
     opset: dict[str, int]
 
 
-def to_graph(
-    program: "ONNXProgram", name: str, calls: dict[str, Call], paths: dict[str, str], params: int
-) -> Graph:
+def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, str]) -> Graph:
     """The graph of a simplified program, each node linked to the operator call it came from.
+
+    What it is called, and how large the model is, the caller knows.
 
     `calls` are operator calls by graph node name, `paths` the module path by call key. The nodes
     in a body have no call of their own: they belong to that of the node which holds it.
@@ -162,15 +161,14 @@ def to_graph(
         dict(model.opset_imports),
     )
     varying = {value for value in model.graph.inputs if not value.is_initializer()}
-    graph = Graph(
-        name=name,
+    return Graph(
+        name="",
         nodes=_nodes(model.graph, varying, origins),
         inputs=_specs(model.graph.inputs, origins, "input"),
         outputs=_specs(model.graph.outputs, origins, "output"),
-        params=params,
+        params=0,
         opset=origins.opset,
     )
-    return msgspec.structs.replace(graph, digest=digest(graph))
 
 
 def undecomposed(exported: Any) -> dict[str, str]:

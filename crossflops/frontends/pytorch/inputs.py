@@ -81,13 +81,13 @@ def check(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
 
 
 def _refuse_fakes(tensors: Iterable[Any]) -> None:
-    for one in tensors:
-        if getattr(one, "is_nested", False):
+    for tensor in tensors:
+        if getattr(tensor, "is_nested", False):
             raise InputError(
                 "a nested tensor has no shape to count with",
                 "pad it, as torch.nested.to_padded_tensor does",
             )
-        if type(one).__name__ == "FakeTensor":
+        if type(tensor).__name__ == "FakeTensor":
             raise InputError(
                 "weights or inputs are FakeTensors, which belong to the mode that made them",
                 "make them under torch.device('meta') instead",

@@ -140,18 +140,6 @@ def _python(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def parameter_count(rows: tuple[Module, ...]) -> int:
-    """Number of parameters, each storage once."""
-    sizes = {one.storage: one.numel for row in rows for one in row.params}
-    return sum(sizes.values())
-
-
-def parameter_bytes(rows: tuple[Module, ...]) -> int:
-    """What the parameters take, each storage once, in its own element type."""
-    sizes = {one.storage: one.nbytes for row in rows for one in row.params}
-    return sum(sizes.values())
-
-
 # The modules that the nodes of an exported program (torch.export) came from.
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from crossflops.frontends.converted import identified, size
 from crossflops.frontends.pytorch.data_dependence import (
     drawn,
     fill_shapes,
@@ -27,7 +28,7 @@ from crossflops.frontends.pytorch.model import (
     spelled,
     switch,
 )
-from crossflops.frontends.pytorch.modules import parameter_bytes, parameter_count, placed
+from crossflops.frontends.pytorch.modules import placed
 from crossflops.frontends.pytorch.operators import operator_calls, write_out_casts
 from crossflops.frontends.pytorch.recorder import linked, tree
 from crossflops.frontends.pytorch.seeds import generators, seeded
@@ -66,25 +67,6 @@ class Recording(msgspec.Struct, frozen=True):
     drawing: Sequence[Any] | None = None
 
 
-def normalize(
-    model: "nn.Module",
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    setting: Setting,
-    observed: Sequence[Setting] = (),
-) -> tuple[Graph, Trace]:
-    """The graph and the trace of a model run on these inputs.
-
-    For every setting in `observed` the model is also run for real, to see which calls collapse
-    into fused kernels there. The caller's model, its mode, the inputs and the random state are
-    untouched.
-
-    Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
-    exported.
-    """
-    return program(model, args, kwargs, setting, observed)[1:]
-
-
 def program(
     model: "nn.Module",
     args: tuple[Any, ...],
@@ -92,9 +74,17 @@ def program(
     setting: Setting,
     observed: Sequence[Setting] = (),
 ) -> tuple[Any, Graph, Trace]:
-    """As `normalize`, and before them the ONNX model (of onnx_ir) that the graph was read from.
+    """The graph and the trace of a model run on these inputs.
 
-    Its nodes are those of the graph, in their order and with their keys as names.
+    Before them the ONNX model (of onnx_ir) that the graph was read from. Its nodes are those of
+    the graph, in their order and with their keys as names.
+
+    For every setting in `observed` the model is also run for real, to see which calls collapse
+    into fused kernels there. The caller's model, its mode, the inputs and the random state are
+    untouched.
+
+    Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
+    exported.
     """
     return converted(model, record(model, args, kwargs, setting, observed))
 
@@ -116,14 +106,8 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
             with seeded():
                 fill_shapes(exported, known)
     paths = {call.key: trace.modules[call.module].path for call in trace.calls}
-    graph = to_graph(
-        exported,
-        type(model).__name__,
-        recording.operators,
-        paths,
-        parameter_count(trace.modules),
-    )
-    graph = msgspec.structs.replace(graph, param_bytes=parameter_bytes(trace.modules))
+    graph = to_graph(exported, recording.operators, paths)
+    graph = identified(graph, type(model).__name__, **size(trace.modules))
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)
 

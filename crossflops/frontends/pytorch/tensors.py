@@ -25,7 +25,7 @@ def _shape(tensor: Any) -> tuple[int, ...] | None:
     """The shape, None where an extent depends on values, or on rows of different lengths."""
     if tensor.is_nested:
         return None
-    found = [_extent(one) for one in tensor.shape]
+    found = [_extent(size) for size in tensor.shape]
     known = tuple(one for one in found if one is not None)
     return known if len(known) == len(found) else None
 
@@ -136,6 +136,6 @@ def _items(value: Any) -> Iterator[Any]:
     elif isinstance(value, list | tuple | set | frozenset | Iterator):
         yield from value
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield from (getattr(value, one.name, None) for one in dataclasses.fields(value))
+        yield from (getattr(value, field.name, None) for field in dataclasses.fields(value))
     elif not isinstance(value, type | torch.nn.Module):
         yield from getattr(value, "__dict__", {}).values()

@@ -267,8 +267,8 @@ def _difference(asked: Asked, trace: Traced) -> str:
     differs = executed.differing(ran, done)
     names = ", ".join(path or "(the model)" for path in differs[:_NAMED])
     rest = f" and {len(differs) - _NAMED} more" if len(differs) > _NAMED else ""
-    what = f"a run executes other products than the exported program in {names}{rest}"
-    return what if differs else ""
+    message = f"a run executes other products than the exported program in {names}{rest}"
+    return message if differs else ""
 
 
 def _noted(trace: Traced, *notes: str) -> Traced:

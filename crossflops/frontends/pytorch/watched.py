@@ -65,7 +65,7 @@ def observed_calls(seen: Sequence[Seen], calls: Sequence[Call], view: View) -> t
     homes = [_home(one.frames, by_key) or root for one in seen]
     around = _frame if view.level == "dispatch" else _module
     places = [around(key, by_key) for key in homes]
-    ran = [one.key for one in calls if one.level == "operator" and _ran(one, view)]
+    ran = [call.key for call in calls if call.level == "operator" and _ran(call, view)]
     work = _work([_seen_kind(one) for one in seen], places, ran, by_key, around)
     names: Counter[str] = Counter()
     found: list[Call] = []
@@ -276,7 +276,7 @@ def _nested(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
 def _is_nested(frame: Frame) -> bool:
     """In a real run only a nested tensor has no shape."""
     tensors = (*frame.inputs, *frame.outputs)
-    return frame.level != "operator" and any(one.shape is None for one in tensors)
+    return frame.level != "operator" and any(tensor.shape is None for tensor in tensors)
 
 
 def summary(kernels: list[Ran]) -> tuple[Kernel, ...]:

@@ -84,11 +84,7 @@ class Sklearn(OnShapes):
         return tuple(map(self.shape_of, args)), named
 
     def program(
-        self,
-        source: Source,
-        setting: Setting,
-        observed: Sequence[Setting] = (),
-        run: Run | None = None,
+        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
     ) -> Program:
         """See `graph.program`. Nothing is to be observed."""
         from crossflops.frontends.sklearn.graph import program

@@ -42,9 +42,9 @@ def mended(estimators: Iterable[Any]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.enter_context(_whole_numbers())
-        for one in estimators:
-            for name, value in _changed(one):
-                stack.enter_context(patch.object(one, name, value))
+        for estimator in estimators:
+            for name, value in _changed(estimator):
+                stack.enter_context(patch.object(estimator, name, value))
         yield
 
 
@@ -203,7 +203,7 @@ def to_onnx(
     # dropped
 
     types = [(name, _type(one)) for name, one in _named(args, kwargs).items()]
-    options = {id(one): {"zipmap": False} for one in parts if _takes_zipmap(one)}
+    options = {id(part): {"zipmap": False} for part in parts if _takes_zipmap(part)}
     try:
         with mended(parts):
             return _converted(best(model), types, options, None)
@@ -258,7 +258,7 @@ def _declare(graph: Any, types: list[Any]) -> None:
     from onnx.helper import get_node_attr_value, make_tensor_value_info
 
     rows = next((one.shape[0] for _, one in types if one.shape), None)
-    stored = {one.name: one for one in graph.initializer}
+    stored = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "TfIdfVectorizer":
             kind, shape = (

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsWarning, InputError
-from crossflops.frontends.digest import digest
+from crossflops.frontends.converted import identified, size
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.sklearn.converter import as_computed, to_onnx
 from crossflops.frontends.sklearn.estimators import Part, of_estimator, parts
@@ -41,16 +41,9 @@ def program(
     makers = {node: estimators.get(maker) for node, maker in found.makers.items()}
     owners = {node: paths[maker] for node, maker in found.makers.items() if maker in paths}
     rows = _table(inside, set(owners.values()))
-    graph = msgspec.structs.replace(
-        graph,
-        name=name,
-        nodes=tuple(
-            _placed(as_computed(one, makers, found.empty), owners, "") for one in graph.nodes
-        ),
-        params=sum(one.numel for row in rows for one in row.params),
-        param_bytes=sum(one.nbytes for row in rows for one in row.params),
-    )
-    graph = msgspec.structs.replace(graph, digest=digest(graph))
+    nodes = [_placed(as_computed(node, makers, found.empty), owners, "") for node in graph.nodes]
+    graph = msgspec.structs.replace(graph, nodes=tuple(nodes))
+    graph = identified(graph, name, **size(rows))
     return found.data, graph, Trace(calls=(), modules=rows, setting=setting, framework="sklearn")
 
 
@@ -73,7 +66,7 @@ def _placed(node: Node, owners: Mapping[str, str], around: str) -> Node:
     """The node in its module; what is in a body is in that of the node around it."""
     path = owners.get(node.key, around)
     bodies = tuple(
-        msgspec.structs.replace(body, nodes=tuple(_placed(one, {}, path) for one in body.nodes))
+        msgspec.structs.replace(body, nodes=tuple(_placed(node, {}, path) for node in body.nodes))
         for body in node.bodies
     )
     return msgspec.structs.replace(node, path=path, bodies=bodies)

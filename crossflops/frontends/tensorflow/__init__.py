@@ -116,11 +116,7 @@ class TensorFlow(OnShapes):
                 keras.utils.clear_session()
 
     def program(
-        self,
-        source: Source,
-        setting: Setting,
-        observed: Sequence[Setting] = (),
-        run: Run | None = None,
+        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
     ) -> Program:
         """See `graph.program`. Nothing is to be observed."""
         from crossflops.frontends.tensorflow.graph import program

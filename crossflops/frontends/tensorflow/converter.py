@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from crossflops.errors import NormalizeError
-from crossflops.frontends.standing import known
+from crossflops.frontends.converted import known
+from crossflops.load.order import bodies
 from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
 
 # What tf2onnx writes, tidied: loops whose trips and shapes follow, operators that ONNX has.
@@ -47,15 +48,15 @@ def _tidy(graph: Any) -> None:
     convolution with negative pads, which ONNX does not allow: it computes what TensorFlow does.
     """
     _write_out_erfc(graph)
-    made = {one: node for node in graph.node for one in node.output}
+    made = {value: node for node in graph.node for value in node.output}
     for node in graph.node:
-        for body in _bodies(node):
+        for body in bodies(node):
             _tidy(body)
         if node.op_type == "Loop":
             _bring_out(node, graph)
         if node.op_type == "ConvTranspose":
             _pad_the_output(node)
-        casts = [made.get(one) for one in node.input]
+        casts = [made.get(value) for value in node.input]
         if node.op_type in _COMPARISONS and all(one and one.op_type == "Cast" for one in casts):
             # tf2onnx casts the counters to floats, of which nothing would follow
             node.input[:] = [one.input[0] for one in casts if one]
@@ -70,7 +71,7 @@ def tell_shapes(graph: Any, source: Any, types: Callable[[str], int | None]) -> 
     """
     from onnx import defs, helper
 
-    known = {one.name: one for op in source.get_operations() for one in op.outputs}
+    known = {tensor.name: tensor for op in source.get_operations() for tensor in op.outputs}
     for node in graph.node:
         if node.op_type not in _SIZED and (node.domain or defs.has(node.op_type)):
             continue
@@ -105,20 +106,16 @@ def _pad_the_output(node: Any) -> None:
     """
     from onnx import helper
 
-    pads = next((one for one in node.attribute if one.name == "pads"), None)
+    pads = next((attribute for attribute in node.attribute if attribute.name == "pads"), None)
     if pads is None or min(pads.ints, default=0) >= 0:
         return
     half = len(pads.ints) // 2
     sums = [begin + end for begin, end in zip(pads.ints[:half], pads.ints[half:], strict=True)]
-    begins = [max(one, 0) for one in pads.ints[:half]]
-    ends = [max(one, 0) for one in pads.ints[half:]]
+    begins = [max(number, 0) for number in pads.ints[:half]]
+    ends = [max(number, 0) for number in pads.ints[half:]]
     beyond = [max(-one, 0) for one in sums]
     pads.ints[:] = [*begins, *ends]
     node.attribute.append(helper.make_attribute("output_padding", beyond))
-
-
-def _bodies(node: Any) -> Iterator[Any]:
-    return (one.g for one in node.attribute if one.HasField("g"))
 
 
 def _bring_out(loop: Any, graph: Any) -> None:
@@ -126,9 +123,9 @@ def _bring_out(loop: Any, graph: Any) -> None:
 
     A carried value has an unknown shape for ONNX's inference, since the body could change it.
     """
-    (body,) = _bodies(loop)
-    read = {one for node in _everything(graph) for one in node.input}
-    read |= {one.name for one in graph.output}
+    (body,) = bodies(loop)
+    read = {value for node in _everything(graph) for value in node.input}
+    read |= {value.name for value in graph.output}
     straight = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
     for place in reversed(range(len(loop.input) - 2)):
         value, result = body.input[place + 2].name, body.output[place + 1].name
@@ -167,7 +164,7 @@ def _write_out_erfc(graph: Any) -> None:
 def _everything(graph: Any) -> Iterator[Any]:
     for node in graph.node:
         yield node
-        for body in _bodies(node):
+        for body in bodies(node):
             yield from _everything(body)
 
 
@@ -235,8 +232,8 @@ def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[
     """The ONNX model (ModelProto) of a GraphDef; operations of the kinds in `left` stay."""
     import tensorflow as tf
 
-    inputs = [one.name for one in frozen.inputs]
-    outputs = [one.name for one in frozen.outputs]
+    inputs = [tensor.name for tensor in frozen.inputs]
+    outputs = [tensor.name for tensor in frozen.outputs]
     tfonnx = importlib.import_module("tf2onnx.tfonnx")
     optimizer = importlib.import_module("tf2onnx.optimizer")
     chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
@@ -287,7 +284,7 @@ def _plain(graph: Any) -> Any:
     from a seed that nobody sets.
     """
     for node in _nodes(graph):
-        inputs = [one for one in node.input if not one.startswith("^")]
+        inputs = [value for value in node.input if not value.startswith("^")]
         del node.input[:]
         node.input.extend(inputs)
         if node.op in _DRAWN:
@@ -345,7 +342,7 @@ def _recorded(tfonnx: Any, noted: Noted, left: set[str]) -> Iterator[None]:
                     noted.failed.add(kind)
                 raise
             finally:
-                made = [one.name for one in graph.get_nodes() if one not in before]
+                made = [node.name for node in graph.get_nodes() if node not in before]
                 if kind not in _LOOPS:
                     noted.origins.update(dict.fromkeys((own, *made), own))
 
@@ -447,6 +444,6 @@ def _folded(graph: Any, stored: Any, outputs: Any) -> tuple[dict[str, Any], dict
 def _folds(op: Any, result: Any, known: set[str]) -> bool:
     if op.type.startswith("Random") or result.dtype.name in ("resource", "variant"):
         return False
-    if not op.inputs or not all(one.name in known for one in op.inputs):
+    if not op.inputs or not all(tensor.name in known for tensor in op.inputs):
         return False
     return not result.dtype.is_floating or op.type in _MOVES

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from crossflops.frontends.converted import identified, size
 from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
-from crossflops.frontends.digest import digest
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.tensorflow.converter import to_onnx
@@ -55,8 +55,7 @@ def program(
         return linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
 
     graph, fields = settled(read, lambda: _runnable(source, seen.traced), run)
-    graph = msgspec.structs.replace(graph, name=seen.name, **_size(model, seen))
-    graph = msgspec.structs.replace(graph, digest=digest(graph))
+    graph = identified(graph, seen.name, **_size(model, seen))
     return data, graph, msgspec.structs.replace(seen.trace, **fields)
 
 
@@ -129,10 +128,5 @@ def _size(model: Any, seen: Seen) -> dict[str, int]:
     Nothing for a graph that was frozen already: its constants were variables. Those of a function
     are none (a matrix of a transform, a window).
     """
-    held = {one.storage: one for row in seen.trace.modules for one in row.params}
-    if not held and is_frozen(model):
-        return {}
-    return {
-        "params": sum(one.numel for one in held.values()),
-        "param_bytes": sum(one.nbytes for one in held.values()),
-    }
+    rows = seen.trace.modules
+    return {} if is_frozen(model) and not any(row.params for row in rows) else size(rows)

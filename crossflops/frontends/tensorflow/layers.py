@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from crossflops.frontends.converted import plain
 from crossflops.frontends.onnx.modules import of_name, table
-from crossflops.ir.trace import Module, Parameter, Scalar
+from crossflops.ir.trace import Module, Parameter
 
 # Which Keras layer opened which name scope: seen while the model is traced, not guessed.
 
@@ -154,10 +155,10 @@ class KerasLayers(Layers):
             id=self._ids[id(layer)],
             names=(path,),
             bases=tuple(f"{c.__module__}.{c.__qualname__}" for c in type(layer).__mro__[:-1]),
-            params=tuple(self._parameter(one) for one in _weights(layer)),
+            params=tuple(self._parameter(weight) for weight in _weights(layer)),
             children=tuple(children),
             training=False,
-            settings=_settings(layer),
+            settings=plain(vars(layer).items(), ("name", "built")),
         )
 
     def _parameter(self, variable: Any) -> Parameter:
@@ -189,19 +190,6 @@ def _weights(layer: Any) -> list[Any]:
     return [*layer._trainable_variables, *(layer._non_trainable_variables if quantized else ())]
 
 
-def _settings(layer: Any) -> dict[str, Scalar]:
-    """The plain public attributes (filters, kernel_size, strides ...)."""
-    found: dict[str, Scalar] = {}
-    for name, value in vars(layer).items():
-        if name.startswith("_") or name in {"name", "built"}:
-            continue
-        if isinstance(value, tuple) and all(isinstance(item, int | float) for item in value):
-            found[name] = list(value)
-        elif value is None or isinstance(value, bool | int | float | str):
-            found[name] = value
-    return found
-
-
 class NamedLayers(Layers):
     """What the names of operations tell, where no Keras model is at hand."""
 
@@ -225,6 +213,6 @@ class NamedLayers(Layers):
 
 def variables(function: Any) -> list[Any]:
     """The trained variables that a function reads, all where it trains none."""
-    found = {id(one): one for one in function.variables}
+    found = {id(variable): variable for variable in function.variables}
     trained = [one for one in found.values() if one.trainable]
     return trained or [one for one in found.values() if one.dtype.is_floating]

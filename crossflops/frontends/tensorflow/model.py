@@ -48,7 +48,7 @@ def function_of(
             f"the graph has the inputs {', '.join(wanted) or '(none)'}",
             "give one --input for each: " + " ".join(f"--input {name}=SHAPE" for name in wanted),
         )
-    read = {one.lstrip("^").partition(":")[0] for node in nodes for one in node.input}
+    read = {value.lstrip("^").partition(":")[0] for node in nodes for value in node.input}
     results = [node.name for node in nodes if node.name not in read and node.op not in _NO_RESULTS]
     places = [name for name in wanted if name not in kwargs]
 
@@ -101,7 +101,7 @@ _CHANGES = (
 def writes(function: Any) -> bool:
     """Whether a concrete function, or one that it calls, stores something in variables."""
     graph = function.graph.as_graph_def()
-    bodies = (graph.node, *(one.node_def for one in graph.library.function))
+    bodies = (graph.node, *(function.node_def for function in graph.library.function))
     return any(
         node.op in _STORES or node.op.startswith(_CHANGES) for nodes in bodies for node in nodes
     )
@@ -322,7 +322,7 @@ def _unpacked(
 def _functional(
     model: Any, wanted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: dict[str, bool]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    names = [one.name for one in model.inputs]
+    names = [tensor.name for tensor in model.inputs]
     whole = isinstance(wanted, dict)
     if kwargs and not args and set(kwargs) == (set(wanted) if whole else set(names)):
         if whole:
@@ -374,7 +374,7 @@ def _signature(
         shown = ", ".join(f"{one}={tuple(spec.shape)}" for one, spec in wanted.items())
         raise InputError(
             f"the signature {name} has the inputs {shown}",
-            "give one --input for each: " + " ".join(f"--input {one}=SHAPE" for one in names),
+            "give one --input for each: " + " ".join(f"--input {name}=SHAPE" for name in names),
         )
     named = {**dict(zip(names, args, strict=False)), **kwargs}
     for one, spec in wanted.items():

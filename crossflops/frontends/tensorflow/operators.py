@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.standing import Operation, known, standing
+from crossflops.frontends.converted import Operation, known, standing
 from crossflops.frontends.tensorflow.converter import DOMAIN
 from crossflops.frontends.tensorflow.layers import RECURRENT, Layers
 from crossflops.ir.graph import Graph, Node, Op
@@ -38,8 +38,8 @@ def calls(graph: Any, layers: Layers) -> tuple[Call, ...]:
         held = {"in_loop": op.name in loops, "in_branch": op.name in branches}
         operators.append(_operator(op, parent, module, held, layers))
     below: dict[str, list[Call]] = {}
-    for one in operators:
-        below.setdefault(one.parent or "", []).append(one)
+    for operator in operators:
+        below.setdefault(operator.parent or "", []).append(operator)
     order: list[Call] = []
     for key, call in found.items():
         order += [call, *below.get(key, ())]
@@ -154,7 +154,7 @@ def in_loops(graph: Any) -> frozenset[str]:
         if op.name in inside or op.type == "Exit":
             continue
         inside.add(op.name)
-        todo += [reader for one in op.outputs for reader in one.consumers()]
+        todo += [reader for tensor in op.outputs for reader in tensor.consumers()]
         todo += op._control_outputs  # constants in a loop hang on it by order alone
     return frozenset(inside)
 
@@ -172,7 +172,7 @@ def in_branches(graph: Any) -> frozenset[str]:
         if depth <= depths.get(op.name, 0):
             continue
         depths[op.name] = depth
-        readers = [reader for one in op.outputs for reader in one.consumers()]
+        readers = [reader for tensor in op.outputs for reader in tensor.consumers()]
         todo += [(one, depth) for one in (*readers, *op._control_outputs)]
     return frozenset(depths)
 
@@ -182,7 +182,7 @@ def _opens(op: Any) -> bool:
 
 
 def _closes(op: Any) -> bool:
-    return op.type == "Merge" and all(one.op.type != "NextIteration" for one in op.inputs)
+    return op.type == "Merge" and all(tensor.op.type != "NextIteration" for tensor in op.inputs)
 
 
 def local_name(name: str) -> str:
@@ -301,11 +301,11 @@ def _names(specs: Iterable[Any]) -> list[str]:
 
 
 def _before(op: Any) -> list[Any]:
-    return [one.op for one in op.inputs]
+    return [tensor.op for tensor in op.inputs]
 
 
 def _readers(op: Any) -> list[Any]:
-    return [reader for one in op.outputs for reader in one.consumers()]
+    return [reader for tensor in op.outputs for reader in tensor.consumers()]
 
 
 def linked(
@@ -332,7 +332,9 @@ def linked(
             call = made[f"{node.key} ({MADE})"] = _made(node, layers)
         nodes.setdefault(call.key, []).append(node.key)
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=tuple(placed(one, call.key) for one in body.nodes))
+            msgspec.structs.replace(
+                body, nodes=tuple(placed(node, call.key) for node in body.nodes)
+            )
             for body in node.bodies
         )
         path = layers.rows[call.module].path

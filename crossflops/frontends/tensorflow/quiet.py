@@ -1,7 +1,6 @@
 """Keep TensorFlow's log lines off stderr, unless somebody asked for them or something fails."""
 
 import contextlib
-import logging
 import os
 import sys
 import tempfile
@@ -11,6 +10,8 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
+
+from crossflops.frontends.conversion import silenced
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"  # 0 everything, 1 no information, 2 no warnings
 _LOGGERS = ("tensorflow", "absl", "tf2onnx")
@@ -27,17 +28,12 @@ def quiet() -> Iterator[None]:
         yield
         return
     finder = _Quietly()
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    before = [one.level for one in loggers]
     os.environ[_LEVEL] = "2"
     sys.meta_path.insert(0, finder)
-    for one in loggers:
-        one.setLevel(logging.CRITICAL)
     try:
-        yield
+        with silenced(*_LOGGERS):
+            yield
     finally:
-        for one, level in zip(loggers, before, strict=True):
-            one.setLevel(level)
         sys.meta_path.remove(finder)
         os.environ.pop(_LEVEL, None)
 

@@ -32,5 +32,5 @@ def rebuild(program: Any, graph: Graph) -> Source:
     else:
         model = (models.of_bytes if isinstance(program, bytes) else models.of_program)(program)
     found = models.program(model, {node.key: node.path for node in graph.nodes})
-    inputs = tuple(tf.TensorSpec(one.shape, one.dtype) for one in graph.inputs)
+    inputs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in graph.inputs)
     return Source(OnnxModule(found, graph.name or "model"), inputs, {})

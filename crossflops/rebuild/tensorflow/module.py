@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from crossflops.errors import CrossflopsError, NormalizeError
-from crossflops.frontends.digest import digest
+from crossflops.frontends.converted import identified
 from crossflops.frontends.onnx import OnnxFile, functions, reading
 from crossflops.frontends.onnx.binding import bind, model_inputs
 from crossflops.frontends.onnx.modules import Place, table
@@ -73,11 +73,11 @@ class OnnxModule(tf.Module):
         """The outputs by place, of inputs by place."""
         model = parse(self.program.data)
         run = _Run(model, scopes(self.program.paths))
-        names = [one.name for one in model_inputs(model.graph)]
+        names = [tensor.name for tensor in model_inputs(model.graph)]
         run.values.update(zip(names, map(tf.convert_to_tensor, inputs), strict=True))
         for node in model.graph.node:
             run.add(node)
-        return [tf.identity(run.tensor(one.name)) for one in model.graph.output]
+        return [tf.identity(run.tensor(value.name)) for value in model.graph.output]
 
 
 def scopes(paths: Mapping[str, str]) -> dict[str, str]:
@@ -105,7 +105,7 @@ class _Run:
     def __init__(self, model: Any, names: Mapping[str, str]) -> None:
         self._opset = opsets(model)
         self._scopes = names
-        self._stored = {one.name: one for one in model.graph.initializer}
+        self._stored = {tensor.name: tensor for tensor in model.graph.initializer}
         self._known: dict[str, Any] = {}
         self.values: dict[str, Any] = {}
         for name, tensor in self._stored.items():
@@ -131,12 +131,12 @@ class _Run:
         except CrossflopsError:
             raise
         except UnfitError as error:
-            what = f"nothing rebuilds {label} in TensorFlow {error}"
-            raise NormalizeError(what, READ_IT) from error
+            message = f"nothing rebuilds {label} in TensorFlow {error}"
+            raise NormalizeError(message, READ_IT) from error
         except Exception as error:  # TensorFlow refuses in many ways
             text = " ".join(str(error).split())[:200]
-            what = f"nothing rebuilds {label} in TensorFlow: {type(error).__name__}: {text}"
-            raise NormalizeError(what, READ_IT) from error
+            message = f"nothing rebuilds {label} in TensorFlow: {type(error).__name__}: {text}"
+            raise NormalizeError(message, READ_IT) from error
         for name, value in zip(node.output, results, strict=False):
             if isinstance(value, np.ndarray):
                 self._known[name] = value
@@ -174,7 +174,7 @@ class _Run:
             ]
             found = RULES[node.op_type](self._given(node, given))
             arrays = [one.numpy() for one in (found if isinstance(found, list) else [found])]
-        arrays = [np.asarray(one) for one in arrays]
+        arrays = [np.asarray(array) for array in arrays]
         return arrays if all(map(_is_of_sizes, arrays)) else None
 
     def _spreads(self, node: Any) -> bool:
@@ -213,7 +213,11 @@ def _constant(tensor: Any) -> Any:
 
 def _tensors(node: Any) -> dict[str, Any]:
     """The attributes that are tensors, as arrays."""
-    found = {one.name: _array(one.t) for one in node.attribute if one.HasField("t")}
+    found = {
+        attribute.name: _array(attribute.t)
+        for attribute in node.attribute
+        if attribute.HasField("t")
+    }
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -249,7 +253,7 @@ def program(model: Any, paths: Mapping[str, str]) -> Program:
     refuse(model, _INTO)
     for number, node in enumerate(model.graph.node):
         node.name = label(node, number)
-    made = {one: node.name for node in model.graph.node for one in node.output if one}
+    made = {value: node.name for node in model.graph.node for value in node.output if value}
     model = _opened(model)
     if lacking := _lacking(model):
         name = min(lacking)
@@ -265,8 +269,8 @@ def _opened(model: Any) -> Any:
     try:
         return opened(model, _lacking)
     except Exception as error:  # the types of a body's values do not follow
-        what = f"no {_INTO} can be rebuilt: {' '.join(str(error).split())[:200]}"
-        raise NormalizeError(what, READ_IT) from error
+        message = f"no {_INTO} can be rebuilt: {' '.join(str(error).split())[:200]}"
+        raise NormalizeError(message, READ_IT) from error
 
 
 def _lacking(model: Any) -> set[str]:
@@ -285,7 +289,7 @@ def _placed(model: Any, made: Mapping[str, str], paths: Mapping[str, str]) -> di
     found: dict[str, str] = {}
     origin = ""
     for number, node in reversed(list(enumerate(model.graph.node))):
-        origin = next((made[one] for one in node.output if one in made), origin)
+        origin = next((made[value] for value in node.output if value in made), origin)
         if node.name != origin or origin in found:
             node.name = f"{origin}/{node.op_type}_{number}"
         found[node.name] = paths.get(origin, "")
@@ -435,8 +439,7 @@ def graph_of(model: OnnxModule, seen: Any, setting: Setting) -> tuple[bytes, Gra
         for node in graph.nodes
         for one in _linked(node, calls.get(node.key, []), seen.layers, made)
     )
-    graph = msgspec.structs.replace(graph, nodes=nodes, name=model.name)
-    graph = msgspec.structs.replace(graph, digest=digest(graph))
+    graph = identified(msgspec.structs.replace(graph, nodes=nodes), model.name)
     held: dict[str, list[str]] = {}
     for node in nodes:
         held.setdefault(node.call, []).append(node.key)

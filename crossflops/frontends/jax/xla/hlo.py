@@ -75,7 +75,11 @@ class Program(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def by_id(self) -> dict[int, Instruction]:
         """Instruction by id, which no two computations share."""
-        return {one.id: one for each in self.computations.values() for one in each.instructions}
+        return {
+            instruction.id: instruction
+            for each in self.computations.values()
+            for instruction in each.instructions
+        }
 
 
 def read(data: bytes) -> Program:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import NormalizeError
+from crossflops.frontends.converted import everywhere
 from crossflops.frontends.jax.model import Pure, apart
 from crossflops.frontends.jax.scopes import path_of
 from crossflops.frontends.jax.xla.hlo import (
@@ -24,7 +25,7 @@ from crossflops.frontends.jax.xla.hlo import (
     pooled,
     read,
 )
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import Graph
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Level, Module, Scalar, Setting, Trace, View
 
@@ -162,15 +163,19 @@ class _Walk:
 
 
 def _operands(operands: list[Instruction]) -> Iterator[TensorSpec]:
-    arrays = (result for one in operands for result in one.results)
+    arrays = (result for operand in operands for result in operand.results)
     for number, one in enumerate(arrays):
         yield TensorSpec(f"operand_{number}", one.dtype, one.shape)
 
 
 def in_order(computation: Computation) -> Iterator[Instruction]:
     """The instructions in the order in which XLA visits them: operands first, dead ones first."""
-    by_id = {one.id: one for one in computation.instructions}
-    used = {key for one in computation.instructions for key in (*one.operands, *one.control)}
+    by_id = {instruction.id: instruction for instruction in computation.instructions}
+    used = {
+        key
+        for instruction in computation.instructions
+        for key in (*instruction.operands, *instruction.control)
+    }
     roots = [key for key in by_id if key not in used and key != computation.root]
     visited: set[int] = set()
     opened: set[int] = set()
@@ -186,7 +191,7 @@ def in_order(computation: Computation) -> Iterator[Instruction]:
         else:
             opened.add(key)
             before = (*by_id[key].operands, *by_id[key].control)
-            stack += [one for one in reversed(before) if one not in visited]
+            stack += [operand for operand in reversed(before) if operand not in visited]
 
 
 # To which module an instruction belongs, and what its name stack tells of it.
@@ -218,7 +223,7 @@ _BACKWARD = "transpose(jvp("
 
 def owner(rows: tuple[Module, ...], trace: tuple[Call, ...]) -> Owner:
     """The owner of any name stack, in a model of these modules and calls."""
-    ids = {path: one.id for one in rows for path in one.names}
+    ids = {path: row.id for row in rows for path in row.names}
     keys: dict[int, str] = {}
     for call in trace:
         if call.level == "module":
@@ -272,15 +277,8 @@ _PRODUCTS = (
 
 def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
     """The operator calls that nodes with products in them belong to, in their order."""
-    found = {one.call for one in _everywhere(graph.nodes) if one.op.type in _PRODUCTS}
+    found = {one.call for one in everywhere(graph.nodes) if one.op.type in _PRODUCTS}
     return [call for call in calls if call.level == "operator" and call.key in found]
-
-
-def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
-    for node in nodes:
-        yield node
-        for body in node.bodies:
-            yield from _everywhere(body.nodes)
 
 
 def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Call, ...]:
@@ -291,23 +289,32 @@ def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Cal
     goes with an instruction in its module, if there is any. A contraction that was matched with
     nothing, where there are operators, stands `alone`.
     """
-    contractions = sorted((one for one in instructions if one.target in _CONTRACTIONS), key=_place)
-    of: dict[str, list[str]] = {one.key: [] for one in contractions}
+    contractions = sorted(
+        (instruction for instruction in instructions if instruction.target in _CONTRACTIONS),
+        key=_place,
+    )
+    of: dict[str, list[str]] = {contraction.key: [] for contraction in contractions}
     for one, operator in _linked(contractions, operators):
         of[one.key].append(operator.key)
     known = bool(operators)
-    return tuple(_link(one, of[one.key], known) if one.key in of else one for one in instructions)
+    return tuple(
+        _link(instruction, of[instruction.key], known) if instruction.key in of else instruction
+        for instruction in instructions
+    )
 
 
 def _linked(
     contractions: Sequence[Call], operators: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
-    first, second = [_key(one) for one in contractions], [_key(one) for one in operators]
+    first, second = (
+        [_key(contraction) for contraction in contractions],
+        [_key(operator) for operator in operators],
+    )
     left = dict(enumerate(operators))
     for block in SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks():
         for number in range(block.size):
             yield contractions[block.a + number], left.pop(block.b + number)
-    homes = {one.module: one for one in contractions}
+    homes = {contraction.module: contraction for contraction in contractions}
     for operator in left.values():
         if operator.module in homes:
             yield homes[operator.module], operator

@@ -37,7 +37,7 @@ def infer(model: Any, strict: bool = True) -> Any:
     """
     if not _concerned(model.graph):
         return infer_onnx(model, strict)
-    opset = {one.domain: one.version for one in model.opset_import}
+    opset = {opset.domain: opset.version for opset in model.opset_import}
     if not _OWN & set(opset):  # nodes of ai.onnx.ml alone, and the stand-ins are of ai.onnx
         asked = _copy(model)
         asked.opset_import.add(domain="", version=_OPSET)
@@ -144,7 +144,7 @@ class _Exchange:
                 found.append(original)
         if changed:
             _replace(graph, found)
-            kept = [_copy(one) for one in graph.value_info if one.name not in self._made]
+            kept = [_copy(value) for value in graph.value_info if value.name not in self._made]
             del graph.value_info[:]
             graph.value_info.extend(kept)
 
@@ -306,7 +306,7 @@ def quantized_lstm(draft: Draft) -> None:
 
 def plain(draft: Draft) -> None:
     """GatherND, Pad, Range: as in ai.onnx."""
-    names = [one.name for one in draft.node.attribute]
+    names = [attribute.name for attribute in draft.node.attribute]
     draft.take_over(draft.node.op_type, list(draft.node.input), draft.output(0), names)
 
 

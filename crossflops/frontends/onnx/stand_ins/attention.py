@@ -219,12 +219,12 @@ def _branch(draft: Draft, attribute: Any, scores: str) -> None:
 
 def learn(original: Any, stand_in: Any) -> None:
     """Write what was inferred in a branch into the body that it stands for, in place."""
-    branch = next(one.g for one in stand_in.attribute if one.name == _THEN)
-    body = next(one.g for one in original.attribute if one.name == stand_in.name)
-    types = {one.name: one.type for one in (*branch.value_info, *branch.output)}
+    branch = next(attribute.g for attribute in stand_in.attribute if attribute.name == _THEN)
+    body = next(attribute.g for attribute in original.attribute if attribute.name == stand_in.name)
+    types = {value.name: value.type for value in (*branch.value_info, *branch.output)}
     for value in (*body.input, *body.output):
         if value.name in types:
             value.type.CopyFrom(types[value.name])
     ends = {value.name for value in (*body.input, *body.output)}
     del body.value_info[:]
-    body.value_info.extend(one for one in branch.value_info if one.name not in ends)
+    body.value_info.extend(value for value in branch.value_info if value.name not in ends)

@@ -16,7 +16,7 @@ class Draft:
     def __init__(self, graph: Any, node: Any, types: Types, opset: int) -> None:
         self.graph, self.node, self.opset = graph, node, opset
         self._types = types
-        self._attributes = {one.name: one for one in node.attribute}
+        self._attributes = {attribute.name: attribute for attribute in node.attribute}
         self.nodes: list[Any] = []
         self.made: set[str] = set()
 

@@ -178,7 +178,9 @@ def _taken(draft: Draft) -> int | None:
     for node in draft.graph.node:
         if node.op_type == "Conv" and node.input[:1] == [draft.output(0)]:
             weight = draft.shape_of(node.input[1])
-            group = next((one.i for one in node.attribute if one.name == "group"), 1)
+            group = next(
+                (attribute.i for attribute in node.attribute if attribute.name == "group"), 1
+            )
             if weight is not None:
                 return weight[1] if group == 1 else weight[0]
     return None

@@ -59,7 +59,7 @@ def _clip(given: Given) -> Result:
             for name in ("min", "max")
         )
     ends: list[Any] = [None if one is None else tf.get_static_value(one) for one in (low, high)]
-    if x.dtype.is_floating and [np.ravel(one)[0] for one in ends] == [0, 6]:
+    if x.dtype.is_floating and [np.ravel(end)[0] for end in ends] == [0, 6]:
         return tf.nn.relu6(x)
     if low is not None:
         x = tf.maximum(x, tf.reshape(low, []))

@@ -224,7 +224,7 @@ def _transposed(given: Given) -> Result:
     x, weights = given.inputs[:2]
     axes, group = rank(x) - 2, given.get("group", 1)
     strides, kernel = steps(given, "strides", axes), shape(weights)[2:]
-    if any(one > 1 for one in steps(given, "dilations", axes)):
+    if any(step > 1 for step in steps(given, "dilations", axes)):
         raise UnfitError("with dilations, which TensorFlow has no kernel for")
     sizes, padding = _enlarged(given, shape(x)[2:], kernel, strides)
     if axes == 1:
@@ -334,7 +334,7 @@ def _pooled(given: Given, filler: Any, pool: Any) -> Any:
     x = given.inputs[0]
     kernel = list(given.get("kernel_shape", ()))
     axes = rank(x) - 2
-    if any(one > 1 for one in steps(given, "dilations", axes)):
+    if any(step > 1 for step in steps(given, "dilations", axes)):
         raise UnfitError("with dilations")
     strides = steps(given, "strides", axes)
     padding = _whole(given, shape(x)[2:], kernel)

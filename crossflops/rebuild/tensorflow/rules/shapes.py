@@ -45,7 +45,7 @@ def _squeeze(given: Given) -> Result:
 def _unsqueeze(given: Given) -> Result:
     x, axes = given.inputs[0], given.numbers(1, "axes") or []
     whole = rank(x) + len(axes)
-    for axis in sorted(one % whole for one in axes):
+    for axis in sorted(axis % whole for axis in axes):
         x = tf.expand_dims(x, axis)
     return x
 

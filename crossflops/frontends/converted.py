@@ -1,0 +1,142 @@
+"""A graph that a converter wrote: what its nodes stand for, and what identifies it."""
+
+import hashlib
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.ir.graph import Attribute, Graph, Node, Op
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Module, Scalar
+from crossflops.operators import rule
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """An operation of a framework, as its own program has it."""
+
+    op: Op
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    settings: Mapping[str, Scalar] = {}
+
+    def as_node(self, key: str) -> Node:
+        """The operation as a node that can be counted."""
+        return Node(
+            key=key,
+            op=self.op,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            attrs={
+                name: _attribute(value)
+                for name, value in self.settings.items()
+                if value is not None
+            },
+        )
+
+
+def known(domain: str, name: str) -> bool:
+    """Whether it is known what an operation of this framework costs."""
+    return rule(Op(domain, name, 1)) is not None
+
+
+def _attribute(value: Scalar) -> Attribute:
+    return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
+
+
+def standing(
+    nodes: tuple[Node, ...], operation: Callable[[Node], tuple[str, Operation] | None]
+) -> tuple[Node, ...]:
+    """The nodes of a graph, the first of each operation with what it costs, the others without.
+
+    `operation` gives the identity and the operation that a node was written for, None where it
+    stands for itself.
+    """
+    begun: set[str] = set()
+
+    def placed(node: Node) -> Node:
+        meaning = operation(node)
+        if meaning is not None:
+            identity, meant = meaning
+            stands = () if identity in begun else (meant.as_node(node.key),)
+            begun.add(identity)
+            return msgspec.structs.replace(node, stands_for=stands)
+        bodies = tuple(
+            msgspec.structs.replace(body, nodes=standing(body.nodes, operation))
+            for body in node.bodies
+        )
+        return msgspec.structs.replace(node, bodies=bodies) if bodies else node
+
+    return tuple(placed(node) for node in nodes)
+
+
+# What identifies a graph: the name and the parameters of its model, and its structure.
+
+
+def size(modules: Iterable[Module]) -> dict[str, int]:
+    """Number and bytes of the parameters of these modules, each storage once."""
+    stored = {held.storage: held for row in modules for held in row.params}
+    return {
+        "params": sum(held.numel for held in stored.values()),
+        "param_bytes": sum(held.nbytes for held in stored.values()),
+    }
+
+
+def identified(graph: Graph, name: str, **sizes: int) -> Graph:
+    """The graph with the name and the size of its model, and with its digest."""
+    graph = msgspec.structs.replace(graph, name=name, **sizes)
+    return msgspec.structs.replace(graph, digest=digest(graph))
+
+
+def digest(graph: Graph) -> str:
+    """A hash of the structure: operators, attributes and shapes in order. No names, no weights."""
+    return _digest(graph, {})
+
+
+def _digest(graph: Graph, functions: dict[int, str]) -> str:
+    rows = [_row(node, functions) for node in graph.nodes]
+    return hashlib.sha256(msgspec.json.encode(rows)).hexdigest()[:16]
+
+
+def _row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
+    row = (
+        str(node.op),
+        sorted((key, repr(value)) for key, value in node.attrs.items()) if node.attrs else [],
+        [(s.dtype, s.shape) if s else None for s in node.inputs],
+        [(s.dtype, s.shape) if s else None for s in node.outputs],
+    )
+    if not node.bodies:
+        return row
+    if node.choice == "function":
+        (body,) = node.bodies
+        if id(body) not in functions:
+            functions[id(body)] = _digest(body, functions)
+        return (*row, functions[id(body)])
+    inner = [[_row(held, functions) for held in body.nodes] for body in node.bodies]
+    return (*row, str(node.trips), inner)
+
+
+# What the frontends of several frameworks read alike.
+
+
+def plain(
+    attributes: Iterable[tuple[str, Any]], left_out: Container[str] = ()
+) -> dict[str, Scalar]:
+    """The public attributes of a layer that are plain values, or tuples of numbers, by name."""
+    settings: dict[str, Scalar] = {}
+    for name, value in attributes:
+        if name.startswith("_") or name in left_out:
+            continue
+        if isinstance(value, tuple) and all(isinstance(item, int | float) for item in value):
+            settings[name] = list(value)
+        elif value is None or isinstance(value, bool | int | float | str):
+            settings[name] = value
+    return settings
+
+
+def everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
+    """The nodes, each before all in its bodies."""
+    for node in nodes:
+        yield node
+        for body in node.bodies:
+            yield from everywhere(body.nodes)
