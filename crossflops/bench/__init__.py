@@ -1,6 +1,5 @@
 """Running a model in a worker process: how fast it is, and where its time goes.
 
-In: a model with its inputs, or its ONNX bytes. Out: times, kernels joined to nodes, sizes of a
-run. Imports: workers, plugins, targets, frontends, report, load, ir, errors; inside functions
-onnxruntime and the frameworks.
+In: a model with its inputs, or its ONNX bytes. Out: times, kernels joined to nodes, seen sizes.
+Imports: workers, plugins, targets, frontends, report, load, ir, errors; in functions frameworks.
 """

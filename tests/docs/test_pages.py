@@ -1,0 +1,207 @@
+"""README.md and the pages of docs/ say what is true: links, commands, flags, names, output."""
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from crossflops.cli.verbs import VERBS, group
+from crossflops.tools import conventions
+from tests.docs.blocks import (
+    PAGES,
+    ROOT,
+    agrees,
+    all_blocks,
+    blocks,
+    commands,
+    prepare,
+    renewed,
+    run,
+)
+
+README = ROOT / "README.md"
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"`([^`]+)`")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+# Options of start.py, and of no verb alone.
+FOREIGN = {"--quick", "--keep", "--help", "--version"}
+
+
+def prose(page):
+    """The text of a page without its blocks."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page):
+    """The names that GitHub gives to the headings of a page."""
+    heads = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", head.lower()) for head in heads)
+    return {head.replace(" ", "-") for head in plain}
+
+
+def verbs():
+    """Every verb with its command."""
+    context = click.Context(group)
+    return {name: group.get_command(context, name) for name in VERBS}
+
+
+def options(command):
+    """The long options of a verb."""
+    return {o for p in command.params for o in p.opts if o.startswith("--")}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    """To a file or folder of the repository, and to a heading in it where one is named."""
+    for target in LINK.findall(prose(page)):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{page.name}: {target}"
+        assert file.is_relative_to(ROOT)
+        if anchor:
+            assert anchor in anchors(file), f"{page.name}: {target}"
+
+
+def test_the_front_page_is_short():
+    """At most 8 kB, so that it is read."""
+    assert len(README.read_bytes()) <= 8000
+
+
+def test_every_page_is_listed():
+    """docs/README.md leads to every page beside it."""
+    index = ROOT / "docs" / "README.md"
+    listed = set(LINK.findall(prose(index)))
+    assert {p.name for p in index.parent.glob("*.md")} - {"README.md"} <= listed
+
+
+def test_every_verb_and_every_tool_stands_on_the_front_page():
+    """In its tables, and no others."""
+    text = prose(README)
+    named = {words.split()[1] for words in INLINE.findall(text) if words.startswith("crossflops ")}
+    assert named == set(VERBS)
+    tables = "".join(line for line in text.splitlines(keepends=True) if line.startswith("|"))
+    for convention in conventions():
+        assert f"`{convention.tool}`" in tables, convention.tool
+
+
+@pytest.mark.parametrize("block", all_blocks("console"), ids=str)
+def test_every_command_can_be_parsed(block):
+    """Its verb, options and choices exist, and paths need not."""
+    found = verbs()
+    for command in commands(block):
+        words = command.words
+        if "|" in words:
+            words = words[: words.index("|")]
+        if words[:1] != ["crossflops"]:
+            continue
+        verb = found[words[1]]
+        given = {word.partition("=")[0] for word in words[2:] if word.startswith("--")}
+        assert given <= options(verb) | {"--help"}, command.text
+        parser = verb.make_parser(click.Context(verb))
+        parser.parse_args(list(words[2:]))  # raises what a user would see
+
+
+def test_every_option_that_a_page_names_is_one():
+    """Of some verb, or of start.py; and every option of a verb is named on some page."""
+    known = set().union(*map(options, verbs().values())) | FOREIGN
+    named = set()
+    for page in PAGES:
+        words = " ".join(INLINE.findall(prose(page)))
+        shown = " ".join(c.text for b in blocks(page) if b.language == "console"
+                         for c in commands(b))  # fmt: skip
+        strays = set(OPTION.findall(words)) - known
+        assert not strays, f"{page.name}: {', '.join(sorted(strays))}"
+        named |= set(OPTION.findall(f"{words} {shown}"))
+    assert not known - FOREIGN - named
+
+
+def test_the_rooms_are_those_of_the_contract():
+    """The table of docs/architecture.md names every room, in the order in which imports point."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    [floors] = [c for c in table["tool"]["importlinter"]["contracts"] if c["id"] == "floors"]
+    order = [room.strip() for layer in floors["layers"] for room in layer.split("|")]
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("\nBeside")[0]
+    rows = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", text, re.MULTILINE)
+    layer_of = {r.strip(): i for i, layer in enumerate(floors["layers"]) for r in layer.split("|")}
+    assert sorted(rows) == sorted(order)
+    assert [layer_of[row] for row in rows] == sorted(layer_of[row] for row in rows)
+
+
+def test_tables_of_toml_can_be_read():
+    """As TOML reads them."""
+    for block in all_blocks("toml"):
+        assert tomllib.loads("\n".join(block.lines)), block
+
+
+def held(block, folder):
+    """Run the commands of a block: each prints what the block shows."""
+    prepare(block, folder)
+    for command in commands(block):
+        printed = run(command, folder)
+        if command.output:
+            assert agrees(command.output, printed), "\n".join((command.text, *printed))
+        else:
+            assert not any(line.startswith("error:") for line in printed), printed
+
+
+@pytest.mark.parametrize("block", all_blocks("console", "core"), ids=str)
+def test_output_is_what_the_core_prints(block, tmp_path):
+    """Without any framework."""
+    held(block, tmp_path)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("block", all_blocks("console", "torch"), ids=str)
+def test_output_is_what_is_printed_beside_pytorch(block, tmp_path):
+    """With torchvision and the plugins of thop, fvcore and torch."""
+    held(block, tmp_path)
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("block", all_blocks("console", "tools"), ids=str)
+def test_output_is_what_is_printed_beside_every_tool(block, tmp_path):
+    """With all tools of PyTorch that share an environment."""
+    held(block, tmp_path)
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("block", all_blocks("console", "frameworks"), ids=str)
+def test_output_is_what_is_printed_beside_every_framework(block, tmp_path):
+    """With PyTorch, TensorFlow, JAX and scikit-learn."""
+    held(block, tmp_path)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("block", all_blocks("python", "torch"), ids=str)
+def test_python_prints_what_its_comments_say(block, tmp_path, monkeypatch, capsys):
+    """A comment at the end of a line with `print` is what that line prints."""
+    prepare(block, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    exec(compile("\n".join(block.lines), str(block), "exec"), {"__name__": "page"})
+    shown = [line.partition("  # ")[2] for line in block.lines if "print(" in line]
+    assert capsys.readouterr().out.splitlines() == shown
+
+
+def test_an_elision_stands_for_any_lines():
+    """And for none; every other line stands as it is."""
+    printed = ["a", "b (c)", "d"]
+    assert agrees(["a", " ...", "d"], printed)
+    assert agrees(["a", "b (c)", "...", "d"], printed)
+    assert not agrees(["a", "d"], printed)
+    assert not agrees(["a", "..."], ["b"])
+    assert renewed(["a", "...", "e"], printed) == ["a", " ...", "d"]
+
+
+def test_a_command_is_read_with_its_output():
+    """Lines after a backslash belong to the command."""
+    [block] = [b for b in blocks(README) if b.runs == "tools"]
+    [command] = commands(block)
+    assert shlex.split(command.text)[:2] == ["crossflops", "compare"]
+    assert command.output
+    assert isinstance(block.page, Path)
