@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.report import Report
-from crossflops.report.view import By, View, focus, view
+from crossflops.report.view import By, TableView, focus, view
 
 
 class ShownReport(Report, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class ShownReport(Report, frozen=True, kw_only=True):
 
     def view(
         self, by: By = "op", top: int | None = None, depth: int | None = None, unit: str = "macs"
-    ) -> View:
+    ) -> TableView:
         """One table of the report.
 
         By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from crossflops.bench import profile, session
+from crossflops.bench.order import Refusal
 from crossflops.errors import CrossflopsError, print_traceback
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.measurement import Observation, Seen
@@ -20,7 +21,7 @@ from crossflops.ir.tensor import TensorSpec
 from crossflops.workers.limits import limit_memory
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Which model to run on what, and where the answer goes. `memory` bounds it, in bytes."""
 
     path: str
@@ -31,14 +32,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     answer: str
 
 
-class Refusal(msgspec.Struct, frozen=True, tag=True):
-    """Why there is no observation."""
-
-    message: str
-    hint: str
-
-
-class Answer(msgspec.Struct, frozen=True, tag=True):
+class Observed(msgspec.Struct, frozen=True, tag_field="kind", tag="observed"):
     """What was observed."""
 
     observation: Observation
@@ -46,11 +40,11 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
 
 def main() -> None:
     """Answer the one order."""
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=RunOrder)
     limit_memory(order.memory)
-    answer: Answer | Refusal
+    answer: Observed | Refusal
     try:
-        answer = Answer(observed(order))
+        answer = Observed(observed(order))
     except CrossflopsError as error:
         print_traceback(error)
         answer = Refusal(error.message, error.hint)
@@ -62,7 +56,7 @@ def main() -> None:
     Path(order.answer).write_bytes(msgspec.json.encode(answer))
 
 
-def observed(order: Order) -> Observation:
+def observed(order: RunOrder) -> Observation:
     """Run the model once, unoptimized, so that every node of the file runs by itself."""
     module = session.runtime()
     given = from_archive(order.inputs_file) if order.inputs_file else {}

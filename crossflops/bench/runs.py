@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from crossflops.bench.runner import Answer, Order, Refusal
+from crossflops.bench.order import Refusal
+from crossflops.bench.runner import Observed, RunOrder
 from crossflops.errors import NormalizeError, relay
 from crossflops.ir.measurement import Observation
 from crossflops.ir.tensor import TensorSpec
@@ -32,7 +33,7 @@ def observe(
     """
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "answer.json")
-        order = Order(
+        order = RunOrder(
             path=path,
             specs=specs,
             dims=dims or {},
@@ -44,13 +45,13 @@ def observe(
         if not answer.is_file():
             how = f"signal {-status}" if status < 0 else f"status {status}"
             raise NormalizeError(f"the run ended with {how}: {stderr}", "give smaller inputs")
-        answered = msgspec.json.decode(answer.read_bytes(), type=Answer | Refusal)
+        answered = msgspec.json.decode(answer.read_bytes(), type=Observed | Refusal)
     if isinstance(answered, Refusal):
         raise NormalizeError(answered.message, answered.hint)
     return answered.observation
 
 
-def _process(order: Order, seconds: float) -> tuple[int, str]:
+def _process(order: RunOrder, seconds: float) -> tuple[int, str]:
     """How the worker ended, and the end of what it said."""
     command = [sys.executable, "-P", "-m", "crossflops.bench.runner"]
     try:

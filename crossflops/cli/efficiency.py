@@ -32,7 +32,7 @@ def stacked(function: Function, *decorators: Callable[[Function], Function]) -> 
     return function
 
 
-# The peak: `crossflops.hardware.rates.question.Against`, and `Precisions` that ran.
+# The peak: `crossflops.hardware.rates.question.WhichPeak`, and `Precisions` that ran.
 
 
 def peak_options(function: Function) -> Function:
@@ -291,7 +291,7 @@ def training_options(function: Function) -> Function:
     )
 
 
-# Whose count: the fields of `crossflops.hardware.rates.question.Work`.
+# Whose count: the fields of `crossflops.hardware.rates.question.WhoseCount`.
 
 
 def work_options(function: Function) -> Function:

@@ -14,7 +14,7 @@ from crossflops.ir.profile import Failure, Profile
 from crossflops.render.layout import Noun
 from crossflops.render.pages.against import COLUMNS, layer_lines
 from crossflops.render.pages.bench import Benched
-from crossflops.render.pages.inventory import Inventory
+from crossflops.render.pages.inventory import ToolList
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import Viewed
@@ -62,7 +62,7 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
             return _structs([row.device for row in noun.devices])
         case Derivation():
             return _structs(noun.factors)
-        case Inventory():
+        case ToolList():
             return _structs(noun.tools)
     raise UnknownNameError(
         f"a {type(noun).__name__.lower()} is not one table, as CSV has it",

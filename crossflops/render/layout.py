@@ -17,7 +17,7 @@ from crossflops.render.pages.devices import (
     machine_page,
 )
 from crossflops.render.pages.efficiency import efficiency_page
-from crossflops.render.pages.inventory import Health, Inventory, health, inventory
+from crossflops.render.pages.inventory import Health, ToolList, health, inventory
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.summary import Unit, summary
 from crossflops.render.pages.tool import convention_page
@@ -35,7 +35,7 @@ Noun: TypeAlias = (
     | Cause
     | Matches
     | Convention
-    | Inventory
+    | ToolList
     | Health
     | EfficiencyReport
     | Bench
@@ -59,7 +59,7 @@ def layout(noun: Noun, unit: Unit = "macs") -> Page:
             return matches_page(noun)
         case Convention():
             return convention_page(noun)
-        case Inventory():
+        case ToolList():
             return inventory(noun)
         case Health():
             return health(noun)

@@ -10,7 +10,7 @@ from crossflops.ir.provenance import Asked, named
 from crossflops.report.report import SCHEMA, ModelInfo
 
 
-class Peak(msgspec.Struct, frozen=True, kw_only=True):
+class BenchPeak(msgspec.Struct, frozen=True, kw_only=True):
     """What the machine can do: FLOP/s by element type, bytes/s, and where both are from.
 
     One that is no peak (a matrix product) may be exceeded.
@@ -121,7 +121,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     goal: str = ""
     curve: tuple[Measurement | Unfit, ...]
     largest: int | None = None
-    peak: Peak | None = None
+    peak: BenchPeak | None = None
     profile: KernelProfile | None = None
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -34,36 +34,36 @@ _LEAVES = ("torch.nn.", "torch.ao.nn.")
 _SEQUENTIAL = "torch.nn.modules.container.Sequential"
 
 
-class Site(NamedTuple):
+class FxSite(NamedTuple):
     """`kind` is call_module, call_method or call_function; `target` what it calls."""
 
     kind: str
     target: str
 
 
-def site(call: Call, trace: Trace) -> Site:
+def site(call: Call, trace: Trace) -> FxSite:
     """The outermost call around an operator call that fx does not look into."""
     for around in (*reversed(trace.ancestors(call)), call):
         leaf = _site(around, trace.modules[around.module])
         if leaf is not None:
             return leaf
-    return Site("call_function", call.target)
+    return FxSite("call_function", call.target)
 
 
-def _site(call: Call, module: Module) -> Site | None:
+def _site(call: Call, module: Module) -> FxSite | None:
     if call.level == "module":
         name = module.bases[0]
         whole = name.startswith(_LEAVES) and name != _SEQUENTIAL and module.id != 0
-        return Site("call_module", module.path) if whole and call.via == "call" else None
+        return FxSite("call_module", module.path) if whole and call.via == "call" else None
     if call.level == "function" and call.target.startswith(_TENSOR):
         name = call.target.removeprefix(_TENSOR)
         if name.startswith("__"):  # x + y: fx records the function of the module `operator`
-            return Site("call_function", f"operator.{name.strip('_')}")
-        return Site("call_method", name)
-    return Site("call_function", call.target)
+            return FxSite("call_function", f"operator.{name.strip('_')}")
+        return FxSite("call_method", name)
+    return FxSite("call_function", call.target)
 
 
-_NOWHERE = Site("", "")
+_NOWHERE = FxSite("", "")
 
 
 def report(

@@ -30,7 +30,7 @@ _KEYS: dict[By, tuple[str, ...]] = {
 }
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class TableView(msgspec.Struct, frozen=True, kw_only=True):
     """Rows under `columns`: first what a row is about, then its counts as integers.
 
     The counts are the native ones, and one for each convention in `folds`, under its name. `order`
@@ -61,7 +61,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 def view(
     report: Report, by: By = "op", top: int | None = None, depth: int | None = None,
     unit: str = "macs",
-) -> View:  # fmt: skip
+) -> TableView:  # fmt: skip
     """One table of the report.
 
     By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
@@ -88,7 +88,7 @@ def view(
             rows = [row for row in rows if row[0]]
         else:
             levels = tuple(map(_level, rows))
-    return View(
+    return TableView(
         by=by,
         columns=columns,
         rows=tuple(rows[:top]),

@@ -11,7 +11,7 @@ from crossflops.bench.order import Limits
 from crossflops.cli import main
 from crossflops.errors import InputError, NormalizeError
 from crossflops.ir.measurement import Measurement
-from crossflops.report.bench import Bench, Peak
+from crossflops.report.bench import Bench, BenchPeak
 from crossflops.verbs.bench.attempts import Conditions
 from crossflops.verbs.bench.bench import measured
 from tests.onnx_files import parsed, saved, with_weights
@@ -155,7 +155,7 @@ def test_a_report_renders_again_to_the_same_bytes(net, tmp_path, capsys):
     assert plain["profile"]["macs"] == plain["macs"]
     found = Bench.from_json(file.read_bytes())
     assert isinstance(found.measurement, Measurement)
-    assert found.peak == Peak(rates={"float32": 1e6}, source="given")
+    assert found.peak == BenchPeak(rates={"float32": 1e6}, source="given")
 
 
 def test_a_profile_is_read_with_the_graph_that_ran(net, tmp_path, capsys):

@@ -3,12 +3,12 @@
 import pytest
 
 from crossflops.bench.attribution.covers import attributed, covers, impossible
-from crossflops.bench.attribution.executed import Executed, Level
-from crossflops.bench.attribution.kernels import Kernel, Kernels
+from crossflops.bench.attribution.executed import Executed, ExecutedGraph
+from crossflops.bench.attribution.kernels import KernelTime, KernelTimes
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.report.bench import Peak
+from crossflops.report.bench import BenchPeak
 from tests.onnx_files import parsed
 
 
@@ -19,7 +19,7 @@ def graph_of(text):
 
 def level(*nodes, stored=()):
     """An executed level: name, operator, inputs, outputs of each node."""
-    return Level(tuple(Executed(*one) for one in nodes), frozenset(stored))
+    return ExecutedGraph(tuple(Executed(*one) for one in nodes), frozenset(stored))
 
 
 def ops(graph, found):
@@ -126,8 +126,8 @@ def test_bodies_are_joined_and_every_iteration_counts():
         ("k", "FusedMatMul", ("a", "w"), ("e",)), ("Identity_0", "Identity", ("c",), ("d",))
     )
     ran = level(("Loop_0", "Loop", ("t", "go", "x"), ("y",), {"body": body}))
-    times = Kernels(
-        (Kernel("Loop_0", "Loop", 1e-6, 1), Kernel("k", "FusedMatMul", 3e-6, 3)), 5e-6, 1
+    times = KernelTimes(
+        (KernelTime("Loop_0", "Loop", 1e-6, 1), KernelTime("k", "FusedMatMul", 3e-6, 3)), 5e-6, 1
     )
     found = attributed(times, covers(graph.nodes, ran), ledger, None, "test")
     rows = {row.kernel: row for row in found.kernels}
@@ -143,7 +143,7 @@ def test_a_loop_that_was_opened_belongs_to_what_makes_its_result():
     """With no kernel of a loop, all that is in it goes with the kernel that makes y."""
     graph = graph_of(LOOP)
     ran = level(("unrolled", "MatMul", ("x", "w"), ("y",)))
-    times = Kernels((Kernel("unrolled", "MatMul", 3e-6, 1),), 5e-6, 1)
+    times = KernelTimes((KernelTime("unrolled", "MatMul", 3e-6, 1),), 5e-6, 1)
     found = attributed(times, covers(graph.nodes, ran), count(graph), None, "test")
     assert [row.macs for row in found.kernels] == [192]
 
@@ -152,8 +152,8 @@ def test_a_rate_above_the_peak_is_an_error():
     """128 MACs in a microsecond are 256 MFLOP/s, of a peak of 200: 128 %."""
     graph = graph_of("g (float[2,4] x, float[4,16] w) => (y) { y = MatMul (x, w) }")
     joined = covers(graph.nodes, level(("MatMul_0", "MatMul", ("x", "w"), ("y",))))
-    times = Kernels((Kernel("MatMul_0", "MatMul", 1e-6, 1),), 2e-6, 1)
-    low, high = (Peak(rates={"float32": rate}, source="given") for rate in (200e6, 512e6))
+    times = KernelTimes((KernelTime("MatMul_0", "MatMul", 1e-6, 1),), 2e-6, 1)
+    low, high = (BenchPeak(rates={"float32": rate}, source="given") for rate in (200e6, 512e6))
     found = attributed(times, joined, count(graph), low, "test")
     assert ["128 % of the peak" in text for text in impossible(found, low)] == [True]
     found = attributed(times, joined, count(graph), high, "test")
@@ -165,7 +165,7 @@ def test_kernels_longer_than_their_run_are_an_error():
     """3 µs of kernels in a run of 2."""
     graph = graph_of("g (float[2,4] x) => (y) { y = Relu (x) }")
     joined = covers(graph.nodes, level(("Relu_0", "Relu", ("x",), ("y",))))
-    times = Kernels((Kernel("Relu_0", "Relu", 3e-6, 1),), 2e-6, 1)
+    times = KernelTimes((KernelTime("Relu_0", "Relu", 3e-6, 1),), 2e-6, 1)
     found = attributed(times, joined, count(graph), None, "test")
     assert ["50.0 % longer" in text for text in impossible(found, None)] == [True]
 
@@ -174,8 +174,8 @@ def test_a_peak_of_another_precision_is_no_denominator():
     """float64 against the float32 peak: a rate, and no share."""
     graph = graph_of("g (double[2,4] x, double[4,16] w) => (y) { y = MatMul (x, w) }")
     joined = covers(graph.nodes, level(("MatMul_0", "MatMul", ("x", "w"), ("y",))))
-    times = Kernels((Kernel("MatMul_0", "MatMul", 1e-6, 1),), 2e-6, 1)
-    peak = Peak(rates={"float32": 1e6}, source="given")
+    times = KernelTimes((KernelTime("MatMul_0", "MatMul", 1e-6, 1),), 2e-6, 1)
+    peak = BenchPeak(rates={"float32": 1e6}, source="given")
     (row,) = attributed(times, joined, count(graph), peak, "test").kernels
     assert (row.precision, row.rate, row.share) == ("float64", 256e6, None)
 
@@ -190,7 +190,7 @@ def test_a_kernel_of_floats_is_no_kernel_of_integers(op, share):
         "g (uint8[2,4] x, uint8[4,16] w) => (int32[2,16] y) { y = MatMulInteger (x, w) }"
     )
     joined = covers(graph.nodes, level(("MatMulInteger_0", op, ("x", "w"), ("y",))))
-    times = Kernels((Kernel("MatMulInteger_0", op, 1e-6, 1),), 2e-6, 1)
-    peak = Peak(rates={"float32": 512e6, "int8": 1024e6}, source="given")
+    times = KernelTimes((KernelTime("MatMulInteger_0", op, 1e-6, 1),), 2e-6, 1)
+    peak = BenchPeak(rates={"float32": 512e6, "int8": 1024e6}, source="given")
     (row,) = attributed(times, joined, count(graph), peak, "test").kernels
     assert (row.macs, row.share) == (128, share)

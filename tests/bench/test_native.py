@@ -110,7 +110,7 @@ def test_a_program_that_fails_is_said(tmp_path, script):
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     with pytest.raises(NoLoopError, match="the fma32 loop failed"):
-        native.Program(str(path), "cc").run("fma32", 0.01)
+        native.PeakLoops(str(path), "cc").run("fma32", 0.01)
 
 
 def test_rates_by_hand():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crossflops import count
-from crossflops.bench.runner import Order, observed
+from crossflops.bench.runner import RunOrder, observed
 from crossflops.cli import main
 from crossflops.errors import CrossflopsError, CrossflopsWarning, NormalizeError
 from crossflops.operators import not_counted
@@ -166,7 +166,9 @@ def test_what_runs_is_what_is_inferred(tmp_path):
     for name in sorted(cases())[::7]:
         case, file = cases()[name], tmp_path / "values.npz"
         path = saved(tmp_path, case.model)
-        order = Order(path=path, specs=(), dims={}, inputs_file=str(file), memory=None, answer="")
+        order = RunOrder(
+            path=path, specs=(), dims={}, inputs_file=str(file), memory=None, answer=""
+        )
         try:
             np.savez(file, **fed(case))
             seen = observed(order)

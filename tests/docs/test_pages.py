@@ -9,7 +9,7 @@ import click
 import pytest
 
 from crossflops.cli.verbs import VERBS, group
-from crossflops.tools import conventions
+from crossflops.tools.registry import conventions
 from tests.docs.blocks import (
     PAGES,
     ROOT,

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from crossflops.hardware.rates.scores import Scores, scores
+from crossflops.hardware.rates.scores import AttentionScores, scores
 from tests.onnx_files import graph_of, parsed, saved, with_weights
 
 PLAIN = """
@@ -38,13 +38,13 @@ def found(tmp_path, model):
 
 def test_two_products_around_a_softmax(tmp_path):
     """Both are found, and the projection behind them, which has a weight, is not."""
-    square = Scores(queries=6, keys=6, causal="no")
+    square = AttentionScores(queries=6, keys=6, causal="no")
     assert found(tmp_path, with_weights(PLAIN, "w")) == [("MatMul", square), ("MatMul", square)]
 
 
 def test_a_mask_may_be_causal(tmp_path):
     """Through scaling and a mask; what the mask holds nobody reads."""
-    square = Scores(queries=6, keys=6, causal="masked")
+    square = AttentionScores(queries=6, keys=6, causal="masked")
     assert found(tmp_path, parsed(MASKED)) == [("MatMul", square), ("MatMul", square)]
 
 
@@ -56,9 +56,9 @@ def test_a_classifier_is_no_attention(tmp_path):
 @pytest.mark.parametrize(
     ("causal", "more", "expected"),
     [
-        (0, "", Scores(queries=6, keys=6, causal="no")),
-        (1, "", Scores(queries=6, keys=6, causal="declared")),
-        (1, ", , pk, pv", Scores(queries=6, keys=9, causal="declared")),
+        (0, "", AttentionScores(queries=6, keys=6, causal="no")),
+        (1, "", AttentionScores(queries=6, keys=6, causal="declared")),
+        (1, ", , pk, pv", AttentionScores(queries=6, keys=9, causal="declared")),
     ],
 )
 def test_attention_of_one_node(tmp_path, causal, more, expected):
@@ -70,12 +70,15 @@ def test_attention_of_one_node(tmp_path, causal, more, expected):
 @pytest.mark.parametrize(
     ("one", "half"),
     [
-        (Scores(queries=8, keys=8, causal="declared"), Fraction(1, 2)),
-        (Scores(queries=8, keys=8, causal="masked"), Fraction(1, 2)),
-        (Scores(queries=8, keys=8, causal="no"), Fraction(1)),
-        (Scores(queries=1, keys=8, causal="declared"), Fraction(15, 16)),
-        (Scores(queries=2, keys=8, causal="masked"), Fraction(1)),  # across, for all that is known
-        (Scores(queries=8, keys=8, causal="declared", window=2), Fraction(1, 4)),
+        (AttentionScores(queries=8, keys=8, causal="declared"), Fraction(1, 2)),
+        (AttentionScores(queries=8, keys=8, causal="masked"), Fraction(1, 2)),
+        (AttentionScores(queries=8, keys=8, causal="no"), Fraction(1)),
+        (AttentionScores(queries=1, keys=8, causal="declared"), Fraction(15, 16)),
+        (
+            AttentionScores(queries=2, keys=8, causal="masked"),
+            Fraction(1),
+        ),  # across, for all that is known
+        (AttentionScores(queries=8, keys=8, causal="declared", window=2), Fraction(1, 4)),
     ],
 )
 def test_what_a_mask_leaves(one, half):
@@ -90,5 +93,5 @@ def test_half_of_a_square_by_counting():
     for size in (1, 2, 5, 8):
         below = [(row, key) for row in range(size) for key in range(size) if key < row]
         kept = len(below) + Fraction(size, 2)
-        one = Scores(queries=size, keys=size, causal="declared")
+        one = AttentionScores(queries=size, keys=size, causal="declared")
         assert one.left(half=True) == kept / size**2

@@ -9,10 +9,10 @@ from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.rates.denominators import Peaks
 from crossflops.hardware.rates.question import Causality, Precisions, Training
 from crossflops.hardware.rates.rate import share
-from crossflops.hardware.rates.scores import Scores
+from crossflops.hardware.rates.scores import AttentionScores
 from crossflops.hardware.rates.terms import Piece, shares, terms
 
-SQUARE = Scores(queries=8, keys=8, causal="declared")
+SQUARE = AttentionScores(queries=8, keys=8, causal="declared")
 CONV = Piece(macs=Fraction(100), names=("Conv", "c", "stem"), stored="float32", passes=Fraction(2))
 LINEAR = Piece(
     macs=Fraction(50), names=("MatMul", "m", "h"), stored="bfloat16", passes=Fraction(3)

@@ -7,13 +7,13 @@ import pytest
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.roofline.bounds import Scenario
 from crossflops.hardware.roofline.traffic import Formats
-from crossflops.hardware.roofline.what_if import Asked, alternatives, byte_model, ceiling, other
+from crossflops.hardware.roofline.what_if import Variant, alternatives, byte_model, ceiling, other
 from crossflops.ir.device import Device
 from crossflops.ir.roofline import Ceiling, Load
 
 MACHINE = Ceiling(name="m", peaks={"fp32": 100.0, "fp8": 400.0}, bandwidth=10.0)
 FIXED = ("precision", "weights", "cache", "bytes")
-BASE = Asked(
+BASE = Variant(
     run=Scenario(label="as asked", ceiling=MACHINE, examples=4, precision="fp32"),
     model="unfused",
     formats=Formats(activations="fp32"),
@@ -64,7 +64,7 @@ def test_a_device_of_ones_own():
 
 def test_the_batch_is_against_the_one_that_was_counted():
     """Counted at 1 and asked at 4, a batch of 64 is 64 times what was counted."""
-    asked = Asked(
+    asked = Variant(
         run=Scenario(label="", ceiling=MACHINE, examples=4, scale=Fraction(4)), model="unfused"
     )
     assert other(asked, "batch=64").run.scale == 64

@@ -10,7 +10,7 @@ from crossflops.ir.modules import ALONG_CHAINS_SQUARED
 from crossflops.ir.reconciliation import PathRow
 from crossflops.render import FORMATS
 from crossflops.render.pages.comparison import localised
-from crossflops.render.pages.inventory import Component, Health, Inventory, ToolRow
+from crossflops.render.pages.inventory import Component, Health, ToolList, ToolRow
 from crossflops.render.pages.tool import booked, conditions, whom
 from crossflops.render.quantity import release
 from crossflops.render.terminal import terminal
@@ -179,7 +179,7 @@ def test_every_way_of_booking_is_told():
 
 def test_tools_are_listed_with_how_to_get_them():
     """A missing tool shows the command that installs it."""
-    noun = Inventory(
+    noun = ToolList(
         (
             ToolRow(tool="thop", editions=("0.1.1",), verified=("0.1.1",), version="0.1.1",
                     state="ok"),

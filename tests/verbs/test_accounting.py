@@ -7,7 +7,7 @@ import pytest
 from crossflops.bench.order import Ran
 from crossflops.ir.measurement import measured
 from crossflops.ir.trace import Setting
-from crossflops.report.bench import Bench, Peak
+from crossflops.report.bench import Bench, BenchPeak
 from crossflops.report.report import ModelInfo
 from crossflops.targets.request import asked_for
 from crossflops.verbs.bench.kernels import accounted
@@ -44,7 +44,7 @@ def account(tmp_path):
             device="cpu", threads=1,
             curve=(measured(1, [alone * MICRO], 0),),
         )  # fmt: skip
-        return accounted(bench, ready, ran, Peak(rates={"float32": peak}, source="told"))
+        return accounted(bench, ready, ran, BenchPeak(rates={"float32": peak}, source="told"))
 
     return run
 

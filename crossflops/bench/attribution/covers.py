@@ -8,12 +8,12 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from crossflops.bench.attribution.executed import Executed, Level, Origin, aliases
-from crossflops.bench.attribution.kernels import Kernel, Kernels
+from crossflops.bench.attribution.executed import Executed, ExecutedGraph, Origin, aliases
+from crossflops.bench.attribution.kernels import KernelTime, KernelTimes
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Counted, Ledger, Uncounted
-from crossflops.report.bench import Aside, KernelProfile, KernelRow, Peak
+from crossflops.report.bench import Aside, BenchPeak, KernelProfile, KernelRow
 
 
 class Cover(NamedTuple):
@@ -41,9 +41,9 @@ class Covers(NamedTuple):
     left: tuple[str, ...] = ()
 
 
-def covers(nodes: tuple[Node, ...], level: Level, prefix: str = "") -> Covers:
+def covers(nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = "") -> Covers:
     """Join one level of the counted graph, and what is in its bodies, to what was executed."""
-    work = _Work(nodes, level)
+    work = _Claims(nodes, level)
     groups = work.groups()
     joined: list[Cover] = []
     inner: list[Covers] = []
@@ -77,10 +77,10 @@ def _bodies(node: Node, holder: Executed, prefix: str) -> Iterator[Covers]:
             yield covers(body.nodes, holder.bodies[body.name], prefix)
 
 
-class _Work:
+class _Claims:
     """One level: who has been claimed by whom."""
 
-    def __init__(self, nodes: tuple[Node, ...], level: Level) -> None:
+    def __init__(self, nodes: tuple[Node, ...], level: ExecutedGraph) -> None:
         self._origin = Origin(nodes)
         self._level = level
         self._names: Mapping[str, str] = aliases(self._origin, level)
@@ -175,7 +175,7 @@ class _Counts:
 
 
 def attributed(
-    timed: Kernels, joined: Covers, ledger: Ledger, peak: Peak | None, source: str
+    timed: KernelTimes, joined: Covers, ledger: Ledger, peak: BenchPeak | None, source: str
 ) -> KernelProfile:
     """Kernels with their time, what they stand for, and what that costs.
 
@@ -212,7 +212,9 @@ def attributed(
     )
 
 
-def _row(kernels: list[Kernel], counts: list[Counted | Uncounted], peak: Peak | None) -> KernelRow:
+def _row(
+    kernels: list[KernelTime], counts: list[Counted | Uncounted], peak: BenchPeak | None
+) -> KernelRow:
     cost, precision = _cost(counts), _precision(counts)
     seconds = sum(kernel.seconds for kernel in kernels)
     rate = 2 * cost.macs / seconds if cost.macs and seconds > 0 else None
@@ -233,7 +235,7 @@ def _row(kernels: list[Kernel], counts: list[Counted | Uncounted], peak: Peak | 
     )
 
 
-def _ran(precision: str, kernels: Iterable[Kernel]) -> str:
+def _ran(precision: str, kernels: Iterable[KernelTime]) -> str:
     """The precision that a kernel computed in: one of floats widens integers before it."""
     integers = any(mark in kernel.op for kernel in kernels for mark in _INTEGERS)
     return "float32" if "float" not in precision and precision and not integers else precision
@@ -268,7 +270,7 @@ def above(profile: KernelProfile) -> list[KernelRow]:
     return [row for row in profile.kernels if row.share is not None and row.share > 1]
 
 
-def impossible(profile: KernelProfile, peak: Peak | None) -> Iterator[str]:
+def impossible(profile: KernelProfile, peak: BenchPeak | None) -> Iterator[str]:
     """What cannot be true: kernels above the peak, kernels that take longer than the run."""
     for row in above(profile) if peak is not None and peak.is_peak else ():
         yield f"{row.kernel} ran at {100 * (row.share or 0):.0f} % of the peak: {REASONS}"

@@ -16,10 +16,10 @@ class Executed(NamedTuple):
     op: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    bodies: Mapping[str, "Level"] = {}
+    bodies: Mapping[str, "ExecutedGraph"] = {}
 
 
-class Level(NamedTuple):
+class ExecutedGraph(NamedTuple):
     """Nodes in an order in which they can run, and the values that are there from the start."""
 
     nodes: tuple[Executed, ...]
@@ -33,16 +33,16 @@ class Level(NamedTuple):
                 yield from body.everywhere()
 
 
-def read(path: str | Path) -> Level:
+def read(path: str | Path) -> ExecutedGraph:
     """The graph that onnxruntime saved. Raises TargetError."""
     return level(parse(Path(path).read_bytes()).graph)
 
 
-def level(graph: Any) -> Level:
+def level(graph: Any) -> ExecutedGraph:
     """A GraphProto. A node without a name has none here: see `named`."""
     stored = {tensor.name for tensor in graph.initializer}
     stored |= {tensor.values.name for tensor in graph.sparse_initializer}
-    return Level(tuple(map(_node, graph.node)), frozenset(stored))
+    return ExecutedGraph(tuple(map(_node, graph.node)), frozenset(stored))
 
 
 def _node(node: Any) -> Executed:
@@ -55,7 +55,7 @@ def _node(node: Any) -> Executed:
     )
 
 
-def named(whole: Level, kernels: Iterable[tuple[str, str]]) -> Level:
+def named(whole: ExecutedGraph, kernels: Iterable[tuple[str, str]]) -> ExecutedGraph:
     """The graph with names for the nodes without one, from the kernels (name, operator) that ran.
 
     The profiler calls those by operator and a number that no file has. Those of one operator ran
@@ -72,7 +72,7 @@ def named(whole: Level, kernels: Iterable[tuple[str, str]]) -> Level:
     )
 
 
-def guessed(nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]) -> Level:
+def guessed(nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]) -> ExecutedGraph:
     """What can be told of a graph that nobody has, from the names of the kernels alone."""
     by_key = {node.key: node for node in nodes}
     made = {spec.name for node in by_key.values() for spec in node.outputs if spec}
@@ -85,10 +85,10 @@ def guessed(nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]) -> Level:
         return tuple(spec.name for spec in like.outputs if spec) if like is not None else ()
 
     ran = tuple(Executed(name, op, (), outputs(name)) for name, op in kernels)
-    return Level(ran, frozenset())
+    return ExecutedGraph(ran, frozenset())
 
 
-def _filled(graph: Level, names: Mapping[str, Iterator[str]]) -> Level:
+def _filled(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -> ExecutedGraph:
     def fill(node: Executed) -> Executed:
         name = node.name or next(names[node.op], "") if node.op in names else node.name
         bodies = {key: _filled(body, names) for key, body in node.bodies.items()}
@@ -182,7 +182,7 @@ _PREFIXES = ("Fused", "QLinear", "Nhwc", "Dynamic", "Integer")
 _SAME = {"Gemm": "MatMul", "MatMulInteger": "MatMul", "QGemm": "MatMul", "ConvInteger": "Conv"}
 
 
-def aliases(origin: Origin, level: Level) -> dict[str, str]:
+def aliases(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
     """Values of the executed level -> values of the counted one, as far as it is known.
 
     A value that both have under one name is itself. Others are, the surest first: what the node
@@ -211,7 +211,7 @@ def kind(op: str) -> str:
     return _SAME.get(op, op)
 
 
-def _by_name(origin: Origin, level: Level) -> Iterator[tuple[str, str]]:
+def _by_name(origin: Origin, level: ExecutedGraph) -> Iterator[tuple[str, str]]:
     for node in level.nodes:
         like = origin.by_key.get(node.name)
         made = like.outputs if like is not None and like.op.type == node.op else ()
@@ -232,7 +232,9 @@ def _named_after(origin: Origin, node: Executed) -> str | None:
     return made[0].name if made and made[0] is not None else None
 
 
-def _from_reader(origin: Origin, level: Level, node: Executed, known: dict[str, str]) -> None:
+def _from_reader(
+    origin: Origin, level: ExecutedGraph, node: Executed, known: dict[str, str]
+) -> None:
     """What a node reads, from what it makes."""
     made = next((known[name] for name in node.outputs if name in known), None)
     start = _named_after(origin, node) or made

@@ -22,7 +22,7 @@ MICRO = 1e-6
 _HINT = "give a profile of onnxruntime (SessionOptions.enable_profiling) or of torch.profiler"
 
 
-class Kernel(NamedTuple):
+class KernelTime(NamedTuple):
     """A kernel: `seconds` of its own in one run, without those inside it, and `calls` in one."""
 
     name: str
@@ -31,10 +31,10 @@ class Kernel(NamedTuple):
     calls: float
 
 
-class Kernels(NamedTuple):
+class KernelTimes(NamedTuple):
     """All kernels in the order in which they first ran; seconds of a run, means over `runs`."""
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[KernelTime, ...]
     run_seconds: float
     runs: int
 
@@ -70,7 +70,7 @@ def is_onnxruntime(trace: Iterable[Mapping[str, Any]]) -> bool:
     return any(str(event.get("name", "")).endswith(_KERNEL) for event in trace)
 
 
-def kernels(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> Kernels:
+def kernels(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> KernelTimes:
     """The kernels of a profile, without the first `dropped` runs.
 
     Of the runs, the half whose time is nearest to the median counts. Raises InputError where no
@@ -118,7 +118,7 @@ def middle(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return sorted(nearest[: (len(runs) + 1) // 2])
 
 
-def _means(runs: list[tuple[float, float]], ran: list[_Event]) -> Kernels:
+def _means(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
     seconds: dict[str, float] = {}
     calls: dict[str, int] = defaultdict(int)
     ops = {}
@@ -128,9 +128,9 @@ def _means(runs: list[tuple[float, float]], ran: list[_Event]) -> Kernels:
             calls[event.name] += 1
             ops[event.name] = event.op
     count = len(runs)
-    return Kernels(
+    return KernelTimes(
         tuple(
-            Kernel(name, ops[name], total * MICRO / count, calls[name] / count)
+            KernelTime(name, ops[name], total * MICRO / count, calls[name] / count)
             for name, total in seconds.items()
         ),
         sum(end - begin for begin, end in runs) * MICRO / count,

@@ -11,14 +11,14 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from crossflops.bench.attribution.covers import Cover, Covers
-from crossflops.bench.attribution.kernels import MICRO, Kernel, Kernels, middle, span
+from crossflops.bench.attribution.kernels import MICRO, KernelTime, KernelTimes, middle, span
 from crossflops.errors import InputError
 from crossflops.ir.trace import Trace
 
 _HINT = "give a trace of torch.profiler with CPU activities (prof.export_chrome_trace)"
 
 
-class Op(NamedTuple):
+class RanOperator(NamedTuple):
     """An outermost operator of a run, with all that it calls."""
 
     name: str
@@ -29,7 +29,7 @@ class Op(NamedTuple):
 class Matched(NamedTuple):
     """The kernels of a trace, joined to the nodes of the graph."""
 
-    kernels: Kernels
+    kernels: KernelTimes
     covers: Covers
 
 
@@ -66,23 +66,23 @@ def _is_aten(target: str) -> bool:
     return "." in target and not target.startswith("tf")
 
 
-def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[Op]:
+def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[RanOperator]:
     """The operators that no other one called, of the thread that has the most."""
-    threads: dict[Any, list[Op]] = defaultdict(list)
+    threads: dict[Any, list[RanOperator]] = defaultdict(list)
     for event in trace:
         if event.get("cat") == "cpu_op" and event.get("ph", "X") == "X":
             threads[event.get("pid"), event.get("tid")].append(
-                Op(str(event["name"]), *span(event))
+                RanOperator(str(event["name"]), *span(event))
             )
     busiest = max(threads.values(), key=len) if threads else []
-    outermost: list[Op] = []
+    outermost: list[RanOperator] = []
     for op in sorted(busiest, key=lambda op: (op.begin, -op.end)):
         if not outermost or op.begin >= outermost[-1].end:
             outermost.append(op)
     return outermost
 
 
-def _runs(trace: Sequence[Mapping[str, Any]], ops: list[Op]) -> list[tuple[float, float]]:
+def _runs(trace: Sequence[Mapping[str, Any]], ops: list[RanOperator]) -> list[tuple[float, float]]:
     for name in ("model_run", "ProfilerStep#"):
         spans = [
             span(event)
@@ -95,12 +95,12 @@ def _runs(trace: Sequence[Mapping[str, Any]], ops: list[Op]) -> list[tuple[float
     return [(ops[0].begin, max(op.end for op in ops))] if ops else []
 
 
-def _within(ops: list[Op], begin: float, end: float) -> list[Op]:
+def _within(ops: list[RanOperator], begin: float, end: float) -> list[RanOperator]:
     return [op for op in ops if begin <= op.begin <= end]
 
 
 def _joined(
-    runs: list[list[Op]], spans: list[tuple[float, float]], calls: Sequence[Any]
+    runs: list[list[RanOperator]], spans: list[tuple[float, float]], calls: Sequence[Any]
 ) -> Matched:
     """The first run says which operators there are; the others add their time to them."""
     first = runs[0]
@@ -113,7 +113,7 @@ def _joined(
                 op = ops[block.b + offset]
                 seconds[block.a + offset] += (op.end - op.begin) * MICRO / len(runs)
     kernels = [
-        Kernel(name, op.name, time, 1.0)
+        KernelTime(name, op.name, time, 1.0)
         for name, op, time in zip(names, first, seconds, strict=True)
     ]
     groups = list(_groups([op.name for op in first], [_spelled(c.target) for c in calls]))
@@ -126,7 +126,7 @@ def _joined(
         key for ops, called in groups if not ops for c in called for key in calls[c].nodes
     )
     whole = sum(end - begin for begin, end in spans) * MICRO / len(spans)
-    return Matched(Kernels(tuple(kernels), whole, len(runs)), Covers(tuple(joined), left=left))
+    return Matched(KernelTimes(tuple(kernels), whole, len(runs)), Covers(tuple(joined), left=left))
 
 
 def _groups(ran: list[str], called: list[str]) -> Iterator[tuple[range, range]]:

@@ -57,7 +57,7 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
         return self.work * self.rounds / self.total
 
 
-class Program(msgspec.Struct, frozen=True):
+class PeakLoops(msgspec.Struct, frozen=True):
     """The compiled loops, and the command that compiled them."""
 
     path: str
@@ -90,7 +90,7 @@ def compiler() -> str | None:
 
 
 @contextmanager
-def compiled() -> Iterator[Program]:
+def compiled() -> Iterator[PeakLoops]:
     """The program, for as long as the context lasts. Raises NoLoopError."""
     command = compiler()
     if command is None or platform.system() == "Windows":
@@ -100,7 +100,7 @@ def compiled() -> Iterator[Program]:
         yield _build(command, path, Path(folder) / "peak")
 
 
-def _build(cc: str, source: Path, target: Path) -> Program:
+def _build(cc: str, source: Path, target: Path) -> PeakLoops:
     complaint = ""
     for native in _NATIVE:
         command = [cc, "-O2", *native, "-ffp-contract=fast", "-pthread"]
@@ -115,7 +115,7 @@ def _build(cc: str, source: Path, target: Path) -> Program:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise NoLoopError(f"{cc} does not run: {error}", "set CC to another") from error
         if done.returncode == 0:
-            return Program(str(target), " ".join([Path(cc).name, *command[1:]]))
+            return PeakLoops(str(target), " ".join([Path(cc).name, *command[1:]]))
         complaint = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
     raise NoLoopError(f"{cc} cannot compile the loops: {complaint}", "set CC to another compiler")
 

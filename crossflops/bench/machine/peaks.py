@@ -19,7 +19,7 @@ from crossflops.bench.machine.native import (
     Kind,
     Loop,
     NoLoopError,
-    Program,
+    PeakLoops,
     compiled,
     compiler,
     product_rate,
@@ -167,7 +167,7 @@ def fingerprint() -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
-def _by_loops(program: Program, threads: int, claimed: Cpu | None) -> MachinePeak:
+def _by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> MachinePeak:
     clock = program.run("clock", _SECONDS / 2).rate
     single = program.run("fma32", _SECONDS)
     all_ = single if threads == 1 else program.run("fma32", _SECONDS, threads)
@@ -193,7 +193,7 @@ def _by_loops(program: Program, threads: int, claimed: Cpu | None) -> MachinePea
     )
 
 
-def _dots(program: Program, single: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
+def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
     """Loops of BF16 and of INT8, where there are vector instructions for them.
 
     Not where there is AMX: its units do many times as much, and are not in the loops.

@@ -7,7 +7,7 @@ from crossflops.hardware.devices.catalogue import clock_of, derived, deviation, 
 from crossflops.hardware.devices.peaks import sparse
 from crossflops.hardware.rates.denominators import Peaks, conditions
 from crossflops.hardware.rates.question import Training
-from crossflops.hardware.rates.terms import FLAT, Piece, Term, passes
+from crossflops.hardware.rates.terms import FLAT, Piece, WorkTerm, passes
 from crossflops.ir.device import Device
 
 TOLERATED = 0.02  # by how much a sheet may differ from its own arithmetic, as sheets round
@@ -19,7 +19,9 @@ REASONS = (
 _WORTH_SAYING = Fraction(1, 2000)
 
 
-def rule(parts: Sequence[Term], training: Training, pieces: Sequence[Piece]) -> tuple[str, ...]:
+def rule(
+    parts: Sequence[WorkTerm], training: Training, pieces: Sequence[Piece]
+) -> tuple[str, ...]:
     """How MACs became FLOPs, and what is not among them."""
     unit = "2 FLOPs per MAC: a multiplication and an addition"
     left = "left out: what is no contraction (normalization, activations, softmax), data movement"
@@ -33,7 +35,9 @@ def rule(parts: Sequence[Term], training: Training, pieces: Sequence[Piece]) -> 
     )
 
 
-def _passes(parts: Sequence[Term], training: Training, pieces: Sequence[Piece]) -> tuple[str, ...]:
+def _passes(
+    parts: Sequence[WorkTerm], training: Training, pieces: Sequence[Piece]
+) -> tuple[str, ...]:
     if training.train_multiplier is not None:
         return (f"x {training.train_multiplier}: given, for forward and backward pass",)
     known = any(piece.passes is not None for piece in pieces)
@@ -59,13 +63,13 @@ def _passes(parts: Sequence[Term], training: Training, pieces: Sequence[Piece]) 
     return sentence, "x 3 is a little too much: the first layer's input needs no gradient"
 
 
-def _macs(parts: Sequence[Term], k: Fraction | None = None) -> Fraction:
+def _macs(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
     return sum(
         (term.macs for term in parts if k is None or term.passes == k), Fraction(0)
     ) or Fraction(1)
 
 
-def _recomputed(parts: Sequence[Term], training: Training) -> tuple[str, ...]:
+def _recomputed(parts: Sequence[WorkTerm], training: Training) -> tuple[str, ...]:
     if not any(term.executed != term.passes for term in parts):
         return ()
     repeated = {
@@ -99,7 +103,7 @@ def first_layer(training: Training, pieces: Sequence[Piece]) -> tuple[str, ...]:
 _GRAPH = Training(train=True, backward="graph")
 
 
-def denominator(against: Peaks | None, parts: Sequence[Term]) -> tuple[str, ...]:
+def denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
     """Which peak, from where, and how far it was checked."""
     if against is None or not (against.given or against.device):
         return ()
@@ -155,7 +159,7 @@ def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...
     )
 
 
-def doubts(against: Peaks | None, parts: Sequence[Term]) -> tuple[str, ...]:
+def doubts(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
     """A peak that contradicts its own clock."""
     device = against.device if against else None
     sentences = []
@@ -171,7 +175,7 @@ def doubts(against: Peaks | None, parts: Sequence[Term]) -> tuple[str, ...]:
 
 
 def namesakes(
-    against: Peaks | None, parts: Sequence[Term], ratio: float | None
+    against: Peaks | None, parts: Sequence[WorkTerm], ratio: float | None
 ) -> tuple[str, ...]:
     """Other devices whose drivers print the same name, with the share of the peak of each."""
     device = against.device if against else None
@@ -195,7 +199,7 @@ def namesakes(
 def impossible(
     numerator: str,
     against: Peaks | None,
-    parts: Sequence[Term],
+    parts: Sequence[WorkTerm],
     ratio: float | None,
     executed: float | None,
 ) -> tuple[str, ...]:
@@ -210,7 +214,9 @@ def impossible(
     return sentence, REASONS, *_other_peaks(against, parts, worst)
 
 
-def _other_peaks(against: Peaks | None, parts: Sequence[Term], ratio: float) -> tuple[str, ...]:
+def _other_peaks(
+    against: Peaks | None, parts: Sequence[WorkTerm], ratio: float
+) -> tuple[str, ...]:
     """What the share would be if it ran otherwise on the same device, where that is possible."""
     device, ran = (against.device if against else None), {term.precision for term in parts}
     if against is None or device is None or len(ran) != 1:

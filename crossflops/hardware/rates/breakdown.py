@@ -11,7 +11,7 @@ from crossflops.hardware.rates.denominators import Peaks
 from crossflops.hardware.rates.numerators import Transfer
 from crossflops.hardware.rates.question import Question
 from crossflops.hardware.rates.rate import Layout, Pace, bubble, share
-from crossflops.hardware.rates.terms import Piece, Term, terms
+from crossflops.hardware.rates.terms import Piece, WorkTerm, terms
 from crossflops.report.efficiency import (
     Attention,
     Efficiency,
@@ -23,7 +23,7 @@ from crossflops.report.efficiency import (
 )
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked, and how fast it ran on which devices; `units` are those of an example."""
 
     question: Question
@@ -36,7 +36,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def attention(
-    row: Efficiency, pieces: Sequence[Piece], run: Run, against: Peaks | None
+    row: Efficiency, pieces: Sequence[Piece], run: MeasuredRun, against: Peaks | None
 ) -> Attention | UnsetType:
     """Score and value products with and without a causal mask, and the share either way."""
     if not any(piece.scores for piece in pieces):
@@ -58,7 +58,7 @@ def attention(
     )
 
 
-def world(row: Efficiency, run: Run) -> World | UnsetType:
+def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:
     """All devices together, where there are several."""
     lay, per = run.world, row.examples_per_second
     if lay.devices == 1:
@@ -75,7 +75,7 @@ def world(row: Efficiency, run: Run) -> World | UnsetType:
     )
 
 
-def step(parts: Sequence[Term], run: Run, against: Peaks | None) -> Step | UnsetType:
+def step(parts: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None) -> Step | UnsetType:
     """A training step as DeepSpeed's profiler sums it up, of one device.
 
     forward  = 2 x MACs of the micro-batch, backward = 2 x MACs x (k - 1), over their latencies;
@@ -105,7 +105,7 @@ def step(parts: Sequence[Term], run: Run, against: Peaks | None) -> Step | Unset
 
 
 def _phase(
-    name: str, parts: Sequence[Term], seconds: float, examples: Fraction, against: Peaks | None
+    name: str, parts: Sequence[WorkTerm], seconds: float, examples: Fraction, against: Peaks | None
 ) -> Phase:
     split = share(parts, against)
     flops = split.work * examples
@@ -119,7 +119,7 @@ def _phase(
     )
 
 
-def moved(split: Sequence[Term], run: Run, against: Peaks | None) -> Moved | UnsetType:
+def moved(split: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None) -> Moved | UnsetType:
     """The bytes that a pass has to move on one device, and the use of its bandwidth.
 
     intensity = FLOPs / bytes; with a growing batch it nears FLOPs / bytes of one example alone.
@@ -164,7 +164,7 @@ def _bound(traffic: Moved, peak: float | None) -> Moved:
     )
 
 
-def tokens(row: Efficiency, run: Run) -> float | UnsetType:
+def tokens(row: Efficiency, run: MeasuredRun) -> float | UnsetType:
     """Tokens a second of one device, where examples are made of tokens."""
     per = row.examples_per_second
     if row.unit == "token" or run.tokens is None or per is None:
@@ -173,7 +173,7 @@ def tokens(row: Efficiency, run: Run) -> float | UnsetType:
 
 
 def others(
-    row: Efficiency, split: Sequence[Term], against: Peaks | None
+    row: Efficiency, split: Sequence[WorkTerm], against: Peaks | None
 ) -> tuple[OtherPeak, ...] | UnsetType:
     """A second denominator: the best matrix product that somebody measured on the device."""
     device, each = (against.device if against else None), row.examples_per_second

@@ -5,7 +5,7 @@ import msgspec
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find
 from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE, attainable
-from crossflops.hardware.rates.question import Against
+from crossflops.hardware.rates.question import WhichPeak
 from crossflops.ir.device import Device
 
 ANY = ""  # the precision of a peak that is given for all
@@ -58,7 +58,7 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def denominators(
-    asked: Against, needed: tuple[str, ...], known: tuple[Device, ...] = ()
+    asked: WhichPeak, needed: tuple[str, ...], known: tuple[Device, ...] = ()
 ) -> Denominators:
     """Looked up in the catalogue and in what else is `known`, with peaks of all the `needed`.
 

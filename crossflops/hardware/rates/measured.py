@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from crossflops.hardware.rates.assumptions import REASONS
-from crossflops.hardware.rates.breakdown import Run
+from crossflops.hardware.rates.breakdown import MeasuredRun
 from crossflops.hardware.rates.denominators import Peaks
 from crossflops.report.efficiency import Attention, Efficiency, Moved, Step
 
@@ -91,12 +91,12 @@ def _children(path: str, times: Mapping[str, float]) -> tuple[str, ...]:
     )
 
 
-def speed_and_attention(row: Efficiency, run: Run) -> tuple[str, ...]:
+def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """What the speed and the attention of an efficiency rest on."""
     return (*_speed(run), *_attention(row.attention, run))
 
 
-def _speed(run: Run) -> Iterator[str]:
+def _speed(run: MeasuredRun) -> Iterator[str]:
     pace, world, training = run.pace, run.world, run.question.training
     if pace is not None and pace.parts and pace.seconds:
         micro = training.accumulate if training.train else 1
@@ -116,7 +116,7 @@ def _speed(run: Run) -> Iterator[str]:
         yield f"{world.tp * world.pp} devices share the work of one replica, each an equal part"
 
 
-def _attention(attention: object, run: Run) -> Iterator[str]:
+def _attention(attention: object, run: MeasuredRun) -> Iterator[str]:
     asked = run.question.causality
     if not isinstance(attention, Attention):
         if asked.causal == "half" or asked.window:
@@ -135,12 +135,14 @@ def _attention(attention: object, run: Run) -> Iterator[str]:
         yield "attention counts the full square: --causal half leaves out what a mask hides"
 
 
-def doubts(run: Run, against: Peaks | None, step: object, moved: object) -> tuple[str, ...]:
+def doubts(
+    run: MeasuredRun, against: Peaks | None, step: object, moved: object
+) -> tuple[str, ...]:
     """What is too fast to be true, beside the share of the peak itself."""
     return (*_short_step(run, against), *_phases(step), *_bandwidth(moved))
 
 
-def _short_step(run: Run, against: Peaks | None) -> tuple[str, ...]:
+def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
     """An optimizer's step that is too short for the parameters, even in shards."""
     seconds = dict(run.pace.parts).get("step") if run.pace else None
     if seconds is None or run.params is None or against is None or not against.bandwidth:

@@ -13,7 +13,7 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.hardware.rates.question import Language
-from crossflops.hardware.rates.scores import Scores
+from crossflops.hardware.rates.scores import AttentionScores
 from crossflops.hardware.rates.terms import FLAT, Piece, whole
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.reconciliation import Reconciliation
@@ -264,7 +264,7 @@ def by_sizes(asked: Language) -> Numerator:
     if length is None:
         raise InputError("attention needs a length", "add --seq T, or --context T for decoding")
     queries = 1 if asked.context else length
-    square = Scores(queries=queries, keys=length, causal="declared")
+    square = AttentionScores(queries=queries, keys=length, causal="declared")
     macs = 2 * layers * across * length
     product = Piece(macs=Fraction(macs), names=("attention",), scores=square, passes=FLAT)
     parts.append(product)

@@ -11,7 +11,7 @@ import msgspec
 from crossflops.errors import InputError
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class WhoseCount(msgspec.Struct, frozen=True, kw_only=True):
     """Whose count: the native one unless said. Counts are texts, such as 4.112G.
 
     `macs` are of one example, `pass_macs` of one forward pass over the whole batch.
@@ -80,7 +80,7 @@ class Causality(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None = None
 
 
-class Against(msgspec.Struct, frozen=True, kw_only=True):
+class WhichPeak(msgspec.Struct, frozen=True, kw_only=True):
     """The device, or dense peaks in TFLOP/s (a number, or P=X by precision) and GB/s.
 
     `catalogue` is a TOML file with devices of one's own.
@@ -141,12 +141,12 @@ class Roof(msgspec.Struct, frozen=True, kw_only=True):
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """Which work, at which speed, against which peak."""
 
-    work: Work = Work()
+    work: WhoseCount = WhoseCount()
     speed: Speed = Speed()
     training: Training = Training()
     precisions: Precisions = Precisions()
     causality: Causality = Causality()
-    against: Against = Against()
+    against: WhichPeak = WhichPeak()
     language: Language = Language()
     parallel: Parallel = Parallel()
     roof: Roof = Roof()

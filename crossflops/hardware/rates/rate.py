@@ -26,7 +26,7 @@ from crossflops.hardware.rates import assumptions
 from crossflops.hardware.rates.denominators import ANY, Peaks
 from crossflops.hardware.rates.numerators import Numerator
 from crossflops.hardware.rates.question import Causality, Parallel, Precisions, Speed, Training
-from crossflops.hardware.rates.terms import Term, terms, whole
+from crossflops.hardware.rates.terms import WorkTerm, terms, whole
 from crossflops.ir.device import Device
 from crossflops.report.efficiency import Efficiency, PrecisionShare
 
@@ -234,7 +234,7 @@ def efficiency(
 
 
 def of_terms(
-    parts: Sequence[Term],
+    parts: Sequence[WorkTerm],
     numerator: Numerator,
     per_second: float | None,
     *,
@@ -280,7 +280,7 @@ def of_terms(
     )
 
 
-class Share(msgspec.Struct, frozen=True, kw_only=True):
+class IdealTime(msgspec.Struct, frozen=True, kw_only=True):
     """Work of one unit in FLOPs, and the seconds that it takes at the peaks."""
 
     work: Fraction
@@ -290,26 +290,26 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     peak: float | None
 
 
-def share(parts: Iterable[Term], against: Peaks | None) -> Share:
+def share(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealTime:
     """The sums over the parts. Without peaks there are no ideal times."""
     parts = tuple(parts)
     total = sum((term.flops for term in parts), Fraction(0))
     executed = sum((term.executed_flops for term in parts), Fraction(0))
     if against is None or not (against.given or against.device):
-        return Share(work=total, executed=executed, ideal=None, executed_ideal=None, peak=None)
+        return IdealTime(work=total, executed=executed, ideal=None, executed_ideal=None, peak=None)
     tops = [Fraction(against.top(term.precision)) for term in parts]
     pairs = tuple(zip(parts, tops, strict=True))
     ideal = sum((term.flops / top for term, top in pairs), Fraction(0))
     spent = sum((term.executed_flops / top for term, top in pairs), Fraction(0))
     single = len(set(tops)) == 1 or not total
     peak = float(tops[0]) if single else float(total / ideal)
-    return Share(
+    return IdealTime(
         work=total, executed=executed, ideal=float(ideal), executed_ideal=float(spent), peak=peak
     )
 
 
 def _precisions(
-    parts: Sequence[Term], against: Peaks | None
+    parts: Sequence[WorkTerm], against: Peaks | None
 ) -> tuple[PrecisionShare, ...] | UnsetType:
     """The work by precision, where there are several."""
     flops: dict[str, Fraction] = {}
@@ -328,11 +328,11 @@ def _precisions(
     )
 
 
-def _named(parts: Sequence[Term]) -> str:
+def _named(parts: Sequence[WorkTerm]) -> str:
     return " + ".join(dict.fromkeys(term.precision for term in parts))
 
 
-def _passes(total: Fraction, macs: Fraction, parts: Sequence[Term]) -> int | float:
+def _passes(total: Fraction, macs: Fraction, parts: Sequence[WorkTerm]) -> int | float:
     """k, the mean where it differs between the parts."""
     mean = total / (2 * macs) if macs else parts[0].passes if parts else Fraction(1)
     return mean.numerator if mean.denominator == 1 else float(mean)

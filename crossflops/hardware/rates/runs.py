@@ -52,7 +52,7 @@ _FIELDS = _WHOLE | _REAL | _TEXTS | _LISTS | {"train"}
 _SPEEDS = frozenset(("examples_per_second", "tokens_per_second", "latency_ms", "fwd_ms"))
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """One run: the line that it stands on, and the fields that it gives, or why it gives none."""
 
     line: int
@@ -60,11 +60,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     trouble: CrossflopsError | None = None
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class RunTable(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of a file. `unused` are columns that nobody knows."""
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[RunRow, ...]
     unused: tuple[str, ...] = ()
 
 
@@ -84,7 +84,7 @@ def lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
     return filled
 
 
-def read(path: str) -> Table:
+def read(path: str) -> RunTable:
     """The table of a file. Raises InputError where there is none in it."""
     hint = "the first line names columns: device,precision,batch,rate"
     filled = lines(path, hint)
@@ -98,7 +98,7 @@ def read(path: str) -> Table:
     unused = tuple(
         raw.strip() for raw, head in zip(filled[0][1], heads, strict=True) if head not in _FIELDS
     )
-    return Table(name=path, rows=tuple(_rows(heads, filled[1:])), unused=unused)
+    return RunTable(name=path, rows=tuple(_rows(heads, filled[1:])), unused=unused)
 
 
 def _field(head: str) -> str:
@@ -106,18 +106,20 @@ def _field(head: str) -> str:
     return _WORDS.get(name, name)
 
 
-def _rows(heads: tuple[str, ...], lines: Iterable[tuple[int, list[str]]]) -> Iterator[Row]:
+def _rows(heads: tuple[str, ...], lines: Iterable[tuple[int, list[str]]]) -> Iterator[RunRow]:
     for line, cells in lines:
         if len(cells) != len(heads):
             mismatch = f"it has {len(cells)} cells, and there are {len(heads)} columns"
-            yield Row(line=line, trouble=InputError(mismatch, "quote a cell with a comma in it"))
+            yield RunRow(
+                line=line, trouble=InputError(mismatch, "quote a cell with a comma in it")
+            )
             continue
         try:
             pairs = zip(heads, (cell.strip() for cell in cells), strict=True)
             fields = {name: _value(name, text) for name, text in pairs if text and name in _FIELDS}
-            yield Row(line=line, fields=fields)
+            yield RunRow(line=line, fields=fields)
         except CrossflopsError as error:
-            yield Row(line=line, trouble=error)
+            yield RunRow(line=line, trouble=error)
 
 
 def _value(name: str, text: str) -> Any:

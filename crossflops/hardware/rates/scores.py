@@ -28,7 +28,7 @@ _BETWEEN = frozenset(
 _MASKS = ("Add", "Where", "Sub")
 
 
-class Scores(msgspec.Struct, frozen=True, kw_only=True):
+class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of one attention, and whether it is causal as far as the graph tells.
 
     `causal` is "declared", "masked" (a mask whose values nobody reads) or "no".
@@ -58,16 +58,16 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True):
 Walk: TypeAlias = Callable[[Node], Iterable[Node]]
 
 
-def scores(graph: Graph) -> dict[str, Scores]:
+def scores(graph: Graph) -> dict[str, AttentionScores]:
     """The nodes that are score or value products of an attention, by their key in the ledger."""
-    products: dict[str, Scores] = {}
+    products: dict[str, AttentionScores] = {}
     for prefix, scope in scopes(graph):
         for node, sizes in (*_whole(scope), *_in_pieces(scope)):
             products[prefix + node.key] = sizes
     return products
 
 
-def _whole(graph: Graph) -> Iterator[tuple[Node, Scores]]:
+def _whole(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
     """Attention that is one node: Q [B, H, Sq, D] or [B, Sq, H D], keys alike, past keys 4."""
     for node in graph.nodes:
         shapes = [spec.shape if spec else None for spec in node.inputs]
@@ -81,10 +81,10 @@ def _whole(graph: Graph) -> Iterator[tuple[Node, Scores]]:
         left, masked = node.attrs.get("left_window_size", -1), len(shapes) > 3 and shapes[3]
         causal = "declared" if node.attrs.get("is_causal") else "masked" if masked else "no"
         window = left + 1 if isinstance(left, int) and left >= 0 else 0
-        yield node, Scores(queries=query[-2], keys=total, causal=causal, window=window)
+        yield node, AttentionScores(queries=query[-2], keys=total, causal=causal, window=window)
 
 
-def _in_pieces(graph: Graph) -> Iterator[tuple[Node, Scores]]:
+def _in_pieces(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
     """Two products around a softmax over the keys, both of whose operands are computed."""
     makers = {spec.name: node for node in graph.nodes for spec in node.outputs if spec}
     users: dict[str, list[Node]] = {}
@@ -108,7 +108,9 @@ def _in_pieces(graph: Graph) -> Iterator[tuple[Node, Scores]]:
         below, _ = _products(node, behind, fixed)
         if above and below:
             masked = any(passed.op.type in _MASKS for passed in between)
-            sizes = Scores(queries=shape[-2], keys=shape[-1], causal="masked" if masked else "no")
+            sizes = AttentionScores(
+                queries=shape[-2], keys=shape[-1], causal="masked" if masked else "no"
+            )
             yield from ((product, sizes) for product in (*above, *below))
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.hardware.rates.question import Causality, Precisions, Training
-from crossflops.hardware.rates.scores import Scores, scores
+from crossflops.hardware.rates.scores import AttentionScores, scores
 from crossflops.hardware.roofline.dataflow import key_before
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Ledger
@@ -168,7 +168,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     stored: str = ""
     passes: Fraction | None = None
-    scores: Scores | None = None
+    scores: AttentionScores | None = None
 
 
 def whole(macs: int | Fraction) -> tuple[Piece, ...]:
@@ -211,7 +211,7 @@ _PRECISIONS = {  # as an element type is called in a graph -> as a peak is calle
 GRAPH = "graph"  # the precision by which every node runs as its operands are stored
 
 
-class Term(msgspec.Struct, frozen=True, kw_only=True):
+class WorkTerm(msgspec.Struct, frozen=True, kw_only=True):
     """MACs of one example in one precision, the model's passes over them and those executed."""
 
     macs: Fraction
@@ -233,7 +233,7 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
 
 def terms(
     pieces: Iterable[Piece], training: Training, causality: Causality, precisions: Precisions
-) -> tuple[Term, ...]:
+) -> tuple[WorkTerm, ...]:
     """What is asked of the pieces of a count. Equal ones are added up.
 
     Raises InputError for a pattern that matches nothing and a precision that nobody knows.
@@ -255,7 +255,7 @@ def terms(
                 "give an operator, a node or a module, such as Conv or 'layer1*'",
             )
     return tuple(
-        Term(macs=macs, passes=k, executed=done, precision=precision, attention=attention)
+        WorkTerm(macs=macs, passes=k, executed=done, precision=precision, attention=attention)
         for (k, done, precision, attention), macs in sums.items()
     )
 

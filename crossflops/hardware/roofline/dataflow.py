@@ -45,14 +45,14 @@ def _within(prefix: str, graph: Graph, seen: set[str]) -> Iterator[tuple[str, Gr
 # Caches of a graph: inputs that an output continues, such as the keys and values of a decoder.
 
 
-class Part(msgspec.Struct, frozen=True):
+class Portion(msgspec.Struct, frozen=True):
     """So many elements of a source. Values with one `piece` hold the same ones; "" is all."""
 
     elements: int
     piece: str = ""
 
 
-Parts: TypeAlias = Mapping[str, Part]  # by source
+Portions: TypeAlias = Mapping[str, Portion]  # by source
 
 _RENAMES = frozenset(("Identity", "Cast"))
 # Operator -> place of an output -> the inputs with the past, and with what is new.
@@ -76,7 +76,7 @@ class Cache(msgspec.Struct, frozen=True):
     new: int
 
 
-def caches(graph: Graph, carried: Mapping[str, Parts]) -> tuple[Cache, ...]:
+def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
     """The inputs that an output continues, by structure and not by name.
 
     The output is made by Concat of the input and something new, by a scatter into it, or by an
@@ -111,7 +111,7 @@ def _pasts(
     present: TensorSpec,
     node: Node | None,
     inputs: Mapping[str, TensorSpec],
-    carried: Mapping[str, Parts],
+    carried: Mapping[str, Portions],
 ) -> Iterator[tuple[TensorSpec, int]]:
     """Inputs that this value may continue, the largest first, and how much is new."""
     if node is None:
@@ -170,7 +170,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     the sources themselves, `moves` the keys of nodes without an operation.
     """
 
-    carried: dict[str, Parts]
+    carried: dict[str, Portions]
     maker: dict[str, str]
     specs: dict[str, TensorSpec]
     constant: frozenset[str]
@@ -196,12 +196,12 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the tensor holds elements of a cache, perhaps with what is new behind them."""
         return spec.name in self.cached
 
-    def parts(self, spec: TensorSpec) -> Parts:
+    def parts(self, spec: TensorSpec) -> Portions:
         """The elements of sources that a value holds."""
         if spec.name in self.carried:
             return self.carried[spec.name]
         if spec.role in _STORED and spec.shape is not None:
-            return {spec.name: Part(spec.numel)}
+            return {spec.name: Portion(spec.numel)}
         return {}
 
 
@@ -210,7 +210,7 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
     counts = {count.node.key: count for count in ledger.counts}
     seen = Flow(
         carried={
-            spec.name: {spec.name: Part(spec.numel)}
+            spec.name: {spec.name: Portion(spec.numel)}
             for spec in graph.inputs
             if spec.shape is not None
         },
@@ -268,7 +268,7 @@ def _follow(node: Node, flow: Flow) -> None:
     made = next((flow.maker[spec.name] for spec in inputs if spec.name in flow.maker), "")
     if not made and not _is_view(node):
         made = node.key
-    held: dict[str, list[Part]] = {}
+    held: dict[str, list[Portion]] = {}
     for spec in {spec.name: spec for spec in inputs}.values():
         for source, part in flow.parts(spec).items():
             held.setdefault(source, []).append(part)
@@ -282,13 +282,13 @@ def _follow(node: Node, flow: Flow) -> None:
             flow.maker[spec.name] = made
 
 
-def _together(name: str, parts: Sequence[Part], whole: int, cut: int | None) -> Part:
+def _together(name: str, parts: Sequence[Portion], whole: int, cut: int | None) -> Portion:
     """What a value holds of a source: these parts, and not more than it has elements."""
     first = parts[0]
     if all(part.piece == first.piece for part in parts):
-        return first if cut is None or first.elements <= cut else Part(cut, name)
+        return first if cut is None or first.elements <= cut else Portion(cut, name)
     total = min(whole, sum(part.elements for part in parts))
-    return Part(total if cut is None else min(total, cut), name)
+    return Portion(total if cut is None else min(total, cut), name)
 
 
 def _is_view(node: Node) -> bool:

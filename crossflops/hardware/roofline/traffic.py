@@ -30,7 +30,7 @@ import msgspec
 
 from crossflops.errors import UnknownNameError
 from crossflops.hardware.devices.peaks import EMULATIONS
-from crossflops.hardware.roofline.dataflow import Flow, Part, flow
+from crossflops.hardware.roofline.dataflow import Flow, Portion, flow
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Counted, Ledger
 from crossflops.ir.roofline import ByteModel, Load
@@ -154,7 +154,7 @@ class _Bill:
         self.pieces: set[tuple[str, str]] = set()
         self.rows: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
 
-    def read(self, key: str, source: str, part: Part) -> None:
+    def read(self, key: str, source: str, part: Portion) -> None:
         """A part of a source, as far as nobody has read it yet."""
         self.reader.setdefault(source, key)
         if (source, part.piece) in self.pieces:
@@ -213,7 +213,7 @@ def _outputs(graph: Graph, bill: _Bill) -> None:
         bill.rows[key][_ACTIVATIONS] += nbytes(spec, kept) if spec.shape is not None else 0
 
 
-def _read(node: Node, flow: Flow) -> Iterator[tuple[str, Part]]:
+def _read(node: Node, flow: Flow) -> Iterator[tuple[str, Portion]]:
     """The sources that a node reads, those of its bodies too, with how much of each."""
     for spec in {spec.name: spec for spec in node.inputs if spec is not None}.values():
         yield from flow.parts(spec).items()

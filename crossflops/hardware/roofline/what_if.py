@@ -19,7 +19,7 @@ _KEYS = ("batch", "precision", "weights", "cache", "device", "bytes")
 _HINT = f"write for example batch=64 or weights=fp8,cache=fp8; it takes {', '.join(_KEYS)}"
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """A scenario with the byte model and the formats that its loads are counted in."""
 
     run: Scenario
@@ -51,7 +51,7 @@ def byte_model(name: str) -> ByteModel:
 
 def alternatives(
     texts: Iterable[str],
-    base: Asked,
+    base: Variant,
     loads: Loads,
     *,
     fixed: Sequence[str] = (),
@@ -69,7 +69,7 @@ def alternatives(
     return tuple(steps)
 
 
-def other(base: Asked, text: str, *, fixed: Sequence[str] = (), look: Look = find) -> Asked:
+def other(base: Variant, text: str, *, fixed: Sequence[str] = (), look: Look = find) -> Variant:
     """The scenario with these changes."""
     changes = _changes(text)
     stuck = [name for name in changes if name in fixed]
@@ -91,7 +91,7 @@ def other(base: Asked, text: str, *, fixed: Sequence[str] = (), look: Look = fin
             activations=changes["precision"], weights=formats.weights, cache=formats.cache
         )
     named = {name: changes[name] for name in ("weights", "cache") if name in changes}
-    return Asked(
+    return Variant(
         run=msgspec.structs.replace(run, label=text),
         model=byte_model(changes["bytes"]) if "bytes" in changes else base.model,
         formats=msgspec.structs.replace(formats, **named),

@@ -37,7 +37,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
     install: str = ""
 
 
-class Inventory(msgspec.Struct, frozen=True):
+class ToolList(msgspec.Struct, frozen=True):
     """The tools, those with a convention first, in the order of the conventions."""
 
     tools: tuple[ToolRow, ...]
@@ -65,7 +65,7 @@ class Health(msgspec.Struct, frozen=True):
     tools: tuple[ToolRow, ...]
 
 
-def inventory(noun: Inventory) -> Page:
+def inventory(noun: ToolList) -> Page:
     """The tools as a table, and the commands that install the missing ones."""
     title = Title(("Tools", "`count --as ID@EDITION` needs none of them installed"))
     tools = noun.tools

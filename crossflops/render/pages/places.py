@@ -27,7 +27,7 @@ class Compared(msgspec.Struct, frozen=True):
     top: int
 
 
-class Places(msgspec.Struct, frozen=True):
+class Distances(msgspec.Struct, frozen=True):
     """Native MACs by path, and how far each tool is from them, both without what is beneath."""
 
     native: dict[str, int]
@@ -43,7 +43,7 @@ class Places(msgspec.Struct, frozen=True):
         return spread
 
 
-def places(report: Report) -> Places:
+def places(report: Report) -> Distances:
     """What every tool that counts MACs makes of every module by itself."""
     accounts = [
         account
@@ -54,7 +54,7 @@ def places(report: Report) -> Places:
     for account in accounts:
         native |= {row.path: row.ours for row in account.by_path}
     parents = {path: _parent(path, native) for path in native}
-    return Places(
+    return Distances(
         native={path: int(n) for path, n in _own(native, parents).items()},
         tools={account.tool: _own(_distances(account), parents) for account in accounts},
     )
@@ -98,7 +98,7 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
     return [Heading(head), table, *(Text(note, "   ", "dim") for note in notes)]
 
 
-def _groups(around: Places) -> list[list[str]]:
+def _groups(around: Distances) -> list[list[str]]:
     """The paths with a difference, those of one kind together, the largest first."""
     spread = around.spread
     kinds: dict[tuple[object, ...], list[str]] = {}
@@ -119,7 +119,7 @@ def starred(paths: list[str]) -> str:
     return "".join(words[0] if len(set(words)) == 1 else "*" for words in parts) or MODEL
 
 
-def _columns(around: Places, shown: list[str]) -> tuple[list[Own], list[str], list[str]]:
+def _columns(around: Distances, shown: list[str]) -> tuple[list[Own], list[str], list[str]]:
     """Columns and their heads, tools that show the same in one, and what they stand for."""
     same: dict[tuple[Fraction, ...], list[str]] = {}
     for tool, gaps in around.tools.items():

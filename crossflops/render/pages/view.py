@@ -9,7 +9,7 @@ from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Tex
 from crossflops.render.pages.summary import doubts, title, uncounted
 from crossflops.render.quantity import exact, number, share
 from crossflops.report.report import Report
-from crossflops.report.view import By, Cell, Cells, View
+from crossflops.report.view import By, Cell, Cells, TableView
 from crossflops.tools.registry import find
 
 _HEADINGS: dict[By, str] = {
@@ -27,7 +27,7 @@ class Viewed(msgspec.Struct, frozen=True):
     """A report, and the one of its tables that is asked for."""
 
     report: Report
-    view: View
+    view: TableView
 
     def to_dict(self) -> dict[str, Any]:
         """The contract of the report, and the table under the key `view`."""
@@ -76,7 +76,7 @@ def _table(noun: Viewed) -> Table:
     return Table(columns=tuple(columns), rows=(*rows, total))
 
 
-def _is_shown(view: View, place: int) -> bool:
+def _is_shown(view: TableView, place: int) -> bool:
     """Whether somebody knows what stands there: of files nobody knows calls and owners."""
     cells = [row[place] for row in view.rows]
     if view.columns[place] == "params":
@@ -97,7 +97,7 @@ def _heads(noun: Viewed) -> tuple[str, ...]:
     return tuple(words.get(column, _HEADS.get(column, column)) for column in view.columns)
 
 
-def _spares(view: View, shown: list[str]) -> dict[str, int]:
+def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
     """What makes way when a line is too narrow, the highest number first; the rest stays."""
     native = {"macs", "flops"} - {view.order}
     spares = {"bytes_read": 9, "bytes_written": 8, "modules": 7, "share": 1}
@@ -110,11 +110,11 @@ def _spares(view: View, shown: list[str]) -> dict[str, int]:
     return spares | {"kind": 7, "target": 7, "class": 3} if view.by == "node" else spares
 
 
-def _is_count(view: View, name: str) -> bool:
+def _is_count(view: TableView, name: str) -> bool:
     return name in (*_HEADS, "nodes", "modules", "params", *view.folds)
 
 
-def _cell(view: View, row: Cells, place: int, number: int) -> str:
+def _cell(view: TableView, row: Cells, place: int, number: int) -> str:
     cell = row[place]
     if isinstance(cell, int):
         return exact(cell)
@@ -124,7 +124,7 @@ def _cell(view: View, row: Cells, place: int, number: int) -> str:
     return "  " * level + (cell.rpartition(".")[2] or _NOTHING["module"])
 
 
-def _total(view: View, place: int) -> str:
+def _total(view: TableView, place: int) -> str:
     cell: Cell = view.total[place]
     return exact(cell) if isinstance(cell, int) else cell
 

@@ -14,7 +14,7 @@ from crossflops.facade import ShownBench
 from crossflops.frontends import FRONTENDS
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.ir.trace import Setting
-from crossflops.report.bench import Bench, Peak
+from crossflops.report.bench import Bench, BenchPeak
 from crossflops.report.report import InputInfo, ModelInfo
 from crossflops.targets import is_file
 from crossflops.targets.request import asked_for
@@ -46,7 +46,7 @@ def measured(
     batch_dim: str | None = None,
     conditions: Conditions | None = None,
     max_latency: float | None = None,
-    peak: Peak | None = None,
+    peak: BenchPeak | None = None,
     on_progress: Progress | None = None,
     flags: Mapping[str, Any] = {},
 ) -> Bench:
@@ -80,7 +80,7 @@ def measured(
 
 def _found(
     attempts: Attempts, batches: Sequence[int] | str, goal: Goal, how: Conditions,
-    peak: Peak | None, tell: Progress,
+    peak: BenchPeak | None, tell: Progress,
 ) -> Bench:  # fmt: skip
     """Try the batches, choose one, and account for its time."""
     tried, largest = _tried(attempts, batches, goal, how, tell)
@@ -268,7 +268,7 @@ def _refuse(given: dict[str, Any]) -> None:
             raise InputError(f"--trace runs nothing, and {option} is about runs", hint)
 
 
-def _peak(tflops: float) -> Peak:
+def _peak(tflops: float) -> BenchPeak:
     if not 1e-18 <= tflops <= 1e18:
         raise InputError(f"a peak of {tflops} TFLOP/s is no rate", "give a number above zero")
-    return Peak(rates={"float32": tflops * 1e12}, source="given")
+    return BenchPeak(rates={"float32": tflops * 1e12}, source="given")

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from crossflops.bench.attribution.covers import REASONS, above, attributed, covers, impossible
-from crossflops.bench.attribution.executed import Level, guessed, named, read
-from crossflops.bench.attribution.kernels import Kernels, events, is_onnxruntime, kernels
+from crossflops.bench.attribution.executed import ExecutedGraph, guessed, named, read
+from crossflops.bench.attribution.kernels import KernelTimes, events, is_onnxruntime, kernels
 from crossflops.bench.attribution.torch_trace import is_torch, matched
 from crossflops.bench.benching import bench as run
 from crossflops.bench.order import FileOrder, Ran
@@ -17,7 +17,7 @@ from crossflops.errors import CrossflopsError, InputError
 from crossflops.hardware.rates.measured import COVERED
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.trace import Setting
-from crossflops.report.bench import Bench, KernelProfile, Peak
+from crossflops.report.bench import Bench, BenchPeak, KernelProfile
 from crossflops.report.report import InputInfo, ModelInfo
 from crossflops.targets.request import asked_for
 from crossflops.targets.target import imports_restored
@@ -36,7 +36,7 @@ _DTYPES = {  # precision of a peak -> that of the count
 }
 
 
-def own_peak(threads: int, again: bool = False) -> Peak | str:
+def own_peak(threads: int, again: bool = False) -> BenchPeak | str:
     """The measured peak with so many threads, or why there is none.
 
     Measured with all CPUs, and its FP32 rate with one: with fewer than all, and more than one, the
@@ -57,19 +57,19 @@ def own_peak(threads: int, again: bool = False) -> Peak | str:
         share = found.one_thread * threads / rates["float32"]
         rates = {name: rate * share for name, rate in rates.items()}
         source = f"measured on this machine with one thread, times {threads}: {found.how}"
-    return Peak(rates=rates, bandwidth=found.bandwidth, source=source, is_peak=found.is_peak)
+    return BenchPeak(rates=rates, bandwidth=found.bandwidth, source=source, is_peak=found.is_peak)
 
 
-def higher(one: Peak, other: Peak) -> Peak:
+def higher(one: BenchPeak, other: BenchPeak) -> BenchPeak:
     """The higher of both, by precision: a machine that was busy once can do more."""
     rates = {name: max(rate, other.rates.get(name, 0.0)) for name, rate in one.rates.items()}
-    return Peak(rates=rates, bandwidth=one.bandwidth, source=one.source, is_peak=one.is_peak)
+    return BenchPeak(rates=rates, bandwidth=one.bandwidth, source=one.source, is_peak=one.is_peak)
 
 
 RULE = "rates are 2 x MACs / seconds; additions, activations and the rest are in no rate"
 
 
-def accounted(bench: Bench, ready: Runnable, ran: Ran, given: Peak | None) -> Bench:
+def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) -> Bench:
     """The bench with the profile of its kernels, what it rests on, and what cannot be true.
 
     Without a peak that is given, that of this machine is taken; where a kernel or a whole run was
@@ -97,7 +97,7 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: Peak | None) -> Be
     )
 
 
-def _against(bench: Bench, ready: Runnable, ran: Ran, peak: Peak | None) -> Bench:
+def _against(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) -> Bench:
     """The bench with its profile against a peak, and with what the profiler itself took."""
     profile, one = _profile(ready, ran, peak) if ran.profile else None, bench.measurement
     if profile is not None and one is not None:
@@ -139,7 +139,7 @@ def _doubts(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
         yield f"{left} nodes are not counted: rates leave them out"
 
 
-def _profile(ready: Runnable, ran: Ran, peak: Peak | None) -> KernelProfile:
+def _profile(ready: Runnable, ran: Ran, peak: BenchPeak | None) -> KernelProfile:
     assert ran.profile is not None
     trace, ledger = events(ran.profile), ready.counted.ledger
     source = f"the profile of {ran.runtime}"
@@ -170,7 +170,7 @@ def read_trace(
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
     allow_pickle: bool = False,
-    peak: Peak | None = None,
+    peak: BenchPeak | None = None,
     dropped: int = 0,
     flags: Mapping[str, Any] = {},
 ) -> Bench:
@@ -206,7 +206,7 @@ def read_trace(
 
 
 def _profile_of_trace(
-    ready: Runnable, found: list[dict[str, Any]], trace: str, dropped: int, peak: Peak | None
+    ready: Runnable, found: list[dict[str, Any]], trace: str, dropped: int, peak: BenchPeak | None
 ) -> tuple[KernelProfile, tuple[str, ...]]:
     ledger = ready.counted.ledger
     if not is_onnxruntime(found):
@@ -218,11 +218,11 @@ def _profile_of_trace(
     return attributed(times, joined, ledger, peak, trace), (note,)
 
 
-def _executed(ready: Runnable, times: Kernels) -> tuple[Level, str]:
+def _executed(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
     """The graph that ran: of those that onnxruntime makes the one with the most of its kernels."""
     ran = [(one.name, one.op) for one in times.kernels]
     names = {name for name, _ in ran}
-    best: tuple[int, str, Level] | None = None
+    best: tuple[int, str, ExecutedGraph] | None = None
     for optimization in LEVELS:
         level = _made(ready, optimization)
         if level is None:
@@ -240,7 +240,7 @@ def _executed(ready: Runnable, times: Kernels) -> tuple[Level, str]:
     return best[2], what
 
 
-def _made(ready: Runnable, optimization: str) -> Level | None:
+def _made(ready: Runnable, optimization: str) -> ExecutedGraph | None:
     order = FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, allocated=ready.hollow,
         batch=ready.batch, optimization=optimization, threads=1, unrun=True, folder=ready.folder,
@@ -253,7 +253,11 @@ def _made(ready: Runnable, optimization: str) -> Level | None:
 
 
 def _bench(
-    ready: Runnable, profile: KernelProfile, notes: Sequence[str], trace: str, peak: Peak | None
+    ready: Runnable,
+    profile: KernelProfile,
+    notes: Sequence[str],
+    trace: str,
+    peak: BenchPeak | None,
 ) -> Bench:
     graph, ledger = ready.counted.graph, ready.counted.ledger
     inputs = tuple(InputInfo(one.name, one.dtype, one.shape or ()) for one in graph.inputs)

@@ -230,7 +230,7 @@ def precisions(question: Question) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*named, *terms.kinds(asked).values())))
 
 
-def _run(question: Question, work: Studied, world: Layout) -> breakdown.Run:
+def _run(question: Question, work: Studied, world: Layout) -> breakdown.MeasuredRun:
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     found = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
@@ -240,7 +240,7 @@ def _run(question: Question, work: Studied, world: Layout) -> breakdown.Run:
             "no speed was given",
             "add --examples-per-second R, --tokens-per-second R or --latency-ms T, as measured",
         )
-    return breakdown.Run(
+    return breakdown.MeasuredRun(
         question=question,
         world=world,
         pace=found,
@@ -252,7 +252,7 @@ def _run(question: Question, work: Studied, world: Layout) -> breakdown.Run:
 
 
 def _efficiency(
-    run: breakdown.Run,
+    run: breakdown.MeasuredRun,
     work: Studied,
     numerator: Numerator,
     against: Peaks | None,
@@ -295,7 +295,7 @@ def _efficiency(
     return found if question.speed.times is None else _timed(found, run, work)
 
 
-def _timed(found: Efficiency, run: breakdown.Run, work: Studied) -> Efficiency:
+def _timed(found: Efficiency, run: breakdown.MeasuredRun, work: Studied) -> Efficiency:
     """The same with the modules of a table of times, by their native MACs."""
     assert run.question.speed.times is not None
     known = work.report.modules if work.report else ()
@@ -376,13 +376,13 @@ def rated_runs(
     return Rated(noun=noun, trouble=trouble, left_out=tuple(said))
 
 
-def _unused(table: runs.Table) -> list[str]:
+def _unused(table: runs.RunTable) -> list[str]:
     if not table.unused:
         return []
     return [f"{table.name}: columns that are not used: {', '.join(table.unused)}"]
 
 
-def _trouble(table: runs.Table, number: int) -> InputError:
+def _trouble(table: runs.RunTable, number: int) -> InputError:
     rows = "row" if len(table.rows) == 1 else "rows"
     return InputError(
         f"{number} of {len(table.rows)} {rows} of {table.name} cannot be answered as it is",

@@ -13,7 +13,7 @@ from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.devices.peaks import EMULATIONS
 from crossflops.hardware.rates import terms
-from crossflops.hardware.rates.breakdown import Run
+from crossflops.hardware.rates.breakdown import MeasuredRun
 from crossflops.hardware.rates.denominators import ANY, Peaks
 from crossflops.hardware.rates.numerators import Numerator, quantity
 from crossflops.hardware.rates.question import Question
@@ -29,7 +29,7 @@ from crossflops.hardware.roofline.bounds import (
 )
 from crossflops.hardware.roofline.fusion import kernel_bounds
 from crossflops.hardware.roofline.traffic import BITS, FORMULAS, Formats, loads, storage
-from crossflops.hardware.roofline.what_if import Asked, Loads, Look, alternatives, byte_model
+from crossflops.hardware.roofline.what_if import Loads, Look, Variant, alternatives, byte_model
 from crossflops.ir.roofline import (
     ByteModel,
     Ceiling,
@@ -131,7 +131,7 @@ def roofline(asked: Roofing, model: Counted | None) -> Roofline:
     )
 
 
-def _base(asked: Roofing) -> Asked:
+def _base(asked: Roofing) -> Variant:
     scale = Fraction(asked.batch, asked.counted)
     run = Scenario(
         label="as asked",
@@ -143,7 +143,7 @@ def _base(asked: Roofing) -> Asked:
         nodewise=not asked.given,
     )
     formats = Formats() if asked.given else Formats(activations=asked.precision)
-    return Asked(run=run, model=asked.model, formats=formats)
+    return Variant(run=run, model=asked.model, formats=formats)
 
 
 def _given(asked: Roofing) -> Loads:
@@ -198,7 +198,7 @@ def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
 
 
 def _kernels(
-    asked: Roofing, model: Counted | None, base: Asked, nodes: Sequence[NodeBound]
+    asked: Roofing, model: Counted | None, base: Variant, nodes: Sequence[NodeBound]
 ) -> tuple[KernelBound, ...]:
     if model is None or not asked.kernels:
         return ()
@@ -330,7 +330,7 @@ def refuse(question: Question, target: object) -> None:
 
 def roof(
     found: Efficiency,
-    run: Run,
+    run: MeasuredRun,
     work: Studied,
     numerator: Numerator,
     against: Peaks | None,
@@ -390,7 +390,7 @@ def _ceiling(against: Peaks, precision: str) -> Ceiling:
     return Ceiling(name=name, peaks=peaks, bandwidth=against.bandwidth, tdp=tdp)
 
 
-def _seconds(run: Run) -> float | None:
+def _seconds(run: MeasuredRun) -> float | None:
     """What a step of one device took."""
     pace = run.pace
     if pace is None:
