@@ -1,17 +1,27 @@
-"""Arguments to pipeline to renderer: one file per verb."""
+"""The command line. In: arguments. Out: a page on stdout or in a file, and an exit status.
+
+A verb is a file that bears its name: its options become one request, the verb is called, and what
+it returns is delivered. It may import every room, the verbs when they are called.
+"""
 
 import gc
 import os
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
 
 from crossflops import errors
 from crossflops.cli.supervision import supervised
-from crossflops.cli.verbs import DEBUG, group
-from crossflops.errors import TRACEBACK, CrossflopsError, CrossflopsWarning
+from crossflops.errors import (
+    TRACEBACK,
+    CrossflopsError,
+    CrossflopsWarning,
+    UnknownNameError,
+    nearest,
+)
 
 NAME = "crossflops"
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
@@ -20,6 +30,106 @@ _HAD_ENOUGH = "PacifyFlushWrapper"  # what click makes of stdout when a reader o
 # A count makes hundreds of thousands of values and throws none of them away: looking for cycles
 # after every 700, as Python does, takes a sixth of the time.
 _ALLOCATIONS = 100_000
+
+
+# The verbs, each with the sentence that `--help` has for it.
+
+VERBS = {
+    "count": "Count a model exactly, with no tool.",
+    "compare": "Run other counters on a model, and explain every difference.",
+    "explain": "Say what a cause is, or everything that a tool does.",
+    "efficiency": "Set a count against a device's peak.",
+    "bench": "Run a model, and say how fast it is and where its time goes.",
+    "devices": "Look up a device and its peaks, or measure this machine.",
+    "peak": "Derive a compute peak from a clock and units.",
+    "bandwidth": "Derive a memory bandwidth from a clock and a bus.",
+    "tools": "List the tools that are known, and which of them are installed.",
+    "export": "Write the normalized model, or its counts for a viewer, to a file.",
+    "render": "Show a report again that was written to a file, in any format.",
+    "doctor": "Look at what is installed here, and say what is missing.",
+}
+
+
+_FILES = {"bandwidth": "peak", "tools": "doctor"}  # of verbs that share what they do with another
+DEBUG = "--debug"
+_DEBUG = click.Option(
+    [DEBUG], is_flag=True, expose_value=False, help="Show the traceback of an error."
+)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, so that `--help` costs nothing."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order in which they are learnt."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of that name, imported now."""
+        if cmd_name not in VERBS:
+            return None
+        module = import_module(f"crossflops.cli.{_FILES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, cmd_name)
+        if _DEBUG not in command.params:
+            command.params.append(_DEBUG)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb; a name that is none is refused with those that are like it."""
+        name = args[0]
+        if name not in VERBS and not name.startswith("-"):
+            raise UnknownNameError(f"there is no verb {name!r}", nearest(name, VERBS))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs with a sentence each, without importing any of them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"crossflops {version('crossflops')}")
+    except PackageNotFoundError:
+        click.echo("crossflops, not installed: run from its source folder")
+    ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the version and exit.",
+)
+@click.option(DEBUG, is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@click.pass_context
+def group(context: click.Context) -> None:
+    """Count a model's FLOPs exactly, and explain why other counters differ.
+
+    A TARGET is `model.onnx`, or `pkg.module:callable` or `path/file.py:callable`, called to get
+    the model: its code is run. Inputs are shapes: `--input 1x3x224x224`,
+    `--input input_ids=1x128:int64`.
+
+    Exit status: 0 done, 1 a check did not hold, 2 the request is wrong, 3 every tool failed.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+# What a run of the command is: streams, warnings, errors and the exit status.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,8 +189,8 @@ def _status(arguments: Sequence[str] | None) -> int:
             return 0
         # Nothing that a model does ends in a traceback; what is left to say is what it was.
         errors.print_traceback(error)
-        what = f"{type(error).__name__}: {error}".rstrip(": ") + errors.raised_at(error)
-        return _refuse(what, f"{TRACEBACK}; if the model itself runs, please report it", WRONG)
+        message = f"{type(error).__name__}: {error}".rstrip(": ") + errors.raised_at(error)
+        return _refuse(message, f"{TRACEBACK}; if the model itself runs, please report it", WRONG)
 
 
 def _warn(message: Warning | str, *_: object) -> None:

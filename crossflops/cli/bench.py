@@ -5,9 +5,8 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import Positive, model_options, output_options, picture, request
-from crossflops.cli.output import deliver, keep_curve
-from crossflops.cli.progress import progress
+from crossflops.cli.options import MODEL, OUTPUT, TARGET, Positive, options, picture, request
+from crossflops.cli.output import deliver, keep_curve, progress
 from crossflops.errors import InputError
 from crossflops.frontends import FRONTENDS
 from crossflops.render.pages.bench import TOP, Benched
@@ -18,70 +17,89 @@ _POSITIVE = Positive()
 
 
 @click.command("bench")
-@model_options
-@click.option(
-    "--batch",
-    "batches",
-    metavar="N,N,...|auto",
-    help="Batch sizes to try; auto doubles and bisects to the fastest, and with --memory-limit to "
-    "the largest that fits. Default: that of the inputs.",
+@options(
+    TARGET,
+    *MODEL,
+    click.option(
+        "--batch",
+        "batches",
+        metavar="N,N,...|auto",
+        help="Batch sizes to try; auto doubles and bisects to the fastest, and with "
+        "--memory-limit to the largest that fits. Default: that of the inputs.",
+    ),
+    click.option(
+        "--batch-dim", metavar="NAME", help="The dimension of an ONNX file that is the batch."
+    ),
+    click.option(
+        "--max-latency-ms",
+        type=_POSITIVE,
+        metavar="X",
+        help="Choose a batch whose p99 is within X ms.",
+    ),
+    click.option(
+        "--memory-limit",
+        metavar="SIZE",
+        help="Address space of a worker, such as 4G. Default: all.",
+    ),
+    click.option(
+        "--threads",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Threads of an operator. Default: OMP_NUM_THREADS, else the CPUs of this process.",
+    ),
+    click.option(
+        "--runtime",
+        type=click.Choice(["onnxruntime", *(each.runtime for each in FRONTENDS if each.runtime)]),
+        default="onnxruntime",
+        show_default=True,
+        help="onnxruntime, or the model's own framework.",
+    ),
+    click.option(
+        "--optimization",
+        type=click.Choice(["all", "extended", "basic", "off"]),
+        default="all",
+        show_default=True,
+        help="Whether onnxruntime may fuse nodes.",
+    ),
+    click.option(
+        "--seconds",
+        type=_POSITIVE,
+        default=5.0,
+        show_default=True,
+        metavar="X",
+        help="Time for warm-up, and again for timing, of each batch.",
+    ),
+    click.option(
+        "--trace",
+        metavar="FILE.json",
+        help="Run nothing: read a profile of onnxruntime or a trace of torch.profiler of this "
+        "model.",
+    ),
+    click.option(
+        "--write-trace",
+        metavar="DIR|FILE.json",
+        help="Leave a trace of some runs there, for Perfetto (a file) or TensorBoard (a folder).",
+    ),
+    click.option(
+        "--peak-tflops",
+        type=_POSITIVE,
+        metavar="X",
+        help="The FP32 peak of this machine in TFLOP/s.",
+    ),
+    click.option(
+        "--top",
+        type=click.IntRange(1),
+        default=TOP,
+        show_default=True,
+        metavar="N",
+        help="How many kernels to show.",
+    ),
+    click.option(
+        "--plot", callback=picture, metavar="FILE", help="Draw speed over batch: .svg or .png."
+    ),
+    *OUTPUT,
 )
-@click.option(
-    "--batch-dim", metavar="NAME", help="The dimension of an ONNX file that is the batch."
-)
-@click.option(
-    "--max-latency-ms",
-    type=_POSITIVE,
-    metavar="X",
-    help="Choose a batch whose p99 is within X ms.",
-)
-@click.option(
-    "--memory-limit", metavar="SIZE", help="Address space of a worker, such as 4G. Default: all."
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Threads of an operator. Default: OMP_NUM_THREADS, else the CPUs of this process.",
-)
-@click.option(
-    "--runtime",
-    type=click.Choice(["onnxruntime", *(each.runtime for each in FRONTENDS if each.runtime)]),
-    default="onnxruntime",
-    show_default=True,
-    help="onnxruntime, or the model's own framework.",
-)
-@click.option(
-    "--optimization",
-    type=click.Choice(["all", "extended", "basic", "off"]),
-    default="all",
-    show_default=True,
-    help="Whether onnxruntime may fuse nodes.",
-)
-@click.option("--seconds", type=_POSITIVE, default=5.0, show_default=True, metavar="X",
-              help="Time for warm-up, and again for timing, of each batch.")  # fmt: skip
-@click.option(
-    "--trace",
-    metavar="FILE.json",
-    help="Run nothing: read a profile of onnxruntime or a trace of torch.profiler of this model.",
-)
-@click.option(
-    "--write-trace",
-    metavar="DIR|FILE.json",
-    help="Leave a trace of some runs there, for Perfetto (a file) or TensorBoard (a folder).",
-)
-@click.option(
-    "--peak-tflops", type=_POSITIVE, metavar="X", help="The FP32 peak of this machine in TFLOP/s."
-)
-@click.option(
-    "--top", type=click.IntRange(1), default=TOP, show_default=True, metavar="N",
-    help="How many kernels to show.",
-)  # fmt: skip
-@click.option(
-    "--plot", callback=picture, metavar="FILE", help="Draw speed over batch: .svg or .png."
-)
-@output_options
-def command(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
+def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     """Run a model, and say how fast it is and where its time goes.
 
     It runs in onnxruntime (an ONNX file as it is, any other TARGET as its normalized graph), in a
@@ -89,25 +107,21 @@ def command(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     time of every kernel is joined to the nodes that it stands for, and to their MACs. Exit status
     1 says that some kernel, or all of it, was faster than the peak, which no sound measurement is.
     """
-    from crossflops.verbs.api import bench
+    from crossflops.bench.order import Limits
+    from crossflops.verbs.bench import bench as verb
 
-    asked, top = request(fields), fields.pop("top")
+    top, timeout = fields.pop("top"), fields["timeout"]
+    model = request(fields, observe=True)
     batches, memory = _batches(fields.pop("batches")), _size(fields.pop("memory_limit"))
-    doing = f"running {asked.target}" if fields["trace"] is None else f"reading {fields['trace']}"
+    limits = Limits(seconds=fields.pop("seconds"))
+    how = verb.Conditions(batches=batches, memory=memory, timeout=timeout, limits=limits, **fields)
+    doing = f"running {model.target}" if how.trace is None else f"reading {how.trace}"
     with progress(doing) as tell:
-        found = bench(
-            asked.target,
-            batches=batches,
-            memory=memory,
-            timeout=asked.timeout,
-            on_progress=tell,
-            **asked.keywords,
-            **fields,
-        )
-    deliver(Benched(found, top), as_json=as_json, file=file)
+        benched = verb.bench(model, how, tell)
+    deliver(Benched(benched, top), as_json=as_json, file=file)
     if plot is not None:
-        keep_curve(found, plot)
-    return A_CHECK_FAILED if found.errors else 0
+        keep_curve(benched, plot)
+    return A_CHECK_FAILED if benched.errors else 0
 
 
 def _batches(text: str | None) -> tuple[int, ...] | str:
@@ -122,7 +136,7 @@ def _batches(text: str | None) -> tuple[int, ...] | str:
 def _size(text: str | None) -> int | None:
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
-    if not found or not float(found[1]):
+    size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if not size or not float(size[1]):
         raise InputError(f"--memory-limit {text!r} is no size", "write for example 4G or 512M")
-    return int(float(found[1]) * _SIZES[found[2]])
+    return int(float(size[1]) * _SIZES[size[2]])

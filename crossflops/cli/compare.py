@@ -1,65 +1,172 @@
-"""`crossflops compare`."""
+"""`crossflops compare`, and the questions that a comparison answers, at once or from its file."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from crossflops.cli.options import (
-    NO_ANSWER,
+    HOW,
+    MODEL,
+    OUTPUT,
+    PYTHON,
+    STRICT,
+    TARGET,
+    UNIT,
+    Group,
     Positive,
-    against,
-    against_options,
-    model_options,
-    output_options,
-    python_option,
-    question_options,
-    questions,
+    how,
+    options,
     request,
-    strict_option,
-    top_option,
-    unanswered,
-    unit_option,
 )
-from crossflops.cli.output import deliver, say
-from crossflops.cli.progress import progress
-from crossflops.ir.profile import Failure
+from crossflops.cli.output import deliver, progress, say
+from crossflops.errors import InputError
+from crossflops.ir.profile import Failure, Profile
 from crossflops.plugins.installation import to_install
-from crossflops.render.pages.places import Compared
+from crossflops.render.pages.places import TOP, Compared
 from crossflops.report.comparison import Against
 from crossflops.report.report import Report
 
 DOCTOR = "see `crossflops doctor`"
+NO_ANSWER = 3
+
+# What may be asked of a comparison, now or of the file that one was written to.
+
+QUESTIONS: Group = (
+    click.option(
+        "--between",
+        nargs=2,
+        metavar="TOOL TOOL",
+        help="Explain why two tools differ from each other.",
+    ),
+    click.option(
+        "--consensus", is_flag=True, help="Which number to publish, in a sentence to cite."
+    ),
+    click.option(
+        "--module",
+        metavar="PATH",
+        help="Only this module and what is beneath it, such as layer1.0.",
+    ),
+)
+
+
+def questions(fields: dict[str, Any]) -> dict[str, Any]:
+    """The values of QUESTIONS, taken out of a command's keyword arguments."""
+    return {name: fields.pop(name) for name in ("between", "module", "consensus")}
+
+
+def unanswered(report: Report, between: tuple[str, str] | None) -> bool:
+    """Whether two tools could not be set against each other, since one failed; says so."""
+    profiles = report.profiles or ()
+    sides: list[tuple[Sequence[Profile | Failure], Sequence[str]]] = [(profiles, between or ())]
+    if between and isinstance(report.against, Against):
+        sides = [(profiles, between[:1]), (report.against.profiles, between[1:])]
+    failed = [
+        answer
+        for answers, tools in sides
+        for answer in answers
+        if isinstance(answer, Failure) and answer.tool in tools
+    ]
+    for failure in failed:
+        say(
+            f"nothing stands between {' and '.join(between or ())}: {failure.tool} failed at "
+            f"{failure.stage}: {failure.message}"
+        )
+    return bool(failed)
+
+
+# A second model, and how to build and run it where that is not said already.
+
+_LIKE = "like that of TARGET, which it replaces."
+_AGAINST: Group = (
+    click.option(
+        "--against",
+        "against",
+        metavar="TARGET",
+        help="A second model: say what makes it another model, layer by layer, and apart from "
+        "that what each tool counts otherwise. It takes the options of the first that are "
+        "not given for it, images in the order of axes that it wants.",
+    ),
+    click.option(
+        "--against-input", "against_inputs", multiple=True, metavar="[NAME=]SHAPE[:DTYPE]",
+        help=f"An input of the second model, {_LIKE}",
+    ),
+    click.option(
+        "--against-inputs", "against_inputs_file", metavar="FILE.npz",
+        help=f"Values of its inputs, {_LIKE}",
+    ),
+    click.option(
+        "--against-arg", "against_arguments", multiple=True, metavar="KEY=JSON",
+        help=f"An argument of its callable, {_LIKE}",
+    ),
+    click.option(
+        "--against-dim", "against_dims", multiple=True, metavar="NAME=N",
+        help=f"A dimension of its ONNX file, {_LIKE}",
+    ),
+    click.option(
+        "--against-trips", "against_trips", multiple=True, metavar="NODE=N",
+        help=f"How often a Loop of its file runs, {_LIKE}",
+    ),
+    click.option(
+        "--against-branch", "against_branches", multiple=True, metavar="NODE=then|else|sum",
+        help=f"Which branch of an If of its file counts, {_LIKE}",
+    ),
+)  # fmt: skip
+
+
+def _against(fields: dict[str, Any]) -> dict[str, Any]:
+    """The second model as the comparison takes it; nothing without a target.
+
+    Raises InputError for an option of a second model that there is not.
+    """
+    target = fields.pop("against")
+    stray = next((name for name in HOW if fields[f"against_{name}"]), None)
+    if target is None and stray is not None:
+        flag = HOW[stray].replace("--", "--against-")
+        raise InputError(f"{flag} is about a second model", "name it with --against TARGET")
+    given = {name: value for name, value in how(fields, "against_").items() if value}
+    return {"against": target, "against_options": given}
 
 
 @click.command("compare")
-@model_options
-@against_options
-@click.option(
-    "--tool",
-    "tools",
-    multiple=True,
-    metavar="ID",
-    help="A tool to run. Repeatable; the default is every installed one that takes the model.",
+@options(
+    TARGET,
+    *MODEL,
+    *_AGAINST,
+    click.option(
+        "--tool",
+        "tools",
+        multiple=True,
+        metavar="ID",
+        help="A tool to run. Repeatable; the default is every installed one that takes the model.",
+    ),
+    click.option("--no-tools", is_flag=True, help="Run none: with --against, the models alone."),
+    click.option(
+        "--onnx",
+        metavar="FILE",
+        help="For the tools that count an ONNX file: another one than the normalized model.",
+    ),
+    click.option(
+        "--memory",
+        type=Positive(),
+        metavar="GIB",
+        help="Address space of each tool, by default as much as the machine has memory.",
+    ),
+    *QUESTIONS,
+    click.option(
+        "--top",
+        type=click.IntRange(0),
+        default=TOP,
+        show_default=True,
+        metavar="N",
+        help="How many modules to show, of those where the tools disagree most.",
+    ),
+    PYTHON,
+    STRICT,
+    UNIT,
+    *OUTPUT,
 )
-@click.option("--no-tools", is_flag=True, help="Run none: with --against, the models alone.")
-@click.option(
-    "--onnx",
-    metavar="FILE",
-    help="For the tools that count an ONNX file: another one than the normalized model.",
-)
-@click.option(
-    "--memory",
-    type=Positive(),
-    metavar="GIB",
-    help="Address space of each tool, by default as much as the machine has memory.",
-)
-@question_options
-@top_option
-@python_option
-@strict_option
-@unit_option
-@output_options
-def command(
+def compare(
     tools: tuple[str, ...],
     no_tools: bool,
     onnx: str | None,
@@ -70,23 +177,22 @@ def command(
     **fields: Any,
 ) -> int:
     """Run other counters on a model, and explain every difference."""
-    asked, wanted = request(fields), {**questions(fields), **against(fields)}
-    from crossflops.verbs import api
+    from crossflops.verbs.compare import compare as verb
 
-    with progress(f"comparing {asked.target}") as on_progress:
-        report = api.compare(
-            asked.target,
-            tools=() if no_tools else tools or None,
-            onnx=onnx,
-            timeout=asked.timeout,
-            memory=None if memory is None else round(memory * 2**30),
-            python=python,
-            **asked.keywords,
-            **wanted,
-            on_progress=on_progress,
-        )
+    asked = verb.Comparison(
+        tools=() if no_tools else tools or None,
+        onnx=onnx,
+        timeout=fields["timeout"],
+        memory=None if memory is None else round(memory * 2**30),
+        python=python,
+        **questions(fields),
+        **_against(fields),
+    )
+    model = request(fields)
+    with progress(f"comparing {model.target}") as tell:
+        report = verb.compare(model, asked, tell)
     deliver(Compared(report, top) if report.profiles else report, **fields)
-    if unanswered(report, wanted["between"]):
+    if unanswered(report, asked.between):
         return NO_ANSWER
     return _status(report, strict, no_tools)
 
@@ -96,19 +202,19 @@ def _status(report: Report, strict: bool, alone: bool) -> int:
     profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
     if not profiles and not alone:
         say(f"no tool is installed; to install some: {to_install() or DOCTOR}")
-    elif profiles and all(isinstance(one, Failure) for one in profiles):
+    elif profiles and all(isinstance(answer, Failure) for answer in profiles):
         say("every tool failed")
         return NO_ANSWER
     left = [(tool, residual) for tool, residual in report.residuals.items() if residual]
     left += (
-        [(one.tool, one.residual) for one in other.reconciliations if one.residual]
+        [(answer.tool, answer.residual) for answer in other.reconciliations if answer.residual]
         if other
         else []
     )
     missing = len(report.uncounted) + (other.alignment.uncounted[1] if other else 0)
     if strict and (left or missing):
-        what = [f"{tool} leaves a residual of {residual}" for tool, residual in left]
-        what += [f"{missing} nodes are not counted"] if missing else []
-        say(f"strict: {'; '.join(what)}")
+        broken = [f"{tool} leaves a residual of {residual}" for tool, residual in left]
+        broken += [f"{missing} nodes are not counted"] if missing else []
+        say(f"strict: {'; '.join(broken)}")
         return 1
     return 0

@@ -4,9 +4,8 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import Positive, output_options
-from crossflops.cli.output import deliver
-from crossflops.cli.progress import progress
+from crossflops.cli.options import OUTPUT, Positive, options
+from crossflops.cli.output import deliver, progress
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.device import DeviceList
 
@@ -15,19 +14,23 @@ _POSITIVE = Positive()
 
 
 @click.command("devices")
-@click.argument("name", required=False)
-@click.option("--search", metavar="TEXT", help="List what has TEXT in its name, maker or chip.")
-@click.option("--precision", default="", metavar="P", help="By which precision a list compares.")
-@click.option("--catalogue", metavar="FILE.toml",
-              help="Devices of your own, beside those of crossflops.toml.")  # fmt: skip
-@click.option("--peak-tflops", multiple=True, metavar="[P=]X",
-              help="A device that is described here, by its dense peak in TFLOP/s.")  # fmt: skip
-@click.option("--bandwidth", type=_POSITIVE, metavar="X", help="Its memory bandwidth in GB/s.")
-@click.option("--here", is_flag=True, help="This machine: its processor and its GPUs.")
-@click.option("--measure", is_flag=True,
-              help="This machine, with its peak and bandwidth measured now.")  # fmt: skip
-@output_options
-def command(as_json: bool, file: Any, **asked: Any) -> int:
+@options(
+    click.argument("name", required=False),
+    click.option("--search", metavar="TEXT",
+                 help="List what has TEXT in its name, maker or chip."),
+    click.option("--precision", default="", metavar="P",
+                 help="By which precision a list compares."),
+    click.option("--catalogue", metavar="FILE.toml",
+                 help="Devices of your own, beside those of crossflops.toml."),
+    click.option("--peak-tflops", multiple=True, metavar="[P=]X",
+                 help="A device that is described here, by its dense peak in TFLOP/s."),
+    click.option("--bandwidth", type=_POSITIVE, metavar="X", help="Its memory bandwidth in GB/s."),
+    click.option("--here", is_flag=True, help="This machine: its processor and its GPUs."),
+    click.option("--measure", is_flag=True,
+                 help="This machine, with its peak and bandwidth measured now."),
+    *OUTPUT,
+)  # fmt: skip
+def devices(as_json: bool, file: Any, **asked: Any) -> int:
     """Look up a device and its peaks, or measure this machine.
 
     NAME is compared as a whole, as drivers print it: one device is shown with its sources; a
@@ -44,11 +47,14 @@ def command(as_json: bool, file: Any, **asked: Any) -> int:
 
 def _refuse(asked: dict[str, Any]) -> None:
     """One question at a time."""
-    given = [one for one in _QUESTIONS if asked[one]]
+    given = [question for question in _QUESTIONS if asked[question]]
     if {"here", "measure"} >= set(given):
         given = given[:1]
     if len(given) > 1:
-        flags = ("NAME" if one == "name" else f"--{one.replace('_', '-')}" for one in given)
+        flags = (
+            "NAME" if question == "name" else f"--{question.replace('_', '-')}"
+            for question in given
+        )
         raise InputError(f"{' and '.join(flags)} are different questions", "ask one of them")
     if asked["bandwidth"] is not None and not asked["peak_tflops"]:
         raise InputError("--bandwidth is that of a device", "add --peak-tflops X")
@@ -63,7 +69,8 @@ def _machine(asked: dict[str, Any]) -> tuple[Any, None]:
 
 
 def _looked_up(asked: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
-    from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, devices, find, search
+    from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find, search
+    from crossflops.hardware.devices.catalogue import devices as all_devices
     from crossflops.hardware.devices.sheets import given, listed, sheet
     from crossflops.verbs.devices import known
 
@@ -71,23 +78,23 @@ def _looked_up(asked: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
     if asked["peak_tflops"]:
         return sheet(given(asked["peak_tflops"], asked["bandwidth"])), None
     with progress("looking up"):
-        own = known(asked["name"], asked["catalogue"])
+        additional = known(asked["name"], asked["catalogue"])
     if asked["search"]:
-        found = search(asked["search"], own)
-        if not found:
+        matches = search(asked["search"], additional)
+        if not matches:
             raise UnknownNameError(
                 f"no device has {asked['search']!r} in its name", "`crossflops devices` lists all"
             )
-        return listed(found, f"devices with {asked['search']!r}", precision), None
+        return listed(matches, f"devices with {asked['search']!r}", precision), None
     if not asked["name"]:
-        return listed(devices(own), "devices", precision), None
+        return listed(all_devices(additional), "devices", precision), None
     try:
-        return sheet(find(asked["name"], own)), None
+        return sheet(find(asked["name"], additional)), None
     except AmbiguousDeviceError as error:
         meant = listed(error.candidates, f"{asked['name']!r} may be", precision)
         return meant, None if precision and _agree(meant) else error
 
 
-def _agree(found: DeviceList) -> bool:
+def _agree(meant: DeviceList) -> bool:
     """Whether all of them have one peak in the precision that was asked for."""
-    return len({one.peak for one in found.devices}) == 1
+    return len({device.peak for device in meant.devices}) == 1

@@ -1,4 +1,4 @@
-"""`crossflops doctor`, and which tools are known, installed, and work."""
+"""`crossflops doctor` and `crossflops tools`: what is installed here, and works."""
 
 import platform
 import re
@@ -11,15 +11,14 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import output_options, python_option
-from crossflops.cli.output import deliver
-from crossflops.cli.progress import progress
+from crossflops.cli.options import OUTPUT, PYTHON, options
+from crossflops.cli.output import deliver, progress
 from crossflops.ir.profile import Failure
 from crossflops.plugins.discovery import installed, load
 from crossflops.plugins.elsewhere import Offer, offers
 from crossflops.plugins.installation import extra, installed_version, to_install
 from crossflops.plugins.interpreters import chosen
-from crossflops.render.pages.inventory import Component, Health, State, ToolRow
+from crossflops.render.pages.inventory import Component, Health, State, ToolList, ToolRow
 from crossflops.rules.rule import Convention
 from crossflops.tools.registry import conventions
 
@@ -60,17 +59,17 @@ def _here(tool: str, editions: list[Convention], there: bool) -> ToolRow:
 
 
 def _elsewhere(
-    tool: str, editions: list[Convention], found: Offer | Failure, python: str
+    tool: str, editions: list[Convention], offer: Offer | Failure, python: str
 ) -> ToolRow:
-    if isinstance(found, Failure):
-        mends = "-m pip " in found.hint
-        message = found.message if mends else f"{found.message}; {found.hint}"
-        install = found.hint if mends else ""
+    if isinstance(offer, Failure):
+        mends = "-m pip " in offer.hint
+        message = offer.message if mends else f"{offer.message}; {offer.hint}"
+        install = offer.hint if mends else ""
         return _row(
             tool, editions, python=python, state="broken", message=message, install=install
         )
-    state = _state(found.version, _verified(editions))
-    return _row(tool, editions, python=python, version=found.version, state=state)
+    state = _state(offer.version, _verified(editions))
+    return _row(tool, editions, python=python, version=offer.version, state=state)
 
 
 def _row(
@@ -85,7 +84,7 @@ def _row(
 ) -> ToolRow:
     return ToolRow(
         tool=tool,
-        editions=tuple(one.edition for one in editions),
+        editions=tuple(convention.edition for convention in editions),
         verified=_verified(editions),
         version=version,
         python=python,
@@ -96,7 +95,7 @@ def _row(
 
 
 def _verified(editions: Iterable[Convention]) -> tuple[str, ...]:
-    return tuple(version for one in editions for version in one.verified)
+    return tuple(version for convention in editions for version in convention.verified)
 
 
 def _look(tool: str, verified: Iterable[str]) -> tuple[str | None, State, str]:
@@ -126,13 +125,23 @@ EXTRAS = {
 
 
 @click.command("doctor")
-@python_option
-@output_options
-def command(python: dict[str, str], **fields: Any) -> int:
+@options(PYTHON, *OUTPUT)
+def doctor(python: dict[str, str], **fields: Any) -> int:
     """Look at what is installed here, and say what is missing."""
     interpreters = chosen(python)
     with progress("looking around"):
         noun = Health(_components(), toolbox(interpreters))
+    deliver(noun, **fields)
+    return 0
+
+
+@click.command("tools")
+@options(PYTHON, *OUTPUT)
+def tools(python: dict[str, str], **fields: Any) -> int:
+    """List the tools that are known, and which of them are installed."""
+    interpreters = chosen(python)
+    with progress("looking at the tools"):
+        noun = ToolList(toolbox(interpreters))
     deliver(noun, **fields)
     return 0
 
@@ -171,8 +180,8 @@ def _torchvision() -> Component:
 
 def _torch_of(distribution: str) -> str | None:
     """The release of torch that a distribution pins."""
-    found = (re.match(r"torch \(?==([\d.]+)", one) for one in requires(distribution) or ())
-    return next((one[1] for one in found if one), None)
+    pins = (re.match(r"torch \(?==([\d.]+)", pin) for pin in requires(distribution) or ())
+    return next((pin[1] for pin in pins if pin), None)
 
 
 def _built(package: str) -> str:
@@ -184,5 +193,7 @@ def _built(package: str) -> str:
     file = Path(spec.origin).with_name("version.py") if spec and spec.origin else Path()
     if not file.is_file():
         return ""
-    found = re.search(r"^__version__ = '([^']+)'", file.read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1] if found else ""
+    version = re.search(
+        r"^__version__ = '([^']+)'", file.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return version[1] if version else ""

@@ -1,102 +1,76 @@
-"""`crossflops efficiency`. Its flags stand in groups, a function for each group of fields.
+"""`crossflops efficiency`. Its flags stand in groups, a tuple for each group of fields.
 
-A new group is a struct in `crossflops.hardware.rates.question`, a file here with a function that
-adds its options, and a line in `_GROUPS`; what it asks for is put into the answer in
+A new group is a struct in `crossflops.hardware.rates.question`, a tuple of options here, and its
+name in `@options`; what it asks for is put into the answer in
 `crossflops.verbs.efficiency.rate`, and shown by a block of `crossflops.render.pages.efficiency`.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from crossflops.cli.options import model_options, output_options, picture, request
-from crossflops.cli.output import deliver, keep_roofline, say
-from crossflops.cli.progress import progress
+from crossflops.cli.options import MODEL, OUTPUT, Group, of_model, options, picture
+from crossflops.cli.output import deliver, keep_roofline, progress, say
 from crossflops.hardware.rates.question import Question
 from crossflops.ir.profile import Failure
 from crossflops.report.efficiency import Efficiency, EfficiencyReport, Step
 
-# How a group of options is put on a command.
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-POSITIVE = click.FloatRange(min=0, min_open=True)
-
-
-def stacked(function: Function, *decorators: Callable[[Function], Function]) -> Function:
-    """The function with these options, in this order in its help."""
-    for decorator in reversed(decorators):
-        function = decorator(function)
-    return function
-
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+_COUNT = click.IntRange(1)
 
 # The peak: `crossflops.hardware.rates.question.WhichPeak`, and `Precisions` that ran.
 
-
-def peak_options(function: Function) -> Function:
-    """Precisions, a device, or peaks of one's own."""
-    return stacked(
-        function,
-        click.option(
-            "--precision",
-            metavar="P",
-            default="",
-            help="What ran: fp16, bf16, tf32, fp32, fp64, int8 ..., or graph: as it is stored.",
-        ),
-        click.option(
-            "--precision-of",
-            multiple=True,
-            metavar="PATTERN=P",
-            help="Another precision for some operators, nodes or modules: Conv=tf32. Repeatable.",
-        ),
-        click.option(
-            "--mix",
-            multiple=True,
-            metavar="P=SHARE",
-            help="Shares of the work by precision: bf16=0.5, fp8=0.5. Repeatable.",
-        ),
-        click.option(
-            "--device",
-            metavar="D",
-            help="A device of the catalogue, as its driver prints it; `measured` is this machine.",
-        ),
-        click.option(
-            "--catalogue",
-            metavar="FILE.toml",
-            help="Devices of your own, beside those of crossflops.toml.",
-        ),
-        click.option(
-            "--peak-tflops",
-            multiple=True,
-            metavar="[P=]X",
-            help="The dense peak in TFLOP/s of any other device, or of one precision. Repeatable.",
-        ),
-        click.option(
-            "--bandwidth", type=POSITIVE, metavar="X", help="The memory bandwidth in GB/s."
-        ),
-    )
+PEAK: Group = (
+    click.option(
+        "--precision",
+        metavar="P",
+        default="",
+        help="What ran: fp16, bf16, tf32, fp32, fp64, int8 ..., or graph: as it is stored.",
+    ),
+    click.option(
+        "--precision-of",
+        multiple=True,
+        metavar="PATTERN=P",
+        help="Another precision for some operators, nodes or modules: Conv=tf32. Repeatable.",
+    ),
+    click.option(
+        "--mix",
+        multiple=True,
+        metavar="P=SHARE",
+        help="Shares of the work by precision: bf16=0.5, fp8=0.5. Repeatable.",
+    ),
+    click.option(
+        "--device",
+        metavar="D",
+        help="A device of the catalogue, as its driver prints it; `measured` is this machine.",
+    ),
+    click.option(
+        "--catalogue",
+        metavar="FILE.toml",
+        help="Devices of your own, beside those of crossflops.toml.",
+    ),
+    click.option(
+        "--peak-tflops",
+        multiple=True,
+        metavar="[P=]X",
+        help="The dense peak in TFLOP/s of any other device, or of one precision. Repeatable.",
+    ),
+    click.option("--bandwidth", type=_POSITIVE, metavar="X", help="The memory bandwidth in GB/s."),
+)
 
 
 # How much of attention counts: the fields of `crossflops.hardware.rates.question.Causality`.
 
-
-def attention_options(function: Function) -> Function:
-    """`--causal`, `--window`."""
-    return stacked(
-        function,
-        click.option(
-            "--causal",
-            type=click.Choice(["full", "half"]),
-            default="full",
-            show_default=True,
-            help="The whole square of attention, or what a causal mask leaves; both are printed.",
-        ),
-        click.option(
-            "--window", type=click.IntRange(1), metavar="W", help="Keys in a sliding window."
-        ),
-    )
+ATTENTION: Group = (
+    click.option(
+        "--causal",
+        type=click.Choice(["full", "half"]),
+        default="full",
+        show_default=True,
+        help="The whole square of attention, or what a causal mask leaves; both are printed.",
+    ),
+    click.option("--window", type=_COUNT, metavar="W", help="Keys in a sliding window."),
+)
 
 
 # A transformer by its sizes: the fields of `crossflops.hardware.rates.question.Language`.
@@ -112,266 +86,225 @@ _SIZES = (
 )
 
 
-def language_options(function: Function) -> Function:
-    """`--params` and sizes: without a TARGET, the work is that of a token by 6N + 12LHQT."""
-    sizes = (
-        click.option(name, type=click.IntRange(1), metavar=letter, help=what)
-        for name, letter, what in _SIZES
-    )
-    return stacked(
-        function,
-        click.option(
-            "--params",
-            metavar="N",
-            help="Parameters in products, such as 540.35G; with sizes it needs no TARGET.",
-        ),
-        *sizes,
-        click.option(
-            "--param-bytes", type=POSITIVE, default=2, metavar="X", help="Bytes of a parameter."
-        ),
-        click.option(
-            "--cache-bytes", type=POSITIVE, default=2, metavar="X", help="Of a cached element."
-        ),
-    )
+LANGUAGE: Group = (
+    click.option(
+        "--params",
+        metavar="N",
+        help="Parameters in products, such as 540.35G; with sizes it needs no TARGET.",
+    ),
+    *(
+        click.option(flag, type=_COUNT, metavar=letter, help=meaning)
+        for flag, letter, meaning in _SIZES
+    ),
+    click.option(
+        "--param-bytes", type=_POSITIVE, default=2, metavar="X", help="Bytes of a parameter."
+    ),
+    click.option(
+        "--cache-bytes", type=_POSITIVE, default=2, metavar="X", help="Of a cached element."
+    ),
+)
 
 
 # The devices of a run: the fields of `crossflops.hardware.rates.question.Parallel`.
 
-
-def parallel_options(function: Function) -> Function:
-    """`--devices`, `--dp`, `--tp`, `--pp`."""
-    number = click.IntRange(1)
-    return stacked(
-        function,
-        click.option("--devices", type=number, metavar="N", help="All of them: dp x tp x pp."),
-        click.option("--dp", type=number, metavar="N", help="Replicas, each with its examples."),
-        click.option("--tp", type=number, default=1, metavar="N", help="Devices to a layer."),
-        click.option("--pp", type=number, default=1, metavar="N", help="Stages of a pipeline."),
-    )
+PARALLEL: Group = (
+    click.option("--devices", type=_COUNT, metavar="N", help="All of them: dp x tp x pp."),
+    click.option("--dp", type=_COUNT, metavar="N", help="Replicas, each with its examples."),
+    click.option("--tp", type=_COUNT, default=1, metavar="N", help="Devices to a layer."),
+    click.option("--pp", type=_COUNT, default=1, metavar="N", help="Stages of a pipeline."),
+)
 
 
 # The roofline: the fields of `crossflops.hardware.rates.question.Roof`.
 
-
-def roof_options(function: Function) -> Function:
-    """A roofline, its bytes, alternatives, a run to set against it, and a picture."""
-    return stacked(
-        function,
-        click.option(
-            "--roofline",
-            is_flag=True,
-            help="What the device allows, node by node: the longer of work and bytes.",
-        ),
-        click.option(
-            "--bytes",
-            "bytes_",
-            type=click.Choice(["unfused", "weights-once", "fused-ideal"]),
-            help="What is moved: by every node (the default), weights and caches once, or these "
-            "with the inputs and outputs of the model. Implies --roofline.",
-        ),
-        click.option(
-            "--bytes-per-example",
-            metavar="N",
-            help="Bytes that a run moves for one example, such as 459M, instead of counting them.",
-        ),
-        click.option(
-            "--what-if",
-            multiple=True,
-            metavar="KEY=VALUE[,...]",
-            help="The same with another batch, precision, weights, cache, device or bytes, such "
-            "as batch=64 or weights=fp8,cache=fp8. Repeatable.",
-        ),
-        click.option(
-            "--bench",
-            metavar="FILE.json",
-            help="What `crossflops bench -o FILE.json` measured, kernel by kernel.",
-        ),
-        click.option(
-            "--plot", callback=picture, metavar="FILE", help="Draw the roofline: .svg or .png."
-        ),
-    )
+ROOF: Group = (
+    click.option(
+        "--roofline",
+        is_flag=True,
+        help="What the device allows, node by node: the longer of work and bytes.",
+    ),
+    click.option(
+        "--bytes",
+        "bytes_",
+        type=click.Choice(["unfused", "weights-once", "fused-ideal"]),
+        help="What is moved: by every node (the default), weights and caches once, or these "
+        "with the inputs and outputs of the model. Implies --roofline.",
+    ),
+    click.option(
+        "--bytes-per-example",
+        metavar="N",
+        help="Bytes that a run moves for one example, such as 459M, instead of counting them.",
+    ),
+    click.option(
+        "--what-if",
+        multiple=True,
+        metavar="KEY=VALUE[,...]",
+        help="The same with another batch, precision, weights, cache, device or bytes, such "
+        "as batch=64 or weights=fp8,cache=fp8. Repeatable.",
+    ),
+    click.option(
+        "--bench",
+        metavar="FILE.json",
+        help="What `crossflops bench -o FILE.json` measured, kernel by kernel.",
+    ),
+    click.option(
+        "--plot", callback=picture, metavar="FILE", help="Draw the roofline: .svg or .png."
+    ),
+)
 
 
 # What was measured: the fields of `crossflops.hardware.rates.question.Speed`.
 
-
-def speed_options(function: Function) -> Function:
-    """Rates, times, and of how many examples and tokens they are."""
-    return stacked(
-        function,
-        click.option(
-            "--examples-per-second",
-            type=POSITIVE,
-            metavar="R",
-            help="The measured speed, of one device unless --devices or --dp say more.",
-        ),
-        click.option("--tokens-per-second", type=POSITIVE, metavar="R", help="Or in tokens."),
-        click.option(
-            "--latency-ms",
-            type=POSITIVE,
-            metavar="T",
-            help="The time of a forward pass over --batch examples; with --train of a step.",
-        ),
-        click.option("--fwd-ms", type=POSITIVE, metavar="T", help="Of a forward pass alone."),
-        click.option("--bwd-ms", type=POSITIVE, metavar="T", help="Of the backward pass."),
-        click.option("--step-ms", type=POSITIVE, metavar="T", help="Of the optimizer's step."),
-        click.option(
-            "--batch",
-            type=click.IntRange(1),
-            metavar="B",
-            help="Examples of one (micro-)batch on one replica of the model.",
-        ),
-        click.option(
-            "--tokens", type=click.IntRange(1), metavar="N", help="Tokens of one example."
-        ),
-        click.option(
-            "--runs",
-            metavar="FILE.csv",
-            help="A table of runs: columns device, precision, batch, rate, or as the flags say.",
-        ),
-        click.option(
-            "--times",
-            metavar="FILE.csv",
-            help="Forward times of modules: columns module and ms, and macs without a TARGET.",
-        ),
-        click.option(
-            "--per-device", is_flag=True, help="The rate is that of one of several devices."
-        ),
-    )
+SPEED: Group = (
+    click.option(
+        "--examples-per-second",
+        type=_POSITIVE,
+        metavar="R",
+        help="The measured speed, of one device unless --devices or --dp say more.",
+    ),
+    click.option("--tokens-per-second", type=_POSITIVE, metavar="R", help="Or in tokens."),
+    click.option(
+        "--latency-ms",
+        type=_POSITIVE,
+        metavar="T",
+        help="The time of a forward pass over --batch examples; with --train of a step.",
+    ),
+    click.option("--fwd-ms", type=_POSITIVE, metavar="T", help="Of a forward pass alone."),
+    click.option("--bwd-ms", type=_POSITIVE, metavar="T", help="Of the backward pass."),
+    click.option("--step-ms", type=_POSITIVE, metavar="T", help="Of the optimizer's step."),
+    click.option(
+        "--batch",
+        type=_COUNT,
+        metavar="B",
+        help="Examples of one (micro-)batch on one replica of the model.",
+    ),
+    click.option("--tokens", type=_COUNT, metavar="N", help="Tokens of one example."),
+    click.option(
+        "--runs",
+        metavar="FILE.csv",
+        help="A table of runs: columns device, precision, batch, rate, or as the flags say.",
+    ),
+    click.option(
+        "--times",
+        metavar="FILE.csv",
+        help="Forward times of modules: columns module and ms, and macs without a TARGET.",
+    ),
+    click.option("--per-device", is_flag=True, help="The rate is that of one of several devices."),
+)
 
 
 # What runs besides the forward pass: the fields of `hardware.rates.question.Training`.
 
-
-def training_options(function: Function) -> Function:
-    """`--train`, and how its passes are counted."""
-    return stacked(
-        function,
-        click.option("--train", is_flag=True, help="Training: three passes instead of one."),
-        click.option(
-            "--train-multiplier", metavar="X", help="So many passes instead of three, such as 2.5."
-        ),
-        click.option(
-            "--backward",
-            type=click.Choice(["flat", "graph"]),
-            default="flat",
-            show_default=True,
-            help="Three passes for everything, or for each node those that its gradients need.",
-        ),
-        click.option(
-            "--frozen",
-            multiple=True,
-            metavar="PATTERN",
-            help="Modules or parameters that are not trained: 'layer1*'. Passes are then by node. "
-            "Repeatable.",
-        ),
-        click.option(
-            "--trainable",
-            multiple=True,
-            metavar="PATTERN",
-            help="What of the --frozen is trained all the same: '*lora*'. Repeatable.",
-        ),
-        click.option(
-            "--recompute",
-            metavar="none|full|attention|F",
-            default="none",
-            show_default=True,
-            help="What of the forward pass is done again in the backward one: it is in the HFU.",
-        ),
-        click.option(
-            "--flash", is_flag=True, help="Attention recomputes its scores in the backward pass."
-        ),
-        click.option(
-            "--accumulate",
-            type=click.IntRange(1),
-            default=1,
-            metavar="N",
-            help="Micro-batches of one step.",
-        ),
-    )
+TRAINING: Group = (
+    click.option("--train", is_flag=True, help="Training: three passes instead of one."),
+    click.option(
+        "--train-multiplier", metavar="X", help="So many passes instead of three, such as 2.5."
+    ),
+    click.option(
+        "--backward",
+        type=click.Choice(["flat", "graph"]),
+        default="flat",
+        show_default=True,
+        help="Three passes for everything, or for each node those that its gradients need.",
+    ),
+    click.option(
+        "--frozen",
+        multiple=True,
+        metavar="PATTERN",
+        help="Modules or parameters that are not trained: 'layer1*'. Passes are then by node. "
+        "Repeatable.",
+    ),
+    click.option(
+        "--trainable",
+        multiple=True,
+        metavar="PATTERN",
+        help="What of the --frozen is trained all the same: '*lora*'. Repeatable.",
+    ),
+    click.option(
+        "--recompute",
+        metavar="none|full|attention|F",
+        default="none",
+        show_default=True,
+        help="What of the forward pass is done again in the backward one: it is in the HFU.",
+    ),
+    click.option(
+        "--flash", is_flag=True, help="Attention recomputes its scores in the backward pass."
+    ),
+    click.option(
+        "--accumulate",
+        type=_COUNT,
+        default=1,
+        metavar="N",
+        help="Micro-batches of one step.",
+    ),
+)
 
 
 # Whose count: the fields of `crossflops.hardware.rates.question.WhoseCount`.
 
-
-def work_options(function: Function) -> Function:
-    """`--as`, `--macs`, `--pass-macs`, `--compare`, `--tool`."""
-    return stacked(
-        function,
-        click.option(
-            "--as", "as_", metavar="ID[@EDITION]", help="The MACs as this tool counts them."
-        ),
-        click.option(
-            "--macs", metavar="N", help="MACs of one example, such as 4.112G; needs no TARGET."
-        ),
-        click.option(
-            "--pass-macs", metavar="N", help="MACs of one forward pass over the whole --batch."
-        ),
-        click.option(
-            "--compare", is_flag=True, help="By each tool's number, with why they differ."
-        ),
-        click.option(
-            "--tool", "tools", multiple=True, metavar="ID", help="A tool to --compare. Repeatable."
-        ),
-    )
+WORK: Group = (
+    click.option("--as", "as_", metavar="ID[@EDITION]", help="The MACs as this tool counts them."),
+    click.option(
+        "--macs", metavar="N", help="MACs of one example, such as 4.112G; needs no TARGET."
+    ),
+    click.option(
+        "--pass-macs", metavar="N", help="MACs of one forward pass over the whole --batch."
+    ),
+    click.option("--compare", is_flag=True, help="By each tool's number, with why they differ."),
+    click.option(
+        "--tool", "tools", multiple=True, metavar="ID", help="A tool to --compare. Repeatable."
+    ),
+)
 
 
 A_CHECK_FAILED = 1
 EVERY_TOOL_FAILED = 3
-_GROUPS = (
-    training_options,
-    speed_options,
-    peak_options,
-    work_options,
-    attention_options,
-    parallel_options,
-    language_options,
-    roof_options,
-)
-
-
-def _grouped(function: Any) -> Any:
-    for group in reversed(_GROUPS):
-        function = group(function)
-    return function
 
 
 @click.command("efficiency")
-@partial(model_options, required=False)
-@_grouped
-@output_options
-def command(as_json: bool, file: Any, **fields: Any) -> int:
+@options(
+    click.argument("target", required=False),
+    *MODEL,
+    *TRAINING,
+    *SPEED,
+    *PEAK,
+    *WORK,
+    *ATTENTION,
+    *PARALLEL,
+    *LANGUAGE,
+    *ROOF,
+    *OUTPUT,
+)
+def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> int:
     """Set a count against a device's peak.
 
     The required rate is 2 x MACs x 1 (inference) or 3 (training) x examples per second, for one
     device. Without a TARGET the work is given by --macs, or by --params and the sizes of a
     transformer. Exit status 1 says that the rate is above the peak, which no sound measurement is.
     """
-    from crossflops.verbs.efficiency.rate import rated, rated_runs
+    from crossflops.verbs.efficiency.rate import answered, request_of
 
-    asked = request(fields)
+    of_the_model = of_model(fields)
     question = Question.of(**fields)
+    model = request_of(target, of_the_model.pop("inputs"), of_the_model)
     doing = "comparing" if question.work.compare else "counting"
-    keywords = asked.keywords
-    inputs = keywords.pop("inputs")
-    with progress(f"{doing} {asked.target or 'by a rule'}") as on_progress:
-        rate = rated if question.speed.runs is None else rated_runs
-        found = rate(question, asked.target, inputs, how=keywords, on_progress=on_progress)
-    for said in found.left_out:
-        say(said)
-    deliver(found.noun, as_json=as_json, file=file)
+    with progress(f"{doing} {target or 'by a rule'}") as tell:
+        rated = answered(question, model, tell)
+    for line in rated.left_out:
+        say(line)
+    deliver(rated.noun, as_json=as_json, file=file)
     if question.roof.plot is not None:
-        keep_roofline(found.noun, question.roof.plot)
-    if found.trouble is not None:
-        raise found.trouble
-    return _status(found.noun)
+        keep_roofline(rated.noun, question.roof.plot)
+    if rated.trouble is not None:
+        raise rated.trouble
+    return _status(rated.noun)
 
 
 def _status(noun: EfficiencyReport) -> int:
     profiles = (noun.report.profiles if noun.report else None) or ()
     if noun.report and noun.report.profiles == ():
         say("no tool is installed; see `crossflops doctor`")
-    if profiles and all(isinstance(one, Failure) for one in profiles):
+    if profiles and all(isinstance(answer, Failure) for answer in profiles):
         say("every tool failed")
         return EVERY_TOOL_FAILED
     if not any(map(_impossible, noun.efficiency)):
@@ -381,8 +314,8 @@ def _status(noun: EfficiencyReport) -> int:
     return A_CHECK_FAILED
 
 
-def _impossible(one: Efficiency) -> bool:
-    phases = one.step.phases if isinstance(one.step, Step) else ()
-    shares = [one.ratio, one.hfu, *(phase.ratio for phase in phases)]
-    shares += [module.ratio for module in one.modules or ()]
+def _impossible(answer: Efficiency) -> bool:
+    phases = answer.step.phases if isinstance(answer.step, Step) else ()
+    shares = [answer.ratio, answer.hfu, *(phase.ratio for phase in phases)]
+    shares += [module.ratio for module in answer.modules or ()]
     return any(isinstance(share, float) and share > 1 for share in shares)

@@ -6,7 +6,7 @@ import click
 
 from crossflops.causes import causes, words
 from crossflops.causes.search import search
-from crossflops.cli.options import output_options
+from crossflops.cli.options import OUTPUT, options
 from crossflops.cli.output import deliver
 from crossflops.errors import UnknownNameError, nearest
 from crossflops.ir.cause import Cause
@@ -17,8 +17,8 @@ from crossflops.tools.registry import conventions
 
 @click.command("explain")
 @click.argument("name", metavar="CAUSE|TOOL[@EDITION]|WORDS", nargs=-1, required=True)
-@output_options
-def command(name: tuple[str, ...], **fields: Any) -> int:
+@options(*OUTPUT)
+def explain(name: tuple[str, ...], **fields: Any) -> int:
     """Say what a cause is, or everything that a tool does.
 
     WORDS find a cause by what it is about (`explain batchnorm`, `explain relu twice`). `native`
@@ -35,15 +35,15 @@ def _noun(name: str) -> Cause | Convention | Matches:
         known.setdefault(convention.tool, convention)
         known[f"{convention.tool}@{convention.edition}"] = convention
     pages = (*words(), *causes())
-    known.update({one.id: one for one in pages})
+    known.update({cause.id: cause for cause in pages})
     if (spelled := name.strip().casefold().replace(" ", "-")) in known:
         return known[spelled]
     near = nearest(name, known, " ").strip()
-    found = search(name, pages)
-    if not found:
-        families = ", ".join(dict.fromkeys(one.id.partition(".")[0] for one in causes()))
+    matches = search(name, pages)
+    if not matches:
+        families = ", ".join(dict.fromkeys(cause.id.partition(".")[0] for cause in causes()))
         more = (
             f"try a word of what it is about, or one of {families}; `crossflops tools` has tools"
         )
         raise UnknownNameError(f"{name!r} is neither a cause nor a tool", near or more)
-    return found[0] if len(found) == 1 else Matches(name, found)
+    return matches[0] if len(matches) == 1 else Matches(name, matches)

@@ -1,30 +1,39 @@
-"""The options that verbs share, and what they come to."""
+"""The options that verbs share, and the request that they come to.
+
+A group is a tuple of options; a command has `@options(...)` over it, with groups and its own.
+"""
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
-import msgspec
 
-from crossflops.cli.output import say
 from crossflops.cli.supervision import limit
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
-from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.tensor import DIGITS
-from crossflops.ir.trace import Setting
-from crossflops.render.pages.places import TOP
-from crossflops.report.comparison import Against
-from crossflops.report.report import Report
 
 if TYPE_CHECKING:
     from crossflops.render.pages.view import Viewed
+    from crossflops.report.report import Report
     from crossflops.report.view import By
-
+    from crossflops.targets.request import Request
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Group: TypeAlias = tuple[Callable[[Any], Any], ...]
+
+
+def options(*decorators: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    """These options and arguments on a command, in this order in its help."""
+
+    def decorate(function: Function) -> Function:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
 
 
 class Positive(click.FloatRange):
@@ -36,190 +45,113 @@ class Positive(click.FloatRange):
 
     def convert(self, value: Any, *others: Any) -> Any:
         """The number. Fails as click does."""
-        found = super().convert(value, *others)
-        if math.isnan(found) or (math.isinf(found) and self._most is None):
+        number = super().convert(value, *others)
+        if math.isnan(number) or (math.isinf(number) and self._most is None):
             return self.fail(f"{value} is no number to count with.", *others)
-        return found if self._most is None else min(found, self._most)
+        return number if self._most is None else min(number, self._most)
 
 
 _LONGEST = 1e6  # seconds, eleven days: a system's own clocks take no infinity
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model, on which inputs, in which setting."""
+# TARGET and everything that says how to build and run it: `request` takes their values.
 
-    target: str
-    inputs: tuple[str, ...]
-    inputs_file: str | None
-    arguments: dict[str, object]
-    setting: Setting
-    allow_pickle: bool
-    dims: dict[str, int]
-    trips: dict[str, int]
-    branches: dict[str, str]
-    timeout: float
-
-    @property
-    def keywords(self) -> dict[str, Any]:
-        """As the verbs of the pipeline take it, beside the target."""
-        fields = msgspec.structs.asdict(self)
-        del fields["target"], fields["timeout"]
-        return fields
-
-
-def model_options(function: Function, required: bool = True) -> Function:
-    """TARGET and everything that says how to build and run it, for `request` to take."""
-    return stacked(
-        function,
-        click.argument("target", required=required),
-        click.option(
-            "--input",
-            "inputs",
-            multiple=True,
-            metavar="[NAME=]SHAPE[:DTYPE]",
-            help="An input, such as 1x3x224x224 or input_ids=1x128:int64. Repeat for several.",
-        ),
-        click.option(
-            "--inputs", "inputs_file", metavar="FILE.npz", help="Real values for the inputs."
-        ),
-        click.option(
-            "--arg",
-            "arguments",
-            multiple=True,
-            metavar="KEY=JSON",
-            help="A keyword argument for the callable, such as weights=null. Repeatable.",
-        ),
-        click.option(
-            "--dim",
-            "dims",
-            multiple=True,
-            metavar="NAME=N",
-            help="The size of a named dimension of an ONNX file. Repeatable.",
-        ),
-        click.option(
-            "--trips",
-            "trips",
-            multiple=True,
-            metavar="NODE=N",
-            help="How often a Loop of an ONNX file runs, where the file does not say. Repeatable.",
-        ),
-        click.option(
-            "--branch",
-            "branches",
-            multiple=True,
-            metavar="NODE=then|else|sum",
-            help="Which branch of an If of an ONNX file counts; the larger one unless said. "
-            "Repeatable.",
-        ),
-        click.option("--no-grad", is_flag=True, help="Run without gradients (totals may differ)."),
-        click.option("--train-mode", is_flag=True, help="Run in train() instead of eval()."),
-        click.option("--allow-pickle", is_flag=True, help="Load pickles: these can run any code."),
-        click.option(
-            "--timeout",
-            type=Positive(most=_LONGEST),
-            default=300.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="How long a converter may take, a tool may build the model, and a run may last.",
-        ),
-    )
+TARGET = click.argument("target")
+MODEL: Group = (
+    click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="[NAME=]SHAPE[:DTYPE]",
+        help="An input, such as 1x3x224x224 or input_ids=1x128:int64. Repeat for several.",
+    ),
+    click.option(
+        "--inputs", "inputs_file", metavar="FILE.npz", help="Real values for the inputs."
+    ),
+    click.option(
+        "--arg",
+        "arguments",
+        multiple=True,
+        metavar="KEY=JSON",
+        help="A keyword argument for the callable, such as weights=null. Repeatable.",
+    ),
+    click.option(
+        "--dim",
+        "dims",
+        multiple=True,
+        metavar="NAME=N",
+        help="The size of a named dimension of an ONNX file. Repeatable.",
+    ),
+    click.option(
+        "--trips",
+        "trips",
+        multiple=True,
+        metavar="NODE=N",
+        help="How often a Loop of an ONNX file runs, where the file does not say. Repeatable.",
+    ),
+    click.option(
+        "--branch",
+        "branches",
+        multiple=True,
+        metavar="NODE=then|else|sum",
+        help="Which branch of an If of an ONNX file counts; the larger one unless said. "
+        "Repeatable.",
+    ),
+    click.option("--no-grad", is_flag=True, help="Run without gradients (totals may differ)."),
+    click.option("--train-mode", is_flag=True, help="Run in train() instead of eval()."),
+    click.option("--allow-pickle", is_flag=True, help="Load pickles: these can run any code."),
+    click.option(
+        "--timeout",
+        type=Positive(most=_LONGEST),
+        default=300.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long a converter may take, a tool may build the model, and a run may last.",
+    ),
+)
 
 
-def request(fields: dict[str, Any]) -> Request:
-    """The values of `model_options`, taken out of a command's keyword arguments."""
-    timeout = fields.pop("timeout")
-    limit(timeout)
-    return Request(
-        timeout=timeout,
-        target=fields.pop("target"),
-        inputs=tuple(fields.pop("inputs")),
-        inputs_file=fields.pop("inputs_file"),
-        arguments=dict(map(argument, fields.pop("arguments"))),
-        setting=Setting(grad=not fields.pop("no_grad"), training=fields.pop("train_mode")),
-        allow_pickle=fields.pop("allow_pickle"),
-        dims=dict(numbered("--dim", text) for text in fields.pop("dims")),
-        trips=dict(numbered("--trips", text) for text in fields.pop("trips")),
-        branches=dict(map(branch, fields.pop("branches"))),
-    )
+def request(fields: dict[str, Any], **others: Any) -> "Request":
+    """The request that TARGET and MODEL come to, taken out of a command's keyword arguments.
+
+    `others` are fields of the request that the command has options for. Raises InputError.
+    """
+    from crossflops.targets.request import Request
+
+    return Request.of(fields.pop("target"), **of_model(fields), **others)
 
 
-def output_options(function: Function) -> Function:
-    """`--json` and `-o`, as keywords `as_json` and `file`."""
-    return stacked(
-        function,
-        click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else."),
-        click.option(
-            "-o",
-            "--output",
-            "file",
-            callback=_destination,
-            metavar="FILE",
-            help="Write to FILE instead: .json, .md, .txt, .csv or .json.gz picks the format.",
-        ),
-    )
+def of_model(fields: dict[str, Any]) -> dict[str, Any]:
+    """The values of MODEL as `Request.of` takes them, taken out of the keyword arguments."""
+    from crossflops.ir.trace import Setting
+
+    limit(fields.pop("timeout"))
+    setting = Setting(grad=not fields.pop("no_grad"), training=fields.pop("train_mode"))
+    return {**how(fields), "setting": setting, "allow_pickle": fields.pop("allow_pickle")}
 
 
-def view_options(function: Function) -> Function:
-    """`--by`, `--top` and `--depth`, for `viewed` to take."""
-    return stacked(
-        function,
-        click.option(
-            "--by",
-            type=click.Choice(["op", "module", "node", "type"]),
-            help="One table: by ONNX operator, by module (a tree, each with all beneath it), by "
-            "graph node, or by type, which is the class of the innermost module around a node.",
-        ),
-        click.option(
-            "--top", type=click.IntRange(1), metavar="N", help="Only the N largest rows."
-        ),
-        click.option(
-            "--depth",
-            type=click.IntRange(0),
-            metavar="N",
-            help="Only N levels of the module tree; implies --by module.",
-        ),
-    )
+def how(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Inputs, arguments and sizes, of options whose names begin with `prefix`, read."""
+    flag = f"--{prefix}".replace("_", "-")
+    texts = {name: fields.pop(f"{prefix}{name}") for name in HOW}
+    return {
+        "inputs": tuple(texts["inputs"]),
+        "inputs_file": texts["inputs_file"],
+        "arguments": dict(map(argument, texts["arguments"])),
+        "dims": dict(numbered(f"{flag}dim", text) for text in texts["dims"]),
+        "trips": dict(numbered(f"{flag}trips", text) for text in texts["trips"]),
+        "branches": dict(map(branch, texts["branches"])),
+    }
 
 
-def viewed(report: "Report", fields: dict[str, Any], unit: str) -> "Report | Viewed":
-    """The table that `view_options` ask for, taken out of the arguments; else the report."""
-    by: By | None = fields.pop("by")
-    top, depth = fields.pop("top"), fields.pop("depth")
-    if by is top is depth is None:
-        return report
-    from crossflops.render.pages.view import Viewed
-    from crossflops.report.view import view
-
-    if by is None:
-        by = "op" if depth is None else "module"
-    return Viewed(report, view(report, by, top, depth, unit))
-
-
-def unit_option(function: Function) -> Function:
-    """`--unit`, as keyword `unit`."""
-    return stacked(
-        function,
-        click.option(
-            "--unit",
-            type=click.Choice(["macs", "flops"]),
-            default="macs",
-            show_default=True,
-            help="Which of them orders and fills the tables.",
-        ),
-    )
-
-
-def strict_option(function: Function) -> Function:
-    """`--strict`, as keyword `strict`."""
-    what = "Exit with 1 when a node is uncounted or a residual is left."
-    return stacked(function, click.option("--strict", is_flag=True, help=what))
-
-
-def stacked(function: Function, *decorators: Callable[[Function], Function]) -> Function:
-    """The function under these decorators, the first of them outermost."""
-    for decorator in reversed(decorators):
-        function = decorator(function)
-    return function
+HOW = {  # the flags that may be given for a second model, too
+    "inputs": "--input",
+    "inputs_file": "--inputs",
+    "arguments": "--arg",
+    "dims": "--dim",
+    "trips": "--trips",
+    "branches": "--branch",
+}
 
 
 def numbered(option: str, text: str) -> tuple[str, int]:
@@ -264,7 +196,7 @@ def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> st
         from crossflops.render.plots import checked, installed
 
         checked(Path(value).suffix)
-        _able(Path(value))
+        writable(Path(value))
         installed()
     return value
 
@@ -281,32 +213,41 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
         raise UnknownNameError(
             f"{value} has {end}, which names no format", f"formats are {', '.join(FORMATS)}"
         )
-    return _able(path)
+    return writable(path)
 
 
-def _able(path: Path) -> Path:
-    """The path, where there is a folder for it."""
+def writable(path: Path, example: str = "name") -> Path:
+    """The path, where there is a folder for it. Raises CrossflopsError."""
     if not path.parent.is_dir():
         raise CrossflopsError(f"there is no folder {path.parent}", f"mkdir -p {path.parent}")
     if path.is_dir():
-        raise CrossflopsError(f"{path} is a folder", f"give a file in it, such as {path / 'name'}")
+        raise CrossflopsError(
+            f"{path} is a folder", f"give a file in it, such as {path / example}"
+        )
     return path
 
 
-# The option `--python`.
-
-
-def python_option(function: Function) -> Function:
-    """`--python`, as keyword `python`: interpreter by tool."""
-    option = click.option(
-        "--python",
-        multiple=True,
-        metavar="TOOL=INTERPRETER",
-        callback=_interpreters,
-        help="The Python (or the folder of a venv) that runs a tool, which then need not be "
-        "installed here. Repeatable; goes over [python] in crossflops.toml.",
-    )
-    return option(function)
+OUTPUT: Group = (
+    click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else."),
+    click.option(
+        "-o",
+        "--output",
+        "file",
+        callback=_destination,
+        metavar="FILE",
+        help="Write to FILE instead: .json, .md, .txt, .csv or .json.gz picks the format.",
+    ),
+)
+UNIT = click.option(
+    "--unit",
+    type=click.Choice(["macs", "flops"]),
+    default="macs",
+    show_default=True,
+    help="Which of them orders and fills the tables.",
+)
+STRICT = click.option(
+    "--strict", is_flag=True, help="Exit with 1 when a node is uncounted or a residual is left."
+)
 
 
 def _interpreters(
@@ -317,140 +258,44 @@ def _interpreters(
     return parsed(texts)
 
 
-# What may be asked of a comparison, now or of the file that one was written to.
-
-NO_ANSWER = 3
-
-
-def question_options(function: Function) -> Function:
-    """`--between`, `--module` and `--consensus`, for `questions` to take."""
-    consensus = click.option(
-        "--consensus", is_flag=True, help="Which number to publish, in a sentence to cite."
-    )
-    module = click.option(
-        "--module",
-        metavar="PATH",
-        help="Only this module and what is beneath it, such as layer1.0.",
-    )
-    between = click.option(
-        "--between",
-        nargs=2,
-        metavar="TOOL TOOL",
-        help="Explain why two tools differ from each other.",
-    )
-    return between(consensus(module(function)))
+PYTHON = click.option(
+    "--python",
+    multiple=True,
+    metavar="TOOL=INTERPRETER",
+    callback=_interpreters,
+    help="The Python (or the folder of a venv) that runs a tool, which then need not be "
+    "installed here. Repeatable; goes over [python] in crossflops.toml.",
+)
 
 
-def top_option(function: Function) -> Function:
-    """`--top`, as keyword `top`."""
-    return click.option(
-        "--top",
+# One table of a report, for `viewed`.
+
+VIEW: Group = (
+    click.option(
+        "--by",
+        type=click.Choice(["op", "module", "node", "type"]),
+        help="One table: by ONNX operator, by module (a tree, each with all beneath it), by "
+        "graph node, or by type, which is the class of the innermost module around a node.",
+    ),
+    click.option("--top", type=click.IntRange(1), metavar="N", help="Only the N largest rows."),
+    click.option(
+        "--depth",
         type=click.IntRange(0),
-        default=TOP,
-        show_default=True,
         metavar="N",
-        help="How many modules to show, of those where the tools disagree most.",
-    )(function)
+        help="Only N levels of the module tree; implies --by module.",
+    ),
+)
 
 
-def questions(fields: dict[str, Any]) -> dict[str, Any]:
-    """The values of `question_options`, taken out of a command's keyword arguments."""
-    return {name: fields.pop(name) for name in ("between", "module", "consensus")}
+def viewed(report: "Report", fields: dict[str, Any], unit: str) -> "Report | Viewed":
+    """The table that VIEW asks for, taken out of the arguments; else the report."""
+    by: By | None = fields.pop("by")
+    top, depth = fields.pop("top"), fields.pop("depth")
+    if by is top is depth is None:
+        return report
+    from crossflops.render.pages.view import Viewed
+    from crossflops.report.view import view
 
-
-def unanswered(report: Report, between: tuple[str, str] | None) -> bool:
-    """Whether two tools could not be set against each other, since one failed; says so."""
-    profiles = report.profiles or ()
-    sides: list[tuple[Sequence[Profile | Failure], Sequence[str]]] = [(profiles, between or ())]
-    if between and isinstance(report.against, Against):
-        sides = [(profiles, between[:1]), (report.against.profiles, between[1:])]
-    failed = [
-        one
-        for found, tools in sides
-        for one in found
-        if isinstance(one, Failure) and one.tool in tools
-    ]
-    for one in failed:
-        say(
-            f"nothing stands between {' and '.join(between or ())}: {one.tool} failed at "
-            f"{one.stage}: {one.message}"
-        )
-    return bool(failed)
-
-
-# `--against`: a second model, and how to build and run it where that is not said already.
-
-_OPTIONS = {
-    "inputs": "--against-input",
-    "inputs_file": "--against-inputs",
-    "arguments": "--against-arg",
-    "dims": "--against-dim",
-    "trips": "--against-trips",
-    "branches": "--against-branch",
-}
-
-
-def against_options(function: Function) -> Function:
-    """A second TARGET, with options like those of the first, for `against` to take."""
-    said = "like that of TARGET, which it replaces."
-    return stacked(
-        function,
-        click.option(
-            "--against",
-            "against",
-            metavar="TARGET",
-            help="A second model: say what makes it another model, layer by layer, and apart from "
-            "that what each tool counts otherwise. It takes the options of the first that are "
-            "not given for it, images in the order of axes that it wants.",
-        ),
-        click.option(
-            "--against-input", "against_inputs", multiple=True, metavar="[NAME=]SHAPE[:DTYPE]",
-            help=f"An input of the second model, {said}",
-        ),
-        click.option(
-            "--against-inputs", "against_inputs_file", metavar="FILE.npz",
-            help=f"Values of its inputs, {said}",
-        ),
-        click.option(
-            "--against-arg", "against_arguments", multiple=True, metavar="KEY=JSON",
-            help=f"An argument of its callable, {said}",
-        ),
-        click.option(
-            "--against-dim", "against_dims", multiple=True, metavar="NAME=N",
-            help=f"A dimension of its ONNX file, {said}",
-        ),
-        click.option(
-            "--against-trips", "against_trips", multiple=True, metavar="NODE=N",
-            help=f"How often a Loop of its file runs, {said}",
-        ),
-        click.option(
-            "--against-branch", "against_branches", multiple=True, metavar="NODE=then|else|sum",
-            help=f"Which branch of an If of its file counts, {said}",
-        ),
-    )  # fmt: skip
-
-
-def against(fields: dict[str, Any]) -> dict[str, Any]:
-    """The values of `against_options` as `pipeline.compare` takes them; nothing without a target.
-
-    Raises InputError for an option of a second model that there is not.
-    """
-    target = fields.pop("against")
-    said = {name: fields.pop(f"against_{name}") for name in _OPTIONS}
-    if target is None:
-        stray = next((name for name, value in said.items() if value), None)
-        if stray is not None:
-            raise InputError(
-                f"{_OPTIONS[stray]} is about a second model", "name it with --against TARGET"
-            )
-        return {}
-    options: dict[str, Any] = {
-        "inputs": tuple(said["inputs"]),
-        "inputs_file": said["inputs_file"],
-        "arguments": dict(map(argument, said["arguments"])),
-        "dims": dict(numbered("--against-dim", text) for text in said["dims"]),
-        "trips": dict(numbered("--against-trips", text) for text in said["trips"]),
-        "branches": dict(map(branch, said["branches"])),
-    }
-    given = {name: value for name, value in options.items() if value}
-    return {"against": target, "against_options": given}
+    if by is None:
+        by = "op" if depth is None else "module"
+    return Viewed(report, view(report, by, top, depth, unit))

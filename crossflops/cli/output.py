@@ -1,12 +1,14 @@
-"""Where results go: to stdout as text or JSON, or to a file that is whole or not there."""
+"""Where words go: results to stdout or to a file that is whole or not there, others to stderr."""
 
 import contextlib
 import json
 import os
 import shutil
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -16,8 +18,10 @@ from crossflops.render import FORMATS, written
 from crossflops.render.layout import Noun
 from crossflops.render.pages.summary import Unit
 from crossflops.render.terminal import NARROWEST, WIDTH, WORD, inert_json, legible, terminal
-from crossflops.report.bench import Bench
-from crossflops.report.efficiency import EfficiencyReport, rooflines
+
+if TYPE_CHECKING:
+    from crossflops.report.bench import Bench
+    from crossflops.report.efficiency import EfficiencyReport
 
 _TO_A_FILE = "write to a file with -o FILE"
 _SAID = 4000  # letters of a line on stderr: a command may have many paths in it
@@ -69,8 +73,8 @@ def _print(text: str) -> None:
         _abandon(sys.stdout)
     except OSError as error:
         _abandon(sys.stdout)
-        what = f"stdout cannot be written: {error.strerror or error}"
-        raise CrossflopsError(what, _TO_A_FILE) from error
+        message = f"stdout cannot be written: {error.strerror or error}"
+        raise CrossflopsError(message, _TO_A_FILE) from error
 
 
 def _abandon(stream: TextIO) -> None:
@@ -97,11 +101,11 @@ def _spelled(text: str) -> str:
     try:
         text.encode(_encoding())
     except UnicodeEncodeError:
-        return "".join(one if one.isascii() else json.dumps(one)[1:-1] for one in text)
+        return "".join(letter if letter.isascii() else json.dumps(letter)[1:-1] for letter in text)
     return text
 
 
-def keep_curve(bench: Bench, plot: str) -> None:
+def keep_curve(bench: "Bench", plot: str) -> None:
     """Write the picture of throughput over the batch.
 
     Raises CrossflopsError when the file cannot be written, and InputError where nothing ran.
@@ -113,12 +117,13 @@ def keep_curve(bench: Bench, plot: str) -> None:
     _keep(file, batch_plot(bench.curve, title, file.suffix, bench.batch))
 
 
-def keep_roofline(report: EfficiencyReport, plot: str) -> None:
+def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
     """Write the picture of the first roofline of a report.
 
     Raises CrossflopsError when the file cannot be written, and InputError where there is none.
     """
     from crossflops.render.plots import roofline_plot
+    from crossflops.report.efficiency import rooflines
 
     file, roofs = Path(plot), rooflines(report)
     if not roofs:
@@ -145,3 +150,49 @@ def _write(file: Path, data: bytes) -> None:
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+# Progress on stderr, where somebody is looking.
+
+_STDOUT, _STDERR = 1, 2
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[str], None]]:
+    """Show what is going on while the block runs; the value says what comes next.
+
+    Nothing is written when stderr is no terminal. Whatever the model, a framework, a native
+    library or a process of theirs prints meanwhile goes to stderr: stdout belongs to the result.
+    """
+    with _descriptor_on_stderr(), redirect_stdout(sys.stderr):
+        if not sys.stderr.isatty():
+            yield lambda what: None
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        # Another descriptor of the terminal: that of stderr may lead elsewhere for a while.
+        with (
+            os.fdopen(os.dup(_STDERR), "w", encoding=sys.stderr.encoding) as terminal,
+            Console(file=terminal).status(Text(legible(what))) as status,
+        ):
+            yield lambda what: status.update(Text(legible(what)))
+
+
+@contextmanager
+def _descriptor_on_stderr() -> Iterator[None]:
+    """Let what writes to the file descriptor of stdout, past Python, write to that of stderr."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    try:
+        kept = os.dup(_STDOUT)
+    except OSError:  # there is no stdout
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            os.dup2(_STDERR, _STDOUT)
+        yield
+    finally:
+        os.dup2(kept, _STDOUT)
+        os.close(kept)

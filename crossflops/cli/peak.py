@@ -1,11 +1,11 @@
-"""`crossflops peak`."""
+"""`crossflops peak` and `crossflops bandwidth`."""
 
 import re
 from typing import Any
 
 import click
 
-from crossflops.cli.options import output_options
+from crossflops.cli.options import OUTPUT, options
 from crossflops.cli.output import deliver
 from crossflops.errors import InputError
 
@@ -15,20 +15,22 @@ _POWERS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 def hertz(ctx: click.Context, param: click.Parameter, text: str) -> float:
     """A clock as people write it: 1.41GHz, 1215MHz, 1.41e9."""
-    found = _CLOCK.fullmatch(text.strip())
-    if not found:
+    clock = _CLOCK.fullmatch(text.strip())
+    if not clock:
         raise InputError(f"{text!r} is no clock", "write for example 1.41GHz or 1215MHz")
-    return float(found[1]) * _POWERS[found[2].casefold()]
+    return float(clock[1]) * _POWERS[clock[2].casefold()]
 
 
 @click.command("peak")
-@click.option("--clock", callback=hertz, required=True, metavar="HZ", help="Such as 1.41GHz.")
-@click.option("--units", type=float, required=True, metavar="N",
-              help="SMs, compute units or cores.")  # fmt: skip
-@click.option("--fma", type=float, required=True, metavar="N",
-              help="Multiply-adds of a unit in a clock: 64 in FP32 for an A100's SM.")  # fmt: skip
-@output_options
-def command(clock: float, units: float, fma: float, **fields: Any) -> int:
+@options(
+    click.option("--clock", callback=hertz, required=True, metavar="HZ", help="Such as 1.41GHz."),
+    click.option("--units", type=float, required=True, metavar="N",
+                 help="SMs, compute units or cores."),
+    click.option("--fma", type=float, required=True, metavar="N",
+                 help="Multiply-adds of a unit in a clock: 64 in FP32 for an A100's SM."),
+    *OUTPUT,
+)  # fmt: skip
+def peak(clock: float, units: float, fma: float, **fields: Any) -> int:
     """Derive a compute peak from a clock and units.
 
     It is clock x units x FMA per clock and unit x 2 FLOPs per FMA.
@@ -37,4 +39,27 @@ def command(clock: float, units: float, fma: float, **fields: Any) -> int:
     from crossflops.hardware.devices.sheets import derive_peak
 
     deliver(derive_peak(clock, units, fma), **fields)
+    return 0
+
+
+@click.command("bandwidth")
+@options(
+    click.option("--clock", callback=hertz, required=True, metavar="HZ",
+                 help="Of the memory, such as 1215MHz."),
+    click.option("--bus", type=float, required=True, metavar="BITS", help="Width of the bus."),
+    click.option("--channels", type=float, default=1, show_default=True, metavar="N",
+                 help="Buses of that width."),
+    click.option("--transfers", type=float, default=2, show_default=True, metavar="N",
+                 help="Transfers in a clock: 2 for double data rate."),
+    *OUTPUT,
+)  # fmt: skip
+def bandwidth(clock: float, bus: float, channels: float, transfers: float, **fields: Any) -> int:
+    """Derive a memory bandwidth from a clock and a bus.
+
+    It is clock x transfers per clock x bus width / 8 x channels.
+    Two channels of 32 bits at 2000 MHz: --clock 2000MHz --bus 32 --channels 2 gives 32 GB/s.
+    """
+    from crossflops.hardware.devices.sheets import derive_bandwidth
+
+    deliver(derive_bandwidth(clock, bus, channels, transfers), **fields)
     return 0

@@ -6,17 +6,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from crossflops.cli.options import (
-    NO_ANSWER,
-    output_options,
-    picture,
-    question_options,
-    questions,
-    unanswered,
-    unit_option,
-    view_options,
-    viewed,
-)
+from crossflops.cli.compare import NO_ANSWER, QUESTIONS, questions, unanswered
+from crossflops.cli.options import OUTPUT, UNIT, VIEW, options, picture, viewed
 from crossflops.cli.output import deliver, keep_curve, keep_roofline
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.render.layout import Noun
@@ -33,17 +24,19 @@ Found = TypeVar("Found", Report, Bench, EfficiencyReport)
 
 @click.command("render")
 @click.argument("file_", metavar="REPORT.json", type=click.Path(path_type=Path))
-@view_options
-@question_options
-@unit_option
-@click.option(
-    "--plot",
-    callback=picture,
-    metavar="FILE",
-    help="Draw what has a picture, speed over batch or a roofline: .svg or .png.",
+@options(
+    *VIEW,
+    *QUESTIONS,
+    UNIT,
+    click.option(
+        "--plot",
+        callback=picture,
+        metavar="FILE",
+        help="Draw what has a picture, speed over batch or a roofline: .svg or .png.",
+    ),
+    *OUTPUT,
 )
-@output_options
-def command(file_: Path, plot: str | None, **fields: Any) -> int:
+def render(file_: Path, plot: str | None, **fields: Any) -> int:
     """Show a report again that was written to a file, in any format."""
     from crossflops.verbs.compare.questions import answered
 
@@ -73,25 +66,25 @@ def _seen(report: Report, fields: dict[str, Any]) -> Noun:
 def _has(data: bytes, key: str) -> bool:
     """Whether a file has this key, which reports of one kind alone have."""
     try:
-        found = msgspec.json.decode(data)
+        content = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return False
-    return isinstance(found, dict) and key in found
+    return isinstance(content, dict) and key in content
 
 
-def _bench(found: Bench, plot: str | None, fields: dict[str, Any]) -> int:
+def _bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int:
     """`--top` kernels of a bench."""
-    shown = Benched(found, fields["top"] or TOP)
+    shown = Benched(bench, fields["top"] or TOP)
     deliver(shown, as_json=fields["as_json"], file=fields["file"])
     if plot is not None:
-        keep_curve(found, plot)
+        keep_curve(bench, plot)
     return 0
 
 
-def _efficiency(found: EfficiencyReport, plot: str | None, fields: dict[str, Any]) -> int:
-    deliver(found, as_json=fields["as_json"], file=fields["file"])
+def _efficiency(report: EfficiencyReport, plot: str | None, fields: dict[str, Any]) -> int:
+    deliver(report, as_json=fields["as_json"], file=fields["file"])
     if plot is not None:
-        keep_roofline(found, plot)
+        keep_roofline(report, plot)
     return 0
 
 
@@ -104,9 +97,9 @@ def _bytes(path: Path) -> bytes:
 
 def _decoded(path: Path, data: bytes, kind: type[Found]) -> Found:
     try:
-        found = kind.from_json(data)
+        report = kind.from_json(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CrossflopsError(f"{path} is no report: {error}", _HINT) from error
-    if found.schema != SCHEMA:
-        raise CrossflopsError(f"{path} has the schema {found.schema!r}", f"this one is {SCHEMA}")
-    return found
+    if report.schema != SCHEMA:
+        raise CrossflopsError(f"{path} has the schema {report.schema!r}", f"this one is {SCHEMA}")
+    return report

@@ -94,31 +94,31 @@ class _Supervisor:
 
     def status(self, refuse: Callable[..., int]) -> int:
         """The exit status of the child."""
-        heard = [one for one in _forwarded() if signal.getsignal(one) is not signal.SIG_IGN]
-        before = {one: signal.signal(one, self._forward) for one in heard}
+        heard = [sign for sign in _forwarded() if signal.getsignal(sign) is not signal.SIG_IGN]
+        before = {sign: signal.signal(sign, self._forward) for sign in heard}
         try:
             while (status := self._ended()) is None:
                 self._hear()
                 if self._end is not None and time.monotonic() > self._end:
                     self._stop()
-                    what = f"{self._converter} was ended after {self._seconds:g} s"
+                    message = f"{self._converter} was ended after {self._seconds:g} s"
                     hint = "give it longer with --timeout SECONDS, or convert a smaller part"
-                    return refuse(f"{what}: it did not convert the model", hint, _TOO_LONG)
+                    return refuse(f"{message}: it did not convert the model", hint, _TOO_LONG)
         finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            for sign, handler in before.items():
+                signal.signal(sign, handler)
         if status < 0 and self._asked:
             return _SIGNALLED + self._asked[-1]  # which needs no words
         if status < 0:
             doing = f"while {self._converter} converted the model" if self._converter else ""
-            what = f"the process was ended by {signal.Signals(-status).name} {doing}"
+            message = f"the process was ended by {signal.Signals(-status).name} {doing}"
             hint = _OUT_OF_MEMORY if status == -signal.SIGKILL else _CRASHED
-            return refuse(what, hint, _TOO_LONG)
+            return refuse(message, hint, _TOO_LONG)
         while not self._done and select.select([self._news], [], [], 0)[0] and self._read():
             pass
         if not self._done:
-            what = f"the model ended the process, with status {status}, and there is no result"
-            return refuse(what, "take the exit out of the model", _TOO_LONG)
+            message = f"the model ended the process, with status {status}, and there is no result"
+            return refuse(message, "take the exit out of the model", _TOO_LONG)
         return status
 
     def _ended(self) -> int | None:

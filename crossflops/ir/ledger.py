@@ -61,6 +61,15 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
         """The cost of all counted nodes."""
         return sum((count.cost for count in self.counted), ZERO)
 
+    @property
+    def macs_by_precision(self) -> dict[str, int]:
+        """MACs by the precision of the contraction."""
+        macs: dict[str, int] = {}
+        for count in self.counted:
+            if count.cost.macs:
+                macs[count.precision] = macs.get(count.precision, 0) + count.cost.macs
+        return macs
+
     @cached_property
     def by_call(self) -> dict[str, Cost]:
         """Cost by the key of the operator call that produced the nodes."""

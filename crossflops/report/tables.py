@@ -82,7 +82,7 @@ def report(
             opset=graph.opset,
         ),
         totals=_totals(graph, ledger),
-        macs_by_precision=_by_precision(ledger),
+        macs_by_precision=ledger.macs_by_precision,
         as_=folded[0] if folded else None,
         as_also=folded[1:] or UNSET,
         uncounted=tuple(
@@ -143,14 +143,6 @@ def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
             total, active = known.parameters(counted.node)
             idle += total - active
     return graph.params - idle if idle else UNSET
-
-
-def _by_precision(ledger: Ledger) -> dict[str, int]:
-    macs: Counter[str] = Counter()
-    for count in ledger.counted:
-        if count.cost.macs:
-            macs[count.precision] += count.cost.macs
-    return dict(macs)
 
 
 def _branches(ledger: Ledger) -> tuple[BranchRow, ...]:

@@ -16,7 +16,13 @@ from crossflops.targets.target import build
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for: a target, or a model object with its inputs."""
+    """All that was asked for of one model: which it is, on which inputs, counted in which way.
+
+    `target` is what was typed, None for an object. `given` is there for an object, and for a
+    target with tensors: what was built of it. `dims`, `trips` and `branches` are sizes by
+    dimension, by loop and by If. `vary`, `observe` and `as_` are those of `crossflops.count`; with
+    `observe` an ONNX file is run, and takes the real values of `inputs_file`.
+    """
 
     target: str | None
     specs: tuple[TensorSpec, ...] = ()
@@ -28,6 +34,43 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     trips: dict[str, int] = {}
     branches: dict[str, str] = {}
     setting: Setting = Setting()
+    vary: tuple[str, ...] = ()
+    observe: bool = False
+    as_: str | tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":
+        """The request behind the arguments of a verb.
+
+        `target` is a model object or a target string, `inputs` tensors or texts ("1x3x224x224"),
+        `options` the other fields, where None is the default of each. Raises InputError, and for a
+        target with tensors what building it raises.
+        """
+        request = cls(target=target if isinstance(target, str) else None, **_owned(options))
+        if request.target is None and (request.arguments or request.dims):
+            raise InputError("arguments and dims are for a target", "this is a model already")
+        if request.inputs_file is not None and not is_empty(inputs):
+            raise InputError(
+                "inputs and a file of inputs contradict each other", "give one of them"
+            )
+        texts = [inputs] if isinstance(inputs, str) else inputs
+        written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
+        if request.target is None:
+            if request.inputs_file is not None:
+                given = Given(file=request.inputs_file)
+            elif written and texts:
+                given = Given(specs=parse(texts))
+            else:
+                given = Given(values=inputs)
+            return request._on(of_model(target, given))
+        if written:
+            return msgspec.structs.replace(request, specs=parse(texts))
+        if not request.is_file:
+            model, _ = build(request.target, request.arguments, request.allow_pickle)
+            return request._on(from_object(model, inputs))
+        raise InputError(
+            "an ONNX file is counted by shapes alone", 'give them as texts: ["x=1x3x224x224"]'
+        )
 
     def source(self) -> Source:
         """The model with its inputs. A target is built afresh."""
@@ -38,7 +81,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             self.target,
             self.arguments,
             self.specs,
-            self.inputs_file,
+            None if self.observe and self.is_file else self.inputs_file,
             allow_pickle=self.allow_pickle,
             dims=self.dims,
             control=self.control,
@@ -54,61 +97,22 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the model is an ONNX file, which no framework can run."""
         return self.target is not None and is_file(self.target)
 
-
-def asked_for(
-    target: Any,
-    inputs: Any,
-    inputs_file: str | None,
-    setting: Setting,
-    arguments: Mapping[str, object] | None,
-    allow_pickle: bool = False,
-    dims: Mapping[str, int] | None = None,
-    trips: Mapping[str, int] | None = None,
-    branches: Mapping[str, str] | None = None,
-) -> Request:
-    """The request behind the arguments of a verb.
-
-    `target` is a model object or a target string, `inputs` tensors or texts ("1x3x224x224"),
-    `dims`, `trips` and `branches` sizes by dimension, by loop and by If of an ONNX file.
-    Raises InputError, and for a target with tensors what building it raises.
-    """
-    if not isinstance(target, str) and (arguments or dims):
-        raise InputError("arguments and dims are for a target", "this is a model already")
-    if inputs_file is not None and not is_empty(inputs):
-        raise InputError("inputs and a file of inputs contradict each other", "give one of them")
-    control = Control(dict(trips or {}), dict(branches or {}))
-    texts = [inputs] if isinstance(inputs, str) else inputs
-    written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
-    if not isinstance(target, str):
-        if inputs_file is not None:
-            given = Given(file=inputs_file)
-        elif written and texts:
-            given = Given(specs=parse(texts))
-        else:
-            given = Given(values=inputs)
-        return _given(of_model(target, given), setting, control)
-    if not written and not is_file(target):
-        model, _ = build(target, arguments or {}, allow_pickle)
-        return _given(from_object(model, inputs), setting, control)
-    if not written:
-        raise InputError(
-            "an ONNX file is counted by shapes alone", 'give them as texts: ["x=1x3x224x224"]'
-        )
-    return Request(
-        target=target,
-        specs=parse(texts),
-        inputs_file=inputs_file,
-        arguments=dict(arguments or {}),
-        allow_pickle=allow_pickle,
-        setting=setting,
-        dims=dict(dims or {}),
-        trips=dict(control.trips),
-        branches=dict(control.branches),
-    )
+    def _on(self, source: Source) -> "Request":
+        """The request with a model and its inputs."""
+        return msgspec.structs.replace(self, given=controlled(source, self.control))
 
 
-def _given(source: Source, setting: Setting, control: Control) -> Request:
-    return Request(target=None, given=controlled(source, control), setting=setting)
+def _owned(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are given, in values that the caller no longer holds."""
+    return {
+        name: dict(value)
+        if isinstance(value, Mapping)
+        else tuple(value)
+        if isinstance(value, list)
+        else value
+        for name, value in options.items()
+        if value is not None
+    }
 
 
 def is_empty(inputs: Any) -> bool:
@@ -140,14 +144,13 @@ def second(target: Any, said: Mapping[str, Any], first: Request) -> Request:
     given = "inputs" in own or "inputs_file" in own
     if not isinstance(target, str) and not given:
         return _given_model(target, first)
-    base = asked_for(
+    options = {"arguments": _arguments(target, first), **own}
+    base = Request.of(
         target,
-        own.get("inputs", ()),
-        own.get("inputs_file"),
-        first.setting,
-        own.get("arguments") or _arguments(target, first),
+        options.pop("inputs", ()),
+        setting=first.setting,
         allow_pickle=first.allow_pickle,
-        **{name: own.get(name) for name in _OF_FILES},
+        **options,
     )
     if not given:
         return _taken_over(base, own, first)
@@ -158,7 +161,7 @@ def second(target: Any, said: Mapping[str, Any], first: Request) -> Request:
 def _arguments(target: Any, first: Request) -> Mapping[str, object]:
     """Those of the first model, where the second is called too."""
     called = isinstance(target, str) and ":" in target and not is_file(target)
-    return first.arguments if called else {}
+    return first.arguments if called and first.given is None else {}
 
 
 def _sized(request: Request, first: Request, own: Mapping[str, Any]) -> Request:
@@ -174,7 +177,7 @@ def _taken_over(base: Request, own: Mapping[str, Any], first: Request) -> Reques
     specs = first.specs if first.given is None else _specs(first.given)
     whole = _sized(base, first, own)
     found = [msgspec.structs.replace(whole, specs=one) for one in layouts(specs)]
-    if first.inputs_file is not None and not base.is_file:
+    if first.given is None and first.inputs_file is not None and not base.is_file:
         found = [msgspec.structs.replace(base, inputs_file=first.inputs_file)]
     if base.is_file:
         found += [msgspec.structs.replace(whole, specs=()), base]
@@ -184,11 +187,11 @@ def _taken_over(base: Request, own: Mapping[str, Any], first: Request) -> Reques
 def _given_model(model: Any, first: Request) -> Request:
     if first.given is not None:
         pair = (first.given.args, first.given.kwargs)
-        return asked_for(model, pair, None, first.setting, None)
+        return Request.of(model, pair, setting=first.setting)
     if not first.specs:
         raise InputError("nobody says which inputs the models take", "give inputs")
     ways = ([_text(spec) for spec in way] for way in layouts(first.specs))
-    found = [asked_for(model, texts, None, first.setting, None) for texts in ways]
+    found = [Request.of(model, texts, setting=first.setting) for texts in ways]
     return next((one for one in found if _fits(one)), found[0])
 
 

@@ -1,32 +1,23 @@
-"""The verbs, in order: load, normalize, count, predict, ask the tools, reconcile, report."""
+"""The verbs as functions: their arguments become one request, and the verb does the rest.
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+A verb is imported when it is called: to count a file needs nothing of the others.
+"""
 
-import msgspec
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from crossflops.facade import ShownEfficiency, ShownReport
-from crossflops.hardware.rates.question import Question
 from crossflops.ir.trace import Setting
-from crossflops.report.report import Report
-from crossflops.targets.request import Request, asked_for
+from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
-from crossflops.verbs.bench.bench import bench
-from crossflops.verbs.compare.native import Progress
-from crossflops.verbs.compare.native import report as compared
-from crossflops.verbs.compare.questions import answered, of_models
-from crossflops.verbs.count import Counted, heard, native_count
-from crossflops.verbs.efficiency.rate import rated, rated_runs
-from crossflops.verbs.export import export
-from crossflops.verbs.provenance import asked, made_with
 
 if TYPE_CHECKING:
-    from crossflops.verbs.compare.tools import Asking
+    from crossflops.facade import ShownBench, ShownEfficiency, ShownReport
 
-TIMEOUT = 300.0  # seconds
 __all__ = ["bench", "compare", "count", "efficiency", "export"]
 
 
+@imports_restored()
 def count(
     target: Any,
     inputs: Any = (),
@@ -41,7 +32,7 @@ def count(
     observe: bool = False,
     as_: str | Sequence[str] | None = None,
     allow_pickle: bool = False,
-) -> ShownReport:
+) -> "ShownReport":
     """Count a model. With `as_` ("thop@0.0.31") also as a tool does, without the tool.
 
     Several conventions may be named, and a pattern ("torchstat*") names all that it matches.
@@ -53,7 +44,10 @@ def count(
     The totals are also given as polynomials in the dimensions that `vary` names. With `observe`
     the file runs once in onnxruntime, for sizes and iterations that depend on data.
     """
-    counted, _ = native_count(
+    from crossflops.facade import ShownReport
+    from crossflops.verbs.count import native_count
+
+    request = Request.of(
         target,
         inputs,
         inputs_file=inputs_file,
@@ -67,12 +61,13 @@ def count(
         as_=as_,
         allow_pickle=allow_pickle,
     )
-    return ShownReport.of(counted)
+    return ShownReport.of(native_count(request)[0])
 
 
+@imports_restored()
 def efficiency(
     target: Any = None, inputs: Any = (), *, how: Mapping[str, Any] = {}, **asked: Any
-) -> ShownEfficiency:
+) -> "ShownEfficiency":
     """Set a count against a device's peak: what `crossflops efficiency` prints, as values.
 
     `asked` are the flags of the command with underscores (`examples_per_second=1325, train=True,
@@ -80,12 +75,15 @@ def efficiency(
     given (`macs="4.112G"`). Raises AmbiguousDeviceError, whose `candidates` are the devices that
     are meant, for a name that several bear.
     """
+    from crossflops.facade import ShownEfficiency
+    from crossflops.hardware.rates.question import Question
+    from crossflops.verbs.efficiency.rate import answered, request_of
+
     question = Question.of(**asked)
-    rate = rated if question.speed.runs is None else rated_runs
-    found = rate(question, target, inputs, how=how)
-    if found.trouble is not None:
-        raise found.trouble
-    return ShownEfficiency.of(found.noun)
+    rated = answered(question, request_of(target, inputs, how))
+    if rated.trouble is not None:
+        raise rated.trouble
+    return ShownEfficiency.of(rated.noun)
 
 
 @imports_restored()
@@ -101,7 +99,7 @@ def compare(
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
     onnx: str | None = None,
-    timeout: float = TIMEOUT,
+    timeout: float = 300.0,
     memory: int | None = None,
     isolate: bool = True,
     python: Mapping[str, str] | None = None,
@@ -111,8 +109,8 @@ def compare(
     consensus: bool = False,
     against: Any = None,
     against_options: Mapping[str, Any] | None = None,
-    on_progress: Progress | None = None,
-) -> ShownReport:
+    on_progress: Callable[[str], None] | None = None,
+) -> "ShownReport":
     """Count a model, let tools count it, and account for every difference.
 
     Each tool runs in a worker process, which may build for `timeout` seconds and run for as many,
@@ -135,89 +133,133 @@ def compare(
     `against_options` (keywords of this function, from `inputs` to `branches`) does not say is
     taken from the first; `between` then names a tool for each model.
     """
-    from crossflops.plugins import interpreters
-    from crossflops.plugins.choice import choose
-    from crossflops.verbs.compare.tools import Asking
+    from crossflops.facade import ShownReport
+    from crossflops.verbs.compare.compare import Comparison
+    from crossflops.verbs.compare.compare import compare as compared
 
-    request = asked_for(
+    request = Request.of(
         target,
         inputs,
-        inputs_file,
-        setting,
-        arguments,
-        allow_pickle=allow_pickle,
+        inputs_file=inputs_file,
+        setting=setting,
+        arguments=arguments,
         dims=dims,
         trips=trips,
         branches=branches,
+        allow_pickle=allow_pickle,
     )
-    # a wrong name of a tool is told before any model is built
-    wanted, where = of_models(tools, between, against is not None), interpreters.chosen(python)
-    choice = choose(wanted[0], where)
-    others = choice if wanted[0] == wanted[1] else choose(wanted[1], where)
-    options = dict(against_options or {})
-    two = None if against is None else _second(against, options, request, module, consensus, onnx)
-    asking = Asking(
-        request=request,
-        choice=choice,
-        tell=on_progress or (lambda _: None),
+    asked = Comparison(
+        tools=tools,
         onnx=onnx,
         timeout=timeout,
         memory=memory,
         isolate=isolate,
+        python=python or {},
+        between=between,
+        module=module,
+        consensus=consensus,
+        against=against,
+        against_options=against_options or {},
     )
-    native, report = _asked(asking)
-    flags = {
-        "tools": tools,
-        "onnx": onnx,
-        "timeout": None if timeout == TIMEOUT else timeout,
-        "memory": memory,
-        "isolate": None if isolate else False,
-        "python": python or None,
-        "between": between,
-        "module": module,
-        "consensus": consensus or None,
-        "against": against,
-    }
-    told = asked("compare", request, report.model, flags, target, arguments)
-    report = msgspec.structs.replace(report, request=told)
-    if two is None:
-        report = answered(report, between=between, module=module, consensus=consensus)
-        return ShownReport.of(report)
-    from crossflops.verbs.compare.models import against as set_against
-    from crossflops.verbs.compare.models import told_of_the_second
-
-    with told_of_the_second():
-        other, found = _asked(msgspec.structs.replace(asking, request=two, choice=others))
-    told = asked("compare", two, found.model, {}, against, options.get("arguments"))
-    found = msgspec.structs.replace(found, request=told)
-    return ShownReport.of(set_against(report, found, (native, other), between))
+    return ShownReport.of(compared(request, asked, on_progress or _silent))
 
 
-def _second(
+@imports_restored()
+def bench(
     target: Any,
-    options: Mapping[str, Any],
-    first: Request,
-    module: str | None,
-    consensus: bool,
-    onnx: str | None,
-) -> Request:
-    """The request for the model to compare with, refused before any tool runs."""
-    from crossflops.targets.request import second
-    from crossflops.verbs.compare.models import refuse, told_of_the_second
+    inputs: Any = (),
+    *,
+    inputs_file: str | None = None,
+    setting: Setting = Setting(),
+    batches: Sequence[int] | str = (),
+    batch_dim: str | None = None,
+    max_latency_ms: float | None = None,
+    memory: int | None = None,
+    threads: int | None = None,
+    runtime: str = "onnxruntime",
+    optimization: str = "all",
+    seconds: float = 5.0,
+    timeout: float = 300.0,
+    trace: str | None = None,
+    write_trace: str | None = None,
+    peak_tflops: float | None = None,
+    on_progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> "ShownBench":
+    """Run a model, and say how fast it is and where its time goes.
 
-    refuse(module, consensus, onnx)
-    with told_of_the_second():
-        return second(target, options, first)
+    `target` and `inputs` are those of `count`, as are `options` (arguments, dims, trips, branches,
+    allow_pickle). `batches` are sizes to try, or "auto"; `memory` are the bytes of address space
+    of a worker, `seconds` go to the warm-up and again to the timing of each batch. With `trace`
+    nothing is run: the profile of onnxruntime or the trace of torch.profiler is read. Without
+    `peak_tflops`, which is in float32, the peak of this machine is measured. What no sound
+    measurement has is in `errors` of the result.
 
+    Raises CrossflopsError where the model does not run, and InputError for what makes no sense.
+    """
+    from crossflops.bench.order import Limits
+    from crossflops.facade import ShownBench
+    from crossflops.verbs.bench.bench import Conditions
+    from crossflops.verbs.bench.bench import bench as benched
 
-def _asked(asking: "Asking") -> tuple[Counted, Report]:
-    """The native count in the setting that was asked for, and the report with all answers."""
-    request = asking.request
-    with heard() as told:
-        own, answers = asking.answers()
-    report = msgspec.structs.replace(
-        compared(own, request.setting, answers),
-        made_with=made_with(request.is_file),
-        warnings=tuple(told),
+    request = Request.of(
+        target, inputs, inputs_file=inputs_file, setting=setting, observe=True, **options
     )
-    return own.counted[request.setting.training], report
+    how = Conditions(
+        batches=batches,
+        batch_dim=batch_dim,
+        max_latency_ms=max_latency_ms,
+        memory=memory,
+        threads=threads,
+        runtime=runtime,
+        optimization=optimization,
+        limits=Limits(seconds=seconds),
+        timeout=timeout,
+        trace=trace,
+        write_trace=write_trace,
+        peak_tflops=peak_tflops,
+    )
+    return ShownBench.of(benched(request, how, on_progress or _silent))
+
+
+def export(
+    target: Any,
+    inputs: Any = (),
+    *,
+    to: Literal["onnx", "model-explorer"],
+    file: str | Path,
+    annotate: bool = False,
+    unit: Literal["macs", "flops"] = "macs",
+    inputs_file: str | None = None,
+    setting: Setting = Setting(),
+    arguments: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, int] | None = None,
+    branches: Mapping[str, str] | None = None,
+    allow_pickle: bool = False,
+) -> list[Path]:
+    """Write the normalized model ("onnx") or node data ("model-explorer"); returns the files.
+
+    Of a PyTorch model "onnx" is the graph that is counted, with its weights; of an ONNX file a
+    copy, in which nothing is changed but the metadata of the nodes with `annotate`. The model is
+    not counted where no count is asked for. Raises InputError for what does not go together.
+    """
+    from crossflops.verbs.export import Exported
+    from crossflops.verbs.export import export as exported
+
+    request = Request.of(
+        target,
+        inputs,
+        inputs_file=inputs_file,
+        setting=setting,
+        arguments=arguments,
+        dims=dims,
+        trips=trips,
+        branches=branches,
+        allow_pickle=allow_pickle,
+    )
+    return exported(request, Exported(to=to, file=Path(file), annotate=annotate, unit=unit))
+
+
+def _silent(_: str) -> None:
+    """Tell nobody what is going on."""

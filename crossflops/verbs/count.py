@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -26,12 +26,12 @@ from crossflops.ledger.count import count, count_whole
 from crossflops.ledger.memory import footprint
 from crossflops.report import tables
 from crossflops.report.report import Report
-from crossflops.rules.prediction import predict, predict_nodes
-from crossflops.rules.rule import Convention
-from crossflops.targets.request import Request, asked_for
+from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
-from crossflops.tools.registry import named
 from crossflops.verbs.provenance import asked, made_with
+
+if TYPE_CHECKING:
+    from crossflops.rules.rule import Convention
 
 # One run fills in what shapes do not tell: of a file with `--observe`, of a converted model.
 
@@ -39,8 +39,10 @@ _UNASKED = 120.0  # seconds for a run that nobody asked for: a loop need not end
 _DRAWS = "the file draws random numbers (from no seed): another run may have other sizes"
 
 
-def seen(request: Request, inputs_file: str | None) -> tuple[Request, Run]:
+def seen(request: Request) -> tuple[Request, Run]:
     """The request with what a run of its file showed, and a note of that run.
+
+    The values of its inputs are those of the request's file, where it has one.
 
     Raises InputError unless it is about an ONNX file, and what `measure` raises.
     """
@@ -52,15 +54,14 @@ def seen(request: Request, inputs_file: str | None) -> tuple[Request, Run]:
         )
     from crossflops.bench.runs import observe
 
-    found = observe(file.path, file.specs, dict(file.dims), inputs_file)
-    specs = tuple(TensorSpec(name, one.dtype, one.shape) for name, one in found.inputs.items())
-    settled = msgspec.structs.replace(file, dims={}, specs=specs, seen=found)
+    run = observe(file.path, file.specs, dict(file.dims), request.inputs_file)
+    specs = tuple(TensorSpec(name, value.dtype, value.shape) for name, value in run.inputs.items())
+    settled = msgspec.structs.replace(file, dims={}, specs=specs, seen=run)
+    values = request.inputs_file or MADE_UP
+    if request.inputs_file and run.inputs.keys() - from_archive(request.inputs_file).keys():
+        values = f"{request.inputs_file}, {MADE_UP}"
     request = msgspec.structs.replace(request, given=Source(settled, (), {}), dims={})
-    values = MADE_UP
-    if inputs_file is not None:
-        others = found.inputs.keys() - from_archive(inputs_file).keys()
-        values = f"{inputs_file}, {MADE_UP}" if others else inputs_file
-    return request, Run(found.runtime, values, (_DRAWS,) if found.draws else ())
+    return request, Run(run.runtime, values, (_DRAWS,) if run.draws else ())
 
 
 def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
@@ -109,22 +110,46 @@ def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Co
     return Counted(graph, trace, count(graph), model, run)
 
 
-def observed(conventions: Iterable[Convention], asked: Setting) -> list[View]:
+def write_program(counted: Counted, path: Path, hint: str) -> None:
+    """Write the ONNX model that a graph was read from. Raises InputError where there is none."""
+    if isinstance(counted.program, bytes):
+        from crossflops.load.payload import filled
+
+        path.write_bytes(filled(counted.program))
+        return
+    if counted.program is None:
+        raise InputError("the normalized file of such a model cannot be written yet", hint)
+    from crossflops.export import save_program
+
+    save_program(counted.program, path, {})
+
+
+def observed(conventions: Iterable["Convention"], asked: Setting) -> list[View]:
     """The real runs that some convention needs."""
     return sorted(
-        {view for one in conventions if (view := one.view(asked))},
+        {view for convention in conventions if (view := convention.view(asked))},
         key=lambda view: (view.id, view.level),
     )
 
 
-def report(own: Counted, folds: Iterable[Folded] = ()) -> Report:
+def report(counted: Counted, folds: Iterable[Folded] = ()) -> Report:
     """The report of a count."""
-    memory = footprint(own.graph, own.ledger)
-    report = tables.report(own.graph, own.trace, own.ledger, tuple(folds), memory)
-    return msgspec.structs.replace(report, observed=own.run or UNSET)
+    memory = footprint(counted.graph, counted.ledger)
+    report = tables.report(counted.graph, counted.trace, counted.ledger, tuple(folds), memory)
+    return msgspec.structs.replace(report, observed=counted.run or UNSET)
 
 
-def folded(convention: Convention, counted: Counted, asked: Setting) -> Folded:
+# A count as a tool's convention folds it into its number, without the tool.
+
+_NAMES = {
+    "torch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "jax": "JAX",
+    "sklearn": "scikit-learn",
+}
+
+
+def folded(convention: "Convention", counted: Counted, asked: Setting) -> Folded:
     """The count as the convention folds it. Raises InputError where no call was recorded."""
     if convention.sees == "node":
         return _folded_nodes(convention, counted)
@@ -140,6 +165,8 @@ def folded(convention: Convention, counted: Counted, asked: Setting) -> Folded:
             f"{convention.tool} looks at calls of modules and functions, which no file records",
             "give the model as file.py:callable to count it as a tool does",
         )
+    from crossflops.rules.prediction import predict
+
     prediction = predict(convention, counted.trace, asked, counted.ledger)
     left = prediction.divided()
     rows = [
@@ -159,13 +186,15 @@ def folded(convention: Convention, counted: Counted, asked: Setting) -> Folded:
     )
 
 
-def seen_by(convention: Convention, counted: Counted) -> Ledger:
+def seen_by(convention: "Convention", counted: Counted) -> Ledger:
     """One count for each node that a convention of graph nodes sees."""
     return counted.ledger if convention.opens else count_whole(counted.graph)
 
 
-def _folded_nodes(convention: Convention, counted: Counted) -> Folded:
+def _folded_nodes(convention: "Convention", counted: Counted) -> Folded:
     """By node, zeros left out. Of nodes of which no rule can say anything nothing is booked."""
+    from crossflops.rules.prediction import predict_nodes
+
     prediction = predict_nodes(convention, counted.graph, seen_by(convention, counted))
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
@@ -200,73 +229,58 @@ def heard() -> Iterator[list[str]]:
             warnings.simplefilter("always", CrossflopsWarning)
             yield sentences
     finally:
-        for one in recorded:
-            _tell(one, sentences)
+        for warning in recorded:
+            _tell(warning, sentences)
 
 
-def _tell(one: warnings.WarningMessage, sentences: list[str]) -> None:
-    sentence = str(one.message)
-    if not issubclass(one.category, CrossflopsWarning):
-        warnings.showwarning(one.message, one.category, one.filename, one.lineno)
+def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
+    sentence = str(warning.message)
+    if not issubclass(warning.category, CrossflopsWarning):
+        warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
         return
     if sentence in sentences:
         return
     sentences.append(sentence)
     # whoever filters by module means the package; a warning about a file bears the file's name
-    module = "crossflops" if one.filename.startswith(_PACKAGE) else one.filename
-    warnings.warn_explicit(sentence, one.category, one.filename, one.lineno, module)
+    module = "crossflops" if warning.filename.startswith(_PACKAGE) else warning.filename
+    warnings.warn_explicit(sentence, warning.category, warning.filename, warning.lineno, module)
 
 
 @imports_restored()
-def native_count(
-    target: Any,
-    inputs: Any = (),
-    *,
-    inputs_file: str | None = None,
-    setting: Setting = Setting(),
-    arguments: Mapping[str, object] | None = None,
-    dims: Mapping[str, int] | None = None,
-    trips: Mapping[str, int] | None = None,
-    branches: Mapping[str, str] | None = None,
-    vary: Sequence[str] = (),
-    observe: bool = False,
-    as_: str | Sequence[str] | None = None,
-    allow_pickle: bool = False,
-) -> tuple[Report, Counted]:
+def native_count(request: Request) -> tuple[Report, Counted]:
     """What `crossflops.count` gives, and the graph and the ledger of the mode that was asked for.
 
-    The arguments are those of `crossflops.count`.
+    Raises UnknownNameError for a convention that there is not, and what reading the model raises.
     """
-    request = asked_for(
-        target,
-        inputs,
-        None if observe else inputs_file,
-        setting,
-        arguments,
-        allow_pickle=allow_pickle,
-        dims=dims,
-        trips=trips,
-        branches=branches,
-    )
-    wanted = request
-    typed = {"vary": vary or None, "observe": observe or None, "as_": as_ or None,
-             "inputs": inputs_file}  # fmt: skip
-    conventions = named([as_] if isinstance(as_, str) else as_ or ())
-    with heard() as told:
-        request, formulas, run = _sized(request, vary, observe, inputs_file)
-        report, native = _counted(request, conventions)
+    conventions = _conventions(request)
+    with heard() as sentences:
+        settled, formulas, run = _settled(request)
+        report, native = _counted(settled, conventions)
+    typed = {
+        "vary": request.vary or None,
+        "observe": request.observe or None,
+        "as_": request.as_ or None,
+    }
     report = msgspec.structs.replace(
         report,
         formulas=formulas,
         observed=report.observed if run is UNSET else run,
-        request=asked("count", wanted, report.model, typed, target, arguments),
+        request=asked("count", request, report.model, typed),
         made_with=made_with(request.is_file),
-        warnings=(*report.warnings, *told),
+        warnings=(*report.warnings, *sentences),
     )
     return report, native
 
 
-def _counted(request: Request, conventions: Sequence[Convention]) -> tuple[Report, Counted]:
+def _conventions(request: Request) -> list["Convention"]:
+    if not request.as_:
+        return []
+    from crossflops.tools.registry import named
+
+    return named([request.as_] if isinstance(request.as_, str) else request.as_)
+
+
+def _counted(request: Request, conventions: Sequence["Convention"]) -> tuple[Report, Counted]:
     """The report at definite sizes, also as these conventions fold it, and the native count."""
     setting = request.setting
     watched = observed(conventions, setting)
@@ -274,29 +288,28 @@ def _counted(request: Request, conventions: Sequence[Convention]) -> tuple[Repor
 
     def mode(training: bool) -> Counted:
         if training not in modes:
-            own = [one for one in watched if one.training == training]
-            here = msgspec.structs.replace(setting, training=training)
-            modes[training] = counted(request.source(), here, own)
+            views = [view for view in watched if view.training == training]
+            own_setting = msgspec.structs.replace(setting, training=training)
+            modes[training] = counted(request.source(), own_setting, views)
         return modes[training]
 
     native = mode(setting.training)
-    folds = [folded(one, mode(one.setting(setting).training), setting) for one in conventions]
+    folds = [
+        folded(convention, mode(convention.setting(setting).training), setting)
+        for convention in conventions
+    ]
     return report(native, folds), native
 
 
-def _sized(
-    request: Request, vary: Sequence[str], observe: bool, inputs_file: str | None
-) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
+def _settled(request: Request) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
     """The request at definite sizes: those of the formulas, or of a run."""
     formulas: Formulas | UnsetType = UNSET
     run: Run | UnsetType = UNSET
-    if vary:
+    if request.vary:
         from crossflops.verbs.vary import varied
 
-        formulas = varied(request, vary, observe)
+        formulas = varied(request)
         request = msgspec.structs.replace(request, dims={**request.dims, **formulas.at})
-    if observe:
-        # dropped
-
-        request, run = seen(request, inputs_file)
+    if request.observe:
+        request, run = seen(request)
     return request, formulas, run

@@ -22,10 +22,10 @@ def known(name: str | None, catalogue: str | Path | None = None) -> tuple[Device
     To measure this machine takes some seconds, unless it was measured before. Raises InputError
     for a file that cannot be understood.
     """
-    own = additions(catalogue)
+    additional = additions(catalogue)
     if (name or "").strip().casefold() != RESERVED:
-        return own
-    return (*own, measured().device())
+        return additional
+    return (*additional, measured().device())
 
 
 def look(name: str, catalogue: str | Path | None = None) -> Device:
@@ -40,7 +40,7 @@ def this_machine(
 
     Raises NoCpuError where the system says nothing and nothing is measured.
     """
-    own = additions(catalogue)
+    additional = additions(catalogue)
     notes: list[str] = []
     try:
         processor = cpu(folder)
@@ -49,21 +49,23 @@ def this_machine(
             raise
         processor = None
         notes.append(error.message)
-    found, missing = gpus()
+    graphics, missing = gpus()
     notes += missing
     asked: dict[str, Callable[[], Device]] = {
-        one.name: partial(slice_of, one, own) for one in found
+        gpu.name: partial(slice_of, gpu, additional) for gpu in graphics
     }
     if processor is not None:
-        asked[processor.model] = partial(find, processor.model, own)
+        asked[processor.model] = partial(find, processor.model, additional)
     devices = {name: _device(look) for name, look in asked.items()}
-    for one in found:
-        notes += _doubts(one, own)
+    for gpu in graphics:
+        notes += _doubts(gpu, additional)
     return Machine(
         cpu=processor,
-        gpus=found,
-        known={name: _named(one) for name, one in devices.items()},
-        peaks={name: one.peaks for name, one in devices.items() if isinstance(one, Device)},
+        gpus=graphics,
+        known={name: _named(device) for name, device in devices.items()},
+        peaks={
+            name: device.peaks for name, device in devices.items() if isinstance(device, Device)
+        },
         measured=measured(again=True) if measure else None,
         notes=tuple(notes),
     )
@@ -74,24 +76,24 @@ def _device(look: Callable[[], Device]) -> Device | str:
     try:
         return look()
     except AmbiguousDeviceError as error:
-        return f"ambiguous: {', '.join(one.label for one in error.candidates)}"
+        return f"ambiguous: {', '.join(device.label for device in error.candidates)}"
     except UnknownNameError:
         return "unknown: its name is not there"
 
 
-def _named(found: Device | str) -> str:
-    if isinstance(found, str):
-        return found
-    return ", or ".join((found.label, *found.also))
+def _named(device: Device | str) -> str:
+    if isinstance(device, str):
+        return device
+    return ", or ".join((device.label, *device.also))
 
 
-def _doubts(gpu: Gpu, own: tuple[Device, ...]) -> list[str]:
+def _doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
     """Whether the units and the clock of the driver give the peak of the sheet.
 
     2 FLOPs x FP32 units x highest clock, as vendors print it.
     """
     try:
-        device = slice_of(gpu, own)
+        device = slice_of(gpu, additional)
     except UnknownNameError:
         return []
     sheet = device.peaks.get("fp32")
@@ -100,16 +102,16 @@ def _doubts(gpu: Gpu, own: tuple[Device, ...]) -> list[str]:
     rate = 2 * gpu.lanes * gpu.clock
     if abs(rate / sheet - 1) <= _CLOCK:
         return []
-    said = f"{gpu.lanes} FP32 units x {gpu.clock / 1e6:g} MHz x 2 = {rate / 1e12:.4g} TFLOP/s"
-    return [f"{gpu.name}: {said}, and the sheet of {device.label} has {sheet / 1e12:.4g}"]
+    product = f"{gpu.lanes} FP32 units x {gpu.clock / 1e6:g} MHz x 2 = {rate / 1e12:.4g} TFLOP/s"
+    return [f"{gpu.name}: {product}, and the sheet of {device.label} has {sheet / 1e12:.4g}"]
 
 
-def slice_of(gpu: Gpu, own: tuple[Device, ...] = ()) -> Device:
+def slice_of(gpu: Gpu, additional: tuple[Device, ...] = ()) -> Device:
     """The device of a GPU that was found; of a slice, the share that its driver reports.
 
     Raises UnknownNameError where it is not in the catalogue.
     """
     if gpu.units is None or gpu.memory is None:
-        return find(gpu.name, own)
+        return find(gpu.name, additional)
     whole = gpu.name.rpartition(" MIG ")[0] or gpu.name
-    return sliced(find(whole, own), gpu.profile, gpu.units, gpu.memory)
+    return sliced(find(whole, additional), gpu.profile, gpu.units, gpu.memory)

@@ -4,12 +4,13 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from crossflops.frontends import FRONTENDS
 from crossflops.ir.ledger import InputInfo, ModelInfo
@@ -27,11 +28,21 @@ def made_with(is_file: bool) -> dict[str, str]:
     if not is_file:
         known = (pair for frontend in FRONTENDS for pair in frontend.versions)
         names += [name for module, name in known if module in sys.modules]
-    found = {}
+    versions = {}
     for name in names:
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions
+
+
+def changed(options: Struct, but: Collection[str] = ()) -> dict[str, Any]:
+    """The options of a verb that are not as they are by default; without those named in `but`."""
+    usual = asdict(type(options)())
+    return {
+        name: value
+        for name, value in asdict(options).items()
+        if name not in but and value is not usual[name] and value != usual[name]
+    }
 
 
 def asked(
@@ -39,16 +50,13 @@ def asked(
     request: Request,
     model: ModelInfo,
     flags: Mapping[str, Any],
-    target: Any = None,
-    arguments: Mapping[str, object] | None = None,
 ) -> Asked:
     """The request as a report tells it, without the flags that are None.
 
-    Where no inputs were given they are those of the model. `target` and `arguments` are what the
-    caller gave, where the request holds what was built of it.
+    Where no inputs were given they are those of the model.
     """
     setting = request.setting
-    own = {
+    model_flags = {
         "no_grad": None if setting.grad else True,
         "train_mode": setting.training or None,
         "allow_pickle": request.allow_pickle or None,
@@ -57,14 +65,13 @@ def asked(
         "trips": request.trips or None,
         "branches": request.branches or None,
     }
-    typed = target if isinstance(target, str) else request.target
     return Asked(
         verb=verb,
-        target=_class(request) if typed is None else portable(typed),
-        typed=typed is not None,
-        arguments=_plain(request.arguments or arguments or {}),
+        target=_class(request) if request.target is None else portable(request.target),
+        typed=request.target is not None,
+        arguments=_plain(request.arguments),
         inputs=tuple(map(_typed, request.specs or model.inputs)),
-        flags=_given({**own, **flags}),
+        flags=_given({**model_flags, **flags}),
     )
 
 
@@ -91,9 +98,9 @@ def _from_here(path: str) -> str:
     if not _ROOTED.match(path) and ".." not in Path(path).parts:
         return path
     whole = Path(os.path.abspath(Path(path).expanduser()))
-    here = Path.cwd()
-    if whole.is_relative_to(here):
-        return whole.relative_to(here).as_posix()
+    folder = Path.cwd()
+    if whole.is_relative_to(folder):
+        return whole.relative_to(folder).as_posix()
     return f"{AWAY}/{whole.name}"
 
 
@@ -109,14 +116,14 @@ def _full_name(value: Any) -> str:
 
 
 def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
-    told = {name.rstrip("_"): value for name, value in flags.items() if value is not None}
-    return {name: _plain(value) for name, value in told.items()}
+    given = {name.rstrip("_"): value for name, value in flags.items() if value is not None}
+    return {name: _plain(value) for name, value in given.items()}
 
 
-def _typed(one: TensorSpec | InputInfo) -> str:
+def _typed(spec: TensorSpec | InputInfo) -> str:
     """An input as `--input` takes it; a place is no name."""
-    name = "" if one.name.isdigit() else f"{one.name}="
-    return f"{name}{'x'.join(map(str, one.shape or ())) or 'scalar'}:{one.dtype}"
+    name = "" if spec.name.isdigit() else f"{spec.name}="
+    return f"{name}{'x'.join(map(str, spec.shape or ())) or 'scalar'}:{spec.dtype}"
 
 
 def _plain(value: Any) -> Any:

@@ -72,25 +72,30 @@ def _point(graph: Graph, ledger: Ledger) -> _Point:
     total = ledger.total
     sums = (total.macs, total.flops, total.bytes_read, total.bytes_written, graph.params)
     costs: dict[str, tuple[int, ...]] = {
-        one.node.key: (one.cost.macs, one.cost.flops, one.cost.bytes_read, one.cost.bytes_written)
-        for one in ledger.counts
-        if isinstance(one, Counted)
+        counted.node.key: (
+            counted.cost.macs,
+            counted.cost.flops,
+            counted.cost.bytes_read,
+            counted.cost.bytes_written,
+        )
+        for counted in ledger.counts
+        if isinstance(counted, Counted)
     }
     return _Point(sums, costs)
 
 
-def varied(request: Request, names: Sequence[str], observed: bool = False) -> Formulas:
+def varied(request: Request) -> Formulas:
     """The formulas of what is asked for. Raises InputError unless that is an ONNX file."""
-    if observed:
-        what = "--vary counts at many sizes, and --observe shows one run"
-        raise InputError(what, "leave one of them out")
+    if request.observe:
+        message = "--vary counts at many sizes, and --observe shows one run"
+        raise InputError(message, "leave one of them out")
     model = request.source().model if request.is_file else None
     if not isinstance(model, OnnxFile):
         raise InputError(
             "--vary needs dimensions with names, and only ONNX files have these",
             "export the model with dynamic dimensions, and give the file",
         )
-    return formulas(model, names, request.dims, request.setting)
+    return formulas(model, request.vary, request.dims, request.setting)
 
 
 def formulas(
@@ -132,13 +137,13 @@ def _line(counter: _Counter, name: str, base: Mapping[str, int], rng: random.Ran
         for start, far in _STARTS:
             sizes = _sizes(step, start, far, rng)
             try:
-                found = _degree(counter, name, base, sizes)
+                highest = _degree(counter, name, base, sizes)
             except CrossflopsError as error:
                 problem, reason = error, reason or error.message
                 continue
-            if found is not None:
+            if highest is not None:
                 reason = reason if step > 1 or node else ""
-                return _Line(_dimension(name, step, sizes, node, reason), sizes, found)
+                return _Line(_dimension(name, step, sizes, node, reason), sizes, highest)
             if not node:
                 node = _bent(counter, name, base, sizes)
                 reason = reason or "its cost is no polynomial in the size"
@@ -170,7 +175,7 @@ def _sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple[int, .
     between = range(first + 3, first + 3 + _REACH)
     chosen = [first, first + 1, first + 2, *(rng.sample(beyond, 2) if far else ())]
     chosen += rng.sample(between, HIGHEST + 1 + _SPARE - len(chosen))
-    return tuple(step * one for one in chosen)
+    return tuple(step * size for size in chosen)
 
 
 def _degree(
@@ -179,9 +184,9 @@ def _degree(
     """The highest degree of any total along the dimension, None where one is no polynomial."""
     for enough in range(2 + _SPARE, len(sizes) + 1):
         points = [counter.at({**base, name: size}).totals for size in sizes[:enough]]
-        found = [degree(sizes[:enough], values, _SPARE) for values in zip(*points, strict=True)]
-        known = [one for one in found if one is not None]
-        if len(known) == len(found):
+        degrees = [degree(sizes[:enough], values, _SPARE) for values in zip(*points, strict=True)]
+        known = [each for each in degrees if each is not None]
+        if len(known) == len(degrees):
             return max(known)
     return None
 
@@ -203,10 +208,10 @@ def _ends(counter: _Counter, name: str, base: Mapping[str, int], node: str) -> b
     Then there may be a polynomial up to that end. A stride bends again and again.
     """
     try:
-        one, other = (counter.at({**base, name: size}).nodes.get(node) for size in _ENDLESS)
+        cost, other = (counter.at({**base, name: size}).nodes.get(node) for size in _ENDLESS)
     except CrossflopsError:
         return False
-    return one is not None and one == other
+    return cost is not None and cost == other
 
 
 def _whole(counter: _Counter, lines: Sequence[_Line], rng: random.Random) -> dict[str, Polynomial]:
@@ -219,27 +224,30 @@ def _whole(counter: _Counter, lines: Sequence[_Line], rng: random.Random) -> dic
         axes = [line.sizes[: (line.degree or 0) + 1 + more] for line in lines]
         grid = list(itertools.product(*axes))
         points = {at: counter.at(dict(zip(names, at, strict=True))).totals for at in grid}
-        found = {
+        polynomials = {
             kind: polynomial(names, interpolate(axes, {at: p[i] for at, p in points.items()}))
             for i, kind in enumerate(KINDS)
         }
-        if all(_holds(counter, found, _elsewhere(lines, rng)) for _ in range(_ELSEWHERE)):
-            return found
+        if all(_holds(counter, polynomials, _elsewhere(lines, rng)) for _ in range(_ELSEWHERE)):
+            return polynomials
     return {}
 
 
 def _elsewhere(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
     """A random size of every dimension, among the multiples for which the formulas are made."""
-    found = {}
+    sizes = {}
     for line in lines:
         step = line.dimension.multiple_of or 1
         first = line.dimension.smallest // step
-        found[line.dimension.name] = step * rng.randrange(first, first + 3 + _REACH)
-    return found
+        sizes[line.dimension.name] = step * rng.randrange(first, first + 3 + _REACH)
+    return sizes
 
 
-def _holds(counter: _Counter, found: Mapping[str, Polynomial], sizes: Mapping[str, int]) -> bool:
+def _holds(
+    counter: _Counter, polynomials: Mapping[str, Polynomial], sizes: Mapping[str, int]
+) -> bool:
     totals = counter.at(sizes).totals
     return all(
-        evaluate(found[kind], sizes) == total for kind, total in zip(KINDS, totals, strict=True)
+        evaluate(polynomials[kind], sizes) == total
+        for kind, total in zip(KINDS, totals, strict=True)
     )

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import crossflops
 from crossflops import count
@@ -12,8 +13,8 @@ from crossflops.cli import main
 from crossflops.errors import InputError, NormalizeError
 from crossflops.ir.measurement import Measurement
 from crossflops.report.bench import Bench, BenchPeak
-from crossflops.verbs.bench.attempts import Conditions
-from crossflops.verbs.bench.bench import measured
+from crossflops.targets.request import Request
+from crossflops.verbs.bench.bench import Conditions, measured
 from tests.onnx_files import parsed, saved, with_weights
 
 pytest.importorskip("onnxruntime", reason="the extra [runtime] is not installed")
@@ -33,6 +34,11 @@ LOOP = (
     "y = Loop (t, go, x) <body = b (int64 i, bool c, float[n,4] a) => (d, e) "
     "{ d = Identity (c) m = MatMul (a, w) e = Tanh (m) }> }"
 )
+
+
+def ran(target, options=(), **how):
+    """What `bench` finds of a target with these options, in few runs and these conditions."""
+    return measured(Request.of(target, observe=True, **dict(options)), replace(QUICK, **how))
 
 
 @pytest.fixture
@@ -62,8 +68,7 @@ def test_from_python(net):
 @pytest.mark.parametrize("optimization", ["all", "off"])
 def test_every_count_is_in_one_row(net, optimization):
     """3 x 8 x 8 x 9 x 256, twice, 3 x 8 x 8 x 256 and 3 x 8 x 16 x 16 x 4."""
-    how = Conditions(threads=1, limits=QUICK.limits, optimization=optimization)
-    found = measured(net, dims={"n": 3}, conditions=how)
+    found = ran(net, {"dims": {"n": 3}}, optimization=optimization)
     assert found.macs == 2 * 3 * 64 * 9 * 256 + 3 * 64 * 256 + 3 * 8 * 256 * 4
     consistent(found, net, dims={"n": 3})
     assert found.batch == 3
@@ -76,7 +81,7 @@ def test_every_count_is_in_one_row(net, optimization):
 
 def test_batches_are_tried_and_the_fastest_is_profiled(net):
     """One measurement for each, and a profile of the chosen one."""
-    found = measured(net, batches=[1, 4], conditions=QUICK)
+    found = ran(net, batches=[1, 4])
     assert [one.batch for one in found.curve] == [1, 4]
     best = max(found.curve, key=lambda one: one.examples_per_second)
     assert found.batch == best.batch
@@ -86,7 +91,7 @@ def test_batches_are_tried_and_the_fastest_is_profiled(net):
 def test_a_fixed_batch_is_set_in_the_file(tmp_path):
     """A file with numbers for sizes: the first of each input that has it is the batch."""
     path = saved(tmp_path, with_weights(NET.replace("[n,", "[1,"), *WEIGHTS))
-    found = measured(path, batches=[2], conditions=QUICK)
+    found = ran(path, batches=[2])
     assert found.model.inputs[0].shape == (2, 8, 16, 16)
     assert found.macs == 2 * count(path).macs == found.profile.macs
 
@@ -96,7 +101,7 @@ def test_a_loop_is_counted_as_it_ran(tmp_path):
     path = saved(tmp_path, with_weights(LOOP, "w"))
     file = tmp_path / "values.npz"
     np.savez(file, x=np.ones((3, 4), np.float32), t=np.array(5))
-    found = measured(path, inputs_file=str(file), conditions=QUICK)
+    found = ran(path, {"inputs_file": str(file)})
     assert found.macs == found.profile.macs == 240
     (inner,) = [row for row in found.profile.kernels if row.macs]
     assert inner.calls == 5
@@ -104,9 +109,8 @@ def test_a_loop_is_counted_as_it_ran(tmp_path):
 
 def test_out_of_memory_ends_a_worker_and_not_the_command(net):
     """With less address space than Python needs for onnxruntime, nothing runs, and it is said."""
-    tight = Conditions(threads=1, limits=QUICK.limits, memory=300 << 20)
     with pytest.raises(NormalizeError, match="the model did not run"):
-        measured(net, batches=[1 << 20], conditions=tight)
+        ran(net, batches=[1 << 20], memory=300 << 20)
 
 
 def test_a_model_that_cannot_run_is_one_message(tmp_path, capsys):
@@ -134,7 +138,7 @@ def test_wrong_requests_are_refused(net, arguments, capsys):
 def test_real_values_have_one_batch(net, tmp_path):
     """They are not stretched."""
     with pytest.raises(InputError, match="one batch"):
-        measured(net, inputs_file="x.npz", batches=[2])
+        ran(net, {"inputs_file": "x.npz"}, batches=[2])
 
 
 def test_a_report_renders_again_to_the_same_bytes(net, tmp_path, capsys):
@@ -190,7 +194,7 @@ def test_names_alone_join_what_they_can(net):
 
 def test_a_latency_that_no_batch_keeps_is_said(net):
     """Nothing runs within a nanosecond, and everything within an hour."""
-    found = measured(net, batches=[1, 2], max_latency=1e-9, conditions=QUICK)
+    found = ran(net, batches=[1, 2], max_latency_ms=1e-6)
     assert found.goal == "no batch has its p99 within 1e-06 ms"
-    found = measured(net, batches=[1, 2], max_latency=3600, conditions=QUICK)
+    found = ran(net, batches=[1, 2], max_latency_ms=3.6e6)
     assert found.goal.startswith("most examples per second with p99 within")

@@ -1,4 +1,4 @@
-"""A command line whose pipeline the test sets."""
+"""A command line whose verbs the test sets."""
 
 import pytest
 from msgspec import UNSET
@@ -10,8 +10,8 @@ from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting, Trace
 from crossflops.report.report import InputInfo, ModelInfo, Report, Totals, UncountedRow
-from crossflops.verbs import api
-from crossflops.verbs import count as native_count
+from crossflops.verbs import count
+from crossflops.verbs.compare import compare
 from crossflops.verbs.count import Counted
 
 KINDS = ("adds", "muls", "divs", "compares", "specials")
@@ -22,11 +22,11 @@ TRACE = Trace(calls=(), modules=(), setting=Setting())
 
 
 class Line:
-    """Runs the command line, and keeps what the pipeline was asked for."""
+    """Runs the command line, and keeps what a verb was asked: the request, and the comparison."""
 
     def __init__(self, capfd):
         self.capfd = capfd
-        self.asked = None
+        self.asked = self.comparison = self.tell = None
 
     def __call__(self, *arguments):
         """Exit status, stdout and stderr."""
@@ -45,21 +45,20 @@ def line(capfd, monkeypatch):
 
 @pytest.fixture
 def answers(line, monkeypatch):
-    """Let both pipeline functions return this report, or raise this error."""
+    """Let both verbs return this report, or raise this error."""
 
     def arrange(result):
-        def function(target, inputs=(), **options):
-            line.asked = (target, tuple(inputs), options)
+        def answer(request, comparison=None, tell=None):
+            line.asked, line.comparison, line.tell = request, comparison, tell
             if isinstance(result, BaseException):
                 raise result
             return result
 
-        def native(target, inputs=(), **options):
-            return function(target, inputs, **options), Counted(GRAPH, TRACE, LEDGER)
+        def native(request):
+            return answer(request), Counted(GRAPH, TRACE, LEDGER)
 
-        monkeypatch.setattr(api, "count", function)
-        monkeypatch.setattr(native_count, "native_count", native)
-        monkeypatch.setattr(api, "compare", function)
+        monkeypatch.setattr(count, "native_count", native)
+        monkeypatch.setattr(compare, "compare", answer)
 
     return arrange
 

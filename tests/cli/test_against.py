@@ -6,8 +6,8 @@ import pytest
 
 from crossflops import Report
 from crossflops.errors import InputError
-from crossflops.verbs.compare.models import refuse, told_of_the_second
-from crossflops.verbs.compare.questions import of_models
+from crossflops.frontends.inputs import parse
+from crossflops.verbs.compare.questions import about_the_second, of_models, refuse
 from tests.onnx_files import parsed, saved
 
 
@@ -26,11 +26,10 @@ def test_the_options_reach_the_pipeline(line, answers, report):
     answers(report({"thop": 0}))
     given = ("--against-input", "1x2x3", "--against-arg", "weights=null", "--against-dim", "n=2")
     assert line("compare", "m:f", "--input", "1x3x2", "--against", "k:g", *given)[0] == 0
-    _, inputs, options = line.asked
-    assert options["against"] == "k:g"
-    said = {"inputs": ("1x2x3",), "arguments": {"weights": None}, "dims": {"n": 2}}
-    assert options["against_options"] == said
-    assert inputs == ("1x3x2",)
+    assert line.comparison.against == "k:g"
+    options = {"inputs": ("1x2x3",), "arguments": {"weights": None}, "dims": {"n": 2}}
+    assert line.comparison.against_options == options
+    assert line.asked.specs == parse(("1x3x2",))
 
 
 def test_an_option_without_a_second_model_is_refused(line, answers, report):
@@ -61,7 +60,7 @@ def test_an_error_says_which_model_it_is_about(line, tmp_path):
     status, _, err = line("compare", one, *asked, "--against", one, "--against-input", "other=1x4")
     assert (status, written.exists()) == (2, False)
     assert "the second model: the model has no input 'other'" in err
-    with pytest.raises(InputError) as caught, told_of_the_second():
+    with pytest.raises(InputError) as caught, about_the_second():
         raise InputError("they do not fit", "check --input and --dim")
     assert caught.value.hint == "check --against-input and --against-dim"
 

@@ -11,7 +11,7 @@ def test_both_tools_reach_the_pipeline(line, answers, report):
     """The option takes two names."""
     answers(report({"thop": 0, "fvcore": 0}))
     assert line("compare", "m:f", "--between", "fvcore", "thop")[0] == 0
-    assert line.asked[2]["between"] == ("fvcore", "thop")
+    assert line.comparison.between == ("fvcore", "thop")
 
 
 def test_they_are_run_and_no_other_is():

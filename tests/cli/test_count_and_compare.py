@@ -11,37 +11,37 @@ from msgspec.structs import replace
 from crossflops.cli import compare, main
 from crossflops.commands import python
 from crossflops.errors import TargetError
+from crossflops.frontends.inputs import parse
 from crossflops.ir.trace import Setting
 from crossflops.report.report import Report
-from crossflops.verbs import api
+from crossflops.targets.request import Request
+from crossflops.verbs import count
+from crossflops.verbs.compare.compare import Comparison
 
 
 def test_count_passes_everything_on(line, answers, report):
     """Every option of count reaches the pipeline as it was meant."""
     answers(report())
     status, _, _ = line(
-        "count", "m:f", "--input", "1x2", "--input", "y=3:int64", "--inputs", "v.npz",
+        "count", "m:f", "--input", "1x2", "--input", "y=3:int64",
         "--arg", "weights=null", "--arg", "sizes=[1, 2]", "--arg", 'name="a=b"',
         "--dim", "batch=8", "--dim", "a=b=2", "--trips", "/loop=3", "--branch", "fork=else",
         "--no-grad", "--train-mode", "--allow-pickle", "--as", "thop@0.0.31",
     )  # fmt: skip
     assert status == 0
-    assert line.asked == (
-        "m:f",
-        ("1x2", "y=3:int64"),
-        {
-            "inputs_file": "v.npz",
-            "arguments": {"weights": None, "sizes": [1, 2], "name": "a=b"},
-            "dims": {"batch": 8, "a=b": 2},
-            "trips": {"/loop": 3},
-            "branches": {"fork": "else"},
-            "vary": (),
-            "observe": False,
-            "setting": Setting(grad=False, training=True),
-            "as_": ("thop@0.0.31",),
-            "allow_pickle": True,
-        },
+    assert line.asked == Request(
+        target="m:f",
+        specs=parse(("1x2", "y=3:int64")),
+        arguments={"weights": None, "sizes": [1, 2], "name": "a=b"},
+        dims={"batch": 8, "a=b": 2},
+        trips={"/loop": 3},
+        branches={"fork": "else"},
+        setting=Setting(grad=False, training=True),
+        as_=("thop@0.0.31",),
+        allow_pickle=True,
     )
+    line("count", "m.onnx", "--inputs", "v.npz", "--vary", "n", "--observe")
+    assert line.asked == Request(target="m.onnx", inputs_file="v.npz", vary=("n",), observe=True)
 
 
 def test_compare_passes_everything_on(line, answers, report):
@@ -51,30 +51,16 @@ def test_compare_passes_everything_on(line, answers, report):
         "compare", "m:f", "--tool", "thop", "--tool", "fvcore", "--timeout", "5",
         "--memory", "1.5", "--python", "thop=/venvs/thop",
     )  # fmt: skip
-    target, inputs, options = line.asked
-    options.pop("on_progress")("exporting")
-    assert (target, inputs) == ("m:f", ())
-    assert options == {
-        "inputs_file": None,
-        "arguments": {},
-        "dims": {},
-        "trips": {},
-        "branches": {},
-        "setting": Setting(),
-        "tools": ("thop", "fvcore"),
-        "timeout": 5.0,
-        "memory": 3 << 29,
-        "python": {"thop": "/venvs/thop"},
-        "allow_pickle": False,
-        "between": None,
-        "module": None,
-        "consensus": False,
-        "onnx": None,
-    }
+    line.tell("exporting")
+    assert line.asked == Request(target="m:f")
+    assert line.comparison == Comparison(
+        tools=("thop", "fvcore"),
+        timeout=5.0,
+        memory=3 << 29,
+        python={"thop": "/venvs/thop"},
+    )
     line("compare", "m:f")
-    assert line.asked[2]["tools"] is None
-    assert (line.asked[2]["timeout"], line.asked[2]["memory"]) == (300.0, None)
-    assert line.asked[2]["python"] == {}
+    assert line.comparison == Comparison()
     status, out, err = line("compare", "m:f", "--python", "thop")
     assert (status, out) == (2, "")
     assert err.startswith("error: --python 'thop' is not TOOL=INTERPRETER\nhint: write ")
@@ -101,11 +87,11 @@ def test_json_is_all_there_is(line, answers, report):
 def test_what_a_model_prints_does_not_reach_stdout(line, answers, report, monkeypatch):
     """A model that prints while it is built does not spoil the JSON."""
 
-    def talkative(*_, **__):
+    def talkative(_):
         print("building")
-        return report()
+        return report(), None
 
-    monkeypatch.setattr(api, "count", talkative)
+    monkeypatch.setattr(count, "native_count", talkative)
     _, out, err = line("count", "m:f", "--json")
     assert Report.from_json(out) == report()
     assert err == "building\n"

@@ -6,9 +6,11 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from crossflops.frontends.inputs import parse
 from crossflops.hardware.rates import numerators
 from crossflops.ir.profile import Folded
 from crossflops.ir.trace import Setting
+from crossflops.targets.request import Request
 
 FP16 = ("--macs", "4.112G", "--train", "--examples-per-second", "1325", "--precision", "fp16")
 FP32 = ("--macs", "4.112G", "--train", "--examples-per-second", "303.1", "--precision", "fp32")
@@ -154,19 +156,16 @@ def test_a_model_is_counted(efficiency, answers, line, report):
     """The native MACs of a model are the numerator, and every option reaches the pipeline."""
     answers(report())
     status, out, _ = efficiency(
-        "m:f", *SPEED, "--input", "1x2", "--input", "y=3:int64", "--inputs", "v.npz",
+        "m:f", *SPEED, "--input", "1x2", "--input", "y=3:int64",
         "--arg", "weights=null", "--no-grad", "--peak-tflops", "1",
     )  # fmt: skip
     assert status == 0
-    assert line.asked == (
-        "m:f",
-        ("1x2", "y=3:int64"),
-        {
-            "inputs_file": "v.npz", "arguments": {"weights": None}, "dims": {}, "trips": {},
- "branches": {},
-            "setting": Setting(grad=False), "as_": None, "allow_pickle": False,
-        },
-    )  # fmt: skip
+    assert line.asked == Request(
+        target="m:f",
+        specs=parse(("1x2", "y=3:int64")),
+        arguments={"weights": None},
+        setting=Setting(grad=False),
+    )
     assert "model 10 MACs native MACs, for one example" in out
     assert "required 2.000 kFLOP/s at 100 examples/s" in out
 
@@ -178,7 +177,7 @@ def test_by_the_convention_of_a_tool(efficiency, answers, line, report):
         answers(replace(report(), as_=Folded(tool=tool, edition="1", total=total, assumed=False)))
         status, out, _ = efficiency("m:f", *SPEED, "--as", tool)
         assert status == 0
-        assert line.asked[2]["as_"] == tool
+        assert line.asked.as_ == tool
         assert f"model 10 MACs {tool}@1, for one example" in out
 
 
@@ -186,10 +185,9 @@ def test_compare_shows_why_and_then_each_rate(efficiency, answers, line, report)
     """--compare runs the tools, shows what explains them, then a rate by each one's number."""
     answers(report({"thop": 5}))
     status, out, _ = efficiency("m:f", *SPEED, "--compare", "--tool", "thop", "--peak-tflops", "1")
-    options = line.asked[2]
     assert status == 0
-    assert options["tools"] == ("thop",)
-    assert callable(options["on_progress"])
+    assert line.comparison.tools == ("thop",)
+    assert callable(line.tell)
     assert out.index("thop = native + 5") < out.index("by MACs required share")
     assert any(one.startswith("native MACs 10 ") for one in out)
     assert any(one.startswith("thop 15 ") for one in out)
@@ -230,7 +228,7 @@ def test_an_unknown_device_runs_no_tool(efficiency, answers, line, report):
     answers(report())
     status, _, err = efficiency("m:f", *SPEED, "--compare", "--device", "X", "--precision", "fp16")
     assert status == 2
-    assert "tools" not in line.asked[2]
+    assert line.comparison is None
     assert "the required rate is" in err
 
 

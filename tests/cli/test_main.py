@@ -10,7 +10,7 @@ import pytest
 from click import Context
 from msgspec.structs import replace
 
-from crossflops.cli.verbs import VERBS, group
+from crossflops.cli import VERBS, group
 from crossflops.errors import TargetError
 
 HEAVY = ("torch", "torchvision", "tensorflow", "jax", "onnx", "numpy", "rich", "jinja2", "thop")

@@ -15,8 +15,7 @@ def test_the_module_reaches_the_pipeline(line, answers, report):
     """The option takes a path, and --top a number that changes the page alone."""
     answers(report({"thop": 0}))
     assert line("compare", "m:f", "--module", "a.b", "--top", "0")[0] == 0
-    assert line.asked[2]["module"] == "a.b"
-    assert "top" not in line.asked[2]
+    assert line.comparison.module == "a.b"
 
 
 def test_a_file_is_asked(line, report, tmp_path):

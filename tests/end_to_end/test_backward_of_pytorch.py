@@ -3,6 +3,7 @@
 import pytest
 
 from crossflops.hardware.rates.terms import Gradients, matches
+from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 
 torch = pytest.importorskip("torch")
@@ -38,7 +39,7 @@ def network():
 def counted():
     """The network and its input, and both as they are counted."""
     model, x = network(), torch.zeros(2, 3, 4, 4)
-    return model, x, native_count(model, x)[1]
+    return model, x, native_count(Request.of(model, x))[1]
 
 
 @pytest.mark.parametrize(

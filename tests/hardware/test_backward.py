@@ -4,6 +4,7 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.hardware.rates.terms import Gradients, matches
+from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 from tests.onnx_files import saved, with_weights
 
@@ -29,7 +30,7 @@ def passes(tmp_path):
     """Passes of the products of a graph, in its order."""
 
     def found(text, weights=WEIGHTS, **asked):
-        _, counted = native_count(saved(tmp_path, with_weights(text, *weights)))
+        _, counted = native_count(Request.of(saved(tmp_path, with_weights(text, *weights))))
         by_key = Gradients(**asked).of(counted.graph)
         return [by_key[one.node.key] for one in counted.ledger.counted if one.cost.macs]
 

@@ -7,7 +7,7 @@ from crossflops.errors import InputError
 from crossflops.frontends import normalize
 from crossflops.ir.trace import Setting
 from crossflops.targets import from_object, load
-from crossflops.targets.request import asked_for
+from crossflops.targets.request import Request
 from tests.models import Apply, nn, torch
 
 pytestmark = pytest.mark.torch
@@ -22,7 +22,7 @@ def refused(function, *arguments, **options):
 
 def asked(target, inputs=(), inputs_file=None, arguments=None, **options):
     """A request."""
-    return asked_for(target, inputs, inputs_file, Setting(), arguments, **options)
+    return Request.of(target, inputs, inputs_file=inputs_file, arguments=arguments, **options)
 
 
 @pytest.mark.parametrize("option", [{"arguments": {"width": 1}}, {"dims": {"n": 1}}])

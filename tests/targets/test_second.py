@@ -3,8 +3,7 @@
 import pytest
 
 from crossflops.errors import InputError, TargetError
-from crossflops.ir.trace import Setting
-from crossflops.targets.request import asked_for, second
+from crossflops.targets.request import Request, second
 from tests.onnx_files import parsed, saved
 
 IMAGES = "g (float[n, 3, h, h] x) => (float[n, 3, h, h] y) { y = Relu (x) }"
@@ -13,7 +12,7 @@ LAST = "g (float[n, 8, 8, 3] x) => (float[n, 8, 8, 3] y) { y = Relu (x) }"
 
 def first(target, *inputs, **options):
     """The request for a first model."""
-    return asked_for(target, list(inputs), None, Setting(), None, **options)
+    return Request.of(target, list(inputs), **options)
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def test_what_is_said_replaces_what_is_not(files):
 
 def test_arguments_go_to_callables_alone(files):
     """A file takes none; a callable takes those of the first, or its own."""
-    one = asked_for("m:f", ["1x3"], None, Setting(), {"weights": None})
+    one = Request.of("m:f", ["1x3"], arguments={"weights": None})
     assert second(files[0], {"inputs": ["1x3x8x8"]}, one).arguments == {}
     for said, given in (({}, "'weights'"), ({"arguments": {"width": 2}}, "'width'")):
         with pytest.raises(TargetError) as caught:  # it takes one argument, "text"

@@ -6,10 +6,9 @@ import pytest
 
 from crossflops.bench.order import Ran
 from crossflops.ir.measurement import measured
-from crossflops.ir.trace import Setting
 from crossflops.report.bench import Bench, BenchPeak
 from crossflops.report.report import ModelInfo
-from crossflops.targets.request import asked_for
+from crossflops.targets.request import Request
 from crossflops.verbs.bench.kernels import accounted
 from crossflops.verbs.bench.runnable import runnable
 from tests.onnx_files import saved, with_weights
@@ -35,7 +34,7 @@ def account(tmp_path):
         trace = tmp_path / "profile.json"
         whole = {"cat": "Session", "name": "model_run", "ts": 0, "dur": 100}
         trace.write_text(json.dumps([whole, *kernels]))
-        ready = runnable(asked_for(path, (), None, Setting(), None), None, str(tmp_path))
+        ready = runnable(Request.of(path), str(tmp_path))
         ran = Ran(runtime=runtime, device="cpu", inputs={}, graph=str(path),
                   profile=str(trace) if kernels else None)  # fmt: skip
         bench = Bench(

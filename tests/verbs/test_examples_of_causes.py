@@ -22,7 +22,7 @@ from crossflops.ir.trace import Setting
 from crossflops.reconcile.models import align, layers
 from crossflops.tools.registry import conventions, parse
 from crossflops.verbs.compare.files import FileOfTools
-from crossflops.verbs.compare.native import report, study
+from crossflops.verbs.compare.native import predictions, report, study
 from crossflops.verbs.count import counted
 
 pytestmark = pytest.mark.torch
@@ -79,16 +79,18 @@ def booked(example):
     setting, convention = settings(example.options), parse(example.tool)
     file = FileOfTools(None, Path("never-written.onnx")) if convention.sees == "node" else None
     source = Source(model.train(setting.training), args, {})
-    found = study(source, setting, {"tool": convention}, lambda _: None, file)
+    conventions = {"tool": convention}
+    counts = study(source, setting, conventions, file)
+    predicted = predictions(counts, setting, conventions)
     profile = Profile(
         tool="tool",
         version="",
         setting=setting,
-        total=found.predictions["tool"].total,
+        total=predicted["tool"].total,
         params=0,
         printed_as="",
     )
-    (one,) = report(found, setting, {"tool": profile}).reconciliations
+    (one,) = report(counts, predicted, setting, {"tool": profile}).reconciliations
     why = [*one.explanations, *(one.params.explanations if one.params else ())]
     return {each.cause: each.amount for each in why}
 

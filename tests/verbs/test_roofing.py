@@ -7,7 +7,7 @@ from crossflops.hardware.roofline.traffic import Formats, loads
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_whole
 from crossflops.ledger.memory import footprint
-from crossflops.targets.request import asked_for
+from crossflops.targets.request import Request
 from crossflops.verbs.count import counted
 
 torch = pytest.importorskip("torch")
@@ -29,10 +29,7 @@ LAYERS, WIDTH, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, VOCAB, BATCH, PAST = (
 
 def of(model, inputs):
     """A model as it is counted."""
-    request = asked_for(
-        model, inputs, None, Setting(), {}, allow_pickle=False, dims=None, trips=None,
-        branches=None,
-    )  # fmt: skip
+    request = Request.of(model, inputs)
     return counted(request.source(), Setting(), [])
 
 

@@ -1,7 +1,7 @@
 """The time of one run, node by node, beside the count: of a run, or from a trace."""
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,14 +16,10 @@ from crossflops.bench.session import LEVELS
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.hardware.rates.measured import COVERED
 from crossflops.ir.measurement import Measurement
-from crossflops.ir.trace import Setting
 from crossflops.report.bench import Bench, BenchPeak, KernelProfile
 from crossflops.report.report import InputInfo, ModelInfo
-from crossflops.targets.request import asked_for
-from crossflops.targets.target import imports_restored
+from crossflops.targets.request import Request
 from crossflops.verbs.bench.runnable import ONNX, Runnable, runnable
-from crossflops.verbs.efficiency.shares import by_precision
-from crossflops.verbs.provenance import asked, made_with
 
 # What this machine can do, as the denominator of what ran on it.
 
@@ -46,24 +42,28 @@ def own_peak(threads: int, again: bool = False) -> BenchPeak | str:
     from crossflops.bench.machine.peaks import measured
 
     try:
-        found = measured(again=again)
+        machine = measured(again=again)
     except CrossflopsError as error:
         return error.message
-    rates = {_DTYPES[name]: rate for name, rate in found.peaks.items() if name in _DTYPES}
-    source = f"measured on this machine with {found.threads} threads: {found.how}"
-    if threads < found.threads:
-        if found.one_thread is None:
-            return f"it was measured with {found.threads} threads alone"
-        share = found.one_thread * threads / rates["float32"]
+    rates = {_DTYPES[name]: rate for name, rate in machine.peaks.items() if name in _DTYPES}
+    source = f"measured on this machine with {machine.threads} threads: {machine.how}"
+    if threads < machine.threads:
+        if machine.one_thread is None:
+            return f"it was measured with {machine.threads} threads alone"
+        share = machine.one_thread * threads / rates["float32"]
         rates = {name: rate * share for name, rate in rates.items()}
-        source = f"measured on this machine with one thread, times {threads}: {found.how}"
-    return BenchPeak(rates=rates, bandwidth=found.bandwidth, source=source, is_peak=found.is_peak)
+        source = f"measured on this machine with one thread, times {threads}: {machine.how}"
+    return BenchPeak(
+        rates=rates, bandwidth=machine.bandwidth, source=source, is_peak=machine.is_peak
+    )
 
 
-def higher(one: BenchPeak, other: BenchPeak) -> BenchPeak:
+def higher(first: BenchPeak, other: BenchPeak) -> BenchPeak:
     """The higher of both, by precision: a machine that was busy once can do more."""
-    rates = {name: max(rate, other.rates.get(name, 0.0)) for name, rate in one.rates.items()}
-    return BenchPeak(rates=rates, bandwidth=one.bandwidth, source=one.source, is_peak=one.is_peak)
+    rates = {name: max(rate, other.rates.get(name, 0.0)) for name, rate in first.rates.items()}
+    return BenchPeak(
+        rates=rates, bandwidth=first.bandwidth, source=first.source, is_peak=first.is_peak
+    )
 
 
 RULE = "rates are 2 x MACs / seconds; additions, activations and the rest are in no rate"
@@ -78,19 +78,19 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) 
     warnings = list(_doubts(bench, ready, ran))
     peak = given
     if peak is None:
-        own = own_peak(bench.threads)
-        peak = None if isinstance(own, str) else own
-        warnings += [f"no measured peak: {own}"] if isinstance(own, str) else []
-    found = _against(bench, ready, ran, peak)
-    if given is None and peak is not None and _above(found):
+        measured = own_peak(bench.threads)
+        peak = None if isinstance(measured, str) else measured
+        warnings += [f"no measured peak: {measured}"] if isinstance(measured, str) else []
+    account = _against(bench, ready, ran, peak)
+    if given is None and peak is not None and _above(account):
         again = own_peak(bench.threads, again=True)
         peak = peak if isinstance(again, str) else higher(peak, again)
-        found = _against(bench, ready, ran, peak)
-    errors = [*too_fast(found), *(impossible(found.profile, peak) if found.profile else ())]
-    if found.profile is not None and found.profile.covered < COVERED:
-        warnings.append(_uncovered(found.profile))
+        account = _against(bench, ready, ran, peak)
+    errors = [*too_fast(account), *(impossible(account.profile, peak) if account.profile else ())]
+    if account.profile is not None and account.profile.covered < COVERED:
+        warnings.append(_uncovered(account.profile))
     return msgspec.structs.replace(
-        found,
+        account,
         errors=tuple(errors),
         assumptions=(RULE, *ready.notes, *([f"peak: {peak.source}"] if peak else [])),
         warnings=tuple(warnings),
@@ -99,9 +99,11 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) 
 
 def _against(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) -> Bench:
     """The bench with its profile against a peak, and with what the profiler itself took."""
-    profile, one = _profile(ready, ran, peak) if ran.profile else None, bench.measurement
-    if profile is not None and one is not None:
-        longer = min(max(profile.run_seconds - one.p50, 0.0), max(profile.outside_seconds, 0.0))
+    profile, measurement = _profile(ready, ran, peak) if ran.profile else None, bench.measurement
+    if profile is not None and measurement is not None:
+        longer = min(
+            max(profile.run_seconds - measurement.p50, 0.0), max(profile.outside_seconds, 0.0)
+        )
         profile = msgspec.structs.replace(profile, profiler_seconds=longer)
     return msgspec.structs.replace(bench, peak=peak, profile=profile)
 
@@ -112,10 +114,10 @@ def _above(bench: Bench) -> bool:
 
 def too_fast(bench: Bench) -> Iterator[str]:
     """Batches at which the whole model was faster than the peak."""
-    rows = (one for one in bench.curve if isinstance(one, Measurement))
-    for one in rows if bench.peak is not None and bench.peak.is_peak else ():
-        if (share := bench.share(one) or 0.0) > 1:
-            yield f"batch {one.batch} ran at {100 * share:.0f} % of the peak: {REASONS}"
+    rows = (row for row in bench.curve if isinstance(row, Measurement))
+    for row in rows if bench.peak is not None and bench.peak.is_peak else ():
+        if (share := bench.share(row) or 0.0) > 1:
+            yield f"batch {row.batch} ran at {100 * share:.0f} % of the peak: {REASONS}"
 
 
 def _uncovered(profile: KernelProfile) -> str:
@@ -144,10 +146,10 @@ def _profile(ready: Runnable, ran: Ran, peak: BenchPeak | None) -> KernelProfile
     trace, ledger = events(ran.profile), ready.counted.ledger
     source = f"the profile of {ran.runtime}"
     if ran.graph is None:
-        found = matched(trace, ready.counted.trace, ran.dropped)
-        return attributed(found.kernels, found.covers, ledger, peak, source)
+        calls = matched(trace, ready.counted.trace, ran.dropped)
+        return attributed(calls.kernels, calls.covers, ledger, peak, source)
     times = kernels(trace, ran.dropped)
-    level = named(read(ran.graph), [(one.name, one.op) for one in times.kernels])
+    level = named(read(ran.graph), [(kernel.name, kernel.op) for kernel in times.kernels])
     joined = covers(ready.counted.graph.nodes, level)
     return attributed(times, joined, ledger, peak, source)
 
@@ -158,61 +160,37 @@ _SECONDS = 300.0
 _OWN = "torch"
 
 
-@imports_restored()
-def read_trace(
-    target: Any,
-    inputs: Any = (),
-    *,
-    trace: str,
-    setting: Setting = Setting(),
-    arguments: Mapping[str, object] | None = None,
-    dims: Mapping[str, int] | None = None,
-    trips: Mapping[str, int] | None = None,
-    branches: Mapping[str, str] | None = None,
-    allow_pickle: bool = False,
-    peak: BenchPeak | None = None,
-    dropped: int = 0,
-    flags: Mapping[str, Any] = {},
-) -> Bench:
+def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> Bench:
     """The kernels of a trace of onnxruntime or of torch.profiler, joined to the model's nodes.
 
     Nothing is run, but onnxruntime, where it is there, is asked which graph it makes of the file:
     only that tells the kernels which it puts in. Raises InputError for what is no such trace.
     """
-    found = events(trace)
-    request = asked_for(
-        target, inputs, None, setting, arguments,
-        allow_pickle=allow_pickle, dims=dims, trips=trips, branches=branches,
-    )  # fmt: skip
-    if not is_onnxruntime(found) and not is_torch(found):
+    traced = events(trace)
+    if not is_onnxruntime(traced) and not is_torch(traced):
         raise InputError(
             f"the trace {trace} has no kernels of onnxruntime and no operators of PyTorch",
             "give a profile of one of these",
         )
-    if request.is_file and not is_onnxruntime(found):
+    if request.is_file and not is_onnxruntime(traced):
         raise InputError(
             "a trace of PyTorch tells operators, and a file does not say which calls these were",
             "give the model as file.py:callable",
         )
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
-        ready = runnable(request, None, folder, ONNX if is_onnxruntime(found) else _OWN)
-        profile, notes = _profile_of_trace(ready, found, trace, dropped, peak)
-    made = _bench(ready, profile, notes, trace, peak)
-    return msgspec.structs.replace(
-        made,
-        request=asked("bench", request, made.model, flags, target, arguments),
-        made_with=made_with(request.is_file),
-    )
+        ready = runnable(request, folder, ONNX if is_onnxruntime(traced) else _OWN)
+        profile, notes = _profile_of_trace(ready, traced, trace, peak)
+    return _bench(ready, profile, notes, trace, peak)
 
 
 def _profile_of_trace(
-    ready: Runnable, found: list[dict[str, Any]], trace: str, dropped: int, peak: BenchPeak | None
+    ready: Runnable, traced: list[dict[str, Any]], trace: str, peak: BenchPeak | None
 ) -> tuple[KernelProfile, tuple[str, ...]]:
     ledger = ready.counted.ledger
-    if not is_onnxruntime(found):
-        own = matched(found, ready.counted.trace, dropped)
-        return attributed(own.kernels, own.covers, ledger, peak, trace), ()
-    times = kernels(found, dropped)
+    if not is_onnxruntime(traced):
+        calls = matched(traced, ready.counted.trace, 0)
+        return attributed(calls.kernels, calls.covers, ledger, peak, trace), ()
+    times = kernels(traced, 0)
     level, note = _executed(ready, times)
     joined = covers(ready.counted.graph.nodes, level)
     return attributed(times, joined, ledger, peak, trace), (note,)
@@ -220,7 +198,7 @@ def _profile_of_trace(
 
 def _executed(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
     """The graph that ran: of those that onnxruntime makes the one with the most of its kernels."""
-    ran = [(one.name, one.op) for one in times.kernels]
+    ran = [(kernel.name, kernel.op) for kernel in times.kernels]
     names = {name for name, _ in ran}
     best: tuple[int, str, ExecutedGraph] | None = None
     for optimization in LEVELS:
@@ -246,10 +224,10 @@ def _made(ready: Runnable, optimization: str) -> ExecutedGraph | None:
         batch=ready.batch, optimization=optimization, threads=1, unrun=True, folder=ready.folder,
     )  # fmt: skip
     try:
-        found = run(order, _SECONDS, ready.folder)
+        ran = run(order, _SECONDS, ready.folder)
     except CrossflopsError:  # no onnxruntime here
         return None
-    return read(found.graph) if isinstance(found, Ran) and found.graph else None
+    return read(ran.graph) if isinstance(ran, Ran) and ran.graph else None
 
 
 def _bench(
@@ -260,24 +238,24 @@ def _bench(
     peak: BenchPeak | None,
 ) -> Bench:
     graph, ledger = ready.counted.graph, ready.counted.ledger
-    inputs = tuple(InputInfo(one.name, one.dtype, one.shape or ()) for one in graph.inputs)
-    said = (RULE, *ready.notes, *notes, *([f"peak: {peak.source}"] if peak else []))
-    found = Bench(
+    inputs = tuple(InputInfo(spec.name, spec.dtype, spec.shape or ()) for spec in graph.inputs)
+    assumptions = (RULE, *ready.notes, *notes, *([f"peak: {peak.source}"] if peak else []))
+    bench = Bench(
         model=ModelInfo(name=graph.name, digest=graph.digest, inputs=inputs, opset=graph.opset),
         batch=ready.batch,
         macs=ledger.total.macs,
         flops=ledger.total.flops,
-        macs_by_precision=by_precision(ledger),
+        macs_by_precision=ledger.macs_by_precision,
         runtime=f"trace {trace}",
         device="",
         threads=0,
         curve=(),
         peak=peak,
         profile=profile,
-        assumptions=said,
+        assumptions=assumptions,
         errors=tuple(impossible(profile, peak)),
     )
-    if profile.macs == found.macs and profile.named_seconds:
-        return found
+    if profile.macs == bench.macs and profile.named_seconds:
+        return bench
     warning = "no kernel of the trace stands for a node of this model: is it the right one?"
-    return msgspec.structs.replace(found, warnings=(warning,))
+    return msgspec.structs.replace(bench, warnings=(warning,))

@@ -13,9 +13,8 @@ from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.ir.ledger import Counted as CountedNode
 from crossflops.ir.tensor import TensorSpec
 from crossflops.load import read
-from crossflops.load.payload import filled
 from crossflops.targets.request import Request
-from crossflops.verbs.count import Counted, counted
+from crossflops.verbs.count import Counted, counted, seen, write_program
 
 # The same model at another batch size.
 
@@ -43,8 +42,8 @@ def at_batch(request: Request, batch: int, dim: str | None = None) -> Request:
             f"which dimension is the batch? inputs begin with {', '.join(names)}",
             f"say it: --batch-dim {names[0]}",
         )
-    specs = {one.name: one for one in request.specs}
-    given = [specs.get(one.name) or _spec(one) for one in inputs]
+    specs = {spec.name: spec for spec in request.specs}
+    given = [specs.get(spec.name) or _spec(spec) for spec in inputs]
     return msgspec.structs.replace(request, specs=_scaled(given, batch))
 
 
@@ -55,14 +54,14 @@ def batch_of(inputs: Sequence[tuple[int, ...]]) -> int:
 
 def _scaled(specs: Sequence[TensorSpec], batch: int) -> tuple[TensorSpec, ...]:
     """Every input that has the first size of the first one, with this size instead."""
-    first = next((one.shape[0] for one in specs if one.shape), None)
+    first = next((spec.shape[0] for spec in specs if spec.shape), None)
     if first is None:
         raise InputError("no input has a batch to set", "give --input with a shape for each")
     return tuple(
-        msgspec.structs.replace(one, shape=(batch, *one.shape[1:]))
-        if one.shape and one.shape[0] == first
-        else one
-        for one in specs
+        msgspec.structs.replace(spec, shape=(batch, *spec.shape[1:]))
+        if spec.shape and spec.shape[0] == first
+        else spec
+        for spec in specs
     )
 
 
@@ -81,109 +80,87 @@ ONNX = "onnxruntime"
 
 
 class Runnable(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, the sizes that are bound in it, and its count.
+    """A model, its count, and what runs: a file with sizes bound in it, or the request's target.
 
-    Weights of a `hollow` one are there by shape alone. Files of runs go into `folder`.
+    `inputs_file` has real values for the file. Weights of a `hollow` one are there by shape alone.
+    Files of runs go into `folder`.
     """
 
-    path: str
-    dims: dict[str, int]
-    specs: tuple[TensorSpec, ...]
-    batch: int
+    request: Request
     counted: Counted
     folder: str
+    path: str = ""
+    dims: dict[str, int] = {}
+    specs: tuple[TensorSpec, ...] = ()
+    inputs_file: str | None = None
     hollow: bool = False
     notes: tuple[str, ...] = ()
-    request: Request | None = None
+
+    @property
+    def batch(self) -> int:
+        """The first size of the first input that has one."""
+        return batch_of([spec.shape or () for spec in self.counted.graph.inputs])
 
 
-def runnable(
-    request: Request, inputs_file: str | None, folder: str, runtime: str = ONNX
-) -> Runnable:
+def runnable(request: Request, folder: str, runtime: str = ONNX) -> Runnable:
     """What is to be run. Raises what counting raises, and InputError where no file can be made."""
     source = request.source()
     if runtime != ONNX:
-        return _own(request, source, folder, runtime)
+        return _in_its_framework(request, source, folder, runtime)
     if isinstance(source.model, OnnxFile):
-        return _file(request, source.model, inputs_file, folder)
-    own = counted(source, request.setting, ())
-    path, hollow = Path(folder, NAME), isinstance(own.program, bytes)
-    if isinstance(own.program, bytes):
-        path.write_bytes(filled(own.program))
-    elif own.program is None:
-        what = "the normalized file of such a model cannot be written yet"
-        raise InputError(what, "convert the model to ONNX, and give the file")
-    else:
-        from crossflops.export import save_program
-
-        save_program(own.program, path, {})
+        return _file(request, source, folder)
+    native = counted(source, request.setting, ())
+    path, hollow = Path(folder, NAME), isinstance(native.program, bytes)
+    write_program(native, path, "convert the model to ONNX, and give the file")
     notes = ("the weights are random: only their shapes are those of the model",) if hollow else ()
     return Runnable(
-        path=str(path),
-        dims={},
-        specs=(),
-        batch=batch_of([one.shape or () for one in own.graph.inputs]),
-        counted=own,
-        folder=folder,
-        hollow=hollow,
-        notes=notes,
+        request=request, counted=native, folder=folder, path=str(path), hollow=hollow, notes=notes
     )
 
 
-def _own(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
+def _in_its_framework(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
     """A model that runs in its own framework: it is built again there, from its target."""
     if isinstance(source.model, OnnxFile):
         raise InputError(f"--runtime {runtime} runs no ONNX file", "leave --runtime out")
-    if request.target is None:
+    if request.given is not None:
         raise InputError("a worker builds the model afresh", "give a target, file.py:callable")
-    own = counted(source, request.setting, ())
-    return Runnable(
-        path="",
-        dims={},
-        specs=request.specs,
-        batch=batch_of([one.shape or () for one in own.graph.inputs]),
-        counted=own,
-        folder=folder,
-        request=request,
-    )
+    return Runnable(request=request, counted=counted(source, request.setting, ()), folder=folder)
 
 
-def _file(request: Request, file: OnnxFile, inputs_file: str | None, folder: str) -> Runnable:
+def _file(request: Request, source: Source, folder: str) -> Runnable:
     """A file as it is. What depends on data is counted as it runs."""
     notes: tuple[str, ...] = ()
-    source = request.source()
-    own = None if inputs_file else counted(source, request.setting, ())
-    if own is None or _depends_on_data(own):
-        own, note = _as_it_runs(request, inputs_file, own)
+    file = source.model
+    native = None if request.inputs_file else counted(source, request.setting, ())
+    if native is None or _depends_on_data(native):
+        native, note = _as_it_runs(request, native)
         notes = (note,)
     return Runnable(
+        request=request,
+        counted=native,
+        folder=folder,
         path=file.path,
         dims=dict(file.dims),
         specs=file.specs,
-        batch=batch_of([one.shape or () for one in own.graph.inputs]),
-        counted=own,
-        folder=folder,
+        inputs_file=request.inputs_file,
         notes=notes,
     )
 
 
-def _as_it_runs(
-    request: Request, inputs_file: str | None, otherwise: Counted | None
-) -> tuple[Counted, str]:
+def _as_it_runs(request: Request, otherwise: Counted | None) -> tuple[Counted, str]:
     """The count with what one run shows, else, where nothing can be seen, the count there is."""
-    from crossflops.verbs.count import seen
-
     try:
-        settled, run = seen(request, inputs_file)
+        settled, run = seen(request)
     except NormalizeError as error:
         if otherwise is None:
             raise
         return otherwise, f"what depends on data is not known: {error.message}"
-    own = counted(settled.source(), request.setting, ())
-    return own, f"sizes, iterations and branches are those of a run on {run.inputs}"
+    native = counted(settled.source(), request.setting, ())
+    return native, f"sizes, iterations and branches are those of a run on {run.inputs}"
 
 
-def _depends_on_data(own: Counted) -> bool:
+def _depends_on_data(native: Counted) -> bool:
     return any(
-        not isinstance(one, CountedNode) or one.exactness == "bound" for one in own.ledger.counts
+        not isinstance(count, CountedNode) or count.exactness == "bound"
+        for count in native.ledger.counts
     )

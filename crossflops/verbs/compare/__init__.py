@@ -1,1 +1,5 @@
-"""The verb `compare`: ask the tools, explain, set two models against each other."""
+"""The verb `compare`: ask the tools, explain, set two models against each other.
+
+In: a request and a `Comparison`. Out: a report whose every difference is accounted for.
+May import: every room below the verbs, and the verb `count`.
+"""

@@ -15,10 +15,9 @@ from crossflops.ir.graph import Graph
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.load import decoded, read
-from crossflops.load.payload import filled
 from crossflops.reconcile import EXPORTED, OTHER_FILE, Stock
 from crossflops.targets.request import Request
-from crossflops.verbs.count import Counted, counted
+from crossflops.verbs.count import Counted, counted, write_program
 
 NAME = "model.onnx"
 
@@ -43,11 +42,13 @@ class FileOfTools(msgspec.Struct, frozen=True):
         model = read(self.given.path) if self.given else mine.program
         if isinstance(model, bytes):
             model = decoded(model)
-        weights = [one for found in held(mine.graph.nodes).values() for one in found.items()]
+        weights: dict[str, int] = {}
+        for weights_of_node in held(mine.graph.nodes).values():
+            weights |= weights_of_node
         return Stock(
             initializers=tuple(_initializers(model)),
             nodes=mine.graph.nodes,
-            weights=dict(weights),
+            weights=weights,
             apart=OTHER_FILE if self.given else EXPORTED,
         )
 
@@ -67,17 +68,9 @@ class FileOfTools(msgspec.Struct, frozen=True):
 
     def write(self, own: Counted) -> None:
         """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""
-        if isinstance(own.program, bytes) and self.given is None:
-            self.path.write_bytes(filled(own.program))
-        elif self.given is None:
-            from crossflops.export import save_program
-
-            if own.program is None:
-                raise InputError(
-                    "the normalized file of such a model cannot be written yet",
-                    "convert the model to ONNX, and give the file by --onnx",
-                )
-            save_program(own.program, self.path, {})
+        if self.given is None:
+            hint = "convert the model to ONNX, and give the file by --onnx"
+            write_program(own, self.path, hint)
         elif self.path != Path(self.given.path):
             from crossflops.export import save_bound
 
@@ -88,8 +81,8 @@ def _initializers(model: Any) -> Iterator[TensorSpec]:
     """Of a ModelProto, or of a model of onnx_ir."""
     values = getattr(model.graph, "initializers", None)
     if values is None:
-        for one in model.graph.initializer:
-            yield TensorSpec(one.name, "", tuple(one.dims), "parameter")
+        for initializer in model.graph.initializer:
+            yield TensorSpec(initializer.name, "", tuple(initializer.dims), "parameter")
         return
     for name, value in values.items():
         if value.shape is not None:

@@ -1,12 +1,11 @@
-"""A comparison's own half: the counts and predictions before the tools, the report after."""
+"""A comparison's own half: counts and predictions before the tools, the reconciliations after."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.errors import CrossflopsError
 from crossflops.frontends import Source
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
@@ -33,8 +32,6 @@ from crossflops.verbs import count
 from crossflops.verbs.compare.files import FileOfTools
 from crossflops.verbs.count import Counted, counted, observed, seen_by
 
-Progress = Callable[[str], None]
-
 
 class Unpredicted(msgspec.Struct, frozen=True):
     """Why there is no prediction: should the tool answer, nothing is explained."""
@@ -47,85 +44,77 @@ Predicted: TypeAlias = Prediction | Unpredicted
 
 
 class Study(msgspec.Struct, frozen=True):
-    """A model counted in every mode that is needed, and what each tool should print.
+    """A model counted in every mode that a tool needs, as each tool has it before it.
 
     `counted` is keyed by training mode: a tool may force another than was asked for. `file` is
-    what is in the file of the tools that see nodes, `stock` what is stored there; None where there
-    are none. `rebuilt` is, by tool, what was rebuilt in the tool's framework from a file or from a
-    model of another one, counted in the same way, and `obstacle` why that cannot be counted.
+    what is in the file of the tools that see nodes, `inferred` the same with the shapes that
+    onnx.shape_inference alone finds, `stock` what is stored there; None where there are none.
+    `rebuilt` is, by tool, what was rebuilt in the tool's framework from a file or from a model of
+    another one, counted in the same way.
     """
 
     counted: dict[bool, Counted]
-    predictions: dict[str, Predicted]
     file: Counted | None = None
+    inferred: Counted | None = None
     stock: Stock | None = None
     rebuilt: dict[str, dict[bool, Counted]] = {}
-    obstacle: CrossflopsError | None = None
 
     def run(self, tool: str, training: bool) -> Counted:
         """What a tool that runs a model has before it, in a mode."""
         return self.rebuilt.get(tool, self.counted)[training]
 
-    def joined(self, other: "Study") -> "Study":
-        """This study, and what another one says of what was rebuilt from the same model."""
-        return msgspec.structs.replace(
-            self,
-            predictions={**self.predictions, **other.predictions},
-            rebuilt={**self.rebuilt, **other.rebuilt},
-        )
+    def seen(self, tool: str, convention: Convention, asked: Setting) -> Counted:
+        """What a tool counts: the nodes of the file, or the model in the mode that it forces."""
+        if convention.sees != "node" or self.file is None:
+            return self.run(tool, convention.setting(asked).training)
+        if convention.shapes is as_given and self.inferred is not None:
+            return self.inferred
+        return self.file
 
 
 def study(
     source: Source,
     asked: Setting,
     conventions: Mapping[str, Convention],
-    tell: Progress,
     file: FileOfTools | None = None,
-    rebuilt: Source | None = None,
-    known: dict[bool, Counted] | None = None,
 ) -> Study:
-    """Count in every mode that a tool needs, and write down what each tool should print.
+    """Count the model in every mode that a tool needs, and the file of the tools that see nodes.
 
-    `file` is what the tools are given that see nodes; it is not written yet. `rebuilt` is what
-    the tools run in place of the source, and `known` the source as it was counted.
+    The file is written where only its bytes tell the shapes in it, and otherwise later.
     """
-    if rebuilt is not None and known is not None:
-        try:
-            found = _by_mode(rebuilt, asked, conventions)
-        except CrossflopsError as error:
-            return Study(known, {}, obstacle=error)  # nobody will be asked
-        own = Study(known, {}, rebuilt=dict.fromkeys(conventions, found))
-    else:
-        tell("exporting the model to ONNX")
-        own = Study(_by_mode(source, asked, conventions), {})
-    in_file = file.counted(own.counted[asked.training], asked) if file else None
-    stock = file.stock(in_file) if file is not None and in_file is not None else None
-    own = msgspec.structs.replace(own, file=in_file, stock=stock)
-    predictions: dict[str, Predicted] = {}
-    for tool, convention in conventions.items():
-        reads = convention.sees == "node"
-        if file is not None and in_file is not None and reads:
-            mine = in_file
-            if convention.shapes is as_given:
-                mine = msgspec.structs.replace(mine, graph=file.told(mine))
-        else:
-            mine = own.run(tool, convention.setting(asked).training)
-        predictions[tool] = _predicted(convention, asked, mine)
-    tell("predictions are fixed; the tools run")
-    return msgspec.structs.replace(own, predictions=predictions)
+    modes = by_mode(source, asked, conventions)
+    if file is None:
+        return Study(modes)
+    in_file = file.counted(modes[asked.training], asked)
+    inferred = None
+    if any(convention.shapes is as_given for convention in conventions.values()):
+        inferred = msgspec.structs.replace(in_file, graph=file.told(in_file))
+    return Study(modes, in_file, inferred, file.stock(in_file))
 
 
-def _by_mode(
+def predictions(
+    study: Study, asked: Setting, conventions: Mapping[str, Convention]
+) -> dict[str, Predicted]:
+    """What each tool should print, from what was counted alone."""
+    return {
+        tool: _predicted(convention, asked, study.seen(tool, convention, asked))
+        for tool, convention in conventions.items()
+    }
+
+
+def by_mode(
     source: Source, asked: Setting, conventions: Mapping[str, Convention]
 ) -> dict[bool, Counted]:
     """The model counted as it was asked for, and in every mode that a tool forces."""
-    modes = {asked.training} | {one.setting(asked).training for one in conventions.values()}
+    modes = {asked.training} | {
+        convention.setting(asked).training for convention in conventions.values()
+    }
     watched = observed(conventions.values(), asked)
     return {
         training: counted(
             source,
             msgspec.structs.replace(asked, training=training),
-            [one for one in watched if one.training == training],
+            [convention for convention in watched if convention.training == training],
         )
         for training in modes
     }
@@ -140,41 +129,55 @@ def _predicted(convention: Convention, asked: Setting, mine: Counted) -> Predict
         return Unpredicted(convention, error)
 
 
-def report(study: Study, asked: Setting, answers: dict[str, Profile | Failure]) -> Report:
+def report(
+    study: Study,
+    predictions: Mapping[str, Predicted],
+    asked: Setting,
+    answers: Mapping[str, Profile | Failure],
+) -> Report:
     """What the tools answered, each reconciled with what it was predicted to."""
     own = study.counted[asked.training]
-    profiles: list[Profile | Failure] = []
     reconciliations: list[Reconciliation] = []
+    profiles: list[Profile | Failure] = []
     for tool, answer in answers.items():
-        if isinstance(answer, Failure):
-            profiles.append(answer)
-            continue
-        prediction = study.predictions[tool]
-        convention = prediction.convention
-        reads = convention.sees == "node"
-        mine = own if reads else study.run(tool, convention.setting(asked).training)
-        seen = study.file if reads and study.file else study.run(tool, asked.training)
-        profile = msgspec.structs.replace(
-            answer,
-            digest=seen.graph.digest,
-            verified=answer.version in convention.verified,
-            kernels=mine.trace.kernels.get(convention.setting(asked).id, UNSET),
-        )
+        profile = answer
+        if isinstance(answer, Profile):
+            profile, reconciliation = _explained(study, predictions[tool], asked, answer)
+            reconciliations.append(reconciliation)
         profiles.append(profile)
-        base = own if reads else study.run(tool, asked.training)
-        found = _reconciled(prediction, base, mine, profile)
-        if base is not own:
-            found = from_file(found, own.ledger, base.ledger, convention.framework)
-        # Several tools may share one convention: a reconciliation is that of the tool.
-        params = _parameters(convention, mine, profile, study.stock)
-        if base is not own and not isinstance(params, UnsetType):
-            params = parameters_from_file(params, own.graph.params, convention.framework)
-        reconciliations.append(msgspec.structs.replace(found, tool=tool, params=params))
     return msgspec.structs.replace(
         count.report(own),
         profiles=tuple(profiles),
         reconciliations=tuple(reconciliations),
     )
+
+
+def _explained(
+    study: Study, prediction: Predicted, asked: Setting, answer: Profile
+) -> tuple[Profile, Reconciliation]:
+    """The answer with what is known of its tool, and the way to it from the native count."""
+    tool, convention = answer.tool, prediction.convention
+    own, setting = study.counted[asked.training], convention.setting(asked)
+    if convention.sees == "node":
+        base = mine = own
+        graph = (study.file or study.run(tool, asked.training)).graph
+    else:
+        base, mine = study.run(tool, asked.training), study.run(tool, setting.training)
+        graph = base.graph
+    profile = msgspec.structs.replace(
+        answer,
+        digest=graph.digest,
+        verified=answer.version in convention.verified,
+        kernels=mine.trace.kernels.get(setting.id, UNSET),
+    )
+    reconciliation = _reconciled(prediction, base, mine, profile)
+    params = _parameters(convention, mine, profile, study.stock)
+    if base is not own:
+        reconciliation = from_file(reconciliation, own.ledger, base.ledger, convention.framework)
+        if not isinstance(params, UnsetType):
+            params = parameters_from_file(params, own.graph.params, convention.framework)
+    # Several tools may share one convention: a reconciliation is that of the tool.
+    return profile, msgspec.structs.replace(reconciliation, tool=tool, params=params)
 
 
 def _reconciled(

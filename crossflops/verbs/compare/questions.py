@@ -1,14 +1,20 @@
-"""What may be asked of a comparison beside the comparison itself."""
+"""What may be asked of a comparison beside itself: one module, two tools, two models."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from crossflops.errors import InputError, UnknownNameError
+from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.ir.profile import Failure, Profile
-from crossflops.report.comparison import Against
+from crossflops.report.comparison import Against, Contrast, contrast
 from crossflops.report.report import Report
 from crossflops.report.view import focus
+
+if TYPE_CHECKING:
+    from crossflops.verbs.count import Counted
 
 
 def chosen(
@@ -31,8 +37,8 @@ def of_models(
 ) -> tuple[tuple[str, ...] | str | None, tuple[str, ...] | str | None]:
     """The tools to run on the first model and on the second; with `two` one of `between` each."""
     if between is None or not two:
-        found = chosen(tools, between)
-        return found, found
+        both = chosen(tools, between)
+        return both, both
     more = [tools] if isinstance(tools, str) else tools or ()
     first, second = (tuple(dict.fromkeys((*more, tool))) for tool in between)
     return first, second
@@ -46,11 +52,9 @@ def contrasted(report: Report, between: tuple[str, str] | None) -> Report:
     if between is None:
         return report
     if isinstance(report.against, Against):
-        from crossflops.verbs.compare.models import contrasted as across
-
         _known(report.profiles or (), between[:1])
         _known(report.against.profiles, between[1:])
-        return across(report, between)
+        return _across(report, between)
     _known(report.profiles or (), between)
     if not report.residuals.keys() >= set(between):
         return report
@@ -59,7 +63,7 @@ def contrasted(report: Report, between: tuple[str, str] | None) -> Report:
 
 def _known(profiles: Sequence[Profile | Failure], tools: Sequence[str]) -> None:
     """Whether these tools were asked."""
-    tried = {one.tool for one in profiles}
+    tried = {answer.tool for answer in profiles}
     for tool in tools:
         if tool not in tried:
             there = ", ".join(sorted(tried)) or "none"
@@ -80,3 +84,77 @@ def answered(
     from crossflops.render.pages.consensus import consensus as worded
 
     return msgspec.structs.replace(report, consensus=worded(report))
+
+
+# Two models that were compared with their tools -> what is between them.
+
+_OPTION = re.compile(r"--(?=(input|inputs|arg|dim|trips|branch)\b)")
+
+
+def refuse(module: str | None, consensus: bool, onnx: str | None) -> None:
+    """Questions about one model alone. Raises InputError."""
+    questions = {"--module": module, "--consensus": consensus, "--onnx": onnx}
+    flag = next((name for name, value in questions.items() if value), None)
+    if flag is not None:
+        raise InputError(
+            f"{flag} is about one model, and --against names a second",
+            f"ask for {flag} without --against",
+        )
+
+
+@contextmanager
+def about_the_second() -> Iterator[None]:
+    """Errors within say that they are about the second model, and name its options."""
+    try:
+        yield
+    except CrossflopsError as error:
+        error.message = f"the second model: {error.message}"
+        if "crossflops " not in error.hint:  # a whole command line is about one model
+            error.hint = _OPTION.sub("--against-", error.hint)
+        raise
+
+
+def set_against(
+    first: Report, second: Report, counted: Sequence["Counted"], between: tuple[str, str] | None
+) -> Report:
+    """The first report with what is between its model and that of the second."""
+    from crossflops.reconcile.models import align, layers
+
+    whole = [layers(model.graph, model.trace, model.ledger) for model in counted]
+    other = Against(
+        model=second.model,
+        totals=second.totals,
+        setting=second.setting,
+        alignment=align(*whole),
+        profiles=second.profiles or (),
+        reconciliations=second.reconciliations or (),
+        request=second.request,
+        made_with=second.made_with,
+    )
+    return _across(msgspec.structs.replace(first, against=other), between)
+
+
+def _across(report: Report, between: tuple[str, str] | None) -> Report:
+    """The report with the tools set against each other, the first on the first model.
+
+    Unless two are named, these are each tool that answered for both models, and each that answered
+    for one alone with all that answered for the other.
+    """
+    other = report.against
+    assert isinstance(other, Against)
+    mine = {account.tool: account for account in report.reconciliations or ()}
+    theirs = {account.tool: account for account in other.reconciliations}
+    both = [(tool, tool) for tool in mine if tool in theirs]
+    apart = [
+        (first, second)
+        for first in mine
+        for second in theirs
+        if first != second and (first not in theirs or second not in mine)
+    ]
+    wanted = [between] if between else [*both, *apart]
+    contrasts: tuple[Contrast, ...] = tuple(
+        contrast(mine[first], theirs[second], models=True)
+        for first, second in wanted
+        if first in mine and second in theirs
+    )
+    return msgspec.structs.replace(report, against=msgspec.structs.replace(other, tools=contrasts))

@@ -1,7 +1,9 @@
-"""The tools' half of a comparison: each is asked about its model or its file, once."""
+"""The tools' half of a comparison: which tool is asked about what, where, and how it answers."""
 
-import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -14,179 +16,59 @@ from crossflops.plugins import discovery
 from crossflops.plugins.choice import Choice
 from crossflops.plugins.failures import failure
 from crossflops.rebuild import REBUILT, rebuilt_in
+from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
-from crossflops.verbs.compare.files import FileOfTools, file_of_tools
-from crossflops.verbs.compare.native import Progress, Study, study
+from crossflops.verbs.compare.files import FileOfTools
+from crossflops.verbs.compare.native import Study, by_mode
 from crossflops.verbs.count import Counted
 from crossflops.workers.jobs import Job
 from crossflops.workers.observe import run_here
 from crossflops.workers.pool import Workers
 
 Answers = dict[str, Profile | Failure]
+Progress = Callable[[str], None]
 
 
-class _Models(msgspec.Struct, frozen=True):
-    """What tools are given in the place of the target: a file, or what was rebuilt from one."""
+class Limits(msgspec.Struct, frozen=True):
+    """Where tools run: in workers with so many seconds and bytes, or in this process."""
 
-    file: FileOfTools | None
-    rebuilt: Source | None
-
-    def obstacles(self, own: Study, choice: Choice) -> dict[str, Failure]:
-        """Write the file; the failures of the tools for which there is nothing to ask about."""
-        readers, found = _readers(choice), {}
-        if own.obstacle is not None:
-            runners = [tool for tool in choice.conventions if tool not in readers]
-            found = {tool: failure(tool, "build", own.obstacle) for tool in runners}
-        if self.file is None or own.file is None:
-            return found
-        try:
-            self.file.write(own.file)
-        except Exception as problem:  # whatever stands in the way, the other tools go on
-            found |= {tool: failure(tool, "build", problem) for tool in readers}
-        return found
-
-
-class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of which tools, and under which conditions.
-
-    Tools that see nodes are given a file: `onnx`, or that of the target, or the normalized model.
-    The others run the model; of a file, or of a model of another framework, what is rebuilt from
-    its ONNX graph.
-    """
-
-    request: Request
-    choice: Choice
-    tell: Progress
-    onnx: str | None = None
     timeout: float
     memory: int | None
     isolate: bool
 
-    def answers(self) -> tuple[Study, Answers]:
-        """Predict, then ask. What a tool cannot be asked about is its Failure."""
-        choice = self.choice
-        if not self.isolate:
-            choice = choice.without({tool: _too_far(tool) for tool in choice.elsewhere})
-        source = self._early(choice)
-        asked = choice
-        if self.request.is_file:
-            asked = choice.only(_readers(choice))
-        elif source is not None:
-            asked = choice.only(_native(choice, source))
-        with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as own:
-            file = file_of_tools(self.request, self.onnx, own) if _readers(choice) else None
-            own_half, found = self._ask(asked, _Models(file, None), source)
-        for framework in REBUILT:
-            own_half, more = self._foreign(framework, choice, own_half)
-            found |= more
-        found = {**choice.failures, **found}
-        if not self.choice.named:
-            # a tool of another framework is no failure where nobody asked for it
-            found = {tool: one for tool, one in found.items() if not _declined(one)}
-        told = {tool: _placed(found[tool], choice.elsewhere.get(tool)) for tool in sorted(found)}
-        return own_half, told
 
-    def _early(self, choice: Choice) -> Source | None:
-        """The model, before workers start, where it may be of another framework than a tool."""
+class Crew(msgspec.Struct, frozen=True):
+    """Tools that are asked about the same thing.
+
+    Those that see nodes get the file. The others get the target, or `model`: the object that the
+    caller gave, or what was rebuilt in their framework from the ONNX graph.
+    """
+
+    choice: Choice
+    request: Request
+    model: Source | None = None
+    file: FileOfTools | None = None
+
+    def start(self, limits: Limits) -> AbstractContextManager["Asked"]:
+        """Workers that load their tools and build their model, until they are let go."""
+        model = self.model
+        if not limits.isolate:
+            return nullcontext(InProcess(self))
+        return Workers(
+            [self._job(tool) for tool in self.choice.conventions],
+            contents=(model.model, model.args, model.kwargs) if model else None,
+            timeout=limits.timeout,
+            memory=limits.memory,
+            interpreters=self.choice.elsewhere,
+        )
+
+    def _job(self, tool: str) -> Job:
         request = self.request
-        if request.is_file:
-            return None
-        wanted = {choice.conventions[tool].framework for tool in _runners(choice)}
-        foreign = len(wanted) > 1 or may_be_of_another(request.target or "", wanted)
-        if request.given is None and not foreign:
-            return None
-        return request.source()
-
-    def _foreign(self, framework: str, choice: Choice, own: Study) -> tuple[Study, Answers]:
-        """What the tools of a framework say of a file or a model of another, rebuilt in it."""
-        mine, is_file = own.counted[self.request.setting.training], self.request.is_file
-        runners = _runners(choice)
-        tools = [one for one in runners if choice.conventions[one].framework == framework]
-        if not tools or (mine.trace.framework == framework and not is_file):
-            return own, {}
-        origin = "the file" if is_file else "the model's ONNX graph"
-        self.tell(f"rebuilding {REBUILT[framework]} from {origin}")
-        try:
-            program = self.request.source().model if is_file else mine.program
-            if isinstance(program, bytes):
-                program = filled(program)
-            rebuilt = rebuilt_in(framework, program, mine.graph)
-        except CrossflopsError as error:
-            return own, {tool: failure(tool, "build", error) for tool in tools}
-        models = _Models(None, rebuilt)
-        theirs, found = self._ask(choice.only(tools), models, rebuilt, own.counted)
-        return own.joined(theirs), found
-
-    def _ask(
-        self,
-        choice: Choice,
-        models: _Models,
-        source: Source | None,
-        known: dict[bool, Counted] | None = None,
-    ) -> tuple[Study, Answers]:
-        ask = self._in_workers if self.isolate else self._here
-        return ask(choice, models, source, known)
-
-    def _in_workers(
-        self,
-        choice: Choice,
-        models: _Models,
-        source: Source | None,
-        known: dict[bool, Counted] | None,
-    ) -> tuple[Study, Answers]:
-        """Workers load and build while this process predicts; the file is there when they go."""
-        given = models.rebuilt or self.request.given
-        found: Answers = {}
-        with Workers(
-            [self._job(tool, choice, models) for tool in choice.conventions],
-            contents=(given.model, given.args, given.kwargs) if given else None,
-            timeout=self.timeout,
-            memory=self.memory,
-            interpreters=choice.elsewhere,
-        ) as workers:
-            own = self._study(source or self.request.source(), choice, models, known)
-            obstacles = models.obstacles(own, choice)
-            for tool, answer in workers.go():
-                found[tool] = obstacles.get(tool, answer)
-                failed = isinstance(found[tool], Failure)
-                self.tell(f"{tool} {'failed' if failed else 'done'}")
-        return own, found
-
-    def _here(
-        self,
-        choice: Choice,
-        models: _Models,
-        source: Source | None,
-        known: dict[bool, Counted] | None,
-    ) -> tuple[Study, Answers]:
-        source, setting = source or self.request.source(), self.request.setting
-        own = self._study(source, choice, models, known)
-        found: Answers = dict(models.obstacles(own, choice))
-        run = models.rebuilt or source
-        for tool, adapter in choice.here.items():
-            if tool in found:
-                continue
-            if models.file is not None and tool in _readers(choice):
-                found[tool] = run_here(adapter, models.file.path, (), {}, setting)
-            else:
-                found[tool] = run_here(adapter, run.model, run.args, run.kwargs, setting)
-        return own, found
-
-    def _study(
-        self, source: Source, choice: Choice, models: _Models, known: dict[bool, Counted] | None
-    ) -> Study:
-        asked, tools = self.request.setting, choice.conventions
-        if not isinstance(source.model, OnnxFile):
-            tools = choice.only(_native(choice, source)).conventions
-        return study(source, asked, tools, self.tell, models.file, models.rebuilt, known)
-
-    def _job(self, tool: str, choice: Choice, models: _Models) -> Job:
-        request, there = self.request, tool in choice.elsewhere
-        adapter = None if there else discovery.installed()[tool].value
+        adapter = None if tool in self.choice.elsewhere else discovery.installed()[tool].value
         job = Job(tool=tool, setting=request.setting, adapter=adapter)
-        if models.file is not None and tool in _readers(choice):
-            return msgspec.structs.replace(job, onnx_path=str(models.file.path))
-        if models.rebuilt is not None:
+        if self.file is not None and tool in readers(self.choice):
+            return msgspec.structs.replace(job, onnx_path=str(self.file.path))
+        if self.model is not None:
             return job  # the model goes by pickle
         return msgspec.structs.replace(
             job,
@@ -198,17 +80,161 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _readers(choice: Choice) -> tuple[str, ...]:
+class Asked(Protocol):
+    """Tools that were started: workers, or this process."""
+
+    def go(self) -> Iterator[tuple[str, Profile | Failure]]:
+        """Let the tools run, and give tool and answer as they finish."""
+        ...
+
+
+class InProcess(msgspec.Struct, frozen=True):
+    """The tools of a crew, on copies in this process."""
+
+    crew: Crew
+
+    def go(self) -> Iterator[tuple[str, Profile | Failure]]:
+        """Run one tool after the other."""
+        crew, setting = self.crew, self.crew.request.setting
+        for tool, adapter in crew.choice.here.items():
+            if crew.file is not None and tool in readers(crew.choice):
+                yield tool, run_here(adapter, crew.file.path, (), {}, setting)
+            elif crew.model is not None:
+                args, kwargs = crew.model.args, crew.model.kwargs
+                yield tool, run_here(adapter, crew.model.model, args, kwargs, setting)
+
+
+def early(request: Request, choice: Choice, isolate: bool) -> Source | None:
+    """The model, before workers start: for this process, or as a tool may be of another framework.
+
+    None where it may as well be built while they start.
+    """
+    if request.is_file:
+        return None
+    wanted = {choice.conventions[tool].framework for tool in _runners(choice)}
+    foreign = len(wanted) > 1 or may_be_of_another(request.target or "", wanted)
+    built = request.given is not None or not isolate
+    return request.source() if built or foreign else None
+
+
+def first_crew(
+    request: Request,
+    choice: Choice,
+    source: Source | None,
+    file: FileOfTools | None,
+    isolate: bool,
+) -> Crew:
+    """The tools that are asked about the model itself, and those that get its file."""
+    own = choice
+    if request.is_file:
+        own = choice.only(readers(choice))
+    elif source is not None:
+        own = choice.only(_natives(choice, source))
+    return Crew(own, request, request.given if isolate else source, file)
+
+
+def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
+    """The conventions of the tools that are asked about the model itself, or get its file."""
+    if isinstance(source.model, OnnxFile):
+        return choice.conventions
+    return choice.only(_natives(choice, source)).conventions
+
+
+def answers(started: Asked, failures: Answers, tell: Progress) -> Answers:
+    """What the tools of a crew say, in the order in which they finish."""
+    said: Answers = {}
+    for tool, answer in started.go():
+        said[tool] = failures.get(tool, answer)
+        tell(f"{tool} {'failed' if isinstance(said[tool], Failure) else 'done'}")
+    return said
+
+
+def written(study: Study, crew: Crew) -> Answers:
+    """Write the file of the tools; the failures of those that would read it."""
+    if crew.file is None or study.file is None:
+        return {}
+    try:
+        crew.file.write(study.file)
+    except Exception as problem:  # whatever stands in the way, the other tools go on
+        return {tool: failure(tool, "build", problem) for tool in readers(crew.choice)}
+    return {}
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """Crews about what was rebuilt for them, the counts of it by tool, and what failed."""
+
+    crews: tuple[Crew, ...]
+    counted: dict[str, dict[bool, Counted]]
+    failures: Answers
+
+    @property
+    def conventions(self) -> dict[str, Convention]:
+        """Those of the tools that are asked."""
+        return {
+            tool: convention
+            for crew in self.crews
+            for tool, convention in crew.choice.conventions.items()
+        }
+
+
+def rebuilt(request: Request, choice: Choice, mine: Counted, tell: Progress) -> Rebuilt:
+    """What tools are asked about that cannot run the model itself, which was counted as `mine`."""
+    crews: list[Crew] = []
+    counts: dict[str, dict[bool, Counted]] = {}
+    failures: Answers = {}
+    origin = "the file" if request.is_file else "the model's ONNX graph"
+    for framework, kind in REBUILT.items():
+        conventions = choice.conventions
+        tools = [tool for tool in _runners(choice) if conventions[tool].framework == framework]
+        if not tools or (mine.trace.framework == framework and not request.is_file):
+            continue
+        tell(f"rebuilding {kind} from {origin}")
+        own = choice.only(tools)
+        try:
+            program = request.source().model if request.is_file else mine.program
+            if isinstance(program, bytes):
+                program = filled(program)
+            model = rebuilt_in(framework, program, mine.graph)
+            counted = by_mode(model, request.setting, own.conventions)
+        except CrossflopsError as error:
+            failures |= {tool: failure(tool, "build", error) for tool in tools}
+            continue
+        crews.append(Crew(own, request, model))
+        counts |= dict.fromkeys(tools, counted)
+    return Rebuilt(tuple(crews), counts, failures)
+
+
+def shown(answers: Answers, choice: Choice) -> Answers:
+    """The answers by the names of the tools, each with the interpreter that gave it.
+
+    A tool of another framework is no failure where the caller did not name it.
+    """
+    return {
+        tool: _placed(answer, choice.elsewhere.get(tool))
+        for tool, answer in sorted({**choice.failures, **answers}.items())
+        if choice.named or not _declined(answer)
+    }
+
+
+def able(choice: Choice, isolate: bool) -> Choice:
+    """The choice without the tools that have an interpreter of their own, unless it may run."""
+    if isolate:
+        return choice
+    failures = {tool: _too_far(tool) for tool in choice.elsewhere}
+    return msgspec.structs.replace(choice.without(failures), named=choice.named)
+
+
+def readers(choice: Choice) -> tuple[str, ...]:
     """The tools that count a file: those that see its nodes."""
     return tuple(tool for tool, one in choice.conventions.items() if one.sees == "node")
 
 
 def _runners(choice: Choice) -> set[str]:
     """The other tools: they run a model."""
-    return set(choice.conventions) - set(_readers(choice))
+    return set(choice.conventions) - set(readers(choice))
 
 
-def _native(choice: Choice, source: Source) -> set[str]:
+def _natives(choice: Choice, source: Source) -> set[str]:
     """The tools without those that get what is rebuilt in their own framework."""
     own, runners = require(source.model).name, _runners(choice)
     return {

@@ -43,6 +43,7 @@ from crossflops.ledger.count import count_whole
 from crossflops.report.bench import Bench, KernelRow
 from crossflops.report.compressed import contents
 from crossflops.report.efficiency import Efficiency
+from crossflops.targets.request import Request
 from crossflops.verbs.count import Counted
 from crossflops.verbs.devices import look
 from crossflops.verbs.efficiency.work import Studied
@@ -107,9 +108,9 @@ def roofline(asked: Roofing, model: Counted | None) -> Roofline:
     """
     loads_of = _given(asked) if asked.given else _counted(model, asked)
     base = _base(asked)
-    own = loads_of(base.model, base.formats)
-    step = step_bound(own, base.run)
-    nodes = () if asked.given else node_bounds(own, base.run)
+    rows = loads_of(base.model, base.formats)
+    step = step_bound(rows, base.run)
+    nodes = () if asked.given else node_bounds(rows, base.run)
     knows = not asked.given or bool(asked.weights)  # what grows with the batch, and what does not
     took = None if asked.seconds is None else achieved(step, asked.seconds, asked.ceiling.tdp)
     return Roofline(
@@ -119,8 +120,8 @@ def roofline(asked: Roofing, model: Counted | None) -> Roofline:
         formula=asked.formula or FORMULAS[asked.bytes_name],
         training=asked.passes != 1,
         step=step,
-        intensity_limit=intensity_limit(own) if knows else None,
-        compute_from=compute_from(own, base.run, step.ridge) if knows else None,
+        intensity_limit=intensity_limit(rows) if knows else None,
+        compute_from=compute_from(rows, base.run, step.ridge) if knows else None,
         kinds=kind_bounds(nodes),
         nodes=nodes,
         kernels=_kernels(asked, model, base, nodes),
@@ -182,12 +183,12 @@ def _counted(model: Counted | None, asked: Roofing) -> Loads:
     graph, ledger = model.graph, model.ledger
 
     @cache
-    def found(byte_model: ByteModel, formats: Formats) -> Sequence[Load]:
+    def loads_of(byte_model: ByteModel, formats: Formats) -> Sequence[Load]:
         counts = ledger if byte_model == "unfused" else count_whole(graph)
         rows = loads(graph, counts, byte_model, formats)
         return tuple(_precisely(row, asked.precision_of) for row in rows)
 
-    return found
+    return loads_of
 
 
 def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
@@ -207,34 +208,34 @@ def _kernels(
 
 
 def _assumptions(asked: Roofing, model: Counted | None, step: StepBound) -> tuple[str, ...]:
-    said = [f"bytes, {asked.bytes_name}: {asked.formula or FORMULAS[asked.bytes_name]}"]
+    assumptions = [f"bytes, {asked.bytes_name}: {asked.formula or FORMULAS[asked.bytes_name]}"]
     if asked.passes != 1 and not asked.given:
-        said.append(
+        assumptions.append(
             f"each of the {float(asked.passes):g} passes moves what the forward pass does: so of "
             "contractions, about so of the others; the optimizer's bytes are not in it"
         )
     if asked.batch != asked.counted and not asked.given:
-        said.append(
+        assumptions.append(
             f"counted with a batch of {asked.counted}: for {asked.batch} all but the weights is "
             "taken times as often"
         )
-    said.append("work is 2 FLOPs per MAC; other operations take no time, their bytes do")
+    assumptions.append("work is 2 FLOPs per MAC; other operations take no time, their bytes do")
     if not asked.given and model is not None:
-        said += _folded(model)
+        assumptions += _folded(model)
     if step.joules is not None:
-        said.append(
+        assumptions.append(
             f"energy is that of {asked.ceiling.name} at its whole TDP, {asked.ceiling.tdp:g} W: "
             "no step of such a time takes more"
         )
-    return tuple(said)
+    return tuple(assumptions)
 
 
 def _folded(model: Counted) -> list[str]:
-    before = [one for one in model.ledger.counted if one.node.constant]
+    before = [count for count in model.ledger.counted if count.node.constant]
     if not before:
         return []
-    moved = sum(one.cost.bytes_read + one.cost.bytes_written for one in before)
-    macs = sum(one.cost.macs for one in before)
+    moved = sum(count.cost.bytes_read + count.cost.bytes_written for count in before)
+    macs = sum(count.cost.macs for count in before)
     work = f" and do {macs} MACs" if macs else ""
     return [
         f"{len(before)} nodes that depend on no input run before the step, and are left out: "
@@ -243,16 +244,18 @@ def _folded(model: Counted) -> list[str]:
 
 
 def _warnings(model: Counted | None, efficiency: float | None, asked: Roofing) -> tuple[str, ...]:
-    said = []
+    warnings = []
     unknown = 0 if model is None or asked.given else len(model.ledger.uncounted)
     if unknown:
-        said.append(f"the roofline is without {unknown} uncounted nodes: more work, more bytes")
+        warnings.append(
+            f"the roofline is without {unknown} uncounted nodes: more work, more bytes"
+        )
     if efficiency is not None and efficiency > 1:
-        said.append(
+        warnings.append(
             f"the run is {efficiency:.2f} times as fast as its roofline: it moved less than the "
             "byte model says (kernels are fused, values stay in a cache), or the device is another"
         )
-    return tuple(said)
+    return tuple(warnings)
 
 
 # From a question of `efficiency` to what its roofline is asked of.
@@ -267,20 +270,20 @@ def with_bench(question: Question) -> tuple[Question, Bench | None]:
     """
     if question.roof.bench is None:
         return question, None
-    found = _read(Path(question.roof.bench))
-    one = found.measurement
-    if one is None:
+    bench = _read(Path(question.roof.bench))
+    measurement = bench.measurement
+    if measurement is None:
         raise CrossflopsError(f"nothing ran in {question.roof.bench}", "bench a batch that fits")
     if question.speed.latency_ms is not None or question.speed.examples_per_second is not None:
         raise InputError("--bench has the time of the run, and another is given", "leave one out")
-    batch = question.speed.batch or one.batch
-    if batch != one.batch:
+    batch = question.speed.batch or measurement.batch
+    if batch != measurement.batch:
         raise InputError(
-            f"the run of --bench has a batch of {one.batch}, and --batch is {batch}",
+            f"the run of --bench has a batch of {measurement.batch}, and --batch is {batch}",
             "leave --batch out",
         )
-    speed = replace(question.speed, latency_ms=1e3 * one.p50, batch=batch)
-    return replace(question, speed=speed), found
+    speed = replace(question.speed, latency_ms=1e3 * measurement.p50, batch=batch)
+    return replace(question, speed=speed), bench
 
 
 def _read(path: Path) -> Bench:
@@ -292,7 +295,7 @@ def _read(path: Path) -> Bench:
         raise CrossflopsError(f"{path} is not what `bench` writes: {error}", _HINT) from error
 
 
-def refuse(question: Question, target: object) -> None:
+def refuse(question: Question, request: Request | None) -> None:
     """Raises InputError where a roofline is asked for that nobody can draw."""
     roof, work, layout = question.roof, question.work, question.parallel
     if not roof.asked:
@@ -310,12 +313,12 @@ def refuse(question: Question, target: object) -> None:
         raise InputError("--bytes and --bytes-per-example contradict each other", "leave one out")
     if roof.bytes_per_example is not None:
         return
-    if target is None and roof.bytes_ not in (None, "weights-once"):
+    if request is None and roof.bytes_ not in (None, "weights-once"):
         raise InputError(
             f"no sizes tell the bytes of {roof.bytes_}",
             "give the model, or leave --bytes out: weights and cache once",
         )
-    if target is None and question.language.params is None:
+    if request is None and question.language.params is None:
         raise InputError(
             "nobody knows the bytes of MACs that are given",
             "add --bytes-per-example N, or give the model",
@@ -329,7 +332,7 @@ def refuse(question: Question, target: object) -> None:
 
 
 def roof(
-    found: Efficiency,
+    answer: Efficiency,
     run: MeasuredRun,
     work: Studied,
     numerator: Numerator,
@@ -341,13 +344,13 @@ def roof(
     if not question.roof.asked or against is None:
         return UNSET
     precision = question.precisions.precision
-    asked = Roofing(
+    roofing = Roofing(
         ceiling=_ceiling(against, precision),
         precision="" if precision == terms.GRAPH else precision,
         model=byte_model(question.roof.bytes_ or "unfused"),
         batch=question.speed.batch or 1,
         counted=work.examples,
-        passes=Fraction(found.multiplier).limit_denominator(10**6),
+        passes=Fraction(answer.multiplier).limit_denominator(10**6),
         macs=numerator.macs * run.units,
         what_if=question.roof.what_if,
         look=partial(look, catalogue=question.against.catalogue),
@@ -356,11 +359,11 @@ def roof(
         precision_of=terms.kinds(question.precisions),
     )
     if question.roof.bytes_per_example is not None:
-        asked = replace(asked, moved=quantity(question.roof.bytes_per_example))
+        roofing = replace(roofing, moved=quantity(question.roof.bytes_per_example))
     elif work.counted is None and work.transfer is not None:
         moved = work.transfer
-        asked = replace(
-            asked,
+        roofing = replace(
+            roofing,
             model="weights-once",
             formula=moved.model,
             moved=moved.each,
@@ -368,7 +371,7 @@ def roof(
             param_bytes=question.language.param_bytes,
             cache_bytes=question.language.cache_bytes,
         )
-    return roofline(asked, work.counted)
+    return roofline(roofing, work.counted)
 
 
 def _ceiling(against: Peaks, precision: str) -> Ceiling:

@@ -1,8 +1,7 @@
 """Whose work a rate is about: a model's native count, a tool's, one that is given, or a rule's."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -29,7 +28,9 @@ from crossflops.ledger.count import count_whole
 from crossflops.reconcile import reconcile
 from crossflops.report.report import Report
 from crossflops.rules.prediction import predict
+from crossflops.targets.request import Request
 from crossflops.tools.registry import find
+from crossflops.verbs import count
 from crossflops.verbs.count import Counted
 
 Progress = Callable[[str], None]
@@ -52,10 +53,8 @@ class Studied(msgspec.Struct, frozen=True, kw_only=True):
 
 def studied(
     question: Question,
-    target: Any,
-    inputs: Any,
-    how: Mapping[str, Any],
-    on_progress: Progress | None,
+    request: Request | None,
+    tell: Progress,
     *,
     only_count: bool = False,
     memory: dict[bool, Studied],
@@ -65,35 +64,26 @@ def studied(
     `memory` keeps what a model came to, for questions that differ only in what was measured.
     """
     params = None if question.language.params is None else quantity(question.language.params)
-    if target is None:
+    if request is None:
         return _without_model(question, params)
     if only_count not in memory:
-        memory[only_count] = _of_model(question, target, inputs, how, on_progress, only_count)
+        memory[only_count] = _of_model(question, request, tell, only_count)
     return _by_example(question, memory[only_count], params)
 
 
-def _of_model(
-    question: Question,
-    target: Any,
-    inputs: Any,
-    how: Mapping[str, Any],
-    on_progress: Progress | None,
-    only_count: bool,
-) -> Studied:
+def _of_model(question: Question, request: Request, tell: Progress, only_count: bool) -> Studied:
     """What the model comes to, by itself or by tools, for the pass that its inputs say."""
     work = question.work
     if work.compare and not only_count:
-        from crossflops.verbs import api
+        from crossflops.verbs.compare import compare
 
-        tools = work.tools or None
-        compared = api.compare(target, inputs, tools=tools, on_progress=on_progress, **how)
-        return Studied(numerators=by_tool(compared), report=compared)
-    from crossflops.verbs import count as counting
-
-    report, counted = counting.native_count(target, inputs, as_=work.as_, **how)
+        asked = compare.Comparison(tools=work.tools or None)
+        report = compare.compare(request, asked, tell)
+        return Studied(numerators=by_tool(report), report=report)
+    report, counted = count.native_count(replace(request, as_=work.as_ or ()))
     numerators = (folded(report) if work.as_ else native(report),)
     if work.as_:
-        report = _explained(report, counted, how.get("setting", Setting()))
+        report = _explained(report, counted, request.setting)
     return Studied(numerators=numerators, report=report, counted=counted)
 
 
@@ -108,8 +98,8 @@ def _explained(report: Report, counted: Counted, setting: Setting) -> Report:
     if convention.setting(setting).training != setting.training:
         return report
     prediction = predict(convention, counted.trace, setting, counted.ledger)
-    found = reconcile(prediction, counted.trace, counted.ledger)
-    return replace(report, reconciliations=(found,))
+    reconciliation = reconcile(prediction, counted.trace, counted.ledger)
+    return replace(report, reconciliations=(reconciliation,))
 
 
 def _without_model(question: Question, params: int | None) -> Studied:
@@ -131,59 +121,63 @@ def _given(question: Question, report: Report | None) -> Numerator:
         return given(quantity(work.macs), report)
     assert work.pass_macs is not None
     each = Fraction(quantity(work.pass_macs), batch)
-    found = given(round(each), report)
+    numerator = given(round(each), report)
     note = f"the MACs are those of a pass over {batch} examples"
-    return replace(found, pieces=whole(each), notes=(note, *found.notes))
+    return replace(numerator, pieces=whole(each), notes=(note, *numerator.notes))
 
 
 def _loads(question: Question, graph: Graph) -> tuple[Load, ...]:
     """What a pass moves at least, in the precision that ran where its width is known."""
-    asked = question.precisions.precision
-    formats = Formats(activations=asked) if storage(asked) in BITS else Formats()
+    precision = question.precisions.precision
+    formats = Formats(activations=precision) if storage(precision) in BITS else Formats()
     return loads(graph, count_whole(graph), "fused-ideal", formats)
 
 
-def _by_example(question: Question, found: Studied, params: int | None) -> Studied:
+def _by_example(question: Question, studied_pass: Studied, params: int | None) -> Studied:
     """The same for one example, where the pass that was counted had a batch of them."""
-    report = found.report
+    report = studied_pass.report
     assert report is not None
     examples = _examples(question, report)
-    found = replace(
-        found,
+    studied_pass = replace(
+        studied_pass,
         examples=examples,
         tokens=_tokens(report),
         params=report.params if params is None else params,
     )
     if question.work.macs is not None or question.work.pass_macs is not None:
-        return replace(found, numerators=(_given(question, report),))
-    numerators = tuple(_divided(one, examples, question) for one in found.numerators)
-    counted = found.counted
+        return replace(studied_pass, numerators=(_given(question, report),))
+    numerators = tuple(
+        _divided(numerator, examples, question) for numerator in studied_pass.numerators
+    )
+    counted = studied_pass.counted
     if counted is None:
-        return replace(found, numerators=numerators)
+        return replace(studied_pass, numerators=numerators)
     transfer = of_loads(_loads(question, counted.graph), examples)
     if not question.work.as_:
-        asked = question.training
+        training = question.training
         split = pieces(
             counted.graph,
             counted.ledger,
             examples=examples,
-            frozen=asked.frozen,
-            trainable=asked.trainable,
+            frozen=training.frozen,
+            trainable=training.trainable,
         )
-        numerators = tuple(replace(one, pieces=split or one.split) for one in numerators)
-    return replace(found, numerators=numerators, transfer=transfer)
+        numerators = tuple(
+            replace(numerator, pieces=split or numerator.split) for numerator in numerators
+        )
+    return replace(studied_pass, numerators=numerators, transfer=transfer)
 
 
-def _divided(one: Numerator, examples: int, question: Question) -> Numerator:
+def _divided(numerator: Numerator, examples: int, question: Question) -> Numerator:
     if question.speed.batch is None:
-        return one
+        return numerator
     note = f"counted with a batch of {examples}"
     if question.speed.batch != examples:
         note += f", for one of {question.speed.batch}"
-    each = Fraction(one.macs, examples)
-    warnings = tuple(text for text in one.warnings if "first dimension" not in text)
-    notes = (note, *(text for text in one.notes if not text.startswith("one example is")))
-    return replace(one, macs=round(each), pieces=whole(each), notes=notes, warnings=warnings)
+    each = Fraction(numerator.macs, examples)
+    warnings = tuple(text for text in numerator.warnings if "first dimension" not in text)
+    notes = (note, *(text for text in numerator.notes if not text.startswith("one example is")))
+    return replace(numerator, macs=round(each), pieces=whole(each), notes=notes, warnings=warnings)
 
 
 def _examples(question: Question, report: Report) -> int:
@@ -191,7 +185,7 @@ def _examples(question: Question, report: Report) -> int:
     batch = question.speed.batch
     if batch is None:
         return 1
-    first = next((one.shape[0] for one in report.model.inputs if one.shape), 1)
+    first = next((spec.shape[0] for spec in report.model.inputs if spec.shape), 1)
     if first not in (1, batch):
         raise InputError(
             f"the first input has {first} rows, and --batch is {batch}",
@@ -202,7 +196,7 @@ def _examples(question: Question, report: Report) -> int:
 
 def _tokens(report: Report) -> int | None:
     """Tokens of one example: the second dimension of the first input of integers [B, T]."""
-    for one in report.model.inputs:
-        if one.dtype.startswith("int") and len(one.shape) == 2:
-            return one.shape[1]
+    for spec in report.model.inputs:
+        if spec.dtype.startswith("int") and len(spec.shape) == 2:
+            return spec.shape[1]
     return None

@@ -1,0 +1,133 @@
+"""The verb `compare`: count a model, let tools count it, and account for every difference."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+
+from crossflops.plugins import interpreters
+from crossflops.plugins.choice import Choice, choose
+from crossflops.report.report import Report
+from crossflops.targets.request import Request, second
+from crossflops.targets.target import imports_restored
+from crossflops.verbs.compare import tools as crews
+from crossflops.verbs.compare.files import file_of_tools
+from crossflops.verbs.compare.native import Predicted, Study, predictions, report, study
+from crossflops.verbs.compare.questions import (
+    about_the_second,
+    answered,
+    of_models,
+    refuse,
+    set_against,
+)
+from crossflops.verbs.compare.tools import Limits, Progress
+from crossflops.verbs.count import Counted, heard
+from crossflops.verbs.provenance import asked as told
+from crossflops.verbs.provenance import changed, made_with
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of a comparison beside the model: see `crossflops.compare`."""
+
+    tools: Sequence[str] | None = None
+    onnx: str | None = None
+    timeout: float = 300.0
+    memory: int | None = None
+    isolate: bool = True
+    python: Mapping[str, str] = {}
+    between: tuple[str, str] | None = None
+    module: str | None = None
+    consensus: bool = False
+    against: Any = None
+    against_options: Mapping[str, Any] = {}
+
+
+@imports_restored()
+def compare(request: Request, asked: Comparison, tell: Progress) -> Report:
+    """The report of one model and its tools; with `against` also of what is between two models.
+
+    Raises UnknownNameError for a tool that there is not, before any model is built, and InputError
+    for questions that do not go together.
+    """
+    two = asked.against is not None
+    wanted, wanted_of_second = of_models(asked.tools, asked.between, two)
+    where = interpreters.chosen(asked.python)
+    choice = choose(wanted, where)
+    choice_of_second = choice if wanted == wanted_of_second else choose(wanted_of_second, where)
+    other = _second(request, asked) if two else None
+
+    native, first = _compared(request, choice, asked, tell)
+    first = _told(first, request, changed(asked, but=("against_options",)))
+    if other is None:
+        return answered(
+            first, between=asked.between, module=asked.module, consensus=asked.consensus
+        )
+    with about_the_second():
+        native_of_second, second_report = _compared(other, choice_of_second, asked, tell)
+    second_report = _told(second_report, other, {})
+    return set_against(first, second_report, (native, native_of_second), asked.between)
+
+
+def _compared(
+    request: Request, choice: Choice, asked: Comparison, tell: Progress
+) -> tuple[Counted, Report]:
+    """One model: the native count in the setting that was asked for, and what tools make of it."""
+    choice = crews.able(choice, asked.isolate)
+    with (
+        heard() as sentences,
+        tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as scratch,
+    ):
+        counts, fixed, answers = _answered(request, choice, asked, scratch, tell)
+    compared = report(counts, fixed, request.setting, crews.shown(answers, choice))
+    compared = msgspec.structs.replace(
+        compared, made_with=made_with(request.is_file), warnings=tuple(sentences)
+    )
+    return counts.counted[request.setting.training], compared
+
+
+def _answered(
+    request: Request, choice: Choice, asked: Comparison, scratch: str, tell: Progress
+) -> tuple[Study, dict[str, Predicted], crews.Answers]:
+    """What was counted, what each tool should print, and then what it did.
+
+    Tools that see nodes are given a file: `onnx`, or that of the target, or the normalized model.
+    The others run the model; of a file, or of a model of another framework, what is rebuilt from
+    its ONNX graph. What a tool cannot be asked about is its Failure.
+    """
+    setting, limits = request.setting, Limits(asked.timeout, asked.memory, asked.isolate)
+    file = file_of_tools(request, asked.onnx, scratch) if crews.readers(choice) else None
+    source = crews.early(request, choice, asked.isolate)
+    crew = crews.first_crew(request, choice, source, file, asked.isolate)
+    with ExitStack() as starting:  # the tools load and build while this process counts
+        started = starting.enter_context(crew.start(limits))
+        source = source or request.source()
+        conventions = crews.native_conventions(crew.choice, source)
+        tell("exporting the model to ONNX")
+        counts = study(source, setting, conventions, file)
+        rebuilt = crews.rebuilt(request, choice, counts.counted[setting.training], tell)
+        counts = msgspec.structs.replace(counts, rebuilt=rebuilt.counted)
+        failures = {**rebuilt.failures, **crews.written(counts, crew)}
+        running = starting.pop_all()  # should what follows raise, a worker ends with its pipe
+    fixed = predictions(counts, setting, {**conventions, **rebuilt.conventions})
+    tell("predictions are fixed; the tools run")
+    with running:
+        answers = crews.answers(started, failures, tell)
+    for crew in rebuilt.crews:
+        with crew.start(limits) as started:
+            answers |= crews.answers(started, failures, tell)
+    return counts, fixed, {**answers, **failures}
+
+
+def _second(first: Request, asked: Comparison) -> Request:
+    """The request for the model to compare with, refused before any tool runs."""
+    refuse(asked.module, asked.consensus, asked.onnx)
+    with about_the_second():
+        return second(asked.against, asked.against_options, first)
+
+
+def _told(compared: Report, request: Request, flags: Mapping[str, Any]) -> Report:
+    """The report with its request."""
+    asked = told("compare", request, compared.model, flags)
+    return msgspec.structs.replace(compared, request=asked)
