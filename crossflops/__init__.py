@@ -2,15 +2,23 @@
 
 >>> import crossflops  # doctest: +SKIP
 >>> report = crossflops.compare(model, inputs, tools=["thop", "fvcore"])  # doctest: +SKIP
+
+In: what a Python caller asks for. Out: reports, as values. The public names are imported from the
+room that defines each when they are first used, so that a part of the package needs no other.
 """
 
-import crossflops.bench  # noqa: F401 - the room first: a later import would replace the verb
-from crossflops.errors import CrossflopsError
-from crossflops.facade import ShownReport as Report
-from crossflops.ir.cost import Cost
-from crossflops.ir.reconciliation import Explanation, Reconciliation
-from crossflops.ir.trace import Setting
-from crossflops.verbs.api import bench, compare, count, efficiency
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crossflops.errors import CrossflopsError
+    from crossflops.facade import ShownReport as Report
+    from crossflops.ir.cost import Cost
+    from crossflops.ir.reconciliation import Explanation, Reconciliation
+    from crossflops.ir.trace import Setting
+    from crossflops.verbs.api import bench, compare, count, efficiency
 
 __all__ = [
     "Cost",
@@ -24,3 +32,38 @@ __all__ = [
     "count",
     "efficiency",
 ]
+_PLACES = {  # the names that are no verbs: where they are defined
+    "Cost": "ir.cost:Cost",
+    "CrossflopsError": "errors:CrossflopsError",
+    "Explanation": "ir.reconciliation:Explanation",
+    "Reconciliation": "ir.reconciliation:Reconciliation",
+    "Report": "facade:ShownReport",
+    "Setting": "ir.trace:Setting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    room, _, own_name = _PLACES.get(name, f"verbs.api:{name}").partition(":")
+    return getattr(import_module(f"{__name__}.{room}"), own_name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """The package, whose `bench` is the verb, whether or not the room of that name is imported."""
+
+    @property
+    def bench(self) -> Any:
+        """The verb."""
+        return __getattr__("bench")
+
+    @bench.setter
+    def bench(self, room: ModuleType) -> None:
+        """Python puts a room here when it is first imported: this name is taken."""
+
+
+sys.modules[__name__].__class__ = _Package

@@ -36,6 +36,31 @@ def test_importing_later_does_not_replace_the_verb():
     assert done.stdout.split() == ["True", "crossflops.verbs.api"]
 
 
+def test_the_verb_bench_is_not_the_room():
+    """A room is called like it: whichever is imported first, the name is that of the verb."""
+    rooms = ("import crossflops.bench.order", "from crossflops import bench")
+    for lines in (rooms, rooms[::-1]):
+        code = "; ".join(("import crossflops, inspect, sys", *lines)) + (
+            "; print(inspect.isfunction(crossflops.bench), crossflops.bench.__module__, "
+            "inspect.ismodule(sys.modules['crossflops.bench']))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == ["True", "crossflops.verbs.api", "True"]
+
+
+def test_the_public_names_are_imported_when_they_are_used():
+    """The package itself needs none of its rooms; an unknown name is no attribute."""
+    code = (
+        "import sys, crossflops\n"
+        "print([name for name in sys.modules if name.startswith('crossflops.')])\n"
+        "print(hasattr(crossflops, 'nothing'), set(crossflops.__all__) <= set(dir(crossflops)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["[]", "False True"]
+
+
 def test_importing_the_package_imports_no_framework():
     """Counting begins without PyTorch, TensorFlow, or the tools."""
     code = (

@@ -1,14 +1,11 @@
 """One noun in, one string out: a file per output format, and the table of those in files."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
-from crossflops.render.csv import csv as _csv
-from crossflops.render.json import json as _json
 from crossflops.render.layout import Noun
-from crossflops.render.markdown import markdown as _markdown
 from crossflops.render.pages.summary import Unit
-from crossflops.render.terminal import text as _text
 from crossflops.report.compressed import SUFFIX as _COMPRESSED
 from crossflops.report.compressed import compressed as _compressed
 
@@ -21,12 +18,22 @@ class Renderer(Protocol):
         ...
 
 
+def _format(module: str, function: str) -> Renderer:
+    """A renderer that is imported when something is first written in its format."""
+
+    def render(noun: Noun, /, unit: Unit = "macs") -> str:
+        renderer: Renderer = getattr(import_module(f"{__name__}.{module}"), function)
+        return renderer(noun, unit)
+
+    return render
+
+
 FORMATS: dict[str, Renderer] = {
-    ".json": _json,
-    ".md": _markdown,
-    ".txt": _text,
-    ".csv": _csv,
-    ".json.gz": _json,
+    ".json": _format("json", "json"),
+    ".md": _format("markdown", "markdown"),
+    ".txt": _format("terminal", "text"),
+    ".csv": _format("csv", "csv"),
+    ".json.gz": _format("json", "json"),
 }
 
 

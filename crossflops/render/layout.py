@@ -1,85 +1,23 @@
-"""Which page a noun gets."""
+"""Which page a noun gets. That of a count needs no other, and they are not imported for it."""
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import UNSET
 
-from crossflops.ir.cause import Cause
-from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
 from crossflops.render.page import Page
-from crossflops.render.pages.against import compared_page
-from crossflops.render.pages.bench import Benched, bench_page
-from crossflops.render.pages.cause import Matches, cause_page, matches_page
-from crossflops.render.pages.devices import (
-    derivation_page,
-    device_page,
-    devices_page,
-    machine_page,
-)
-from crossflops.render.pages.efficiency import efficiency_page
-from crossflops.render.pages.inventory import Health, ToolList, health, inventory
-from crossflops.render.pages.places import Compared
 from crossflops.render.pages.summary import Unit, summary
-from crossflops.render.pages.tool import convention_page
-from crossflops.render.pages.view import Viewed, view_page
-from crossflops.report.bench import Bench
-from crossflops.report.efficiency import EfficiencyReport
-from crossflops.report.machine import Machine
 from crossflops.report.report import Report
-from crossflops.rules.rule import Convention
 
-Noun: TypeAlias = (
-    Report
-    | Viewed
-    | Compared
-    | Cause
-    | Matches
-    | Convention
-    | ToolList
-    | Health
-    | EfficiencyReport
-    | Bench
-    | Benched
-    | DeviceSheet
-    | DeviceList
-    | Derivation
-    | Machine
-    | Page
-)
+if TYPE_CHECKING:
+    from crossflops.render.pages import nouns
+
+Noun: TypeAlias = "nouns.Noun"
 
 
 def layout(noun: Noun, unit: Unit = "macs") -> Page:
     """The page of a noun, with counts ordered by `unit` where it has any."""
-    match noun:
-        case Page():
-            return noun
-        case Cause():
-            return cause_page(noun)
-        case Matches():
-            return matches_page(noun)
-        case Convention():
-            return convention_page(noun)
-        case ToolList():
-            return inventory(noun)
-        case Health():
-            return health(noun)
-        case Benched():
-            return bench_page(noun.bench, noun.top)
-        case Bench():
-            return bench_page(noun)
-        case DeviceSheet():
-            return device_page(noun)
-        case DeviceList():
-            return devices_page(noun)
-        case Derivation():
-            return derivation_page(noun)
-        case Machine():
-            return machine_page(noun)
-        case EfficiencyReport():
-            return efficiency_page(noun)
-        case Viewed():
-            return view_page(noun)
-        case Compared():
-            return compared_page(noun.report, unit, noun.top)
-        case Report():
-            return summary(noun, unit) if noun.profiles is UNSET else compared_page(noun, unit)
+    if isinstance(noun, Report) and noun.profiles is UNSET:
+        return summary(noun, unit)
+    from crossflops.render.pages.nouns import page
+
+    return page(noun, unit)

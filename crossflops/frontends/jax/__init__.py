@@ -21,7 +21,6 @@ from crossflops.frontends.frontend import (
     require_packages,
 )
 from crossflops.frontends.inputs import PLAIN, Arguments, arguments
-from crossflops.frontends.jax import kinds
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
 
@@ -43,15 +42,23 @@ class Jax(OnShapes):
 
     def recognizes(self, value: object) -> bool:
         """Whether this is a module of Flax NNX."""
-        return kinds.is_module(value)
+        from crossflops.frontends.jax.kinds import is_module
+
+        return is_module(value)
 
     def adopts(self, value: object) -> bool:
         """Whether this is callable, where JAX has been imported: it may be a function of JAX."""
-        return "jax" in sys.modules and callable(value) and not kinds.is_of_another(value)
+        if "jax" not in sys.modules or not callable(value):
+            return False
+        from crossflops.frontends.jax.kinds import is_of_another
+
+        return not is_of_another(value)
 
     def is_function(self, value: object) -> bool:
         """Whether JAX made the function, or the module that defines it imports JAX or Flax."""
-        return kinds.is_function(value) or kinds.speaks_jax(value)
+        from crossflops.frontends.jax.kinds import is_function, speaks_jax
+
+        return is_function(value) or speaks_jax(value)
 
     def require(self, model: Any) -> None:
         """Raises MissingExtraError without what traces and converts a model."""

@@ -13,7 +13,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsWarning, TargetError
 from crossflops.frontends.onnx.functions import Calls, domain_of
-from crossflops.frontends.onnx.inference import objection, pin
+from crossflops.frontends.onnx.inference import infer, objection, pin
 from crossflops.frontends.onnx.loops import (
     RAN,
     decide,
@@ -24,7 +24,7 @@ from crossflops.frontends.onnx.loops import (
     refine,
     unproven,
 )
-from crossflops.frontends.onnx.stand_ins import infer
+from crossflops.frontends.onnx.stand_ins import concerned
 from crossflops.frontends.onnx.types import Type, is_tensor, of_graph, put, shape_of, unset
 from crossflops.frontends.onnx.unroll import Unrolling, uneven, unroll
 from crossflops.ir.graph import Graph, Node
@@ -95,7 +95,13 @@ def _inferred(model: Any, asked: Asked) -> tuple[Any, set[str]]:
 def _inferred_whole(model: Any, asked: Asked) -> Any:
     count = len(model.graph.node)
     # what a call gives back is not known at first, which would be an error
-    inferred = infer(model, strict=asked.calls is None)
+    strict = asked.calls is None
+    if concerned(model.graph):
+        from crossflops.frontends.onnx.stand_ins.exchange import infer as infer_foreign
+
+        inferred = infer_foreign(model, strict)
+    else:
+        inferred = infer(model, strict)
     if len(inferred.graph.node) != count:
         raise TargetError("shape inference lost nodes of the model", "install a newer onnx")
     return inferred

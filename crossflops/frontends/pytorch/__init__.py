@@ -24,7 +24,6 @@ from crossflops.frontends.frontend import (
     require_packages,
 )
 from crossflops.frontends.inputs import Given, arguments
-from crossflops.frontends.pytorch.torchvision import mends
 from crossflops.ir.trace import Setting
 
 _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and evaluates sizes
@@ -113,6 +112,8 @@ class PyTorch(Frontend):
 
     def mends(self, error: Exception) -> bool:
         """Whether torchvision failed beside a CPU build of torch, and can be imported now."""
+        from crossflops.frontends.pytorch.torchvision import mends
+
         return mends(error)
 
     def require(self, model: Any) -> None:

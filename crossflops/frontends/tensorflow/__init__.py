@@ -14,8 +14,6 @@ from typing import Any
 from crossflops.errors import InputError, TargetError
 from crossflops.frontends.frontend import Frontend, OnShapes, Program, Ready, Run, Source
 from crossflops.frontends.inputs import Arguments, arguments
-from crossflops.frontends.tensorflow import kinds
-from crossflops.frontends.tensorflow.quiet import quiet
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
 
@@ -38,11 +36,15 @@ class TensorFlow(OnShapes):
 
     def recognizes(self, value: object) -> bool:
         """Whether TensorFlow or Keras made this."""
-        return kinds.is_model(value)
+        from crossflops.frontends.tensorflow.kinds import is_model
+
+        return is_model(value)
 
     def reads(self, target: str) -> bool:
         """Whether this is a file of Keras or TensorFlow, or the folder of a SavedModel."""
-        return kinds.is_path(target)
+        from crossflops.frontends.tensorflow.kinds import is_path
+
+        return is_path(target)
 
     def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
         """See `reading.read`."""
@@ -54,14 +56,16 @@ class TensorFlow(OnShapes):
 
     def building(self) -> AbstractContextManager[None]:
         """TensorFlow's log lines are kept off stderr, also while it is imported."""
+        from crossflops.frontends.tensorflow.quiet import quiet
+
         return quiet()
 
-    @quiet()
     def require(self, model: Any) -> None:
         """See `model.require`."""
-        from crossflops.frontends.tensorflow.model import require
+        with self.building():
+            from crossflops.frontends.tensorflow.model import require
 
-        require()
+            require()
 
     def placeholder(self, spec: TensorSpec) -> Any:
         """A tf.TensorSpec."""

@@ -1,0 +1,322 @@
+"""Nodes of ai.onnx put in for operators that ONNX does not know, and taken out again."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from crossflops.frontends.onnx.inference import infer as infer_onnx
+from crossflops.frontends.onnx.stand_ins import attention, concerned, foreign, others, products
+from crossflops.frontends.onnx.stand_ins.attention import learn
+from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT32, Draft, Types
+from crossflops.frontends.onnx.types import is_tensor, of_graph, shape_of, unset
+from crossflops.load.order import bodies
+
+_RUNS = 12
+_KEY = "crossflops.stand_in"
+_OWN = {"", "ai.onnx"}
+_OPSET = 21  # of stand-ins where the file has none
+
+
+def infer(model: Any, strict: bool = True) -> Any:
+    """The model with every shape that follows, through operators of onnxruntime, too.
+
+    What a stand-in needs may follow only from the run before: it is repeated while that changes
+    anything. Raises NormalizeError as ONNX's inference does.
+    """
+    if not concerned(model.graph):
+        return infer_onnx(model, strict)
+    opset = {opset.domain: opset.version for opset in model.opset_import}
+    if not _OWN & set(opset):  # nodes of ai.onnx.ml alone, and the stand-ins are of ai.onnx
+        asked = _copy(model)
+        asked.opset_import.add(domain="", version=_OPSET)
+        found = infer(asked, strict)
+        del found.opset_import[-1]
+        return found
+    version = opset.get("", opset.get("ai.onnx", 1))
+    drafts: list[bytes] | None = None
+    for _ in range(_RUNS):
+        exchange = _Exchange(version)
+        exchange.plan(model.graph, {})
+        if exchange.drafts == drafts:
+            break
+        exchange.put_in()
+        inferred = infer_onnx(model, strict)
+        exchange.take_out(model.graph, inferred=False)
+        exchange.take_out(inferred.graph, inferred=True)
+        model, drafts = inferred, exchange.drafts
+    return model
+
+
+class _Exchange:
+    """Stand-ins of one run, and the nodes that they stand in for."""
+
+    def __init__(self, opset: int) -> None:
+        self._opset = opset
+        self._made: set[str] = set()
+        self._plans: list[tuple[Any, list[Any]]] = []
+        self.originals: list[Any] = []
+        self.drafts: list[bytes] = []
+
+    def plan(self, graph: Any, outer: Types) -> None:
+        """Write the stand-ins for the nodes of a graph and of its bodies."""
+        types: Mapping[str, Any] = {**outer, **of_graph(graph)}
+        found: list[Any] = []
+        changed = False
+        for node in graph.node:
+            draft = self._draft(graph, node, types)
+            if draft is None:
+                for body in bodies(node):
+                    self.plan(body, types)
+                found.append(node)
+                continue
+            changed = True
+            self.originals.append(_copy(node))
+            for one in draft.nodes:
+                one.metadata_props.add(key=_KEY, value=str(len(self.originals) - 1))
+                self.drafts.append(one.SerializeToString())
+            self._made.update(draft.made)
+            found += draft.nodes
+        if changed:
+            _forget_parts(graph, {name for one in found for name in one.output if name})
+            self._plans.append((graph, found))
+
+    def put_in(self) -> None:
+        """Exchange the nodes for their stand-ins, in place; what is in a body comes first."""
+        for graph, nodes in self._plans:
+            _replace(graph, nodes)
+
+    def _draft(self, graph: Any, node: Any, types: Types) -> Draft | None:
+        if not foreign(node):
+            return None
+        if node.op_type == "LayerNormalization" and self._opset >= 17:
+            return None
+        draft = Draft(graph, node, types, self._opset)
+        try:
+            stand_in(draft)
+        except (ArithmeticError, LookupError, ValueError):
+            return None  # sizes that cannot be: the rule of the operator says so
+        return draft if draft.nodes else None
+
+    def take_out(self, graph: Any, inferred: bool) -> None:
+        """Put the nodes back, in place, and forget the values that only stand-ins made."""
+        found: list[Any] = []
+        back: set[int] = set()
+        changed = False
+        for node in graph.node:
+            place = next((int(one.value) for one in node.metadata_props if one.key == _KEY), None)
+            if place is None:
+                for body in bodies(node):
+                    self.take_out(body, inferred)
+                found.append(node)
+                continue
+            changed = True
+            original = self.originals[place]
+            if node.op_type == "If" and inferred:
+                learn(original, node)
+            if place not in back:
+                back.add(place)
+                found.append(original)
+        if changed:
+            _replace(graph, found)
+            kept = [_copy(value) for value in graph.value_info if value.name not in self._made]
+            del graph.value_info[:]
+            graph.value_info.extend(kept)
+
+
+def _forget_parts(graph: Any, names: set[str]) -> None:
+    """Forget shapes of which only some sizes are known: inference keeps such as they are."""
+    for value in (*graph.value_info, *graph.output):
+        known = value.name in names and is_tensor(value.type)
+        if known and value.type.tensor_type.HasField("shape") and shape_of(value.type) is None:
+            unset(value.type)
+
+
+def _copy(proto: Any) -> Any:
+    return type(proto).FromString(proto.SerializeToString())
+
+
+def _replace(graph: Any, nodes: list[Any]) -> None:
+    copies = [_copy(node) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+# Which nodes stand in for which operator.
+
+Writer: TypeAlias = Callable[[Draft], None]
+
+# Outputs that have the shape and the element type of an input: output, input.
+_SAME: Mapping[str, tuple[tuple[int, int], ...]] = {
+    **dict.fromkeys(
+        (
+            *("Gelu", "BiasGelu", "FastGelu", "QuickGelu", "ScaledSiLU", "BiasAdd", "BiasSoftmax"),
+            *("BitmaskDropout", "BitmaskBiasDropout", "GroupNorm", "GatedRMSNorm", "GatedAdd"),
+            *("BranchwiseRMSNorm", "HyperConnectionPostMix", "RotaryEmbedding", "ComplexMulConj"),
+            *("MRotaryEmbedding", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "MoE"),
+            *("QMoE", "Trilu", "Inverse", "QOrderedGelu", "QOrderedLayerNormalization"),
+            *("LongformerAttention", "DecoderAttention", "QOrderedAttention", "SampleOp"),
+            *("SimplifiedLayerNormalization", "LayerNormalization"),
+            *("VarlenCausalConvWithState", "BiasDropout", "ComplexMul", "ScaledTanh", "Scale"),
+            *("Affine", "ImageScaler", "ParametricSoftplus", "MemcpyFromHost", "MemcpyToHost"),
+        ),
+        ((0, 0),),
+    ),
+    **dict.fromkeys(
+        ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), ((0, 0), (3, 0))
+    ),
+    **dict.fromkeys(("SkipGroupNorm", "EngramGate"), ((0, 0), (1, 0))),
+    "LinearAttentionGate": ((0, 0), (1, 3)),
+    "GemmaRotaryEmbedding": ((0, 1), (1, 3)),
+    "NGramRepeatBlock": ((0, 1),),
+}
+# Operands that broadcast against each other.
+_BROADCAST = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3)}
+
+
+def _same(draft: Draft, pairs: tuple[tuple[int, int], ...]) -> None:
+    for place, source in pairs:
+        if draft.output(place) and draft.input(source):
+            draft.put("Identity", (draft.input(source),), draft.output(place))
+    if draft.node.op_type == "BiasDropout" and draft.output(1):
+        draft.cast(draft.input(0), draft.output(1), BOOL)
+    if draft.node.op_type.endswith("LayerNormalization"):
+        _statistics(draft)
+
+
+def _statistics(draft: Draft) -> None:
+    """Means and deviations, one per group; SimplifiedLayerNormalization has no means."""
+    dims = draft.shape(0)
+    axis = draft.integer("axis", -1)
+    if dims is None or not -len(dims) <= axis < len(dims):
+        return
+    groups = [1 if place >= axis % len(dims) else size for place, size in enumerate(dims)]
+    for place in (1, 2):
+        if draft.output(place):
+            draft.filled(groups, draft.output(place))
+
+
+def mul_integer(draft: Draft) -> None:
+    """MulInteger: both operands broadcast, in 32 bits."""
+    operands = [draft.cast(draft.input(i), "", INT32) for i in (0, 2)]
+    draft.put("Mul", operands, draft.output(0))
+
+
+def qlinear_where(draft: Draft) -> None:
+    """QLinearWhere: condition 0, X 1, Y 4."""
+    draft.put("Where", [draft.input(i) for i in (0, 1, 4)], draft.output(0))
+
+
+def qlinear_concat(draft: Draft) -> None:
+    """QLinearConcat: every third input from the third on is data."""
+    data = list(draft.node.input)[2::3]
+    draft.put("Concat", data, draft.output(0), axis=draft.integer("axis"))
+
+
+def bias_split_gelu(draft: Draft) -> None:
+    """BiasSplitGelu: [N, S, D] -> [N, S, D / 2]."""
+    if (dims := draft.shape(0)) is not None:
+        draft.filled((*dims[:-1], dims[-1] // 2), draft.output(0), draft.dtype(0))
+
+
+def reduced(draft: Draft) -> None:
+    """QLinearReduceMean, ReduceSumInteger: the axes are an attribute in every version."""
+    dims, axes = draft.shape(0), draft.integers("axes")
+    if dims is None:
+        return
+    gone = {axis % len(dims) for axis in axes} if axes else set(range(len(dims)))
+    kept = draft.integer("keepdims", 1)
+    shape = [1 if axis in gone else size for axis, size in enumerate(dims)]
+    left = shape if kept else [size for axis, size in enumerate(dims) if axis not in gone]
+    integers = draft.node.op_type == "ReduceSumInteger"
+    draft.filled(left, draft.output(0), INT32 if integers else draft.dtype(0))
+
+
+def quantize(draft: Draft) -> None:
+    """QuantizeLinear: the element type is that of the zero point."""
+    draft.cast(draft.input(0), draft.output(0), draft.dtype(2, 2))
+
+
+def dequantize(draft: Draft) -> None:
+    """DequantizeLinear: the element type is that of the scale."""
+    draft.cast(draft.input(0), draft.output(0), draft.dtype(1))
+
+
+def embedding(draft: Draft) -> None:
+    """EmbedLayerNormalization: [B, S] words of H elements; mask_index [B]."""
+    table = draft.put("Gather", (draft.input(2), draft.input(0)), axis=0)
+    quantized = draft.node.op_type.startswith("Q")
+    for place in (0, 2):
+        if draft.output(place):
+            kind = draft.dtype(8 if quantized else 2)
+            draft.cast(table, draft.output(place), kind)
+    dims = draft.shape(0)
+    if draft.output(1) and dims is not None:
+        draft.filled(dims[:1], draft.output(1), INT32)
+
+
+def gather_quantized(draft: Draft) -> None:
+    """GatherBlockQuantized: rows of data, which holds 8 / bits elements in a byte."""
+    dims = draft.shape(0)
+    if dims is None:
+        return
+    packed = 8 // draft.integer("bits", 4) if draft.dtype(0) == 2 else 1
+    table = draft.filled((*dims[:-1], dims[-1] * packed), dtype=draft.dtype(2))
+    axis = draft.integer("gather_axis")
+    draft.put("Gather", (table, draft.input(1)), draft.output(0), axis=axis)
+
+
+def torch_embedding(draft: Draft) -> None:
+    """TorchEmbedding: rows of the weight."""
+    draft.put("Gather", (draft.input(0), draft.input(1)), draft.output(0), axis=0)
+
+
+def quantized_lstm(draft: Draft) -> None:
+    """DynamicQuantizeLSTM: the shapes of LSTM, which follow from X and two attributes."""
+    first = draft.put("Identity", (draft.input(0),))
+    names = ("hidden_size", "direction")
+    draft.take_over("LSTM", (first, draft.input(1), draft.input(2)), draft.output(0), names)
+    draft.more_outputs([draft.output(i) for i in (1, 2) if i < len(draft.node.output)])
+
+
+def plain(draft: Draft) -> None:
+    """GatherND, Pad, Range: as in ai.onnx."""
+    names = [attribute.name for attribute in draft.node.attribute]
+    draft.take_over(draft.node.op_type, list(draft.node.input), draft.output(0), names)
+
+
+_WRITERS: Mapping[str, Writer] = MappingProxyType(
+    {
+        **attention.WRITERS,
+        **products.WRITERS,
+        **others.WRITERS,
+        **products.WRITERS,
+        "FlexAttention": attention.flex_attention,
+        "MulInteger": mul_integer,
+        "QLinearWhere": qlinear_where,
+        "QLinearConcat": qlinear_concat,
+        "BiasSplitGelu": bias_split_gelu,
+        **dict.fromkeys(("QLinearReduceMean", "ReduceSumInteger"), reduced),
+        "QuantizeLinear": quantize,
+        "DequantizeLinear": dequantize,
+        **dict.fromkeys(("EmbedLayerNormalization", "QEmbedLayerNormalization"), embedding),
+        "GatherBlockQuantized": gather_quantized,
+        "TorchEmbedding": torch_embedding,
+        "DynamicQuantizeLSTM": quantized_lstm,
+        **dict.fromkeys(("GatherND", "Pad", "Range"), plain),
+    }
+)
+
+
+def stand_in(draft: Draft) -> None:
+    """Write the nodes that stand in for the draft's own; none when too little is known."""
+    name = draft.node.op_type
+    if draft.node.domain == "ai.onnx.ml":
+        if name in others.WRITERS:
+            others.WRITERS[name](draft)
+    elif name in _SAME:
+        _same(draft, _SAME[name])
+    elif name in _BROADCAST:
+        left, right = _BROADCAST[name]
+        draft.put("Add", (draft.input(left), draft.input(right)), draft.output(0))
+    elif name in _WRITERS:
+        _WRITERS[name](draft)
