@@ -21,7 +21,7 @@ from crossflops.rules.site import Condition
 Kind: TypeAlias = Literal["core", "part", "unseen", "fails"]
 Formula: TypeAlias = Callable[[Any], Amount]  # of a Site or, on the node level, of a Node
 Batch: TypeAlias = Callable[[Trace], int]
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound="Callable[..., Any] | OfCost")
 
 
 class OfCost(msgspec.Struct, frozen=True):
@@ -273,7 +273,7 @@ class Tool:
         **more: Any,
     ) -> None:
         self.level = level
-        self._groups: list[tuple[Rules, tuple[Condition, ...]]] = []
+        self._groups: list[tuple[Rules, tuple[Condition, ...], str, dict[str, Any]]] = []
         self._prefix = more.pop("prefix", tool)
         self._fields: dict[str, Any] = {
             "tool": tool,
@@ -294,18 +294,32 @@ class Tool:
         self.include(group)
         return group
 
-    def include(self, *groups: Rules, where: tuple[Condition, ...] = ()) -> None:
-        """Rules that other tools, or other editions, have too; here under these conditions."""
-        self._groups += [(group, where) for group in groups]
+    def include(
+        self,
+        *groups: Rules,
+        where: tuple[Condition, ...] = (),
+        source: str = "",
+        **changed: Any,
+    ) -> None:
+        """Rules that other tools, or other editions, have too; here under these conditions.
+
+        `source` is the file in which this tool has what they refer to, `changed` are fields of a
+        Rule that have another value here.
+        """
+        self._groups += [(group, where, source, changed) for group in groups]
 
     @property
     def convention(self) -> Convention:
         """The tool as a value: the rules of all groups, in their order."""
         rules = (
             msgspec.structs.replace(
-                rule, id=f"{self._prefix}.{rule.id}", where=(*rule.where, *where)
+                rule,
+                id=f"{self._prefix}.{rule.id}",
+                where=(*rule.where, *where),
+                reference=f"{source}: {rule.reference}" if source else rule.reference,
+                **changed,
             )
-            for group, where in self._groups
+            for group, where, source, changed in self._groups
             for rule in group.rules
         )
         return Convention(rules=tuple(rules), **self._fields)

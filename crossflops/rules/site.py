@@ -87,6 +87,16 @@ class Site:
             raise LookupError(f"{self.key} has no output")
         return self.outputs[0]
 
+    @property
+    def unpadded(self) -> int:
+        """The positions of a padded sequence that are left in a nested tensor.
+
+        Raises ValueError where it was not watched how many they are.
+        """
+        if self.call.rows is None:
+            raise ValueError(f"{self.key} has rows of unknown lengths")
+        return self.call.rows
+
     def number(self, name: str) -> int:
         """A setting of the module. Raises LookupError without it, TypeError if it is no number."""
         value = self.module.settings[name]

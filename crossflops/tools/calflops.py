@@ -5,39 +5,83 @@ transposed convolution by its groups twice, and adds up the tree of modules alon
 Sources: calflops/pytorch_ops.py, calflops/calculate_pipline.py, calflops/utils.py.
 """
 
-from crossflops.ir.convention import Parameters
-from crossflops.tools import patched
-from crossflops.tools.patched import core, part
-from crossflops.tools.patched_editions import pair
+from math import prod
 
-_PRODUCTS = (
-    *patched.PRODUCTS,
-    core(
-        "transposed", "conv.transpose-groups", patched.TRANSPOSED, "calflops.transposed",
-        "_conv_trans_flops_compute",
-    ),
-)  # fmt: skip
-_PARTS = (
-    *patched.PARTS,
-    part(
-        "transposed.bias", "bias.conv", patched.TRANSPOSED, "calflops.transposed_bias",
-        "_conv_trans_flops_compute",
-    ),
-    *patched.resampling("calflops"),
-    part(
-        "arithmetic.aligned", "elementwise.broadcast-shape", patched.ARITHMETIC,
-        "calflops.misaligned", "_elementwise_flops_compute",
-    ),
-)  # fmt: skip
+from crossflops.ir.modules import ALONG_CHAINS
+from crossflops.rules.rule import Parameters
+from crossflops.rules.site import Site
+from crossflops.tools import replaced_functions as shared
+from crossflops.tools.replaced_arguments import Arguments
 
-CONVENTIONS = pair(
+products, may_fail, parts = shared.functions(), shared.functions(), shared.functions()
+
+
+@products.contraction(
+    shared.TRANSPOSED, cause="conv.transpose-groups", source="_conv_trans_flops_compute"
+)
+def transposed(call: Site) -> int:
+    """N x Ci x (Co/g // g) x prod(k) x prod(i): divided by the groups a second time."""
+    given = Arguments(call)
+    shared.positions(given)  # which it computes, and may fail at, even without a bias
+    shape, weight = given.shape("input"), given.shape("weight")
+    filters = weight[1] // given.number("groups", 1)
+    return shape[0] * shape[1] * filters * prod(weight[2:]) * prod(shape[2:])
+
+
+@parts.adds(
+    shared.TRANSPOSED,
+    shared.BIASED,
+    cause="bias.conv",
+    name="transposed.bias",
+    source="_conv_trans_flops_compute",
+)
+def transposed_bias(call: Site) -> int:
+    """N x Co/g x prod(o), o the extents of a convolution that is not transposed."""
+    given = Arguments(call)
+    return given.shape("weight")[1] * given.shape("input")[0] * prod(shared.positions(given))
+
+
+@parts.adds(
+    shared.ARITHMETIC,
+    cause="elementwise.broadcast-shape",
+    name="arithmetic.aligned",
+    source="_elementwise_flops_compute",
+)
+def misaligned(call: Site) -> int:
+    """What aligning two shapes to the left, not to the right, adds."""
+    shapes = Arguments(call).shapes("input", "other")
+    if len(shapes) < 2:
+        return 0
+    rank = max(map(len, shapes))
+    first, second = ((*shape, *(1,) * (rank - len(shape))) for shape in shapes)
+    return prod(map(max, first, second)) - shared.arithmetic(call)
+
+
+@shared.resampling(may_fail)
+def resampled(call: Site) -> int:
+    """prod(size) where a size is given, without batch and channels; else n(x), without the scale.
+
+    A scale for each axis ends the tool with a TypeError unless they are a tuple and as many as
+    samples: it takes the length of the input, its batch, for its rank.
+    """
+    given, size = shared.resampled(call), shared.stated_size(call)
+    if size is not None:
+        return size
+    scale = shared.scales(call)
+    tuples = not {"scale_factor", "2"} & set(call.call.lists)
+    if isinstance(scale, list) and not (tuples and len(scale) == (given.shape or (0,))[0]):
+        raise LookupError("the tool raises the scales to a power")
+    return given.numel
+
+
+CONVENTIONS = shared.two_numbers(
     "calflops",
     "0.3.2",
     "calflops/pytorch_ops.py",
-    _PRODUCTS,
-    _PARTS,
-    times="child_paths",
-    hooked_times="child_paths",
+    products=products,
+    may_fail=may_fail,
+    parts=parts,
+    times=ALONG_CHAINS,
     parameters=Parameters(
         trainable=True, reference="calflops/calculate_pipline.py: reset_flops_calculate"
     ),

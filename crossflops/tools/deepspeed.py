@@ -1,119 +1,240 @@
 """DeepSpeed's flops profiler: of today, and of 2021, which stands behind published figures.
 
-Today it has two numbers. What it has beside the rules that it shares with calflops (`patched`)
-stands below. In 2021 it had one, called MACs, in which biases, activations, norms, pools and the
-elements of a softmax count as well; it replaced functions of torch.nn.functional alone, so
-products of attention are not in it. 3139.93 GMACs were published so for BERT-Large.
+Today it has two numbers. What it has beside the rules that it shares with calflops stands below.
+In 2021 it had one, called MACs, in which biases, activations, norms, pools and the elements of a
+softmax count as well; it replaced functions of torch.nn.functional alone, so products of attention
+are not in it. 3139.93 GMACs were published so for BERT-Large.
 Source: deepspeed/profiling/flops_profiler/profiler.py.
 """
 
-import msgspec
+from math import prod
 
-from crossflops.ir.convention import Convention, Parameters
-from crossflops.tools import patched
-from crossflops.tools.patched import core, functional, part
-from crossflops.tools.patched_editions import GATES, RECURRENT_BIAS, Edition, pair
+from crossflops.ir.modules import ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH
+from crossflops.rules.rule import Parameters
+from crossflops.rules.site import Site, input_elements
+from crossflops.tools import replaced_functions as shared
+from crossflops.tools.replaced_arguments import Arguments
+from crossflops.tools.replaced_functions import BIASED, PIECEWISE, TRANSPOSED, functional
 
 _SOURCE = "deepspeed/profiling/flops_profiler/profiler.py"
-_BROADCAST = "matmul.broadcast-batch-lost"
-_MORE_MATMUL = (
-    "torch.Tensor.__matmul__", "torch.mm", "torch.Tensor.mm", "torch.bmm", "torch.Tensor.bmm",
-)  # fmt: skip
 
-_PRODUCTS = (
-    *patched.PRODUCTS,
-    core(
-        "matmul.more", _BROADCAST, _MORE_MATMUL, "patched.matmul",
-        "_matmul_flops_compute",
-    ),
-    core(
-        "transposed", "conv.transpose-groups", patched.TRANSPOSED, "deepspeed.transposed",
-        "_conv_trans_flops_compute",
-    ),
-    core(
-        "attention", "attention.sdpa", functional("scaled_dot_product_attention"),
-        "deepspeed.attention", "_attn_flops_compute",
-    ),
-)  # fmt: skip
-_PARTS = (
-    *patched.PARTS,
-    part(
-        "transposed.bias", "bias.conv", patched.TRANSPOSED, "deepspeed.transposed_bias",
-        "_conv_trans_flops_compute",
-    ),
-    *patched.resampling("deepspeed"),
-    # einops calls torch.einsum, which is replaced as well
-    part(
-        "einops", "functional.double-counted", ("einops.einsum",), "deepspeed.einops_einsum",
-        "_einops_einsum_flops_compute", fails=True,
-    ),
-)  # fmt: skip
+# Today: what it has beside the shared rules.
 
-_IN_2021 = (
-    core("linear", _BROADCAST, functional("linear"), "patched.linear", "_linear_flops_compute"),
-    core(
-        "convolution", "conv.output-size-recomputed", patched.CONVOLUTION,
-        "deepspeed@2021.convolution", "_conv_flops_compute",
-    ),
-    core(
-        "transposed", "conv.transpose-groups", patched.TRANSPOSED, "deepspeed@2021.transposed",
-        "_conv_trans_flops_compute",
-    ),
-)  # fmt: skip
-_PARTS_IN_2021 = (
-    part(
-        "bias", "bias.conv", (*patched.CONVOLUTION, *patched.TRANSPOSED), "deepspeed@2021.bias",
-        "_conv_flops_compute",
-    ),
-    part(
-        "relu", "act.relu", functional("relu"), "deepspeed@2021.elements", "_relu_flops_compute"
-    ),
-    part(
-        "piecewise", "act.piecewise-other", functional("prelu", "leaky_relu", "relu6"),
-        "deepspeed@2021.elements", "_relu_flops_compute",
-    ),
-    part(
-        "elu", "act.transcendental", functional("elu"), "deepspeed@2021.elements",
-        "_relu_flops_compute",
-    ),
-    *(
-        part(rule.name, rule.cause, rule.targets, "input_elements", rule.source)
-        for rule in patched.POOLS
-    ),
-    *patched.resampling("deepspeed@2021"),
-)  # fmt: skip
+products, may_fail, parts = shared.functions(), shared.functions(), shared.functions()
+
+products.contraction(
+    ("torch.Tensor.__matmul__", "torch.mm", "torch.Tensor.mm", "torch.bmm", "torch.Tensor.bmm"),
+    cause=shared.BROADCAST,
+    name="matmul.more",
+    source="_matmul_flops_compute",
+)(shared.matmul)
 
 
-def _in_2021() -> Convention:
-    """Hooks were set once more for each path to a module, and the tree of modules summed so."""
-    edition = Edition("deepspeed@2021", _SOURCE, "child_paths", "child_paths_squared")
-    batch_norm, softmax = (
-        next(rule for rule in patched.PARTS if rule.name == name)
-        for name in ("batch_norm", "softmax")
+@products.contraction(
+    TRANSPOSED, cause="conv.transpose-groups", source="_conv_trans_flops_compute"
+)
+def transposed(call: Site) -> int:
+    """N x Ci x Co/g x prod(k) x prod(i)."""
+    given = Arguments(call)
+    _positions(given)  # which it computes, and may fail at, whether there is a bias or not
+    shape, weight = given.shape("input"), given.shape("weight")
+    return shape[0] * shape[1] * prod(weight[1:]) * prod(shape[2:])
+
+
+@parts.adds(
+    TRANSPOSED,
+    BIASED,
+    cause="bias.conv",
+    name="transposed.bias",
+    source="_conv_trans_flops_compute",
+)
+def transposed_bias(call: Site) -> int:
+    """N x Co x prod(o), o the output's extents."""
+    given = Arguments(call)
+    channels = given.shape("weight")[1] * given.number("groups", 1)
+    return channels * given.shape("input")[0] * prod(_positions(given))
+
+
+def _positions(given: Arguments) -> tuple[int, ...]:
+    """(i - 1) s - 2 p + d (k - 1) + p_out + 1 for each axis."""
+    extents, kernel = given.shape("input")[2:], given.shape("weight")[2:]
+    strides, dilations = (given.extents(name, 1, len(extents)) for name in ("stride", "dilation"))
+    paddings, more = (
+        given.extents(name, 0, len(extents)) for name in ("padding", "output_padding")
     )
-    clauses = (
-        *map(edition.function, _IN_2021),
-        *map(edition.function, _PARTS_IN_2021),
-        edition.function(msgspec.structs.replace(batch_norm, formula="input_elements"), factor=2),
-        edition.function(softmax),
-        *edition.recurrent(GATES, RECURRENT_BIAS),
-        *edition.unseen(_IN_2021),
+    return tuple(
+        (extent - 1) * strides[axis]
+        - 2 * paddings[axis]
+        + dilations[axis] * (kernel[axis] - 1)
+        + more[axis]
+        + 1
+        for axis, extent in enumerate(extents)
     )
-    trained = Parameters(trainable=True, reference=f"{_SOURCE}: reset_profile")
-    found = edition.convention("deepspeed", "2021", 1, "MACs", clauses, trained)
-    return msgspec.structs.replace(found, verified=("0.3.13", "0.5.0"))
 
+
+@products.contraction(
+    functional("scaled_dot_product_attention"),
+    cause="attention.sdpa",
+    source="_attn_flops_compute",
+)
+def attention(call: Site) -> int:
+    """n(q) Sk + n(q)/D Sk Dv, q, k and v the first three positional inputs.
+
+    Raises LookupError when they go by keyword.
+    """
+    shapes = [spec.shape for name in "012" if (spec := call.input(name)) is not None]
+    if len(shapes) < 3 or None in shapes:
+        raise LookupError("the tool's function takes q, k and v by position")
+    query, key, value = (shape or () for shape in shapes)
+    return prod(query) * key[-2] + prod(query[:-1]) * key[-2] * value[-1]
+
+
+@shared.resampling(may_fail)
+def resampled(call: Site) -> int:
+    """prod(size) where a size is given, without batch and channels; else n(x) prod(scale)."""
+    given, size = shared.resampled(call), shared.stated_size(call)
+    if size is not None:
+        return size
+    scale = shared.scales(call)
+    if isinstance(scale, list):
+        return int(given.numel * prod(scale))
+    return int(given.numel * scale ** (len(given.shape or ()) - 2))
+
+
+# einops calls torch.einsum, which is replaced as well
+@may_fail.adds(
+    "einops.einsum",
+    cause="functional.double-counted",
+    name="einops",
+    source="_einops_einsum_flops_compute",
+)
+def einops_einsum(call: Site) -> int:
+    """What numpy.einsum_path prints, for the last argument."""
+    return shared.path_cost(call, place=len(call.inputs))
+
+
+# In 2021: convolutions knew two spatial axes. On one axis they fail, of three they take the last
+# two of the kernel and the first two of the output. 0.3.13 and 0.5.0 agree.
+
+products_in_2021, parts_in_2021 = shared.functions(), shared.functions()
+
+products_in_2021.contraction(
+    shared.LINEAR, cause=shared.BROADCAST, source="_linear_flops_compute"
+)(shared.linear)
+
+
+@products_in_2021.contraction(
+    shared.CONVOLUTION, cause=shared.RECOMPUTED, name="convolution", source="_conv_flops_compute"
+)
+def plane_convolution(call: Site) -> int:
+    """N x Ci x Co/g x prod(k) x prod(o), k the last two axes and o the first."""
+    given = Arguments(call)
+    return shared.filters(given) * prod(given.shape("weight")[-2:]) * prod(_plane(given))
+
+
+@products_in_2021.contraction(
+    TRANSPOSED,
+    cause="conv.transpose-groups",
+    name="transposed",
+    source="_conv_trans_flops_compute",
+)
+def plane_transposed(call: Site) -> int:
+    """N x Ci x (Ci // g) x prod(k) x prod(i): the first axis of the weight taken for Co."""
+    given = Arguments(call)
+    _plane(given)  # which it computes, and fails at, whether there is a bias or not
+    shape, weight = given.shape("input"), given.shape("weight")
+    filters = weight[0] // given.number("groups", 1)
+    return shape[0] * shape[1] * filters * prod(weight[-2:]) * prod(shape[2:])
+
+
+@parts_in_2021.adds(
+    (*shared.CONVOLUTION, *TRANSPOSED),
+    BIASED,
+    cause="bias.conv",
+    name="bias",
+    source="_conv_flops_compute",
+)
+def plane_bias(call: Site) -> int:
+    """N x W[0] x prod(o), o as in a convolution that is not transposed."""
+    given = Arguments(call)
+    return given.shape("weight")[0] * given.shape("input")[0] * prod(_plane(given))
+
+
+def _plane(given: Arguments) -> tuple[int, ...]:
+    """The extents of a convolution's output, two axes of it."""
+    strides, paddings, dilations = (
+        given.extents(name, default, axes=2)
+        for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
+    )
+    extents, kernel = given.shape("input")[2:], given.shape("weight")[-2:]
+    return shared.windows((extents[0], extents[1]), kernel, strides, paddings, dilations)
+
+
+def activated(call: Site) -> int:
+    """n(x) of an activation with at most one more argument."""
+    return prod(Arguments(call, "relu").shape("input"))
+
+
+for name, cause, targets, amount, source in (
+    ("relu", "act.relu", functional("relu"), activated, "_relu_flops_compute"),
+    ("piecewise", "act.piecewise-other", PIECEWISE, activated, "_relu_flops_compute"),
+    ("elu", "act.transcendental", functional("elu"), activated, "_relu_flops_compute"),
+    ("softmax", "softmax", functional("softmax"), shared.elements, "_softmax_flops_compute"),
+    *((*pool, input_elements, "_pool_flops_compute") for pool in shared.POOLS),
+):
+    parts_in_2021.adds(targets, cause=cause, name=name, source=source)(amount)
+parts_in_2021.adds(
+    functional("batch_norm"),
+    cause="norm.batch",
+    name="batch_norm",
+    source="_batch_norm_flops_compute",
+    factor=2,
+)(input_elements)
+
+
+@shared.resampling(parts_in_2021)
+def resampled_in_2021(call: Site) -> int:
+    """prod(size) where a size is given, without batch and channels; else n(x).
+
+    A single number ends it, be it a size or a scale.
+    """
+    given, size = shared.resampled(call), shared.stated_size(call)
+    if size is not None:
+        if not isinstance(call.settings.get("size", call.settings.get("1")), list):
+            raise LookupError("the tool's function takes a size for each axis")
+        return size
+    scale = shared.scales(call)
+    if not isinstance(scale, list) or len(scale) != (given.shape or (0,))[0]:
+        raise LookupError("the tool's function takes as many scales as samples")
+    return given.numel
+
+
+in_2021 = shared.edition(
+    "deepspeed",
+    "2021",
+    _SOURCE,
+    prints="MACs",
+    per_mac=1,
+    verified=("0.3.13", "0.5.0"),
+    prefix="deepspeed@2021",
+    parameters=Parameters(trainable=True, reference=f"{_SOURCE}: reset_profile"),
+)
+# Hooks were set once more for each path to a module, and the tree of modules summed so.
+in_2021.include(products_in_2021, parts_in_2021, times=ALONG_CHAINS, source=_SOURCE)
+in_2021.include(shared.hooks, shared.hook_parts, times=ALONG_CHAINS_SQUARED, source=_SOURCE)
+in_2021.include(shared.unseen(products_in_2021), source=_SOURCE)
 
 CONVENTIONS = (
-    *pair(
+    # get_module_flops sums over `modules()`, which has each of them once
+    *shared.two_numbers(
         "deepspeed",
         "0.19.8",
         _SOURCE,
-        _PRODUCTS,
-        _PARTS,
-        times="among_modules",
-        hooked_times="among_modules",
+        products=products,
+        may_fail=may_fail,
+        parts=parts,
+        times=ONCE_IN_EACH,
         parameters=Parameters(reference=f"{_SOURCE}: reset_profile"),
     ),
-    _in_2021(),
+    in_2021.convention,
 )

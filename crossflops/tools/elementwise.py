@@ -5,9 +5,9 @@ that compute each result from the elements at its place: arithmetic, comparisons
 functions, activations. What moves, selects, converts, reduces, normalizes or contracts is not.
 """
 
-from crossflops.ir.convention import Clause, Convention, Match
+from crossflops.rules.rule import Tool
+from crossflops.tools.exact import results
 
-_SOURCE = "one for each element of the result"
 _RUNTIME = "com.microsoft."
 
 OPERATORS = (
@@ -24,35 +24,24 @@ OPERATORS = (
     )),
 )  # fmt: skip
 
-CONVENTIONS = (
-    Convention(
-        tool="elementwise-1",
-        edition="1",
-        verified=(),
-        unit=0,
-        printed_as="FLOPs",
-        sees="node",
-        counts_dead=False,
-        unseen="op.unregistered-zero",
-        source="no tool: elementwise operators alone",
-        clauses=(
-            Clause(
-                id="elementwise-1.results",
-                cause="elementwise.native",
-                level="node",
-                match=Match(targets=OPERATORS),
-                kind="part",
-                formula="node.results",
-                reference=_SOURCE,
-            ),
-            Clause(
-                id="elementwise-1.unseen",
-                cause="op.unregistered-zero",
-                level="node",
-                match=Match(),
-                kind="unseen",
-                reference="contractions are no elementwise operators",
-            ),
-        ),
-    ),
+elementwise = Tool(
+    "elementwise-1",
+    edition="1",
+    prints="FLOPs",
+    per_mac=0,
+    level="node",
+    unseen="op.unregistered-zero",
+    source="no tool: elementwise operators alone",
 )
+nodes = elementwise.rules("node")
+nodes.adds(
+    OPERATORS,
+    cause="elementwise.native",
+    name="results",
+    source="one for each element of the result",
+)(results)
+nodes.misses(
+    "others", cause="op.unregistered-zero", source="contractions are no elementwise operators"
+)
+
+CONVENTIONS = (elementwise.convention,)

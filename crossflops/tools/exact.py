@@ -6,11 +6,15 @@ addition for each result: so `Linear(5, 4)` with its bias is 4 x (2 x 5 - 1) + 4
 whether the graph has it as one Gemm or as MatMul and Add.
 """
 
-from crossflops.ir.convention import Clause, Convention, Match
+from math import prod
 
-_SOURCE = "the sum of K products needs K multiplications and K - 1 additions"
-_OTHERS = ("adds", "muls", "divs", "compares", "specials")
+from crossflops.ir.graph import Node
+from crossflops.ir.tensor import TensorSpec
+from crossflops.rules.rule import OfCost, Tool
+from crossflops.tools.einsum import einsum_pairs
+
 _RUNTIME = "com.microsoft."
+_FIRST = "unit.first-add-omitted"
 
 # Operators whose contractions have one sum for each element of the first output.
 _ONE_PER_RESULT = (
@@ -27,60 +31,104 @@ _ONE_PER_RESULT = (
         "DynamicQuantizeMatMul",
     )),
 )  # fmt: skip
-_SUMS = {
-    "node.results": _ONE_PER_RESULT,
-    "node.scattered": ("ConvTranspose", f"{_RUNTIME}ConvTransposeWithDynamicPads"),
-    "node.attended": ("Attention", "ai.onnx.preview.FlexAttention"),
-    "node.contracted": ("Einsum",),
-    "node.gates": ("LSTM", "GRU", "RNN"),
-}
+_SCATTERING = ("ConvTranspose", f"{_RUNTIME}ConvTransposeWithDynamicPads")
+_ATTENTION = ("Attention", "ai.onnx.preview.FlexAttention")
+_RECURRENT = ("LSTM", "GRU", "RNN")
 
-
-def _first(formula: str, targets: tuple[str, ...]) -> Clause:
-    """One addition less for each sum of a contraction."""
-    return Clause(
-        id=f"exact-2k-1.first.{formula.partition('.')[2]}",
-        cause="unit.first-add-omitted",
-        level="node",
-        match=Match(targets=targets),
-        kind="part",
-        formula=formula,
-        factor=-1,
-        reference=_SOURCE,
-    )
-
-
-CONVENTIONS = (
-    Convention(
-        tool="exact-2k-1",
-        edition="1",
-        verified=(),
-        unit=2,
-        printed_as="FLOPs",
-        sees="node",
-        counts_dead=False,
-        unseen="op.unregistered-zero",
-        source="no tool: the exact number of operations",
-        clauses=(
-            Clause(
-                id="exact-2k-1.products",
-                cause="graph.export-decomposition",
-                level="node",
-                match=Match(targets=tuple(name for names in _SUMS.values() for name in names)),
-                kind="core",
-                weights={"macs": 1},
-                reference=_SOURCE,
-            ),
-            *(_first(*row) for row in _SUMS.items()),
-            Clause(
-                id="exact-2k-1.others",
-                cause="elementwise.native",
-                level="node",
-                match=Match(),
-                kind="part",
-                weights=dict.fromkeys(_OTHERS, 1),
-                reference="the native count",
-            ),
-        ),
-    ),
+exact = Tool(
+    "exact-2k-1",
+    edition="1",
+    prints="FLOPs",
+    per_mac=2,
+    level="node",
+    unseen="op.unregistered-zero",
+    source="no tool: the exact number of operations",
 )
+sums = exact.rules(
+    "node", source="the sum of K products needs K multiplications and K - 1 additions"
+)
+sums.contraction(
+    (*_ONE_PER_RESULT, *_SCATTERING, *_ATTENTION, "Einsum", *_RECURRENT),
+    cause="graph.export-decomposition",
+    name="products",
+)(OfCost({"macs": 1}))
+
+
+# One addition less for each sum.
+
+
+@sums.adds(_ONE_PER_RESULT, cause=_FIRST, name="first.results", factor=-1)
+def results(node: Node) -> int:
+    """n(Y), Y the first output."""
+    return prod(_shape(node.outputs, 0))
+
+
+@sums.adds(_SCATTERING, cause=_FIRST, name="first.scattered", factor=-1)
+def scattered(node: Node) -> int:
+    """Results of a transposed convolution that a product reaches: min(n(Y), n(X)/C x M x prod(k)).
+
+    X [N, C, d...], W [C, M/group, k...], Y [N, M, o...]. With a stride above the kernel some
+    results are the bias alone.
+    """
+    source, out = _shape(node.inputs, 0), _shape(node.outputs, 0)
+    window = prod(_shape(node.inputs, 1)[2:])
+    positions = prod(source) // source[1] if source[1] else 0
+    return min(prod(out), positions * out[1] * window)
+
+
+@sums.adds(_ATTENTION, cause=_FIRST, name="first.attended", factor=-1)
+def attended(node: Node) -> int:
+    """B Hq Sq (St + Dv): a sum for every score, and for every element of the result.
+
+    Q [B, Hq, Sq, D] or [B, Sq, Hq*D], K and V alike, past keys [B, Hkv, Sp, D]; St = Skv + Sp.
+    """
+    query, key = _heads(node, 0), _heads(node, 1)
+    past = _shape(node.inputs, 4)[2] if len(node.inputs) > 4 and node.inputs[4] else 0
+    return prod(query[:3]) * (key[2] + past + _heads(node, 2)[3])
+
+
+@sums.adds("Einsum", cause=_FIRST, name="first.contracted", factor=-1)
+def contracted(node: Node) -> int:
+    """The results of every pair of operands of an Einsum that sums, pairs from left to right."""
+    equation = node.attrs.get("equation")
+    if not isinstance(equation, str):
+        raise ValueError("Einsum without an equation")
+    shapes = [_shape(node.inputs, place) for place in range(len(node.inputs))]
+    pairs, extents = einsum_pairs(equation, shapes)
+    return sum(prod(extents[x] for x in kept) for pair, kept in pairs if len(kept) < len(pair))
+
+
+@sums.adds(_RECURRENT, cause=_FIRST, name="first.gates", factor=-1)
+def gates(node: Node) -> int:
+    """D T B g H: a sum for every gate of every unit in every step.
+
+    X [T, B, I], R [D, g*H, H]: x and h meet their weights in one sum.
+    """
+    steps, batch, _ = _shape(node.inputs, 0)
+    directions, rows, _ = _shape(node.inputs, 2)
+    return steps * batch * directions * rows
+
+
+def _heads(node: Node, place: int) -> tuple[int, ...]:
+    dims = _shape(node.inputs, place)
+    if len(dims) == 4:
+        return dims
+    heads = node.attrs.get("kv_num_heads" if place else "q_num_heads")
+    if len(dims) != 3 or not isinstance(heads, int) or heads <= 0:
+        raise ValueError(f"{node.op} does not say how its heads are laid out")
+    return dims[0], heads, dims[1], dims[2] // heads
+
+
+def _shape(specs: tuple[TensorSpec | None, ...], place: int) -> tuple[int, ...]:
+    """Raises ValueError where it is not known: the node is then named, and not counted."""
+    spec = specs[place] if place < len(specs) else None
+    if spec is None or spec.shape is None:
+        raise ValueError("a shape is not known")
+    return spec.shape
+
+
+sums.adds(cause="elementwise.native", name="others", source="the native count")(
+    OfCost(dict.fromkeys(("adds", "muls", "divs", "compares", "specials"), 1))
+)
+
+CONVENTIONS = (exact.convention,)

@@ -112,13 +112,6 @@ def convolution_by_module(call: Site) -> int:
 old.adds(_FILTERS, has("bias"), cause="bias.conv", name="convolution.bias")(output_elements)
 
 
-def _remaining(call: Site) -> int:
-    """The positions of a padded sequence that are left in a nested tensor."""
-    if call.call.rows is None:
-        raise ValueError(f"{call.key} has rows of unknown lengths")
-    return call.call.rows
-
-
 @both.contraction(layers.LINEAR, padding_dropped(), cause=_DROPPED, name="linear.nested")
 def linear_of_nested(call: Site) -> int:
     """in_features x n(y), y without what a padding mask covers.
@@ -126,7 +119,7 @@ def linear_of_nested(call: Site) -> int:
     basic_hooks.py: count_linear.
     """
     width = (call.result.shape or (0,))[-1]
-    return call.number("in_features") * _remaining(call) * width
+    return call.number("in_features") * call.unpadded * width
 
 
 @both.contraction(layers.LINEAR, cause="matmul.leading-dims-lost")
@@ -242,7 +235,7 @@ old.adds(layers.BATCH_NORMS, cause="norm.batch", name="batch_norm", factor=2)(in
 def dropped_elements(call: Site) -> int:
     """n(x) of what a padding mask covers."""
     shape = call.shape("0")
-    return prod(shape) - _remaining(call) * shape[-1]
+    return prod(shape) - call.unpadded * shape[-1]
 
 
 _PIECEWISE = "act.piecewise-other"

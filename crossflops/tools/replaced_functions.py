@@ -1,0 +1,520 @@
+"""Tools that replace PyTorch's functions: what DeepSpeed's flops profiler and calflops share.
+
+Both put a function of their own in the place of torch.nn.functional.linear and many more, which
+computes an amount from the arguments and goes on to the original. What a model captured before is
+not seen. Every module that is registered, by its `__call__`, adds up what was called within it.
+Recurrent layers are hooked instead, by their exact class. calflops is a copy of the profiler of
+2023: the rules below are those on which the two agree, and refer to functions that both have.
+Sources: deepspeed/profiling/flops_profiler/profiler.py, calflops/pytorch_ops.py.
+"""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from crossflops.ir.modules import Times
+from crossflops.ir.tensor import TensorSpec
+from crossflops.rules.rule import Convention, Parameters, Rules, Tool
+from crossflops.rules.site import (
+    HOOKS,
+    VMAP,
+    Condition,
+    Site,
+    by_forward,
+    by_name,
+    called,
+    captured,
+    inside,
+    padding_dropped,
+    registered,
+    run_as,
+    subclass_of,
+    through,
+    under,
+)
+from crossflops.tools import layers
+from crossflops.tools.replaced_arguments import Arguments
+
+
+def functional(*names: str) -> tuple[str, ...]:
+    """Functions of torch.nn.functional."""
+    return tuple(f"torch.nn.functional.{name}" for name in names)
+
+
+def by_rank(name: str) -> tuple[str, ...]:
+    """A function of torch.nn.functional for one, two and three axes."""
+    return functional(*(f"{name}{rank}d" for rank in (1, 2, 3)))
+
+
+def functions() -> Rules:
+    """A group of rules about functions, which hold where these are called by their names."""
+    return Rules("function", by_name())
+
+
+LINEAR, CONVOLUTION, TRANSPOSED = functional("linear"), by_rank("conv"), by_rank("conv_transpose")
+_MATMUL = ("torch.matmul", "torch.Tensor.matmul")
+_ADDMM = ("torch.addmm", "torch.Tensor.addmm", "torch.baddbmm")
+ARITHMETIC = ("torch.add", "torch.Tensor.add", "torch.mul", "torch.Tensor.mul")
+PIECEWISE = functional("prelu", "leaky_relu", "relu6")
+_TRANSCENDENTAL = functional("elu", "silu", "gelu")
+_RESAMPLED = functional("interpolate", "upsample")
+POOLS = (
+    ("average", "pool.avg", by_rank("avg_pool")),
+    ("maximum", "pool.max", by_rank("max_pool")),
+    ("adaptive", "pool.adaptive", by_rank("adaptive_avg_pool") + by_rank("adaptive_max_pool")),
+)
+HOOKED = (*layers.RECURRENT, *layers.CELLS)
+
+# The third argument of a convolution, transposed or not, is its bias.
+BIASED = Condition(
+    "with a bias", lambda call: any(call.input(name) is not None for name in ("2", "bias"))
+)
+
+BROADCAST, RECOMPUTED = "matmul.broadcast-batch-lost", "conv.output-size-recomputed"
+_ESTIMATE, _DROPPED = "einsum.path-estimate", "attention.padding-skipped"
+_AT = "torch.Tensor.__matmul__"
+
+# Products are in both numbers of a tool, FLOPs and MACs. All else is in FLOPs alone, but functions
+# that may fail end the MACs as well, on arguments that they do not take.
+_products, _may_fail, _parts = functions(), functions(), functions()
+_dropped = Rules("function", padding_dropped(), by_name(), factor=-1)
+hooks, hook_parts, _first_adds = (Rules("module", called(), source="_rnn_flops") for _ in range(3))
+
+# Linear layers and convolutions.
+
+
+@_products.contraction(
+    LINEAR, padding_dropped(), cause=_DROPPED, name="linear.nested", source="_linear_flops_compute"
+)
+def linear_of_nested(call: Site) -> int:
+    """n(x) x W[0], x without what a padding mask covers.
+
+    numel() of a nested tensor has no padding in it.
+    """
+    given = Arguments(call)
+    return call.unpadded * given.shape("input")[-1] * given.shape("weight")[0]
+
+
+@_products.contraction(LINEAR, cause=BROADCAST, source="_linear_flops_compute")
+def linear(call: Site) -> int:
+    """n(x) x W[0]."""
+    given = Arguments(call)
+    return prod(given.shape("input")) * given.shape("weight")[0]
+
+
+@_products.contraction(CONVOLUTION, cause=RECOMPUTED, source="_conv_flops_compute")
+def convolution(call: Site) -> int:
+    """N x Ci x Co/g x prod(k) x prod(o), o computed from padding, stride and dilation."""
+    given = Arguments(call)
+    return filters(given) * prod(given.shape("weight")[2:]) * prod(positions(given))
+
+
+def filters(given: Arguments) -> int:
+    """N x Ci x Co/g of a convolution.
+
+    Raises ValueError where the second axis of the input has not the channels, which the tools
+    assert: so an unbatched input ends them.
+    """
+    source, weight = given.shape("input"), given.shape("weight")
+    groups = given.number("groups", 1)
+    if weight[1] * groups != source[1]:
+        raise ValueError("the tool asserts that the second axis of the input has the channels")
+    return source[0] * source[1] * (weight[0] // groups)
+
+
+@_parts.adds(
+    CONVOLUTION, BIASED, cause="bias.conv", name="convolution.bias", source="_conv_flops_compute"
+)
+def convolution_bias(call: Site) -> int:
+    """N x Co x prod(o), o as in the convolution."""
+    given = Arguments(call)
+    return given.shape("weight")[0] * given.shape("input")[0] * prod(positions(given))
+
+
+def positions(given: Arguments) -> tuple[int, ...]:
+    """The extents of a convolution's output, as they are computed from its arguments.
+
+    "same" is taken for a padding of d (k - 1) // 2 on both sides, one short if that is odd.
+    """
+    source, kernel = given.shape("input")[2:], given.shape("weight")[2:]
+    strides, dilations = (given.extents(name, 1, len(source)) for name in ("stride", "dilation"))
+    padding = given.value("padding", 0)
+    if padding == "same":
+        paddings = tuple(d * (k - 1) // 2 for d, k in zip(dilations, kernel, strict=False))
+    elif padding == "valid":
+        paddings = (0,) * len(source)
+    else:
+        paddings = given.extents("padding", 0, len(source))
+    return windows(source, kernel, strides, paddings, dilations)
+
+
+def windows(
+    source: tuple[int, ...],
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    paddings: tuple[int, ...],
+    dilations: tuple[int, ...],
+) -> tuple[int, ...]:
+    """(i + 2 p - (d (k - 1) + 1)) // s + 1 for each axis of the source."""
+    return tuple(
+        (extent + 2 * paddings[axis] - (dilations[axis] * (kernel[axis] - 1) + 1)) // strides[axis]
+        + 1
+        for axis, extent in enumerate(source)
+    )
+
+
+# Products of matrices, sums of them, and einsum.
+
+
+@_products.contraction(_MATMUL, cause=BROADCAST, source="_matmul_flops_compute")
+def matmul(call: Site) -> int:
+    """prod(A) x B[-1]: batch axes that only B has are lost."""
+    given = Arguments(call, "matmul")
+    return prod(given.shape("input")) * given.shape("other")[-1]
+
+
+@_products.contraction(_ADDMM, cause=BROADCAST, source="_addmm_flops_compute")
+def addmm(call: Site) -> int:
+    """prod(A) x B[-1] of input + A B."""
+    given = _added(call)
+    return prod(given.shape("mat1")) * given.shape("mat2")[-1]
+
+
+@_parts.adds(_ADDMM, cause="bias.linear", name="addmm.input", source="_addmm_flops_compute")
+def addmm_input(call: Site) -> int:
+    """n(input) of input + A B, before it is broadcast."""
+    return prod(_added(call).shape("input", "self"))
+
+
+def _added(call: Site) -> Arguments:
+    """The arguments of torch.addmm, or those that _tensor_addmm_flops_compute takes."""
+    by_method = call.target in ("torch.Tensor.addmm", "torch.baddbmm")
+    return Arguments(call, "tensor_addmm" if by_method else "addmm")
+
+
+@_may_fail.contraction("torch.einsum", cause=_ESTIMATE, source="_einsum_flops_compute")
+def einsum(call: Site) -> int:
+    """Half of what numpy.einsum_path prints, in whole MACs."""
+    return path_cost(call) // 2
+
+
+@_parts.adds("torch.einsum", cause=_ESTIMATE, name="einsum.odd", source="_einsum_flops_compute")
+def einsum_odd(call: Site) -> int:
+    """What is left of numpy.einsum_path's cost after its whole MACs: 1 if it is odd."""
+    return path_cost(call) % 2
+
+
+def path_cost(call: Site, place: int = 0) -> int:
+    """The "optimized FLOP count" that numpy.einsum_path prints with four digits.
+
+    `place` is that of the equation. Raises LookupError where the tool's function cannot be called
+    so: with the operands in one list, or with lists of axes in place of an equation.
+    """
+    equation = call.settings.get(str(place))
+    if not isinstance(equation, str) or any("." in spec.name for spec in call.inputs):
+        raise LookupError("the tool's function takes an equation and its operands")
+    equation = equation.replace(" ", "")
+    letters = dict.fromkeys(letter for letter in equation if letter.isalpha())
+    names = {ord(letter): 97 + number for number, letter in enumerate(letters)}
+    arrays = [np.broadcast_to(np.zeros(()), spec.shape or ()) for spec in call.inputs]
+    printed = np.einsum_path(equation.translate(names), *arrays, optimize="optimal")[1]
+    line = next(row for row in printed.split("\n") if "optimized flop" in row.lower())
+    return int(float(line.rpartition(":")[2]))
+
+
+# Under `torch.vmap` each of them sees one example of many.
+_vmapped = Rules("function", under(VMAP), by_name())
+for formula, targets, source in (
+    (linear, LINEAR, "_linear_flops_compute"),
+    (convolution, CONVOLUTION, "_conv_flops_compute"),
+    (matmul, _MATMUL, "_matmul_flops_compute"),
+):
+    _vmapped.contraction(
+        targets, cause="function.vmap", name=f"{formula.__name__}.vmapped", source=source
+    )(formula)
+
+
+# Arithmetic, activations, norms and pools.
+
+
+@_parts.adds(
+    ARITHMETIC,
+    cause="elementwise.add-function",
+    name="arithmetic",
+    source="_elementwise_flops_compute",
+)
+def arithmetic(call: Site) -> int:
+    """n(y) of adding or multiplying."""
+    return prod(np.broadcast_shapes(*Arguments(call).shapes("input", "other")))
+
+
+def elements(call: Site) -> int:
+    """n(x)."""
+    return prod(Arguments(call).shape("input"))
+
+
+def covered(call: Site) -> int:
+    """n(x) of what a padding mask covers, which numel() of a nested tensor lacks."""
+    shape = Arguments(call).shape("input")
+    return prod(shape) - call.unpadded * shape[-1]
+
+
+for name, cause, targets, source in (
+    ("relu", "act.relu", functional("relu"), "_relu_flops_compute"),
+    ("piecewise", "act.piecewise-other", PIECEWISE, "_leaky_relu_flops_compute"),
+    ("transcendental", "act.transcendental", _TRANSCENDENTAL, "_gelu_flops_compute"),
+    ("softmax", "softmax", functional("softmax"), "_softmax_flops_compute"),
+):
+    _parts.adds(targets, cause=cause, name=name, source=source)(elements)
+    if name in ("relu", "transcendental"):  # those that an encoder calls
+        _dropped.adds(targets, cause=_DROPPED, name=f"{name}.nested", source=source)(covered)
+
+
+@_parts.adds(functional("batch_norm"), cause="norm.batch", source="_batch_norm_flops_compute")
+def batch_norm(call: Site) -> int:
+    """2 n(x) with weights and n(x) without; by the batch's statistics 5 and 4."""
+    given = Arguments(call)
+    statistics = 3 if given.value("training", False) else 0
+    return (statistics + (2 if given.has("weight") else 1)) * prod(given.shape("input"))
+
+
+def norm(call: Site) -> int:
+    """5 n(x) with weights and 4 n(x) without."""
+    return _of_each_element(call) * elements(call)
+
+
+@_dropped.adds(
+    functional("layer_norm"),
+    cause=_DROPPED,
+    name="layer_norm.nested",
+    source="_layer_norm_flops_compute",
+)
+def norm_covered(call: Site) -> int:
+    """5 or 4 for each element that a padding mask covers."""
+    return _of_each_element(call) * covered(call)
+
+
+def _of_each_element(call: Site) -> int:
+    return 5 if Arguments(call).has("weight") else 4
+
+
+for kind in ("layer", "group", "instance"):
+    _parts.adds(
+        functional(f"{kind}_norm"),
+        cause=f"norm.{kind}",
+        name=f"{kind}_norm",
+        source=f"_{kind}_norm_flops_compute",
+    )(norm)
+
+
+def pooled(call: Site) -> int:
+    """n(x).
+
+    The tools' function has no argument `output_size`, which ends them.
+    """
+    return prod(Arguments(call, "pool").shape("input"))
+
+
+for name, cause, targets in POOLS:
+    _may_fail.adds(targets, cause=cause, name=name, source="_pool_flops_compute")(pooled)
+
+
+# F.interpolate and F.upsample, whose input is taken by position and anything else either way.
+
+
+def _copies(call: Site) -> bool:
+    return str(_resampling_argument(call, "mode", "3", "nearest")).startswith("nearest")
+
+
+_COPIED = Condition("in a nearest mode", _copies)
+_INTERPOLATED = Condition("in another mode", lambda call: not _copies(call))
+
+
+def resampling(group: Rules) -> Callable[[Callable[[Site], int]], Callable[[Site], int]]:
+    """Two rules by a tool's own amount: where neighbours are copied, and where there is more."""
+
+    def declare(amount: Callable[[Site], int]) -> Callable[[Site], int]:
+        for name, cause, condition in (
+            ("resampling.copied", "upsample.nearest", _COPIED),
+            ("resampling.interpolated", "upsample.linear", _INTERPOLATED),
+        ):
+            about = {"cause": cause, "name": name, "source": "_upsample_flops_compute"}
+            group.adds(_RESAMPLED, condition, **about)(amount)
+        return amount
+
+    return declare
+
+
+def _resampling_argument(call: Site, name: str, place: str, default: Any = None) -> Any:
+    return call.settings.get(name, call.settings.get(place, default))
+
+
+def resampled(call: Site) -> TensorSpec:
+    """The input. Raises LookupError where it goes by keyword, or has no known shape."""
+    spec = call.input("0")
+    if spec is None or spec.shape is None:
+        raise LookupError("the tool's function takes the input by position")
+    return spec
+
+
+def stated_size(call: Site) -> int | None:
+    """prod(size), or None where no size is given: batch and channels are not in it."""
+    size = _resampling_argument(call, "size", "1")
+    if isinstance(size, list):
+        return prod(map(int, size))
+    return int(size) if isinstance(size, int | float) else None
+
+
+def scales(call: Site) -> list[float] | float:
+    """The scale of each axis, or of all. Raises LookupError without one."""
+    scale = _resampling_argument(call, "scale_factor", "2")
+    if not isinstance(scale, int | float | list):
+        raise LookupError("neither size nor scale_factor")
+    return scale
+
+
+# Recurrent layers and their cells, of H units with g gates. A hook is given inputs by position
+# alone, and reads the first two axes of the first one: of an unbatched sequence it takes the
+# features for steps.
+
+_ELEMENTWISE = {"RNN": 1, "GRU": 7, "LSTM": 10}  # how often H is added in each step and layer
+
+
+def _is_cell(call: Site) -> bool:
+    return call.target.endswith("Cell")
+
+
+def _steps(call: Site) -> int:
+    """Samples x steps x directions; of a cell, samples."""
+    source = call.input("0")
+    if source is None or source.shape is None:
+        raise LookupError("the hook needs a tensor as first positional input")
+    samples, steps = source.shape[:2]
+    if _is_cell(call):
+        return samples
+    return samples * steps * (2 if call.module.settings["bidirectional"] else 1)
+
+
+def _layers(call: Site) -> list[list[tuple[int, ...]]]:
+    """The shapes of W_ih, W_hh and the biases, if any, of each layer's forward direction.
+
+    Raises KeyError where a parameter is not one any more (weight_norm keeps others): so does
+    `__getattr__` in the hook.
+    """
+    shapes = {parameter.name: parameter.shape for parameter in call.module.params}
+    names = ["weight_ih", "weight_hh"]
+    names += ["bias_ih", "bias_hh"] if call.module.settings["bias"] else []
+    numbers = range(1 if _is_cell(call) else call.number("num_layers"))
+    suffixes = ["" if _is_cell(call) else f"_l{number}" for number in numbers]
+    return [[shapes[f"{name}{suffix}"] for name in names] for suffix in suffixes]
+
+
+@hooks.contraction(HOOKED, cause="rnn.fused", stands_for=layers.operators(HOOKED))
+def recurrent(call: Site) -> int:
+    """T x B x (n(W_ih) + n(W_hh)), summed over layers; of two directions the first, twice."""
+    return _steps(call) * sum(prod(matrix) for layer in _layers(call) for matrix in layer[:2])
+
+
+@hook_parts.adds(HOOKED, cause="rnn.gate-elementwise", name="recurrent.gates")
+def recurrent_gates(call: Site) -> int:
+    """Per step and layer H for an RNN, 7 H for a GRU, 10 H for an LSTM."""
+    kind = call.target.rpartition(".")[2].removesuffix("Cell")
+    units = call.number("hidden_size")
+    return _steps(call) * len(_layers(call)) * _ELEMENTWISE[kind] * units
+
+
+@hook_parts.adds(HOOKED, cause="bias.rnn", name="recurrent.bias")
+def recurrent_bias(call: Site) -> int:
+    """2 g H per step and layer, if there are biases."""
+    return _steps(call) * sum(bias[0] for layer in _layers(call) for bias in layer[2:])
+
+
+@_first_adds.adds(HOOKED, cause="unit.first-add-omitted", name="recurrent.first-adds", factor=-1)
+def first_adds(call: Site) -> int:
+    """2 g H per step and layer: a product of n terms is taken for 2 n - 1 operations."""
+    return _steps(call) * sum(2 * layer[0][0] for layer in _layers(call))
+
+
+# The tools.
+
+
+def edition(
+    tool: str, number: str, source: str, *, prints: str, per_mac: int, **more: Any
+) -> Tool:
+    """A tool that switches to evaluation, and hooks every module; `source` is its file."""
+    return Tool(
+        tool,
+        edition=number,
+        prints=prints,
+        per_mac=per_mac,
+        level="function",
+        unseen="op.unregistered-zero",
+        runs={"training": False, "hooked": True},
+        counts_dead_work=True,
+        source=source,
+        **more,
+    )
+
+
+def unseen(*replaced: Rules) -> Rules:
+    """Why contraction work is not seen, the most particular reason first.
+
+    `replaced` are the rules about functions that contract.
+    """
+    rules = [rule for group in replaced for rule in group.rules if rule.kind == "core"]
+    names = dict.fromkeys(name for rule in rules for name in rule.targets)
+    fused = layers.operators(HOOKED)
+    group = Rules("operator", source="_patch_functionals")
+    group.misses(
+        "fastpath",
+        run_as("aten._native_multi_head_attention*", "aten._transformer_encoder_layer*"),
+        cause="attention.module-fastpath",
+    )
+    group.misses("captured", captured(), through(*names), cause="functional.captured-reference")
+    group.misses(
+        "direct-forward", fused, by_forward(), inside(*HOOKED), cause="module.direct-forward"
+    )
+    group.misses(
+        "unregistered", fused, inside(*HOOKED), registered(False), cause="module.unregistered"
+    )
+    group.misses("subclass", fused, subclass_of(*HOOKED), cause="module.type-unmatched")
+    group.misses(
+        "attention", layers.CONTRACTIONS["scaled_dot_product_attention"], cause="attention.sdpa"
+    )
+    if "torch.matmul" in names and _AT not in names:
+        group.misses("operator", through(_AT), cause="matmul.operator-invisible")
+    group.misses("scripted", under("torch.jit.ScriptFunction.__call__"), cause="function.opaque")
+    group.misses("hook", under(HOOKS), cause="module.hook-work")
+    return group
+
+
+def two_numbers(
+    tool: str,
+    version: str,
+    source: str,
+    *,
+    products: Rules,
+    may_fail: Rules,
+    parts: Rules,
+    times: Times,
+    parameters: Parameters,
+) -> tuple[Convention, Convention]:
+    """The two numbers of one run, of the rules above and these of the tool's own.
+
+    FLOPs, as `tool`, are twice the MACs of the products, and all else. MACs, as `tool`-macs, are
+    those of the replaced functions alone: neither einsum nor recurrent layers have any.
+    """
+    about: dict[str, Any] = {"parameters": parameters, "verified": (version,)}
+    flops = edition(tool, version, source, prints="FLOPs", per_mac=2, **about)
+    macs = edition(f"{tool}-macs", version, source, prints="MACs", per_mac=1, **about)
+    counted = (_vmapped, _products, products)
+    uncounted = (_may_fail, may_fail, hooks)
+    also = (_parts, parts, _dropped, hook_parts, _first_adds)
+    flops.include(*counted, *uncounted, *also, times=times, source=source)
+    macs.include(*counted, times=times, source=source)
+    macs.include(*uncounted, times=times, source=source, factor=0)
+    for number in (flops, macs):
+        number.include(unseen(*counted, _may_fail), source=source)
+    return flops.convention, macs.convention
