@@ -19,7 +19,7 @@ from crossflops.operators.traffic import traffic
 Piece: TypeAlias = "Counted | Uncounted | _Runs"
 Counts: TypeAlias = tuple[Piece, ...]
 Precisions = Mapping[str, str]
-_MOST_RUNS = 2048  # as a power of two: loops in loops multiply to numbers nobody can print
+_MOST_RUNS = 2048  # as a power of two: loops in loops multiply to numbers too long to print
 _WHY = {"constant": "the condition is constant", "asked": "as asked", "seen": "as it ran"}
 _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
 
@@ -27,9 +27,9 @@ _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
 def count(graph: Graph) -> Ledger:
     """Counts every node of a graph, and those in the bodies of its nodes.
 
-    A node without a rule, or with a shape that its rule needs and nobody knows, is uncounted
-    and says so. Bytes are those of the unfused model: each node reads its inputs, the same
-    tensor once, and writes its outputs.
+    A node without a rule, or with an unknown shape that its rule needs, is uncounted and says so.
+    Bytes are those of the unfused model: each node reads its inputs, the same tensor once, and
+    writes its outputs.
 
     The nodes of a body stand behind the node that holds it, with its key before theirs, and cost
     what all its runs cost: a Loop, a Scan or a SequenceMap runs its body `trips` times, an If one
@@ -41,7 +41,7 @@ def count(graph: Graph) -> Ledger:
 
 
 def count_whole(graph: Graph) -> Ledger:
-    """One count for each node of the graph, with all that runs in it: nobody looks inside.
+    """One count for each node of the graph, with all that runs in it.
 
     What has no count inside a node is left out of that node's. A tool looks at a graph so, with
     sizes that it believes and that no run may have: operands are not held against each other.
@@ -87,8 +87,8 @@ def count_node(
     except ValueError as error:
         return Uncounted(node, str(error))
     except (ArithmeticError, LookupError, TypeError, AttributeError) as error:
-        what = f"its attributes or shapes do not fit {node.op} ({type(error).__name__}: {error})"
-        return Uncounted(node, what)
+        reason = f"its attributes or shapes do not fit {node.op} ({type(error).__name__}: {error})"
+        return Uncounted(node, reason)
 
 
 def _standing(node: Node, stored: Mapping[str, str]) -> Counted | Uncounted:
@@ -98,20 +98,20 @@ def _standing(node: Node, stored: Mapping[str, str]) -> Counted | Uncounted:
     """
     itself = msgspec.structs.replace(node, stands_for=None)
     work = _Work()
-    own = _total(tuple(work.flat(tuple(work.counts((itself,), stored))))).macs
-    meant = [count_node(one) for one in node.stands_for or ()]
-    for one in meant:
-        if isinstance(one, Uncounted):
-            return Uncounted(node, one.reason)
-    known = [one for one in meant if isinstance(one, Counted)]
+    macs = _total(tuple(work.flat(tuple(work.counts((itself,), stored))))).macs
+    counts = [count_node(operation) for operation in node.stands_for or ()]
+    for counted in counts:
+        if isinstance(counted, Uncounted):
+            return Uncounted(node, counted.reason)
+    known = [counted for counted in counts if isinstance(counted, Counted)]
     cost = _total(known)
     return Counted(
         node=node,
         cost=cost,
-        formula=" + ".join(one.formula for one in known) or "0: part of another operation",
+        formula=" + ".join(counted.formula for counted in known) or "0: part of another operation",
         precision=known[0].precision if known else "",
         exactness=known[0].exactness if known else "exact",
-        converter_macs=own - cost.macs,
+        converter_macs=macs - cost.macs,
     )
 
 
@@ -172,24 +172,24 @@ class _Work:
         order: list[_Runs] = []
         self._visit(counts, order, set())
         times: Counter[tuple[int, tuple[str, ...]]] = Counter()
-        for one in counts:
-            if isinstance(one, _Runs):
-                times[one.key] += one.times
+        for count in counts:
+            if isinstance(count, _Runs):
+                times[count.key] += count.times
             else:
-                yield one
-        for runs in reversed(order):  # whoever calls it comes first
-            for one in self._function(runs):
-                if isinstance(one, _Runs):
-                    times[one.key] += times[runs.key] * one.times
+                yield count
+        for runs in reversed(order):  # callers come first
+            for count in self._function(runs):
+                if isinstance(count, _Runs):
+                    times[count.key] += times[runs.key] * count.times
                 else:
-                    yield _many(one, f"{runs.body.name}/{one.node.key}", times[runs.key])
+                    yield _many(count, f"{runs.body.name}/{count.node.key}", times[runs.key])
 
     def _visit(self, counts: Counts, order: list[_Runs], seen: set[Any]) -> None:
-        for one in counts:
-            if isinstance(one, _Runs) and one.key not in seen:
-                seen.add(one.key)
-                self._visit(self._function(one), order, seen)
-                order.append(one)
+        for count in counts:
+            if isinstance(count, _Runs) and count.key not in seen:
+                seen.add(count.key)
+                self._visit(self._function(count), order, seen)
+                order.append(count)
 
     def _function(self, runs: _Runs) -> Counts:
         if runs.key not in self._functions:
@@ -217,43 +217,43 @@ class _Work:
             return (Uncounted(node, f"{node.op}: the file has not both of its branches"),)
         if len(node.bodies) > 1 and not node.choice:
             return self._either(node, stored)
-        found = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
+        branches = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
         names = [body.name for body in node.bodies]
         if node.choice == "sum":
             held = _held(node, f"the sum of {' and '.join(names)}", exact=False)
-            return (held, *(one for counts in found for one in _inside(node, counts, 1)))
+            return (held, *(count for counts in branches for count in _inside(node, counts, 1)))
         why = _WHY[node.choice]
         held = _held(node, f"{names[0]}: {why}", exact=node.choice in ("constant", "seen"))
-        return (held, *_inside(node, found[0], 1))
+        return (held, *_inside(node, branches[0], 1))
 
     def _either(self, node: Node, stored: Precisions) -> Counts:
         """The larger of two branches, of those that can run. Raises OperandError if none can."""
-        found: dict[str, tuple[Counts, tuple[int, int, int]]] = {}
+        counted: dict[str, tuple[Counts, tuple[int, int, int]]] = {}
         obstacle: OperandError | None = None
         for body in node.bodies:
             try:
                 counts = tuple(self.counts(body.nodes, stored))
-                found[body.name] = counts, self._size(counts)
+                counted[body.name] = counts, self._size(counts)
             except OperandError as error:
                 obstacle = error
-        if not found and obstacle is not None:
+        if not counted and obstacle is not None:
             raise obstacle
-        largest = max(found, key=lambda name: found[name][1])
-        told = ", ".join(
-            f"{name} {macs} MACs {flops} FLOPs" for name, (_, (macs, flops, _)) in found.items()
+        largest = max(counted, key=lambda name: counted[name][1])
+        sizes = ", ".join(
+            f"{name} {macs} MACs {flops} FLOPs" for name, (_, (macs, flops, _)) in counted.items()
         )
-        what = f"the larger of {told}"
+        which = f"the larger of {sizes}"
         if obstacle is not None:
-            what = f"of the other branch {obstacle.message}"
+            which = f"of the other branch {obstacle.message}"
         return (
-            _held(node, f"{largest}: {what}", exact=False),
-            *_inside(node, found[largest][0], 1),
+            _held(node, f"{largest}: {which}", exact=False),
+            *_inside(node, counted[largest][0], 1),
         )
 
     def _size(self, counts: Counts) -> tuple[int, int, int]:
         whole = tuple(self.flat(counts))
         total = _total(whole)
-        return total.macs, total.flops, sum(isinstance(one, Uncounted) for one in whole)
+        return total.macs, total.flops, sum(isinstance(count, Uncounted) for count in whole)
 
 
 def _held(node: Node, formula: str, exact: bool) -> Counted:
@@ -268,40 +268,40 @@ def _held(node: Node, formula: str, exact: bool) -> Counted:
 
 
 def _inside(holder: Node, counts: Iterable[Piece], times: int) -> Counts:
-    return tuple(_repeated(holder, one, times) for one in counts)
+    return tuple(_repeated(holder, count, times) for count in counts)
 
 
-def _repeated(holder: Node, one: Piece, times: int) -> Piece:
-    if isinstance(one, _Runs):
-        return one._replace(times=one.times * times)
+def _repeated(holder: Node, count: Piece, times: int) -> Piece:
+    if isinstance(count, _Runs):
+        return count._replace(times=count.times * times)
     node = msgspec.structs.replace(
-        one.node,
-        call=one.node.call or holder.call,
-        path=one.node.path or holder.path,
-        constant=one.node.constant or holder.constant,
+        count.node,
+        call=count.node.call or holder.call,
+        path=count.node.path or holder.path,
+        constant=count.node.constant or holder.constant,
     )
-    return _many(msgspec.structs.replace(one, node=node), f"{holder.key}/{node.key}", times)
+    return _many(msgspec.structs.replace(count, node=node), f"{holder.key}/{node.key}", times)
 
 
-def _many(one: Counted | Uncounted, key: str, times: int) -> Counted | Uncounted:
-    node = msgspec.structs.replace(one.node, key=key)
+def _many(count: Counted | Uncounted, key: str, times: int) -> Counted | Uncounted:
+    node = msgspec.structs.replace(count.node, key=key)
     if times.bit_length() > _MOST_RUNS:
         return Uncounted(node, f"it runs more than 2^{_MOST_RUNS} times")
-    if isinstance(one, Uncounted):
-        return Uncounted(node, one.reason)
-    formula = one.formula if times == 1 else f"{times} x ({one.formula})"
+    if isinstance(count, Uncounted):
+        return Uncounted(node, count.reason)
+    formula = count.formula if times == 1 else f"{times} x ({count.formula})"
     return msgspec.structs.replace(
-        one,
+        count,
         node=node,
-        cost=one.cost * times,
+        cost=count.cost * times,
         formula=formula,
-        times=one.times * times,
-        converter_macs=one.converter_macs * times,
+        times=count.times * times,
+        converter_macs=count.converter_macs * times,
     )
 
 
 def _total(counts: Iterable[Counted | Uncounted]) -> Cost:
-    return sum((one.cost for one in counts if isinstance(one, Counted)), ZERO)
+    return sum((count.cost for count in counts if isinstance(count, Counted)), ZERO)
 
 
 def _with_bytes(work: Cost, read: int, written: int) -> Cost:

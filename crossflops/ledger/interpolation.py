@@ -13,20 +13,20 @@ def degree(places: Sequence[int], values: Sequence[int], spare: int) -> int | No
     Newton's divided differences of every order above the degree are zero.
     """
     top = _divided(places, [Fraction(value) for value in values])
-    found = max((order for order, value in enumerate(top) if value), default=0)
-    return found if found + 1 + spare <= len(places) else None
+    highest = max((order for order, value in enumerate(top) if value), default=0)
+    return highest if highest + 1 + spare <= len(places) else None
 
 
 def _divided(places: Sequence[int], values: Sequence[Fraction]) -> list[Fraction]:
     """Newton's coefficients: the divided differences that begin at the first point."""
-    row, found = list(values), []
+    row, coefficients = list(values), []
     for order in range(len(places)):
-        found.append(row[0])
+        coefficients.append(row[0])
         row = [
             (row[i + 1] - row[i]) / (places[i + order + 1] - places[i])
             for i in range(len(row) - 1)
         ]
-    return found
+    return coefficients
 
 
 def interpolate(
@@ -48,27 +48,27 @@ def interpolate(
             )
         }
     bases = [dict(zip(axis, _basis(axis), strict=True)) for axis in axes]
-    found: dict[Powers, Fraction] = {}
+    polynomial: dict[Powers, Fraction] = {}
     for at, value in newton.items():
         terms: dict[Powers, Fraction] = {(): value}
         for base, size in zip(bases, at, strict=True):
             terms = {
-                (*powers, power): one * factor
-                for powers, one in terms.items()
+                (*powers, power): coefficient * factor
+                for powers, coefficient in terms.items()
                 for power, factor in enumerate(base[size])
             }
-        for powers, one in terms.items():
-            found[powers] = found.get(powers, Fraction(0)) + one
-    return {powers: value for powers, value in found.items() if value}
+        for powers, coefficient in terms.items():
+            polynomial[powers] = polynomial.get(powers, Fraction(0)) + coefficient
+    return {powers: value for powers, value in polynomial.items() if value}
 
 
 def _basis(places: Sequence[int]) -> list[list[Fraction]]:
     """Newton's basis, multiplied out: the product of (x - place) over the first k places."""
-    product, found = [Fraction(1)], []
+    product, basis = [Fraction(1)], []
     for place in places:
-        found.append(product)
+        basis.append(product)
         shifted = [Fraction(0), *product]
         product = [
             high - place * low for high, low in zip(shifted, [*product, Fraction(0)], strict=True)
         ]
-    return found
+    return basis

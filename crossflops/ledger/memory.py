@@ -29,33 +29,33 @@ class Peak(msgspec.Struct, frozen=True):
 
 
 def footprint(graph: Graph, ledger: Ledger) -> Memory:
-    """The memory figures of a counted graph. Uncounted nodes move what nobody knows."""
+    """The memory figures of a counted graph. What uncounted nodes move is not known."""
     read, written = _elements(ledger)
     cost = ledger.total
     moved = cost.bytes_read + cost.bytes_written
-    found = peak(graph)
+    highest = peak(graph)
     return Memory(
         access_bytes=moved,
         access_elements=read + written,
         elements_read=read,
         elements_written=written,
         intensity=Intensity(cost.flops, moved),
-        peak_activation_bytes=found.nbytes,
-        peak_node=found.node,
-        unsized=found.unsized,
+        peak_activation_bytes=highest.nbytes,
+        peak_node=highest.node,
+        unsized=highest.unsized,
         param_bytes=graph.param_bytes,
     )
 
 
 def _elements(ledger: Ledger) -> tuple[int, int]:
     read = written = 0
-    for one in ledger.counted:
-        for node in one.node.meant:
+    for counted in ledger.counted:
+        for node in counted.node.meant:
             known = rule(node.op)
             if known is not None and not node.bodies:
-                more = traffic(known, node, one.cost.flops > 0, numel)
-                read += more[0] * one.times
-                written += more[1] * one.times
+                more = traffic(known, node, counted.cost.flops > 0, numel)
+                read += more[0] * counted.times
+                written += more[1] * counted.times
     return read, written
 
 
@@ -72,34 +72,34 @@ def peak(graph: Graph) -> Peak:
     """
     functions: dict[int, Peak] = {}
     for body in _functions(graph):
-        own = frozenset(spec.name for spec in (*body.inputs, *body.outputs))
-        functions[id(body)] = _peak(body, own, functions)
+        apart = frozenset(spec.name for spec in (*body.inputs, *body.outputs))
+        functions[id(body)] = _peak(body, apart, functions)
     return _peak(graph, frozenset(), functions)
 
 
 def _functions(graph: Graph) -> list[Graph]:
     """Every function that is called, once, behind those that it calls. They may lie deep."""
-    found: list[Graph] = []
+    functions: list[Graph] = []
     seen: set[int] = set()
     todo = [(graph, False, False)]  # what to look at, whether it is a function, whether it is done
     while todo:
         body, function, done = todo.pop()
         if done:
-            found += [body] if function else []
+            functions += [body] if function else []
         elif id(body) not in seen:
             seen.add(id(body))
             todo.append((body, function, True))
             for node in body.nodes:
                 called = node.choice == "function"
-                todo += [(one, called, False) for one in node.bodies]
-    return found
+                todo += [(inner, called, False) for inner in node.bodies]
+    return functions
 
 
 def _peak(graph: Graph, apart: frozenset[str], functions: dict[int, Peak]) -> Peak:
     """`apart` are values without bytes here; `functions` the peaks of those called in it."""
     owner, constant = _owners(graph, apart)
     inside = [_inside(node, constant, functions) for node in graph.nodes]
-    unsized = sum(one.unsized for bodies in inside for one in bodies)
+    unsized = sum(inner.unsized for bodies in inside for inner in bodies)
     last = _last_uses(graph, owner)
     end = len(graph.nodes)
     # Bytes that come alive at a place, and those that have gone there.
@@ -114,7 +114,7 @@ def _peak(graph: Graph, apart: frozenset[str], functions: dict[int, Peak]) -> Pe
     alive, best = 0, Peak(born[0] if not graph.nodes else 0, "", unsized)
     for place, (node, bodies) in enumerate(zip(graph.nodes, inside, strict=True)):
         alive += born[place] - gone[place]
-        now = alive + max((one.nbytes for one in bodies), default=0)
+        now = alive + max((inner.nbytes for inner in bodies), default=0)
         if now > best.nbytes:
             best = Peak(now, node.key, unsized)
     return best
@@ -164,24 +164,24 @@ def _tensors(
 
 def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
     """The place of the last node that reads each tensor; what the graph returns has none."""
-    found: dict[str, int] = {}
+    last: dict[str, int] = {}
     for place, node in enumerate(graph.nodes):
         for name in _reads(node):
-            found[owner.get(name, name)] = place
+            last[owner.get(name, name)] = place
     for spec in graph.outputs:
-        found[owner.get(spec.name, spec.name)] = len(graph.nodes)
-    return found
+        last[owner.get(spec.name, spec.name)] = len(graph.nodes)
+    return last
 
 
 def _reads(node: Node) -> Iterator[str]:
     """The values that a node reads, in its bodies too."""
     yield from (spec.name for spec in node.inputs if spec is not None)
     for body in node.bodies if node.choice != "function" else ():  # it sees its operands alone
-        own: set[str] = {spec.name for spec in body.inputs}
+        defined: set[str] = {spec.name for spec in body.inputs}
         for inner in body.nodes:
-            yield from (name for name in _reads(inner) if name not in own)
-            own.update(spec.name for spec in inner.outputs if spec is not None)
-        yield from (name for name in _names(body.outputs) if name not in own)
+            yield from (name for name in _reads(inner) if name not in defined)
+            defined.update(spec.name for spec in inner.outputs if spec is not None)
+        yield from (name for name in _names(body.outputs) if name not in defined)
 
 
 def _names(specs: Iterable[TensorSpec | None]) -> Iterator[str]:

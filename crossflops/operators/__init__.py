@@ -63,9 +63,9 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
 
         return (*_ONNX, *FAMILIES)
     if domain == ML:
-        from crossflops.operators.ml import features, models
+        from crossflops.operators import ml
 
-        return (features, models)
+        return (ml,)
     if domain in (TORCH, JAX, TENSORFLOW, SCIPY):
         from crossflops.operators import aten, framework_functions
 

@@ -49,10 +49,10 @@ def shape(spec: TensorSpec, rank: int | None = None, at_least: int = 0) -> tuple
     """The shape. Raises ValueError when it is not known or has not the rank asked for."""
     if spec.shape is None:
         raise ValueError(f"the shape of {spec.name!r} is not known")
-    found = len(spec.shape)
-    if found < at_least or (rank is not None and found != rank):
+    count = len(spec.shape)
+    if count < at_least or (rank is not None and count != rank):
         asked = f"at least {at_least}" if rank is None else str(rank)
-        raise ValueError(f"{spec.name!r} has rank {found} where {asked} is needed")
+        raise ValueError(f"{spec.name!r} has rank {count} where {asked} is needed")
     return spec.shape
 
 

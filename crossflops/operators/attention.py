@@ -6,7 +6,7 @@ from typing import NamedTuple
 from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, number, shape, size, source, text
-from crossflops.operators.operands import by_rank, dims_of, fits, label, sizes
+from crossflops.operators.operands import by_rank, dims_of, fits, label, shape_of, sizes
 from crossflops.operators.pointwise import softmax_cost
 from crossflops.operators.rule import PREVIEW, Operators, bound_by_input
 
@@ -61,9 +61,7 @@ def _split(node: Node, index: int) -> tuple[int, ...]:
 
 def _shared_keys(node: Node) -> str:
     """Query heads divide into groups, one for each key head."""
-    query, key = dims_of(node, 0), dims_of(node, 1)
-    if query is None or key is None:
-        return ""
+    query, key = shape_of(node, 0), shape_of(node, 1)
     if len(query) == 4 == len(key):
         heads, kv_heads = query[1], key[1]
     else:
@@ -75,8 +73,8 @@ def _shared_keys(node: Node) -> str:
 
 def _masked(node: Node) -> str:
     """attn_mask broadcasts to the scores; its last axis may end before the last key."""
-    mask = dims_of(node, 3)
-    if mask is None or any(dims_of(node, index) is None for index in (0, 1, 2)):
+    mask = shape_of(node, 3)
+    if any(dims_of(node, index) is None for index in (0, 1, 2)):
         return ""
     h = dimensions(node)
     whole = (h.batch, h.heads, h.queries)
@@ -88,37 +86,30 @@ def _masked(node: Node) -> str:
     return ""
 
 
-_OPERANDS = (
-    by_rank(
-        0,
-        {
-            3: sizes(
-                "q=@q_num_heads k=@kv_num_heads Q[B,S,q*D] K[B,L,k*D] V[B,L,k*E] attn_mask "
-                "past_key[B,k,P,D] past_value[B,k,P,E] nonpad_kv_seqlen[B]"
-            ),
-            4: sizes(
-                "Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E] attn_mask past_key[B,k,P,D] "
-                "past_value[B,k,P,E] nonpad_kv_seqlen[B]"
-            ),
-        },
-    ),
-    _shared_keys,
-    _masked,
-)
-
-_ATTENTION = (
-    "S*(D+Dv) MACs, S = B*Hq*Sq*St, St = Skv+past; scale: n(Q)+B*Hkv*St*D muls; "
-    "mask: S adds; softcap: S*(div, tanh, mul); softmax: S-S/St compares, S subs, S exps, "
-    "S-S/St adds, S divs"
-)
-
-
 @operator(
     "Attention",
-    _ATTENTION,
+    "S*(D+Dv) MACs, S = B*Hq*Sq*St, St = Skv+past; scale: n(Q)+B*Hkv*St*D muls; "
+    "mask: S adds; softcap: S*(div, tanh, mul); softmax: S-S/St compares, S subs, S exps, "
+    "S-S/St adds, S divs",
     since=23,
     doubt=bound_by_input(6),
-    requires=_OPERANDS,
+    requires=(
+        by_rank(
+            0,
+            {
+                3: sizes(
+                    "q=@q_num_heads k=@kv_num_heads Q[B,S,q*D] K[B,L,k*D] V[B,L,k*E] attn_mask "
+                    "past_key[B,k,P,D] past_value[B,k,P,E] nonpad_kv_seqlen[B]"
+                ),
+                4: sizes(
+                    "Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E] attn_mask past_key[B,k,P,D] "
+                    "past_value[B,k,P,E] nonpad_kv_seqlen[B]"
+                ),
+            },
+        ),
+        _shared_keys,
+        _masked,
+    ),
     contracts=(0, 1, 2),
 )
 def attention(node: Node) -> Cost:
@@ -221,28 +212,18 @@ def rotary_embedding(node: Node) -> Cost:
 
 def _decayed(node: Node) -> str:
     """One decay for each head, or for each of its D: decay [B, T, k] or [B, T, k*D]."""
-    key, decay, heads = dims_of(node, 1), dims_of(node, 4), integer(node, "kv_num_heads")
-    if key is None or decay is None or decay in ((*key[:2], heads), key):
+    key, decay, heads = shape_of(node, 1), shape_of(node, 4), integer(node, "kv_num_heads")
+    if decay in ((*key[:2], heads), key):
         return ""
     return f"{label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
 
 
 def _weighed(node: Node) -> str:
     """One beta for each head, or for all of them: beta [B, T, k] or [B, T, 1]."""
-    beta, heads = dims_of(node, 5), integer(node, "kv_num_heads")
-    if beta is None or beta[-1] in (1, heads):
+    beta, heads = shape_of(node, 5), integer(node, "kv_num_heads")
+    if beta[-1] in (1, heads):
         return ""
     return f"{label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
-
-
-LINEAR = (
-    sizes(
-        "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] "
-        "past_state[B,k,D,E] decay beta[B,T,_]"
-    ),
-    _decayed,
-    _weighed,
-)
 
 
 @operator(
@@ -250,27 +231,34 @@ LINEAR = (
     "B*T*dk*dv*(Hkv+Hq) MACs; delta: + B*T*Hkv*dk*dv MACs, B*T*Hkv*dv*(add, mul); "
     "gated: n(decay) exps, B*T*Hkv*dk*dv muls; scale: B*T*Hq*dv muls",
     since=27,
-    requires=LINEAR,
+    requires=(
+        sizes(
+            "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] "
+            "past_state[B,k,D,E] decay beta[B,T,_]"
+        ),
+        _decayed,
+        _weighed,
+    ),
 )
-def linear_attention(node: Node) -> Cost:
+def linear_attention(node: Node, shared_queries: bool = False) -> Cost:
     """LinearAttention: per token S += k v^T, o = scale * q^T S; MACs = B*T*dk*dv*(Hkv + Hq).
 
     query [B, T, Hq*dk], key [B, T, Hkv*dk], value [B, T, Hkv*dv]; the state S [Hkv, dk, dv].
     delta rules retrieve S^T k first: B*T*Hkv*dk*dv MACs, and dv (add, mul by beta) per head.
     gated rules decay the state: n(decay) exps and B*T*Hkv*dk*dv muls. scale: n(o) muls.
+    With `shared_queries` there may be more key heads than query heads, and each has a reader.
     https://onnx.ai/onnx/operators/onnx__LinearAttention.html
     """
     batch, length, hidden = shape(source(node, 0), rank=3)
     heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
     if heads <= 0 or kv_heads <= 0:
         raise ValueError("LinearAttention needs positive head counts")
-    depth, value_depth = hidden // heads, shape(source(node, 2), rank=3)[2] // kv_heads
     return recurrence(
         tokens=batch * length,
-        readers=heads,
+        readers=max(heads, kv_heads) if shared_queries else heads,
         kv_heads=kv_heads,
-        depth=depth,
-        value_depth=value_depth,
+        depth=hidden // heads,
+        value_depth=shape(source(node, 2), rank=3)[2] // kv_heads,
         rule=text(node, "update_rule", "gated_delta"),
         decay=size(node, 4),
     )

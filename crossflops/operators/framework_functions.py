@@ -101,15 +101,8 @@ def function(
 # Factorizations and solvers, by one algorithm of several: estimates.
 
 _LU = "n(n-1)/2 divs, (n-1)n(2n-1)/6*(mul, sub)"
-_CHOLESKY = "n roots, n(n-1)/2 divs, (n^3-n)/6*(mul, sub)"
-_SOLVE = f"{_LU}, then per column n(n-1)*(mul, sub), n divs"
-_INVERSE = "n^2 divs, n(n-1)^2*(mul, sub)"
-_DET = f"{_LU}, n-1 muls"
-_TRIANGULAR = "per column n(n-1)/2*(mul, sub), n divs unless the diagonal is 1"
 _QR = "Householder: step s, L = m-s: L muls, L adds, sqrt, L divs, (2L-1)*(mul, add) per column"
-_Q = "Householder backwards: step s, L = m-s: (2L-1)*(mul, add) per column from s on"
 _SVD = "Golub-Reinsch: 4mn^2-4n^3/3; U, V: 14mn^2+8n^3; all of U: 4m^2n+8mn^2+9n^3; half muls"
-_EIGH = "QR: 4n^3/3; vectors: 9n^3; half muls"
 _EIG = "QR: 10n^3; vectors: 25n^3; half muls"
 _FFT = "per axis rows * N*ceil(log2 N)*(2 muls, 3 adds), half if real; inverse: 2N divs"
 
@@ -125,24 +118,24 @@ def _each(work: Callable[[int], Cost]) -> Formula:
 
 
 function(
-    _CHOLESKY,
+    "n roots, n(n-1)/2 divs, (n^3-n)/6*(mul, sub)",
     jax=("cholesky", "numpy/linalg.cholesky"),
     tensorflow="Cholesky",
     torch=("linalg_cholesky", "linalg_cholesky_ex"),
     doubt=estimated,
 )(_each(algebra.cholesky))
 function(
-    _INVERSE,
+    "n^2 divs, n(n-1)^2*(mul, sub)",
     jax="numpy/linalg.inv",
     tensorflow="MatrixInverse",
     torch=("linalg_inv", "linalg_inv_ex"),
     doubt=estimated,
 )(_each(algebra.inverse))
-function(_DET, jax="numpy/linalg.det", doubt=estimated)(_each(algebra.determinant))
+function(f"{_LU}, n-1 muls", jax="numpy/linalg.det", doubt=estimated)(_each(algebra.determinant))
 
 
 @function(
-    _SOLVE,
+    f"{_LU}, then per column n(n-1)*(mul, sub), n divs",
     jax="numpy/linalg.solve",
     tensorflow="MatrixSolve",
     torch=("linalg_solve", "linalg_solve_ex", "_linalg_solve_ex"),
@@ -159,15 +152,15 @@ def _solve(node: Node) -> Cost:
 
 
 @function(
-    _TRIANGULAR,
+    "per column n(n-1)/2*(mul, sub), n divs unless the diagonal is 1",
     jax="triangular_solve",
     tensorflow="MatrixTriangularSolve",
     torch="linalg_solve_triangular",
     doubt=estimated,
 )
-def _triangular(node: Node, matrix: int = 0) -> Cost:
+def _triangular(node: Node) -> Cost:
     """L X = B, or X L = B: per column (or row) of X n(n-1)/2 muls and subs, n divs."""
-    _, n = algebra.square(node, matrix)
+    _, n = algebra.square(node)
     unit = bool(node.attrs.get("unit_diagonal") or node.attrs.get("unitriangular"))
     return algebra.triangular(n, out_size(node) // n if n else 0, unit)
 
@@ -192,7 +185,12 @@ def _reflectors(node: Node) -> Cost:
     return algebra.reflectors(m, n) * count
 
 
-@function(_Q, jax="householder_product", torch="linalg_householder_product", doubt=estimated)
+@function(
+    "Householder backwards: step s, L = m-s: (2L-1)*(mul, add) per column from s on",
+    jax="householder_product",
+    torch="linalg_householder_product",
+    doubt=estimated,
+)
 def _orthogonal(node: Node) -> Cost:
     """Q [m, n] of k = n(taus) vectors."""
     count, m, n = algebra.matrices(node)
@@ -220,7 +218,7 @@ def _values(node: Node) -> Cost:
 
 
 @function(
-    _EIGH,
+    "QR: 4n^3/3; vectors: 9n^3; half muls",
     jax=("eigh", "numpy/linalg.eigh"),
     tensorflow="SelfAdjointEigV2",
     torch=("linalg_eigh", "_linalg_eigh"),

@@ -92,8 +92,8 @@ def orthogonal(m: int, k: int, columns: int) -> Cost:
 
 def qr(m: int, n: int, columns: int) -> Cost:
     """Q R of [m, n] with `columns` columns of Q; 0 where only R is wanted."""
-    found = reflectors(m, n)
-    return found + orthogonal(m, min(m, n), columns) if columns else found
+    factors = reflectors(m, n)
+    return factors + orthogonal(m, min(m, n), columns) if columns else factors
 
 
 def _halves(operations: int) -> Cost:
@@ -127,15 +127,15 @@ def eigen(n: int, vectors: bool) -> Cost:
 # Determinant and inverse by Gaussian elimination, one algorithm of several: estimates.
 
 
-def matrices(node: Node, index: int = 0) -> tuple[int, int, int]:
-    """How many matrices an input holds, their rows and their columns."""
-    dims = shape(source(node, index), at_least=2)
+def matrices(node: Node) -> tuple[int, int, int]:
+    """How many matrices the first input holds, their rows and their columns."""
+    dims = shape(source(node, 0), at_least=2)
     return prod(dims[:-2]), dims[-2], dims[-1]
 
 
-def square(node: Node, index: int = 0) -> tuple[int, int]:
-    """How many square matrices an input holds, and their rows. Raises ValueError on others."""
-    count, rows, columns = matrices(node, index)
+def square(node: Node) -> tuple[int, int]:
+    """How many matrices, and their rows. Raises ValueError where they are not square."""
+    count, rows, columns = matrices(node)
     if rows != columns:
         raise ValueError(f"{node.op} needs square matrices, not {rows}x{columns}")
     return count, rows

@@ -165,7 +165,7 @@ def labels_agree(node: Node) -> str:
     words = "".join(text(node, "equation").split()).partition("->")[0].split(",")
     if len(words) != len(node.inputs):
         return f"the equation has {len(words)} terms for {len(node.inputs)} operands"
-    found: dict[str, tuple[int, int]] = {}
+    sizes: dict[str, tuple[int, int]] = {}
     for index, word in enumerate(words):
         dims = dims_of(node, index)
         if dims is None:
@@ -178,12 +178,12 @@ def labels_agree(node: Node) -> str:
             first = dims[row.index(letter)]
             if extent != first:
                 return f"{operand(node, index)} has {first} and {extent} for {letter!r}"
-            known, owner = found.get(letter, (1, index))
+            known, owner = sizes.get(letter, (1, index))
             if 1 not in (extent, known) and extent != known:
                 has = f"{operand(node, index)} has {extent} for {letter!r}"
                 return f"{has}, and {operand(node, owner)} has {known}"
             if known == 1:
-                found[letter] = (extent, index)
+                sizes[letter] = (extent, index)
     return ""
 
 
@@ -235,14 +235,14 @@ def _summed(term: Labelled, needed: set[str]) -> tuple[Cost, Labelled]:
 
 
 def _merged(terms: list[Labelled]) -> Labelled:
-    found: Labelled = {}
+    merged: Labelled = {}
     for term in terms:
         for letter, dim in term.items():
-            known = found.get(letter, 1)
+            known = merged.get(letter, 1)
             if known != dim and 1 not in (known, dim):
                 raise ValueError(f"label {letter!r} of Einsum stands for {known} and for {dim}")
-            found[letter] = dim if known == 1 else known
-    return found
+            merged[letter] = dim if known == 1 else known
+    return merged
 
 
 def parse(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[Labelled], tuple[str, ...]]:

@@ -16,10 +16,10 @@ from crossflops.operators.operands import (
     dims_of,
     ints,
     label,
-    listed,
     made,
     out_of_range,
     rank,
+    shape_of,
     single,
     sizes,
 )
@@ -85,10 +85,8 @@ moves("BitCast", since=26, traffic="alias")
 
 def reshaped(node: Node) -> str:
     """Reshape: as many elements before as after; 0 copies a size, -1 is what is left."""
-    shape = dims_of(node, 0)
+    shape = shape_of(node, 0)
     target = node.values.get(1, ints(node, "shape"))
-    if shape is None:
-        return ""
     if target is None:
         after = made(node)
         same = after is None or prod(after) == prod(shape)
@@ -116,7 +114,7 @@ def _shown(shape: Shape) -> str:
     return "x".join(map(str, shape)) or "a scalar"
 
 
-moves("Reshape", listed(1), reshaped, traffic="alias", keeps=True)
+moves("Reshape", rank(1, 1), reshaped, traffic="alias", keeps=True)
 moves("Flatten", axis(default=1, last=True), traffic="alias", keeps=True)
 
 
@@ -154,9 +152,7 @@ moves("Concat", concatenated)
 
 def split(node: Node) -> str:
     """Split: the parts add up to the axis that is split, one part for each result."""
-    shape, axis = dims_of(node, 0), integer(node, "axis", 0)
-    if shape is None:
-        return ""
+    shape, axis = shape_of(node, 0), integer(node, "axis", 0)
     if wrong := out_of_range(node, axis):
         return wrong
     size, parts = shape[axis], node.values.get(1, ints(node, "split"))
@@ -173,14 +169,12 @@ def split(node: Node) -> str:
     return "" if len(parts) == count else f"{len(parts)} parts are given for {count} results"
 
 
-moves("Split", listed(1), split, keeps=True)
+moves("Split", rank(1, 1), split, keeps=True)
 
 
 def split_to_sequence(node: Node) -> str:
     """SplitToSequence: an axis of the operand, and lengths that add up to it."""
-    shape, parts, axis = dims_of(node, 0), dims_of(node, 1), integer(node, "axis", 0)
-    if shape is None:
-        return ""
+    shape, parts, axis = shape_of(node, 0), dims_of(node, 1), integer(node, "axis", 0)
     if wrong := out_of_range(node, axis):
         return wrong
     if min(node.values.get(1, ()), default=1) < (0 if parts else 1):
@@ -221,7 +215,7 @@ def squeezed(node: Node) -> str:
     return ""
 
 
-moves("Squeeze", listed(1), squeezed, traffic="alias", keeps=True)
+moves("Squeeze", rank(1, 1), squeezed, traffic="alias", keeps=True)
 
 
 def unsqueezed(node: Node) -> str:
@@ -244,9 +238,9 @@ def expanded(node: Node) -> str:
     shape, target = dims_of(node, 0), node.values.get(1)
     if shape is None or target is None:
         return ""
-    for own, asked in zip(shape[::-1], target[::-1], strict=False):
-        if own != asked and 1 not in (own, asked):
-            return f"{label(node, 0)} has {own} where the shape {_shown(target)} has {asked}"
+    for extent, asked in zip(shape[::-1], target[::-1], strict=False):
+        if extent != asked and 1 not in (extent, asked):
+            return f"{label(node, 0)} has {extent} where the shape {_shown(target)} has {asked}"
     return ""
 
 
@@ -282,12 +276,12 @@ def padded(node: Node) -> str:
             return ""
         if len(axes) != 1:
             return f"{label(node, 3)} needs to be a list of numbers"
-        asked, what = 2 * axes[0], "two numbers for each of the axes"
+        asked, needed = 2 * axes[0], "two numbers for each of the axes"
     else:
-        asked, what = 2 * len(shape), "two numbers for each axis"
+        asked, needed = 2 * len(shape), "two numbers for each axis"
     if count == asked:
         return _mirrored(node, shape)
-    return f"{count} pads are given for {label(node, 0)}, and {asked} are needed, {what}"
+    return f"{count} pads are given for {label(node, 0)}, and {asked} are needed, {needed}"
 
 
 def _mirrored(node: Node, shape: Shape) -> str:
@@ -306,7 +300,7 @@ def _mirrored(node: Node, shape: Shape) -> str:
     return ""
 
 
-moves("Pad", listed(1), single(2), padded)
+moves("Pad", rank(1, 1), single(2), padded)
 
 
 def sliced(node: Node) -> str:
@@ -336,9 +330,7 @@ moves("Slice", sliced, traffic="gather", keeps=True)
 
 def gathered(node: Node) -> str:
     """Gather: an axis of the data, and indices that are within it."""
-    shape, axis = dims_of(node, 0), integer(node, "axis", 0)
-    if shape is None:
-        return ""
+    shape, axis = shape_of(node, 0), integer(node, "axis", 0)
     if wrong := out_of_range(node, axis):
         return wrong
     return _within(node, 1, shape[axis], axis % len(shape))
@@ -361,17 +353,15 @@ def _within(node: Node, place: int, size: int, axis: int) -> str:
 
 def gathered_elements(node: Node) -> str:
     """GatherElements, ScatterElements: indices of the data's rank, no longer but along `axis`."""
-    shape, indices, axis = dims_of(node, 0), dims_of(node, 1), integer(node, "axis", 0)
-    if shape is None or indices is None:
-        return ""
+    shape, indices, axis = shape_of(node, 0), shape_of(node, 1), integer(node, "axis", 0)
     if not shape or len(shape) != len(indices):
         return f"{label(node, 1)} has not the rank of {label(node, 0)}"
     if wrong := out_of_range(node, axis):
         return wrong
-    for at, (own, asked) in enumerate(zip(shape, indices, strict=True)):
-        if at != axis % len(shape) and asked > own:
+    for at, (extent, asked) in enumerate(zip(shape, indices, strict=True)):
+        if at != axis % len(shape) and asked > extent:
             has = f"{label(node, 1)} has {asked} at axis {at}"
-            return f"{has}, and {label(node, 0)} only {own}"
+            return f"{has}, and {label(node, 0)} only {extent}"
     return _within(node, 1, shape[axis], axis % len(shape))
 
 
@@ -380,10 +370,8 @@ moves("GatherElements", gathered_elements, since=11, traffic="gather")
 
 def gathered_nd(node: Node) -> str:
     """GatherND: the last axis of the indices holds places along the axes behind batch_dims."""
-    shape, indices = dims_of(node, 0), dims_of(node, 1)
+    shape, indices = shape_of(node, 0), shape_of(node, 1)
     batch = integer(node, "batch_dims", 0)
-    if shape is None or indices is None:
-        return ""
     if not shape or not indices:
         return f"{label(node, 0 if not shape else 1)} has rank 0, and needs at least 1"
     if batch >= len(shape) or batch >= len(indices):
@@ -443,9 +431,7 @@ moves("SpaceToDepth", space_to_depth, keeps=True)
 
 
 def _divides(node: Node, divisors: dict[int, int]) -> str:
-    shape = dims_of(node, 0)
-    if shape is None:
-        return ""
+    shape = shape_of(node, 0)
     if len(shape) != 4:
         return f"{label(node, 0)} has rank {len(shape)}, and needs 4"
     for place, divisor in divisors.items():
@@ -457,9 +443,7 @@ def _divides(node: Node, divisors: dict[int, int]) -> str:
 
 def reversed_sequence(node: Node) -> str:
     """ReverseSequence: one length for each member of the batch; axes 0 and 1 in some order."""
-    shape, lengths = dims_of(node, 0), dims_of(node, 1)
-    if shape is None or lengths is None:
-        return ""
+    shape, lengths = shape_of(node, 0), shape_of(node, 1)
     batch = integer(node, "batch_axis", 1)
     if len(shape) < 2:
         return f"{label(node, 0)} has rank {len(shape)}, and needs at least 2"
@@ -506,7 +490,7 @@ def unpooled(node: Node) -> str:
     return f"{label(node, 2)} needs {len(shape)} numbers, one for each axis of {label(node, 0)}"
 
 
-moves("MaxUnpool", listed(2), unpooled, since=9)
+moves("MaxUnpool", rank(2, 1), unpooled, since=9)
 
 
 def _widened(node: Node, shape: Shape) -> Shape:
@@ -524,9 +508,7 @@ def _widened(node: Node, shape: Shape) -> Shape:
 
 def cropped(node: Node) -> str:
     """CenterCropPad: a size for each axis, or for each one in `axes`."""
-    shape, sizes, axes = dims_of(node, 0), dims_of(node, 1), ints(node, "axes")
-    if shape is None or sizes is None:
-        return ""
+    shape, sizes, axes = shape_of(node, 0), shape_of(node, 1), ints(node, "axes")
     asked = len(shape) if axes is None else len(axes)
     for place in axes or ():
         if wrong := out_of_range(node, place):
@@ -541,23 +523,25 @@ moves("CenterCropPad", cropped, since=18)
 
 def written(node: Node) -> str:
     """TensorScatter: the update has the sizes of the cache, and is no longer along `axis`."""
-    cache, update, axis = dims_of(node, 0), dims_of(node, 1), integer(node, "axis", -2)
-    if cache is None or update is None:
-        return ""
+    cache, update, axis = shape_of(node, 0), shape_of(node, 1), integer(node, "axis", -2)
     if len(cache) != len(update):
         return f"{label(node, 1)} has not the rank of {label(node, 0)}"
     if wrong := out_of_range(node, axis):
         return wrong
     axis %= len(cache)
-    for at, (own, asked) in enumerate(zip(cache, update, strict=True)):
-        if (asked != own and at != axis) or asked > own:
+    for at, (extent, asked) in enumerate(zip(cache, update, strict=True)):
+        if (asked != extent and at != axis) or asked > extent:
             has = f"{label(node, 1)} has {asked} at axis {at}"
-            return f"{has}, and {label(node, 0)} has {own}"
+            return f"{has}, and {label(node, 0)} has {extent}"
     return ""
 
 
-_CACHED = sizes("past_cache[B,...] update[B,...] write_indices[B]")
-moves("TensorScatter", written, _CACHED, since=24)
+moves(
+    "TensorScatter",
+    written,
+    sizes("past_cache[B,...] update[B,...] write_indices[B]"),
+    since=24,
+)
 
 
 # output = scale * data * mask, where the mask compares a random number with the ratio.

@@ -14,7 +14,7 @@ from crossflops.operators.access import (
     source,
     wanted,
 )
-from crossflops.operators.operands import Shape, axes, axis, dims_of, fits, label, sizes
+from crossflops.operators.operands import Shape, axes, axis, dims_of, fits, label, shape_of, sizes
 from crossflops.operators.rule import ADDED, EXTINCT, Operators
 
 operator = Operators()
@@ -84,8 +84,8 @@ def scaled(node: Node) -> str:
     if dims is None or whole is None:
         return ""
     for index in (1, 2):
-        own = dims_of(node, index)
-        if own is not None and not fits(own, dims):
+        factor = dims_of(node, index)
+        if factor is not None and not fits(factor, dims):
             shown = "x".join(map(str, whole)) or "a scalar"
             return f"{label(node, index)} does not broadcast to the normalized {shown}"
     return ""
@@ -152,17 +152,15 @@ def _leading(node: Node) -> tuple[int, int]:
 
 def _divided(node: Node) -> str:
     """num_groups divides the channels, and scale and bias have one number for each group or C."""
-    dims, groups = dims_of(node, 0), integer(node, "num_groups")
-    if dims is None:
-        return ""
+    dims, groups = shape_of(node, 0), integer(node, "num_groups")
     if len(dims) < 3:
         return f"{label(node, 0)} has rank {len(dims)}, and needs at least 3"
     if groups > 0 and dims[1] % groups:
         return f"{label(node, 0)} has {dims[1]} channels, which do not divide into {groups} groups"
     asked = (groups if node.op.since < 21 else dims[1],)
     for index in (1, 2):
-        own = dims_of(node, index)
-        if own is not None and own != asked:
+        factor = dims_of(node, index)
+        if factor is not None and factor != asked:
             return f"{label(node, index)} needs {asked[0]} numbers for {label(node, 0)}"
     return ""
 

@@ -1,7 +1,8 @@
 """What operators require of their operands, in a form that stands beside a formula.
 
 A constraint looks at a node and says in one line what is wrong with its operands: which one, its
-size and the size that is needed. It says "" where nothing is wrong, and where a size is not known.
+size and the size that is needed. It says "" where nothing is wrong. Where a size is not known it
+says "", too, or raises ValueError, which is no contradiction either: see `rule.check`.
 """
 
 import re
@@ -23,6 +24,14 @@ def dims_of(node: Node, index: int) -> Shape | None:
     """The shape of an input; None where it is left out or not known."""
     spec = node.inputs[index] if index < len(node.inputs) else None
     return None if spec is None else spec.shape
+
+
+def shape_of(node: Node, index: int) -> Shape:
+    """The shape of an input. Raises ValueError where it is left out or not known."""
+    shape = dims_of(node, index)
+    if shape is None:
+        raise ValueError(f"the shape of input {index} of {node.op} is not known")
+    return shape
 
 
 def made(node: Node, index: int = 0) -> Shape | None:
@@ -80,11 +89,11 @@ def remembered(constraint: Constraint, decides: Callable[[Node], Hashable]) -> C
 
 
 class _Term(NamedTuple):
-    """One size of a pattern: a factor times symbols; None is any size. `one`: or 1."""
+    """One size of a pattern: a factor times symbols; None is any size. `or_one`: or 1."""
 
     factor: int
     symbols: tuple[str, ...]
-    one: bool
+    or_one: bool
 
 
 class _Operand(NamedTuple):
@@ -167,10 +176,10 @@ def _operand(index: int, name: str, axes: str) -> _Operand:
 def _term(word: str) -> _Term | None:
     if word == "_":
         return None
-    one, word = word.startswith("1|"), word.removeprefix("1|")
+    or_one, word = word.startswith("1|"), word.removeprefix("1|")
     factors = word.split("*")
     factor = prod(int(item) for item in factors if item.isdecimal())
-    return _Term(factor, tuple(item for item in factors if not item.isdecimal()), one)
+    return _Term(factor, tuple(item for item in factors if not item.isdecimal()), or_one)
 
 
 def _disagreement(pattern: _Pattern, node: Node) -> str:
@@ -203,9 +212,9 @@ def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _Bou
 
 
 def _wrong_rank(node: Node, operand: _Operand, asked: int) -> str:
-    told = label(node, operand.place, operand.name)
+    shown = label(node, operand.place, operand.name)
     least = "at least " if operand.open else ""
-    return f"{told} has rank {len(dims_of(node, operand.place) or ())}, and needs {least}{asked}"
+    return f"{shown} has rank {len(dims_of(node, operand.place) or ())}, and needs {least}{asked}"
 
 
 def _unequal(
@@ -213,7 +222,7 @@ def _unequal(
 ) -> str:
     """What is wrong with the size at one axis. A symbol that is still open becomes bound."""
     size = (dims_of(node, operand.place) or ())[axis]
-    if term.one and size == 1:
+    if term.or_one and size == 1:
         return ""
     factor, source, free = term.factor, "", ""
     for symbol in term.symbols:
@@ -229,9 +238,9 @@ def _unequal(
         return ""
     if not free and size == factor:
         return ""
-    told = f"{label(node, operand.place, operand.name)} has {size} at axis {axis}"
+    has = f"{label(node, operand.place, operand.name)} has {size} at axis {axis}"
     needed = f"a multiple of {factor}" if free else f"{factor}"
-    return f"{told}, and {needed} is needed" + (f" for {source}" if source else "")
+    return f"{has}, and {needed} is needed" + (f" for {source}" if source else "")
 
 
 # -- Ranks, equal operands, broadcasting ---------------------------------------------------------
@@ -259,19 +268,6 @@ def single(*indices: int) -> Constraint:
             shape = dims_of(node, index)
             if shape is not None and shape not in ((), (1,)):
                 return f"{label(node, index)} needs to be one number"
-        return ""
-
-    return constraint
-
-
-def listed(*indices: int) -> Constraint:
-    """Operands that are lists of numbers: of rank 1."""
-
-    def constraint(node: Node) -> str:
-        for index in indices:
-            shape = dims_of(node, index)
-            if shape is not None and len(shape) != 1:
-                return f"{label(node, index)} has rank {len(shape)}, and needs 1"
         return ""
 
     return constraint
@@ -345,11 +341,11 @@ def _not_joined(node: Node, indices: Sequence[int], without: int) -> str:
 
 
 def _apart(node: Node, index: int, axis: int, size: int, owner: int, other: int) -> str:
-    told = f"{label(node, index)} has {size} at axis {axis}"
-    return f"{told}, which does not broadcast with the {other} of {label(node, owner)}"
+    has = f"{label(node, index)} has {size} at axis {axis}"
+    return f"{has}, which does not broadcast with the {other} of {label(node, owner)}"
 
 
-def broadcast_to(index: int, target: Callable[[Node], Shape | None], what: str) -> Constraint:
+def broadcast_to(index: int, target: Callable[[Node], Shape | None], name: str) -> Constraint:
     """The operand broadcasts to a shape, which is called `what`, and adds nothing to it."""
 
     def constraint(node: Node) -> str:
@@ -357,7 +353,7 @@ def broadcast_to(index: int, target: Callable[[Node], Shape | None], what: str) 
         if shape is None or whole is None or fits(shape, whole):
             return ""
         shown = "x".join(map(str, whole)) or "a scalar"
-        return f"{label(node, index)} does not broadcast to {what}, which is {shown}"
+        return f"{label(node, index)} does not broadcast to {name}, which is {shown}"
 
     return constraint
 
@@ -430,8 +426,8 @@ def inner(first: int = 0, second: int = 1) -> Constraint:
             return ""
         axis_ = max(len(b) - 2, 0)
         if a[-1] != b[axis_]:
-            told = f"{label(node, second)} has {b[axis_]} at axis {axis_}"
-            return f"{told}, and {a[-1]} is needed for the last axis of {label(node, first)}"
+            has = f"{label(node, second)} has {b[axis_]} at axis {axis_}"
+            return f"{has}, and {a[-1]} is needed for the last axis of {label(node, first)}"
         if len(a) > 2 and len(b) > 2 and a[:-2] != b[:-2]:
             return _not_joined(node, (first, second), 2)
         return ""

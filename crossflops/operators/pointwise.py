@@ -43,8 +43,8 @@ def joined(node: Node) -> str:
 def describe(work: Cost) -> str:
     """Work in words: "2 muls, 1 add"."""
     kinds = ("muls", "adds", "divs", "compares", "specials")
-    found = ((getattr(work, kind), kind) for kind in kinds)
-    return ", ".join(f"{n} {kind if n > 1 else kind[:-1]}" for n, kind in found if n)
+    counts = ((getattr(work, kind), kind) for kind in kinds)
+    return ", ".join(f"{n} {kind if n > 1 else kind[:-1]}" for n, kind in counts if n)
 
 
 def pointwise(

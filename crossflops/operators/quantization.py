@@ -5,7 +5,7 @@ from math import prod
 from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, size
-from crossflops.operators.operands import dims_of, label
+from crossflops.operators.operands import label, shape_of
 from crossflops.operators.rule import Operators
 
 operator = Operators()
@@ -18,8 +18,8 @@ def requantize(count: int) -> Cost:
 
 def scale_fits(node: Node) -> str:
     """One scale for all, one for each place along `axis`, or one for each block along it."""
-    dims, scale = dims_of(node, 0), dims_of(node, 1)
-    if dims is None or scale is None or scale in ((), (1,)):
+    dims, scale = shape_of(node, 0), shape_of(node, 1)
+    if scale in ((), (1,)):
         return ""
     axis, block = integer(node, "axis", 1), integer(node, "block_size", 0)
     if not -len(dims) <= axis < len(dims):
@@ -36,8 +36,8 @@ def scale_fits(node: Node) -> str:
 
 def _paired(node: Node) -> str:
     """A zero point for each scale."""
-    scale, zero = dims_of(node, 1), dims_of(node, 2)
-    if scale is None or zero is None or scale == zero or prod(scale) == prod(zero) == 1:
+    scale, zero = shape_of(node, 1), shape_of(node, 2)
+    if scale == zero or prod(scale) == prod(zero) == 1:
         return ""
     return f"{label(node, 2)} has not the shape of {label(node, 1)}"
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, shape, source, text, texts
-from crossflops.operators.operands import dims_of, label, sizes
+from crossflops.operators.operands import label, shape_of, sizes
 from crossflops.operators.pointwise import FUNCTIONS
 from crossflops.operators.rule import Constraint, Operators, bound_by_input
 
@@ -73,9 +73,9 @@ def _layer(gates: int) -> Constraint:
 
 def _directions(node: Node) -> str:
     """W has one direction, or two where the layer is bidirectional."""
-    shape = dims_of(node, 1)
+    shape = shape_of(node, 1)
     asked = 2 if text(node, "direction", "forward") == "bidirectional" else 1
-    if shape is None or len(shape) != 3 or shape[0] == asked:
+    if len(shape) != 3 or shape[0] == asked:
         return ""
     return f"{label(node, 1, 'W')} has {shape[0]} directions, and {asked} is needed"
 

@@ -21,8 +21,9 @@ from crossflops.operators.operands import (
     dims_of,
     ints,
     label,
-    listed,
     out_of_range,
+    rank,
+    shape_of,
     single,
     sizes,
 )
@@ -39,7 +40,7 @@ def reduces(
     element: Cost = ZERO,
     combination: Cost = ADD,
     last: Cost = ZERO,
-    requires: tuple[Constraint, ...] = (listed(1), axes()),
+    requires: tuple[Constraint, ...] = (rank(1, 1), axes()),
 ) -> None:
     """Declares an operator that leads n elements to m results.
 
@@ -67,8 +68,8 @@ reduces("ReduceLogSumExp", "n exps, n-m adds, m logs", element=SPECIAL, last=SPE
 
 def _not_empty(node: Node) -> str:
     """There is something to choose from along the axis."""
-    dims, place = dims_of(node, 0), integer(node, "axis", 0)
-    if dims is None or dims[place]:
+    dims, place = shape_of(node, 0), integer(node, "axis", 0)
+    if dims[place]:
         return ""
     return f"{label(node, 0)} has 0 at axis {place % len(dims)}, and at least 1 is needed"
 
@@ -112,9 +113,9 @@ def _log2(count: int) -> int:
 
 def _enough(node: Node) -> str:
     """k is at most the size of the axis along which the largest are looked for."""
-    dims, largest = dims_of(node, 0), node.values.get(1, ())
+    dims, largest = shape_of(node, 0), node.values.get(1, ())
     place = integer(node, "axis", -1)
-    if dims is None or len(largest) != 1 or dims[place] >= largest[0]:
+    if len(largest) != 1 or dims[place] >= largest[0]:
         return ""
     return f"{label(node, 0)} has {dims[place]} at axis {place % len(dims)}, and k is {largest[0]}"
 

@@ -10,7 +10,7 @@ from math import floor, prod
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, out_size, result, shape, source, text
-from crossflops.operators.operands import by_rank, dims_of, ints, label, sizes
+from crossflops.operators.operands import by_rank, dims_of, ints, label, shape_of, sizes
 from crossflops.operators.rule import (
     MICROSOFT,
     Constraint,
@@ -32,9 +32,7 @@ def scale_is_a_value(node: Node) -> Exactness:
 
 def one_per_axis(node: Node) -> str:
     """Scales or sizes for each axis of X, or for each one in the attribute `axes`; not both."""
-    before, axes = dims_of(node, 0), ints(node, "axes")
-    if before is None:
-        return ""
+    before, axes = shape_of(node, 0), ints(node, "axes")
     asked = len(before) if axes is None else len(axes)
     resized = node.op.type == "Resize" and node.op.since >= 11
     lengths = {place: dims_of(node, place) for place in ((2, 3) if resized else (1,))}
@@ -95,8 +93,8 @@ def _weighted(taps: int) -> Cost:
 
 def _not_empty(node: Node) -> str:
     """There is something to sample."""
-    dims = dims_of(node, 0)
-    if dims is None or 0 not in dims[2:]:
+    dims = shape_of(node, 0)
+    if 0 not in dims[2:]:
         return ""
     return f"{label(node, 0)} is empty, and at least 1 is needed along each axis"
 

@@ -10,7 +10,7 @@ from math import prod
 from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, out_size, result, shape, source
-from crossflops.operators.operands import dims_of, label, rank, single
+from crossflops.operators.operands import dims_of, label, rank, shape_of, single
 from crossflops.operators.rule import MICROSOFT, Formula, Operators, estimated
 
 operator = Operators()
@@ -30,8 +30,8 @@ _KINDS = {1: "real", 2: "complex"}
 
 def _numbers(node: Node) -> str:
     """The last axis holds real numbers, or pairs that are complex ones."""
-    dims = dims_of(node, 0)
-    if dims is None or not dims or (node.op.type == "STFT" and len(dims) == 2):
+    dims = shape_of(node, 0)
+    if not dims or (node.op.type == "STFT" and len(dims) == 2):
         return ""
     onesided = node.op.type == "DFT" and integer(node, "onesided", 0)
     asked: tuple[int, ...] = (1, 2)
@@ -74,8 +74,8 @@ def dft(node: Node) -> Cost:
 
 def _length(node: Node, before: tuple[int, ...], after: tuple[int, ...], axis: int) -> int:
     """N: what dft_length says, or what follows from the sizes."""
-    if len(told := node.values.get(1, ())) == 1:
-        return told[0]
+    if len(length := node.values.get(1, ())) == 1:
+        return length[0]
     halved = integer(node, "onesided", 0) != 0
     if halved and before[-1] == 1:
         kept = after[axis] == before[axis] // 2 + 1
@@ -86,8 +86,8 @@ def _length(node: Node, before: tuple[int, ...], after: tuple[int, ...], axis: i
 def _axis(node: Node, dims: tuple[int, ...]) -> int:
     if node.op.since < 20:
         return integer(node, "axis", 1) % len(dims)
-    if len(told := node.values.get(2, ())) == 1:
-        return told[0] % len(dims)
+    if len(axes := node.values.get(2, ())) == 1:
+        return axes[0] % len(dims)
     if given(node, 2):
         return max(range(len(dims) - 1), key=lambda axis: dims[axis])
     return len(dims) - 2

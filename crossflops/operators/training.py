@@ -3,7 +3,7 @@
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, number, shape, size, source, text
-from crossflops.operators.operands import dims_of, equal, joint, label, single, sizes
+from crossflops.operators.operands import equal, joint, label, shape_of, single, sizes
 from crossflops.operators.pointwise import log_softmax_cost
 from crossflops.operators.rule import TRAINING, Constraint, Operators
 
@@ -78,9 +78,7 @@ def adam(node: Node) -> Cost:
 
 def _one_target_each(node: Node) -> str:
     """input [N, C, d...] and target [N, d...]."""
-    data, target = dims_of(node, 0), dims_of(node, 1)
-    if data is None or target is None:
-        return ""
+    data, target = shape_of(node, 0), shape_of(node, 1)
     if len(data) < 2:
         return f"{label(node, 0)} has rank {len(data)}, and needs at least 2"
     if data[:1] + data[2:] == target:

@@ -3,10 +3,12 @@
 Of those that hold a body, what the body costs is counted instead, run by run.
 """
 
+from functools import partial
+
 from crossflops.ir.graph import Node
 from crossflops.operators.access import integer
 from crossflops.operators.operands import dims_of, ints, label, single
-from crossflops.operators.rule import TRAINING, Operators
+from crossflops.operators.rule import MICROSOFT, TRAINING, Operators
 
 operator = Operators()
 
@@ -53,3 +55,34 @@ operator.without_rule("GRUUnit", "it was dropped before it had a specification")
 operator.without_rule(
     "Gradient", "what is differentiated is another part of the graph", domain=TRAINING
 )
+
+
+added = partial(operator.without_rule, domain=MICROSOFT)  # by onnxruntime
+
+added(
+    ("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"),
+    "how long it generates depends on data",
+)
+added(("EPContext", "Snpe"), "the model of another program is inside")
+added(("Tokenizer", "WordConvEmbedding", "MurmurHash3"), "text and media are not counted")
+added(
+    (
+        *("BifurcationDetector", "NGramRepeatBlock"),
+        *("NGramHashMapping", "VarlenNGramHashMapping"),
+    ),
+    "bookkeeping of tokens is not counted",
+)
+added(
+    (
+        *("DynamicSparseAttention", "SparsePagedAttention"),
+        *("SparseAttentionIndexer", "PackedSparseAttentionIndexer"),
+    ),
+    "which keys take part depends on data",
+)
+added(
+    ("LongformerAttention", "QOrderedLongformerAttention"),
+    "how many tokens attend globally depends on data",
+)
+added("DecoderAttention", "whether keys come from the cache depends on data")
+added(("QuantizeBFP", "DequantizeBFP"), "the block floating point format belongs to one device")
+added("AttnLSTM", "its attention has no equation in the specification")

@@ -28,6 +28,7 @@ from crossflops.operators.operands import (
     operands,
     rank,
     remembered,
+    shape_of,
     sizes,
 )
 from crossflops.operators.quantization import requantize
@@ -60,9 +61,7 @@ def window(
     """
 
     def constraint(node: Node) -> str:
-        shape = dims_of(node, data)
-        if shape is None:
-            return ""
+        shape = shape_of(node, data)
         if len(shape) < 3:
             return f"{label(node, data)} has rank {len(shape)}, and needs at least 3"
         if least == 0 and (wrong := empty_members(node, data)):
@@ -150,18 +149,18 @@ def _moves(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
 @lru_cache(maxsize=4096)
 def _positions(sizes: _Sizes) -> Shape:
     """At how many positions the window stands along each axis: the extents of the result."""
-    found = []
+    extents = []
     count = len(sizes.extents)
     for place, extent in enumerate(sizes.extents):
         stride = max(sizes.strides[place], 1)
         if sizes.same:
-            found.append(-(-extent // stride))
+            extents.append(-(-extent // stride))
             continue
         reach = sizes.dilations[place] * (sizes.kernel[place] - 1) + 1
         left = extent + sizes.pads[place] + sizes.pads[place + count] - reach
         up = sizes.ceiling or left < 0  # runtimes divide towards zero
-        found.append((-(-left // stride) if up else left // stride) + 1)
-    return tuple(found)
+        extents.append((-(-left // stride) if up else left // stride) + 1)
+    return tuple(extents)
 
 
 def positions(node: Node, data: int, weight: int) -> Shape | None:
@@ -181,9 +180,7 @@ def transposed(data: int = 0, weight: int = 1, padded: bool = True) -> Constrain
     """
 
     def constraint(node: Node) -> str:
-        shape, kernel = dims_of(node, data), dims_of(node, weight)
-        if shape is None or kernel is None:
-            return ""
+        shape, kernel = shape_of(node, data), shape_of(node, weight)
         for index, dims in ((data, shape), (weight, kernel)):
             if len(dims) < 3:
                 return f"{label(node, index)} has rank {len(dims)}, and needs at least 3"
@@ -383,8 +380,8 @@ def deform_conv(node: Node) -> Cost:
 
 def _remembered(node: Node) -> str:
     """The state holds what the window reaches back: past_state [B, C, k - 1]."""
-    weight, state = dims_of(node, 1), dims_of(node, 3)
-    if weight is None or state is None or state[-1] == weight[-1] - 1:
+    weight, state = shape_of(node, 1), shape_of(node, 3)
+    if state[-1] == weight[-1] - 1:
         return ""
     return f"{label(node, 3)} has {state[-1]} at axis 2, and {weight[-1] - 1} is needed"
 

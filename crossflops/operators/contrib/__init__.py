@@ -12,7 +12,6 @@ from crossflops.operators.contrib import (
     products,
     quantized,
     recurrent,
-    uncounted,
 )
 
 FAMILIES = (
@@ -24,5 +23,4 @@ FAMILIES = (
     normalization,
     quantized,
     recurrent,
-    uncounted,
 )

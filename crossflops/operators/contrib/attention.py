@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
-from crossflops.operators.access import given, integer, number, positive, shape, size, source
-from crossflops.operators.normalization import rms
+from crossflops.operators.access import given, integer, positive, shape, size, source
 from crossflops.operators.operands import (
     Shape,
     by_rank,
@@ -15,6 +14,7 @@ from crossflops.operators.operands import (
     ints,
     joint,
     label,
+    shape_of,
     shaped,
     sizes,
 )
@@ -71,60 +71,6 @@ def head_size(width: int, heads: int, node: Node) -> int:
     if heads <= 0 or width < 0 or width % heads:
         raise ValueError(f"{width} of {node.op} does not divide into {heads} heads")
     return width // heads
-
-
-class Grouped(NamedTuple):
-    """Tokens of `heads` query heads and `kv_heads` key heads, all of one depth."""
-
-    tokens: int
-    heads: int
-    kv_heads: int
-    depth: int
-
-    @property
-    def queries(self) -> int:
-        """Elements of Q."""
-        return self.tokens * self.heads * self.depth
-
-    @property
-    def new_keys(self) -> int:
-        """Elements of the keys that come with the queries, and of the values."""
-        return self.tokens * self.kv_heads * self.depth
-
-
-def grouped(node: Node) -> Grouped:
-    """The heads of a query [..., Hq*D], or of Q, K and V packed in it without input 1."""
-    dims = shape(source(node, 0), at_least=2)
-    heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
-    packed = heads if given(node, 1) else heads + 2 * kv_heads
-    depth = head_size(dims[-1], packed, node)
-    tokens = 1
-    for length in dims[:-1]:
-        tokens *= length
-    return Grouped(tokens, heads, kv_heads, depth)
-
-
-def prepared(node: Node, heads: Grouped, caches: int, norms: int) -> Cost:
-    """What happens to Q and K before they meet: their RMS norms, and the rotation.
-
-    `caches` is the input with the cosines, [M, R / 2] for R rotated elements of each head;
-    `norms` the one with the weights of the query norm.
-    """
-    cost = ZERO
-    if given(node, norms):
-        count = heads.queries + heads.new_keys
-        cost += rms(count, count // heads.depth if heads.depth else 0, scaled=True)
-    if integer(node, "do_rotary", 0):
-        half = heads.depth // 2
-        if given(node, caches):
-            half = shape(source(node, caches), rank=2)[1]
-        cost += PAIR * (heads.tokens * (heads.heads + heads.kv_heads) * half)
-    return cost
-
-
-def capped(node: Node) -> bool:
-    """Whether a softcap is asked for."""
-    return number(node, "softcap", 0.0) != 0
 
 
 class Places(NamedTuple):
@@ -240,8 +186,8 @@ def _added_to_scores(places: Places) -> Constraint:
 
 def _heads_divide(node: Node) -> str:
     """Each of the hidden sizes of Q, K and V divides into the heads."""
-    heads, weights = positive(node, "num_heads"), dims_of(node, 1)
-    if weights is None or len(weights) != 2:
+    heads, weights = positive(node, "num_heads"), shape_of(node, 1)
+    if len(weights) != 2:
         return ""
     if _sized(node) and len(ints(node, "qkv_hidden_sizes") or ()) != 3:
         return f"attribute 'qkv_hidden_sizes' is {ints(node, 'qkv_hidden_sizes')}: 3 are needed"
@@ -403,8 +349,8 @@ def _no_keys(node: Node) -> str:
 
 def _whole_heads(node: Node) -> str:
     """The hidden sizes of query, key and value divide into the heads."""
-    heads, query = positive(node, "num_heads"), dims_of(node, 0)
-    if query is None:
+    heads = positive(node, "num_heads")
+    if dims_of(node, 0) is None:
         return ""
     packed = 3 if not given(node, 1) else 1
     for index, parts in ((0, packed), (1, 1), (2, 1)):
@@ -443,22 +389,6 @@ def _cached(places: Places) -> Constraint:
     )
 
 
-_MULTI_HEAD_OPERANDS = (
-    by_rank(
-        0,
-        {
-            3: sizes("query[B,S,_] key[B,...] value[B,...] bias mask bias past[B,_,_,_]"),
-            5: sizes("n=@num_heads query[B,S,n,3,D] key value bias mask bias past[B,_,_,_]"),
-        },
-    ),
-    _paired,
-    _whole_heads,
-    _biased,
-    _masks(_MULTI_HEAD),
-    _added_to_scores(_MULTI_HEAD),
-    _cached(_MULTI_HEAD),
-)
-
 _OPERANDS = f"S*(D+Dv) MACs, S = B*N*S*T; bias: n(Q)+n(K)+n(V) adds; {_CORE}"
 
 
@@ -466,7 +396,21 @@ _OPERANDS = f"S*(D+Dv) MACs, S = B*N*S*T; bias: n(Q)+n(K)+n(V) adds; {_CORE}"
     "MultiHeadAttention",
     _OPERANDS,
     doubt=shared_buffer(_MULTI_HEAD),
-    requires=_MULTI_HEAD_OPERANDS,
+    requires=(
+        by_rank(
+            0,
+            {
+                3: sizes("query[B,S,_] key[B,...] value[B,...] bias mask bias past[B,_,_,_]"),
+                5: sizes("n=@num_heads query[B,S,n,3,D] key value bias mask bias past[B,_,_,_]"),
+            },
+        ),
+        _paired,
+        _whole_heads,
+        _biased,
+        _masks(_MULTI_HEAD),
+        _added_to_scores(_MULTI_HEAD),
+        _cached(_MULTI_HEAD),
+    ),
 )
 def multi_head(node: Node, places: Places = _MULTI_HEAD) -> Cost:
     """MultiHeadAttention: softmax((Q + bQ) * (K + bK)^T * scale + mask) * (V + bV).
@@ -488,22 +432,19 @@ def _one_width(node: Node) -> str:
     return f"{label(node, 2, 'value')} has {value[-1]} at axis 2, and {query[-1]} is needed"
 
 
-_DECODER_OPERANDS = (
-    sizes("query[B,1,H] key[B,...] value[B,...]"),
-    _one_width,
-    _paired,
-    _whole_heads,
-    _masks(_DECODER),
-    _added_to_scores(_DECODER),
-    _cached(_DECODER),
-)
-
-
 @operator(
     "DecoderMaskedMultiHeadAttention",
     _OPERANDS,
     doubt=shared_buffer(_DECODER),
-    requires=_DECODER_OPERANDS,
+    requires=(
+        sizes("query[B,1,H] key[B,...] value[B,...]"),
+        _one_width,
+        _paired,
+        _whole_heads,
+        _masks(_DECODER),
+        _added_to_scores(_DECODER),
+        _cached(_DECODER),
+    ),
 )
 def decoder_multi_head(node: Node) -> Cost:
     """DecoderMaskedMultiHeadAttention: MultiHeadAttention of one query, in other places."""

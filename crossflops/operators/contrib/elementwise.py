@@ -26,6 +26,7 @@ from crossflops.operators.operands import (
     label,
     out_of_range,
     rank,
+    shape_of,
     shaped,
     single,
     sizes,
@@ -69,9 +70,7 @@ operator(
 
 def _unfolded(node: Node) -> str:
     """Windows of `size` along an axis that is at least as long."""
-    dims, place, extent = dims_of(node, 0), integer(node, "dim", -1), integer(node, "size")
-    if dims is None:
-        return ""
+    dims, place, extent = shape_of(node, 0), integer(node, "dim", -1), integer(node, "size")
     if wrong := out_of_range(node, place):
         return wrong
     if 0 < extent <= dims[place]:
@@ -119,8 +118,8 @@ def all_finite(node: Node) -> Cost:
 
 def _masked(node: Node) -> str:
     """The mask of MaxpoolWithMask has the extents of the data."""
-    dims, mask = dims_of(node, 0), dims_of(node, 1)
-    if dims is None or mask is None or (len(mask) == len(dims) and mask[2:] == dims[2:]):
+    dims, mask = shape_of(node, 0), shape_of(node, 1)
+    if len(mask) == len(dims) and mask[2:] == dims[2:]:
         return ""
     return f"{label(node, 1, 'M')} has not the extents of {label(node, 0, 'X')}"
 

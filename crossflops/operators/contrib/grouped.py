@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from math import prod
+from typing import NamedTuple
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
@@ -17,21 +18,73 @@ from crossflops.operators.access import (
     source,
     wanted,
 )
-from crossflops.operators.contrib.attention import (
-    PAIR,
-    Grouped,
-    Scores,
-    capped,
-    dense,
-    grouped,
-    prepared,
-    scored,
+from crossflops.operators.contrib.attention import PAIR, Scores, dense, head_size, scored
+from crossflops.operators.normalization import rms
+from crossflops.operators.operands import (
+    Shape,
+    dims_of,
+    ints,
+    label,
+    rank,
+    shape_of,
+    shaped,
+    sizes,
 )
-from crossflops.operators.operands import Shape, dims_of, ints, label, rank, shaped, sizes
 from crossflops.operators.pointwise import MUL
 from crossflops.operators.rule import MICROSOFT, Operators, bounded, estimated
 
 operator = Operators(MICROSOFT)
+
+
+class Grouped(NamedTuple):
+    """Tokens of `heads` query heads and `kv_heads` key heads, all of one depth."""
+
+    tokens: int
+    heads: int
+    kv_heads: int
+    depth: int
+
+    @property
+    def queries(self) -> int:
+        """Elements of Q."""
+        return self.tokens * self.heads * self.depth
+
+    @property
+    def new_keys(self) -> int:
+        """Elements of the keys that come with the queries, and of the values."""
+        return self.tokens * self.kv_heads * self.depth
+
+
+def grouped(node: Node) -> Grouped:
+    """The heads of a query [..., Hq*D], or of Q, K and V packed in it without input 1."""
+    dims = shape(source(node, 0), at_least=2)
+    heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
+    packed = heads if given(node, 1) else heads + 2 * kv_heads
+    depth = head_size(dims[-1], packed, node)
+    return Grouped(prod(dims[:-1]), heads, kv_heads, depth)
+
+
+def prepared(node: Node, heads: Grouped, caches: int, norms: int) -> Cost:
+    """What happens to Q and K before they meet: their RMS norms, and the rotation.
+
+    `caches` is the input with the cosines, [M, R / 2] for R rotated elements of each head;
+    `norms` the one with the weights of the query norm.
+    """
+    cost = ZERO
+    if given(node, norms):
+        count = heads.queries + heads.new_keys
+        cost += rms(count, count // heads.depth if heads.depth else 0, scaled=True)
+    if integer(node, "do_rotary", 0):
+        half = heads.depth // 2
+        if given(node, caches):
+            half = shape(source(node, caches), rank=2)[1]
+        cost += PAIR * (heads.tokens * (heads.heads + heads.kv_heads) * half)
+    return cost
+
+
+def capped(node: Node) -> bool:
+    """Whether a softcap is asked for."""
+    return number(node, "softcap", 0.0) != 0
 
 
 def _cache(node: Node) -> int:
@@ -76,8 +129,8 @@ def _grouped_heads(node: Node) -> str:
 
 def _remembered(node: Node) -> str:
     """The heads of the past are as deep as those of the query; all keys are past or new ones."""
-    query, past = dims_of(node, 0), dims_of(node, 3)
-    if query is None or past is None or len(query) < 3:
+    query, past = shape_of(node, 0), shape_of(node, 3)
+    if len(query) < 3:
         return ""
     heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
     depth = query[-1] // (heads if given(node, 1) else heads + 2 * kv_heads)
@@ -89,24 +142,22 @@ def _remembered(node: Node) -> str:
     return f"{label(node, 3, 'past_key')} has {past[2]} keys, {query[1]} are new, and {total} all"
 
 
-_GQA = (
-    sizes(
-        "k=@kv_num_heads query[B,S,_] key[B,S,_] value[B,S,_] past_key[B,k,P,D] "
-        "past_value[B,k,P,D] seqlens_k total_sequence_length cos_cache[M,R] sin_cache[M,R]"
-    ),
-    _grouped_heads,
-    _remembered,
-)
-
-_GROUPED = (
+@operator(
+    "GroupQueryAttention",
     "S*2*D MACs, S = B*Hq*S*T; scale: S muls; mask, attention_bias: S adds each; softcap: S*(div, "
     "tanh, mul); sink: B*Hq*S*(compare, sub, exp, add); softmax over T; norms of Q and K; "
     "do_rotary: B*S*(Hq+Hkv)*R/2*(4 muls, 2 adds); quantized cache: (div, round, 2 compares) per "
-    "new, mul per read element"
+    "new, mul per read element",
+    doubt=bounded,
+    requires=(
+        sizes(
+            "k=@kv_num_heads query[B,S,_] key[B,S,_] value[B,S,_] past_key[B,k,P,D] "
+            "past_value[B,k,P,D] seqlens_k total_sequence_length cos_cache[M,R] sin_cache[M,R]"
+        ),
+        _grouped_heads,
+        _remembered,
+    ),
 )
-
-
-@operator("GroupQueryAttention", _GROUPED, doubt=bounded, requires=_GQA)
 def group_query(node: Node) -> Cost:
     """GroupQueryAttention: MACs = B*Hq*S*T*2*D; queries that share keys all count.
 
@@ -186,10 +237,8 @@ def _placed(node: Node) -> Iterable[Shape] | None:
 
 def _turned(node: Node) -> str:
     """Half of what rotates has a cosine."""
-    dims, cosines = dims_of(node, 0), dims_of(node, 2)
+    dims, cosines = shape_of(node, 0), shape_of(node, 2)
     heads, rotated = integer(node, "num_heads", 0), integer(node, "rotary_embedding_dim", 0)
-    if dims is None or cosines is None:
-        return ""
     if len(dims) == 3 and not heads:
         if rotated or not dims[2] % (2 * cosines[1] or 1):
             return ""

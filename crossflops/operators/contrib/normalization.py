@@ -19,7 +19,7 @@ from crossflops.operators.access import (
     wanted,
 )
 from crossflops.operators.normalization import RMS, STANDARD, rms, standardization
-from crossflops.operators.operands import dims_of, equal, label, rank, single, sizes
+from crossflops.operators.operands import dims_of, equal, label, rank, shape_of, single, sizes
 from crossflops.operators.pointwise import ADD, MUL, SILU, SPECIAL
 from crossflops.operators.rule import MICROSOFT, Operators
 
@@ -34,8 +34,8 @@ def _rows(node: Node, index: int = 0) -> tuple[int, int]:
 
 def _skip_fits(node: Node) -> str:
     """skip has the last two sizes of the input; its batch may be missing."""
-    dims, skip = dims_of(node, 0), dims_of(node, 1)
-    if dims is None or skip is None or (len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]):
+    dims, skip = shape_of(node, 0), shape_of(node, 1)
+    if len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]:
         return ""
     return f"{label(node, 1)} does not end as {label(node, 0)}"
 
@@ -80,18 +80,15 @@ def _embedded(node: Node, segments: int, mask: int) -> Cost:
     return summed + masked + standardization(count, tokens) + Cost(muls=1, adds=1) * count
 
 
-_EMBEDDED = sizes(
-    "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] beta[H] "
-    "mask[B,S] position_ids[1|B,S]"
-)
-
-
 @operator(
     "EmbedLayerNormalization",
     f"2n adds; {STANDARD}; gamma: n muls; beta: n adds; mask_index: n(mask) adds",
     operand=2,
     tables=(2, 3, 4),
-    requires=_EMBEDDED,
+    requires=sizes(
+        "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] beta[H] "
+        "mask[B,S] position_ids[1|B,S]"
+    ),
 )
 def embed_layer_normalization(node: Node) -> Cost:
     """EmbedLayerNormalization: LayerNormalization of word + position + segment embeddings.
@@ -221,8 +218,8 @@ def engram_gate(node: Node) -> Cost:
 
 def _gated(node: Node) -> str:
     """The gate [..., 1] has one number where X has H."""
-    dims, gate = dims_of(node, 0), dims_of(node, 2)
-    if not dims or gate is None or gate == (*dims[:-1], 1):
+    dims, gate = dims_of(node, 0), shape_of(node, 2)
+    if not dims or gate == (*dims[:-1], 1):
         return ""
     return f"{label(node, 2, 'gate')} needs the sizes of {label(node, 0, 'X')}, and 1 at the last"
 

@@ -28,6 +28,7 @@ from crossflops.operators.operands import (
     equal,
     label,
     rank,
+    shape_of,
     shaped,
     single,
     sizes,
@@ -67,8 +68,8 @@ def _bias(index: int) -> Constraint:
     """A number for every column of B, in whatever shape."""
 
     def constraint(node: Node) -> str:
-        weight, bias = dims_of(node, 1), dims_of(node, index)
-        if not weight or bias is None or prod(bias) == weight[-1]:
+        weight, bias = dims_of(node, 1), shape_of(node, index)
+        if not weight or prod(bias) == weight[-1]:
             return ""
         return f"{label(node, index, 'bias')} needs {weight[-1]} numbers for {label(node, 1, 'B')}"
 
@@ -133,7 +134,6 @@ def _blocks(node: Node) -> str:
     return shaped(3, lambda _: [(width * zeros,), (width, zeros)], "zero_points")(node)
 
 
-_NBITS = (sizes("K=@K N=@N A[...,K] B scales zero_points g_idx[K] bias[N]"), _blocks)
 _BITS = "dequantize: K*N*(sub, mul)"
 
 
@@ -150,7 +150,7 @@ def _bits(attribute: str) -> Callable[[Node], str]:
 @operator(
     "MatMulNBits",
     f"(n(A)/K)*K*N MACs; {_BITS}; bias: n(Y) adds",
-    requires=_NBITS,
+    requires=(sizes("K=@K N=@N A[...,K] B scales zero_points g_idx[K] bias[N]"), _blocks),
     contracts=(0,),
     packed=_bits("bits"),
 )
@@ -362,9 +362,7 @@ def _biases(node: Node, sizes: Experts) -> int:
 
 def _layers(node: Node) -> str:
     """Tokens meet the router, and the layers of an expert each other, whichever way they lie."""
-    data, first = dims_of(node, 0), dims_of(node, 2)
-    if data is None or first is None:
-        return ""
+    data, first = shape_of(node, 0), shape_of(node, 2)
     if wrong := _routed(node):
         return wrong
     hidden, count = data[-1], first[0]
@@ -453,9 +451,9 @@ def _packed(node: Node) -> str:
     fc1 [E, F, H / pack] and its scales [E, F, ...], fc2 [E, H, I / pack] and its scales
     [E, H, ...]; F is I, or 2 I where two layers are fused.
     """
-    data, first, second = dims_of(node, 0), dims_of(node, 2), dims_of(node, 5)
+    data, first, second = shape_of(node, 0), shape_of(node, 2), shape_of(node, 5)
     pack = 8 // positive(node, "expert_weight_bits", 4)
-    if data is None or first is None or second is None or len(second) != 3:
+    if len(second) != 3:
         return ""
     hidden, inner = data[-1], second[2] * pack
     wide = 2 * inner if integer(node, "swiglu_fusion", 0) else inner

@@ -120,6 +120,15 @@ def between(work: Cost, zero_point: int = 4) -> Formula:
     return formula
 
 
+_SCALES = single(1, 2, 3, 4)
+operator("QLinearLeakyRelu", f"{_DEQUANTIZE}, n*(compare, mul), {_QUANTIZE}", requires=_SCALES)(
+    between(COMPARE + MUL)
+)
+operator("QLinearSigmoid", f"{_DEQUANTIZE}, n sigmoids, {_QUANTIZE}", requires=_SCALES)(
+    between(SPECIAL)
+)
+
+
 @operator(
     "QLinearSoftmax",
     f"{_DEQUANTIZE}, n-m compares, n subs, n exps, n-m adds, n divs, {_QUANTIZE}",
@@ -210,16 +219,6 @@ def reduce_sum_integer(node: Node) -> Cost:
     return Cost(adds=folded(size(node), out_size(node)))
 
 
-@operator(
-    "QLinearLeakyRelu",
-    f"{_DEQUANTIZE}, n*(compare, mul), {_QUANTIZE}",
-    requires=single(1, 2, 3, 4),
-)
-def leaky_relu(node: Node) -> Cost:
-    """QLinearLeakyRelu: LeakyRelu (compare, mul) between."""
-    return between(COMPARE + MUL)(node)
-
-
 def _gathered(node: Node) -> str:
     """data holds 8 / bits elements in a byte along its last axis; a scale for each block.
 
@@ -277,9 +276,6 @@ def _conv_last(node: Node) -> str:
     return joint(*QLINEAR_CONV)(node)
 
 
-operator("QLinearSigmoid", f"{_DEQUANTIZE}, n sigmoids, {_QUANTIZE}", requires=single(1, 2, 3, 4))(
-    between(SPECIAL)
-)
 operator(
     "QLinearConv",
     "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "

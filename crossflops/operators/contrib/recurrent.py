@@ -8,6 +8,7 @@ import msgspec
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.ir.tensor import TensorSpec
+from crossflops.operators import attention
 from crossflops.operators.access import (
     folded,
     given,
@@ -20,7 +21,7 @@ from crossflops.operators.access import (
     text,
 )
 from crossflops.operators.attention import recurrence
-from crossflops.operators.operands import Shape, dims_of, equal, label, shaped, sizes
+from crossflops.operators.operands import Shape, dims_of, equal, label, shape_of, shaped, sizes
 from crossflops.operators.pointwise import ADD, MUL, SILU, SOFTPLUS, SPECIAL
 from crossflops.operators.quantization import dynamic_quantize_linear
 from crossflops.operators.recurrent import dimensions, lstm
@@ -64,10 +65,8 @@ def dynamic_quantize_lstm(node: Node) -> Cost:
 
 def _fewer_keys(node: Node) -> str:
     """Keys may have fewer heads than the states, which then share them."""
-    query, key = dims_of(node, 0), dims_of(node, 1)
+    query, key = shape_of(node, 0), shape_of(node, 1)
     heads, kv_heads = positive(node, "q_num_heads"), positive(node, "kv_num_heads")
-    if query is None or key is None:
-        return ""
     depth = query[2] // heads
     if depth and key[2] and key[2] % depth == 0 and kv_heads % (key[2] // depth) == 0:
         return ""
@@ -123,19 +122,7 @@ def linear_attention(node: Node) -> Cost:
 
     query [B, T, Hq*dk], key [B, T, Hkv*dk], value [B, T, Hkv*dv], output [B, T, max(Hq, Hkv)*dv].
     """
-    batch, length, hidden = shape(source(node, 0), rank=3)
-    heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
-    if heads <= 0 or kv_heads <= 0:
-        raise ValueError("LinearAttention needs positive head counts")
-    return recurrence(
-        tokens=batch * length,
-        readers=max(heads, kv_heads),
-        kv_heads=kv_heads,
-        depth=hidden // heads,
-        value_depth=shape(source(node, 2), rank=3)[2] // kv_heads,
-        rule=text(node, "update_rule", "gated_delta"),
-        decay=size(node, 4),
-    )
+    return attention.linear_attention(node, shared_queries=True)
 
 
 @operator(
@@ -188,8 +175,8 @@ def _per_channel(node: Node) -> str:
     """dt_bias and decay_scale have a number for each of the last axis of a."""
     dims = dims_of(node, 0)
     for index in (1, 2):
-        own = dims_of(node, index)
-        if dims and own is not None and prod(own) != dims[-1]:
+        factors = dims_of(node, index)
+        if dims and factors is not None and prod(factors) != dims[-1]:
             return f"{label(node, index)} needs {dims[-1]} numbers for {label(node, 0, 'a')}"
     return ""
 

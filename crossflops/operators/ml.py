@@ -1,23 +1,149 @@
-"""Linear models, support vector machines and trees, whose weights are attributes."""
+"""Operators of ai.onnx.ml: what prepares features, linear models, kernel machines, trees.
+
+Their weights are attributes. A lookup in a table (a label, a category, a key of a map) is counted
+as data movement: the operators say what is found, not how it is searched.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
-from crossflops.operators.access import integer, text
-from crossflops.operators.ml.features import (
-    features_of,
-    integers,
-    labels,
-    length,
-    post_transform,
-    rows_of,
-)
-from crossflops.operators.operands import dims_of, label, rank
+from crossflops.operators.access import folded, integer, shape, size, source, text
+from crossflops.operators.movement import moved
+from crossflops.operators.operands import dims_of, label, operands, rank, shape_of
+from crossflops.operators.pointwise import COMPARE, per_element, softmax_cost
 from crossflops.operators.rule import ML, Exactness, Operators
 
 operator = Operators(ML)
+
+_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+def integers(node: Node, name: str) -> tuple[int, ...]:
+    """An attribute that is a list of integers, () when it is missing."""
+    value = node.attrs.get(name, ())
+    if not isinstance(value, tuple):
+        raise ValueError(f"attribute {name!r} of {node.op} is not a list")
+    return tuple(int(item) for item in value)
+
+
+def length(node: Node, name: str) -> int:
+    """Number of items of an attribute that is a list, 0 when it is missing."""
+    value = node.attrs.get(name, ())
+    if not isinstance(value, tuple):
+        raise ValueError(f"attribute {name!r} of {node.op} is not a list")
+    return len(value)
+
+
+def labels(node: Node, *names: str) -> int:
+    """Number of classes, from the first of these attributes that is there."""
+    return next((count for name in names if (count := length(node, name))), 0)
+
+
+def rows_of(node: Node) -> int:
+    """Number of rows of X [N, C]; X [C] is one row."""
+    dims = shape(source(node, 0), at_least=1)
+    if len(dims) > 2:
+        raise ValueError(f"X of {node.op} has rank {len(dims)} where at most 2 is needed")
+    return dims[0] if len(dims) == 2 else 1
+
+
+def features_of(node: Node) -> int:
+    """Number of columns of X [N, C] or [C]."""
+    return shape(source(node, 0), at_least=1)[-1]
+
+
+def post_transform(node: Node, rows: int, columns: int) -> Cost:
+    """What becomes of n = rows * columns scores: softmax per row, or n specials, or nothing.
+
+    LOGISTIC is a sigmoid, PROBIT the inverse of the normal distribution: a special each.
+    """
+    how = node.attrs.get("post_transform", "NONE")
+    if isinstance(how, bytes):
+        how = how.decode(errors="replace")
+    if isinstance(how, int) and 0 <= how < len(_TRANSFORMS):
+        how = _TRANSFORMS[how]
+    if how not in _TRANSFORMS:
+        raise ValueError(f"the post_transform {how!r} of {node.op} is not known")
+    if how == "NONE":
+        return ZERO
+    if how.startswith("SOFTMAX"):
+        return softmax_cost(rows * columns, rows)
+    return Cost(specials=rows * columns)
+
+
+def _one_per_feature(node: Node) -> str:
+    """An offset and a scale for every feature, or one for all."""
+    dims = dims_of(node, 0)
+    for name in ("offset", "scale"):
+        count = length(node, name)
+        features = dims[min(1, len(dims) - 1)] if dims else 0
+        if dims and count not in (0, 1, features):
+            has = f"{label(node, 0, 'X')} has {features} features"
+            return f"{has}, and attribute {name!r} has {count} numbers"
+    return ""
+
+
+@operator("Scaler", "offset: n subs; scale: n muls", requires=_one_per_feature)
+def scaler(node: Node) -> Cost:
+    """Scaler: Y = (X - offset) * scale; n subs, n muls, each where its attribute is there.
+
+    https://onnx.ai/onnx/operators/onnx_aionnxml_Scaler.html
+    """
+    shifted, scaled = (1 if length(node, name) else 0 for name in ("offset", "scale"))
+    return Cost(adds=shifted, muls=scaled) * size(node)
+
+
+@operator(
+    "Normalizer",
+    "MAX: n-m compares; L1: n compares, n-m adds; L2: n muls, n-m adds, m sqrts; n divs",
+    requires=rank(0, (1, 2)),
+)
+def normalizer(node: Node) -> Cost:
+    """Normalizer: each row divided by its largest value, sum of |x| or root of squares.
+
+    MAX: n - m compares; L1: n compares (abs), n - m adds; L2: n muls, n - m adds, m roots;
+    n divs. X [N, C], m = N.
+    https://onnx.ai/onnx/operators/onnx_aionnxml_Normalizer.html
+    """
+    count, rows = size(node), rows_of(node)
+    combined, name = folded(count, rows), text(node, "norm", "MAX")
+    if name == "MAX":
+        return Cost(compares=combined, divs=count)
+    if name == "L1":
+        return Cost(compares=count, adds=combined, divs=count)
+    if name == "L2":
+        return Cost(muls=count, adds=combined, specials=rows, divs=count)
+    raise ValueError(f"the norm {name!r} of Normalizer is not known")
+
+
+# Operators that look up, move or name values. What yields maps moves nothing that has a size.
+
+
+def _same_rows(node: Node) -> str:
+    """FeatureVectorizer: as many rows in every input [N, F]; a vector is one row."""
+    widths = node.attrs.get("inputdimensions")
+    if isinstance(widths, tuple) and len(widths) != len(node.inputs):
+        return (
+            f"attribute 'inputdimensions' has {len(widths)} numbers for {len(node.inputs)} inputs"
+        )
+    rows = {dims[0] if len(dims) > 1 else 1 for dims in operands(node) if dims}
+    return (
+        f"its inputs have {sorted(rows)} rows, and need the same number" if len(rows) > 1 else ""
+    )
+
+
+_LOOKUP = "0: lookup"
+operator("FeatureVectorizer", _LOOKUP, requires=_same_rows)(moved)
+operator(("LabelEncoder", "OneHotEncoder", "CategoryMapper"), _LOOKUP)(moved)
+operator("ArrayFeatureExtractor", _LOOKUP, traffic="gather")(moved)
+operator(("CastMap", "DictVectorizer", "ZipMap"), _LOOKUP, traffic="view")(moved)
+operator("Binarizer", "n compares: X > threshold")(per_element(COMPARE))
+operator("Imputer", "n compares: X == replaced_value")(per_element(COMPARE))
+
+
+# Linear models and support vector machines.
 
 
 def _linear(node: Node, scores: int) -> Cost:
@@ -209,12 +335,12 @@ def measure(roots: Iterable[Key], children: Children) -> Forest:
     """
     near: dict[Key, int] = {}
     far: dict[Key, int] = {}
-    chosen = tuple(roots)
-    for one in _below_first(chosen, children):
-        below = children.get(one, ())
-        near[one] = 1 + min(near[child] for child in below) if below else 0
-        far[one] = 1 + max(far[child] for child in below) if below else 0
-    return Forest(len(chosen), sum(near[one] for one in chosen), sum(far[one] for one in chosen))
+    trees = tuple(roots)
+    for node in _below_first(trees, children):
+        below = children.get(node, ())
+        near[node] = 1 + min(near[child] for child in below) if below else 0
+        far[node] = 1 + max(far[child] for child in below) if below else 0
+    return Forest(len(trees), sum(near[node] for node in trees), sum(far[node] for node in trees))
 
 
 def _below_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
@@ -223,19 +349,19 @@ def _below_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
     open_: set[Key] = set()
     todo = list(roots)
     while todo:
-        one = todo[-1]
-        if one in done:
+        node = todo[-1]
+        if node in done:
             todo.pop()
             continue
-        ahead = [child for child in children.get(one, ()) if child not in done]
-        if one in open_ and any(child in open_ for child in ahead):
-            raise ValueError(f"node {one[1]} of tree {one[0]} is below itself")
+        ahead = [child for child in children.get(node, ()) if child not in done]
+        if node in open_ and any(child in open_ for child in ahead):
+            raise ValueError(f"node {node[1]} of tree {node[0]} is below itself")
         if not ahead:
             todo.pop()
-            done.add(one)
-            yield one
+            done.add(node)
+            yield node
         else:
-            open_.add(one)
+            open_.add(node)
             todo.extend(ahead)
 
 
@@ -247,15 +373,15 @@ def tabled(node: Node) -> Forest:
     if not isinstance(modes, tuple) or len({len(modes), *map(len, columns)}) != 1:
         raise ValueError(f"the node tables of {node.op} are not equally long")
     children = {
-        (tree, one): ((tree, yes), (tree, no))
-        for tree, one, yes, no, mode in zip(*columns, modes, strict=True)
+        (tree, key): ((tree, yes), (tree, no))
+        for tree, key, yes, no, mode in zip(*columns, modes, strict=True)
         if mode not in ("LEAF", b"LEAF")
     }
     nodes = list(zip(columns[0], columns[1], strict=True))
     known, below = set(nodes), {child for pair in children.values() for child in pair}
     if not below <= known:
         raise ValueError(f"a branch of {node.op} leads to a node that is not there")
-    return measure([one for one in nodes if one not in below], children)
+    return measure([key for key in nodes if key not in below], children)
 
 
 def rooted(node: Node) -> Forest:
@@ -286,10 +412,10 @@ def _leaves(node: Node, kind: str) -> dict[int, list[int]]:
     trees, leaves = integers(node, f"{kind}_treeids"), integers(node, f"{kind}_nodeids")
     for leaf in zip(trees, leaves, strict=False):
         per_leaf[leaf] = per_leaf.get(leaf, 0) + 1
-    found: dict[int, list[int]] = {}
+    values: dict[int, list[int]] = {}
     for (tree, _), count in per_leaf.items():
-        found.setdefault(tree, []).append(count)
-    return found
+        values.setdefault(tree, []).append(count)
+    return values
 
 
 def _entries(node: Node, kind: str) -> int:
@@ -307,14 +433,14 @@ def leaf_is_data(node: Node) -> Exactness:
 
 def _features_of_trees(node: Node) -> str:
     """Every node asks for a feature that X [N, F] has. A leaf asks for none."""
-    dims = dims_of(node, 0)
+    dims = shape_of(node, 0)
     wanted = node.attrs.get("nodes_featureids")
     modes = node.attrs.get("nodes_modes")
-    if dims is None or not isinstance(wanted, tuple):
+    if not isinstance(wanted, tuple):
         return ""
     kinds = modes if isinstance(modes, tuple) else ("",) * len(wanted)
-    asked = [one for one, kind in zip(wanted, kinds, strict=False) if kind != "LEAF"]
-    most = max((one for one in asked if isinstance(one, int)), default=-1)
+    asked = [feature for feature, kind in zip(wanted, kinds, strict=False) if kind != "LEAF"]
+    most = max((feature for feature in asked if isinstance(feature, int)), default=-1)
     if most < dims[1]:
         return ""
     return f"{label(node, 0, 'X')} has {dims[1]} features, and a node asks for number {most}"
