@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from crossflops.cli.verbs import VERBS, group
+from crossflops.cli import VERBS, group
 from crossflops.tools.registry import conventions
 from tests.docs.blocks import (
     PAGES,
