@@ -14,91 +14,47 @@ from crossflops.render.pages.bench import TOP, Benched
 A_CHECK_FAILED = 1
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _POSITIVE = Positive()
+_RUNTIMES = ("onnxruntime", *(frontend.runtime for frontend in FRONTENDS if frontend.runtime))
 
 
 @click.command("bench")
 @options(
     TARGET,
     *MODEL,
-    click.option(
-        "--batch",
-        "batches",
-        metavar="N,N,...|auto",
-        help="Batch sizes to try; auto doubles and bisects to the fastest, and with "
-        "--memory-limit to the largest that fits. Default: that of the inputs.",
-    ),
-    click.option(
-        "--batch-dim", metavar="NAME", help="The dimension of an ONNX file that is the batch."
-    ),
-    click.option(
-        "--max-latency-ms",
-        type=_POSITIVE,
-        metavar="X",
-        help="Choose a batch whose p99 is within X ms.",
-    ),
-    click.option(
-        "--memory-limit",
-        metavar="SIZE",
-        help="Address space of a worker, such as 4G. Default: all.",
-    ),
-    click.option(
-        "--threads",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Threads of an operator. Default: OMP_NUM_THREADS, else the CPUs of this process.",
-    ),
-    click.option(
-        "--runtime",
-        type=click.Choice(["onnxruntime", *(each.runtime for each in FRONTENDS if each.runtime)]),
-        default="onnxruntime",
-        show_default=True,
-        help="onnxruntime, or the model's own framework.",
-    ),
-    click.option(
-        "--optimization",
-        type=click.Choice(["all", "extended", "basic", "off"]),
-        default="all",
-        show_default=True,
-        help="Whether onnxruntime may fuse nodes.",
-    ),
-    click.option(
-        "--seconds",
-        type=_POSITIVE,
-        default=5.0,
-        show_default=True,
-        metavar="X",
-        help="Time for warm-up, and again for timing, of each batch.",
-    ),
-    click.option(
-        "--trace",
-        metavar="FILE.json",
-        help="Run nothing: read a profile of onnxruntime or a trace of torch.profiler of this "
-        "model.",
-    ),
-    click.option(
-        "--write-trace",
-        metavar="DIR|FILE.json",
-        help="Leave a trace of some runs there, for Perfetto (a file) or TensorBoard (a folder).",
-    ),
-    click.option(
-        "--peak-tflops",
-        type=_POSITIVE,
-        metavar="X",
-        help="The FP32 peak of this machine in TFLOP/s.",
-    ),
-    click.option(
-        "--top",
-        type=click.IntRange(1),
-        default=TOP,
-        show_default=True,
-        metavar="N",
-        help="How many kernels to show.",
-    ),
-    click.option(
-        "--plot", callback=picture, metavar="FILE", help="Draw speed over batch: .svg or .png."
-    ),
+    click.option("--batch", "batches", metavar="N,N,...|auto",
+                 help="Batch sizes to try; auto doubles and bisects to the fastest, and with "
+                      "--memory-limit to the largest that fits. Default: that of the inputs."),
+    click.option("--batch-dim", metavar="NAME",
+                 help="The dimension of an ONNX file that is the batch."),
+    click.option("--max-latency-ms", type=_POSITIVE, metavar="X",
+                 help="Choose a batch whose p99 is within X ms."),
+    click.option("--memory-limit", metavar="SIZE",
+                 help="Address space of a worker, such as 4G. Default: all."),
+    click.option("--threads", type=click.IntRange(1), metavar="N",
+                 help="Threads of an operator. Default: OMP_NUM_THREADS, else the CPUs of this "
+                      "process."),
+    click.option("--runtime", type=click.Choice(_RUNTIMES), default="onnxruntime",
+                 show_default=True,
+                 help="onnxruntime, or the model's own framework."),
+    click.option("--optimization", type=click.Choice(["all", "extended", "basic", "off"]),
+                 default="all", show_default=True,
+                 help="Whether onnxruntime may fuse nodes."),
+    click.option("--seconds", type=_POSITIVE, default=5.0, show_default=True, metavar="X",
+                 help="Time for warm-up, and again for timing, of each batch."),
+    click.option("--trace", metavar="FILE.json",
+                 help="Run nothing: read a profile of onnxruntime or a trace of torch.profiler "
+                      "of this model."),
+    click.option("--write-trace", metavar="DIR|FILE.json",
+                 help="Leave a trace of some runs there, for Perfetto (a file) or TensorBoard "
+                      "(a folder)."),
+    click.option("--peak-tflops", type=_POSITIVE, metavar="X",
+                 help="The FP32 peak of this machine in TFLOP/s."),
+    click.option("--top", type=click.IntRange(1), default=TOP, show_default=True, metavar="N",
+                 help="How many kernels to show."),
+    click.option("--plot", callback=picture, metavar="FILE",
+                 help="Draw speed over batch: .svg or .png."),
     *OUTPUT,
-)
+)  # fmt: skip
 def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     """Run a model, and say how fast it is and where its time goes.
 

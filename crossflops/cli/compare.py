@@ -33,21 +33,13 @@ NO_ANSWER = 3
 # What may be asked of a comparison, now or of the file that one was written to.
 
 QUESTIONS: Group = (
-    click.option(
-        "--between",
-        nargs=2,
-        metavar="TOOL TOOL",
-        help="Explain why two tools differ from each other.",
-    ),
-    click.option(
-        "--consensus", is_flag=True, help="Which number to publish, in a sentence to cite."
-    ),
-    click.option(
-        "--module",
-        metavar="PATH",
-        help="Only this module and what is beneath it, such as layer1.0.",
-    ),
-)
+    click.option("--between", nargs=2, metavar="TOOL TOOL",
+                 help="Explain why two tools differ from each other."),
+    click.option("--consensus", is_flag=True,
+                 help="Which number to publish, in a sentence to cite."),
+    click.option("--module", metavar="PATH",
+                 help="Only this module and what is beneath it, such as layer1.0."),
+)  # fmt: skip
 
 
 def questions(fields: dict[str, Any]) -> dict[str, Any]:
@@ -79,38 +71,25 @@ def unanswered(report: Report, between: tuple[str, str] | None) -> bool:
 
 _LIKE = "like that of TARGET, which it replaces."
 _AGAINST: Group = (
-    click.option(
-        "--against",
-        "against",
-        metavar="TARGET",
-        help="A second model: say what makes it another model, layer by layer, and apart from "
-        "that what each tool counts otherwise. It takes the options of the first that are "
-        "not given for it, images in the order of axes that it wants.",
-    ),
-    click.option(
-        "--against-input", "against_inputs", multiple=True, metavar="[NAME=]SHAPE[:DTYPE]",
-        help=f"An input of the second model, {_LIKE}",
-    ),
-    click.option(
-        "--against-inputs", "against_inputs_file", metavar="FILE.npz",
-        help=f"Values of its inputs, {_LIKE}",
-    ),
-    click.option(
-        "--against-arg", "against_arguments", multiple=True, metavar="KEY=JSON",
-        help=f"An argument of its callable, {_LIKE}",
-    ),
-    click.option(
-        "--against-dim", "against_dims", multiple=True, metavar="NAME=N",
-        help=f"A dimension of its ONNX file, {_LIKE}",
-    ),
-    click.option(
-        "--against-trips", "against_trips", multiple=True, metavar="NODE=N",
-        help=f"How often a Loop of its file runs, {_LIKE}",
-    ),
-    click.option(
-        "--against-branch", "against_branches", multiple=True, metavar="NODE=then|else|sum",
-        help=f"Which branch of an If of its file counts, {_LIKE}",
-    ),
+    click.option("--against", "against", metavar="TARGET",
+                 help="A second model: say what makes it another model, layer by layer, and "
+                      "apart from that what each tool counts otherwise. It takes the options of "
+                      "the first that are not given for it, images in the order of axes that it "
+                      "wants."),
+    click.option("--against-input", "against_inputs", multiple=True,
+                 metavar="[NAME=]SHAPE[:DTYPE]",
+                 help=f"An input of the second model, {_LIKE}"),
+    click.option("--against-inputs", "against_inputs_file", metavar="FILE.npz",
+                 help=f"Values of its inputs, {_LIKE}"),
+    click.option("--against-arg", "against_arguments", multiple=True, metavar="KEY=JSON",
+                 help=f"An argument of its callable, {_LIKE}"),
+    click.option("--against-dim", "against_dims", multiple=True, metavar="NAME=N",
+                 help=f"A dimension of its ONNX file, {_LIKE}"),
+    click.option("--against-trips", "against_trips", multiple=True, metavar="NODE=N",
+                 help=f"How often a Loop of its file runs, {_LIKE}"),
+    click.option("--against-branch", "against_branches", multiple=True,
+                 metavar="NODE=then|else|sum",
+                 help=f"Which branch of an If of its file counts, {_LIKE}"),
 )  # fmt: skip
 
 
@@ -133,39 +112,24 @@ def _against(fields: dict[str, Any]) -> dict[str, Any]:
     TARGET,
     *MODEL,
     *_AGAINST,
-    click.option(
-        "--tool",
-        "tools",
-        multiple=True,
-        metavar="ID",
-        help="A tool to run. Repeatable; the default is every installed one that takes the model.",
-    ),
+    click.option("--tool", "tools", multiple=True, metavar="ID",
+                 help="A tool to run. Repeatable; the default is every installed one that takes "
+                      "the model."),
     click.option("--no-tools", is_flag=True, help="Run none: with --against, the models alone."),
-    click.option(
-        "--onnx",
-        metavar="FILE",
-        help="For the tools that count an ONNX file: another one than the normalized model.",
-    ),
-    click.option(
-        "--memory",
-        type=Positive(),
-        metavar="GIB",
-        help="Address space of each tool, by default as much as the machine has memory.",
-    ),
+    click.option("--onnx", metavar="FILE",
+                 help="For the tools that count an ONNX file: another one than the normalized "
+                      "model."),
+    click.option("--memory", type=Positive(), metavar="GIB",
+                 help="Address space of each tool, by default as much as the machine has "
+                      "memory."),
     *QUESTIONS,
-    click.option(
-        "--top",
-        type=click.IntRange(0),
-        default=TOP,
-        show_default=True,
-        metavar="N",
-        help="How many modules to show, of those where the tools disagree most.",
-    ),
+    click.option("--top", type=click.IntRange(0), default=TOP, show_default=True, metavar="N",
+                 help="How many modules to show, of those where the tools disagree most."),
     PYTHON,
     STRICT,
     UNIT,
     *OUTPUT,
-)
+)  # fmt: skip
 def compare(
     tools: tuple[str, ...],
     no_tools: bool,

@@ -22,33 +22,20 @@ from crossflops.cli.output import deliver, progress, say
 @options(
     TARGET,
     *MODEL,
-    click.option(
-        "--as",
-        "as_",
-        multiple=True,
-        metavar="ID[@EDITION]",
-        help="Also count by this convention, without the tool: thop@0.0.31, exact-2k-1, "
-        "'torchstat*' (all that match). Repeatable.",
-    ),
-    click.option(
-        "--vary",
-        "vary",
-        multiple=True,
-        metavar="NAME",
-        help="Also give the totals as exact polynomials in this named dimension of an ONNX file. "
-        "Repeatable.",
-    ),
-    click.option(
-        "--observe",
-        is_flag=True,
-        help="Run the ONNX file once in onnxruntime, in a worker process, for sizes, iterations "
-        "and branches that depend on data. --inputs gives real values.",
-    ),
+    click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
+                 help="Also count by this convention, without the tool: thop@0.0.31, "
+                      "exact-2k-1, 'torchstat*' (all that match). Repeatable."),
+    click.option("--vary", "vary", multiple=True, metavar="NAME",
+                 help="Also give the totals as exact polynomials in this named dimension of an "
+                      "ONNX file. Repeatable."),
+    click.option("--observe", is_flag=True,
+                 help="Run the ONNX file once in onnxruntime, in a worker process, for sizes, "
+                      "iterations and branches that depend on data. --inputs gives real values."),
     *VIEW,
     STRICT,
     UNIT,
     *OUTPUT,
-)
+)  # fmt: skip
 def count(
     as_: tuple[str, ...], vary: tuple[str, ...], observe: bool, strict: bool, **fields: Any
 ) -> int:

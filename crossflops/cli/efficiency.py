@@ -21,56 +21,35 @@ _COUNT = click.IntRange(1)
 # The peak: `crossflops.hardware.rates.question.WhichPeak`, and `Precisions` that ran.
 
 PEAK: Group = (
-    click.option(
-        "--precision",
-        metavar="P",
-        default="",
-        help="What ran: fp16, bf16, tf32, fp32, fp64, int8 ..., or graph: as it is stored.",
-    ),
-    click.option(
-        "--precision-of",
-        multiple=True,
-        metavar="PATTERN=P",
-        help="Another precision for some operators, nodes or modules: Conv=tf32. Repeatable.",
-    ),
-    click.option(
-        "--mix",
-        multiple=True,
-        metavar="P=SHARE",
-        help="Shares of the work by precision: bf16=0.5, fp8=0.5. Repeatable.",
-    ),
-    click.option(
-        "--device",
-        metavar="D",
-        help="A device of the catalogue, as its driver prints it; `measured` is this machine.",
-    ),
-    click.option(
-        "--catalogue",
-        metavar="FILE.toml",
-        help="Devices of your own, beside those of crossflops.toml.",
-    ),
-    click.option(
-        "--peak-tflops",
-        multiple=True,
-        metavar="[P=]X",
-        help="The dense peak in TFLOP/s of any other device, or of one precision. Repeatable.",
-    ),
+    click.option("--precision", metavar="P", default="",
+                 help="What ran: fp16, bf16, tf32, fp32, fp64, int8 ..., or graph: as it is "
+                      "stored."),
+    click.option("--precision-of", multiple=True, metavar="PATTERN=P",
+                 help="Another precision for some operators, nodes or modules: Conv=tf32. "
+                      "Repeatable."),
+    click.option("--mix", multiple=True, metavar="P=SHARE",
+                 help="Shares of the work by precision: bf16=0.5, fp8=0.5. Repeatable."),
+    click.option("--device", metavar="D",
+                 help="A device of the catalogue, as its driver prints it; `measured` is this "
+                      "machine."),
+    click.option("--catalogue", metavar="FILE.toml",
+                 help="Devices of your own, beside those of crossflops.toml."),
+    click.option("--peak-tflops", multiple=True, metavar="[P=]X",
+                 help="The dense peak in TFLOP/s of any other device, or of one precision. "
+                      "Repeatable."),
     click.option("--bandwidth", type=_POSITIVE, metavar="X", help="The memory bandwidth in GB/s."),
-)
+)  # fmt: skip
 
 
 # How much of attention counts: the fields of `crossflops.hardware.rates.question.Causality`.
 
 ATTENTION: Group = (
-    click.option(
-        "--causal",
-        type=click.Choice(["full", "half"]),
-        default="full",
-        show_default=True,
-        help="The whole square of attention, or what a causal mask leaves; both are printed.",
-    ),
+    click.option("--causal", type=click.Choice(["full", "half"]), default="full",
+                 show_default=True,
+                 help="The whole square of attention, or what a causal mask leaves; both are "
+                      "printed."),
     click.option("--window", type=_COUNT, metavar="W", help="Keys in a sliding window."),
-)
+)  # fmt: skip
 
 
 # A transformer by its sizes: the fields of `crossflops.hardware.rates.question.Language`.
@@ -87,22 +66,17 @@ _SIZES = (
 
 
 LANGUAGE: Group = (
-    click.option(
-        "--params",
-        metavar="N",
-        help="Parameters in products, such as 540.35G; with sizes it needs no TARGET.",
-    ),
+    click.option("--params", metavar="N",
+                 help="Parameters in products, such as 540.35G; with sizes it needs no TARGET."),
     *(
         click.option(flag, type=_COUNT, metavar=letter, help=meaning)
         for flag, letter, meaning in _SIZES
     ),
-    click.option(
-        "--param-bytes", type=_POSITIVE, default=2, metavar="X", help="Bytes of a parameter."
-    ),
-    click.option(
-        "--cache-bytes", type=_POSITIVE, default=2, metavar="X", help="Of a cached element."
-    ),
-)
+    click.option("--param-bytes", type=_POSITIVE, default=2, metavar="X",
+                 help="Bytes of a parameter."),
+    click.option("--cache-bytes", type=_POSITIVE, default=2, metavar="X",
+                 help="Of a cached element."),
+)  # fmt: skip
 
 
 # The devices of a run: the fields of `crossflops.hardware.rates.question.Parallel`.
@@ -112,149 +86,93 @@ PARALLEL: Group = (
     click.option("--dp", type=_COUNT, metavar="N", help="Replicas, each with its examples."),
     click.option("--tp", type=_COUNT, default=1, metavar="N", help="Devices to a layer."),
     click.option("--pp", type=_COUNT, default=1, metavar="N", help="Stages of a pipeline."),
-)
+)  # fmt: skip
 
 
 # The roofline: the fields of `crossflops.hardware.rates.question.Roof`.
 
 ROOF: Group = (
-    click.option(
-        "--roofline",
-        is_flag=True,
-        help="What the device allows, node by node: the longer of work and bytes.",
-    ),
-    click.option(
-        "--bytes",
-        "bytes_",
-        type=click.Choice(["unfused", "weights-once", "fused-ideal"]),
-        help="What is moved: by every node (the default), weights and caches once, or these "
-        "with the inputs and outputs of the model. Implies --roofline.",
-    ),
-    click.option(
-        "--bytes-per-example",
-        metavar="N",
-        help="Bytes that a run moves for one example, such as 459M, instead of counting them.",
-    ),
-    click.option(
-        "--what-if",
-        multiple=True,
-        metavar="KEY=VALUE[,...]",
-        help="The same with another batch, precision, weights, cache, device or bytes, such "
-        "as batch=64 or weights=fp8,cache=fp8. Repeatable.",
-    ),
-    click.option(
-        "--bench",
-        metavar="FILE.json",
-        help="What `crossflops bench -o FILE.json` measured, kernel by kernel.",
-    ),
-    click.option(
-        "--plot", callback=picture, metavar="FILE", help="Draw the roofline: .svg or .png."
-    ),
-)
+    click.option("--roofline", is_flag=True,
+                 help="What the device allows, node by node: the longer of work and bytes."),
+    click.option("--bytes", "bytes_",
+                 type=click.Choice(["unfused", "weights-once", "fused-ideal"]),
+                 help="What is moved: by every node (the default), weights and caches once, or "
+                      "these with the inputs and outputs of the model. Implies --roofline."),
+    click.option("--bytes-per-example", metavar="N",
+                 help="Bytes that a run moves for one example, such as 459M, instead of "
+                      "counting them."),
+    click.option("--what-if", multiple=True, metavar="KEY=VALUE[,...]",
+                 help="The same with another batch, precision, weights, cache, device or bytes, "
+                      "such as batch=64 or weights=fp8,cache=fp8. Repeatable."),
+    click.option("--bench", metavar="FILE.json",
+                 help="What `crossflops bench -o FILE.json` measured, kernel by kernel."),
+    click.option("--plot", callback=picture, metavar="FILE",
+                 help="Draw the roofline: .svg or .png."),
+)  # fmt: skip
 
 
 # What was measured: the fields of `crossflops.hardware.rates.question.Speed`.
 
 SPEED: Group = (
-    click.option(
-        "--examples-per-second",
-        type=_POSITIVE,
-        metavar="R",
-        help="The measured speed, of one device unless --devices or --dp say more.",
-    ),
+    click.option("--examples-per-second", type=_POSITIVE, metavar="R",
+                 help="The measured speed, of one device unless --devices or --dp say more."),
     click.option("--tokens-per-second", type=_POSITIVE, metavar="R", help="Or in tokens."),
-    click.option(
-        "--latency-ms",
-        type=_POSITIVE,
-        metavar="T",
-        help="The time of a forward pass over --batch examples; with --train of a step.",
-    ),
+    click.option("--latency-ms", type=_POSITIVE, metavar="T",
+                 help="The time of a forward pass over --batch examples; with --train of a "
+                      "step."),
     click.option("--fwd-ms", type=_POSITIVE, metavar="T", help="Of a forward pass alone."),
     click.option("--bwd-ms", type=_POSITIVE, metavar="T", help="Of the backward pass."),
     click.option("--step-ms", type=_POSITIVE, metavar="T", help="Of the optimizer's step."),
-    click.option(
-        "--batch",
-        type=_COUNT,
-        metavar="B",
-        help="Examples of one (micro-)batch on one replica of the model.",
-    ),
+    click.option("--batch", type=_COUNT, metavar="B",
+                 help="Examples of one (micro-)batch on one replica of the model."),
     click.option("--tokens", type=_COUNT, metavar="N", help="Tokens of one example."),
-    click.option(
-        "--runs",
-        metavar="FILE.csv",
-        help="A table of runs: columns device, precision, batch, rate, or as the flags say.",
-    ),
-    click.option(
-        "--times",
-        metavar="FILE.csv",
-        help="Forward times of modules: columns module and ms, and macs without a TARGET.",
-    ),
+    click.option("--runs", metavar="FILE.csv",
+                 help="A table of runs: columns device, precision, batch, rate, or as the flags "
+                      "say."),
+    click.option("--times", metavar="FILE.csv",
+                 help="Forward times of modules: columns module and ms, and macs without a "
+                      "TARGET."),
     click.option("--per-device", is_flag=True, help="The rate is that of one of several devices."),
-)
+)  # fmt: skip
 
 
 # What runs besides the forward pass: the fields of `hardware.rates.question.Training`.
 
 TRAINING: Group = (
     click.option("--train", is_flag=True, help="Training: three passes instead of one."),
-    click.option(
-        "--train-multiplier", metavar="X", help="So many passes instead of three, such as 2.5."
-    ),
-    click.option(
-        "--backward",
-        type=click.Choice(["flat", "graph"]),
-        default="flat",
-        show_default=True,
-        help="Three passes for everything, or for each node those that its gradients need.",
-    ),
-    click.option(
-        "--frozen",
-        multiple=True,
-        metavar="PATTERN",
-        help="Modules or parameters that are not trained: 'layer1*'. Passes are then by node. "
-        "Repeatable.",
-    ),
-    click.option(
-        "--trainable",
-        multiple=True,
-        metavar="PATTERN",
-        help="What of the --frozen is trained all the same: '*lora*'. Repeatable.",
-    ),
-    click.option(
-        "--recompute",
-        metavar="none|full|attention|F",
-        default="none",
-        show_default=True,
-        help="What of the forward pass is done again in the backward one: it is in the HFU.",
-    ),
-    click.option(
-        "--flash", is_flag=True, help="Attention recomputes its scores in the backward pass."
-    ),
-    click.option(
-        "--accumulate",
-        type=_COUNT,
-        default=1,
-        metavar="N",
-        help="Micro-batches of one step.",
-    ),
-)
+    click.option("--train-multiplier", metavar="X",
+                 help="So many passes instead of three, such as 2.5."),
+    click.option("--backward", type=click.Choice(["flat", "graph"]), default="flat",
+                 show_default=True,
+                 help="Three passes for everything, or for each node those that its gradients "
+                      "need."),
+    click.option("--frozen", multiple=True, metavar="PATTERN",
+                 help="Modules or parameters that are not trained: 'layer1*'. Passes are then "
+                      "by node. Repeatable."),
+    click.option("--trainable", multiple=True, metavar="PATTERN",
+                 help="What of the --frozen is trained all the same: '*lora*'. Repeatable."),
+    click.option("--recompute", metavar="none|full|attention|F", default="none", show_default=True,
+                 help="What of the forward pass is done again in the backward one: it is in the "
+                      "HFU."),
+    click.option("--flash", is_flag=True,
+                 help="Attention recomputes its scores in the backward pass."),
+    click.option("--accumulate", type=_COUNT, default=1, metavar="N",
+                 help="Micro-batches of one step."),
+)  # fmt: skip
 
 
 # Whose count: the fields of `crossflops.hardware.rates.question.WhoseCount`.
 
 WORK: Group = (
     click.option("--as", "as_", metavar="ID[@EDITION]", help="The MACs as this tool counts them."),
-    click.option(
-        "--macs", metavar="N", help="MACs of one example, such as 4.112G; needs no TARGET."
-    ),
-    click.option(
-        "--pass-macs", metavar="N", help="MACs of one forward pass over the whole --batch."
-    ),
+    click.option("--macs", metavar="N",
+                 help="MACs of one example, such as 4.112G; needs no TARGET."),
+    click.option("--pass-macs", metavar="N",
+                 help="MACs of one forward pass over the whole --batch."),
     click.option("--compare", is_flag=True, help="By each tool's number, with why they differ."),
-    click.option(
-        "--tool", "tools", multiple=True, metavar="ID", help="A tool to --compare. Repeatable."
-    ),
-)
+    click.option("--tool", "tools", multiple=True, metavar="ID",
+                 help="A tool to --compare. Repeatable."),
+)  # fmt: skip
 
 
 A_CHECK_FAILED = 1
@@ -274,7 +192,7 @@ EVERY_TOOL_FAILED = 3
     *LANGUAGE,
     *ROOF,
     *OUTPUT,
-)
+)  # fmt: skip
 def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> int:
     """Set a count against a device's peak.
 

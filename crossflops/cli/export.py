@@ -13,27 +13,16 @@ from crossflops.cli.output import progress, say
 @options(
     TARGET,
     *MODEL,
-    click.option(
-        "--to",
-        type=click.Choice(["onnx", "model-explorer"]),
-        required=True,
-        help="onnx: the normalized model with its weights. model-explorer: node data for that "
-        "viewer.",
-    ),
-    click.option(
-        "-o",
-        "--output",
-        "file",
-        required=True,
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help="The file to write, .onnx or .json.",
-    ),
-    click.option(
-        "--annotate", is_flag=True, help="Write the counts into the metadata of the nodes (onnx)."
-    ),
+    click.option("--to", type=click.Choice(["onnx", "model-explorer"]), required=True,
+                 help="onnx: the normalized model with its weights. model-explorer: node data "
+                      "for that viewer."),
+    click.option("-o", "--output", "file", required=True, metavar="FILE",
+                 type=click.Path(path_type=Path),
+                 help="The file to write, .onnx or .json."),
+    click.option("--annotate", is_flag=True,
+                 help="Write the counts into the metadata of the nodes (onnx)."),
     UNIT,
-)
+)  # fmt: skip
 def export(file: Path, **fields: Any) -> int:
     """Write the normalized model, or its counts for a viewer, to a file."""
     from crossflops.verbs import export as verb

@@ -58,57 +58,29 @@ _LONGEST = 1e6  # seconds, eleven days: a system's own clocks take no infinity
 
 TARGET = click.argument("target")
 MODEL: Group = (
-    click.option(
-        "--input",
-        "inputs",
-        multiple=True,
-        metavar="[NAME=]SHAPE[:DTYPE]",
-        help="An input, such as 1x3x224x224 or input_ids=1x128:int64. Repeat for several.",
-    ),
-    click.option(
-        "--inputs", "inputs_file", metavar="FILE.npz", help="Real values for the inputs."
-    ),
-    click.option(
-        "--arg",
-        "arguments",
-        multiple=True,
-        metavar="KEY=JSON",
-        help="A keyword argument for the callable, such as weights=null. Repeatable.",
-    ),
-    click.option(
-        "--dim",
-        "dims",
-        multiple=True,
-        metavar="NAME=N",
-        help="The size of a named dimension of an ONNX file. Repeatable.",
-    ),
-    click.option(
-        "--trips",
-        "trips",
-        multiple=True,
-        metavar="NODE=N",
-        help="How often a Loop of an ONNX file runs, where the file does not say. Repeatable.",
-    ),
-    click.option(
-        "--branch",
-        "branches",
-        multiple=True,
-        metavar="NODE=then|else|sum",
-        help="Which branch of an If of an ONNX file counts; the larger one unless said. "
-        "Repeatable.",
-    ),
+    click.option("--input", "inputs", multiple=True, metavar="[NAME=]SHAPE[:DTYPE]",
+                 help="An input, such as 1x3x224x224 or input_ids=1x128:int64. Repeat for "
+                      "several."),
+    click.option("--inputs", "inputs_file", metavar="FILE.npz",
+                 help="Real values for the inputs."),
+    click.option("--arg", "arguments", multiple=True, metavar="KEY=JSON",
+                 help="A keyword argument for the callable, such as weights=null. Repeatable."),
+    click.option("--dim", "dims", multiple=True, metavar="NAME=N",
+                 help="The size of a named dimension of an ONNX file. Repeatable."),
+    click.option("--trips", "trips", multiple=True, metavar="NODE=N",
+                 help="How often a Loop of an ONNX file runs, where the file does not say. "
+                      "Repeatable."),
+    click.option("--branch", "branches", multiple=True, metavar="NODE=then|else|sum",
+                 help="Which branch of an If of an ONNX file counts; the larger one unless "
+                      "said. Repeatable."),
     click.option("--no-grad", is_flag=True, help="Run without gradients (totals may differ)."),
     click.option("--train-mode", is_flag=True, help="Run in train() instead of eval()."),
     click.option("--allow-pickle", is_flag=True, help="Load pickles: these can run any code."),
-    click.option(
-        "--timeout",
-        type=Positive(most=_LONGEST),
-        default=300.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="How long a converter may take, a tool may build the model, and a run may last.",
-    ),
-)
+    click.option("--timeout", type=Positive(most=_LONGEST), default=300.0, show_default=True,
+                 metavar="SECONDS",
+                 help="How long a converter may take, a tool may build the model, and a run may "
+                      "last."),
+)  # fmt: skip
 
 
 def request(fields: dict[str, Any], **others: Any) -> "Request":
@@ -229,15 +201,10 @@ def writable(path: Path, example: str = "name") -> Path:
 
 OUTPUT: Group = (
     click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else."),
-    click.option(
-        "-o",
-        "--output",
-        "file",
-        callback=_destination,
-        metavar="FILE",
-        help="Write to FILE instead: .json, .md, .txt, .csv or .json.gz picks the format.",
-    ),
-)
+    click.option("-o", "--output", "file", callback=_destination, metavar="FILE",
+                 help="Write to FILE instead: .json, .md, .txt, .csv or .json.gz picks the "
+                      "format."),
+)  # fmt: skip
 UNIT = click.option(
     "--unit",
     type=click.Choice(["macs", "flops"]),
@@ -271,20 +238,14 @@ PYTHON = click.option(
 # One table of a report, for `viewed`.
 
 VIEW: Group = (
-    click.option(
-        "--by",
-        type=click.Choice(["op", "module", "node", "type"]),
-        help="One table: by ONNX operator, by module (a tree, each with all beneath it), by "
-        "graph node, or by type, which is the class of the innermost module around a node.",
-    ),
+    click.option("--by", type=click.Choice(["op", "module", "node", "type"]),
+                 help="One table: by ONNX operator, by module (a tree, each with all beneath "
+                      "it), by graph node, or by type, which is the class of the innermost "
+                      "module around a node."),
     click.option("--top", type=click.IntRange(1), metavar="N", help="Only the N largest rows."),
-    click.option(
-        "--depth",
-        type=click.IntRange(0),
-        metavar="N",
-        help="Only N levels of the module tree; implies --by module.",
-    ),
-)
+    click.option("--depth", type=click.IntRange(0), metavar="N",
+                 help="Only N levels of the module tree; implies --by module."),
+)  # fmt: skip
 
 
 def viewed(report: "Report", fields: dict[str, Any], unit: str) -> "Report | Viewed":

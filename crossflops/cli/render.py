@@ -28,14 +28,10 @@ Found = TypeVar("Found", Report, Bench, EfficiencyReport)
     *VIEW,
     *QUESTIONS,
     UNIT,
-    click.option(
-        "--plot",
-        callback=picture,
-        metavar="FILE",
-        help="Draw what has a picture, speed over batch or a roofline: .svg or .png.",
-    ),
+    click.option("--plot", callback=picture, metavar="FILE",
+                 help="Draw what has a picture, speed over batch or a roofline: .svg or .png."),
     *OUTPUT,
-)
+)  # fmt: skip
 def render(file_: Path, plot: str | None, **fields: Any) -> int:
     """Show a report again that was written to a file, in any format."""
     from crossflops.verbs.compare.questions import answered
