@@ -31,10 +31,10 @@ class FileOfTools(msgspec.Struct, frozen=True):
     given: OnnxFile | None
     path: Path
 
-    def counted(self, own: Counted, setting: Setting) -> Counted:
-        """The graph in the file, nothing inlined. `own` is the model that is counted."""
+    def counted(self, native: Counted, setting: Setting) -> Counted:
+        """The graph in the file, nothing inlined. `native` is the model that is counted."""
         if self.given is None:
-            return own
+            return native
         return counted(Source(self.given, (), {}), setting, ())
 
     def stock(self, mine: Counted) -> Stock:
@@ -66,11 +66,11 @@ class FileOfTools(msgspec.Struct, frozen=True):
             shapes = None
         return mine.graph if shapes is None else as_told(mine.graph, shapes)
 
-    def write(self, own: Counted) -> None:
+    def write(self, native: Counted) -> None:
         """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""
         if self.given is None:
             hint = "convert the model to ONNX, and give the file by --onnx"
-            write_program(own, self.path, hint)
+            write_program(native, self.path, hint)
         elif self.path != Path(self.given.path):
             from crossflops.export import save_bound
 

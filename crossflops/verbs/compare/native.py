@@ -136,7 +136,7 @@ def report(
     answers: Mapping[str, Profile | Failure],
 ) -> Report:
     """What the tools answered, each reconciled with what it was predicted to."""
-    own = study.counted[asked.training]
+    native = study.counted[asked.training]
     reconciliations: list[Reconciliation] = []
     profiles: list[Profile | Failure] = []
     for tool, answer in answers.items():
@@ -146,7 +146,7 @@ def report(
             reconciliations.append(reconciliation)
         profiles.append(profile)
     return msgspec.structs.replace(
-        count.report(own),
+        count.report(native),
         profiles=tuple(profiles),
         reconciliations=tuple(reconciliations),
     )
@@ -157,9 +157,9 @@ def _explained(
 ) -> tuple[Profile, Reconciliation]:
     """The answer with what is known of its tool, and the way to it from the native count."""
     tool, convention = answer.tool, prediction.convention
-    own, setting = study.counted[asked.training], convention.setting(asked)
+    native, setting = study.counted[asked.training], convention.setting(asked)
     if convention.sees == "node":
-        base = mine = own
+        base = mine = native
         graph = (study.file or study.run(tool, asked.training)).graph
     else:
         base, mine = study.run(tool, asked.training), study.run(tool, setting.training)
@@ -172,20 +172,22 @@ def _explained(
     )
     reconciliation = _reconciled(prediction, base, mine, profile)
     params = _parameters(convention, mine, profile, study.stock)
-    if base is not own:
-        reconciliation = from_file(reconciliation, own.ledger, base.ledger, convention.framework)
+    if base is not native:
+        reconciliation = from_file(
+            reconciliation, native.ledger, base.ledger, convention.framework
+        )
         if not isinstance(params, UnsetType):
-            params = parameters_from_file(params, own.graph.params, convention.framework)
+            params = parameters_from_file(params, native.graph.params, convention.framework)
     # Several tools may share one convention: a reconciliation is that of the tool.
     return profile, msgspec.structs.replace(reconciliation, tool=tool, params=params)
 
 
 def _reconciled(
-    prediction: Predicted, own: Counted, mine: Counted, profile: Profile
+    prediction: Predicted, native: Counted, mine: Counted, profile: Profile
 ) -> Reconciliation:
     if isinstance(prediction, Unpredicted):
-        return unpredicted(prediction.convention, own.ledger, profile, prediction.error)
-    return reconcile(prediction, mine.trace, mine.ledger, profile, base=own.ledger)
+        return unpredicted(prediction.convention, native.ledger, profile, prediction.error)
+    return reconcile(prediction, mine.trace, mine.ledger, profile, base=native.ledger)
 
 
 def _parameters(

@@ -125,12 +125,12 @@ def first_crew(
     isolate: bool,
 ) -> Crew:
     """The tools that are asked about the model itself, and those that get its file."""
-    own = choice
+    natives = choice
     if request.is_file:
-        own = choice.only(readers(choice))
+        natives = choice.only(readers(choice))
     elif source is not None:
-        own = choice.only(_natives(choice, source))
-    return Crew(own, request, request.given if isolate else source, file)
+        natives = choice.only(_natives(choice, source))
+    return Crew(natives, request, request.given if isolate else source, file)
 
 
 def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
@@ -142,11 +142,11 @@ def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
 
 def answers(started: Asked, failures: Answers, tell: Progress) -> Answers:
     """What the tools of a crew say, in the order in which they finish."""
-    said: Answers = {}
+    outcomes: Answers = {}
     for tool, answer in started.go():
-        said[tool] = failures.get(tool, answer)
-        tell(f"{tool} {'failed' if isinstance(said[tool], Failure) else 'done'}")
-    return said
+        outcomes[tool] = failures.get(tool, answer)
+        tell(f"{tool} {'failed' if isinstance(outcomes[tool], Failure) else 'done'}")
+    return outcomes
 
 
 def written(study: Study, crew: Crew) -> Answers:
@@ -189,17 +189,17 @@ def rebuilt(request: Request, choice: Choice, mine: Counted, tell: Progress) -> 
         if not tools or (mine.trace.framework == framework and not request.is_file):
             continue
         tell(f"rebuilding {kind} from {origin}")
-        own = choice.only(tools)
+        of_framework = choice.only(tools)
         try:
             program = request.source().model if request.is_file else mine.program
             if isinstance(program, bytes):
                 program = filled(program)
             model = rebuilt_in(framework, program, mine.graph)
-            counted = by_mode(model, request.setting, own.conventions)
+            counted = by_mode(model, request.setting, of_framework.conventions)
         except CrossflopsError as error:
             failures |= {tool: failure(tool, "build", error) for tool in tools}
             continue
-        crews.append(Crew(own, request, model))
+        crews.append(Crew(of_framework, request, model))
         counts |= dict.fromkeys(tools, counted)
     return Rebuilt(tuple(crews), counts, failures)
 
@@ -226,7 +226,9 @@ def able(choice: Choice, isolate: bool) -> Choice:
 
 def readers(choice: Choice) -> tuple[str, ...]:
     """The tools that count a file: those that see its nodes."""
-    return tuple(tool for tool, one in choice.conventions.items() if one.sees == "node")
+    return tuple(
+        tool for tool, convention in choice.conventions.items() if convention.sees == "node"
+    )
 
 
 def _runners(choice: Choice) -> set[str]:
@@ -236,11 +238,13 @@ def _runners(choice: Choice) -> set[str]:
 
 def _natives(choice: Choice, source: Source) -> set[str]:
     """The tools without those that get what is rebuilt in their own framework."""
-    own, runners = require(source.model).name, _runners(choice)
+    framework, runners = require(source.model).name, _runners(choice)
     return {
         tool
-        for tool, one in choice.conventions.items()
-        if tool not in runners or one.framework == own or one.framework not in REBUILT
+        for tool, convention in choice.conventions.items()
+        if tool not in runners
+        or convention.framework == framework
+        or convention.framework not in REBUILT
     }
 
 
@@ -255,8 +259,8 @@ def _placed(answer: Profile | Failure, python: str | None) -> Profile | Failure:
     """
     if python is None or isinstance(answer, Failure):
         return answer
-    place, here = Path(python), Path.cwd()
-    inside = place.relative_to(here) if place.is_relative_to(here) else place
+    place, folder = Path(python), Path.cwd()
+    inside = place.relative_to(folder) if place.is_relative_to(folder) else place
     return msgspec.structs.replace(answer, python=str(inside))
 
 
