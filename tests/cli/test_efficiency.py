@@ -25,7 +25,7 @@ def units(monkeypatch):
     def find(tool, edition=None):
         return SimpleNamespace(unit=units[tool])
 
-    monkeypatch.setattr(numerators, "tools", SimpleNamespace(find=find))
+    monkeypatch.setattr(numerators, "find", find)
 
 
 @pytest.fixture

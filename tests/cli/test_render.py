@@ -18,7 +18,7 @@ def test_what_is_no_report_costs_two_lines(tmp_path, capsys):
 @pytest.mark.parametrize("name", ["resnet50"])
 def test_a_report_is_shown_in_another_format(name, tmp_path, pytestconfig):
     """`-o FILE.md` of a read report is the page that was written when it was made."""
-    source = pytestconfig.rootpath / "reports" / f"{name}.json"
+    source = pytestconfig.rootpath / "reports" / f"{name}.json.gz"
     target = tmp_path / "again.md"
     assert main(["render", str(source), "-o", str(target)]) == 0
-    assert target.read_text() == source.with_suffix(".md").read_text()
+    assert target.read_text() == source.with_name(f"{name}.md").read_text()

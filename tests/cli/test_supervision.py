@@ -51,7 +51,7 @@ def test_a_converter_that_runs_away_is_ended_with_a_message() -> None:
     begin = time.monotonic()
     status, _, err = _done("""
         limit(0.3)
-        with converting("jax"):
+        with converting("jax2onnx"):
             time.sleep(600)
     """)
     assert status == 2
@@ -66,7 +66,7 @@ def test_one_that_hears_no_signal_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
         import crossflops.cli.supervision, signal
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         limit(0.2)
-        with converting("tensorflow"):
+        with converting("tf2onnx"):
             time.sleep(600)
     """)
     assert status == 2
@@ -91,7 +91,7 @@ def test_every_conversion_has_its_own_time() -> None:
     status, out, _ = _done("""
         limit(0.6)
         for _ in range(3):
-            with converting("sklearn"):
+            with converting("skl2onnx"):
                 time.sleep(0.3)
         print("done")
         return 0
@@ -103,7 +103,7 @@ def test_a_process_that_the_system_kills_says_so() -> None:
     """As where memory is short."""
     status, _, err = _done("""
         import os, signal
-        with converting("tensorflow"):
+        with converting("tf2onnx"):
             os.kill(os.getpid(), signal.SIGKILL)
     """)
     assert status == 2
