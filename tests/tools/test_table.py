@@ -8,7 +8,7 @@ from crossflops.ir.cost import Cost
 from crossflops.operators import RULES
 from crossflops.rules.rule import OfCost, equation
 from crossflops.tools import conventions, find, for_version, named, parse
-from crossflops.tools.formulas.onnx_tool_shapes import LOST
+from crossflops.tools.onnx_tool.shapes import LOST
 
 # operators with bodies, which are counted by what is in them
 UNRULED = {"If", "Loop", "Scan", "SequenceMap"}
