@@ -54,8 +54,8 @@ def _part(
 ) -> _Declare:
     """A rule for other work of operators of these types."""
     source = f"{_NODE}: profile of {_classes(types)}"
-    about = (in_any_domain(*types), *where)
-    return counted.adds(*about, cause=cause, name=name, factor=weight, source=source)
+    nodes = in_any_domain(*types)
+    return counted.adds(nodes, *where, cause=cause, name=name, factor=weight, source=source)
 
 
 def _fails(*types: str) -> _Declare:
