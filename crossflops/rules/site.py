@@ -129,6 +129,11 @@ def fits(name: str, patterns: tuple[str, ...]) -> bool:
     )
 
 
+def in_any_domain(*operators: str) -> tuple[str, ...]:
+    """Patterns for ONNX operators of these types, for a tool that does not look at the domain."""
+    return (*operators, *(f"*.{operator}" for operator in operators))
+
+
 # Functions that a trace names so: they are around functions of PyTorch, and are none.
 VMAP = "torch.vmap"
 HOOKS, PRE_HOOK = "torch.nn.Module.*hook", "torch.nn.Module.pre_hook"

@@ -1,190 +1,204 @@
 """fvcore.nn.FlopCountAnalysis: MACs of contractions, called flops, plus operations of norms.
 
-It looks at the nodes of a graph that torch.jit traces, one by one, so the clauses do, too. Source:
-fvcore/nn/flop_count.py (`_DEFAULT_SUPPORTED_OPS`) and fvcore/nn/jit_handles.py.
+It looks at the nodes of a graph that torch.jit traces, one by one, so the rules do, too. A formula
+raises LookupError where the handle of the tool asserts or fails. Sources: fvcore/nn/flop_count.py
+(`_DEFAULT_SUPPORTED_OPS`) and fvcore/nn/jit_handles.py.
 """
 
-from crossflops.ir.convention import Clause, Convention, Match, Parameters
+from collections.abc import Iterable
+from math import prod
+from typing import Any
 
-_SOURCE = "fvcore/nn/jit_handles.py"
-_MISSING = "fvcore/nn/flop_count.py: no handle for"
+import numpy as np
 
-
-def _core(
-    name: str, handle: str, *nodes: str, cause: str = "graph.export-decomposition"
-) -> Clause:
-    return Clause(
-        id=f"fvcore.{name}",
-        cause=cause,
-        level="traced",
-        match=Match(targets=tuple(f"aten::{node}" for node in nodes)),
-        kind="core",
-        formula=f"fvcore.{name}",
-        reference=f"{_SOURCE}: {handle}",
-    )
-
-
-def _part(
-    name: str, cause: str, node: str, factor: int, formula: str, match: Match | None = None
-) -> Clause:
-    own = match or Match()
-    return Clause(
-        id=f"fvcore.{name}",
-        cause=cause,
-        level="traced",
-        match=Match(
-            targets=(f"aten::{node}",), has=own.has, lacks=own.lacks, settings=own.settings
-        ),
-        kind="part",
-        formula=formula,
-        factor=factor,
-        reference=_SOURCE,
-    )
-
-
-def _unseen(name: str, cause: str, reference: str, *operators: str) -> Clause:
-    return Clause(
-        id=f"fvcore.{name}",
-        cause=cause,
-        level="operator",
-        match=Match(targets=tuple(f"aten.{one}" for one in operators)),
-        kind="unseen",
-        reference=f"{_MISSING} {reference}",
-    )
-
-
-_AFFINE, _PLAIN = Match(has=("weight",)), Match(lacks=("weight",))
-
-
-def _norm(name: str, cause: str) -> tuple[Clause, Clause]:
-    elements = "fvcore.normalized_elements"
-    return (
-        _part(f"{name}.affine", cause, name, 5, elements, _AFFINE),
-        _part(f"{name}.plain", cause, name, 4, elements, _PLAIN),
-    )
-
-
-def _batch_norm(training: bool, kind: Match, factor: int) -> Clause:
-    state, affine = "train" if training else "eval", "affine" if kind.has else "plain"
-    return _part(
-        f"batch_norm.{state}.{affine}",
-        "norm.batch",
-        "batch_norm",
-        factor,
-        "fvcore.normalized_elements" if training else "input_elements",
-        Match(has=kind.has, lacks=kind.lacks, settings={"training": training}),
-    )
-
-
-_NORMS = (
-    _batch_norm(False, _AFFINE, 2),
-    _batch_norm(False, _PLAIN, 1),
-    _batch_norm(True, _AFFINE, 5),
-    _batch_norm(True, _PLAIN, 4),
-    *_norm("layer_norm", "norm.layer"),
-    *_norm("group_norm", "norm.group"),
-    *_norm("instance_norm", "norm.instance"),
+from crossflops.rules.rule import Parameters, Tool
+from crossflops.rules.site import (
+    Site,
+    has,
+    input_elements,
+    lacks,
+    of_type,
+    output_elements,
+    setting,
 )
-_OTHERS = (
-    _part("adaptive_avg_pool2d", "pool.adaptive", "adaptive_avg_pool2d", 1, "input_elements"),
-    _part("upsample_nearest2d", "upsample.nearest", "upsample_nearest2d", 1, "output_elements"),
-    _part("upsample_bilinear2d", "upsample.linear", "upsample_bilinear2d", 4, "output_elements"),
-    _part("grid_sampler", "resample.grid", "grid_sampler", 4, "output_elements"),
-)
-_NOT_TRACED = Clause(
-    id="fvcore.not-traced",
-    cause="tool.error",
+
+_HANDLES, _COUNT = "fvcore/nn/jit_handles.py", "fvcore/nn/flop_count.py"
+_TRACED, _MISSING = "fvcore/nn/jit_analysis.py", f"{_COUNT}: no handle for"
+_EXPORT = "graph.export-decomposition"
+
+fvcore = Tool(
+    "fvcore",
+    edition="0.1.5",
+    verified=("0.1.5.post20221221",),
+    prints="flops",
+    per_mac=1,
     level="traced",
-    match=Match(targets=("untraced",)),
-    kind="fails",
-    reference="fvcore/nn/jit_analysis.py: _get_scoped_trace_graph: torch.jit._get_trace_graph",
+    unseen="op.unregistered-zero",
+    runs={"hooked": True},
+    counts_stored=True,
+    source=_COUNT,
+    parameters=Parameters(reference="fvcore/nn/parameter_count.py: parameter_count"),
 )
-# Nothing inside them is a node.
-_OPAQUE = Clause(
-    id="fvcore.opaque-function",
+
+# What no handle looks into, and numbers that count like real ones: these rules come first.
+
+fvcore.rules("function").hides(
+    "opaque-function",
+    ("torch.autograd.Function.apply", "torch.jit.ScriptFunction.__call__"),
     cause="function.opaque",
-    level="function",
-    match=Match(targets=("torch.autograd.Function.apply", "torch.jit.ScriptFunction.__call__")),
-    kind="core",
-    reference="fvcore/nn/jit_analysis.py: _should_ignore_node: prim::PythonOp, prim::CallFunction",
+    source=f"{_TRACED}: _should_ignore_node: prim::PythonOp, prim::CallFunction",
 )
-# They count like those of real numbers.
-_COMPLEX = Clause(
-    id="fvcore.complex",
-    cause="contraction.complex",
-    level="traced",
-    match=Match(
-        targets=tuple(
-            f"aten::{one}"
-            for one in ("_convolution", "linear", "addmm", "bmm", "matmul", "mm", "einsum")
-        ),
-        dtypes=("complex64", "complex128"),
-    ),
-    kind="core",
-    formula="fvcore.contraction",
-    reference=_SOURCE,
+opaque = fvcore.rules("traced")
+opaque.refuses(
+    "not-traced",
+    "untraced",
+    cause="tool.error",
+    source=f"{_TRACED}: _get_scoped_trace_graph: torch.jit._get_trace_graph",
 )
-_FAST_PATH = Clause(
-    id="fvcore.native-attention-module",
+opaque.hides(
+    "native-attention-module",
+    ("aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"),
     cause="attention.module-fastpath",
-    level="traced",
-    match=Match(
-        targets=("aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd")
-    ),
-    kind="core",
-    reference=f"{_MISSING} aten::_native_multi_head_attention",
+    source=f"{_MISSING} aten::_native_multi_head_attention",
 )
-_UNSEEN = (
-    _unseen(
-        "string-padding",
-        "conv.string-padding-unsupported",
-        "aten::_convolution_mode",
-        *(f"conv{rank}d.padding" for rank in (1, 2, 3)),
-    ),
-    _unseen(
-        "attention",
-        "attention.sdpa",
-        "aten::scaled_dot_product_attention",
-        "scaled_dot_product_attention.default",
-    ),
-    _unseen(
-        "recurrent",
-        "rnn.fused",
-        "aten::lstm, gru, rnn_tanh, rnn_relu",
-        *("lstm.*", "gru.*", "rnn_tanh.*", "rnn_relu.*"),
-    ),
+complex_numbers = fvcore.rules("traced", of_type("complex64", "complex128"), source=_HANDLES)
+traced = fvcore.rules("traced", source=_HANDLES)
+unseen = fvcore.rules("operator")
+
+
+# Contractions; tensors are named as in the schema of the operator.
+
+
+@traced.contraction("aten::_convolution", cause=_EXPORT, source=f"{_HANDLES}: conv_flop_jit")
+def convolution(call: Site) -> int:
+    """x[0] x n(W) x prod(y[2:]), x in the place of y when transposed."""
+    source, weight = call.shape("input"), call.shape("weight")
+    shape = source if call.settings["transposed"] else call.result.shape
+    if shape is None:
+        raise LookupError("the result has no shape")
+    return source[0] * prod(weight) * prod(shape[2:])
+
+
+@traced.contraction("aten::linear", cause=_EXPORT, source=f"{_HANDLES}: linear_flop_jit")
+def linear(call: Site) -> int:
+    """n(x) x the first axis of W: of a vector that is the number of inputs."""
+    return prod(call.shape("input")) * call.shape("weight")[0]
+
+
+@traced.contraction("aten::addmm", cause=_EXPORT, source=f"{_HANDLES}: addmm_flop_jit")
+def addmm(call: Site) -> int:
+    """n x m x p of [n, m] and [m, p], the second and the third operand."""
+    first, second = call.shape("mat1"), call.shape("mat2")
+    if len(first) != 2 or len(second) != 2:
+        raise LookupError("fvcore asserts matrices of two axes")
+    return prod(first) * second[1]
+
+
+@traced.contraction("aten::bmm", cause=_EXPORT, source=f"{_HANDLES}: bmm_flop_jit")
+def bmm(call: Site) -> int:
+    """b x n x m x p of [b, n, m] and [b, m, p]."""
+    return prod(call.shape("self")) * call.shape("mat2")[-1]
+
+
+@traced.contraction(
+    ("aten::matmul", "aten::mm"),
+    cause="matmul.broadcast-batch-lost",
+    source=f"{_HANDLES}: matmul_flop_jit",
+)
+def matmul(call: Site) -> int:
+    """prod(A) x B[-1]: batch axes that only B has are lost."""
+    first, second = call.shape("self"), call.shape("other", "mat2")
+    if len(second) < 2:
+        raise LookupError("fvcore fails on a product with a vector")
+    return prod(first) * second[-1]
+
+
+@traced.contraction(
+    "aten::einsum", cause="einsum.path-estimate", source=f"{_HANDLES}: einsum_flop_jit"
+)
+def einsum(call: Site) -> int:
+    """Exact for two equations, else half of what numpy.einsum_path prints (four digits).
+
+    NumPy's errors (capital letters among them, which become others) are its own.
+    """
+    equation = str(call.settings["equation"]).replace(" ", "")
+    letters = dict.fromkeys(letter for letter in equation if letter.isalpha())
+    names = {ord(letter): 97 + place for place, letter in enumerate(letters)}
+    shapes = [spec.shape for spec in call.inputs if spec.name.startswith("tensors.")]
+    known = equation.translate(names)
+    if known in {"abc,abd->acd", "abc,adc->adb"}:
+        (n, c, t), last = shapes[0] or (), shapes[-1] or ()
+        return n * c * t * last[-1 if known.endswith("acd") else 1]
+    return _path(known, shapes)
+
+
+def _path(equation: str, shapes: Iterable[tuple[int, ...] | None]) -> int:
+    arrays = [np.broadcast_to(np.zeros(()), shape or ()) for shape in shapes]
+    printed = np.einsum_path(equation, *arrays, optimize="optimal")[1]
+    line = next(row for row in printed.split("\n") if "optimized flop" in row.lower())
+    return int(float(line.split(":")[-1]) // 2)
+
+
+_FORMULAS: dict[str, Any] = {node: rule.amount for rule in traced.rules for node in rule.targets}
+
+
+@complex_numbers.contraction(tuple(_FORMULAS), cause="contraction.complex", name="complex")
+def contraction(call: Site) -> int:
+    """What the handle of the node computes for real numbers."""
+    return int(_FORMULAS[call.target](call))
+
+
+# Norms, pools and resampling.
+
+
+def normalized_elements(call: Site) -> int:
+    """n(x), x of 2 to 5 axes.
+
+    jit_handles.py: norm_flop_counter asserts them.
+    """
+    if not 2 <= len(call.shape("input")) <= 5:
+        raise LookupError("fvcore asserts that a norm's input has 2 to 5 axes")
+    return input_elements(call)
+
+
+for name, cause, formula, mode in (
+    ("batch_norm.eval", "norm.batch", input_elements, (setting(training=False),)),
+    ("batch_norm.train", "norm.batch", normalized_elements, (setting(training=True),)),
+    ("layer_norm", "norm.layer", normalized_elements, ()),
+    ("group_norm", "norm.group", normalized_elements, ()),
+    ("instance_norm", "norm.instance", normalized_elements, ()),
+):
+    node, factor = f"aten::{name.partition('.')[0]}", 2 if formula is input_elements else 5
+    affine, plain = f"{name}.affine", f"{name}.plain"
+    traced.adds(node, *mode, has("weight"), cause=cause, name=affine, factor=factor)(formula)
+    traced.adds(node, *mode, lacks("weight"), cause=cause, name=plain, factor=factor - 1)(formula)
+for name, cause, factor, formula in (
+    ("adaptive_avg_pool2d", "pool.adaptive", 1, input_elements),
+    ("upsample_nearest2d", "upsample.nearest", 1, output_elements),
+    ("upsample_bilinear2d", "upsample.linear", 4, output_elements),
+    ("grid_sampler", "resample.grid", 4, output_elements),
+):
+    traced.adds(f"aten::{name}", cause=cause, name=name, factor=factor)(formula)
+
+# Why contraction work is not seen.
+
+unseen.misses(
+    "string-padding",
+    tuple(f"aten.conv{rank}d.padding" for rank in (1, 2, 3)),
+    cause="conv.string-padding-unsupported",
+    source=f"{_MISSING} aten::_convolution_mode",
+)
+unseen.misses(
+    "attention",
+    "aten.scaled_dot_product_attention.default",
+    cause="attention.sdpa",
+    source=f"{_MISSING} aten::scaled_dot_product_attention",
+)
+unseen.misses(
+    "recurrent",
+    ("aten.lstm.*", "aten.gru.*", "aten.rnn_tanh.*", "aten.rnn_relu.*"),
+    cause="rnn.fused",
+    source=f"{_MISSING} aten::lstm, gru, rnn_tanh, rnn_relu",
 )
 
-CONVENTIONS = (
-    Convention(
-        tool="fvcore",
-        edition="0.1.5",
-        verified=("0.1.5.post20221221",),
-        unit=1,
-        printed_as="flops",
-        sees="traced",
-        counts_dead=False,
-        counts_stored=True,
-        unseen="op.unregistered-zero",
-        forces={"hooked": True},
-        source="fvcore/nn/flop_count.py",
-        clauses=(
-            _NOT_TRACED,
-            _OPAQUE,
-            _FAST_PATH,
-            _COMPLEX,
-            _core("convolution", "conv_flop_jit", "_convolution"),
-            _core("linear", "linear_flop_jit", "linear"),
-            _core("addmm", "addmm_flop_jit", "addmm"),
-            _core("bmm", "bmm_flop_jit", "bmm"),
-            _core(
-                "matmul", "matmul_flop_jit", "matmul", "mm", cause="matmul.broadcast-batch-lost"
-            ),
-            _core("einsum", "einsum_flop_jit", "einsum", cause="einsum.path-estimate"),
-            *_NORMS,
-            *_OTHERS,
-            *_UNSEEN,
-        ),
-        parameters=Parameters(reference="fvcore/nn/parameter_count.py: parameter_count"),
-    ),
-)
+CONVENTIONS = (fvcore.convention,)

@@ -1,119 +1,150 @@
 """onnx_opcounter 0.0.4: MACs of an ONNX file, and of every operator it does not know n(result).
 
 Source: onnx_opcounter/onnx_opcounter.py (github.com/gmalivenko/onnx-opcounter), `calculate_macs`.
-It takes the shapes that onnx.shape_inference tells in its strict mode; where that raises, those of
+It takes the shapes that onnx.shape_inference gives in its strict mode; where that raises, those of
 a run in onnxruntime. It looks at the type of an operator and never at its domain, and into no
-function, loop or branch.
+function, loop or branch. A shape without axes is np.prod(()) = 1 there. A formula raises
+LookupError where the tool does.
 """
 
-from crossflops.ir.convention import Clause, Convention, Kind, Match, Parameters
+from math import prod
+
+from crossflops.ir.graph import Node
+from crossflops.rules.graph_calls import WHOLE
+from crossflops.rules.prediction import as_given
+from crossflops.rules.rule import Parameters, Tool
+from crossflops.rules.site import any_but, in_any_domain, setting
 
 _SOURCE = "onnx_opcounter.py: calculate_macs"
-_SILENT = (
+_READABLE = ("float32", "int64", "float64")  # the keys of type_mapping: 1, 7, 11
+_ADD, _RELU = in_any_domain("Add"), in_any_domain("Relu")
+_NORM = in_any_domain("BatchNormalization")
+_CONV, _TRANSPOSED = in_any_domain("Conv"), in_any_domain("ConvTranspose")
+_PRODUCTS, _RESIZE = in_any_domain("Gemm", "MatMul"), in_any_domain("Upsample", "Resize")
+_SILENT = in_any_domain(
     "Constant", "Reshape", "Slice", "Shape", "Gather", "ScatterND", "Tile", "Transpose", "Sign",
     "Squeeze", "Unsqueeze", "Split", "Cast",
 )  # fmt: skip
-_RESIZE = ("Upsample", "Resize")
-_RULED = (
-    "Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization", "Relu", "Add", *_SILENT,
-    *_RESIZE,
-)  # fmt: skip
 # Without a rule, and they compute nothing.
-_MOVING = (
+_MOVING = in_any_domain(
     "Identity", "Concat", "Flatten", "Expand", "Pad", "ConstantOfShape", "GatherElements",
     "GatherND", "ScatterElements", "DepthToSpace", "SpaceToDepth", "Dropout", "Trilu", "Size",
     "Range", "EyeLike", "OneHot", "CastLike", "ReverseSequence", "Compress",
 )  # fmt: skip
+_RULED = (*_CONV, *_TRANSPOSED, *_PRODUCTS, *_NORM, *_RELU, *_ADD, *_SILENT, *_RESIZE)
+
+opcounter = Tool(
+    "onnx-opcounter",
+    edition="0.0.4",
+    verified=("0.0.4",),
+    prints="MACs",
+    per_mac=1,
+    level="node",
+    unseen="op.unregistered-zero",
+    counts_dead_work=True,
+    opens=False,
+    shapes=as_given,
+    source=_SOURCE,
+    parameters=Parameters(stored="all", reference="onnx_opcounter.py: calculate_params"),
+)
+file = opcounter.rules("graph", source=_SOURCE)
+nodes = opcounter.rules("node", source=_SOURCE)
 
 
-def _any(*names: str) -> tuple[str, ...]:
-    """The operators of these types in every domain: the tool does not look at it."""
-    return (*names, *(f"*.{name}" for name in names))
+def _dims(node: Node, kind: str, index: int = 0) -> tuple[int, ...]:
+    """`output_shapes[name]`, which has no entry for the empty name of a tensor left out."""
+    specs = getattr(node, kind)
+    spec = specs[index] if index < len(specs) else None
+    if spec is None or not spec.name:
+        raise LookupError(f"{node.key} has no tensor {index} among its {kind}")
+    if spec.shape is None:
+        raise ValueError("a shape is not known")
+    dims: tuple[int, ...] = spec.shape
+    return dims
 
 
-def _clause(
-    name: str, kind: Kind, cause: str, match: Match, formula: str = "", factor: int = 1
-) -> Clause:
-    return Clause(
-        id=f"onnx-opcounter.{name}",
-        cause=cause,
-        level="node",
-        match=match,
-        kind=kind,
-        formula=f"opcounter.{formula}" if formula else None,
-        factor=factor,
-        reference=_SOURCE,
-    )
+# Where the tool fails.
 
 
-def _unseen(name: str, cause: str, *targets: str) -> Clause:
-    return _clause(f"unseen.{name}", "unseen", cause, Match(targets=_any(*targets)))
+@file.fails(WHOLE, cause="tool.error", name="input")
+def other_inputs(graph: Node) -> int:
+    """Inputs of the model that are neither float32 nor float64 nor int64."""
+    return sum(spec is not None and spec.dtype not in _READABLE for spec in graph.inputs)
 
 
-CONVENTIONS = (
-    Convention(
-        tool="onnx-opcounter",
-        edition="0.0.4",
-        verified=("0.0.4",),
-        unit=1,
-        printed_as="MACs",
-        sees="node",
-        opens=False,
-        shapes="onnx.shape_inference",
-        counts_dead=True,
-        unseen="op.unregistered-zero",
-        source=_SOURCE,
-        parameters=Parameters(stored="all", reference="onnx_opcounter.py: calculate_params"),
-        clauses=(
-            _clause("input", "fails", "tool.error", Match(targets=("(graph)",)), "other_inputs"),
-            _clause("nameless", "fails", "tool.error", Match(), "nameless"),
-            _clause(
-                "foreign", "fails", "tool.error",
-                Match(targets=("*.*",), but=("ai.onnx.*",)), "foreign",
-            ),
-            _clause(
-                "cubic", "fails", "tool.error",
-                Match(targets=_any(*_RESIZE), settings={"mode": "cubic"}),
-            ),
-            _clause(
-                "conv", "core", "graph.export-decomposition", Match(targets=_any("Conv")),
-                "convolution",
-            ),
-            _clause(
-                "conv_transpose", "core", "conv.transpose-output-size",
-                Match(targets=_any("ConvTranspose")), "convolution",
-            ),
-            _clause(
-                "matmul", "core", "matmul.broadcast-batch-lost",
-                Match(targets=_any("Gemm", "MatMul")), "product",
-            ),
-            _clause(
-                "batch_norm", "part", "norm.batch", Match(targets=_any("BatchNormalization")),
-                "first_output", factor=2,
-            ),
-            _clause("relu", "part", "act.relu", Match(targets=_any("Relu")), "first_input"),
-            _clause(
-                "add", "part", "elementwise.add-function", Match(targets=_any("Add")),
-                "first_input",
-            ),
-            _clause(
-                "linear", "part", "upsample.linear",
-                Match(targets=_any(*_RESIZE), settings={"mode": "linear"}), "first_output",
-                factor=11,
-            ),
-            _clause(
-                "moving", "part", "graph.identity-or-constant-nodes",
-                Match(targets=_any(*_MOVING)), "first_output",
-            ),
-            _clause(
-                "unknown", "part", "op.unregistered-nonzero",
-                Match(targets=("*",), but=_any(*_RULED, *_MOVING)), "first_output",
-            ),
-            _unseen("rnn", "rnn.fused", "LSTM", "GRU", "RNN"),
-            _unseen("attention", "attention.sdpa", "Attention"),
-            _unseen("einsum", "einsum.path-estimate", "Einsum"),
-            _unseen("loop", "control.loop-body-once", "Loop", "Scan", "SequenceMap"),
-            _unseen("if", "control.branch", "If"),
-        ),
-    ),
-)  # fmt: skip
+@nodes.fails(cause="tool.error")
+def nameless(node: Node) -> int:
+    """1 where the first result, or the first input of a node that has any, is left out."""
+    firsts = [specs[0] for specs in (node.inputs, node.outputs) if specs]
+    return int(any(spec is None or not spec.name for spec in firsts))
+
+
+@nodes.fails("*.*", any_but("ai.onnx.*"), cause="tool.error")
+def foreign(node: Node) -> int:
+    """1 for an operator whose results onnx.shape_inference cannot tell, and the file does not.
+
+    It tells those of a function, and the file has the types of its outputs.
+    """
+    first = node.outputs[0] if node.outputs else None
+    stated = first is not None and first.role == "output"
+    return int(node.choice != "function" and not stated)
+
+
+nodes.refuses("cubic", _RESIZE, setting(mode="cubic"), cause="tool.error")
+
+
+# Contractions.
+
+
+@nodes.contraction(_TRANSPOSED, cause="conv.transpose-output-size", name="conv_transpose")
+@nodes.contraction(_CONV, cause="graph.export-decomposition", name="conv")
+def convolution(node: Node) -> int:
+    """n(Y) (C // g) prod(k), C axis 1 of X; k from the attribute kernel_shape, which must be."""
+    kernel = node.attrs["kernel_shape"]
+    group = node.attrs.get("group", 1)
+    if not isinstance(kernel, tuple) or not isinstance(group, int):
+        raise TypeError("kernel_shape or group is of another kind")
+    channels = _dims(node, "inputs")[1]
+    return prod(_dims(node, "outputs")) * (channels // group) * prod(map(int, kernel))
+
+
+@nodes.contraction(_PRODUCTS, cause="matmul.broadcast-batch-lost")
+def matmul(node: Node) -> int:
+    """n(A) Y[-1]: batches that only B has are lost, and of a vector B Y[-1] is an axis of A."""
+    return prod(_dims(node, "inputs")) * _dims(node, "outputs")[-1]
+
+
+# The rest.
+
+
+@nodes.adds(_ADD, cause="elementwise.add-function", name="add")
+@nodes.adds(_RELU, cause="act.relu", name="relu")
+def first_input(node: Node) -> int:
+    """n(A), also where B is the larger one."""
+    return prod(_dims(node, "inputs"))
+
+
+_OTHERS = any_but(*_RULED, *_MOVING)
+
+
+@nodes.adds("*", _OTHERS, cause="op.unregistered-nonzero", name="unknown")
+@nodes.adds(_MOVING, cause="graph.identity-or-constant-nodes", name="moving")
+@nodes.adds(_RESIZE, setting(mode="linear"), cause="upsample.linear", name="linear", factor=11)
+@nodes.adds(_NORM, cause="norm.batch", name="batch_norm", factor=2)
+def first_output(node: Node) -> int:
+    """n(Y), whatever the node does."""
+    return prod(_dims(node, "outputs"))
+
+
+# Why contraction work is not seen.
+
+for name, cause, types in (
+    ("rnn", "rnn.fused", ("LSTM", "GRU", "RNN")),
+    ("attention", "attention.sdpa", ("Attention",)),
+    ("einsum", "einsum.path-estimate", ("Einsum",)),
+    ("loop", "control.loop-body-once", ("Loop", "Scan", "SequenceMap")),
+    ("if", "control.branch", ("If",)),
+):
+    nodes.misses(name, in_any_domain(*types), cause=cause)
+
+CONVENTIONS = (opcounter.convention,)

@@ -1,174 +1,259 @@
 """torchprofile: MACs of a torch.jit trace, one per element of norms, averages and products.
 
-It looks at the nodes of the traced graph one by one, so the clauses do, too: shape arithmetic that
-was traced counts, work that no output needs does not. Source: torchprofile/profile.py
-(`profile_macs`), torchprofile/trace.py and torchprofile/handlers.py (`HANDLER_MAP`).
+It looks at the nodes of the traced graph one by one, so the rules do, too: shape arithmetic that
+was traced counts, work that no output needs does not. A formula raises LookupError for a tensor
+that is not there, and ValueError where the axes are not those that the handler unpacks. Source:
+torchprofile/profile.py (`profile_macs`), torchprofile/trace.py and torchprofile/handlers.py
+(`HANDLER_MAP`).
 """
 
-from crossflops.ir.convention import Clause, Convention, Match
-from crossflops.ir.trace import Scalar
+from collections.abc import Callable
+from math import prod
+from typing import Any
 
-_SOURCE = "torchprofile/handlers.py"
-_MISSING = f"{_SOURCE}: HANDLER_MAP has no handler, a warning"
+from crossflops.rules.rule import About, Formula, Tool
+from crossflops.rules.site import Site, has, setting
 
+_HANDLERS = "torchprofile/handlers.py"
+_TRACE = "torchprofile/trace.py: trace"
 
-def _core(
-    name: str,
-    *nodes: str,
-    formula: str = "",
-    cause: str = "graph.export-decomposition",
-    settings: dict[str, Scalar] | None = None,
-) -> Clause:
-    return Clause(
-        id=f"torchprofile.{name}",
-        cause=cause,
-        level="jit",
-        match=Match(targets=tuple(f"aten::{node}" for node in nodes), settings=settings or {}),
-        kind="core",
-        formula=f"torchprofile.{formula or name}",
-        reference=f"{_SOURCE}: _{formula or name}",
-    )
+torchprofile = Tool(
+    "torchprofile",
+    edition="0.1",
+    verified=("0.1.0",),
+    prints="MACs",
+    per_mac=1,
+    level="jit",
+    unseen="op.unregistered-zero",
+    counts_stored=True,
+    source="torchprofile/profile.py: profile_macs",
+)
+traced = torchprofile.rules("jit", source=_HANDLERS)
+unseen = torchprofile.rules(
+    "operator", source=f"{_HANDLERS}: HANDLER_MAP has no handler, a warning"
+)
 
+# What it cannot trace or read.
 
-def _part(
-    name: str,
-    cause: str,
-    *nodes: str,
-    formula: str = "results",
-    factor: int = 1,
-    match: Match | None = None,
-) -> Clause:
-    own = match or Match()
-    return Clause(
-        id=f"torchprofile.{name}",
-        cause=cause,
-        level="jit",
-        match=Match(
-            targets=tuple(f"aten::{node}" for node in nodes), has=own.has, settings=own.settings
-        ),
-        kind="part",
-        formula=f"torchprofile.{formula}",
-        factor=factor,
-        reference=_SOURCE,
-    )
-
-
-def _unseen(name: str, cause: str, *operators: str) -> Clause:
-    return Clause(
-        id=f"torchprofile.{name}",
-        cause=cause,
-        level="operator",
-        match=Match(targets=tuple(f"aten.{one}" for one in operators)),
-        kind="unseen",
-        reference=_MISSING,
-    )
-
-
-def _failure(name: str, match: Match, reference: str) -> Clause:
-    return Clause(
-        id=f"torchprofile.{name}",
-        cause="tool.error",
-        level="jit",
-        match=match,
-        kind="fails",
-        reference=reference,
-    )
-
-
-_FAILURES = (
-    _failure(
-        "not-traced",
-        Match(targets=("untraced",)),
-        "torchprofile/trace.py: trace: torch.jit._get_trace_graph",
-    ),
-    _failure(
+for name, about, source in (
+    ("not-traced", "untraced", f"{_TRACE}: torch.jit._get_trace_graph"),
+    (
         "undefined-tensor",
-        Match(settings={"undefined": True}),
+        setting(undefined=True),
         "torchprofile/ir.py: Variable.__post_init__: the type of a tensor never made is None",
     ),
-    _failure(
+    (
         "complex-constant",
-        Match(settings={"unreadable": True}),
-        "torchprofile/trace.py: trace: attributes=, by the kind of each",
+        setting(unreadable=True),
+        f"{_TRACE}: attributes=, by the kind of each",
     ),
-)
-_CORE = (
-    _core(
-        "convolution.transposed",
-        "_convolution",
-        formula="convolution",
-        cause="conv.transpose-output-size",
-        settings={"transposed": True, "groups": 1},
-    ),
-    _core(
-        "convolution.transposed-groups",
-        "_convolution",
-        formula="convolution",
-        cause="conv.transpose-groups",
-        settings={"transposed": True},
-    ),
-    _core("convolution", "_convolution"),
-    _core("matmul", "linear", "matmul"),
-    _core("addmm", "addmm"),
-    _core("addmv", "addmv"),
-    _core("bmm", "bmm"),
-    _core("baddbmm", "baddbmm"),
-    _core("attention", "scaled_dot_product_attention"),
-    _core("einsum", "einsum", cause="einsum.path-estimate"),
-    _core("lstm", "lstm"),
-)
-_PARTS = (
-    _part("mul", "elementwise.add-function", "mul", "mul_", formula="product"),
-    _part("shape-arithmetic", "graph.shape-arithmetic-counted", "mul", "mul_", formula="extent"),
-    _part("batch_norm", "norm.batch", "batch_norm", match=Match(has=("weight",))),
-    _part("instance_norm", "norm.instance", "instance_norm", match=Match(has=("weight",))),
-    _part("layer_norm", "norm.layer", "layer_norm", match=Match(has=("weight",))),
-    _part("group_norm", "norm.group", "group_norm", match=Match(has=("weight",))),
-    _part("avg_pool", "pool.avg", "avg_pool1d", "avg_pool2d", "avg_pool3d"),
-    _part(
-        "adaptive_avg_pool",
-        "pool.adaptive",
-        *(f"adaptive_avg_pool{rank}d" for rank in (1, 2, 3)),
-    ),
-    _part("mean", "reduce.mean", "mean"),
-    _part("leaky_relu", "act.piecewise-other", "leaky_relu"),
-    _part("upsample_bilinear2d", "upsample.linear", "upsample_bilinear2d", factor=4),
-    _part(
-        "grid_sampler.bilinear",
-        "resample.grid",
-        "grid_sampler",
-        factor=4,
-        match=Match(settings={"interpolation_mode": 0}),
-    ),
-    _part(
-        "grid_sampler.bicubic",
-        "resample.grid",
-        "grid_sampler",
-        factor=16,
-        match=Match(settings={"interpolation_mode": 2}),
-    ),
-)
-_UNSEEN = (
-    _unseen(
-        "string-padding",
-        "conv.string-padding-unsupported",
-        *(f"conv{rank}d.padding" for rank in (1, 2, 3)),
-    ),
-    _unseen("recurrent", "rnn.fused", "gru.*", "rnn_tanh.*", "rnn_relu.*"),
-)
+):
+    traced.refuses(name, about, cause="tool.error", source=source)
 
-CONVENTIONS = (
-    Convention(
-        tool="torchprofile",
-        edition="0.1",
-        verified=("0.1.0",),
-        unit=1,
-        printed_as="MACs",
-        sees="jit",
-        counts_dead=False,
-        counts_stored=True,
-        unseen="op.unregistered-zero",
-        source="torchprofile/profile.py: profile_macs",
-        clauses=(*_FAILURES, *_CORE, *_PARTS, *_UNSEEN),
-    ),
+
+# Contractions; tensors are named as in the schema of the operator, results by place.
+
+
+def _handler(
+    *about: About, cause: str = "graph.export-decomposition", **more: Any
+) -> Callable[[Formula], Formula]:
+    """A contraction, whose handler has the name of the formula."""
+
+    def declare(formula: Formula) -> Formula:
+        source = f"{_HANDLERS}: _{formula.__name__}"
+        return traced.contraction(*about, cause=cause, source=source, **more)(formula)
+
+    return declare
+
+
+def _output(call: Site, place: int = 0) -> tuple[int, ...]:
+    shapes = (spec.shape for spec in call.outputs if spec.name == str(place))
+    shape = next(shapes, None)
+    if shape is None:
+        raise LookupError(f"result {place} has no shape")
+    return shape
+
+
+@_handler("aten::_convolution")
+@_handler(
+    "aten::_convolution",
+    setting(transposed=True),
+    cause="conv.transpose-groups",
+    name="convolution.transposed-groups",
 )
+@_handler(
+    "aten::_convolution",
+    setting(transposed=True, groups=1),
+    cause="conv.transpose-output-size",
+    name="convolution.transposed",
+)
+def convolution(call: Site) -> int:
+    """n(y) x the weight's input channels x prod(k), the output's size even when transposed.
+
+    W [a, b, k...] has b input channels if y has a channels, else a: a transposed convolution with
+    as many channels in as out is taken for one that is not, and its groups are not divided by.
+    """
+    out, weight = _output(call), call.shape("weight")
+    channels = weight[1] if out[1] == weight[0] else weight[0]
+    return prod(out) * channels * prod(weight[2:])
+
+
+@_handler("aten::linear", "aten::matmul")
+def matmul(call: Site) -> int:
+    """All results times the contracted axis, broadcast or not; linear layers too."""
+    first, second = call.shape("self", "input"), call.shape("other", "weight")
+    if not first or not second:
+        raise LookupError("a product with a scalar")
+    if len(first) == 1:
+        return prod(second)
+    if len(second) == 1 or (len(first) == 2 and len(second) == 2):
+        return prod(first) * (prod(second) // first[-1] if len(second) == 2 else 1)
+    *batch, n, p = _output(call)
+    *_, n, m = first
+    *_, m, p = second
+    return prod(batch) * n * m * p
+
+
+@_handler("aten::addmm")
+def addmm(call: Site) -> int:
+    """n x m x p of [n, m] and [m, p], the second and the third operand."""
+    n, _ = call.shape("mat1")
+    m, p = call.shape("mat2")
+    return n * m * p
+
+
+@_handler("aten::addmv")
+def addmv(call: Site) -> int:
+    """n x m of the matrix."""
+    n, m = call.shape("mat")
+    return n * m
+
+
+@_handler("aten::bmm")
+def bmm(call: Site) -> int:
+    """b x n x m x p of [b, n, m] and [b, m, p]."""
+    _, n, _ = call.shape("self")
+    b, m, p = call.shape("mat2")
+    return b * n * m * p
+
+
+@_handler("aten::baddbmm")
+def baddbmm(call: Site) -> int:
+    """b x n x m x p; what is added must have all three axes of the result."""
+    _, n, p = call.shape("self")
+    _, n1, m = call.shape("batch1")
+    b, m1, p1 = call.shape("batch2")
+    if (n, m, p) != (n1, m1, p1):
+        raise ValueError(f"torchprofile asserts that what is added has the axes {n1} and {p1}")
+    return b * n * m * p
+
+
+@_handler("aten::scaled_dot_product_attention")
+def attention(call: Site) -> int:
+    """B x heads x Sq x Skv x (D + Dv), as many heads of keys as of queries.
+
+    handlers.py: _scaled_dot_product_attention asserts the latter.
+    """
+    query, key, value = (call.shape(name) for name in ("query", "key", "value"))
+    heads = prod(query[1:-2])
+    same = query[0] == key[0] == value[0] and heads == prod(key[1:-2]) == prod(value[1:-2])
+    if not same or query[-1] != key[-1] or key[-2] != value[-2]:
+        raise ValueError("torchprofile asserts that queries, keys and values have equal axes")
+    return query[0] * heads * query[-2] * key[-2] * (query[-1] + value[-1])
+
+
+@_handler("aten::einsum", cause="einsum.path-estimate")
+def einsum(call: Site) -> int:
+    """The product of the extents of all labels, for any number of operands; 0 with "...".
+
+    A label's extent is that of the last operand that has it.
+    """
+    equation = call.settings.get("equation")
+    operands = [spec for spec in call.inputs if spec.name.startswith("tensors.")]
+    if not isinstance(equation, str) or not operands or "..." in equation:
+        return 0
+    extents: dict[str, int] = {}
+    for labels, spec in zip(equation.partition("->")[0].split(","), operands, strict=False):
+        if spec.shape is None:
+            return 0
+        extents.update(zip(labels.replace(" ", ""), spec.shape, strict=False))
+    return prod(extents.values())
+
+
+@_handler("aten::lstm")
+def lstm(call: Site) -> int:
+    """Steps x batch x directions x 4 H (I + H), I the width below each layer."""
+    out, hidden = _output(call), _output(call, 1)
+    width = hidden[-1]
+    directions = out[-1] // width
+    layers = hidden[0] // directions
+    below = [call.shape("input", "data")[-1], *[width * directions] * (layers - 1)]
+    return out[0] * out[1] * directions * sum(4 * width * (each + width) for each in below)
+
+
+# Products by element, norms, averages and resampling.
+
+_PRODUCTS = ("aten::mul", "aten::mul_")
+
+
+def _is_extent(call: Site) -> bool:
+    spec = call.outputs[0] if call.outputs else None
+    return spec is not None and spec.shape == () and spec.dtype.startswith("int")
+
+
+@traced.adds(_PRODUCTS, cause="elementwise.add-function", name="mul")
+def product(call: Site) -> int:
+    """n(y) of a multiplication of tensors.
+
+    handlers.py: _mul.
+    """
+    return 0 if _is_extent(call) else prod(_output(call))
+
+
+@traced.adds(_PRODUCTS, cause="graph.shape-arithmetic-counted", name="shape-arithmetic")
+def extent(call: Site) -> int:
+    """1 for a product of whole numbers that the tracer keeps as a tensor without axes.
+
+    handlers.py: _mul.
+    """
+    return int(_is_extent(call))
+
+
+def results(call: Site) -> int:
+    """n(y), y the first result.
+
+    handlers.py: _norm, _avg_pool_or_mean, _leaky_relu.
+    """
+    return prod(_output(call))
+
+
+for norm in ("batch", "instance", "layer", "group"):
+    name = f"{norm}_norm"
+    traced.adds(f"aten::{name}", has("weight"), cause=f"norm.{norm}", name=name)(results)
+for name, cause in (("avg_pool", "pool.avg"), ("adaptive_avg_pool", "pool.adaptive")):
+    nodes = tuple(f"aten::{name}{rank}d" for rank in (1, 2, 3))
+    traced.adds(nodes, cause=cause, name=name)(results)
+traced.adds("aten::mean", cause="reduce.mean", name="mean")(results)
+traced.adds("aten::leaky_relu", cause="act.piecewise-other", name="leaky_relu")(results)
+traced.adds(
+    "aten::upsample_bilinear2d", cause="upsample.linear", name="upsample_bilinear2d", factor=4
+)(results)
+for mode, number, factor in (("bilinear", 0, 4), ("bicubic", 2, 16)):
+    traced.adds(
+        "aten::grid_sampler",
+        setting(interpolation_mode=number),
+        cause="resample.grid",
+        name=f"grid_sampler.{mode}",
+        factor=factor,
+    )(results)
+
+# Why contraction work is not seen.
+
+unseen.misses(
+    "string-padding",
+    tuple(f"aten.conv{rank}d.padding" for rank in (1, 2, 3)),
+    cause="conv.string-padding-unsupported",
+)
+unseen.misses("recurrent", ("aten.gru.*", "aten.rnn_tanh.*", "aten.rnn_relu.*"), cause="rnn.fused")
+
+CONVENTIONS = (torchprofile.convention,)

@@ -1,225 +1,379 @@
-"""torchstat 0.0.7: a table of the leaf modules, a convention for each of its columns.
+"""torchstat 0.0.7: a table of the leaf modules, a tool for each of its columns.
 
 Its "Flops" are MACs and more, its "MAdd" are operations: 2K - 1 for a sum of K products. MemRead
 and MemWrite are bytes, `torchstat-memory` is its column "memory" before it becomes megabytes.
 Every column stands for the last call of each registered module without children, on an image
-that torchstat makes itself: a batch of one. All columns are filled in one run, so that what fails
-in one of them leaves none. The totals here are the sums of the columns; in the tool's own last
-line, MemRead and MemWrite are those of the last layer. Sources: compute_flops.py, compute_madd.py,
-compute_memory.py, and model_hook.py.
+that torchstat makes itself: a batch of one; MAdd leaves the first axis out. All columns are filled
+in one run, so that what fails in one of them leaves none: an assertion of the tool is a
+LookupError here. The totals here are the sums of the columns; in the tool's own last line, MemRead
+and MemWrite are those of the last layer. Sources: compute_flops.py (compute_Conv2d_flops ...),
+compute_madd.py (compute_Conv2d_madd ...), compute_memory.py (compute_Conv2d_memory ...),
+model_hook.py (wrap_call, ModelHook) and statistics.py (ModelStat).
 """
 
-from typing import Literal
+from math import prod
 
-from crossflops.ir.convention import Clause, Convention, Match, Parameters
-
-_NN = "torch.nn.modules"
-_CONV = (f"{_NN}.conv.Conv2d",)
-_TRANSPOSED = (f"{_NN}.conv.ConvTranspose2d",)
-_LINEAR = (f"{_NN}.linear.Linear",)
-_BILINEAR = (f"{_NN}.linear.Bilinear",)
-_BATCH_NORM = (f"{_NN}.batchnorm.BatchNorm2d",)
-_MAX, _AVERAGE = (f"{_NN}.pooling.MaxPool2d",), (f"{_NN}.pooling.AvgPool2d",)
-_RELU = (f"{_NN}.activation.ReLU", f"{_NN}.activation.ReLU6")
-_PRELU = (f"{_NN}.activation.PReLU",)
-_ELU = (f"{_NN}.activation.ELU", f"{_NN}.activation.LeakyReLU")
-_SOFTMAX = (f"{_NN}.activation.Softmax",)
-_UPSAMPLE = (f"{_NN}.upsampling.Upsample",)
-_KNOWN = (
-    *(*_CONV, *_TRANSPOSED, *_LINEAR, *_BILINEAR, *_BATCH_NORM, *_MAX, *_AVERAGE, *_RELU),
-    *(*_PRELU, *_ELU, *_SOFTMAX, *_UPSAMPLE),
+from crossflops.ir.modules import ONCE, Modules, Times
+from crossflops.rules.rule import Parameters, Rules, Tool
+from crossflops.rules.site import (
+    Condition,
+    Site,
+    as_root,
+    called,
+    has,
+    input_elements,
+    kind_of,
+    leaf,
+    output_elements,
+    setting,
 )
+from crossflops.tools.layers import NN
+
 _FLOPS, _MADD = "torchstat/compute_flops.py", "torchstat/compute_madd.py"
 _MEMORY, _HOOK = "torchstat/compute_memory.py", "torchstat/model_hook.py"
-_STATISTICS = "torchstat/statistics.py"
-_TRAFFIC = "memory.layer-traffic"
+_EXPORT, _TRAFFIC = "graph.export-decomposition", "memory.layer-traffic"
+_FIRST, _FAILS = "unit.first-add-omitted", "op.unregistered-zero"
 
 
-class _Column:
-    """The clauses of one column: what they share is written once."""
-
-    def __init__(self, tool: str, reference: str) -> None:
-        self._tool, self._reference = tool, reference
-
-    def clause(
-        self,
-        name: str,
-        cause: str,
-        bases: tuple[str, ...],
-        formula: str,
-        *,
-        factor: int = 1,
-        kind: Literal["core", "part"] = "part",
-        affine: bool | None = None,
-        has: tuple[str, ...] = (),
-        reference: str = "",
-    ) -> Clause:
-        """A rule for classes and what inherits from them (`isinstance`)."""
-        return Clause(
-            id=f"{self._tool}.{name}",
-            cause=cause,
-            level="module",
-            match=Match(
-                isa=bases,
-                via="call",
-                leaf=True,
-                last=True,
-                has=has,
-                settings={} if affine is None else {"affine": affine},
-            ),
-            kind=kind,
-            formula=f"torchstat.{formula}",
-            factor=factor,
-            times="registered",
-            reference=reference or self._reference,
-        )
-
-    def fails(self) -> tuple[Clause, ...]:
-        """Where the tool ends without a number, whatever the column."""
-        source = f"{_HOOK}: ModelHook._sub_module_call_hook"
-        return (
-            self._failure("image", f"{_STATISTICS}: ModelStat", Match(root=True)),
-            self._failure("leaf", source, Match(via="call"), "torchstat.wrapped"),
-            self._failure(
-                "arguments",
-                f"{_FLOPS}, {_MADD}, {_MEMORY}: assert",
-                Match(via="call", isa=_KNOWN),
-                "torchstat.wrapped",
-            ),
-            self._failure("recursion", source, Match(via="call"), "torchstat.wrapped_base"),
-        )
-
-    def earlier(self) -> Clause:
-        """The calls of a module before its last one: their numbers are overwritten."""
-        return Clause(
-            id=f"{self._tool}.unseen.earlier",
-            cause="module.reused",
-            level="operator",
-            match=Match(isa=(*_CONV, *_TRANSPOSED, *_LINEAR, *_BILINEAR), last=False),
-            kind="unseen",
-            reference=f"{_HOOK}: wrap_call",
-        )
-
-    def _failure(
-        self, name: str, reference: str, match: Match, times: str | None = None
-    ) -> Clause:
-        return Clause(
-            id=f"{self._tool}.fails.{name}",
-            cause="op.unregistered-zero",
-            level="module",
-            match=match,
-            kind="part",
-            formula=f"torchstat.{name}",
-            times=times,
-            reference=reference,
-        )
+def _any_of(*kinds: Condition) -> Condition:
+    return kind_of(*(name for kind in kinds for name in kind.names))
 
 
-def _flops() -> tuple[Clause, ...]:
-    rule = _Column("torchstat", _FLOPS).clause
-    relu = ("ReLU", "act.relu", _RELU), ("other", "act.piecewise-other", (*_PRELU, *_ELU))
-    return (
-        *_Column("torchstat", _FLOPS).fails(),
-        rule("conv2d", "graph.export-decomposition", _CONV, "conv2d", kind="core"),
-        rule("conv2d.bias", "bias.conv", _CONV, "output_image", has=("bias",)),
-        rule("linear", "graph.export-decomposition", _LINEAR, "linear", kind="core"),
-        *(
-            rule(
-                f"batch_norm.{'affine' if affine else 'plain'}",
-                "norm.batch",
-                _BATCH_NORM,
-                "input_image",
-                factor=2 if affine else 1,
-                affine=affine,
-            )
-            for affine in (True, False)
-        ),
-        rule("max_pool", "pool.max", _MAX, "input_image"),
-        rule("avg_pool", "pool.avg", _AVERAGE, "input_image"),
-        *(rule(name.lower(), cause, bases, "input_whole") for name, cause, bases in relu),
-        rule("upsample", "upsample.nearest", _UPSAMPLE, "upsampled"),
-        _Column("torchstat", _FLOPS).earlier(),
-    )
+# A rule holds for a class and for what inherits from it (`isinstance`).
+_CONV, _TRANSPOSED = kind_of(f"{NN}.conv.Conv2d"), kind_of(f"{NN}.conv.ConvTranspose2d")
+_LINEAR, _BILINEAR = kind_of(f"{NN}.linear.Linear"), kind_of(f"{NN}.linear.Bilinear")
+_BATCH_NORM = kind_of(f"{NN}.batchnorm.BatchNorm2d")
+_MAX, _AVERAGE = kind_of(f"{NN}.pooling.MaxPool2d"), kind_of(f"{NN}.pooling.AvgPool2d")
+_RELU = kind_of(f"{NN}.activation.ReLU", f"{NN}.activation.ReLU6")
+_PRELU = kind_of(f"{NN}.activation.PReLU")
+_ELU = kind_of(f"{NN}.activation.ELU", f"{NN}.activation.LeakyReLU")
+_SOFTMAX, _UPSAMPLE = kind_of(f"{NN}.activation.Softmax"), kind_of(f"{NN}.upsampling.Upsample")
+_CONTRACTING = _any_of(_CONV, _TRANSPOSED, _LINEAR, _BILINEAR)
+_KNOWN = _any_of(
+    _CONTRACTING, _BATCH_NORM, _MAX, _AVERAGE, _RELU, _PRELU, _ELU, _SOFTMAX, _UPSAMPLE
+)
+_BY_ELEMENT = _any_of(_RELU, _ELU, _PRELU)
+_OF_IMAGES = {"Conv2d", "ConvTranspose2d", "BatchNorm2d", "MaxPool2d", "AvgPool2d"}
 
 
-def _madd() -> tuple[Clause, ...]:
-    rule = _Column("torchstat-madd", _MADD).clause
-    first, export = "unit.first-add-omitted", "graph.export-decomposition"
-    return (
-        *_Column("torchstat-madd", _MADD).fails(),
-        rule("conv2d", export, _CONV, "conv2d_sample", kind="core"),
-        rule("conv2d.first", first, _CONV, "output_sample", factor=-1),
-        rule("conv2d.bias", "bias.conv", _CONV, "output_sample", has=("bias",)),
-        rule("transposed", export, _TRANSPOSED, "transposed_sample", kind="core"),
-        rule("transposed.first", first, _TRANSPOSED, "transposed_sums", factor=-1),
-        rule("transposed.bias", "bias.conv", _TRANSPOSED, "transposed_sums", has=("bias",)),
-        rule("linear", export, _LINEAR, "linear_sample", kind="core"),
-        rule("linear.first", first, _LINEAR, "output_sample", factor=-1),
-        rule("bilinear", export, _BILINEAR, "bilinear_sample", kind="core"),
-        rule("bilinear.first", first, _BILINEAR, "output_sample", factor=-1),
-        rule("batch_norm", "norm.batch", _BATCH_NORM, "input_image_sample", factor=4),
-        rule("max_pool", "pool.max", _MAX, "pooled_sample"),
-        rule("max_pool.first", "pool.max", _MAX, "output_sample", factor=-1),
-        rule("avg_pool", "pool.avg", _AVERAGE, "pooled_sample"),
-        rule("relu", "act.relu", _RELU, "input_sample"),
-        rule("softmax", "softmax", _SOFTMAX, "input_sample", factor=3),
-        rule("softmax.first", "softmax", _SOFTMAX, "one", factor=-1),
-        _Column("torchstat-madd", _MADD).earlier(),
-    )
+def last(expected: bool = True) -> Condition:
+    """The module's call is its last one, or an earlier one, whose numbers are overwritten."""
+
+    def holds(site: Site) -> bool:
+        home = next((call for call in site.around if call.level == "module"), site.call)
+        return (home.key in site.trace.last_calls) == expected
+
+    return Condition("its last call alone" if expected else "but the last call", holds)
 
 
-def _read() -> tuple[Clause, ...]:
-    rule = _Column("torchstat-memread", _MEMORY).clause
-    weights = (*_CONV, *_LINEAR, *_PRELU)
-    return (
-        *_Column("torchstat-memread", _MEMORY).fails(),
-        rule("input", _TRAFFIC, (*_RELU, *_ELU, *_PRELU), "input_bytes"),
-        rule("image", _TRAFFIC, (*_CONV, *_BATCH_NORM, *_MAX, *_AVERAGE), "input_image_bytes"),
-        rule("row", _TRAFFIC, _LINEAR, "input_row_bytes"),
-        rule("parameters", _TRAFFIC, weights, "parameter_bytes"),
-        rule("batch_norm", _TRAFFIC, _BATCH_NORM, "channel_bytes", factor=2),
-    )
+def _replaced(modules: Modules) -> dict[str, int]:
+    """The classes of registered modules without children, in the order in which they come."""
+    places: dict[str, int] = {}
+    for module in modules:
+        if module.names and not module.children:
+            places.setdefault(module.bases[0], len(places))
+    return places
 
 
-def _write() -> tuple[Clause, ...]:
-    rule = _Column("torchstat-memwrite", _MEMORY).clause
-    return (
-        *_Column("torchstat-memwrite", _MEMORY).fails(),
-        rule("input", _TRAFFIC, (*_RELU, *_ELU, *_PRELU), "input_bytes"),
-        rule("batch_norm", _TRAFFIC, _BATCH_NORM, "input_image_bytes"),
-        rule("image", _TRAFFIC, (*_CONV, *_MAX, *_AVERAGE), "output_image_bytes"),
-        rule("row", _TRAFFIC, _LINEAR, "output_row_bytes"),
-    )
+def wrapped(modules: Modules) -> dict[int, int]:
+    """Once for a module of a class that a registered module without children has.
+
+    model_hook.py: wrap_call stands in the place of such a class's `__call__`.
+    """
+    classes = _replaced(modules)
+    return {module.id: int(module.bases[0] in classes) for module in modules}
 
 
-def _held() -> tuple[Clause, ...]:
-    column = _Column("torchstat-memory", f"{_HOOK}: wrap_call")
-    return (*column.fails(), column.clause("output", _TRAFFIC, (), "output_sample", factor=4))
+def wrapped_base(modules: Modules) -> dict[int, int]:
+    """Once for a module with a base whose `__call__` was replaced, and its own later or never.
+
+    model_hook.py: wrap_call takes what it finds at the class for the original.
+    """
+    places = _replaced(modules)
+
+    def place(name: str) -> int:
+        return places.get(name, len(places))
+
+    return {
+        module.id: int(any(place(base) < place(module.bases[0]) for base in module.bases[1:]))
+        for module in modules
+    }
 
 
-def _convention(
-    tool: str, printed_as: str, unit: int, clauses: tuple[Clause, ...], source: str
-) -> Convention:
-    return Convention(
-        tool=tool,
+# Where the tool ends without a number, whatever the column.
+
+_WRAPPED = Times(wrapped)
+failures = Rules("module", source=f"{_HOOK}: ModelHook._sub_module_call_hook")
+
+
+@failures.adds(
+    as_root(), cause=_FAILS, name="fails.image", source="torchstat/statistics.py: ModelStat"
+)
+def image(call: Site) -> int:
+    """0; the model is asked about one image of floats, (1, C, H, W)."""
+    first = call.inputs[0]
+    shape = first.shape or ()
+    if len(call.inputs) > 1 or len(shape) != 4 or shape[0] != 1 or first.dtype != "float32":
+        raise LookupError("torchstat runs a model on one image that it makes, 1xCxHxW float32")
+    return 0
+
+
+@failures.adds(called(), cause=_FAILS, name="fails.leaf", times=_WRAPPED)
+def one_tensor(call: Site) -> int:
+    """0; one tensor in by position, and one out."""
+    call.shape("0")
+    if len(call.outputs) != 1:
+        raise LookupError(f"{call.key} returns {len(call.outputs)} tensors, not one")
+    return 0
+
+
+@failures.adds(
+    *(_KNOWN, called()),
+    cause=_FAILS,
+    name="fails.arguments",
+    times=_WRAPPED,
+    source=f"{_FLOPS}, {_MADD}, {_MEMORY}: assert",
+)
+def arguments(call: Site) -> int:
+    """0; what the rules assert of a layer that they know."""
+    first, second = call.shape("0"), call.input("1")
+    bases = {name.rpartition(".")[2] for name in call.module.bases}
+    if "Bilinear" in bases:
+        ranks = [len(first), len(call.shape("1")), len(_output(call))]
+        if ranks != [2, 2, 2]:
+            raise LookupError(f"torchstat asserts two axes, and {call.key} has {ranks}")
+    elif second is not None:
+        raise LookupError(f"torchstat has no rule for the second input of {call.key}")
+    elif not bases.isdisjoint(_OF_IMAGES) or "Linear" in bases:
+        rank = 2 if bases.isdisjoint(_OF_IMAGES) else 4
+        if len(first) != rank or len(_output(call)) != rank:
+            raise LookupError(f"torchstat asserts {rank} axes, and {call.key} has {len(first)}")
+    elif len(first) < (2 if "Softmax" in bases else 1):
+        raise LookupError(f"torchstat asserts more axes than {call.key} has")
+    return 0
+
+
+@failures.adds(called(), cause=_FAILS, name="fails.recursion", times=Times(wrapped_base))
+def recursion(call: Site) -> int:
+    """Fails: the wrapper of a class calls the one that it found, which is itself.
+
+    model_hook.py: wrap_call.
+    """
+    raise LookupError(f"torchstat wraps a base of {call.target}, and is lost in its own wrapper")
+
+
+earlier = Rules("operator", last(expected=False), source=f"{_HOOK}: wrap_call")
+earlier.misses("earlier", _CONTRACTING, cause="module.reused")
+
+
+def _column(tool: str, prints: str, per_mac: int, file: str) -> Tool:
+    return Tool(
+        tool,
         edition="0.0.7",
         verified=("0.0.7",),
-        unit=unit,
-        printed_as=printed_as,
-        sees="module",
-        counts_dead=True,
+        prints=prints,
+        per_mac=per_mac,
+        level="module",
         unseen="op.unregistered-zero",
-        forces={"training": False},
-        source=source,
-        clauses=clauses,
+        runs={"training": False},
+        counts_dead_work=True,
+        source=file,
         parameters=Parameters(leaves=True, called=True, reference=f"{_HOOK}: wrap_call"),
     )
 
 
-CONVENTIONS = (
-    _convention("torchstat", "Flops", 1, _flops(), _FLOPS),
-    _convention("torchstat-madd", "MAdd", 2, _madd(), _MADD),
-    _convention("torchstat-memread", "MemRead", 0, _read(), _MEMORY),
-    _convention("torchstat-memwrite", "MemWrite", 0, _write(), _MEMORY),
-    _convention("torchstat-memory", "memory", 0, _held(), _HOOK),
+def _rules(source: str) -> Rules:
+    return Rules("module", called(), leaf(), last(), source=source, times=ONCE)
+
+
+columns = (
+    _column("torchstat", "Flops", 1, _FLOPS),
+    _column("torchstat-madd", "MAdd", 2, _MADD),
+    _column("torchstat-memread", "MemRead", 0, _MEMORY),
+    _column("torchstat-memwrite", "MemWrite", 0, _MEMORY),
+    _column("torchstat-memory", "memory", 0, _HOOK),
 )
+flops, madd, read, write = (_rules(file) for file in (_FLOPS, _MADD, _MEMORY, _MEMORY))
+held = _rules(f"{_HOOK}: wrap_call")
+for column, rules in zip(columns, (flops, madd, read, write, held), strict=True):
+    column.include(failures, rules)
+for column in columns[:2]:
+    column.include(earlier)
+
+
+def _output(call: Site) -> tuple[int, ...]:
+    return call.result.shape or ()
+
+
+def _window(call: Site) -> int:
+    """The positions of the kernel, which is one number or two."""
+    sizes = call.extents("kernel_size")
+    return prod(sizes) if isinstance(call.module.settings["kernel_size"], list) else sizes[0] ** 2
+
+
+def input_sample(call: Site) -> int:
+    """n(x) / N."""
+    return prod(call.shape("0")[1:])
+
+
+def output_sample(call: Site) -> int:
+    """n(y) / N."""
+    return prod(_output(call)[1:])
+
+
+# Convolutions and products.
+
+
+@flops.contraction(_CONV, cause=_EXPORT)
+def conv2d(call: Site) -> int:
+    """N Ho Wo x kh kw x C x (Co // groups)."""
+    batch, channels = call.shape("0")[:2]
+    out_channels, height, width = _output(call)[1:]
+    window = _window(call) * channels * (out_channels // call.number("groups"))
+    return window * batch * height * width
+
+
+def _taps(call: Site) -> int:
+    return _window(call) * (call.shape("0")[1] // call.number("groups"))
+
+
+def _sums(call: Site, places: tuple[int, ...]) -> int:
+    groups = call.number("groups")
+    return prod(places) * (_output(call)[1] // groups) * groups
+
+
+@madd.contraction(_CONV, cause=_EXPORT, name="conv2d")
+def conv2d_sample(call: Site) -> int:
+    """Ho Wo x Co x kh kw x (C // groups)."""
+    return _sums(call, _output(call)[2:]) * _taps(call)
+
+
+flops.adds(_CONV, has("bias"), cause="bias.conv", name="conv2d.bias")(output_elements)
+madd.adds(_CONV, cause=_FIRST, name="conv2d.first", factor=-1)(output_sample)
+madd.adds(_CONV, has("bias"), cause="bias.conv", name="conv2d.bias")(output_sample)
+
+
+@madd.contraction(_TRANSPOSED, cause=_EXPORT, name="transposed")
+def transposed_sample(call: Site) -> int:
+    """H W x Co x kh kw x (C // groups), H, W of the input."""
+    return transposed_sums(call) * _taps(call)
+
+
+@madd.adds(_TRANSPOSED, has("bias"), cause="bias.conv", name="transposed.bias")
+@madd.adds(_TRANSPOSED, cause=_FIRST, name="transposed.first", factor=-1)
+def transposed_sums(call: Site) -> int:
+    """H W x Co, a sum for each position of the input."""
+    return _sums(call, call.shape("0")[2:])
+
+
+@flops.contraction(_LINEAR, cause=_EXPORT)
+def linear(call: Site) -> int:
+    """N x in x out, of two axes."""
+    return prod(call.shape("0")) * _output(call)[1]
+
+
+@madd.contraction(_LINEAR, cause=_EXPORT, name="linear")
+def linear_sample(call: Site) -> int:
+    """in x out, of two axes."""
+    return call.shape("0")[1] * _output(call)[1]
+
+
+madd.adds(_LINEAR, cause=_FIRST, name="linear.first", factor=-1)(output_sample)
+
+
+@madd.contraction(_BILINEAR, cause=_EXPORT, name="bilinear")
+def bilinear_sample(call: Site) -> int:
+    """out x (in1 x in2 + in2), of two axes."""
+    first, second = call.shape("0")[1], call.shape("1")[1]
+    return _output(call)[1] * (first * second + second)
+
+
+madd.adds(_BILINEAR, cause=_FIRST, name="bilinear.first", factor=-1)(output_sample)
+
+# Norms, pools, activations and upsampling.
+
+for kind, affine, factor in (("affine", True, 2), ("plain", False, 1)):
+    flops.adds(
+        *(_BATCH_NORM, setting(affine=affine)),
+        cause="norm.batch",
+        name=f"batch_norm.{kind}",
+        factor=factor,
+    )(input_elements)
+for name, cause, about in (
+    ("max_pool", "pool.max", _MAX),
+    ("avg_pool", "pool.avg", _AVERAGE),
+    ("relu", "act.relu", _RELU),
+    ("other", "act.piecewise-other", _any_of(_PRELU, _ELU)),
+):
+    flops.adds(about, cause=cause, name=name)(input_elements)
+madd.adds(_BATCH_NORM, cause="norm.batch", name="batch_norm", factor=4)(input_sample)
+
+
+@madd.adds(_AVERAGE, cause="pool.avg", name="avg_pool")
+@madd.adds(_MAX, cause="pool.max", name="max_pool")
+def pooled_sample(call: Site) -> int:
+    """kh kw x n(y) / N."""
+    return _window(call) * output_sample(call)
+
+
+madd.adds(_MAX, cause="pool.max", name="max_pool.first", factor=-1)(output_sample)
+madd.adds(_RELU, cause="act.relu", name="relu")(input_sample)
+madd.adds(_SOFTMAX, cause="softmax", name="softmax", factor=3)(input_sample)
+
+
+@madd.adds(_SOFTMAX, cause="softmax", name="softmax.first", factor=-1)
+def one(call: Site) -> int:
+    """1: a sum of n has n - 1 additions."""
+    return 1
+
+
+@flops.adds(_UPSAMPLE, cause="upsample.nearest", name="upsample")
+def upsampled(call: Site) -> int:
+    """N Ho Wo: the channels are lost."""
+    return call.shape("0")[0] * prod(_output(call)[2:])
+
+
+# Bytes that are read, written and held.
+
+
+def _bytes(call: Site, elements: int) -> int:
+    """model_hook.py: wrap_call multiplies by the size of an element of the input."""
+    spec = call.input("0")
+    if spec is None or not spec.numel:
+        raise LookupError(f"{call.key} has no input 0")
+    return elements * (spec.nbytes // spec.numel)
+
+
+@read.adds(_LINEAR, cause=_TRAFFIC, name="row")
+@read.adds(_any_of(_CONV, _BATCH_NORM, _MAX, _AVERAGE), cause=_TRAFFIC, name="image")
+@read.adds(_BY_ELEMENT, cause=_TRAFFIC, name="input")
+@write.adds(_BATCH_NORM, cause=_TRAFFIC, name="batch_norm")
+@write.adds(_BY_ELEMENT, cause=_TRAFFIC, name="input")
+def input_bytes(call: Site) -> int:
+    """n(x), in bytes."""
+    return _bytes(call, prod(call.shape("0")))
+
+
+@write.adds(_LINEAR, cause=_TRAFFIC, name="row")
+@write.adds(_any_of(_CONV, _MAX, _AVERAGE), cause=_TRAFFIC, name="image")
+def output_bytes(call: Site) -> int:
+    """n(y), in bytes."""
+    return _bytes(call, prod(_output(call)))
+
+
+@read.adds(_any_of(_CONV, _LINEAR, _PRELU), cause=_TRAFFIC, name="parameters")
+def parameter_bytes(call: Site) -> int:
+    """N x trainable parameters, in bytes of the input's type."""
+    sizes = {part.storage: part.numel for part in call.module.params if part.trainable}
+    return _bytes(call, call.shape("0")[0] * sum(sizes.values()))
+
+
+@read.adds(_BATCH_NORM, cause=_TRAFFIC, name="batch_norm", factor=2)
+def channel_bytes(call: Site) -> int:
+    """N x C, in bytes."""
+    return _bytes(call, prod(call.shape("0")[:2]))
+
+
+held.adds(cause=_TRAFFIC, name="output", factor=4)(output_sample)
+
+CONVENTIONS = tuple(column.convention for column in columns)

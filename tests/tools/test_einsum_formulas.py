@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crossflops.tools import fvcore
 from tests.tools.amounts import amount
 
 
-def einsum(name, equation, *shapes):
+def einsum(formula, equation, *shapes):
     """An einsum by its equation; the result's shape plays no part."""
     inputs = {f"tensors.{place}": shape for place, shape in enumerate(shapes)}
-    return amount(name, "aten.einsum.default", inputs, [()], call_settings={"equation": equation})
+    return amount(
+        formula, "aten.einsum.default", inputs, [()], call_settings={"equation": equation}
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,12 +45,12 @@ def test_an_einsum_contracts_pair_by_pair(equation, shapes, expected):
 )
 def test_fvcores_einsum_is_exact_where_four_digits_suffice(equation, shapes, expected):
     """Two equations are known, under any letters; a small cost is printed whole."""
-    assert einsum("fvcore.einsum", equation, *shapes) == expected
+    assert einsum(fvcore.einsum, equation, *shapes) == expected
 
 
 def test_fvcores_einsum_keeps_four_digits():
     """457 x 2367 x 457 = 494 345 583 MACs are printed as 9.887e+08 operations, and halved."""
-    assert einsum("fvcore.einsum", "ij,jk->ik", (457, 2367), (2367, 457)) == 494_350_000
+    assert einsum(fvcore.einsum, "ij,jk->ik", (457, 2367), (2367, 457)) == 494_350_000
 
 
 labels = st.sampled_from("abcd")

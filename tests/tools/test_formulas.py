@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.tools import thop
+from crossflops.tools import fvcore, thop
 from tests.tools.amounts import amount
 
 
@@ -58,9 +58,9 @@ def test_a_general_convolution_says_whether_it_is_transposed():
         ),
         ("input_elements", {"self": (2, 3, 4)}, (2,), 24),
         ("output_elements", {"self": (2, 3, 4)}, (2, 5), 10),
-        ("fvcore.matmul", {"self": (6, 8), "other": (2, 4, 8, 10)}, (2, 4, 6, 10), 480),
-        ("fvcore.matmul", {"self": (5, 8), "mat2": (8, 3)}, (5, 3), 120),
-        ("fvcore.normalized_elements", {"input": (2, 8, 4)}, (2, 8, 4), 64),
+        (fvcore.matmul, {"self": (6, 8), "other": (2, 4, 8, 10)}, (2, 4, 6, 10), 480),
+        (fvcore.matmul, {"self": (5, 8), "mat2": (8, 3)}, (5, 3), 120),
+        (fvcore.normalized_elements, {"input": (2, 8, 4)}, (2, 8, 4), 64),
     ],
 )
 def test_products_by_their_shapes(name, inputs, result, expected):
@@ -92,9 +92,9 @@ def test_recurrent_layers_are_steps_times_weights():
         ("convolution", {"weight": (8, 3, 3, 3)}, {}),
         ("linear", {"input": (2, 3)}, {}),
         ("input_elements", {}, {}),
-        ("fvcore.matmul", {"self": (10, 8), "other": (8,)}, {}),
-        ("fvcore.normalized_elements", {"input": (2, 3, 4, 5, 6, 7)}, {}),
-        ("fvcore.normalized_elements", {"input": (2,)}, {}),
+        (fvcore.matmul, {"self": (10, 8), "other": (8,)}, {}),
+        (fvcore.normalized_elements, {"input": (2, 3, 4, 5, 6, 7)}, {}),
+        (fvcore.normalized_elements, {"input": (2,)}, {}),
         (thop.linear, {"0": (2, 3)}, {}),
         (thop.convolution, {"x": (1, 3, 4, 4)}, {"groups": 1}),
         (thop.adaptive_average_floored, {"0": (1, 8, 16, 16)}, {}),

@@ -1,0 +1,364 @@
+"""onnx-tool 1.0.1: MACs of an ONNX file, with weights for what is none.
+
+Source: onnx_tool/node.py and graph.py (github.com/ThanatosShinji/onnx-tool). Each registered
+class infers a shape and counts (`profile`); where none is registered the tool warns, and then
+raises when it infers shapes. It looks at the type of an operator and never at its domain, and into
+no function, loop or branch. `ratio`, by which a class would count operands, is 1: the inputs are
+not known yet when it is set. n(X) is `volume` in tensor.py: the product of the extents, and 0 for
+a shape without axes. A formula raises LookupError where the tool raises.
+"""
+
+from collections.abc import Callable
+from math import prod
+from typing import TypeAlias
+
+from crossflops.ir.graph import Node
+from crossflops.rules.rule import Parameters, Tool
+from crossflops.rules.site import Condition, any_but, in_any_domain, setting
+from crossflops.tools.onnx_tool.operators import shape_of, volume
+from crossflops.tools.onnx_tool.shapes import LOST, seen
+
+_NODE, _GRAPH, _TENSOR = "onnx_tool/node.py", "onnx_tool/graph.py", "onnx_tool/tensor.py"
+_RESIZE = ("Resize", "Upsample")
+_Declare: TypeAlias = Callable[[Callable[[Node], int]], Callable[[Node], int]]
+
+onnx_tool = Tool(
+    "onnx-tool",
+    edition="1.0.1",
+    verified=("1.0.1",),
+    prints="MACs",
+    per_mac=1,
+    level="node",
+    unseen="op.unregistered-zero",
+    counts_dead_work=True,
+    opens=False,
+    shapes=seen,
+    source=f"{_GRAPH}: Graph.profile",
+    parameters=Parameters(
+        stored="used",
+        scalar=0,
+        reference=f"{_GRAPH}: Graph.profile; {_TENSOR}: volume",
+    ),
+)
+unregistered, failing, counted = (onnx_tool.rules("node") for _ in range(3))
+
+
+def _core(name: str, cause: str, *types: str) -> _Declare:
+    """A rule for the contractions of operators of these types."""
+    source = f"{_NODE}: profile of {_classes(types)}"
+    return counted.contraction(in_any_domain(*types), cause=cause, name=name, source=source)
+
+
+def _part(
+    name: str, cause: str, *types: str, where: tuple[Condition, ...] = (), weight: int = 1
+) -> _Declare:
+    """A rule for other work of operators of these types."""
+    source = f"{_NODE}: profile of {_classes(types)}"
+    nodes = in_any_domain(*types)
+    return counted.adds(nodes, *where, cause=cause, name=name, factor=weight, source=source)
+
+
+def _fails(*types: str) -> _Declare:
+    """Where operators of these types lack what their class asks for."""
+    source = f"{_NODE}: {_classes(types)}"
+    return failing.fails(in_any_domain(*types), cause="tool.error", source=source)
+
+
+def _classes(types: tuple[str, ...]) -> str:
+    return ", ".join(f"{type_}Node" for type_ in (types[:1] if types == _RESIZE else types[:3]))
+
+
+def _dims(node: Node, index: int) -> tuple[int, ...]:
+    if index >= len(node.inputs):
+        raise LookupError(f"{node.key} has no tensor {index} among its inputs")
+    return shape_of(node.inputs[index])
+
+
+def results(node: Node) -> int:
+    """n(Y), 0 of a scalar."""
+    if not node.outputs:
+        raise LookupError(f"{node.key} has no outputs")
+    return volume(shape_of(node.outputs[0]))
+
+
+def elements(node: Node) -> int:
+    """n(X), 0 of a scalar."""
+    return volume(_dims(node, 0))
+
+
+def largest(node: Node) -> int:
+    """The largest n of the inputs, which two that broadcast exceed.
+
+    node.py: _max_shape.
+    """
+    return max(volume(shape_of(spec)) for spec in node.inputs)
+
+
+# Contractions.
+
+
+@_core("conv", "graph.export-decomposition", "Conv")
+def convolution(node: Node) -> int:
+    """n(Y) prod(W[1:]), of a transposed one, too, where W is [C, M/g, k...]."""
+    return results(node) * volume(_dims(node, 1)[1:])
+
+
+_core("conv_transpose", "conv.transpose-output-size", "ConvTranspose")(convolution)
+
+
+def _of_kernel(node: Node, kernel: tuple[int, ...]) -> int:
+    if len(kernel) < 3:
+        raise LookupError("a kernel without axes")
+    return results(node) * prod(kernel[1:4])
+
+
+@_core("qlinear_conv", "conv.dim-unsupported", "QLinearConv")
+def quantized_convolution(node: Node) -> int:
+    """n(Y) W[1] W[2] W[3], W the fourth input."""
+    return _of_kernel(node, _dims(node, 3))
+
+
+@_core("conv_integer", "conv.dim-unsupported", "ConvInteger")
+def integer_convolution(node: Node) -> int:
+    """n(Y) W[1] W[2] W[3]."""
+    return _of_kernel(node, _dims(node, 1))
+
+
+@_core("matmul", "matmul.broadcast-batch-lost", "Gemm", "MatMul", "MatMulInteger")
+def gemm(node: Node) -> int:
+    """n(Y) K."""
+    depth = _dims(node, 1)
+    if len(_dims(node, 0)) < 2 or len(depth) < 2:
+        raise LookupError("Gemm and MatMul need two axes or more")
+    transposed = node.op.type == "Gemm" and node.attrs.get("transB")
+    return results(node) * depth[-1 if transposed else -2]
+
+
+@_core("qlinear_matmul", "matmul.broadcast-batch-lost", "QLinearMatMul")
+def quantized_product(node: Node) -> int:
+    """n(A) B[-1], B the fourth input."""
+    return elements(node) * _dims(node, 3)[-1]
+
+
+@_core("einsum", "einsum.path-estimate", "Einsum")
+def einsum(node: Node) -> int:
+    """The product of the extents of all indices of two operands; it knows no dots."""
+    equation = node.attrs["equation"]
+    text = equation.decode() if isinstance(equation, bytes) else equation
+    if not isinstance(text, str):
+        raise TypeError("equation is no text")
+    operands, arrow, result = text.replace(" ", "").partition("->")
+    terms = operands.split(",")
+    if len(terms) != 2 or not arrow:
+        raise LookupError("two operands and an arrow are all that is known")
+    extents: dict[str, int] = {}
+    for index, term in enumerate(terms):
+        for place, extent in enumerate(_dims(node, index)):
+            extents[term[place]] = extent
+    if not set(result) <= set(extents):
+        raise LookupError("an index of the result that no axis was found for")
+    return prod(extents.values())
+
+
+def _steps(node: Node) -> int:
+    """T B."""
+    steps, batch, *_ = _dims(node, 0)
+    return steps * batch
+
+
+@_core("rnn", "rnn.fused", "LSTM", "GRU")
+def recurrent(node: Node) -> int:
+    """T B (n(W) + n(R))."""
+    return _steps(node) * (volume(_dims(node, 1)) + volume(_dims(node, 2)))
+
+
+# Work by element, by its weight.
+
+for name, cause, weight, formula, types in (
+    ("add", "elementwise.add-function", 1, results, ("Add", "Sub", "Mul")),
+    ("div", "unit.weighted-op-cost", 4, results, ("Div",)),
+    ("compare", "elementwise.native", 1, results, (
+        "Min", "Max", "Neg", "Mod", "Abs", "Ceil", "Less", "LessOrEqual", "Equal", "Greater",
+        "GreaterOrEqual", "Round", "Not", "And", "Or", "Xor", "NonZero", "Floor",
+    )),
+    ("batch_norm", "norm.batch", 31, results, ("BatchNormalization",)),
+    ("lrn", "unit.weighted-op-cost", 37, results, ("LRN",)),
+    ("sign", "elementwise.native", 1, largest, ("Sign", "CumSum")),
+    ("quantize", "elementwise.native", 2, largest, (
+        "QuantizeLinear", "DequantizeLinear", "ImageScaler",
+    )),
+    ("reciprocal", "unit.weighted-op-cost", 4, largest, ("Reciprocal",)),
+    ("sqrt", "unit.weighted-op-cost", 24, largest, ("Sqrt",)),
+    ("exp", "unit.weighted-op-cost", 32, largest, ("Exp", "Pow")),
+    ("sin", "unit.weighted-op-cost", 39, largest, ("Sin", "Cos")),
+    ("log", "unit.weighted-op-cost", 43, largest, ("Log",)),
+    ("atan", "unit.weighted-op-cost", 64, largest, ("Atan",)),
+    ("relu", "act.relu", 1, largest, ("Relu",)),
+    ("clip", "act.piecewise-other", 2, largest, ("LeakyRelu", "PRelu", "Clip")),
+    ("hard_sigmoid", "act.piecewise-other", 4, largest, ("HardSigmoid",)),
+    ("hard_swish", "act.piecewise-other", 5, largest, ("HardSwish",)),
+    ("sigmoid", "act.transcendental", 32, largest, ("Sigmoid",)),
+    ("gelu", "act.transcendental", 34, largest, ("Gelu",)),
+    ("elu", "act.transcendental", 35, largest, ("Elu",)),
+    ("tanh", "act.transcendental", 76, largest, ("Tanh", "Softplus")),
+    ("softmax", "softmax", 36, largest, ("Softmax",)),
+    ("log_softmax", "softmax", 80, largest, ("LogSoftmax",)),
+    ("hardmax", "softmax", 1, largest, ("Hardmax",)),
+    ("instance_norm", "norm.instance", 7, largest, ("InstanceNormalization",)),
+    ("lp_norm", "unit.weighted-op-cost", 33, largest, ("LpNormalization",)),
+    ("reduce", "reduce.mean", 1, elements, (
+        "ReduceMean", "ReduceSum", "ReduceProd", "ReduceMin", "ReduceMax",
+    )),
+    ("reduce_l2", "unit.weighted-op-cost", 25, elements, ("ReduceL2",)),
+):  # fmt: skip
+    _part(name, cause, *types, weight=weight)(formula)
+for mode, weight in (("linear", 4), ("cubic", 8)):
+    about = (setting(mode=mode),)
+    _part(f"resize.{mode}", "upsample.linear", *_RESIZE, where=about, weight=weight)(results)
+
+
+@_part("sum", "elementwise.add-function", "Sum")
+def added(node: Node) -> int:
+    """(inputs - 1) n of the largest input."""
+    return (len(node.inputs) - 1) * largest(node)
+
+
+@_part("layer_norm", "norm.layer", "LayerNormalization")
+def layer_norm(node: Node) -> int:
+    """7 n(X) + 29 n(X) / X[axis]: of several axes the first alone is taken for the rows."""
+    dims = _dims(node, 0)
+    axis = node.attrs.get("axis", -1)
+    if not isinstance(axis, int):
+        raise TypeError("axis is no number")
+    rows = [1 if place == axis % len(dims) else extent for place, extent in enumerate(dims)]
+    return 7 * volume(dims) + 29 * volume(tuple(rows))
+
+
+@_part("lrn.products", "unit.weighted-op-cost", "LRN")
+def neighbours(node: Node) -> int:
+    """n(Y) size, the products of a local response normalization."""
+    size = node.attrs["size"]
+    if not isinstance(size, int):
+        raise TypeError("size is no number")
+    return results(node) * size
+
+
+@_part("avg_pool", "pool.avg", "AveragePool")
+@_part("max_pool", "pool.max", "MaxPool")
+def window(node: Node) -> int:
+    """n(Y) k: of a window of three axes the first extent alone is taken."""
+    kernel = node.attrs.get("kernel_shape", (3, 3))
+    if not isinstance(kernel, tuple):
+        raise TypeError("kernel_shape is no list")
+    extents = [int(k) for k in kernel]
+    return results(node) * (prod(extents) if len(extents) == 2 else extents[0])
+
+
+@_part("global_pool", "pool.adaptive", "GlobalAveragePool")
+def global_average(node: Node) -> int:
+    """n(X) + 4 n(Y)."""
+    return elements(node) + 4 * results(node)
+
+
+@_part("conv_bias", "bias.conv", "Conv", "ConvTranspose")
+def bias(node: Node) -> int:
+    """n(Y) where a third input is listed, be it an empty name."""
+    return results(node) if len(node.inputs) > 2 else 0
+
+
+@_part("quantized_bias", "bias.conv", "QLinearConv")
+def quantized_bias(node: Node) -> int:
+    """n(Y) where the ninth input is listed."""
+    return results(node) if len(node.inputs) == 9 else 0
+
+
+@_part("gemm_bias", "bias.linear", "Gemm", "MatMulInteger")
+def added_matrix(node: Node) -> int:
+    """n(Y) where three inputs are listed, neither more nor less."""
+    return results(node) if len(node.inputs) == 3 else 0
+
+
+@_part("rnn_bias", "bias.rnn", "LSTM", "GRU")
+def recurrent_bias(node: Node) -> int:
+    """T B n(B), B the fourth input, which has to be listed."""
+    return _steps(node) * volume(_dims(node, 3))
+
+
+@_part("lstm", "rnn.gate-elementwise", "LSTM", weight=180)
+def lstm_gates(node: Node) -> int:
+    """T B H, H a quarter of W[1]: 180 of each, whatever the number of directions."""
+    return _steps(node) * (_dims(node, 1)[1] // 4)
+
+
+@_part("gru", "rnn.gate-elementwise", "GRU", weight=110)
+def gru_gates(node: Node) -> int:
+    """T B H, H a third of W[1]: 110 of each, whatever the number of directions."""
+    if len(node.outputs) < 2:
+        raise LookupError("the second result has to be listed")
+    return _steps(node) * (_dims(node, 1)[1] // 3)
+
+
+counted.misses(
+    "lost", str(LOST), cause="graph.lost-nodes", source=f"{_GRAPH}: Graph.topsort_nodes"
+)
+
+# Where the tool fails: on what it has no class for, and where a class lacks what it asks for.
+
+_SILENT = in_any_domain(
+    "ArgMax", "Cast", "Compress", "Concat", "Constant", "ConstantOfShape", "DepthToSpace",
+    "Dropout", "Erf", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "GridSample",
+    "Identity", "NonMaxSuppression", "OneHot", "Pad", "RandomNormalLike", "RandomUniformLike",
+    "Range", "Reshape", "RoiAlign", "ScatterElements", "ScatterND", "Shape", "Slice", "Split",
+    "Squeeze", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where",
+)  # fmt: skip
+# What only other domains have, by name alone.
+_FOREIGN = ("*.ArrayFeatureExtractor", "*.ZipMap", "*.CategoryMapper", "Scan")
+_COUNTED = dict.fromkeys(name for rule in counted.rules for name in rule.targets)
+unregistered.refuses(
+    "unregistered",
+    any_but(*_COUNTED, *_SILENT, *_FOREIGN),
+    cause="tool.error",
+    source=f"{_NODE}: Node.value_infer",
+)
+# The element types that `onnxdtype2npdtype` knows.
+_READABLE = (
+    "float32", "float64", "float16", "int32", "int16", "int64", "int8", "uint8", "uint16", "bool",
+    "string",
+)  # fmt: skip
+
+
+@failing.fails(cause="tool.error", source=f"{_TENSOR}: onnxdtype2npdtype")
+def unreadable(node: Node) -> int:
+    """Stored tensors of a type that the tool has no name for: bfloat16, uint32, 8-bit floats."""
+    return sum(
+        spec is not None and spec.role in ("parameter", "constant") and spec.dtype not in _READABLE
+        for spec in node.inputs
+    )
+
+
+@_fails(*_RESIZE)
+def modeless(node: Node) -> int:
+    """1 without the attribute mode, whose default the tool does not know."""
+    return int("mode" not in node.attrs)
+
+
+@_fails("Split", "TopK")
+def axisless(node: Node) -> int:
+    """1 without the attribute axis, whose default it does not know; of TopK one axis will do."""
+    alone = node.op.type == "TopK" and len(_dims(node, 0)) == 1
+    return int("axis" not in node.attrs and not alone)
+
+
+@_fails("Constant")
+def valueless(node: Node) -> int:
+    """1 where the value is no tensor, but a number, a text or a list of them."""
+    return int(any(name.startswith("value_") for name in node.attrs))
+
+
+@_fails("Scan")
+def scan(node: Node) -> int:
+    """1 with less than 4 inputs or less than 5 results."""
+    return int(len(node.inputs) < 4 or len(node.outputs) < 5)
+
+
+CONVENTIONS = (onnx_tool.convention,)
