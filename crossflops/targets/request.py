@@ -173,12 +173,16 @@ def _taken_over(base: Request, own: Mapping[str, Any], first: Request) -> Reques
     """A target on the inputs of the first model."""
     specs = first.specs if first.given is None else _specs(first.given)
     whole = _sized(base, first, own)
-    found = [msgspec.structs.replace(whole, specs=one) for one in layouts(specs)]
+    found = [msgspec.structs.replace(whole, specs=way) for way in layouts(specs)]
     if first.inputs_file is not None and not base.is_file:
         found = [msgspec.structs.replace(base, inputs_file=first.inputs_file)]
     if base.is_file:
         found += [msgspec.structs.replace(whole, specs=()), base]
-    return next((one for one in found if _fits(one)), found[0]) if len(found) > 1 else found[0]
+    return (
+        next((request for request in found if _fits(request)), found[0])
+        if len(found) > 1
+        else found[0]
+    )
 
 
 def _given_model(model: Any, first: Request) -> Request:
@@ -189,7 +193,7 @@ def _given_model(model: Any, first: Request) -> Request:
         raise InputError("nobody says which inputs the models take", "give inputs")
     ways = ([_text(spec) for spec in way] for way in layouts(first.specs))
     found = [asked_for(model, texts, None, first.setting, None) for texts in ways]
-    return next((one for one in found if _fits(one)), found[0])
+    return next((request for request in found if _fits(request)), found[0])
 
 
 def _text(spec: TensorSpec) -> str:
@@ -200,11 +204,14 @@ def _text(spec: TensorSpec) -> str:
 
 def _specs(given: Source) -> tuple[TensorSpec, ...]:
     """The shapes of tensors."""
-    named = [*((str(place), one) for place, one in enumerate(given.args)), *given.kwargs.items()]
+    named = [
+        *((str(place), tensor) for place, tensor in enumerate(given.args)),
+        *given.kwargs.items(),
+    ]
     return tuple(
-        TensorSpec(name, str(one.dtype).rpartition(".")[2], tuple(one.shape), "input")
-        for name, one in named
-        if hasattr(one, "shape") and hasattr(one, "dtype")
+        TensorSpec(name, str(tensor.dtype).rpartition(".")[2], tuple(tensor.shape), "input")
+        for name, tensor in named
+        if hasattr(tensor, "shape") and hasattr(tensor, "dtype")
     )
 
 

@@ -139,7 +139,7 @@ def _nodes(
 
 
 def _objection(node: Any) -> str:
-    return next((str(one.value) for one in node.metadata_props if one.key == OBJECTION), "")
+    return next((str(note.value) for note in node.metadata_props if note.key == OBJECTION), "")
 
 
 def _values(node: Any, around: Level) -> dict[int, tuple[int, ...]]:
@@ -159,9 +159,9 @@ def _read_inside(bodies: Iterable[Graph]) -> set[str]:
     return {
         spec.name
         for body in bodies
-        for one in everywhere(body.nodes)
-        for spec in one.inputs
-        if spec and not one.constant
+        for inner in everywhere(body.nodes)
+        for spec in inner.inputs
+        if spec and not inner.constant
     }
 
 

@@ -257,7 +257,7 @@ def _in_attributes(node: Node) -> dict[str, Size]:
     """The weights of an operator of ai.onnx.ml; of a tree thresholds, but not those of leaves."""
     lists = [node.attrs.get(name, ()) for name in _ATTRIBUTES.get(node.op.type, ())]
     modes = node.attrs.get("nodes_modes", ())
-    inner = [one for one in modes if one != "LEAF"] if isinstance(modes, tuple) else []
+    inner = [mode for mode in modes if mode != "LEAF"] if isinstance(modes, tuple) else []
     numel = sum(len(item) for item in lists if isinstance(item, tuple)) + len(inner)
     return {f"{node.key}/": Size(numel, 4 * numel)} if numel else {}
 

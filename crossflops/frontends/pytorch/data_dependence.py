@@ -130,9 +130,9 @@ def _real(args: Any, kwargs: Any) -> Any:
     flat, form = _pytree.tree_flatten((args, kwargs or {}))
     fakes = [value for value in flat if isinstance(value, FakeTensor)]
     plain = [value for value in flat if isinstance(value, torch.Tensor)]
-    if len(fakes) < len(plain) or any(one.real_tensor is None for one in fakes):
+    if len(fakes) < len(plain) or any(fake.real_tensor is None for fake in fakes):
         return None
-    values = [one.real_tensor if isinstance(one, FakeTensor) else one for one in flat]
+    values = [leaf.real_tensor if isinstance(leaf, FakeTensor) else leaf for leaf in flat]
     return _pytree.tree_unflatten(values, form)
 
 
@@ -466,12 +466,12 @@ def _arguments(exported: Any) -> Iterator[Any]:
     from torch.utils._pytree import tree_leaves
 
     given = iter(tree_leaves(exported.example_inputs))
-    for one in exported.graph_signature.input_specs:
-        if one.kind.name == "USER_INPUT":
+    for entry in exported.graph_signature.input_specs:
+        if entry.kind.name == "USER_INPUT":
             value = next(given)
         else:
-            held = exported.state_dict.get(one.target)
-            value = exported.constants.get(one.target) if held is None else held
+            held = exported.state_dict.get(entry.target)
+            value = exported.constants.get(entry.target) if held is None else held
         yield value.clone() if isinstance(value, torch.Tensor) else value
 
 

@@ -123,8 +123,8 @@ def _larger(first: Counted, second: Counted) -> Counted:
             total[_packet(seen)] += weight
     wins = {name for name in sums[1] if sums[1][name] > sums[0][name]}
     return [
-        *(one for one in first if _packet(one[0]) not in wins),
-        *(one for one in second if _packet(one[0]) in wins),
+        *(call for call in first if _packet(call[0]) not in wins),
+        *(call for call in second if _packet(call[0]) in wins),
     ]
 
 
@@ -225,9 +225,9 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[Seen]:
 
 
 def _mark_repeated(seen: list[Seen], around: str | None = None) -> None:
-    for one in seen:
-        one.settings = {REPEATED: len(seen) == 1 and one.target == around}
-        _mark_repeated(one.inside, one.target)
+    for call in seen:
+        call.settings = {REPEATED: len(seen) == 1 and call.target == around}
+        _mark_repeated(call.inside, call.target)
 
 
 def _specs(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:

@@ -235,7 +235,11 @@ def _values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
     asked = () if node.domain else _VALUES_ASKED.get(node.op_type, ())
     given = {place: node.inputs[place] for place in asked if place < len(node.inputs)}
     known = {place: get_const_tensor(value) for place, value in given.items() if value is not None}
-    return {place: (int(one.numpy().item()),) for place, one in known.items() if one is not None}
+    return {
+        place: (int(numbers.numpy().item()),)
+        for place, numbers in known.items()
+        if numbers is not None
+    }
 
 
 def _bodies(

@@ -226,10 +226,14 @@ def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
     if node.op != "call_function" or chosen or str(node.target).startswith(_CONVERSIONS):
         return
     dtype = _float_type(node)
-    inputs = {one: kind for one in node.all_input_nodes if (kind := _float_type(one)) is not None}
+    inputs = {
+        argument: kind
+        for argument in node.all_input_nodes
+        if (kind := _float_type(argument)) is not None
+    }
     if dtype is None or not inputs or dtype in _promoted(list(inputs.values())):
         return
-    yield from (one for one, kind in inputs.items() if kind != dtype)
+    yield from (argument for argument, kind in inputs.items() if kind != dtype)
 
 
 def _promoted(kinds: list[Any]) -> set[Any]:

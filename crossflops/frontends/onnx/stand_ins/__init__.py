@@ -129,7 +129,9 @@ class _Exchange:
         back: set[int] = set()
         changed = False
         for node in graph.node:
-            place = next((int(one.value) for one in node.metadata_props if one.key == _KEY), None)
+            place = next(
+                (int(note.value) for note in node.metadata_props if note.key == _KEY), None
+            )
             if place is None:
                 for body in bodies(node):
                     self.take_out(body, inferred)

@@ -200,13 +200,13 @@ def _in_space(
         x = tf.pad(x, [[0, 0], *map(list, padding), [0, 0]])
     found = [
         tf.nn.conv3d(
-            one,
+            part,
             tf.transpose(filters, [2, 3, 4, 1, 0]),
             [1, *strides, 1],
             "VALID",
             dilations=[1, *dilations, 1],
         )
-        for one, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True)
+        for part, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True)
     ]
     return _together(found)
 
@@ -232,14 +232,14 @@ def _transposed(given: Given) -> Result:
         sizes, padding, strides = [1, *sizes], [(0, 0), *padding], [1, *strides]
     found = []
     x = channels_last(x)
-    for one, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True):
+    for part, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True):
         last = tf.transpose(filters, [*range(2, rank(filters)), 1, 0])
         whole = [shape(x)[0], *sizes, shape(last)[-2]]
         if axes < 3:
-            y = tf.nn.conv2d_transpose(one, last, whole, strides, _explicit(padding))
+            y = tf.nn.conv2d_transpose(part, last, whole, strides, _explicit(padding))
         else:
             whole[1:-1] = [size + sum(pair) for size, pair in zip(sizes, padding, strict=True)]
-            y = tf.nn.conv3d_transpose(one, last, whole, [1, *strides, 1], "VALID")
+            y = tf.nn.conv3d_transpose(part, last, whole, [1, *strides, 1], "VALID")
             y = tf.slice(y, [0, *(pair[0] for pair in padding), 0], [-1, *sizes, -1])
         found.append(y)
     y = _biased(_together(found), given.input(2))
