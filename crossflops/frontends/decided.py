@@ -67,7 +67,7 @@ def _marked(graph: Graph, before: Graph) -> Graph:
 
 
 def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -> tuple[Node, ...]:
-    found = []
+    marked = []
     for node in nodes:
         depends = not _is_open(node) and (inside or node.key.partition("@")[0] in keys)
         below = tuple(
@@ -77,8 +77,8 @@ def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -
             )
             for body in node.bodies
         )
-        found.append(msgspec.structs.replace(node, bodies=below, depends_on_inputs=depends))
-    return tuple(found)
+        marked.append(msgspec.structs.replace(node, bodies=below, depends_on_inputs=depends))
+    return tuple(marked)
 
 
 def _open_keys(nodes: Iterable[Node]) -> Iterator[str]:

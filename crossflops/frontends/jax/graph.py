@@ -121,12 +121,12 @@ def _chain(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
 def _keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ...]]) -> list[str]:
     """A key for every equation: "layers.0/dot_general", the next one "layers.0/dot_general_2"."""
     times: Counter[str] = Counter()
-    found = []
+    keys = []
     for equation, chain in zip(equations, chains, strict=True):
         name = f"{chain[-1]}/{equation.primitive}" if chain[-1] else equation.primitive
         times[name] += 1
-        found.append(name if times[name] == 1 else f"{name}_{times[name]}")
-    return found
+        keys.append(name if times[name] == 1 else f"{name}_{times[name]}")
+    return keys
 
 
 def _computing(nodes: Iterable[Node], converted: Converted) -> set[int]:

@@ -74,9 +74,9 @@ def _parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, ...]:
     """The module's own variables of the type nnx.Param; statistics and random state are none."""
     from flax import nnx
 
-    found = []
+    parameters = []
     for name, variable in vars(module).items():
         if isinstance(variable, nnx.Param):
             storage = storages.setdefault(id(variable), len(storages))
-            found.append(Parameter(name, tuple(variable.shape), storage, variable.dtype.name))
-    return tuple(found)
+            parameters.append(Parameter(name, tuple(variable.shape), storage, variable.dtype.name))
+    return tuple(parameters)

@@ -122,15 +122,15 @@ def _spec(name: str, variable: Any) -> TensorSpec:
 
 def _settings(params: dict[str, Any]) -> dict[str, Scalar]:
     """The plain parameters of an equation: numbers, texts, lists of numbers."""
-    found: dict[str, Scalar] = {}
+    settings: dict[str, Scalar] = {}
     for name, value in params.items():
         if name in _KINDS:
-            found[name] = str(getattr(value, "name", value))
+            settings[name] = str(getattr(value, "name", value))
         elif isinstance(value, tuple) and value and all(isinstance(item, int) for item in value):
-            found[name] = list(value)
+            settings[name] = list(value)
         elif value is None or isinstance(value, bool | int | float | str):
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings
 
 
 def named(model: Any) -> dict[str, int]:

@@ -205,7 +205,7 @@ def _by_module(variables: Mapping[str, Any], paths: list[str]) -> dict[str, list
     import jax
     import jax.numpy as jnp
 
-    found: dict[str, list[Parameter]] = {}
+    by_module: dict[str, list[Parameter]] = {}
     leaves = jax.tree_util.tree_flatten_with_path(variables)[0]
     for number, (keys, leaf) in enumerate(leaves):
         name = jax.tree_util.keystr(keys, simple=True, separator=".")
@@ -214,8 +214,8 @@ def _by_module(variables: Mapping[str, Any], paths: list[str]) -> dict[str, list
             own = Parameter(
                 name.removeprefix(home).lstrip("."), tuple(leaf.shape), number, leaf.dtype.name
             )
-            found.setdefault(home, []).append(own)
-    return found
+            by_module.setdefault(home, []).append(own)
+    return by_module
 
 
 def _around(path: str, known: Any) -> str:

@@ -105,7 +105,7 @@ def _nodes(
     reading: Reading,
 ) -> tuple[Node, ...]:
     """The nodes of one level. `varying` are the values that depend on an input; it grows."""
-    found = []
+    nodes = []
     for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
         bodies: tuple[Graph, ...] = ()
         choice: Choice = ""
@@ -119,7 +119,7 @@ def _nodes(
         depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
         if depends:
             varying.update(node.output)
-        found.append(
+        nodes.append(
             Node(
                 key=label(node, number),
                 op=_op(node, reading),
@@ -135,7 +135,7 @@ def _nodes(
                 objection=_objection(node),
             )
         )
-    return tuple(found)
+    return tuple(nodes)
 
 
 def _objection(node: Any) -> str:
@@ -199,7 +199,7 @@ def _bodies(
     reading: Reading,
 ) -> tuple[Graph, ...]:
     """The subgraphs of a node in the attributes of these names."""
-    found = []
+    bodies = []
     for name in names:
         proto = body_of(node, name)
         if proto is None:
@@ -214,7 +214,7 @@ def _bodies(
         )
         within = [_within(one, place) for one in places(proto.node, inside)]
         nodes = _nodes(level(proto, around, types), inside, own, within, reading)
-        found.append(
+        bodies.append(
             Graph(
                 name=name,
                 nodes=nodes,
@@ -224,7 +224,7 @@ def _bodies(
                 opset=reading.opset,
             )
         )
-    return tuple(found)
+    return tuple(bodies)
 
 
 def _function(

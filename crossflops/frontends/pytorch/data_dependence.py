@@ -293,7 +293,7 @@ def _touches(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
 
 def _by_order(program: "ExportedProgram") -> set[str]:
     sized: set[fx.Node] = set()
-    found: set[str] = set()
+    by_order: set[str] = set()
     read = False
     for node in program.graph.nodes:
         if node.op != "call_function":
@@ -301,9 +301,9 @@ def _by_order(program: "ExportedProgram") -> set[str]:
         if _has_open_size(node, sized):
             sized.add(node)
         if read or _touches(node, sized.__contains__):
-            found.add(node.name)
+            by_order.add(node.name)
         read = read or _reads(node.target) or _is_item(node)
-    return found
+    return by_order
 
 
 def _reads(operator: Any) -> bool:

@@ -201,7 +201,7 @@ def _marked(number: int) -> Iterator[None]:
 
 def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[Seen]:
     """The outermost operators of a thread. Events come as "push" and "pop", in order."""
-    found: list[Seen] = []
+    tree: list[Seen] = []
     open_: list[int | Seen] = []
     for event in thread:
         if event.kind() == "pop":
@@ -218,10 +218,10 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[Seen]:
             around.inside.append(seen)
         else:
             seen.frames = () if around is None else frames[around]
-            found.append(seen)
+            tree.append(seen)
         open_.append(seen)
-    _mark_repeated(found)
-    return found
+    _mark_repeated(tree)
+    return tree
 
 
 def _mark_repeated(seen: list[Seen], around: str | None = None) -> None:

@@ -367,12 +367,12 @@ def _without_form(exported: Any) -> set[Any]:
     """
     import torch
 
-    found = set()
+    without_form = set()
     for node in exported.graph.nodes:
         projects = node.target is torch.ops.aten.lstm.input and _projects(*node.args[1])
         if projects or (node.op == "call_function" and str(node.target).startswith(_KEPT)):
-            found.add(node.target)
-    return found
+            without_form.add(node.target)
+    return without_form
 
 
 def _projects(hidden: Any, cell: Any) -> bool:

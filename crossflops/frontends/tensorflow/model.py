@@ -347,12 +347,12 @@ def _one(given: tuple[Any, ...]) -> Any:
 def _parameters(model: Any) -> tuple[str, ...]:
     """The names of what `call` takes; none where it takes any keyword, or does not tell."""
     try:
-        found = inspect.signature(model.call).parameters
+        parameters = inspect.signature(model.call).parameters
     except (TypeError, ValueError):
         return ()
-    if any(one.kind is one.VAR_KEYWORD for one in found.values()):
-        return ("training",) if "training" in found else ()
-    return tuple(found)
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return ("training",) if "training" in parameters else ()
+    return tuple(parameters)
 
 
 def _signature(

@@ -131,18 +131,18 @@ def _spec(name: str, tensor: Any) -> TensorSpec:
 
 def _settings(op: Any) -> dict[str, Scalar]:
     """The plain attributes: numbers, texts, lists of numbers. Types and notes are left out."""
-    found: dict[str, Scalar] = {}
+    settings: dict[str, Scalar] = {}
     for name, value in op.node_def.attr.items():
         if _NOTES.match(name):
             continue
         kind = value.WhichOneof("value")
         if kind == "s":
-            found[name] = value.s.decode(errors="replace")
+            settings[name] = value.s.decode(errors="replace")
         elif kind in ("i", "f", "b"):
-            found[name] = getattr(value, kind)
+            settings[name] = getattr(value, kind)
         elif kind == "list" and value.list.i:
-            found[name] = list(value.list.i)
-    return found
+            settings[name] = list(value.list.i)
+    return settings
 
 
 def in_loops(graph: Any) -> frozenset[str]:

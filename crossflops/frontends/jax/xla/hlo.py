@@ -182,27 +182,27 @@ def _op_name(data: bytes, at: Field) -> str:
 
 def _record(data: bytes, at: Field, names: dict[int, str]) -> dict[str, int]:
     """A dimension of a window; what is 0 is not written."""
-    found = dict.fromkeys(names.values(), 0)
+    record = dict.fromkeys(names.values(), 0)
     for field in _inner(data, at):
         if field.number in names:
-            found[names[field.number]] = _signed(field.value)
-    return found
+            record[names[field.number]] = _signed(field.value)
+    return record
 
 
 def _dimensions(data: bytes, at: Field, names: dict[int, str]) -> dict[str, Scalar]:
     """Which dimension is which; a single one that is 0 is not written."""
-    found: dict[str, Scalar] = {
+    dimensions: dict[str, Scalar] = {
         name: [] if name.endswith(("spatial", "contracting")) or names is _DOT else 0
         for name in names.values()
     }
     for field in _inner(data, at):
         name = names.get(field.number, "")
-        known = found.get(name)
+        known = dimensions.get(name)
         if isinstance(known, list):
             known += _numbers(data, field)
         elif name:
-            found[name] = _signed(field.value)
-    return found
+            dimensions[name] = _signed(field.value)
+    return dimensions
 
 
 def _shapes(data: bytes, at: Field) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -301,15 +301,15 @@ def _counts(
     image: list[int], kernel: list[int], strides: list[int], padding: Pads, inside: Pads
 ) -> Any:
     """How many elements of each window count: those of the image, and of the pads `inside`."""
-    found = np.ones(())
+    counts = np.ones(())
     for size, extent, stride, pad, counted in zip(
         image, kernel, strides, padding, inside, strict=True
     ):
         line = np.zeros(size + sum(pad))
         line[pad[0] - counted[0] : pad[0] + size + counted[1]] = 1
         begins = range(0, len(line) - extent + 1, stride)
-        found = np.multiply.outer(found, [line[at : at + extent].sum() for at in begins])
-    return found
+        counts = np.multiply.outer(counts, [line[at : at + extent].sum() for at in begins])
+    return counts
 
 
 def _whole(given: Given, image: list[int], kernel: list[int]) -> Pads:
@@ -317,7 +317,7 @@ def _whole(given: Given, image: list[int], kernel: list[int]) -> Pads:
 
     A window that would begin in the pad behind the image is left out, as PyTorch does.
     """
-    found: Pads = []
+    whole: Pads = []
     strides = steps(given, "strides", len(kernel))
     for size, extent, stride, (before, after) in zip(
         image, kernel, strides, pads(given, image, kernel), strict=True
@@ -326,8 +326,8 @@ def _whole(given: Given, image: list[int], kernel: list[int]) -> Pads:
         if given.get("ceil_mode", 0):
             windows = -(-(size + before + after - extent) // stride) + 1
             windows -= (windows - 1) * stride >= size + before
-        found.append((before, max(after, (windows - 1) * stride + extent - size - before)))
-    return found
+        whole.append((before, max(after, (windows - 1) * stride + extent - size - before)))
+    return whole
 
 
 def _pooled(given: Given, filler: Any, pool: Any) -> Any:
