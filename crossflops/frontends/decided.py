@@ -67,7 +67,7 @@ def _marked(graph: Graph, before: Graph) -> Graph:
 
 
 def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -> tuple[Node, ...]:
-    found = []
+    marked = []
     for node in nodes:
         depends = not _is_open(node) and (inside or node.key.partition("@")[0] in keys)
         below = tuple(
@@ -77,8 +77,8 @@ def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -
             )
             for body in node.bodies
         )
-        found.append(msgspec.structs.replace(node, bodies=below, depends_on_inputs=depends))
-    return tuple(found)
+        marked.append(msgspec.structs.replace(node, bodies=below, depends_on_inputs=depends))
+    return tuple(marked)
 
 
 def _open_keys(nodes: Iterable[Node]) -> Iterator[str]:
@@ -120,9 +120,9 @@ def _known_part(data: bytes) -> bytes:
     lost: set[str] = set()
     for node in list(model.graph.node):
         held = list(_all(node))
-        reads = {name for one in held for name in one.input}
+        reads = {name for each in held for name in each.input}
         if not reads.isdisjoint(lost) or any(
-            one.domain or not defs.has(one.op_type) for one in held
+            each.domain or not defs.has(each.op_type) for each in held
         ):
             lost.update(node.output)
             model.graph.node.remove(node)
@@ -130,7 +130,7 @@ def _known_part(data: bytes) -> bytes:
         return data
     if not model.graph.node:
         raise NormalizeError("ONNX has none of its operations", "see the uncounted nodes")
-    read = {name for node in model.graph.node for one in _all(node) for name in one.input}
+    read = {name for node in model.graph.node for held in _all(node) for name in held.input}
     made = [name for node in model.graph.node for name in node.output if name]
     del model.graph.output[:]
     for name in made:
@@ -142,5 +142,5 @@ def _known_part(data: bytes) -> bytes:
 def _all(node: Any) -> Iterator[Any]:
     yield node
     for body in bodies(node):
-        for one in body.node:
-            yield from _all(one)
+        for inner in body.node:
+            yield from _all(inner)

@@ -111,10 +111,10 @@ def _specs(graph: Any) -> tuple[TensorSpec, ...]:
     """Inputs by place: the module does not know their names."""
     from onnx import helper
 
-    found = []
+    specs = []
     for place, value in enumerate(model_inputs(graph)):
         tensor = value.type.tensor_type
         shape = tuple(dim.dim_value for dim in tensor.shape.dim)
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
-        found.append(TensorSpec(str(place), dtype, shape, "input"))
-    return tuple(found)
+        specs.append(TensorSpec(str(place), dtype, shape, "input"))
+    return tuple(specs)

@@ -176,12 +176,14 @@ def _taken_over(base: Request, own: Mapping[str, Any], first: Request) -> Reques
     """A target on the inputs of the first model."""
     specs = first.specs if first.given is None else _specs(first.given)
     whole = _sized(base, first, own)
-    found = [msgspec.structs.replace(whole, specs=one) for one in layouts(specs)]
+    requests = [msgspec.structs.replace(whole, specs=way) for way in layouts(specs)]
     if first.given is None and first.inputs_file is not None and not base.is_file:
-        found = [msgspec.structs.replace(base, inputs_file=first.inputs_file)]
+        requests = [msgspec.structs.replace(base, inputs_file=first.inputs_file)]
     if base.is_file:
-        found += [msgspec.structs.replace(whole, specs=()), base]
-    return next((one for one in found if _fits(one)), found[0]) if len(found) > 1 else found[0]
+        requests += [msgspec.structs.replace(whole, specs=()), base]
+    if len(requests) == 1:
+        return requests[0]
+    return next((request for request in requests if _fits(request)), requests[0])
 
 
 def _given_model(model: Any, first: Request) -> Request:
@@ -191,8 +193,8 @@ def _given_model(model: Any, first: Request) -> Request:
     if not first.specs:
         raise InputError("nobody says which inputs the models take", "give inputs")
     ways = ([_text(spec) for spec in way] for way in layouts(first.specs))
-    found = [Request.of(model, texts, setting=first.setting) for texts in ways]
-    return next((one for one in found if _fits(one)), found[0])
+    requests = [Request.of(model, texts, setting=first.setting) for texts in ways]
+    return next((request for request in requests if _fits(request)), requests[0])
 
 
 def _text(spec: TensorSpec) -> str:
@@ -203,11 +205,14 @@ def _text(spec: TensorSpec) -> str:
 
 def _specs(given: Source) -> tuple[TensorSpec, ...]:
     """The shapes of tensors."""
-    named = [*((str(place), one) for place, one in enumerate(given.args)), *given.kwargs.items()]
+    named = [
+        *((str(place), tensor) for place, tensor in enumerate(given.args)),
+        *given.kwargs.items(),
+    ]
     return tuple(
-        TensorSpec(name, str(one.dtype).rpartition(".")[2], tuple(one.shape), "input")
-        for name, one in named
-        if hasattr(one, "shape") and hasattr(one, "dtype")
+        TensorSpec(name, str(tensor.dtype).rpartition(".")[2], tuple(tensor.shape), "input")
+        for name, tensor in named
+        if hasattr(tensor, "shape") and hasattr(tensor, "dtype")
     )
 
 

@@ -185,9 +185,9 @@ def _check(found: Callable[..., Any], arguments: Mapping[str, object], target: s
         return
     kinds = inspect.Parameter
     named = {
-        name: one
-        for name, one in parameters.items()
-        if one.kind in {kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY}
+        name: parameter
+        for name, parameter in parameters.items()
+        if parameter.kind in {kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY}
     }
     strays = [name for name in arguments if name not in named]
     if strays and not any(
@@ -213,9 +213,9 @@ def _needed(found: Callable[..., Any], arguments: Mapping[str, object]) -> list[
         return []
     return [
         name
-        for name, one in parameters.items()
-        if one.default is kinds.empty
-        and one.kind not in {kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD}
+        for name, parameter in parameters.items()
+        if parameter.default is kinds.empty
+        and parameter.kind not in {kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD}
         and name not in arguments
     ]
 

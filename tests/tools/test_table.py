@@ -7,8 +7,6 @@ from crossflops.errors import UnknownNameError
 from crossflops.ir.cost import Cost
 from crossflops.operators import rules
 from crossflops.rules.rule import OfCost, equation
-from crossflops.tools import conventions, find, for_version, named, parse
-from crossflops.tools.formulas.onnx_tool_shapes import LOST
 from crossflops.tools.onnx_tool.shapes import LOST
 from crossflops.tools.registry import conventions, find, for_version, named, parse
 

@@ -199,8 +199,10 @@ def to_onnx(pure: Pure) -> Converted:
 
 def _attempts() -> Iterator[tuple[bool, set[str]]]:
     """Whether an equation may stay what it is in JAX, and the rules that are left out."""
-    yield from ((False, one) for one in (rules.unwanted(), rules.replacing(), set[str]()))
-    yield from ((True, one) for one in (rules.unwanted(), rules.replacing()))
+    yield from (
+        (False, left_out) for left_out in (rules.unwanted(), rules.replacing(), set[str]())
+    )
+    yield from ((True, left_out) for left_out in (rules.unwanted(), rules.replacing()))
 
 
 def _converted(pure: Pure, opaque: bool) -> Converted:
@@ -274,7 +276,9 @@ def _shed(model: Any) -> None:
     """Leave the weights out where they are too large: their shapes stay."""
     import onnx_ir as ir
 
-    weights = [one for one in model.graph.initializers.values() if one.const_value is not None]
+    weights = [
+        weight for weight in model.graph.initializers.values() if weight.const_value is not None
+    ]
     if sum(weight.const_value.nbytes for weight in weights) <= _LARGEST:
         return
     for weight in weights:
@@ -325,4 +329,6 @@ def _alive(closed: Any) -> Any:
 
     wanted = [True] * len(closed.jaxpr.outvars)
     jaxpr, used, _ = partial_eval.dce_jaxpr_consts(closed.jaxpr, wanted, instantiate=True)
-    return ClosedJaxpr(jaxpr, [one for one, kept in zip(closed.consts, used, strict=True) if kept])
+    return ClosedJaxpr(
+        jaxpr, [constant for constant, kept in zip(closed.consts, used, strict=True) if kept]
+    )

@@ -73,12 +73,12 @@ def linked(graph: Graph, converted: Converted, rows: tuple[Module, ...]) -> Link
         )
         return msgspec.structs.replace(node, call=key, path=path, bodies=bodies)
 
-    nodes_of_graph = tuple(placed(one, None) for one in standing(graph.nodes, _meant(converted)))
+    nodes_of_graph = tuple(placed(node, None) for node in standing(graph.nodes, _meant(converted)))
     graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
     found = [
-        _operator(key, one, chain, ids, nodes.get(key, ()))
-        for key, one, chain in zip(keys, converted.equations, chains, strict=True)
-        if one.primitive not in _HOLDERS or key in nodes
+        _operator(key, equation, chain, ids, nodes.get(key, ()))
+        for key, equation, chain in zip(keys, converted.equations, chains, strict=True)
+        if equation.primitive not in _HOLDERS or key in nodes
     ]
     own = (_with(call, nodes[call.key]) for call in made.values())
     return Linked(graph, (*_modules(chains, rows, ids), *found, *own))
@@ -91,9 +91,9 @@ def _meant(converted: Converted) -> Callable[[Node], tuple[str, Operation] | Non
     """
     equations = converted.equations
     outermost: list[int | None] = []
-    for number, one in enumerate(equations):
-        above = outermost[one.around] if one.around is not None else None
-        own = number if any(known(DOMAIN, name) for name in one.names) else None
+    for number, equation in enumerate(equations):
+        above = outermost[equation.around] if equation.around is not None else None
+        own = number if any(known(DOMAIN, name) for name in equation.names) else None
         outermost.append(own if above is None else above)
 
     def meant(node: Node) -> tuple[str, Operation] | None:
@@ -102,10 +102,12 @@ def _meant(converted: Converted) -> Callable[[Node], tuple[str, Operation] | Non
         chosen = outermost[number] if number is not None else None
         if chosen is None:
             return None
-        one = equations[chosen]
-        name = next(name for name in one.names if known(DOMAIN, name))
+        equation = equations[chosen]
+        name = next(name for name in equation.names if known(DOMAIN, name))
         op = Op(DOMAIN, name, 1)
-        return f"{chosen}@{run}", Operation(op, one.inputs, one.outputs, one.settings)
+        return f"{chosen}@{run}", Operation(
+            op, equation.inputs, equation.outputs, equation.settings
+        )
 
     return meant
 
@@ -119,12 +121,12 @@ def _chain(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
 def _keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ...]]) -> list[str]:
     """A key for every equation: "layers.0/dot_general", the next one "layers.0/dot_general_2"."""
     times: Counter[str] = Counter()
-    found = []
-    for one, chain in zip(equations, chains, strict=True):
-        name = f"{chain[-1]}/{one.primitive}" if chain[-1] else one.primitive
+    keys = []
+    for equation, chain in zip(equations, chains, strict=True):
+        name = f"{chain[-1]}/{equation.primitive}" if chain[-1] else equation.primitive
         times[name] += 1
-        found.append(name if times[name] == 1 else f"{name}_{times[name]}")
-    return found
+        keys.append(name if times[name] == 1 else f"{name}_{times[name]}")
+    return keys
 
 
 def _computing(nodes: Iterable[Node], converted: Converted) -> set[int]:
@@ -162,17 +164,17 @@ def _parent(path: str) -> str:
 
 
 def _operator(
-    key: str, one: Equation, chain: tuple[str, ...], ids: dict[str, int], nodes: Iterable[str]
+    key: str, equation: Equation, chain: tuple[str, ...], ids: dict[str, int], nodes: Iterable[str]
 ) -> Call:
     return Call(
         key=key,
         parent=_parent(chain[-1]),
         level="operator",
-        target=one.primitive,
+        target=equation.primitive,
         module=ids[chain[-1]],
-        settings={**one.settings, "stack": one.stack},
-        inputs=one.inputs,
-        outputs=one.outputs,
+        settings={**equation.settings, "stack": equation.stack},
+        inputs=equation.inputs,
+        outputs=equation.outputs,
         nodes=tuple(nodes),
     )
 
@@ -261,7 +263,7 @@ def _read(
 
 def _is_definite(node: Node) -> bool:
     known = all(spec is None or spec.shape is not None for spec in node.outputs)
-    return known and all(_is_definite(one) for body in node.bodies for one in body.nodes)
+    return known and all(_is_definite(inner) for body in node.bodies for inner in body.nodes)
 
 
 def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting) -> Seen:

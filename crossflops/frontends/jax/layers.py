@@ -35,13 +35,13 @@ def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...
         Module(
             id=number,
             names=(path,),
-            bases=tuple(f"{c.__module__}.{c.__qualname__}" for c in type(one).__mro__[:-1]),
-            params=_parameters(one, storages),
+            bases=tuple(f"{c.__module__}.{c.__qualname__}" for c in type(module).__mro__[:-1]),
+            params=_parameters(module, storages),
             children=tuple(below.get(path, ())),
             training=training,
-            settings=plain(vars(one).items()),
+            settings=plain(vars(module).items()),
         )
-        for number, (path, one) in enumerate(found)
+        for number, (path, module) in enumerate(found)
     )
 
 
@@ -53,10 +53,10 @@ def _root(name: str, pure: Pure) -> Module:
         held = jax.tree.leaves(pure.weights.get("params", {}))
     else:
         held = _closed_over(pure)
-    floats = [one for one in held if jnp.issubdtype(one.dtype, jnp.inexact) and one.ndim]
+    floats = [array for array in held if jnp.issubdtype(array.dtype, jnp.inexact) and array.ndim]
     params = tuple(
-        Parameter(f"constant_{number}", tuple(one.shape), number, one.dtype.name)
-        for number, one in enumerate(floats)
+        Parameter(f"constant_{number}", tuple(array.shape), number, array.dtype.name)
+        for number, array in enumerate(floats)
     )
     return Module(
         id=0, names=("",), bases=(name,), params=params, children=(), training=False, settings={}
@@ -74,9 +74,9 @@ def _parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, ...]:
     """The module's own variables of the type nnx.Param; statistics and random state are none."""
     from flax import nnx
 
-    found = []
-    for name, one in vars(module).items():
-        if isinstance(one, nnx.Param):
-            storage = storages.setdefault(id(one), len(storages))
-            found.append(Parameter(name, tuple(one.shape), storage, one.dtype.name))
-    return tuple(found)
+    parameters = []
+    for name, variable in vars(module).items():
+        if isinstance(variable, nnx.Param):
+            storage = storages.setdefault(id(variable), len(storages))
+            parameters.append(Parameter(name, tuple(variable.shape), storage, variable.dtype.name))
+    return tuple(parameters)

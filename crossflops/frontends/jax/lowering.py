@@ -88,8 +88,8 @@ def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Sca
         primitive=eqn.primitive.name,
         stack=stack,
         settings={**_settings(eqn.params), **method},
-        inputs=tuple(_spec(f"input_{n}", one) for n, one in enumerate(eqn.invars)),
-        outputs=tuple(_spec(f"output_{n}", one) for n, one in enumerate(eqn.outvars)),
+        inputs=tuple(_spec(f"input_{n}", variable) for n, variable in enumerate(eqn.invars)),
+        outputs=tuple(_spec(f"output_{n}", variable) for n, variable in enumerate(eqn.outvars)),
         function=_function(eqn, method),
         around=around,
     )
@@ -122,15 +122,15 @@ def _spec(name: str, variable: Any) -> TensorSpec:
 
 def _settings(params: dict[str, Any]) -> dict[str, Scalar]:
     """The plain parameters of an equation: numbers, texts, lists of numbers."""
-    found: dict[str, Scalar] = {}
+    settings: dict[str, Scalar] = {}
     for name, value in params.items():
         if name in _KINDS:
-            found[name] = str(getattr(value, "name", value))
+            settings[name] = str(getattr(value, "name", value))
         elif isinstance(value, tuple) and value and all(isinstance(item, int) for item in value):
-            found[name] = list(value)
+            settings[name] = list(value)
         elif value is None or isinstance(value, bool | int | float | str):
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings
 
 
 def named(model: Any) -> dict[str, int]:
@@ -150,8 +150,8 @@ def _name(graph: Any, around: int | None, found: dict[str, int], used: dict[str,
     for node in graph:
         number = noted(node)
         if number is None:
-            beside = (noted(one) for one in _beside(node))
-            number = next((one for one in beside if one is not None), around)
+            beside = (noted(neighbour) for neighbour in _beside(node))
+            number = next((neighbour for neighbour in beside if neighbour is not None), around)
         kind = node.op_type
         used[kind] = used.get(kind, 0) + 1
         node.name = f"{kind}_{used[kind]}"
@@ -282,27 +282,29 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
     import numpy as np
     from jax.extend.core import Literal, Var
 
-    def stored(one: Any) -> Any:
-        if not (isinstance(one, Literal) and _holds_complex(one)):
-            return one
-        value, held = np.asarray(one.val), Var(one.aval)
+    def stored(variable: Any) -> Any:
+        if not (isinstance(variable, Literal) and _holds_complex(variable)):
+            return variable
+        value, held = np.asarray(variable.val), Var(variable.aval)
         ctx.bind_const_for_var(held, np.stack([value.real, value.imag], -1).astype(np.float32))
         return held
 
-    given = [stored(one) for one in eqn.invars]
+    given = [stored(variable) for variable in eqn.invars]
     same = all(one is two for one, two in zip(given, eqn.invars, strict=True))
     return eqn if same else eqn.replace(invars=given)
 
 
 def _is_large(eqn: Any) -> bool:
-    return any(max(one.aval.shape, default=0) > _SMALL for one in (*eqn.invars, *eqn.outvars))
+    return any(
+        max(variable.aval.shape, default=0) > _SMALL for variable in (*eqn.invars, *eqn.outvars)
+    )
 
 
 def _is_simple(eqn: Any) -> bool:
     """Whether no other equations are in it."""
     values = eqn.params.values()
     held = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
-    return not any(hasattr(one, "eqns") or hasattr(one, "jaxpr") for one in held)
+    return not any(hasattr(item, "eqns") or hasattr(item, "jaxpr") for item in held)
 
 
 def _undo(nodes: Any, last: Any) -> None:
@@ -323,7 +325,7 @@ def _opaque(ctx: Any, eqn: Any, name: str = "") -> None:
     """
     import onnx_ir as ir
 
-    inputs = [ctx.get_value_for_var(one) for one in eqn.invars]
+    inputs = [ctx.get_value_for_var(variable) for variable in eqn.invars]
     node = ir.Node(DOMAIN, name or eqn.primitive.name, inputs, num_outputs=len(eqn.outvars))
     for variable, value in zip(eqn.outvars, node.outputs, strict=True):
         parts = (2,) if _holds_complex(variable) else ()

@@ -53,7 +53,7 @@ def pure(
     import jax
 
     leaves, tree = jax.tree.flatten((args, dict(kwargs)))
-    places = [n for n, one in enumerate(leaves) if isinstance(one, jax.ShapeDtypeStruct)]
+    places = [n for n, leaf in enumerate(leaves) if isinstance(leaf, jax.ShapeDtypeStruct)]
     specs = tuple(leaves[n] for n in places)
 
     def filled(arrays: tuple[Any, ...]) -> Any:
@@ -81,7 +81,7 @@ def pure(
         specs=specs,
         names=_names(args, kwargs, places),
         weighted=weighted,
-        weights=jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), held),
+        weights=jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), held),
         called=called,
     )
     _try_out(found)
@@ -187,10 +187,10 @@ def _arrays(held: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
-    def array(one: Any) -> Any:
-        if isinstance(one, _Key):
-            return jax.random.wrap_key_data(jnp.asarray(one.words), impl=one.generator)
-        return jnp.asarray(one)
+    def array(leaf: Any) -> Any:
+        if isinstance(leaf, _Key):
+            return jax.random.wrap_key_data(jnp.asarray(leaf.words), impl=leaf.generator)
+        return jnp.asarray(leaf)
 
     return jax.tree.map(array, held)
 

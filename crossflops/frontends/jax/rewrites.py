@@ -28,7 +28,9 @@ def inlined(ctx: Any, eqn: Any, instead: Equal, ours: dict[int, Any]) -> None:
     import numpy as np
 
     control: Any = importlib.import_module("jax2onnx.plugins.jax.lax._control_flow_utils")
-    given = [jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in eqn.invars]
+    given = [
+        jax.ShapeDtypeStruct(variable.aval.shape, variable.aval.dtype) for variable in eqn.invars
+    ]
     closed = jax.make_jaxpr(instead.function)(*given)
     if not instead.own:
         ours.update((id(equation), equation) for equation in closed.jaxpr.eqns)
@@ -120,7 +122,7 @@ def _without_axes(eqn: Any, x: Any, weights: Any) -> Any:
     from jax import lax
 
     result = eqn.outvars[0].aval
-    x, weights = (lax.expand_dims(one.astype(result.dtype), (2,)) for one in (x, weights))
+    x, weights = (lax.expand_dims(operand.astype(result.dtype), (2,)) for operand in (x, weights))
     sides = {"strides": (1,), "dilations": (1,), "begins": (0,), "ends": (0,)}
     more = {"group": eqn.params["feature_group_count"], "out": (*result.shape, 1)}
     return lax.squeeze(_primitive("onnx_conv").bind(x, weights, **more, **sides), (2,))
@@ -157,14 +159,14 @@ def lower(ctx: Any, eqn: Any) -> None:
     ints: dict[str, Sequence[int]] = {
         "strides": params["strides"],
         "dilations": params["dilations"],
-        "pads": [max(one, 0) for one in (*begins, *ends)],
+        "pads": [max(pad, 0) for pad in (*begins, *ends)],
     }
     if any(end < 0 for end in ends):
         ints["output_padding"] = [max(-end, 0) for end in ends]
     node = ir.Node(
         "",
         NODES[eqn.primitive.name],
-        [ctx.get_value_for_var(one) for one in eqn.invars],
+        [ctx.get_value_for_var(variable) for variable in eqn.invars],
         [
             ir.AttrInt64("group", params["group"]),
             *(ir.AttrInt64s(*pair) for pair in ints.items()),
@@ -201,8 +203,10 @@ def _platform(eqn: Any) -> Equal:
     import numpy as np
 
     platforms = eqn.params["platforms"]
-    named = [n for n, one in enumerate(platforms) if one is not None and "cpu" in one]
-    places = named or [n for n, one in enumerate(platforms) if one is None]
+    named = [
+        n for n, platform in enumerate(platforms) if platform is not None and "cpu" in platform
+    ]
+    places = named or [n for n, platform in enumerate(platforms) if platform is None]
     return Equal(lambda: np.int32(places[0]))
 
 
@@ -256,10 +260,10 @@ def _forwards(eqn: Any) -> Equal | None:
     def run(*given: Any) -> Any:
         from jax import lax
 
-        turned = [lax.rev(one, (0,)) for one in given[stacked:]]
+        turned = [lax.rev(array, (0,)) for array in given[stacked:]]
         found = eqn.primitive.bind(*given[:stacked], *turned, **{**params, "reverse": False})
         carried = params["num_carry"]
-        return [*found[:carried], *(lax.rev(one, (0,)) for one in found[carried:])]
+        return [*found[:carried], *(lax.rev(array, (0,)) for array in found[carried:])]
 
     return Equal(run)
 
@@ -322,7 +326,7 @@ def _stacked(eqn: Any) -> Equal:
     def stacked(*given: Any) -> Any:
         from jax import lax
 
-        return lax.concatenate([lax.expand_dims(one, (axis,)) for one in given], axis)
+        return lax.concatenate([lax.expand_dims(array, (axis,)) for array in given], axis)
 
     return Equal(stacked)
 

@@ -132,8 +132,8 @@ def _each_once(method: Any) -> Any:
 
 
 def _rules() -> dict[str, Any]:
-    found: dict[str, Any] = importlib.import_module(_SYSTEM).PLUGIN_REGISTRY
-    return found
+    rules: dict[str, Any] = importlib.import_module(_SYSTEM).PLUGIN_REGISTRY
+    return rules
 
 
 def _replaces(rule: Any) -> bool:

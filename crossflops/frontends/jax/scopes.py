@@ -38,7 +38,7 @@ def modules(model: Any) -> list[tuple[str, Any]]:
     """
     from flax import nnx
 
-    found = {tuple(map(str, path)): one for path, one in nnx.iter_modules(model)}
+    found = {tuple(map(str, path)): module for path, module in nnx.iter_modules(model)}
 
     def order(path: tuple[str, ...]) -> list[tuple[int, str]]:
         holders = (found.get(path[:end]) for end in range(len(path)))
@@ -205,17 +205,17 @@ def _by_module(variables: Mapping[str, Any], paths: list[str]) -> dict[str, list
     import jax
     import jax.numpy as jnp
 
-    found: dict[str, list[Parameter]] = {}
+    by_module: dict[str, list[Parameter]] = {}
     leaves = jax.tree_util.tree_flatten_with_path(variables)[0]
-    for number, (keys, one) in enumerate(leaves):
+    for number, (keys, leaf) in enumerate(leaves):
         name = jax.tree_util.keystr(keys, simple=True, separator=".")
         home = _around(name, paths)
-        if jnp.issubdtype(one.dtype, jnp.inexact):
+        if jnp.issubdtype(leaf.dtype, jnp.inexact):
             own = Parameter(
-                name.removeprefix(home).lstrip("."), tuple(one.shape), number, one.dtype.name
+                name.removeprefix(home).lstrip("."), tuple(leaf.shape), number, leaf.dtype.name
             )
-            found.setdefault(home, []).append(own)
-    return found
+            by_module.setdefault(home, []).append(own)
+    return by_module
 
 
 def _around(path: str, known: Any) -> str:
@@ -227,7 +227,7 @@ def _around(path: str, known: Any) -> str:
 
 
 def _bases(kind: type) -> tuple[str, ...]:
-    return tuple(f"{one.__module__}.{one.__qualname__}" for one in kind.__mro__[:-1])
+    return tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[:-1])
 
 
 def _linen_settings(module: Any) -> dict[str, Scalar]:

@@ -75,7 +75,9 @@ def captured(body: Any, names: Mapping[str, str]) -> dict[str, str]:
 
 def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[Any]:
     """Copies of the nodes of a function, with the attributes and the names of inputs put in."""
-    attributes = {one.name: one for one in (*function.attribute_proto, *call.attribute)}
+    attributes = {
+        attribute.name: attribute for attribute in (*function.attribute_proto, *call.attribute)
+    }
     scope = Scope(dict(names), "", attributes)
     work = _Inliner({})
     found: list[Any] = []
@@ -188,7 +190,7 @@ class _Inliner:
         for inner, name in zip(function.output, call.output, strict=False):
             if name and inner not in names and inner not in returned:
                 returned[inner] = name
-        attributes = {one.name: one for one in function.attribute_proto}
+        attributes = {attribute.name: attribute for attribute in function.attribute_proto}
         attributes |= {attribute.name: attribute for attribute in call.attribute}
         edition = {opset.domain: opset.version for opset in function.opset_import}
         self.imports = {**edition, **self.imports}
@@ -374,7 +376,7 @@ def operands_of(
 ) -> tuple[Operand | None, ...]:
     """What decides about the shapes in the function that a node calls; None for no input."""
     kinds = {name: types.get(name, Type(0, None)) for name in node.input}
-    named = {n: (ELEMENT_TYPES.get(one.dtype, ""), one.shape) for n, one in kinds.items()}
+    named = {n: (ELEMENT_TYPES.get(kind.dtype, ""), kind.shape) for n, kind in kinds.items()}
     return operands(node, named, values)
 
 

@@ -105,7 +105,7 @@ def _nodes(
     reading: Reading,
 ) -> tuple[Node, ...]:
     """The nodes of one level. `varying` are the values that depend on an input; it grows."""
-    found = []
+    nodes = []
     for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
         bodies: tuple[Graph, ...] = ()
         choice: Choice = ""
@@ -119,7 +119,7 @@ def _nodes(
         depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
         if depends:
             varying.update(node.output)
-        found.append(
+        nodes.append(
             Node(
                 key=label(node, number),
                 op=_op(node, reading),
@@ -135,11 +135,11 @@ def _nodes(
                 objection=_objection(node),
             )
         )
-    return tuple(found)
+    return tuple(nodes)
 
 
 def _objection(node: Any) -> str:
-    return next((str(one.value) for one in node.metadata_props if one.key == OBJECTION), "")
+    return next((str(note.value) for note in node.metadata_props if note.key == OBJECTION), "")
 
 
 def _values(node: Any, around: Level) -> dict[int, tuple[int, ...]]:
@@ -159,9 +159,9 @@ def _read_inside(bodies: Iterable[Graph]) -> set[str]:
     return {
         spec.name
         for body in bodies
-        for one in everywhere(body.nodes)
-        for spec in one.inputs
-        if spec and not one.constant
+        for inner in everywhere(body.nodes)
+        for spec in inner.inputs
+        if spec and not inner.constant
     }
 
 
@@ -199,7 +199,7 @@ def _bodies(
     reading: Reading,
 ) -> tuple[Graph, ...]:
     """The subgraphs of a node in the attributes of these names."""
-    found = []
+    bodies = []
     for name in names:
         proto = body_of(node, name)
         if proto is None:
@@ -214,7 +214,7 @@ def _bodies(
         )
         within = [_within(one, place) for one in places(proto.node, inside)]
         nodes = _nodes(level(proto, around, types), inside, own, within, reading)
-        found.append(
+        bodies.append(
             Graph(
                 name=name,
                 nodes=nodes,
@@ -224,7 +224,7 @@ def _bodies(
                 opset=reading.opset,
             )
         )
-    return tuple(found)
+    return tuple(bodies)
 
 
 def _function(

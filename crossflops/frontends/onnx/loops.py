@@ -66,7 +66,10 @@ def level(
     The inputs of a subgraph are known by no value, unless these are `bound` in `outer`.
     """
     own = of_graph(graph) if types is None else types
-    shapes = {**(outer.shapes if outer else {}), **{name: one.shape for name, one in own.items()}}
+    shapes = {
+        **(outer.shapes if outer else {}),
+        **{name: kind.shape for name, kind in own.items()},
+    }
     around = dict(outer.values) if outer else {}
     for value in () if bound or not around else graph.input:
         around.pop(value.name, None)

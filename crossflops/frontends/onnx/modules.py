@@ -45,7 +45,7 @@ def of_notes(node: Any, specs: Mapping[str, TensorSpec] = {}) -> Place | None:
     `class_hierarchy` their classes. A convolution into which a batch normalization was folded
     bears the notes of the latter: it is in the module that owns the name of its weight.
     """
-    notes = {one.key: one.value for one in node.metadata_props}
+    notes = {note.key: note.value for note in node.metadata_props}
     if _SCOPES not in notes:
         return None
     paths = _items(notes[_SCOPES])[:-1]

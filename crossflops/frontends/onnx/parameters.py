@@ -203,11 +203,11 @@ def _sum(sizes: Iterable[Size]) -> Size:
 def _weights(nodes: list[Node], functions: dict[int, dict[str, Size]]) -> dict[str, Size]:
     """The stored tensors that are weights, with their sizes. `functions`: those read so far."""
     makers = _makers(nodes)
-    found: dict[str, Size] = {}
+    weights: dict[str, Size] = {}
     seen: set[str] = set()
     for node in nodes:
-        found |= _own(node, makers, seen, functions)
-    return found
+        weights |= _own(node, makers, seen, functions)
+    return weights
 
 
 def held(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
@@ -257,7 +257,7 @@ def _in_attributes(node: Node) -> dict[str, Size]:
     """The weights of an operator of ai.onnx.ml; of a tree thresholds, but not those of leaves."""
     lists = [node.attrs.get(name, ()) for name in _ATTRIBUTES.get(node.op.type, ())]
     modes = node.attrs.get("nodes_modes", ())
-    inner = [one for one in modes if one != "LEAF"] if isinstance(modes, tuple) else []
+    inner = [mode for mode in modes if mode != "LEAF"] if isinstance(modes, tuple) else []
     numel = sum(len(item) for item in lists if isinstance(item, tuple)) + len(inner)
     return {f"{node.key}/": Size(numel, 4 * numel)} if numel else {}
 
@@ -272,12 +272,12 @@ def _of_call(
     taken = [place for place, spec in enumerate(body.inputs) if spec.name in inside]
     given = {body.inputs[place].name for place in taken}
     own = _sum(size for name, size in inside.items() if name not in given)
-    found = {f"{node.key}/": own} if own.numel else {}
+    sizes = {f"{node.key}/": own} if own.numel else {}
     for place in taken:
         spec = node.inputs[place]
         if spec is not None:
-            found |= _roots(spec, makers, seen, 0, True)
-    return found
+            sizes |= _roots(spec, makers, seen, 0, True)
+    return sizes
 
 
 def _may_be(node: Node, spec: TensorSpec) -> bool:
@@ -292,7 +292,7 @@ def _roots(
 
     Whole numbers of any width are weights where that is so (`whole`), or behind a dequantization.
     """
-    found: dict[str, Size] = {}
+    roots: dict[str, Size] = {}
     todo = [(spec, whole)]
     while todo:
         one, numbers = todo.pop()
@@ -304,12 +304,12 @@ def _roots(
         seen.add(one.name)
         if maker is None or maker.op.type in ("Constant", "ConstantOfShape"):
             if one.shape is not None and (packed or numbers or _is_weight(one)):
-                found[one.name] = Size(packed or prod(one.shape), one.nbytes)
+                roots[one.name] = Size(packed or prod(one.shape), one.nbytes)
             continue
         behind = maker.inputs[:1] if maker.op.type in _MOVES else maker.inputs
         numbers = numbers or maker.op.type == "DequantizeLinear"
         todo.extend((source, numbers) for source in behind if source is not None)
-    return found
+    return roots
 
 
 def _is_weight(spec: TensorSpec) -> bool:

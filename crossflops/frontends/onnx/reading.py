@@ -91,7 +91,10 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     )
     if not apart:
         editions = functions.inline(model, local)
-    graphs = [("", model.graph), *((f"{one.name}/", one) for one in local.values() if apart)]
+    graphs = [
+        ("", model.graph),
+        *((f"{function.name}/", function) for function in local.values() if apart),
+    ]
     asked = Asked(*loops.named(graphs, file.control))
     if file.seen is not None:
         asked = shapes.asked_or_seen(model.graph, asked, file.seen)
@@ -115,7 +118,10 @@ def _with_calls(
     model: Any, local: dict[functions.Identity, Any], opset: dict[str, int], asked: Asked
 ) -> Asked:
     """The functions as they are called: to be counted once for each kind of call."""
-    copies = {key: type(one).FromString(one.SerializeToString()) for key, one in local.items()}
+    copies = {
+        key: type(function).FromString(function.SerializeToString())
+        for key, function in local.items()
+    }
     del model.functions[:]
 
     def infer(unit: Any) -> tuple[Any, dict[str, Type]]:

@@ -263,11 +263,11 @@ def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Dec
     """
     found: Declared = {}
     double: set[str] = set()
-    for number, one in enumerate(_graphs(graph)):
+    for number, held in enumerate(_graphs(graph)):
         given = (
-            one.input if number and inside else ()
+            held.input if number and inside else ()
         )  # the inputs of the model itself are what we start from
-        for value in (*one.value_info, *one.output, *given):
+        for value in (*held.value_info, *held.output, *given):
             if not is_tensor(value.type):
                 continue
             for dim in value.type.tensor_type.shape.dim:
@@ -278,9 +278,9 @@ def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Dec
                 double.add(value.name)
             if number or value.type.HasField("tensor_type"):
                 unset(value.type)  # an output without a type may yet turn out to be a sequence
-        kept = [value for value in one.value_info if not is_tensor(value.type)]
-        del one.value_info[:]
-        one.value_info.extend(kept)
+        kept = [value for value in held.value_info if not is_tensor(value.type)]
+        del held.value_info[:]
+        held.value_info.extend(kept)
     return {
         name: stated
         for name, stated in found.items()
@@ -371,8 +371,8 @@ def _from_symbolic(model: Any, gaps: list[Gap]) -> bool:
 def _whole(graph: Any) -> dict[str, Type]:
     return {
         name: stated
-        for one in _graphs(graph)
-        for name, stated in of_graph(one).items()
+        for held in _graphs(graph)
+        for name, stated in of_graph(held).items()
         if stated.shape is not None and not wrong_dims(stated.shape)
     }
 
@@ -380,10 +380,10 @@ def _whole(graph: Any) -> dict[str, Type]:
 def _compare(graph: Any, types: Mapping[str, Type], who: str) -> None:
     """Warn of every node whose result has another shape there."""
     said = 0
-    for one in _graphs(graph):
-        values = (*one.value_info, *one.output)
+    for held in _graphs(graph):
+        values = (*held.value_info, *held.output)
         shapes = {value.name: shape_of(value.type) for value in values if value.name in types}
-        for number, node in enumerate(one.node if shapes else ()):
+        for number, node in enumerate(held.node if shapes else ()):
             for name in node.output:
                 ours, theirs = shapes.get(name), types.get(name)
                 if ours is None or theirs is None or wrong_dims(ours):
@@ -419,7 +419,9 @@ def asked_or_seen(graph: Any, asked: Asked, seen: Observation) -> Asked:
 def types(seen: Observation | None) -> Mapping[str, Type]:
     """The types of the values that the run made."""
     values = seen.values if seen else {}
-    return {name: Type(_NUMBERS.get(one.dtype, 0), one.shape) for name, one in values.items()}
+    return {
+        name: Type(_NUMBERS.get(value.dtype, 0), value.shape) for name, value in values.items()
+    }
 
 
 def marked(graph: Graph, alone: Graph) -> Graph:

@@ -192,7 +192,7 @@ def _results(
 ) -> list[Any]:
     """Nodes that give the results of the last run, and of all runs stacked, their names."""
     made = type(loop)
-    found = [
+    results = [
         made(op_type="Identity", name=f"{loop.name}/{name}", input=[last], output=[name])
         for name, last in zip(loop.output, carried, strict=False)
         if name
@@ -210,8 +210,8 @@ def _results(
                 if all(tensor.name != axes for tensor in graph.initializer[-1:]):
                     graph.initializer.add(name=axes, data_type=7, dims=[1], raw_data=bytes(8))
                 node.input.append(axes)
-            found.append(node)
+            results.append(node)
         joined = made(op_type="Concat", name=f"{loop.name}/{name}", input=raised, output=[name])
         joined.attribute.add(name="axis", type=2, i=0)
-        found.append(joined)
-    return found
+        results.append(joined)
+    return results

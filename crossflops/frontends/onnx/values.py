@@ -212,9 +212,9 @@ def _transposed(values: list[Value]) -> Value:
 
 def _product(values: list[Value]) -> Value:
     (data,) = values
-    one = _made(0, (1,), data.kind)
+    value = _made(0, (1,), data.kind)
     factors = (Value(0, (item,), kind=data.kind) for item in data.items)
-    return reduce(lambda product, factor: _TIMES([product, factor]), factors, one)
+    return reduce(lambda product, factor: _TIMES([product, factor]), factors, value)
 
 
 def _reshaped(values: list[Value]) -> Value:
@@ -302,7 +302,7 @@ OPERATORS: Mapping[str, _Operator] = {
     "And": _pairwise(lambda a, b: int(bool(a and b))),
     "Or": _pairwise(lambda a, b: int(bool(a or b))),
     "Not": lambda values: Value(values[0].rank, tuple(int(not item) for item in values[0].items)),
-    "Neg": _each(lambda one: -one),
+    "Neg": _each(lambda item: -item),
     "Abs": _each(abs),
     "Floor": _each(floor),
     "Ceil": _each(ceil),
@@ -425,10 +425,10 @@ def _sequence(
 
 def _repeated(shape: Value | None, attributes: Mapping[str, Any]) -> Value | None:
     """A vector of one number; without an attribute it is a float, of which no size is made."""
-    one = of_tensor(attributes["value"].t) if "value" in attributes else None
-    if one is None or shape is None or len(shape.items) != 1 or not 0 < shape.items[0] <= MOST:
+    value = of_tensor(attributes["value"].t) if "value" in attributes else None
+    if value is None or shape is None or len(shape.items) != 1 or not 0 < shape.items[0] <= MOST:
         return None
-    return Value(1, one.items[:1] * shape.whole[0], kind=one.kind)
+    return Value(1, value.items[:1] * shape.whole[0], kind=value.kind)
 
 
 def _constant(attributes: Mapping[str, Any]) -> Value | None:

@@ -130,9 +130,9 @@ def _real(args: Any, kwargs: Any) -> Any:
     flat, form = _pytree.tree_flatten((args, kwargs or {}))
     fakes = [value for value in flat if isinstance(value, FakeTensor)]
     plain = [value for value in flat if isinstance(value, torch.Tensor)]
-    if len(fakes) < len(plain) or any(one.real_tensor is None for one in fakes):
+    if len(fakes) < len(plain) or any(fake.real_tensor is None for fake in fakes):
         return None
-    values = [one.real_tensor if isinstance(one, FakeTensor) else one for one in flat]
+    values = [leaf.real_tensor if isinstance(leaf, FakeTensor) else leaf for leaf in flat]
     return _pytree.tree_unflatten(values, form)
 
 
@@ -293,7 +293,7 @@ def _touches(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
 
 def _by_order(program: "ExportedProgram") -> set[str]:
     sized: set[fx.Node] = set()
-    found: set[str] = set()
+    by_order: set[str] = set()
     read = False
     for node in program.graph.nodes:
         if node.op != "call_function":
@@ -301,9 +301,9 @@ def _by_order(program: "ExportedProgram") -> set[str]:
         if _has_open_size(node, sized):
             sized.add(node)
         if read or _touches(node, sized.__contains__):
-            found.add(node.name)
+            by_order.add(node.name)
         read = read or _reads(node.target) or _is_item(node)
-    return found
+    return by_order
 
 
 def _reads(operator: Any) -> bool:
@@ -466,12 +466,12 @@ def _arguments(exported: Any) -> Iterator[Any]:
     from torch.utils._pytree import tree_leaves
 
     given = iter(tree_leaves(exported.example_inputs))
-    for one in exported.graph_signature.input_specs:
-        if one.kind.name == "USER_INPUT":
+    for entry in exported.graph_signature.input_specs:
+        if entry.kind.name == "USER_INPUT":
             value = next(given)
         else:
-            held = exported.state_dict.get(one.target)
-            value = exported.constants.get(one.target) if held is None else held
+            held = exported.state_dict.get(entry.target)
+            value = exported.constants.get(entry.target) if held is None else held
         yield value.clone() if isinstance(value, torch.Tensor) else value
 
 

@@ -123,8 +123,8 @@ def _larger(first: Counted, second: Counted) -> Counted:
             total[_packet(seen)] += weight
     wins = {name for name in sums[1] if sums[1][name] > sums[0][name]}
     return [
-        *(one for one in first if _packet(one[0]) not in wins),
-        *(one for one in second if _packet(one[0]) in wins),
+        *(call for call in first if _packet(call[0]) not in wins),
+        *(call for call in second if _packet(call[0]) in wins),
     ]
 
 
@@ -201,7 +201,7 @@ def _marked(number: int) -> Iterator[None]:
 
 def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[Seen]:
     """The outermost operators of a thread. Events come as "push" and "pop", in order."""
-    found: list[Seen] = []
+    tree: list[Seen] = []
     open_: list[int | Seen] = []
     for event in thread:
         if event.kind() == "pop":
@@ -218,16 +218,16 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[Seen]:
             around.inside.append(seen)
         else:
             seen.frames = () if around is None else frames[around]
-            found.append(seen)
+            tree.append(seen)
         open_.append(seen)
-    _mark_repeated(found)
-    return found
+    _mark_repeated(tree)
+    return tree
 
 
 def _mark_repeated(seen: list[Seen], around: str | None = None) -> None:
-    for one in seen:
-        one.settings = {REPEATED: len(seen) == 1 and one.target == around}
-        _mark_repeated(one.inside, one.target)
+    for call in seen:
+        call.settings = {REPEATED: len(seen) == 1 and call.target == around}
+        _mark_repeated(call.inside, call.target)
 
 
 def _specs(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:

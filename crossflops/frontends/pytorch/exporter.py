@@ -127,8 +127,12 @@ def opaque(operator: Any) -> Callable[..., Any]:
     opset, name = values.Opset(DOMAIN, 1), str(operator)
 
     def translate(*args: Any, **kwargs: Any) -> Any:
-        named = dict(zip((one.name for one in arguments), args, strict=False)) | kwargs
-        flat = [x for one in named.values() for x in (one if _is_list(one) else [one])]
+        named = dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
+        flat = [
+            x
+            for argument in named.values()
+            for x in (argument if _is_list(argument) else [argument])
+        ]
         tensors = [x for x in flat if _is_tensor(x)]
         schema = _schema(operator, bool(tensors))
         plain = {
@@ -161,9 +165,9 @@ def _schema(operator: Any, has_inputs: bool) -> Any:
         outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(results)],
         type_constraints=[("T", _TYPES, "")],
         attributes=[
-            OpSchema.Attribute(one.name, kind, "", required=False)
-            for one in operator._schema.arguments
-            if (kind := _attribute_type(str(one.type))) is not None
+            OpSchema.Attribute(argument.name, kind, "", required=False)
+            for argument in operator._schema.arguments
+            if (kind := _attribute_type(str(argument.type))) is not None
         ],
     )
 
@@ -363,12 +367,12 @@ def _without_form(exported: Any) -> set[Any]:
     """
     import torch
 
-    found = set()
+    without_form = set()
     for node in exported.graph.nodes:
         projects = node.target is torch.ops.aten.lstm.input and _projects(*node.args[1])
         if projects or (node.op == "call_function" and str(node.target).startswith(_KEPT)):
-            found.add(node.target)
-    return found
+            without_form.add(node.target)
+    return without_form
 
 
 def _projects(hidden: Any, cell: Any) -> bool:

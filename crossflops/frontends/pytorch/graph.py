@@ -198,7 +198,7 @@ def _nodes(
 
     Nodes without a call of their own are `depending` on the values of inputs, or not.
     """
-    found = []
+    nodes = []
     for number, node in enumerate(graph):
         call = None if inside else origins.calls.get(origins.names.get(fx_name(node), ""))
         depends = call.depends_on_inputs if call else depending
@@ -209,7 +209,7 @@ def _nodes(
         )
         if not constant:
             varying.update(node.outputs)
-        found.append(
+        nodes.append(
             Node(
                 key=node.name or f"{node.op_type}_{number}",
                 op=Op(domain, node.op_type, node.version or origins.opset.get(node.domain, 1)),
@@ -225,7 +225,7 @@ def _nodes(
                 depends_on_inputs=depends,
             )
         )
-    return tuple(found)
+    return tuple(nodes)
 
 
 def _values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
@@ -235,7 +235,11 @@ def _values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
     asked = () if node.domain else _VALUES_ASKED.get(node.op_type, ())
     given = {place: node.inputs[place] for place in asked if place < len(node.inputs)}
     known = {place: get_const_tensor(value) for place, value in given.items() if value is not None}
-    return {place: (int(one.numpy().item()),) for place, one in known.items() if one is not None}
+    return {
+        place: (int(numbers.numpy().item()),)
+        for place, numbers in known.items()
+        if numbers is not None
+    }
 
 
 def _bodies(
@@ -245,7 +249,7 @@ def _bodies(
 
     What they hold depends on the inputs where the node does.
     """
-    found = []
+    bodies = []
     for name, attribute in node.attributes.items():
         if attribute.type.name != "GRAPH":
             continue
@@ -253,7 +257,7 @@ def _bodies(
         # A condition or a counter decides about every iteration, so all of them vary with it.
         if any(value in varying for value in node.inputs):
             varying.update(body.inputs)
-        found.append(
+        bodies.append(
             Graph(
                 name=name,
                 nodes=_nodes(body, varying, origins, inside=True, depending=depending),
@@ -263,7 +267,7 @@ def _bodies(
                 opset=origins.opset,
             )
         )
-    return tuple(found)
+    return tuple(bodies)
 
 
 def _trips(node: "ir.Node") -> int | None:
@@ -292,14 +296,14 @@ def _spec(value: "ir.Value", origins: Origins, role: str = "") -> TensorSpec:
 
 
 def _attributes(node: "ir.Node") -> dict[str, Attribute]:
-    found = {
+    attributes = {
         name: value
         for name, attribute in node.attributes.items()
         if (value := _plain(attribute)) is not None
     }
     if node.op_type == "Dropout" and not node.domain and (mode := _training(node)) is not None:
-        found["training_mode"] = mode
-    return found
+        attributes["training_mode"] = mode
+    return attributes
 
 
 def _training(node: "ir.Node") -> int | None:

@@ -179,7 +179,9 @@ def _names(node: Any, count: int) -> list[str]:
 
     schema = node.schema()
     known = schema != "(no schema)"
-    names = [one.name for one in torch._C.parse_schema(schema).arguments] if known else []
+    names = (
+        [argument.name for argument in torch._C.parse_schema(schema).arguments] if known else []
+    )
     return names if len(names) == count else _places(range(count))
 
 

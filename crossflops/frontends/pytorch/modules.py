@@ -120,19 +120,19 @@ def _kept(module: "nn.Module", name: str) -> int | None:
 
 def _settings(module: "nn.Module") -> dict[str, Scalar]:
     """The plain public attributes (in_channels, kernel_size, batch_first ...)."""
-    found: dict[str, Scalar] = {}
+    settings: dict[str, Scalar] = {}
     for name, value in vars(module).items():
         if name.startswith("_") or name == "training":
             continue
         if isinstance(value, tuple):
             items = [_python(item) for item in value]
             if all(isinstance(item, int | float) for item in items):
-                found[name] = items
+                settings[name] = items
             continue
         plain = _python(value)
         if plain is None or isinstance(plain, bool | int | float | str):
-            found[name] = plain
-    return found
+            settings[name] = plain
+    return settings
 
 
 def _python(value: object) -> object:
@@ -220,7 +220,7 @@ def _table(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Module]:
     siblings.
     """
     classes = {path: kind for stack in stacks for path, kind in stack}
-    found = [
+    table = [
         msgspec.structs.replace(row, bases=(f"exported.{classes[row.path]}", *row.bases))
         if row.path in classes
         else row
@@ -230,9 +230,9 @@ def _table(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Module]:
     for path, kind in classes.items():
         if path not in known:
             above = path.rpartition(".")[0]
-            places = [at for at, row in enumerate(found) if _within(row.path, above)]
-            found.insert(max(places) + 1, _row(path, kind))
-    return found
+            places = [at for at, row in enumerate(table) if _within(row.path, above)]
+            table.insert(max(places) + 1, _row(path, kind))
+    return table
 
 
 def _within(path: str, above: str) -> bool:

@@ -82,57 +82,59 @@ def _arguments(node: "fx.Node") -> list[tuple[str, Any]]:
 
 
 def _inputs(node: "fx.Node") -> tuple[TensorSpec, ...]:
-    found: list[TensorSpec] = []
+    inputs: list[TensorSpec] = []
     for name, value in _arguments(node):
         values = value if isinstance(value, list | tuple) else [value]
         for place, item in enumerate(values):
             tensor = item.meta.get("val") if hasattr(item, "meta") else None
             if hasattr(tensor, "shape"):
-                found.append(spec(name if values[0] is value else f"{name}.{place}", tensor))
-    return tuple(found)
+                inputs.append(spec(name if values[0] is value else f"{name}.{place}", tensor))
+    return tuple(inputs)
 
 
 def _settings(node: "fx.Node") -> dict[str, Scalar]:
     """Plain arguments, those at their default value too: a rule may ask for them."""
     schema = getattr(node.target, "_schema", None)
-    found: dict[str, Scalar] = {}
+    settings: dict[str, Scalar] = {}
     for argument in schema.arguments if schema else ():
         if argument.has_default_value() and plain(argument.default_value) is not None:
-            found[argument.name] = plain(argument.default_value)
+            settings[argument.name] = plain(argument.default_value)
     for name, value in _arguments(node):
         if plain(value) is not None:
-            found[name] = plain(value)
-    return found
+            settings[name] = plain(value)
+    return settings
 
 
 def _varying(program: "ExportedProgram") -> set["fx.Node"]:
     """The nodes that depend on an input of the model."""
     inputs = set(program.graph_signature.user_inputs)
-    found: set[fx.Node] = set()
+    varying: set[fx.Node] = set()
     for node in program.graph.nodes:
         if node.op == "placeholder":
             if node.name in inputs:
-                found.add(node)
-        elif any(seen in found for argument in node.all_input_nodes for seen in _views(argument)):
-            found.add(node)
+                varying.add(node)
+        elif any(
+            seen in varying for argument in node.all_input_nodes for seen in _views(argument)
+        ):
+            varying.add(node)
             # What is written in place varies from here on.
             if _writes(node):
-                found.update(_bases(node))
-    return found
+                varying.update(_bases(node))
+    return varying
 
 
 def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> set["fx.Node"]:
     """The nodes that reach an end through their users, or write into one that does."""
-    found: set[fx.Node] = set()
+    reaching: set[fx.Node] = set()
     for node in reversed(program.graph.nodes):
-        reaches = ends(node) or node in found
+        reaches = ends(node) or node in reaching
         if not reaches and _writes(node):
-            reaches = any(base in found for base in _bases(node))
+            reaches = any(base in reaching for base in _bases(node))
         if reaches:
-            found.add(node)
+            reaching.add(node)
             # What is read through a view may have been written through another one.
-            found.update(seen for argument in node.all_input_nodes for seen in _views(argument))
-    return found
+            reaching.update(seen for argument in node.all_input_nodes for seen in _views(argument))
+    return reaching
 
 
 def _bases(node: "fx.Node") -> list["fx.Node"]:
@@ -154,10 +156,10 @@ def _stores(node: "fx.Node") -> bool:
 
 def _views(tensor: "fx.Node") -> list["fx.Node"]:
     """A tensor, and those with which it shares its memory: it is a view, or written in place."""
-    found: list[fx.Node] = [tensor]
-    while _is_alias(found[-1]) and found[-1].all_input_nodes:
-        found.append(found[-1].all_input_nodes[0])
-    return found
+    views: list[fx.Node] = [tensor]
+    while _is_alias(views[-1]) and views[-1].all_input_nodes:
+        views.append(views[-1].all_input_nodes[0])
+    return views
 
 
 def _is_alias(node: "fx.Node") -> bool:
@@ -226,10 +228,14 @@ def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
     if node.op != "call_function" or chosen or str(node.target).startswith(_CONVERSIONS):
         return
     dtype = _float_type(node)
-    inputs = {one: kind for one in node.all_input_nodes if (kind := _float_type(one)) is not None}
+    inputs = {
+        argument: kind
+        for argument in node.all_input_nodes
+        if (kind := _float_type(argument)) is not None
+    }
     if dtype is None or not inputs or dtype in _promoted(list(inputs.values())):
         return
-    yield from (one for one, kind in inputs.items() if kind != dtype)
+    yield from (argument for argument, kind in inputs.items() if kind != dtype)
 
 
 def _promoted(kinds: list[Any]) -> set[Any]:

@@ -224,7 +224,7 @@ def _ran(
         with seeded():
             found = _RUNS[setting.level](*own())
         if _sees_kernels(setting):
-            return found, [(one.frames, one.target) for one in found if is_fused(one.target)]
+            return found, [(call.frames, call.target) for call in found if is_fused(call.target)]
         if not ask:
             return found, None
     with seeded():

@@ -231,13 +231,13 @@ def tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
 
 def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
     parents = {frame.key: frame.parent for frame in frames}
-    found: set[str] = set()
+    kept: set[str] = set()
     for key in keys:
         around: str | None = key
-        while around is not None and around not in found:
-            found.add(around)
+        while around is not None and around not in kept:
+            kept.add(around)
             around = parents[around]
-    return found
+    return kept
 
 
 def _call(frame: Frame) -> Call:

@@ -26,7 +26,7 @@ def _shape(tensor: Any) -> tuple[int, ...] | None:
     if tensor.is_nested:
         return None
     found = [_extent(size) for size in tensor.shape]
-    known = tuple(one for one in found if one is not None)
+    known = tuple(extent for extent in found if extent is not None)
     return known if len(known) == len(found) else None
 
 

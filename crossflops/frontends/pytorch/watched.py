@@ -62,11 +62,11 @@ def observed_calls(seen: Sequence[Seen], calls: Sequence[Call], view: View) -> t
     """What was seen in this run, as calls beside those of the export."""
     by_key = {call.key: call for call in calls}
     root = next(call.key for call in calls if call.parent is None)
-    homes = [_home(one.frames, by_key) or root for one in seen]
+    homes = [_home(call.frames, by_key) or root for call in seen]
     around = _frame if view.level == "dispatch" else _module
     places = [around(key, by_key) for key in homes]
     ran = [call.key for call in calls if call.level == "operator" and _ran(call, view)]
-    work = _work([_seen_kind(one) for one in seen], places, ran, by_key, around)
+    work = _work([_seen_kind(call) for call in seen], places, ran, by_key, around)
     names: Counter[str] = Counter()
     found: list[Call] = []
     for one, home, keys in zip(seen, homes, work, strict=True):

@@ -53,7 +53,7 @@ def _changed(estimator: Any) -> Iterator[tuple[str, Any]]:
         yield "flatten_transform", False
     steps = getattr(estimator, "steps", None)
     if isinstance(steps, list):
-        kept = [(name, best(one)) for name, one in steps if one not in _IDENTITY]
+        kept = [(name, best(step)) for name, step in steps if step not in _IDENTITY]
         if kept and any(one is not two for (_, one), (_, two) in zip(kept, steps, strict=False)):
             yield "steps", kept
 
@@ -69,15 +69,15 @@ def _whole_numbers() -> Iterator[None]:
     make_node = _container.make_node
 
     def made(*given: Any, **attributes: Any) -> Any:
-        return make_node(*given, **{name: _as_whole(one) for name, one in attributes.items()})
+        return make_node(*given, **{name: _as_whole(value) for name, value in attributes.items()})
 
     with patch.object(_container, "make_node", made):
         yield
 
 
 def _as_whole(value: Any) -> Any:
-    if isinstance(value, list | tuple) and any(isinstance(one, bool) for one in value):
-        return [int(one) for one in value]
+    if isinstance(value, list | tuple) and any(isinstance(item, bool) for item in value):
+        return [int(item) for item in value]
     return value
 
 
@@ -106,8 +106,8 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
     def converted(kernel: Any, rows: Any, *more: Any, **named: Any) -> Any:
         found = convert(kernel, rows, *more, **named)
         if type(kernel).__name__ in _VALUES:
-            given = {id(one) for one in (rows, named.get("x_train"), *more)}
-            marked.update((id(one), one) for one in _tree(found, given, kind))
+            given = {id(operand) for operand in (rows, named.get("x_train"), *more)}
+            marked.update((id(operator), operator) for operator in _tree(found, given, kind))
         return found
 
     def added(self: Any, scope: Any, container: Any, *more: Any, **named: Any) -> Any:
@@ -202,7 +202,7 @@ def to_onnx(
     """
     # dropped
 
-    types = [(name, _type(one)) for name, one in _named(args, kwargs).items()]
+    types = [(name, _type(spec)) for name, spec in _named(args, kwargs).items()]
     options = {id(part): {"zipmap": False} for part in parts if _takes_zipmap(part)}
     try:
         with mended(parts):
@@ -283,7 +283,7 @@ def _named(
     args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> dict[str, TensorSpec]:
     """The inputs by name; those by place are X, X1 ..."""
-    return {**{f"X{place or ''}": one for place, one in enumerate(args)}, **kwargs}
+    return {**{f"X{place or ''}": spec for place, spec in enumerate(args)}, **kwargs}
 
 
 def _type(spec: TensorSpec) -> Any:

@@ -41,9 +41,9 @@ def _inside(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
     for attribute in _NAMED:
         value = own.get(attribute, ())
         pairs = value.items() if isinstance(value, Mapping) else value
-        for name, one, *_ in pairs:
-            if FRONTEND.recognizes(one):
-                yield str(name), one, True
+        for name, held, *_ in pairs:
+            if FRONTEND.recognizes(held):
+                yield str(name), held, True
     if hasattr(estimator, "get_support"):
         return  # a selection: what chose the features is asked no more
     for attribute, value in own.items():
@@ -62,11 +62,11 @@ def _unnamed(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
     if FRONTEND.recognizes(value):
         yield name, value, False
         return
-    for place, one in enumerate(_items(value)):
-        if FRONTEND.recognizes(one):
-            yield f"{name}.{place}", one, False
-        elif type(one).__module__.startswith("sklearn.calibration"):  # with its calibrators
-            for attribute, held in vars(one).items():
+    for place, item in enumerate(_items(value)):
+        if FRONTEND.recognizes(item):
+            yield f"{name}.{place}", item, False
+        elif type(item).__module__.startswith("sklearn.calibration"):  # with its calibrators
+            for attribute, held in vars(item).items():
                 yield from _unnamed(f"{name}.{place}.{attribute}", held)
 
 
@@ -133,8 +133,8 @@ def of_estimator(estimator: Any, number: Callable[[Any], int]) -> Iterator[Param
     tree = getattr(estimator, "tree_", None)
     if hasattr(tree, "children_left"):
         yield from _of_tree(tree, number)
-    for place, one in enumerate(_flat(getattr(estimator, "_predictors", ()))):
-        yield from _of_histogram(f"_predictors.{place}", one, number)
+    for place, predictor in enumerate(_flat(getattr(estimator, "_predictors", ()))):
+        yield from _of_histogram(f"_predictors.{place}", predictor, number)
 
 
 def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
@@ -146,9 +146,9 @@ def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Par
     elif isinstance(value, float) and name in _SCALARS and value:
         yield Parameter(name, (), number(value), "float64")
     elif isinstance(value, list | tuple) or kind == "O":
-        for place, one in enumerate(value if kind != "O" else value.ravel()):
-            if hasattr(one, "dtype"):
-                yield from _floats(f"{name}.{place}", one, number)
+        for place, item in enumerate(value if kind != "O" else value.ravel()):
+            if hasattr(item, "dtype"):
+                yield from _floats(f"{name}.{place}", item, number)
 
 
 def _of_tree(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
@@ -164,8 +164,8 @@ def _of_tree(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
 def _flat(value: Any) -> Iterator[Any]:
     """What is in lists of lists, one after the other."""
     if isinstance(value, list | tuple):
-        for one in value:
-            yield from _flat(one)
+        for item in value:
+            yield from _flat(item)
     else:
         yield value
 

@@ -30,14 +30,14 @@ def program(
         raise InputError("--train-mode is for models that have one", "leave it out")
     _check(model, args, kwargs)
     inside = parts(model)
-    found = to_onnx(model, args, kwargs, [one.estimator for one in inside])
+    found = to_onnx(model, args, kwargs, [part.estimator for part in inside])
     name = type(model).__name__
     with warnings.catch_warnings():
         # skl2onnx says of an output what the estimator would give, not what its nodes make
         warnings.filterwarnings("ignore", "the file says", CrossflopsWarning)
         graph, _ = of_bytes(found.data, name, setting)
-    paths = {id(one.estimator): one.path for one in inside}
-    estimators = {id(one.estimator): one.estimator for one in inside}
+    paths = {id(part.estimator): part.path for part in inside}
+    estimators = {id(part.estimator): part.estimator for part in inside}
     makers = {node: estimators.get(maker) for node, maker in found.makers.items()}
     owners = {node: paths[maker] for node, maker in found.makers.items() if maker in paths}
     rows = _table(inside, set(owners.values()))
@@ -75,10 +75,10 @@ def _placed(node: Node, owners: Mapping[str, str], around: str) -> Node:
 def _table(inside: list[Part], with_nodes: set[str]) -> tuple[Module, ...]:
     """The modules, the root first: what the user named, what has nodes, and all around these."""
     kept = {""}
-    for path in (one.path for one in inside if one.named or one.path in with_nodes):
+    for path in (part.path for part in inside if part.named or part.path in with_nodes):
         kept.update(_upwards(path))
-    classes = {one.path: type(one.estimator).__name__ for one in inside}
-    paths = ["", *sorted((one for one in kept if one), key=_order(inside))]
+    classes = {part.path: type(part.estimator).__name__ for part in inside}
+    paths = ["", *sorted((path for path in kept if path), key=_order(inside))]
     ids = {path: number for number, path in enumerate(paths)}
     params = _params(inside, kept)
     children: dict[str, list[tuple[str, int]]] = {path: [] for path in paths}
@@ -102,10 +102,10 @@ def _table(inside: list[Part], with_nodes: set[str]) -> tuple[Module, ...]:
 def _order(inside: list[Part]) -> Callable[[str], list[int]]:
     """Paths as they were found, what is inside behind what is around it."""
     found: dict[str, int] = {}
-    for number, one in enumerate(inside):
-        for path in _upwards(one.path):
+    for number, part in enumerate(inside):
+        for path in _upwards(part.path):
             found.setdefault(path, number)
-    return lambda path: [found[one] for one in _upwards(path)]
+    return lambda path: [found[above] for above in _upwards(path)]
 
 
 def _upwards(path: str) -> list[str]:
@@ -126,12 +126,12 @@ def _params(inside: list[Part], kept: set[str]) -> dict[str, list[Parameter]]:
 
     found: dict[str, list[Parameter]] = {}
     taken: set[int] = set()
-    for one in inside:
-        home = one.path
+    for part in inside:
+        home = part.path
         while home not in kept:
             home = home.rpartition(".")[0]
-        prefix = one.path.removeprefix(home).lstrip(".")
-        for parameter in of_estimator(one.estimator, number):
+        prefix = part.path.removeprefix(home).lstrip(".")
+        for parameter in of_estimator(part.estimator, number):
             if parameter.storage in taken:
                 continue
             taken.add(parameter.storage)

@@ -57,9 +57,9 @@ def _tidy(graph: Any) -> None:
         if node.op_type == "ConvTranspose":
             _pad_the_output(node)
         casts = [made.get(value) for value in node.input]
-        if node.op_type in _COMPARISONS and all(one and one.op_type == "Cast" for one in casts):
+        if node.op_type in _COMPARISONS and all(cast and cast.op_type == "Cast" for cast in casts):
             # tf2onnx casts the counters to floats, of which nothing would follow
-            node.input[:] = [one.input[0] for one in casts if one]
+            node.input[:] = [cast.input[0] for cast in casts if cast]
 
 
 def tell_shapes(graph: Any, source: Any, types: Callable[[str], int | None]) -> None:
@@ -113,7 +113,7 @@ def _pad_the_output(node: Any) -> None:
     sums = [begin + end for begin, end in zip(pads.ints[:half], pads.ints[half:], strict=True)]
     begins = [max(number, 0) for number in pads.ints[:half]]
     ends = [max(number, 0) for number in pads.ints[half:]]
-    beyond = [max(-one, 0) for one in sums]
+    beyond = [max(-total, 0) for total in sums]
     pads.ints[:] = [*begins, *ends]
     node.attribute.append(helper.make_attribute("output_padding", beyond))
 
@@ -133,7 +133,9 @@ def _bring_out(loop: Any, graph: Any) -> None:
         if straight.get(result, result) != value or not unused:
             continue
         for node in _everything(body):
-            node.input[:] = [loop.input[place + 2] if one == value else one for one in node.input]
+            node.input[:] = [
+                loop.input[place + 2] if name == value else name for name in node.input
+            ]
         del loop.input[place + 2], body.input[place + 2], body.output[place + 1]
         if place < len(loop.output):
             del loop.output[place]
@@ -402,7 +404,7 @@ def _hollow() -> Iterator[None]:
     def constant(tensor: Any) -> Any:
         if list(tensor.float_val) != [NUMBER] or not tensor.tensor_shape.dim:
             return taken(tensor)
-        return spread(np.float32, (one.size for one in tensor.tensor_shape.dim))
+        return spread(np.float32, (dim.size for dim in tensor.tensor_shape.dim))
 
     with (
         patch.object(numpy_helper, "to_array", array),

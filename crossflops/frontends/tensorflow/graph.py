@@ -115,8 +115,10 @@ def layers_of(model: Any, found: Traced, frozen: Any) -> Layers:
         return KerasLayers(model, found.scopes)
     layers = NamedLayers([op.name for op in operations(frozen)], _name(model))
     own = tuple(
-        Parameter(one.name.partition(":")[0], tuple(one.shape), number, one.dtype.name)
-        for number, one in enumerate(variables(found.function))
+        Parameter(
+            variable.name.partition(":")[0], tuple(variable.shape), number, variable.dtype.name
+        )
+        for number, variable in enumerate(variables(found.function))
     )
     layers.rows = (msgspec.structs.replace(layers.rows[0], params=own), *layers.rows[1:])
     return layers

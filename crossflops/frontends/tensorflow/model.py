@@ -53,8 +53,8 @@ def function_of(
     places = [name for name in wanted if name not in kwargs]
 
     def run(*given: Any, **named: Any) -> Any:
-        inputs = {f"{name}:0": one for name, one in zip(places, given, strict=True)}
-        inputs |= {f"{name}:0": one for name, one in named.items()}
+        inputs = {f"{name}:0": tensor for name, tensor in zip(places, given, strict=True)}
+        inputs |= {f"{name}:0": tensor for name, tensor in named.items()}
         found = tf.graph_util.import_graph_def(
             graph, input_map=inputs, return_elements=results, name=""
         )
@@ -347,12 +347,12 @@ def _one(given: tuple[Any, ...]) -> Any:
 def _parameters(model: Any) -> tuple[str, ...]:
     """The names of what `call` takes; none where it takes any keyword, or does not tell."""
     try:
-        found = inspect.signature(model.call).parameters
+        parameters = inspect.signature(model.call).parameters
     except (TypeError, ValueError):
         return ()
-    if any(one.kind is one.VAR_KEYWORD for one in found.values()):
-        return ("training",) if "training" in found else ()
-    return tuple(found)
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return ("training",) if "training" in parameters else ()
+    return tuple(parameters)
 
 
 def _signature(
@@ -361,7 +361,7 @@ def _signature(
     """A SavedModel's signature takes keywords; places are those of its inputs, by name."""
     found = model.signatures
     chosen = getattr(model, CHOSEN, None)
-    name = chosen or next((one for one in _SERVING if one in found), next(iter(found)))
+    name = chosen or next((name for name in _SERVING if name in found), next(iter(found)))
     if chosen is None and name not in _SERVING and len(found) > 1:
         raise InputError(
             f"the SavedModel has the signatures {', '.join(found)}",
@@ -377,12 +377,12 @@ def _signature(
             "give one --input for each: " + " ".join(f"--input {name}=SHAPE" for name in names),
         )
     named = {**dict(zip(names, args, strict=False)), **kwargs}
-    for one, spec in wanted.items():
-        if not spec.shape.is_compatible_with(named[one].shape) or spec.dtype != named[one].dtype:
+    for each, spec in wanted.items():
+        if not spec.shape.is_compatible_with(named[each].shape) or spec.dtype != named[each].dtype:
             raise InputError(
-                f"the signature {name} takes {one} of the shape {spec.shape} and the type "
-                f"{spec.dtype.name}, not {named[one].shape} and {named[one].dtype.name}",
-                f"give --input {one}=SHAPE:{spec.dtype.name} that fits",
+                f"the signature {name} takes {each} of the shape {spec.shape} and the type "
+                f"{spec.dtype.name}, not {named[each].shape} and {named[each].dtype.name}",
+                f"give --input {each}=SHAPE:{spec.dtype.name} that fits",
             )
     return (lambda **given: signature(**given)), (), named
 

@@ -72,7 +72,7 @@ def _operator(
 ) -> Call:
     layer = layers.kind(module, op.name)
     inputs = tuple(_inputs(op))
-    outputs = tuple(_spec(f"output_{n}", one) for n, one in enumerate(op.outputs))
+    outputs = tuple(_spec(f"output_{n}", tensor) for n, tensor in enumerate(op.outputs))
     return Call(
         key=op.name,
         parent=parent,
@@ -131,18 +131,18 @@ def _spec(name: str, tensor: Any) -> TensorSpec:
 
 def _settings(op: Any) -> dict[str, Scalar]:
     """The plain attributes: numbers, texts, lists of numbers. Types and notes are left out."""
-    found: dict[str, Scalar] = {}
+    settings: dict[str, Scalar] = {}
     for name, value in op.node_def.attr.items():
         if _NOTES.match(name):
             continue
         kind = value.WhichOneof("value")
         if kind == "s":
-            found[name] = value.s.decode(errors="replace")
+            settings[name] = value.s.decode(errors="replace")
         elif kind in ("i", "f", "b"):
-            found[name] = getattr(value, kind)
+            settings[name] = getattr(value, kind)
         elif kind == "list" and value.list.i:
-            found[name] = list(value.list.i)
-    return found
+            settings[name] = list(value.list.i)
+    return settings
 
 
 def in_loops(graph: Any) -> frozenset[str]:
@@ -173,7 +173,7 @@ def in_branches(graph: Any) -> frozenset[str]:
             continue
         depths[op.name] = depth
         readers = [reader for tensor in op.outputs for reader in tensor.consumers()]
-        todo += [(one, depth) for one in (*readers, *op._control_outputs)]
+        todo += [(reader, depth) for reader in (*readers, *op._control_outputs)]
     return frozenset(depths)
 
 
@@ -290,8 +290,8 @@ class Links:
                 return op
             if len(seen) > _FARTHEST:
                 return None
-            more = [one for one in step(op) if one.name not in seen]
-            seen.update(one.name for one in more)
+            more = [neighbour for neighbour in step(op) if neighbour.name not in seen]
+            seen.update(neighbour.name for neighbour in more)
             todo += more
         return None
 
@@ -341,7 +341,7 @@ def linked(
         return msgspec.structs.replace(node, call=call.key, path=path, bodies=bodies)
 
     meant = _meant(links, keys)
-    nodes_of_graph = tuple(placed(one, "") for one in standing(graph.nodes, meant))
+    nodes_of_graph = tuple(placed(node, "") for node in standing(graph.nodes, meant))
     graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
     every = tuple(
         msgspec.structs.replace(call, nodes=tuple(nodes[call.key])) if call.key in nodes else call

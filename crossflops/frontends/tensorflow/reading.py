@@ -96,7 +96,9 @@ def _check(path: Path, allow_pickle: bool) -> None:
     with zipfile.ZipFile(path) as archive:
         if "config.json" not in archive.namelist():
             raise TargetError(f"{path} holds no model of Keras: it has no config.json", _AGAIN)
-    if not allow_pickle and any(one.get("class_name") == "__lambda__" for one in _config(path)):
+    if not allow_pickle and any(
+        config.get("class_name") == "__lambda__" for config in _config(path)
+    ):
         raise TargetError(
             f"{path} holds a Python lambda, which is code", "if you trust it: --allow-pickle"
         )
@@ -104,8 +106,10 @@ def _check(path: Path, allow_pickle: bool) -> None:
 
 def _own_classes(path: Path) -> list[str]:
     """The classes in the configuration of a model that are not those of Keras."""
-    found = (one for one in _config(path) if not str(one.get("module")).startswith(_KNOWN))
-    names = {str(one["class_name"]) for one in found if "class_name" in one}
+    found = (
+        config for config in _config(path) if not str(config.get("module")).startswith(_KNOWN)
+    )
+    names = {str(config["class_name"]) for config in found if "class_name" in config}
     return sorted(name for name in names if not name.startswith("__"))
 
 
@@ -117,9 +121,9 @@ def _config(path: Path) -> Iterator[dict[str, Any]]:
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         return
     while todo:
-        one = todo.pop()
-        if isinstance(one, dict):
-            yield one
-            todo += one.values()
-        elif isinstance(one, list):
-            todo += one
+        value = todo.pop()
+        if isinstance(value, dict):
+            yield value
+            todo += value.values()
+        elif isinstance(value, list):
+            todo += value

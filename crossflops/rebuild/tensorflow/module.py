@@ -85,7 +85,7 @@ def scopes(paths: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name, path in paths.items():
-        scope = "/".join(_word(one) for one in (*path.split("."), name) if one)
+        scope = "/".join(_word(part) for part in (*path.split("."), name) if part)
         while scope.lower() in taken:
             scope += "_"
         taken.add(scope.lower())
@@ -173,7 +173,7 @@ class _Run:
                 for name in node.input
             ]
             found = RULES[node.op_type](self._given(node, given))
-            arrays = [one.numpy() for one in (found if isinstance(found, list) else [found])]
+            arrays = [tensor.numpy() for tensor in (found if isinstance(found, list) else [found])]
         arrays = [np.asarray(array) for array in arrays]
         return arrays if all(map(_is_of_sizes, arrays)) else None
 
@@ -181,7 +181,7 @@ class _Run:
         """Whether a few numbers become a large tensor."""
         if node.op_type not in _SPREADING:
             return False
-        return prod(int(one) for one in self._known[node.input[-1]].ravel()) > _LARGE
+        return prod(int(number) for number in self._known[node.input[-1]].ravel()) > _LARGE
 
 
 def _is_of_sizes(array: Any) -> bool:
@@ -192,7 +192,7 @@ def _array(tensor: Any) -> Any:
     """The elements, None where they are not there."""
     from onnx import numpy_helper
 
-    there = any(getattr(tensor, one) for one in _PAYLOADS) or 0 in tensor.dims
+    there = any(getattr(tensor, name) for name in _PAYLOADS) or 0 in tensor.dims
     return np.asarray(numpy_helper.to_array(tensor)) if there else None
 
 
@@ -225,15 +225,15 @@ def _written(node: Any) -> Any:
     """The value of a Constant."""
     if not node.attribute:
         raise UnfitError("without a value")
-    one = node.attribute[0]
-    if one.HasField("t"):
-        value = _array(one.t)
-        return _constant(one.t) if value is None or not _is_of_sizes(value) else value
+    attribute = node.attribute[0]
+    if attribute.HasField("t"):
+        value = _array(attribute.t)
+        return _constant(attribute.t) if value is None or not _is_of_sizes(value) else value
     kinds: dict[str, Any] = {"value_float": np.float32, "value_floats": np.float32}
-    value = attributes(node).get(one.name)
-    if value is None or "string" in one.name:
-        raise UnfitError(f"of the kind {one.name}")
-    return np.asarray(value, kinds.get(one.name, np.int64))
+    value = attributes(node).get(attribute.name)
+    if value is None or "string" in attribute.name:
+        raise UnfitError(f"of the kind {attribute.name}")
+    return np.asarray(value, kinds.get(attribute.name, np.int64))
 
 
 # An ONNX model from wherever it was counted -> one whose every operator has a rule, and names.
@@ -363,7 +363,7 @@ def part(node: Node, call: Call, key: str) -> Node:
         node,
         key=key,
         op=Op("", name, 13),
-        inputs=tuple(TensorSpec(f"{key}:{at}", dtype, one) for at, one in enumerate(shapes)),
+        inputs=tuple(TensorSpec(f"{key}:{at}", dtype, shape) for at, shape in enumerate(shapes)),
         outputs=(TensorSpec(key, dtype, out),),
         attrs=attributes,
         call=call.key,
@@ -435,9 +435,9 @@ def graph_of(model: OnnxModule, seen: Any, setting: Setting) -> tuple[bytes, Gra
             calls.setdefault(name, []).append(call)
     made: list[Call] = []
     nodes = tuple(
-        one
+        call
         for node in graph.nodes
-        for one in _linked(node, calls.get(node.key, []), seen.layers, made)
+        for call in _linked(node, calls.get(node.key, []), seen.layers, made)
     )
     graph = identified(msgspec.structs.replace(graph, nodes=nodes), model.name)
     held: dict[str, list[str]] = {}

@@ -132,7 +132,9 @@ def _instruction(data: bytes, at: Field) -> Instruction:
         elif number in _TEXTS:
             settings[_TEXTS[number]] = _text(data, field)
         elif number == 15:
-            settings["window"] = [_record(data, one, _WINDOW) for one in _inner(data, field)]
+            settings["window"] = [
+                _record(data, message, _WINDOW) for message in _inner(data, field)
+            ]
         elif number == 16:
             settings |= _dimensions(data, field, _CONVOLUTION)
         elif number == 30:
@@ -175,47 +177,47 @@ def _signed(value: int) -> int:
 
 
 def _op_name(data: bytes, at: Field) -> str:
-    return next((_text(data, one) for one in _inner(data, at) if one.number == 2), "")
+    return next((_text(data, field) for field in _inner(data, at) if field.number == 2), "")
 
 
 def _record(data: bytes, at: Field, names: dict[int, str]) -> dict[str, int]:
     """A dimension of a window; what is 0 is not written."""
-    found = dict.fromkeys(names.values(), 0)
-    for one in _inner(data, at):
-        if one.number in names:
-            found[names[one.number]] = _signed(one.value)
-    return found
+    record = dict.fromkeys(names.values(), 0)
+    for field in _inner(data, at):
+        if field.number in names:
+            record[names[field.number]] = _signed(field.value)
+    return record
 
 
 def _dimensions(data: bytes, at: Field, names: dict[int, str]) -> dict[str, Scalar]:
     """Which dimension is which; a single one that is 0 is not written."""
-    found: dict[str, Scalar] = {
+    dimensions: dict[str, Scalar] = {
         name: [] if name.endswith(("spatial", "contracting")) or names is _DOT else 0
         for name in names.values()
     }
-    for one in _inner(data, at):
-        name = names.get(one.number, "")
-        known = found.get(name)
+    for field in _inner(data, at):
+        name = names.get(field.number, "")
+        known = dimensions.get(name)
         if isinstance(known, list):
-            known += _numbers(data, one)
+            known += _numbers(data, field)
         elif name:
-            found[name] = _signed(one.value)
-    return found
+            dimensions[name] = _signed(field.value)
+    return dimensions
 
 
 def _shapes(data: bytes, at: Field) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The arrays of a shape: (type, dimensions) each. A token has none."""
     kind, sizes, inner = 0, list[int](), list[Field]()
-    for one in _inner(data, at):
-        if one.number == 2:
-            kind = one.value
-        elif one.number == 3:
-            sizes += _numbers(data, one)
-        elif one.number == 4:
-            inner.append(one)
+    for field in _inner(data, at):
+        if field.number == 2:
+            kind = field.value
+        elif field.number == 3:
+            sizes += _numbers(data, field)
+        elif field.number == 4:
+            inner.append(field)
     if kind == _TUPLE:
-        for one in inner:
-            yield from _shapes(data, one)
+        for field in inner:
+            yield from _shapes(data, field)
     elif kind not in _NO_ARRAYS:
         yield _TYPES.get(kind, f"type{kind}"), tuple(sizes)
 
@@ -247,34 +249,34 @@ def bias_of(operands: Sequence[Instruction], program: Program) -> str:
     return ""
 
 
-def _origin(one: Instruction, program: Program) -> Instruction:
+def _origin(instruction: Instruction, program: Program) -> Instruction:
     """What made a value, before others handed it on."""
-    while one.opcode in _HANDED_ON:
-        one = program.by_id[one.operands[0]]
-    return one
+    while instruction.opcode in _HANDED_ON:
+        instruction = program.by_id[instruction.operands[0]]
+    return instruction
 
 
-def _axes(one: Instruction) -> int:
-    return len(one.results[0].shape or ()) if one.results else 0
+def _axes(instruction: Instruction) -> int:
+    return len(instruction.results[0].shape or ()) if instruction.results else 0
 
 
-def numbers(one: Instruction, operands: Sequence[Instruction]) -> str:
+def numbers(instruction: Instruction, operands: Sequence[Instruction]) -> str:
     """Whether it computes with "whole" numbers (truth values too) or with "real" ones."""
-    seen = one.results[0].dtype if one.results else ""
+    seen = instruction.results[0].dtype if instruction.results else ""
     if seen == "bool" and operands and operands[0].results:
         seen = operands[0].results[0].dtype
     return "whole" if seen.startswith(_WHOLE) else "real"
 
 
-def pooled(one: Instruction, applied: Mapping[str, Scalar]) -> str:
+def pooled(instruction: Instruction, applied: Mapping[str, Scalar]) -> str:
     """Whether a window pools, by "max" or by "sum"; "" for running sums and the like.
 
     Those have a window as wide as the dimension along which they run.
     """
-    if one.opcode != "reduce-window":
+    if instruction.opcode != "reduce-window":
         return ""
-    window = cast(Sequence[Mapping[str, int]], one.settings["window"])
-    sizes = one.results[0].shape or ()
+    window = cast(Sequence[Mapping[str, int]], instruction.settings["window"])
+    sizes = instruction.results[0].shape or ()
     running = any(
         dimension["size"] == size > 1 and dimension["padding_low"] + dimension["padding_high"]
         for dimension, size in zip(window, sizes, strict=True)

@@ -100,72 +100,74 @@ class _Walk:
         self._owner = owner
 
     def of(self, computation: Computation, site: Site) -> Iterator[Call]:
-        for one in in_order(computation):
-            if one.opcode in _INLINED:
-                yield from self._inner(one, 0, site.inside(one))
-            elif one.opcode == "while":
-                yield from self._inner(one, 0, site.inside(one, 0, "body"))
-                yield from self._inner(one, 1, site.inside(one, 1, "condition"))
-            elif one.opcode == "conditional":
-                yield from self._branches(one, site)
-            elif one.opcode not in _SILENT:
-                yield self._call(one, site)
+        for instruction in in_order(computation):
+            if instruction.opcode in _INLINED:
+                yield from self._inner(instruction, 0, site.inside(instruction))
+            elif instruction.opcode == "while":
+                yield from self._inner(instruction, 0, site.inside(instruction, 0, "body"))
+                yield from self._inner(instruction, 1, site.inside(instruction, 1, "condition"))
+            elif instruction.opcode == "conditional":
+                yield from self._branches(instruction, site)
+            elif instruction.opcode not in _SILENT:
+                yield self._call(instruction, site)
 
-    def _inner(self, one: Instruction, number: int, site: Site) -> Iterator[Call]:
-        yield from self.of(self._program.computations[one.called[number]], site)
+    def _inner(self, instruction: Instruction, number: int, site: Site) -> Iterator[Call]:
+        yield from self.of(self._program.computations[instruction.called[number]], site)
 
-    def _branches(self, one: Instruction, site: Site) -> Iterator[Call]:
+    def _branches(self, instruction: Instruction, site: Site) -> Iterator[Call]:
         # the converter to ONNX begins with the branch for "true", which is the last one here
-        for number in range(len(one.called)):
-            yield from self._inner(one, number, site.inside(one, -number).within(one, number))
+        for number in range(len(instruction.called)):
+            yield from self._inner(
+                instruction, number, site.inside(instruction, -number).within(instruction, number)
+            )
 
-    def _call(self, one: Instruction, site: Site) -> Call:
-        names = site.named(one.op_name)
+    def _call(self, instruction: Instruction, site: Site) -> Call:
+        names = site.named(instruction.op_name)
         parent, module, facts = self._owner(names)
-        operands = [self._program.by_id[key] for key in one.operands]
-        applied = self._applied(one)
+        operands = [self._program.by_id[key] for key in instruction.operands]
+        applied = self._applied(instruction)
         return Call(
-            key=f"{self._level}:{'/'.join((*site.nest, one.name))}",
+            key=f"{self._level}:{'/'.join((*site.nest, instruction.name))}",
             parent=parent,
             level=self._level,
-            target=one.opcode,
+            target=instruction.opcode,
             module=module,
             setting=self._setting,
             settings={
-                **one.settings,
+                **instruction.settings,
                 **applied,
                 **facts,
                 "nest": list(site.nest),
-                "place": [*site.place, one.id],
+                "place": [*site.place, instruction.id],
                 "names": names,
                 "branches": [list(branch) for branch in site.branches],
                 "in_loop": site.looped,
-                "numbers": numbers(one, operands),
-                "after": bias_of(operands, self._program) if one.opcode == "add" else "",
-                "pooled": pooled(one, applied),
+                "numbers": numbers(instruction, operands),
+                "after": bias_of(operands, self._program) if instruction.opcode == "add" else "",
+                "pooled": pooled(instruction, applied),
             },
             inputs=tuple(_operands(operands)),
-            outputs=one.results,
+            outputs=instruction.results,
         )
 
-    def _applied(self, one: Instruction) -> dict[str, Scalar]:
+    def _applied(self, instruction: Instruction) -> dict[str, Scalar]:
         """The opcodes of the functions of scalars that it applies to elements."""
-        if one.opcode == "select-and-scatter":
-            selecting, scattering = one.called
+        if instruction.opcode == "select-and-scatter":
+            selecting, scattering = instruction.called
             return {"selecting": self._opcodes(selecting), "applied": self._opcodes(scattering)}
-        if one.opcode in _REDUCERS:
-            return {"applied": self._opcodes(one.called[0])}
+        if instruction.opcode in _REDUCERS:
+            return {"applied": self._opcodes(instruction.called[0])}
         return {}
 
     def _opcodes(self, computation: int) -> list[str]:
         inner = self.of(self._program.computations[computation], Site())
-        return [one.target for one in inner]
+        return [call.target for call in inner]
 
 
 def _operands(operands: list[Instruction]) -> Iterator[TensorSpec]:
     arrays = (result for operand in operands for result in operand.results)
-    for number, one in enumerate(arrays):
-        yield TensorSpec(f"operand_{number}", one.dtype, one.shape)
+    for number, array in enumerate(arrays):
+        yield TensorSpec(f"operand_{number}", array.dtype, array.shape)
 
 
 def in_order(computation: Computation) -> Iterator[Instruction]:
@@ -198,7 +200,7 @@ def in_order(computation: Computation) -> Iterator[Instruction]:
 
 _CELLS = ("LSTMCell", "OptimizedLSTMCell", "SimpleCell", "GRUCell")
 _LAYERS = {
-    **{one: one for one in ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")},
+    **{kind: kind for kind in ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")},
     **dict.fromkeys(_CELLS, "RNN cell"),
 }
 # Functions of jax.nn and jax.numpy, which stand in name stacks as "jit(NAME)".
@@ -262,7 +264,7 @@ def _around(path: str) -> Iterator[str]:
 
 def _function(names: str) -> str:
     """The innermost known function around an instruction, "" for none."""
-    known = [one for one in _JITTED.findall(names) if one in _FUNCTIONS]
+    known = [name for name in _JITTED.findall(names) if name in _FUNCTIONS]
     return _FUNCTIONS[known[-1]] if known else ""
 
 
@@ -277,7 +279,7 @@ _PRODUCTS = (
 
 def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
     """The operator calls that nodes with products in them belong to, in their order."""
-    found = {one.call for one in everywhere(graph.nodes) if one.op.type in _PRODUCTS}
+    found = {node.call for node in everywhere(graph.nodes) if node.op.type in _PRODUCTS}
     return [call for call in calls if call.level == "operator" and call.key in found]
 
 

@@ -203,10 +203,10 @@ def flex_attention(draft: Draft) -> None:
 
 def _branch(draft: Draft, attribute: Any, scores: str) -> None:
     result = draft.put("If", (draft.filled((), dtype=BOOL),))
-    one = draft.nodes[-1]
-    one.name = attribute.name
+    stand_in = draft.nodes[-1]
+    stand_in.name = attribute.name
     for name in (_THEN, _ELSE):
-        branch = one.attribute.add(name=name)
+        branch = stand_in.attribute.add(name=name)
         branch.type = _GRAPH
         branch.g.name = attribute.g.name or attribute.name
         given = attribute.g.input[0].name

@@ -53,19 +53,23 @@ class Draft:
 
     def length(self, name: str) -> int:
         """How many numbers or texts are in an attribute that is a list, 0 when it is missing."""
-        one = self._attributes.get(name)
-        return 0 if one is None else len(one.ints) + len(one.floats) + len(one.strings)
+        attribute = self._attributes.get(name)
+        return (
+            0
+            if attribute is None
+            else len(attribute.ints) + len(attribute.floats) + len(attribute.strings)
+        )
 
     def put(self, op: str, inputs: Sequence[str], output: str = "", **attrs: Any) -> str:
         """One node more; the name of its result, a new one when none is given."""
-        one = type(self.node)()
-        one.op_type = op
-        one.input.extend(inputs)
+        node = type(self.node)()
+        node.op_type = op
+        node.input.extend(inputs)
         result = output or self._fresh()
-        one.output.append(result)
+        node.output.append(result)
         for name, value in attrs.items():
-            _write(one.attribute.add(name=name), value)
-        self.nodes.append(one)
+            _write(node.attribute.add(name=name), value)
+        self.nodes.append(node)
         return result
 
     def take_over(self, op: str, inputs: Sequence[str], output: str, names: Sequence[str]) -> str:

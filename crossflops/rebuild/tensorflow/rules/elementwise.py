@@ -58,7 +58,9 @@ def _clip(given: Given) -> Result:
             like(given.attributes[name], x) if name in given.attributes else None
             for name in ("min", "max")
         )
-    ends: list[Any] = [None if one is None else tf.get_static_value(one) for one in (low, high)]
+    ends: list[Any] = [
+        None if bound is None else tf.get_static_value(bound) for bound in (low, high)
+    ]
     if x.dtype.is_floating and [np.ravel(end)[0] for end in ends] == [0, 6]:
         return tf.nn.relu6(x)
     if low is not None:
@@ -303,7 +305,7 @@ def _group(given: Given) -> Result:
     sizes, groups = shape(x), given.get("num_groups", 1)
     apart = tf.reshape(x, [sizes[0], groups, sizes[1] // groups, *sizes[2:]])
     if given.since < 21:
-        scale, bias = (tf.repeat(one, sizes[1] // groups) for one in (scale, bias))
+        scale, bias = (tf.repeat(operand, sizes[1] // groups) for operand in (scale, bias))
     wide = [1, groups, sizes[1] // groups, *(1,) * (len(sizes) - 2)]
     mean, variance = tf.nn.moments(apart, list(range(2, len(sizes) + 1)), keepdims=True)
     scale, bias = tf.reshape(scale, wide), tf.reshape(bias, wide)
@@ -345,7 +347,7 @@ def _responses(given: Given) -> Result:
 
 def _cumulative(given: Given) -> Result:
     axis, flags = given.number(1, 0), ("exclusive", "reverse")
-    return tf.cumsum(given.inputs[0], axis, *(bool(given.get(one, 0)) for one in flags))
+    return tf.cumsum(given.inputs[0], axis, *(bool(given.get(flag, 0)) for flag in flags))
 
 
 def _standardized(given: Given) -> Result:

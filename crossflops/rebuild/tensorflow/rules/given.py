@@ -58,7 +58,7 @@ class Given:
         found = self.value(place)
         if found is None:
             found = self.attributes.get(name)
-        return None if found is None else [int(one) for one in np.ravel(found)]
+        return None if found is None else [int(number) for number in np.ravel(found)]
 
     def number(self, place: int, default: Any) -> Any:
         """A single number from an input."""

@@ -200,13 +200,13 @@ def _in_space(
         x = tf.pad(x, [[0, 0], *map(list, padding), [0, 0]])
     found = [
         tf.nn.conv3d(
-            one,
+            part,
             tf.transpose(filters, [2, 3, 4, 1, 0]),
             [1, *strides, 1],
             "VALID",
             dilations=[1, *dilations, 1],
         )
-        for one, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True)
+        for part, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True)
     ]
     return _together(found)
 
@@ -232,14 +232,14 @@ def _transposed(given: Given) -> Result:
         sizes, padding, strides = [1, *sizes], [(0, 0), *padding], [1, *strides]
     found = []
     x = channels_last(x)
-    for one, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True):
+    for part, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True):
         last = tf.transpose(filters, [*range(2, rank(filters)), 1, 0])
         whole = [shape(x)[0], *sizes, shape(last)[-2]]
         if axes < 3:
-            y = tf.nn.conv2d_transpose(one, last, whole, strides, _explicit(padding))
+            y = tf.nn.conv2d_transpose(part, last, whole, strides, _explicit(padding))
         else:
             whole[1:-1] = [size + sum(pair) for size, pair in zip(sizes, padding, strict=True)]
-            y = tf.nn.conv3d_transpose(one, last, whole, [1, *strides, 1], "VALID")
+            y = tf.nn.conv3d_transpose(part, last, whole, [1, *strides, 1], "VALID")
             y = tf.slice(y, [0, *(pair[0] for pair in padding), 0], [-1, *sizes, -1])
         found.append(y)
     y = _biased(_together(found), given.input(2))
@@ -301,15 +301,15 @@ def _counts(
     image: list[int], kernel: list[int], strides: list[int], padding: Pads, inside: Pads
 ) -> Any:
     """How many elements of each window count: those of the image, and of the pads `inside`."""
-    found = np.ones(())
+    counts = np.ones(())
     for size, extent, stride, pad, counted in zip(
         image, kernel, strides, padding, inside, strict=True
     ):
         line = np.zeros(size + sum(pad))
         line[pad[0] - counted[0] : pad[0] + size + counted[1]] = 1
         begins = range(0, len(line) - extent + 1, stride)
-        found = np.multiply.outer(found, [line[at : at + extent].sum() for at in begins])
-    return found
+        counts = np.multiply.outer(counts, [line[at : at + extent].sum() for at in begins])
+    return counts
 
 
 def _whole(given: Given, image: list[int], kernel: list[int]) -> Pads:
@@ -317,7 +317,7 @@ def _whole(given: Given, image: list[int], kernel: list[int]) -> Pads:
 
     A window that would begin in the pad behind the image is left out, as PyTorch does.
     """
-    found: Pads = []
+    whole: Pads = []
     strides = steps(given, "strides", len(kernel))
     for size, extent, stride, (before, after) in zip(
         image, kernel, strides, pads(given, image, kernel), strict=True
@@ -326,8 +326,8 @@ def _whole(given: Given, image: list[int], kernel: list[int]) -> Pads:
         if given.get("ceil_mode", 0):
             windows = -(-(size + before + after - extent) // stride) + 1
             windows -= (windows - 1) * stride >= size + before
-        found.append((before, max(after, (windows - 1) * stride + extent - size - before)))
-    return found
+        whole.append((before, max(after, (windows - 1) * stride + extent - size - before)))
+    return whole
 
 
 def _pooled(given: Given, filler: Any, pool: Any) -> Any:

@@ -231,7 +231,7 @@ def _coordinates(places: Any, axis: int) -> Any:
     """The full index of each element of `places`, which stand for those along one axis."""
     sizes = shape(places)
     grid = list(np.indices(sizes))
-    parts = [tf.constant(one, places.dtype) for one in grid]
+    parts = [tf.constant(axis, places.dtype) for axis in grid]
     parts[axis] = places
     return tf.stack(parts, -1)
 
@@ -322,9 +322,9 @@ def _resize(given: Given) -> Result:
 def _resized(given: Given, old: list[int]) -> tuple[list[int], list[float]]:
     """Sizes after, and scales, of every axis."""
     if given.since < 11:
-        scales = [float(one) for one in np.ravel(given.value(1))]
+        scales = [float(axis) for axis in np.ravel(given.value(1))]
         return [math.floor(n * s) for n, s in zip(old, scales, strict=True)], scales
-    axes = [one % len(old) for one in given.get("axes", ())] or list(range(len(old)))
+    axes = [axis % len(old) for axis in given.get("axes", ())] or list(range(len(old)))
     sizes, scales = list(old), [1.0] * len(old)
     wanted, factors = given.value(3), given.value(2)
     if given.get("keep_aspect_ratio_policy", "stretch") != "stretch":
