@@ -270,16 +270,20 @@ def _memory(report: Report) -> list[tuple[str, int | Fraction, str]]:
     if not isinstance(memory, Memory):
         return []
     moved, peak = memory.access_bytes, memory.peak_activation_bytes
-    at = f"alive at {memory.peak_node}" if memory.peak_node else "the inputs"
+    at = f"alive at {memory.peak_node}" if memory.peak_node else "of the inputs"
     left = f"; {number(memory.unsized, 'tensor')} of unknown size not in it"
     rows: list[tuple[str, int | Fraction, str]] = [
-        ("bytes moved", moved, f"read and written, {exact(memory.access_elements)} elements"),
-        ("peak bytes", peak, f"{at}, parameters apart{left if memory.unsized else ''}"),
+        ("memory traffic", moved, f"bytes, of {exact(memory.access_elements)} elements"),
+        (
+            "peak activation memory",
+            peak,
+            f"bytes {at}, parameters apart{left if memory.unsized else ''}",
+        ),
         ("model bytes", memory.param_bytes, "the parameters as they are stored"),
     ]
     if moved:
         ratio = Fraction(memory.intensity.flops, memory.intensity.bytes)
-        rows.insert(1, ("FLOPs per byte", ratio, "arithmetic intensity of what is moved"))
+        rows.insert(1, ("arithmetic intensity", ratio, "FLOPs per byte of memory traffic"))
     return rows
 
 
