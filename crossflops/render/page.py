@@ -55,11 +55,26 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     detail: bool = False
 
 
+def left(*heads: str) -> tuple[Column, ...]:
+    """Columns of words under these heads, which neither break nor make way."""
+    return tuple(Column(head=head) for head in heads)
+
+
+def right(*heads: str) -> tuple[Column, ...]:
+    """Columns of numbers under these heads, which do not make way."""
+    return tuple(Column(head=head, right=True) for head in heads)
+
+
 class Row(msgspec.Struct, frozen=True):
     """A row of a table: one cell per column."""
 
     cells: tuple[str, ...]
     tone: Tone = ""
+
+    @classmethod
+    def of(cls, *cells: str, tone: Tone = "") -> "Row":
+        """A row of these cells."""
+        return cls(cells, tone)
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,15 @@ def signed(amount: Amount) -> str:
     return f"{amount:+,}".replace(",", " ") if amount else "0"
 
 
+def added(amount: Amount) -> str:
+    """What a heading adds to a name: " + 7", " - 7", and nothing for zero.
+
+    >>> added(44455936), added(-1), added(0)
+    (' + 44 455 936', ' - 1', '')
+    """
+    return f" {'-' if amount < 0 else '+'} {exact(abs(amount))}" if amount else ""
+
+
 def short(amount: Amount | Fraction, unit: str = "") -> str:
     """Four significant digits with an SI prefix. Below one thousand an integer is exact.
 
@@ -117,6 +126,15 @@ def number(count: int, noun: str) -> str:
     ('1 call', '53 calls')
     """
     return f"{exact(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def about(count: int, noun: str) -> str:
+    """A count of things in four digits.
+
+    >>> about(1, "parameter"), about(25557032, "parameter")
+    ('1 parameter', '25.56 M parameters')
+    """
+    return f"{short(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def _rounded(value: Fraction, decimals: int) -> str:

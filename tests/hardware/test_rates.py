@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import derived, find
-from crossflops.hardware.rates.rate import efficiency, multiplier, required_rate, work
+from crossflops.hardware.rates.rate import efficiency
 
 ROUNDED = 4_112_000_000  # ResNet-50 as published
 EXACT = 4_111_514_624  # what thop 0.0.31 prints
@@ -51,11 +51,15 @@ def test_from_the_exact_count(examples_per_second, tflops):
 
 def test_work_is_two_flops_a_mac_and_three_passes():
     """An image of ResNet-50 is 24.672 GFLOPs in training and a third of that in inference."""
-    assert (multiplier(True), multiplier(False)) == (3, 1)
-    assert work(ROUNDED, True) == 24_672_000_000
-    assert work(ROUNDED, False) == 8_224_000_000
-    assert work(10**40 + 1, True) == 6 * 10**40 + 6
-    assert required_rate(5, 10.0, False) == 100.0
+
+    def of(macs, training):
+        return efficiency(macs, "given", 10.0, precision="fp16", training=training)
+
+    assert (of(5, True).multiplier, of(5, False).multiplier) == (3, 1)
+    assert of(ROUNDED, True).work == 24_672_000_000
+    assert of(ROUNDED, False).work == 8_224_000_000
+    assert of(10**40 + 1, True).work == 6 * 10**40 + 6
+    assert of(5, False).rate == 100.0
 
 
 def test_without_a_peak_the_rate_stands_alone():

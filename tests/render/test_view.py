@@ -127,12 +127,12 @@ def test_memory_figures_are_on_the_page(count):
         param_bytes=40_000_000,
     )
     text = terminal(replace(count, memory=memory), 120)
-    assert "bytes moved" in text
+    assert "memory traffic" in text
     assert "250 000 elements" in text
     assert "19.34" in text
     assert "alive at relu_7, parameters apart; 1 tensor of unknown size not in it" in text
     assert "40 000 000" in text
-    assert "bytes moved" not in terminal(count, 120)
+    assert "memory traffic" not in terminal(count, 120)
 
 
 def test_ten_million_floats_are_forty_megabytes():

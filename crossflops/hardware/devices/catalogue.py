@@ -110,11 +110,6 @@ def one_of(package: Device) -> Device:
     )
 
 
-def package_peaks(device: Device) -> dict[str, float]:
-    """The peaks of the whole package in FLOP/s, as its sheet has them."""
-    return _times(device.peaks, device.framework_devices_per_package)
-
-
 def _times(figures: Mapping[str, float], factor: float) -> dict[str, float]:
     return {name: _plain(value * factor) for name, value in figures.items()}
 

@@ -34,11 +34,6 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
             f"add --peak-tflops {precision or 'P'}=X; given are {', '.join(self.given)}",
         )
 
-    @property
-    def overruled(self) -> bool:
-        """Whether some peak of the device is replaced by one that is given."""
-        return self.device is not None and bool(self.given)
-
 
 class Denominators(msgspec.Struct, frozen=True, kw_only=True):
     """Peaks of one device or of several that are meant; None alone where there is neither.

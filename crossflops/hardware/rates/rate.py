@@ -183,23 +183,7 @@ def _parts(speed: Speed, training: Training) -> tuple[tuple[str, float], ...]:
     return tuple(parts)
 
 
-FLOPS_PER_MAC = 2
 ALONE = Layout(devices=1, dp=1, tp=1, pp=1)
-
-
-def multiplier(training: bool) -> int:
-    """Passes as large as the forward one: k = 3 in training, 1 in inference."""
-    return 3 if training else 1
-
-
-def work(macs: int, training: bool) -> int:
-    """FLOPs of one example: 2 x MACs x k."""
-    return FLOPS_PER_MAC * macs * multiplier(training)
-
-
-def required_rate(macs: int, examples_per_second: float, training: bool) -> float:
-    """FLOP/s that the speed needs: work x examples/s."""
-    return work(macs, training) * examples_per_second
 
 
 def efficiency(

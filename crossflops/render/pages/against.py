@@ -4,13 +4,24 @@ from collections.abc import Iterable, Iterator
 
 from crossflops.ir.alignment import Alignment, LayerPair, Place, Shift
 from crossflops.ir.profile import Failure, Profile
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Tone
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Page,
+    Row,
+    Table,
+    Text,
+    Tone,
+    left,
+    right,
+)
 from crossflops.render.pages.comparison import comparison, failed
 from crossflops.render.pages.places import TOP, pattern, starred, title
 from crossflops.render.pages.summary import Unit, uncounted
 from crossflops.render.pages.summary import inputs as described
 from crossflops.render.pages.summary import title as model_title
-from crossflops.render.quantity import change, exact, number, short, signed
+from crossflops.render.quantity import about, added, change, exact, number, short, signed
 from crossflops.report.comparison import Against, Contrast, Difference
 from crossflops.report.report import Report
 
@@ -25,22 +36,20 @@ COLUMNS = (
 def cause_table(alignment: Alignment) -> Table:
     """A row for each cause, and what is left, which is nothing."""
     rows = [
-        Row(
-            (
-                cause.cause,
-                signed(cause.macs),
-                signed(cause.flops),
-                signed(cause.params),
-                exact(cause.layers),
-                title(cause.cause),
-            )
+        Row.of(
+            cause.cause,
+            signed(cause.macs),
+            signed(cause.flops),
+            signed(cause.params),
+            exact(cause.layers),
+            title(cause.cause),
         )
         for cause in alignment.causes
     ]
     left = alignment.residual
     tone: Tone = "bad" if left.macs or left.flops or left.params else "good"
     amounts = signed(left.macs), signed(left.flops), signed(left.params)
-    rows.append(Row(("residual", *amounts, "", ""), tone))
+    rows.append(Row.of("residual", *amounts, "", "", tone=tone))
     return Table(
         columns=(
             Column(head="cause"),
@@ -109,7 +118,7 @@ def _row(group: list[tuple[LayerPair, Shift]]) -> Row:
     whole = _sum(shift for _, shift in group)
     first = starred([_named(row.first) for row, _ in group])
     second = starred([_named(row.second) for row, _ in group])
-    return Row((first, second, exact(len(group)), _why(whole), *_amounts(whole)))
+    return Row.of(first, second, exact(len(group)), _why(whole), *_amounts(whole))
 
 
 def _named(place: Place | None) -> str:
@@ -128,21 +137,11 @@ def _amounts(shift: Shift) -> tuple[str, str, str]:
 
 def _all(rows: list[LayerPair], names: tuple[str, str]) -> Table:
     columns = (
-        Column(head=names[0]),
-        Column(head="what"),
-        Column(head=names[1]),
-        Column(head="what"),
-        Column(head="why"),
+        *left(names[0], "what", names[1], "what", "why"),
         *(Column(head=head, right=True) for head in ("MACs", "FLOPs", "parameters")),
     )
     lines = tuple(
-        Row(
-            (
-                *(_both(row) if not place else ("", "", "", "")),
-                _why(shift),
-                *_amounts(shift),
-            )
-        )
+        Row.of(*(_both(row) if not place else ("", "", "", "")), _why(shift), *_amounts(shift))
         for row in rows
         for place, shift in enumerate(row.shifts)
     )
@@ -217,7 +216,7 @@ def _second(other: Against) -> str:
     totals = other.totals
     parts = [
         other.name,
-        short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
+        about(totals.params, "parameter"),
         *described(other.model.inputs),
         short(totals.macs, "MACs"),
         f"{short(totals.flops, 'FLOPs')} (native)",
@@ -229,9 +228,8 @@ def _difference(report: Report, other: Against, names: Names) -> str:
     delta = other.totals.macs - report.macs
     if not delta:
         return f"{names[1]} = {names[0]} in MACs"
-    sign = "-" if delta < 0 else "+"
     ratio = change(other.totals.macs, report.macs)
-    return f"{names[1]} = {names[0]} {sign} {exact(abs(delta))} MACs ({ratio})"
+    return f"{names[1]} = {names[0]}{added(delta)} MACs ({ratio})"
 
 
 def _verdict(other: Against) -> list[Block]:
@@ -260,21 +258,17 @@ def _tools(contrasts: tuple[Contrast, ...], names: Names) -> list[Block]:
         Column(head="tool"),
         Column(head=names[0], right=True, spare=1),
         Column(head=names[1], right=True, spare=1),
-        Column(head="difference", right=True),
-        Column(head="a different model", right=True),
-        Column(head="a different count", right=True),
+        *right("difference", "a different model", "a different count"),
     )
     rows = tuple(
-        Row(
-            (
-                _label(contrast),
-                exact(contrast.first_total),
-                exact(contrast.second_total),
-                signed(contrast.delta),
-                signed(contrast.model or 0),
-                signed(contrast.delta - (contrast.model or 0)),
-            ),
-            "bad" if contrast.residual else "",
+        Row.of(
+            _label(contrast),
+            exact(contrast.first_total),
+            exact(contrast.second_total),
+            signed(contrast.delta),
+            signed(contrast.model or 0),
+            signed(contrast.delta - (contrast.model or 0)),
+            tone="bad" if contrast.residual else "",
         )
         for contrast in contrasts
     )
@@ -288,25 +282,21 @@ def _label(contrast: Contrast) -> str:
 
 def _account(contrast: Contrast, other: Against, names: Names) -> list[Block]:
     """From the number for the first model to the one for the second."""
-    sign = "-" if contrast.delta < 0 else "+"
-    rest = f" {sign} {exact(abs(contrast.delta))}" if contrast.delta else ""
     rows = [
-        Row(
-            (
-                cause.cause,
-                signed(cause.macs * contrast.unit),
-                "",
-                "",
-                "a different model",
-                title(cause.cause),
-            )
+        Row.of(
+            cause.cause,
+            signed(cause.macs * contrast.unit),
+            "",
+            "",
+            "a different model",
+            title(cause.cause),
         )
         for cause in other.alignment.causes
         if cause.macs * contrast.unit
     ]
     rows += [_counted(cause) for cause in contrast.differences]
     tone: Tone = "bad" if contrast.residual else "good"
-    rows.append(Row(("residual", signed(contrast.residual), "", "", "", ""), tone))
+    rows.append(Row.of("residual", signed(contrast.residual), "", "", "", "", tone=tone))
     table = Table(
         columns=(
             Column(head="cause"),
@@ -318,18 +308,18 @@ def _account(contrast: Contrast, other: Against, names: Names) -> list[Block]:
         ),
         rows=tuple(rows),
     )
-    head = f"{contrast.second} on {names[1]} = {contrast.first} on {names[0]}{rest}"
+    head = (
+        f"{contrast.second} on {names[1]} = {contrast.first} on {names[0]}{added(contrast.delta)}"
+    )
     return [Heading(head), table]
 
 
 def _counted(cause: Difference) -> Row:
-    return Row(
-        (
-            cause.cause,
-            signed(cause.amount),
-            signed(cause.first),
-            signed(cause.second),
-            "a different count",
-            title(cause.cause),
-        )
+    return Row.of(
+        cause.cause,
+        signed(cause.amount),
+        signed(cause.first),
+        signed(cause.second),
+        "a different count",
+        title(cause.cause),
     )

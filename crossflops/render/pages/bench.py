@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from crossflops.ir.measurement import Measurement, Unfit
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
 from crossflops.render.quantity import duration, exact, number, shape, share, short
 from crossflops.report.bench import Bench, KernelProfile, KernelRow
 
@@ -55,12 +55,10 @@ def _curve(noun: Bench) -> Table:
     peak = [Column(head="of peak", right=True)] if noun.peak is not None else []
     tails = [Column(head=head, right=True, spare=2) for head in ("p90", "p99")]
     columns = (
-        Column(head="batch", right=True),
-        Column(head="p50", right=True),
+        *right("batch", "p50"),
         *tails,
         Column(head="runs", right=True, spare=3),
-        Column(head="examples/s", right=True),
-        Column(head="rate", right=True),
+        *right("examples/s", "rate"),
         *peak,
         Column(head="", flows=True),
     )
@@ -89,7 +87,7 @@ def _measured(noun: Bench, timing: Measurement) -> Row:
 
 def _unfit(noun: Bench, unfit: Unfit) -> Row:
     dashes = ("-",) * (6 + (noun.peak is not None))
-    return Row((str(unfit.batch), *dashes, f"{unfit.stage}: {unfit.message}"), "warn")
+    return Row.of(str(unfit.batch), *dashes, f"{unfit.stage}: {unfit.message}", tone="warn")
 
 
 def _profile(noun: Bench, profile: KernelProfile, top: int) -> list[Block]:
@@ -139,11 +137,7 @@ def _by_op(profile: KernelProfile) -> Table:
     lines = [(op, sums[op]) for op in shown] + ([("all others", rest)] if rest else [])
     columns = (
         Column(head="operator"),
-        Column(head="kernels", right=True),
-        Column(head="time", right=True),
-        Column(head="share", right=True),
-        Column(head="MACs", right=True),
-        Column(head="rate", right=True),
+        *right("kernels", "time", "share", "MACs", "rate"),
     )
     return Table(columns=columns, rows=tuple(_op_row(*line, profile) for line in lines))
 
@@ -152,7 +146,7 @@ def _op_row(op: str, rows: list[KernelRow], profile: KernelProfile) -> Row:
     seconds, macs = _seconds(rows), sum(row.macs for row in rows)
     rate = short(2 * macs / seconds, "FLOP/s") if macs and seconds else "-"
     part = share(seconds, profile.run_seconds)
-    return Row((op, str(len(rows)), duration(seconds), part, short(macs), rate))
+    return Row.of(op, str(len(rows)), duration(seconds), part, short(macs), rate)
 
 
 def _seconds(rows: Iterable[KernelRow]) -> float:

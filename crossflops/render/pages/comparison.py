@@ -10,12 +10,21 @@ from crossflops.errors import UnknownNameError
 from crossflops.ir.profile import Amount, Failure, Profile
 from crossflops.ir.reconciliation import ParamsReconciliation, PathRow, Reconciliation
 from crossflops.ir.trace import Kernel, Setting
-from crossflops.render.page import Block, Column, Command, Heading, Page, Row, Table, Text
+from crossflops.render.page import Block, Column, Command, Heading, Page, Row, Table, Text, right
 from crossflops.render.pages.consensus import consensus_blocks
 from crossflops.render.pages.places import TOP, disagreement, explanations, named, title
 from crossflops.render.pages.summary import Unit, uncounted, values
 from crossflops.render.pages.summary import title as model_title
-from crossflops.render.quantity import change, covered, exact, number, release, short, signed
+from crossflops.render.quantity import (
+    added,
+    change,
+    covered,
+    exact,
+    number,
+    release,
+    short,
+    signed,
+)
 from crossflops.report.comparison import Contrast, Difference
 from crossflops.report.consensus import Consensus
 from crossflops.report.report import Report
@@ -27,10 +36,8 @@ from crossflops.tools.registry import find
 
 def contrast_blocks(contrast: Contrast) -> list[Block]:
     """A heading that says by how much, and a row for each cause."""
-    sign = "-" if contrast.delta < 0 else "+"
-    rest = f" {sign} {exact(abs(contrast.delta))}" if contrast.delta else ""
     blocks: list[Block] = [
-        Heading(f"{contrast.second} = {contrast.first}{rest}"),
+        Heading(f"{contrast.second} = {contrast.first}{added(contrast.delta)}"),
         _table(contrast),
     ]
     if contrast.unit > 1:
@@ -42,9 +49,11 @@ def contrast_blocks(contrast: Contrast) -> list[Block]:
 def _table(contrast: Contrast) -> Table:
     rows = [_row(cause) for cause in contrast.differences]
     rows.append(
-        Row(
-            ("residual", signed(contrast.residual), *("" for _ in range(6))),
-            "bad" if contrast.residual else "good",
+        Row.of(
+            "residual",
+            signed(contrast.residual),
+            *("" for _ in range(6)),
+            tone="bad" if contrast.residual else "good",
         )
     )
     return Table(
@@ -64,17 +73,15 @@ def _table(contrast: Contrast) -> Table:
 
 def _row(row: Difference) -> Row:
     calls = max(len(row.first_calls), len(row.second_calls))
-    return Row(
-        (
-            row.cause,
-            signed(row.amount),
-            signed(row.first),
-            signed(row.second),
-            number(calls, "call") if calls else "",
-            title(row.cause),
-            named(row.first_calls),
-            named(row.second_calls),
-        )
+    return Row.of(
+        row.cause,
+        signed(row.amount),
+        signed(row.first),
+        signed(row.second),
+        number(calls, "call") if calls else "",
+        title(row.cause),
+        named(row.first_calls),
+        named(row.second_calls),
     )
 
 
@@ -122,7 +129,7 @@ def _rows(report: Report, profile: Profile) -> list[Row]:
         account = None
     if not isinstance(account, ParamsReconciliation):
         reason = "not explained here"
-        return [Row((*head, "-", signed(theirs - report.params), reason, ""))]
+        return [Row.of(*head, "-", signed(theirs - report.params), reason, "")]
     tails = [
         (row.cause, signed(row.amount), title(row.cause), named(row.parameters))
         for row in sorted(account.explanations, key=lambda row: -abs(row.amount))
@@ -131,7 +138,7 @@ def _rows(report: Report, profile: Profile) -> list[Row]:
         tails.append(("residual", signed(account.residual), "", ""))
     heads = [head, *([("", "", "")] * (len(tails) - 1))]
     return [
-        Row((*first, *rest), "bad" if rest[0] == "residual" else "")
+        Row.of(*first, *rest, tone="bad" if rest[0] == "residual" else "")
         for first, rest in zip(heads, tails, strict=True)
     ]
 
@@ -258,8 +265,7 @@ def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table
             Column(head="prints", spare=2),
             Column(head="total", right=True),
             Column(head="as MACs" if unit == "macs" else "2 x MACs", right=True, spare=1),
-            Column(head="vs native", right=True),
-            Column(head="explained", right=True),
+            *right("vs native", "explained"),
         ),
         rows=tuple(_overview_row(report, profile, unit) for profile in answers),
     )
@@ -270,16 +276,14 @@ def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
     macs = _as_macs(profile.total, account)
     scale = 2 if unit == "flops" else 1
     mark = "" if profile.verified else MARK
-    return Row(
-        (
-            f"{profile.tool} {release(profile.version)}{mark}",
-            f'"{profile.printed_as}"',
-            exact(profile.total),
-            "-" if macs is None else short(macs * scale),
-            "-" if macs is None else change(macs, report.scope.macs),
-            _explained(account),
-        ),
-        "bad" if account is None or account.residual else "",
+    return Row.of(
+        f"{profile.tool} {release(profile.version)}{mark}",
+        f'"{profile.printed_as}"',
+        exact(profile.total),
+        "-" if macs is None else short(macs * scale),
+        "-" if macs is None else change(macs, report.scope.macs),
+        _explained(account),
+        tone="bad" if account is None or account.residual else "",
     )
 
 
@@ -332,10 +336,8 @@ def _account(report: Report, profile: Profile) -> list[Block]:
     account = _reconciliation(report, profile.tool)
     if account is None:
         return [Heading(f"{profile.tool} = {exact(profile.total)}, and nothing explains it")]
-    sign = "-" if account.delta < 0 else "+"
-    rest = f" {sign} {exact(abs(account.delta))}" if account.delta else ""
     blocks: list[Block] = [
-        Heading(f"{profile.tool} = native{rest}"),
+        Heading(f"{profile.tool} = native{added(account.delta)}"),
         explanations(account),
     ]
     blocks += [Text(text, "   ", "bad") for text in _places(account)]

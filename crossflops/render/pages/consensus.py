@@ -56,7 +56,8 @@ def consensus_blocks(words: Consensus) -> list[Block]:
     table = Table(
         columns=(Column(head="tool"), Column(head="verdict"), Column(head="why", flows=True)),
         rows=tuple(
-            Row((row.tool, _STANDS[row.stand][0], row.why), _STANDS[row.stand][1]) for row in rows
+            Row.of(row.tool, _STANDS[row.stand][0], row.why, tone=_STANDS[row.stand][1])
+            for row in rows
         ),
     )
     return [*blocks, Heading("What the tools make of it"), table]

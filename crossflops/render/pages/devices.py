@@ -58,11 +58,7 @@ def _facts(device: Device) -> Table:
         ("clock", ", ".join(f"{exact_mhz(hz)} ({basis})" for hz, basis in clocks if hz)),
         ("power", f"{device.tdp:g} W" if device.tdp else ""),
     ]
-    return Table(
-        columns=(Column(head="what"), Column(head="value", flows=True)),
-        rows=tuple(Row(row) for row in rows if row[1]),
-        bare=True,
-    )
+    return _table(rows)
 
 
 def exact_mhz(hertz: float) -> str:
@@ -219,7 +215,7 @@ def _cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
 def derivation_page(noun: Derivation) -> Page:
     """A product, and its factors."""
     product = " x ".join(_spelled(factor) for factor in noun.factors)
-    rows = tuple(Row((factor.what, _spelled(factor))) for factor in noun.factors)
+    rows = tuple(Row.of(factor.what, _spelled(factor)) for factor in noun.factors)
     table = Table(columns=(Column(head="factor"), Column(head="value", right=True)), rows=rows)
     rate = short(noun.rate, noun.unit)
     digits = f"{exact(round(noun.rate))} {noun.unit}"
@@ -273,7 +269,7 @@ def _rule(cpu: Cpu) -> Table:
         peak = cpu.peak(precision)
         product = f"{cpu.usable:g} x {clock} x {rate}"
         rows.append(
-            Row((precision, "-" if peak is None else short(peak, per_second(precision)), product))
+            Row.of(precision, "-" if peak is None else short(peak, per_second(precision)), product)
         )
     return Table(
         columns=(
@@ -281,7 +277,7 @@ def _rule(cpu: Cpu) -> Table:
             Column(head="peak", right=True),
             Column(head="cores x clock x FLOPs per clock"),
         ),
-        rows=tuple(rows) or (Row(("-", "-", "FLOPs per clock and core are not known")),),
+        rows=tuple(rows) or (Row.of("-", "-", "FLOPs per clock and core are not known"),),
     )
 
 

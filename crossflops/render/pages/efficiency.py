@@ -9,7 +9,7 @@ from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Tex
 from crossflops.render.pages.comparison import comparison
 from crossflops.render.pages.places import explanations
 from crossflops.render.pages.roofline import roofline_blocks
-from crossflops.render.quantity import duration, exact, percent, short
+from crossflops.render.quantity import added, duration, exact, percent, short
 from crossflops.report.efficiency import (
     Attention,
     Efficiency,
@@ -270,14 +270,12 @@ def _summary(step: Step) -> str:
 
 def _step(step: Step) -> Table:
     rows = [
-        Row(
-            (
-                phase.name,
-                f"{1e3 * phase.seconds:.5g} ms",
-                short(phase.flops, "FLOPs"),
-                short(phase.rate, "FLOP/s"),
-                percent(phase.ratio),
-            )
+        Row.of(
+            phase.name,
+            f"{1e3 * phase.seconds:.5g} ms",
+            short(phase.flops, "FLOPs"),
+            short(phase.rate, "FLOP/s"),
+            percent(phase.ratio),
         )
         for phase in step.phases
     ]
@@ -292,15 +290,13 @@ def _modules(modules: tuple[ModuleTime, ...]) -> Table:
     return Table(
         columns=(Column(head="module", flows=True), *right),
         rows=tuple(
-            Row(
-                (
-                    module.path or "(the model)",
-                    duration(module.seconds),
-                    short(module.flops, "FLOPs"),
-                    short(module.rate, "FLOP/s"),
-                    percent(module.ratio),
-                ),
-                "bad" if (module.ratio or 0) > 1 else "",
+            Row.of(
+                module.path or "(the model)",
+                duration(module.seconds),
+                short(module.flops, "FLOPs"),
+                short(module.rate, "FLOP/s"),
+                percent(module.ratio),
+                tone="bad" if (module.ratio or 0) > 1 else "",
             )
             for module in modules
         ),
@@ -314,13 +310,11 @@ def _precisions(row: Efficiency) -> Table:
     return Table(
         columns=(Column(head="precision"), *right),
         rows=tuple(
-            Row(
-                (
-                    part.precision,
-                    short(part.flops, "FLOPs"),
-                    percent(part.flops / total if total else None),
-                    "-" if part.peak is None else short(part.peak, "FLOP/s"),
-                )
+            Row.of(
+                part.precision,
+                short(part.flops, "FLOPs"),
+                percent(part.flops / total if total else None),
+                "-" if part.peak is None else short(part.peak, "FLOP/s"),
             )
             for part in parts
         ),
@@ -361,8 +355,6 @@ def _explained(noun: EfficiencyReport) -> list[Block]:
     if report is None or report.profiles or not report.reconciliations or report.as_ is None:
         return []
     (account,) = report.reconciliations
-    sign = "-" if account.delta < 0 else "+"
-    rest = f" {sign} {exact(abs(account.delta))}" if account.delta else ""
     unit = "" if account.unit in (1, UNSET) else f", {account.unit} per MAC"
     sentence = f"native: {exact(account.ours)} MACs a pass"
     alone = len(noun.efficiency) == 1
@@ -372,7 +364,7 @@ def _explained(noun: EfficiencyReport) -> list[Block]:
             f", {short(first.rate * times, 'FLOP/s')}, share {percent(first.ratio * times)}"
         )
     return [
-        Heading(f"{first.numerator} = native{rest}{unit}"),
+        Heading(f"{first.numerator} = native{added(account.delta)}{unit}"),
         explanations(account),
         Text(sentence, " "),
     ]
@@ -405,7 +397,7 @@ def _common(rows: tuple[Efficiency, ...]) -> Table:
     return Table(
         columns=(Column(head=""), Column(head="value"), Column(head="from", flows=True)),
         rows=tuple(
-            Row((line.label, line.value(first), line.source(first)))
+            Row.of(line.label, line.value(first), line.source(first))
             for line in lines
             if _same(rows, line.value) and _same(rows, line.source)
         ),

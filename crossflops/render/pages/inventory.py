@@ -75,9 +75,11 @@ def inventory(noun: ToolList) -> Page:
 def health(noun: Health) -> Page:
     """The components, the tools, and the commands that install what is missing."""
     rows = tuple(
-        Row(
-            (component.name, component.version or "-", component.message or component.state),
-            _TONES[component.state],
+        Row.of(
+            component.name,
+            component.version or "-",
+            component.message or component.state,
+            tone=_TONES[component.state],
         )
         for component in noun.components
     )
@@ -108,15 +110,13 @@ def _table(tools: tuple[ToolRow, ...]) -> Table:
             Column(head="state", flows=True),
         ),
         rows=tuple(
-            Row(
-                (
-                    tool.tool,
-                    ", ".join(tool.editions) or "-",
-                    ", ".join(tool.verified) or "-",
-                    tool.version or "-",
-                    _state(tool),
-                ),
-                _TONES[tool.state],
+            Row.of(
+                tool.tool,
+                ", ".join(tool.editions) or "-",
+                ", ".join(tool.verified) or "-",
+                tool.version or "-",
+                _state(tool),
+                tone=_TONES[tool.state],
             )
             for tool in tools
         ),

@@ -10,7 +10,7 @@ import msgspec
 from crossflops.causes import cause
 from crossflops.errors import UnknownNameError
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
-from crossflops.render.page import Block, Column, Heading, Row, Table, Text, Tone
+from crossflops.render.page import Block, Column, Heading, Row, Table, Text, Tone, right
 from crossflops.render.quantity import exact, number, short, signed
 from crossflops.report.report import Report
 
@@ -72,21 +72,18 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
         return []
     columns, heads, notes = _columns(around, [paths[0] for paths in shown])
     rows = tuple(
-        Row(
-            (
-                starred(paths),
-                exact(len(paths)),
-                short(around.native[paths[0]]),
-                *(_written(gaps.get(paths[0], Fraction(0))) for gaps in columns),
-            )
+        Row.of(
+            starred(paths),
+            exact(len(paths)),
+            short(around.native[paths[0]]),
+            *(_written(gaps.get(paths[0], Fraction(0))) for gaps in columns),
         )
         for paths in shown
     )
     table = Table(
         columns=(
             Column(head="module", flows=True),
-            Column(head="times", right=True),
-            Column(head="native", right=True),
+            *right("times", "native"),
             *(Column(head=head, right=True) for head in heads),
         ),
         rows=rows,
@@ -194,7 +191,7 @@ def explanations(account: Reconciliation) -> Table:
     """Every step from the native count, and what is left."""
     tone: Tone = "bad" if account.residual else "good"
     rows = [_explanation(reason) for reason in account.explanations]
-    rows.append(Row(("residual", signed(account.residual), "", "", "", ""), tone))
+    rows.append(Row.of("residual", signed(account.residual), "", "", "", "", tone=tone))
     return Table(
         columns=(
             Column(head="cause"),
@@ -211,13 +208,11 @@ def explanations(account: Reconciliation) -> Table:
 
 def _explanation(reason: Explanation) -> Row:
     calls = number(len(reason.calls), "call") if reason.calls else ""
-    return Row(
-        (
-            reason.cause,
-            signed(reason.amount),
-            calls,
-            title(reason.cause),
-            named(reason.calls),
-            reason.reference,
-        )
+    return Row.of(
+        reason.cause,
+        signed(reason.amount),
+        calls,
+        title(reason.cause),
+        named(reason.calls),
+        reason.reference,
     )

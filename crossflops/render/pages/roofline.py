@@ -19,16 +19,14 @@ def alternatives(roof: Roofline) -> Table:
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
         rows=tuple(
-            Row(
-                (
-                    step.label,
-                    duration(step.shortest),
-                    pace(step.examples / step.shortest),
-                    short(step.bytes, "B"),
-                    ratio(step.intensity),
-                    ratio(step.ridge),
-                    step.bound,
-                )
+            Row.of(
+                step.label,
+                duration(step.shortest),
+                pace(step.examples / step.shortest),
+                short(step.bytes, "B"),
+                ratio(step.intensity),
+                ratio(step.ridge),
+                step.bound,
             )
             for step in (roof.step, *roof.what_if)
         ),
@@ -56,16 +54,14 @@ def _kind(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> Row:
     work, moved = sum(kind.work for kind in kinds), sum(kind.bytes for kind in kinds)
     sides = {kind.bound for kind in kinds}
     marked = _MARK if any(kind.cache for kind in kinds) else ""
-    return Row(
-        (
-            name,
-            exact(sum(kind.nodes for kind in kinds)),
-            _share(work, roof.step.work),
-            _share(moved, roof.step.bytes),
-            _share(sum(kind.seconds for kind in kinds), roof.step.shortest),
-            ratio(work / moved if moved and work else None),
-            ("-" if sides == {"none"} else "/".join(sorted(sides - {"none"}))) + marked,
-        )
+    return Row.of(
+        name,
+        exact(sum(kind.nodes for kind in kinds)),
+        _share(work, roof.step.work),
+        _share(moved, roof.step.bytes),
+        _share(sum(kind.seconds for kind in kinds), roof.step.shortest),
+        ratio(work / moved if moved and work else None),
+        ("-" if sides == {"none"} else "/".join(sorted(sides - {"none"}))) + marked,
     )
 
 
@@ -76,16 +72,14 @@ def kernels(roof: Roofline) -> Table:
     return Table(
         columns=tuple(Column(head=head, right=i > 0) for i, head in enumerate(heads)),
         rows=tuple(
-            Row(
-                (
-                    kernel.kernel,
-                    ratio(kernel.intensity),
-                    short(kernel.rate, "FLOP/s") if kernel.work else "-",
-                    duration(kernel.measured),
-                    duration(kernel.seconds),
-                    percent(kernel.efficiency),
-                ),
-                "bad" if kernel.efficiency > 1 else "",
+            Row.of(
+                kernel.kernel,
+                ratio(kernel.intensity),
+                short(kernel.rate, "FLOP/s") if kernel.work else "-",
+                duration(kernel.measured),
+                duration(kernel.seconds),
+                percent(kernel.efficiency),
+                tone="bad" if kernel.efficiency > 1 else "",
             )
             for kernel in worst
         ),
@@ -104,7 +98,7 @@ def nodes(roof: Roofline) -> Table:
 
 def _node(node: NodeBound) -> Row:
     figures = (exact(node.work), exact(node.bytes), ratio(node.intensity), f"{node.seconds:.4g}")
-    return Row((node.node, node.op, node.precision, *figures, node.bound))
+    return Row.of(node.node, node.op, node.precision, *figures, node.bound)
 
 
 def pace(value: float) -> str:
@@ -159,16 +153,14 @@ def _devices(roofs: Sequence[Roofline]) -> Table:
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
         rows=tuple(
-            Row(
-                (
-                    roof.device,
-                    ratio(roof.step.intensity),
-                    ratio(roof.step.ridge),
-                    short(roof.step.attainable, "FLOP/s"),
-                    pace(roof.step.examples / roof.step.shortest),
-                    percent(roof.achieved.roofline_efficiency) if roof.achieved else "-",
-                    roof.step.bound,
-                )
+            Row.of(
+                roof.device,
+                ratio(roof.step.intensity),
+                ratio(roof.step.ridge),
+                short(roof.step.attainable, "FLOP/s"),
+                pace(roof.step.examples / roof.step.shortest),
+                percent(roof.achieved.roofline_efficiency) if roof.achieved else "-",
+                roof.step.bound,
             )
             for roof in roofs
         ),
@@ -203,21 +195,23 @@ def _any_batch(roof: Roofline) -> str:
 def _lines(roof: Roofline) -> Iterator[Row]:
     step, took = roof.step, roof.achieved
     examples = number(step.examples, "example")
-    yield Row(("work", short(step.work, "FLOPs"), f"a step of {examples}"))
-    yield Row(("bytes", short(step.bytes, "B"), _parts(step)))
-    yield Row(("intensity", intensity(step.intensity), "work / bytes"))
-    yield Row(("ridge", intensity(step.ridge), _ridge(step)))
+    yield Row.of("work", short(step.work, "FLOPs"), f"a step of {examples}")
+    yield Row.of("bytes", short(step.bytes, "B"), _parts(step))
+    yield Row.of("intensity", intensity(step.intensity), "work / bytes")
+    yield Row.of("ridge", intensity(step.ridge), _ridge(step))
     part = share(step.attainable, step.peak)
-    yield Row(("attainable", short(step.attainable, "FLOP/s"), f"{part} of the peak"))
+    yield Row.of("attainable", short(step.attainable, "FLOP/s"), f"{part} of the peak")
     rate = pace(step.examples / step.shortest)
-    yield Row(("shortest", duration(step.shortest), f"{rate} examples/s{_both(step)}"))
+    yield Row.of("shortest", duration(step.shortest), f"{rate} examples/s{_both(step)}")
     if took is not None:
         measured = pace(step.examples / took.seconds)
-        yield Row(("measured", duration(took.seconds), f"{measured} examples/s"))
-        yield Row(("of the roofline", percent(took.roofline_efficiency), _efficiency(roof)))
+        yield Row.of("measured", duration(took.seconds), f"{measured} examples/s")
+        yield Row.of("of the roofline", percent(took.roofline_efficiency), _efficiency(roof))
     if step.joules is not None:
         of = f"; {took.joules:.3g} J in the measured time" if took and took.joules else ""
-        yield Row(("energy", f"{step.joules:.3g} J", f"an example, at the whole TDP{of}, at most"))
+        yield Row.of(
+            "energy", f"{step.joules:.3g} J", f"an example, at the whole TDP{of}, at most"
+        )
 
 
 def _parts(step: StepBound) -> str:

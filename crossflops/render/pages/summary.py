@@ -1,5 +1,6 @@
 """The page of a report without tools, its title, and its totals as polynomials."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
@@ -10,8 +11,19 @@ from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Dimension, Formulas, written
 from crossflops.ir.profile import Folded
 from crossflops.ir.trace import Setting
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
-from crossflops.render.quantity import exact, number, shape, share, short
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Page,
+    Row,
+    Table,
+    Text,
+    Title,
+    left,
+    right,
+)
+from crossflops.render.quantity import about, exact, number, shape, share, short
 from crossflops.report.report import InputInfo, ModuleRow, Report
 
 # What every page of a report begins with: which model, or which module of it, and its totals.
@@ -24,7 +36,7 @@ def title(report: Report) -> Title:
         return _module_title(report.module, report)
     parts = [
         report.name,
-        short(totals.params) + (" parameter" if totals.params == 1 else " parameters"),
+        about(totals.params, "parameter"),
         *inputs(report.model.inputs),
         *_setting(report.setting),
         *([f"sizes from a run of {run.runtime}"] if isinstance(run, Run) and run.runtime else []),
@@ -51,7 +63,7 @@ def _module_title(module: ModuleRow, report: Report) -> Title:
         (
             f"{module.path or '(the model)'} of {report.name}",
             module.class_,
-            f"{short(module.params)} parameter{'' if module.params == 1 else 's'}",
+            about(module.params, "parameter"),
             *inputs(report.model.inputs),
             *_setting(report.setting),
             short(module.macs, "MACs"),
@@ -103,7 +115,7 @@ def formulas(report: Report) -> list[Block]:
     names = " and ".join(dim.name for dim in polynomials.dimensions)
     blocks: list[Block] = [Heading(f"As polynomials in {names}")]
     rows = [
-        Row((head, written(formula)))
+        Row.of(head, written(formula))
         for head, kind in _FORMULA_KINDS
         if (formula := getattr(polynomials, kind)) is not None
     ]
@@ -167,30 +179,29 @@ def summary(report: Report, unit: Unit = "macs") -> Page:
 
 def uncounted(report: Report) -> list[Block]:
     """The nodes that have no cost, each with the reason; none, when all have one."""
-    if not report.uncounted:
-        return []
-    rows = [Row((row.node, row.op, row.reason), "warn") for row in report.uncounted[:NAMED]]
-    columns = (Column(head="node"), Column(head="operator"), Column(head="reason", flows=True))
-    blocks: list[Block] = [
-        Heading("Not counted, which is not zero"),
-        Table(columns=columns, rows=tuple(rows)),
-    ]
-    rest = len(report.uncounted) - NAMED
-    if rest > 0:
-        blocks.append(Text(f"and {number(rest, 'node')} more, all named in the JSON report", " "))
-    return blocks
+    columns = (*left("node", "operator"), Column(head="reason", flows=True))
+    rows = [Row.of(row.node, row.op, row.reason, tone="warn") for row in report.uncounted]
+    return _first("Not counted, which is not zero", columns, rows, "node")
 
 
 def _branches(report: Report) -> list[Block]:
     """Which branch of every If is in the totals."""
-    if not report.branches:
-        return []
     columns = (Column(head="If"), Column(head="counted", flows=True))
-    rows = tuple(Row((row.node, row.counted)) for row in report.branches[:NAMED])
-    blocks: list[Block] = [Heading("Branches"), Table(columns=columns, rows=rows)]
-    rest = len(report.branches) - NAMED
+    rows = [Row.of(row.node, row.counted) for row in report.branches]
+    return _first("Branches", columns, rows, "If")
+
+
+def _first(
+    heading: str, columns: tuple[Column, ...], rows: Sequence[Row], noun: str
+) -> list[Block]:
+    """The first rows under a heading, and how many more there are; nothing without rows."""
+    if not rows:
+        return []
+    table = Table(columns=columns, rows=tuple(rows[:NAMED]))
+    blocks: list[Block] = [Heading(heading), table]
+    rest = len(rows) - NAMED
     if rest > 0:
-        blocks.append(Text(f"and {number(rest, 'If')} more, all named in the JSON report", " "))
+        blocks.append(Text(f"and {number(rest, noun)} more, all named in the JSON report", " "))
     return blocks
 
 
@@ -223,7 +234,7 @@ def _totals(report: Report) -> Table:
             Column(head="count", right=True),
             Column(head="note", flows=True, spare=1),
         ),
-        rows=tuple(Row((name, _figure(count), note)) for name, count, note in rows),
+        rows=tuple(Row.of(name, _figure(count), note) for name, count, note in rows),
         bare=True,
     )
 
@@ -237,31 +248,16 @@ def _doubt(report: Report, unit: Unit) -> str:
 
 def _in_doubt(report: Report) -> list[Block]:
     """The nodes whose work depends on data, or is not fixed, each with what is counted of it."""
-    doubtful = [node for node in report.nodes if node.exactness != "exact" and node.flops]
-    if not doubtful:
-        return []
     words = {"bound": "at most", "estimate": "about"}
-    columns = (
-        *(Column(head="node", flows=True), Column(head="operator"), Column(head="")),
-        *(Column(head="MACs", right=True), Column(head="FLOPs", right=True)),
-    )
-    rows = tuple(
-        Row(
-            (
-                node.node,
-                node.op,
-                words.get(node.exactness, ""),
-                exact(node.macs),
-                exact(node.flops),
-            )
+    columns = (Column(head="node", flows=True), *left("operator", ""), *right("MACs", "FLOPs"))
+    rows = [
+        Row.of(
+            node.node, node.op, words.get(node.exactness, ""), exact(node.macs), exact(node.flops)
         )
-        for node in doubtful[:NAMED]
-    )
-    blocks: list[Block] = [Heading("Bounds and estimates"), Table(columns=columns, rows=rows)]
-    rest = len(doubtful) - NAMED
-    if rest > 0:
-        blocks.append(Text(f"and {number(rest, 'node')} more, all named in the JSON report", " "))
-    return blocks
+        for node in report.nodes
+        if node.exactness != "exact" and node.flops
+    ]
+    return _first("Bounds and estimates", columns, rows, "node")
 
 
 def _figure(count: int | Fraction) -> str:
@@ -274,16 +270,20 @@ def _memory(report: Report) -> list[tuple[str, int | Fraction, str]]:
     if not isinstance(memory, Memory):
         return []
     moved, peak = memory.access_bytes, memory.peak_activation_bytes
-    at = f"alive at {memory.peak_node}" if memory.peak_node else "the inputs"
+    at = f"alive at {memory.peak_node}" if memory.peak_node else "of the inputs"
     left = f"; {number(memory.unsized, 'tensor')} of unknown size not in it"
     rows: list[tuple[str, int | Fraction, str]] = [
-        ("bytes moved", moved, f"read and written, {exact(memory.access_elements)} elements"),
-        ("peak bytes", peak, f"{at}, parameters apart{left if memory.unsized else ''}"),
+        ("memory traffic", moved, f"bytes, of {exact(memory.access_elements)} elements"),
+        (
+            "peak activation memory",
+            peak,
+            f"bytes {at}, parameters apart{left if memory.unsized else ''}",
+        ),
         ("model bytes", memory.param_bytes, "the parameters as they are stored"),
     ]
     if moved:
         ratio = Fraction(memory.intensity.flops, memory.intensity.bytes)
-        rows.insert(1, ("FLOPs per byte", ratio, "arithmetic intensity of what is moved"))
+        rows.insert(1, ("arithmetic intensity", ratio, "FLOPs per byte of memory traffic"))
     return rows
 
 
@@ -297,20 +297,16 @@ def _operators(report: Report, unit: Unit) -> Table:
     return Table(
         columns=(
             Column(head="operator"),
-            Column(head="nodes", right=True),
-            Column(head="MACs", right=True),
-            Column(head="FLOPs", right=True),
+            *right("nodes", "MACs", "FLOPs"),
             Column(head="of FLOPs" if unit == "flops" else "of MACs", right=True, spare=1),
         ),
         rows=tuple(
-            Row(
-                (
-                    row.op,
-                    exact(row.count),
-                    exact(row.macs),
-                    exact(row.flops),
-                    share(getattr(row, unit), whole),
-                )
+            Row.of(
+                row.op,
+                exact(row.count),
+                exact(row.macs),
+                exact(row.flops),
+                share(getattr(row, unit), whole),
             )
             for row in rows
         ),
@@ -319,13 +315,12 @@ def _operators(report: Report, unit: Unit) -> Table:
 
 def _folded(report: Report) -> list[Block]:
     rows = tuple(
-        Row((f"{fold.tool}@{fold.edition}", exact(fold.total), short(fold.total)))
+        Row.of(f"{fold.tool}@{fold.edition}", exact(fold.total), short(fold.total))
         for fold in report.folds
     )
     columns = (
         Column(head="convention"),
-        Column(head="total", right=True),
-        Column(head="about", right=True),
+        *right("total", "about"),
     )
     return [Table(columns=columns, rows=rows, bare=True), *doubts(report.folds)]
 
@@ -349,19 +344,15 @@ def _modules(report: Report) -> Table:
         columns=(
             Column(head="module", flows=True),
             Column(head="class"),
-            Column(head="MACs", right=True),
-            Column(head="FLOPs", right=True),
-            Column(head="parameters", right=True),
+            *right("MACs", "FLOPs", "parameters"),
         ),
         rows=tuple(
-            Row(
-                (
-                    module.path or "(the model)",
-                    module.class_,
-                    exact(module.macs),
-                    exact(module.flops),
-                    exact(module.params),
-                )
+            Row.of(
+                module.path or "(the model)",
+                module.class_,
+                exact(module.macs),
+                exact(module.flops),
+                exact(module.params),
             )
             for module in report.modules
         ),

@@ -69,10 +69,10 @@ def _table(noun: Viewed) -> Table:
     head = "share" if view.folds else f"of {heads[order]}"
     columns.append(Column(head=head, right=True, spare=spares["share"]))
     rows = [
-        Row((*(_cell(view, row, place, number) for place in shown), _share(row[order], whole)))
+        Row.of(*(_cell(view, row, place, number) for place in shown), _share(row[order], whole))
         for number, row in enumerate(view.rows)
     ]
-    total = Row((*(_total(view, place) for place in shown), _share(whole, whole)))
+    total = Row.of(*(_total(view, place) for place in shown), _share(whole, whole))
     return Table(columns=tuple(columns), rows=(*rows, total))
 
 
