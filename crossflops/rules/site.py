@@ -324,3 +324,8 @@ def of_type(*dtypes: str) -> Condition:
     return Condition(
         "of", lambda site: bool(site.inputs) and site.inputs[0].dtype in dtypes, dtypes
     )
+
+
+def of_complex() -> Condition:
+    """The first input holds complex numbers."""
+    return of_type("complex64", "complex128")

@@ -8,7 +8,7 @@ from crossflops.ir.modules import Times
 from crossflops.rules import site as when
 from crossflops.rules.rule import Convention, OfCost, Parameters, Rule
 from crossflops.rules.site import fits
-from crossflops.tools import multiplicity, parameters
+from crossflops.tools import multiplicity
 from crossflops.tools.formulas import formulas, node_formulas, offered, views
 
 
@@ -173,7 +173,6 @@ def convention_of(one: old.Convention | Convention) -> Convention:
     fields["rules"] = tuple(map(rule_of, one.clauses))
     if one.parameters is not None:
         own = {name: getattr(one.parameters, name) for name in one.parameters.__struct_fields__}
-        own["extra"] = parameters.EXTRA[own["extra"]] if own["extra"] else None
         fields["parameters"] = Parameters(**own)
     fields["adds_up"] = offered("SUMS")[one.adds_up] if one.adds_up else None
     if one.shapes:

@@ -30,27 +30,6 @@ def among_modules(modules: tuple[Module, ...]) -> dict[int, int]:
     return registered(modules)
 
 
-def registered_leaves(modules: tuple[Module, ...]) -> dict[int, int]:
-    """Once for a registered module without children, or whose children are empty containers.
-
-    torchinfo/layer_info.py: `not any(module.children())`, and an empty container is false.
-    """
-    filled = {row.id: not _is_empty_container(row) for row in modules}
-    leaves = {row.id: not any(filled[child] for _, child in row.children) for row in modules}
-    return {module: int(leaves[module] and n > 0) for module, n in child_paths(modules).items()}
-
-
-def _is_empty_container(row: Module) -> bool:
-    """Whether the module has a length, and it is 0."""
-    return not (row.children or row.params or _CONTAINERS.isdisjoint(row.bases))
-
-
-_CONTAINERS = {
-    f"torch.nn.modules.container.{name}"
-    for name in ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
-}
-
-
 def _replaced(modules: tuple[Module, ...]) -> dict[str, int]:
     """The classes of registered modules without children, in the order in which they come."""
     found: dict[str, int] = {}
@@ -91,7 +70,6 @@ TIMES: dict[str, Times] = {
     "child_paths_squared": child_paths_squared,
     "among_modules": among_modules,
     "registered": registered,
-    "registered_leaves": registered_leaves,
     "torchstat.wrapped": wrapped,
     "torchstat.wrapped_base": wrapped_base,
 }

@@ -5,95 +5,64 @@ counts nothing, and whether there is one depends on the setting. Source: the whe
 torch/utils/flop_counter.py (`flop_registry`, `FlopCounterMode._count_flops`).
 """
 
-from crossflops.ir.convention import Clause, Convention, Match
-from crossflops.ir.trace import Scalar
+from crossflops.rules.rule import Tool
+from crossflops.rules.site import of_complex, setting
+from crossflops.tools.dispatched import added_product, convolution, product
 
 _SOURCE = "torch/utils/flop_counter.py"
-_COMPLEX = ("complex64", "complex128")
 _SAME = "graph.export-decomposition"
 
-
-def _core(name: str, formula: str, function: str, *kernels: str) -> tuple[Clause, ...]:
-    """The branches of a condition have a cause of their own: see `dispatched`, which adds them.
-
-    So have products of complex numbers, which count like those of real ones.
-    """
-
-    def clause(suffix: str, cause: str, *dtypes: str, **settings: Scalar) -> Clause:
-        return Clause(
-            id=f"torch-flop-counter.{name}{suffix}",
-            cause=cause,
-            level="dispatch",
-            match=Match(targets=kernels, dtypes=dtypes, settings=settings),
-            kind="core",
-            formula=f"dispatched.{formula}",
-            reference=f"{_SOURCE}: {function}",
-        )
-
-    return (
-        clause(".branch", "control.branch", branch=True),
-        clause(".complex", "contraction.complex", *_COMPLEX),
-        clause("", _SAME),
-    )
-
-
-def _hidden(name: str, cause: str, *kernels: str) -> Clause:
-    return Clause(
-        id=f"torch-flop-counter.{name}",
-        cause=cause,
-        level="dispatch",
-        match=Match(targets=kernels),
-        kind="core",
-        reference=f"{_SOURCE}: flop_registry has no formula for {kernels[0].rstrip('.*')}",
-    )
-
-
-CONVENTIONS = (
-    Convention(
-        tool="torch-flop-counter",
-        edition="2.13",
-        verified=("2.13.0",),
-        unit=2,
-        printed_as="FLOPs",
-        sees="dispatch",
-        counts_dead=True,
-        unseen="op.unregistered-zero",
-        source=_SOURCE,
-        clauses=(
-            _hidden(
-                "native-attention-module",
-                "attention.module-fastpath",
-                "aten._native_multi_head_attention.*",
-                "aten._transformer_encoder_layer_fwd.*",
-            ),
-            _hidden(
-                "cpu-flash-attention",
-                "attention.sdpa",
-                "aten._scaled_dot_product_flash_attention_for_cpu.*",
-            ),
-            _hidden("mkldnn-lstm", "rnn.fused", "aten.mkldnn_rnn_layer.*"),
-            _hidden(
-                "vector-products",
-                "op.unregistered-zero",
-                *(f"aten.{one}.*" for one in ("mv", "addmv", "dot", "vdot", "_trilinear")),
-            ),
-            *_core("product", "product", "mm_flop, bmm_flop", "aten.mm.*", "aten.bmm.*"),
-            *_core(
-                "added",
-                "added_product",
-                "addmm_flop, baddbmm_flop",
-                "aten.addmm.*",
-                "aten.baddbmm.*",
-            ),
-            Clause(
-                id="torch-flop-counter.convolution",
-                cause=_SAME,
-                level="dispatch",
-                match=Match(targets=("aten.convolution.*", "aten._convolution.*")),
-                kind="core",
-                formula="dispatched.convolution",
-                reference=f"{_SOURCE}: conv_flop",
-            ),
-        ),
-    ),
+tool = Tool(
+    "torch-flop-counter",
+    edition="2.13",
+    verified=("2.13.0",),
+    prints="FLOPs",
+    per_mac=2,
+    level="dispatch",
+    unseen="op.unregistered-zero",
+    counts_dead_work=True,
+    source=_SOURCE,
 )
+dispatched = tool.rules("dispatch", source=_SOURCE)
+
+for name, cause, kernels in (
+    (
+        "native-attention-module",
+        "attention.module-fastpath",
+        ("_native_multi_head_attention", "_transformer_encoder_layer_fwd"),
+    ),
+    ("cpu-flash-attention", "attention.sdpa", ("_scaled_dot_product_flash_attention_for_cpu",)),
+    ("mkldnn-lstm", "rnn.fused", ("mkldnn_rnn_layer",)),
+    ("vector-products", "op.unregistered-zero", ("mv", "addmv", "dot", "vdot", "_trilinear")),
+):
+    dispatched.hides(
+        name,
+        tuple(f"aten.{kernel}.*" for kernel in kernels),
+        cause=cause,
+        source=f"{_SOURCE}: flop_registry has no formula for aten.{kernels[0]}",
+    )
+
+# The branches of a condition have a cause of their own: `frontends.pytorch.dispatched` adds them,
+# as the tool does. So have products of complex numbers, which count like those of real ones.
+for name, formula, function, operators in (
+    ("product", product, "mm_flop, bmm_flop", ("aten.mm.*", "aten.bmm.*")),
+    ("added", added_product, "addmm_flop, baddbmm_flop", ("aten.addmm.*", "aten.baddbmm.*")),
+):
+    for suffix, cause, conditions in (
+        (".branch", "control.branch", (setting(branch=True),)),
+        (".complex", "contraction.complex", (of_complex(),)),
+        ("", _SAME, ()),
+    ):
+        dispatched.contraction(
+            operators,
+            *conditions,
+            cause=cause,
+            name=f"{name}{suffix}",
+            source=f"{_SOURCE}: {function}",
+        )(formula)
+
+dispatched.contraction(
+    "aten.convolution.*", "aten._convolution.*", cause=_SAME, source=f"{_SOURCE}: conv_flop"
+)(convolution)
+
+CONVENTIONS = (tool.convention,)

@@ -5,92 +5,102 @@ kernels call inside: a linear layer is `aten::addmm`, the gates of a GRU are `at
 `aten::add`. Source: torch/csrc/profiler/util.cpp (`saveExtraArgs`, `computeFlops`).
 """
 
-from crossflops.ir.convention import Clause, Convention, Match
-from crossflops.ir.trace import Scalar
+from math import prod
+
+from crossflops.rules.rule import Tool
+from crossflops.rules.site import Site, setting
 
 _SOURCE = "torch/csrc/profiler/util.cpp: computeFlops"
-# torch/autograd/profiler_util.py: EventList._remove_dup_nodes
-_OUTERMOST: dict[str, Scalar] = {"repeated": False}
+_SAME = "graph.export-decomposition"
 
-
-def _product(name: str, formula: str) -> Clause:
-    return Clause(
-        id=f"torch-profiler.{name}",
-        cause="graph.export-decomposition",
-        level="event",
-        match=Match(targets=(f"aten::{name}",), settings=_OUTERMOST),
-        kind="core",
-        formula=f"torch_profiler.{formula}",
-        reference=_SOURCE,
-    )
-
-
-def _elementwise(name: str) -> Clause:
-    return Clause(
-        id=f"torch-profiler.{name}",
-        cause="elementwise.add-function",
-        level="event",
-        match=Match(targets=(f"aten::{name}",), settings=_OUTERMOST),
-        kind="part",
-        formula="torch_profiler.first_elements",
-        reference=_SOURCE,
-    )
-
-
-def _unseen(name: str, cause: str, *operators: str) -> Clause:
-    return Clause(
-        id=f"torch-profiler.{name}",
-        cause=cause,
-        level="operator",
-        match=Match(targets=tuple(f"aten.{one}" for one in operators)),
-        kind="unseen",
-        reference=_SOURCE,
-    )
-
-
-CONVENTIONS = (
-    Convention(
-        tool="torch-profiler",
-        edition="2.13",
-        verified=("2.13.0",),
-        unit=2,
-        printed_as="FLOPs",
-        sees="event",
-        counts_dead=True,
-        unseen="op.unregistered-zero",
-        source=_SOURCE,
-        clauses=(
-            # An event has no stride: the operator that the model called has.
-            Clause(
-                id="torch-profiler.conv2d",
-                cause="conv.unbatched-axis",
-                level="operator",
-                match=Match(targets=("aten.conv2d.default",)),
-                kind="core",
-                formula="torch_profiler.convolution",
-                reference=_SOURCE,
-            ),
-            _product("mm", "product"),
-            _product("addmm", "added_product"),
-            _product("bmm", "batched_product"),
-            _product("baddbmm", "added_batched_product"),
-            _elementwise("add"),
-            _elementwise("mul"),
-            _unseen(
-                "string-padding",
-                "conv.string-padding-unsupported",
-                *(f"conv{rank}d.padding" for rank in (1, 2, 3)),
-            ),
-            _unseen(
-                "other-convolutions",
-                "conv.dim-unsupported",
-                "conv1d.default",
-                "conv3d.default",
-                "conv_transpose*",
-                "convolution.default",
-            ),
-            _unseen("attention", "attention.sdpa", "scaled_dot_product_attention.default"),
-            _unseen("recurrent", "rnn.fused", "lstm.*"),
-        ),
-    ),
+tool = Tool(
+    "torch-profiler",
+    edition="2.13",
+    verified=("2.13.0",),
+    prints="FLOPs",
+    per_mac=2,
+    level="event",
+    unseen="op.unregistered-zero",
+    counts_dead_work=True,
+    source=_SOURCE,
 )
+called = tool.rules("operator", source=_SOURCE)
+# torch/autograd/profiler_util.py: EventList._remove_dup_nodes leaves the outermost of each name.
+begun = tool.rules("event", setting(repeated=False), source=_SOURCE)
+
+
+def _pair(call: Site, name: str) -> tuple[int, int]:
+    value = call.settings[name]
+    if isinstance(value, list):
+        return int(value[0]), int(value[-1])
+    if not isinstance(value, int):
+        raise TypeError(f"{name} of {call.key} is {value!r}")
+    return value, value
+
+
+# An event has no stride: the operator that the model called has.
+@called.contraction("aten.conv2d.default", cause="conv.unbatched-axis", name="conv2d")
+def convolution(call: Site) -> int:
+    """N Ho Wo Kh Kw Ci Co / g, with Ho = (H + 2 p - d (k - 1) - 1) // s + 1; 0 unless H is axis 3.
+
+    A convolution without a batch has three axes, and counts nothing.
+    """
+    source, weight = call.shape("input"), call.shape("weight")
+    if len(source) != 4:
+        return 0
+    stride, padding, dilation = (_pair(call, name) for name in ("stride", "padding", "dilation"))
+    groups = call.settings.get("groups", 1)
+    positions = prod(
+        (extent + 2 * pad - dilate * (kernel - 1) - 1) // step + 1
+        for extent, kernel, step, pad, dilate in zip(
+            source[2:], weight[2:], stride, padding, dilation, strict=True
+        )
+    )
+    whole = source[0] * positions * prod(weight[2:]) * source[1] * weight[0]
+    return whole // groups if isinstance(groups, int) else whole
+
+
+def _factors(call: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """A and B, which stand behind the operand that they are added to."""
+    place = 1 if "add" in call.target else 0
+    return call.shape(str(place)), call.shape(str(place + 1))
+
+
+@begun.contraction("aten::addmm", cause=_SAME, name="addmm")
+@begun.contraction("aten::mm", cause=_SAME, name="mm")
+def product(call: Site) -> int:
+    """n(A) / K x n(B), A [n, K] and B [K, p]; an addition to the product counts nothing."""
+    first, second = _factors(call)
+    return prod(first[:-1]) * prod(second)
+
+
+@begun.contraction("aten::baddbmm", cause=_SAME, name="baddbmm")
+@begun.contraction("aten::bmm", cause=_SAME, name="bmm")
+def batched_product(call: Site) -> int:
+    """n(A) / (K b) x n(B), A [b, n, K] and B [b, K, p]; an addition counts nothing."""
+    first, second = _factors(call)
+    return prod(first[1:-1]) * prod(second)
+
+
+@begun.adds("aten::mul", cause="elementwise.add-function", name="mul")
+@begun.adds("aten::add", cause="elementwise.add-function", name="add")
+def first_elements(call: Site) -> int:
+    """n(x), x the first operand, whatever the shape of the result."""
+    return prod(call.shape("0"))
+
+
+called.misses(
+    "string-padding",
+    *(f"aten.conv{rank}d.padding" for rank in (1, 2, 3)),
+    cause="conv.string-padding-unsupported",
+)
+called.misses(
+    "other-convolutions",
+    *("aten.conv1d.default", "aten.conv3d.default"),
+    *("aten.conv_transpose*", "aten.convolution.default"),
+    cause="conv.dim-unsupported",
+)
+called.misses("attention", "aten.scaled_dot_product_attention.default", cause="attention.sdpa")
+called.misses("recurrent", "aten.lstm.*", cause="rnn.fused")
+
+CONVENTIONS = (tool.convention,)

@@ -2,150 +2,338 @@
 
 Only modules without children are summed. A layer is a convolution where its class is called so;
 any other parameter named "weight" or "bias" counts once for each element of the first axis, and
-one whose name only contains these words once for each of the first two. Sources:
-torchinfo/layer_info.py (`calculate_macs`), torchinfo/model_statistics.py, torchinfo/torchinfo.py.
+one whose name only contains these words once for each of the first two. So it knows the elements
+of parameters and one shape, that of the module's result. Sources: torchinfo/layer_info.py
+(`calculate_size`, `calculate_macs`), torchinfo/model_statistics.py, torchinfo/torchinfo.py.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterator
+from math import prod
 
-from crossflops.ir.convention import Clause, Convention, Match, Parameters
-from crossflops.ir.trace import NESTED
+from crossflops.ir.modules import ONCE, Modules, Times, child_paths, subtree
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Module, Parameter, Trace
+from crossflops.rules.rule import Parameters, Tool
+from crossflops.rules.site import (
+    HOOKS,
+    VMAP,
+    Condition,
+    Site,
+    by_forward,
+    called,
+    fits,
+    has,
+    kind_of,
+    leaf,
+    padding_dropped,
+    registered,
+    through,
+    under,
+)
 from crossflops.tools import layers
-from crossflops.tools.operators import HOOKS, VMAP
 
 _LAYER, _SUM = "torchinfo/layer_info.py", "torchinfo/model_statistics.py"
 _HOOKS = "torchinfo/torchinfo.py: apply_hooks"
 _MACS = f"{_LAYER}: calculate_macs"
-_CONV = ("*Conv*",)
-_EMBEDDINGS = tuple(f"{layers.NN}.sparse.{name}" for name in ("Embedding", "EmbeddingBag"))
+_NN = layers.NN
 
 
-def _layer(
-    name: str,
-    cause: str,
-    isa: tuple[str, ...] = (),
-    formula: str = "parameters",
-    *,
-    kind: Any = "core",
-    stands_for: tuple[str, ...] = (),
-    **match: Any,
-) -> Clause:
-    """A line about leaf modules: hooks see `__call__`, and a shared module has one of them."""
-    return Clause(
-        id=f"torchinfo.{name}",
-        cause=cause,
-        level="module",
-        match=Match(isa=isa, via="call", **match),
-        kind=kind,
-        formula=f"torchinfo.{formula}",
-        times="registered_leaves",
-        stands_for=stands_for,
-        reference=_MACS,
+# The leaves, which alone are summed.
+
+
+def registered_leaves(modules: Modules) -> dict[int, int]:
+    """Once for a registered module without children, or whose children are empty containers.
+
+    torchinfo/layer_info.py: `not any(module.children())`, and an empty container is false.
+    """
+    filled = {row.id: not _is_empty_container(row) for row in modules}
+    leaves = {row.id: not any(filled[child] for _, child in row.children) for row in modules}
+    return {module: int(leaves[module] and n > 0) for module, n in child_paths(modules).items()}
+
+
+def _is_empty_container(row: Module) -> bool:
+    """Whether the module has a length, and it is 0."""
+    return not (row.children or row.params or _CONTAINERS.isdisjoint(row.bases))
+
+
+_CONTAINERS = {
+    f"{_NN}.container.{name}"
+    for name in ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
+}
+
+
+# Which parameters are counted: as many as the lines of the summary show.
+
+_SCRIPTED = "torch.jit._script.ScriptModule"
+_Line = tuple[int, int, bool]  # a module, its depth, and whether it stands further up as well
+
+
+def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
+    """What torchinfo counts beside each parameter once: weights that layers share.
+
+    Of a pruned weight it counts what the mask keeps (`get_param_count`).
+
+    torchinfo/model_statistics.py: each leaf that was called gives all of its parameters, each
+    other module what its descendants did not give, if that is not negative (`leftover_params`).
+    So a tied weight counts twice, less what stands in no leaf.
+    """
+    lines = _summary(trace)
+    sizes = {
+        module: sum(map(_kept, subtree(module, trace.modules)))
+        for module in {module for module, _, _ in lines}
+    }
+    given = [0] * len(lines)
+    total = 0
+    for place, (module, _, again) in reversed(list(enumerate(lines))):
+        given[place] = sizes[module]
+        if trace.modules[module].children:
+            below = _beneath(lines, place)
+            given[place] -= sum(given[other] for other in below if not lines[other][2])
+        total += 0 if again else max(given[place], 0)
+    stored = subtree(0, trace.modules)
+    masked = sum(_kept(parameter) - parameter.numel for parameter in stored)
+    return {"params.pruned": masked, "params.counted-again": total - sizes.get(0, 0)}
+
+
+def _kept(parameter: Parameter) -> int:
+    return parameter.numel if parameter.kept is None else parameter.kept
+
+
+def _beneath(lines: list[_Line], place: int) -> Iterator[int]:
+    for below in range(place + 1, len(lines)):
+        if lines[below][1] <= lines[place][1]:
+            return
+        yield below
+
+
+def _summary(trace: Trace) -> list[_Line]:
+    """The lines of the summary; a container that is put in twice is marked at both places.
+
+    Its lines are one object (`add_missing_container_layers`), unlike those of calls.
+    """
+    lines = list(_lines(trace))
+    twice = {module for (module, _, again), inserted in lines if inserted and again}
+    return [
+        (module, depth, again or (inserted and module in twice))
+        for (module, depth, again), inserted in lines
+    ]
+
+
+def _lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
+    """Modules as they are called, with containers around them, which are put in afterwards.
+
+    TorchScript takes no hooks: those modules are there before anything is called.
+    torchinfo/torchinfo.py: `apply_hooks` (`WRAPPER_MODULES`), `add_missing_container_layers`.
+    """
+    chains = dict(_chains(trace.modules))
+    scripted = [module for module in chains if _SCRIPTED in trace.modules[module].bases]
+    hooked = chains.keys() - scripted
+    calls = (call for call in trace.calls if call.level == "module" and call.via == "call")
+    run = [*scripted, *(call.module for call in calls if call.module in hooked)]
+    begun: set[int] = set()
+    listed = set(run)  # containers are added when the model has run
+    current: dict[int, int] = {}
+    for module in run:
+        chain = chains[module]
+        for depth, container in enumerate(chain[1:], start=1):
+            if current.get(depth) != container:
+                yield (container, depth, container in listed), True
+                listed.add(container)
+                current[depth] = container
+        yield (module, len(chain), module in begun), False
+        begun.add(module)
+        current = {d: other for d, other in current.items() if d < len(chain)}
+        current[len(chain)] = module
+
+
+def _chains(modules: Modules) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """The modules around each one, the root first; of several chains the last one counts."""
+    todo: list[tuple[int, tuple[int, ...]]] = [(0, ())]
+    while todo:
+        module, around = todo.pop()
+        yield module, around
+        inside = (*around, module)
+        todo += [(child, inside) for _, child in reversed(modules[module].children)]
+
+
+tool = Tool(
+    "torchinfo",
+    edition="1.8.0",
+    verified=("1.8.0",),
+    prints="mult-adds",
+    per_mac=1,
+    level="module",
+    unseen="functional.invisible",
+    runs={"grad": False, "hooked": True},
+    counts_dead_work=True,
+    source=_MACS,
+    parameters=Parameters(
+        extra=leaves_and_leftovers, reference=f"{_SUM}; {_LAYER}: leftover_params"
+    ),
+)
+# Hooks see `__call__`, and a shared module has one of them.
+hooked = tool.rules("module", source=f"{_LAYER}: calculate_size")
+leaves = tool.rules(
+    "module",
+    called(),
+    times=Times(registered_leaves),
+    stands_for=layers.operators,
+    source=_MACS,
+)
+unseen = tool.rules("operator", source=_MACS)
+
+
+# What a line of the summary counts for the parameters of its layer.
+
+
+def _amounts(call: Site) -> Iterator[tuple[str, int]]:
+    """Each parameter by the name that torchinfo reads, with what it counts for it."""
+    shape = _result(call)
+    # one parameter under two names stands under the first
+    distinct = {parameter.storage: parameter for parameter in reversed(call.module.params)}
+    for parameter in distinct.values():
+        pruned, elements = parameter.kept is not None, _kept(parameter)
+        name = parameter.name.removesuffix("_orig") if pruned else parameter.name
+        if name not in ("weight", "bias"):
+            if "weight" in name or "bias" in name:
+                yield name, elements * prod(shape[:2])
+        elif "Conv" in call.module.class_name:
+            yield name, elements * prod(shape[:1] + shape[2:])
+        elif shape:
+            yield name, elements * shape[0]
+        else:
+            raise LookupError(f"the result of {call.key} has no axes")
+
+
+def _result(call: Site) -> tuple[int, ...]:
+    """The shape that stands for the result: the first tensor of a sequence, the last of a mapping.
+
+    Of nested ones always the first. `calculate_size`, `nested_list_size`.
+    """
+    specs = call.outputs
+    if call.call.returns == "sequence":
+        specs = tuple(spec for spec in specs if _key(spec) == "0")
+    elif call.call.returns == "mapping" and specs:
+        specs = tuple(spec for spec in specs if _key(spec) == _key(specs[-1]))
+    return (specs[0].shape or ()) if specs else ()
+
+
+def _key(spec: TensorSpec) -> str:
+    return spec.name.partition(".")[0]
+
+
+# Where torchinfo fails.
+
+
+@hooked.adds(called(), cause="op.unregistered-zero", times=ONCE)
+def readable(call: Site) -> int:
+    """0; torchinfo fails on a result that is no tensor, sequence or mapping.
+
+    So it does on a result without axes where a parameter is named "weight" or "bias", and on a
+    kernel_size that is neither a number nor a sequence (`get_kernel_size`).
+    """
+    if call.call.returns == "object":
+        raise TypeError(f"{call.key} returns neither tensors nor a collection of them")
+    size = call.module.settings.get("kernel_size", 0)
+    if size is None or isinstance(size, float):
+        raise TypeError(f"kernel_size of {call.key} is {size!r}")
+    list(_amounts(call))  # it raises without an axis
+    return 0
+
+
+@hooked.adds(called(), under(VMAP), cause="op.unregistered-zero", times=ONCE)
+def under_vmap(call: Site) -> int:
+    """0; torchinfo reads `.data` of the first tensor, which torch.vmap does not allow.
+
+    Of a layer's inputs by position and of a sequence that it returns: `calculate_size`.
+    """
+    results = call.outputs if call.call.returns == "sequence" else ()
+    if any(spec.name == "0" for spec in (*call.inputs, *results)):
+        raise ValueError(f"{call.key} runs under torch.vmap, which hides .data")
+    return 0
+
+
+# An encoder makes a nested tensor of a padding mask, and that has no size.
+hooked.refuses("nested", called(), padding_dropped(), cause="op.unregistered-zero")
+
+
+# Layers whose weights are their work, and their biases, which are told apart.
+
+
+def _named(*patterns: str) -> Condition:
+    """The class of the module has such a name, whatever its package."""
+    return Condition(
+        "of a class named", lambda site: fits(site.module.class_name, patterns), patterns
     )
 
 
-def _contracting() -> Iterable[Clause]:
-    """Layers whose weights are their work, and their biases, which are told apart."""
-    both = (*layers.CONVOLUTIONS, *layers.TRANSPOSED)
-    for name, cause, isa, named in (
-        ("transposed", "conv.transpose-output-size", layers.TRANSPOSED, _CONV),
-        ("convolution", "conv.unbatched-axis", layers.CONVOLUTIONS, _CONV),
-        ("unnamed", "conv.by-class-name", both, ()),
-        ("linear", "matmul.leading-dims-lost", layers.LINEAR, ()),
-        ("recurrent", "rnn.fused", layers.RECURRENT, ()),
-        ("cell", "rnn.fused", layers.CELLS, ()),
-    ):
-        seen = layers.operators(isa)
-        yield _layer(name, cause, isa, "weights", named=named, stands_for=seen)
-    for name, isa in (
-        ("conv", both),
-        ("linear", layers.LINEAR),
-        ("rnn", (*layers.RECURRENT, *layers.CELLS)),
-    ):
-        yield _layer(f"bias.{name}", f"bias.{name}", isa, "biases", kind="part")
+def weights(call: Site) -> int:
+    """Elements of the weights x N S_out of a convolution, x N of others, x N T of an RNN's.
+
+    Where the name of a parameter only contains "weight", its factor is the product of the first
+    two axes of the result.
+    """
+    return sum(amount for name, amount in _amounts(call) if "weight" in name)
 
 
-def _others() -> Iterable[Clause]:
-    """Layers whose parameters are no work, or not all of it."""
-    norm = f"{layers.NN}.batchnorm._BatchNorm", f"{layers.NN}.instancenorm._InstanceNorm"
-    own = "module.parameter-elements"
-    yield _layer("batch_norm", "norm.batch", norm[:1])
-    yield _layer("instance_norm", "norm.instance", norm[1:])
-    yield _layer("layer_norm", "norm.layer", named=("*LayerNorm*",))
-    yield _layer("group_norm", "norm.group", named=("*GroupNorm*",))
-    yield _layer("rms_norm", "norm.rms", named=("*RMSNorm*",))
-    yield _layer("embedding", "embedding.lookup", _EMBEDDINGS)
-    yield _layer("prelu", "act.piecewise-other", (f"{layers.NN}.activation.PReLU",))
-    for word in ("weight", "bias"):
-        yield _layer(f"conv.{word}", "conv.by-class-name", named=_CONV, has=(f"*{word}*",))
-        yield _layer(f"other.{word}", own, has=(f"*{word}*",))
+def biases(call: Site) -> int:
+    """Elements of the biases x N S_out of a convolution, x N of others, x N T of an RNN's."""
+    return sum(amount for name, amount in _amounts(call) if "weight" not in name)
 
 
-def _unseen() -> Iterable[Clause]:
-    """Why contraction work is not seen, the most particular reason first."""
-    product = "torch.Tensor.__matmul__", "torch.Tensor.__rmatmul__"
-    attention = ("aten.scaled_dot_product_attention.default",)
-    rows = (
-        ("hook", "module.hook-work", _HOOKS, Match(under=(HOOKS,))),
-        ("direct-forward", "module.direct-forward", _HOOKS, Match(via="forward")),
-        ("unregistered", "module.unregistered", _HOOKS, Match(registered=False)),
-        ("attention", "attention.sdpa", _MACS, Match(targets=attention)),
-        ("operator", "matmul.operator-invisible", _MACS, Match(entry=product)),
-        ("own", "module.nonleaf-own-work", _SUM, Match(leaf=False, has=("weight",))),
-    )
-    for name, cause, reference, match in rows:
-        yield Clause(
-            id=f"torchinfo.unseen.{name}",
-            cause=cause,
-            level="operator",
-            match=match,
-            kind="unseen",
-            reference=reference,
-        )
+def parameters(call: Site) -> int:
+    """Elements of weights and biases x N S_out of a convolution, x N of others."""
+    return sum(amount for _, amount in _amounts(call))
 
 
-_FAILS = (
-    *(
-        Clause(
-            id=f"torchinfo.{name}",
-            cause="op.unregistered-zero",
-            level="module",
-            match=Match(via="call", under=under),
-            kind="part",
-            formula=f"torchinfo.{name}",
-            times="registered",
-            reference=f"{_LAYER}: calculate_size",
-        )
-        for name, under in (("readable", ()), ("under_vmap", (VMAP,)))
-    ),
-    # An encoder makes a nested tensor of a padding mask, and that has no size.
-    Clause(
-        id="torchinfo.nested",
-        cause="op.unregistered-zero",
-        level="module",
-        match=Match(via="call", fused=(f"{NESTED}*",)),
-        kind="fails",
-        reference=f"{_LAYER}: calculate_size",
-    ),
+_CONV, _FILTERS = _named("*Conv*"), kind_of(*layers.CONVOLUTIONS, *layers.TRANSPOSED)
+_LINEAR = kind_of(*layers.LINEAR)
+for name, cause, conditions in (
+    ("transposed", "conv.transpose-output-size", (kind_of(*layers.TRANSPOSED), _CONV)),
+    ("convolution", "conv.unbatched-axis", (kind_of(*layers.CONVOLUTIONS), _CONV)),
+    ("unnamed", "conv.by-class-name", (_FILTERS,)),
+    ("linear", "matmul.leading-dims-lost", (_LINEAR,)),
+    ("recurrent", "rnn.fused", (kind_of(*layers.RECURRENT),)),
+    ("cell", "rnn.fused", (kind_of(*layers.CELLS),)),
+):
+    leaves.contraction(*conditions, cause=cause, name=name)(weights)
+for cause, condition in (
+    ("bias.conv", _FILTERS),
+    ("bias.linear", _LINEAR),
+    ("bias.rnn", kind_of(*layers.RECURRENT, *layers.CELLS)),
+):
+    leaves.adds(condition, cause=cause, name=cause)(biases)
+
+# Layers whose parameters are no work, or not all of it.
+
+_EMBEDDINGS = tuple(f"{_NN}.sparse.{name}" for name in ("Embedding", "EmbeddingBag"))
+_BY_NAME, _ODD = "conv.by-class-name", "module.parameter-elements"
+for name, cause, conditions in (
+    ("batch_norm", "norm.batch", (kind_of(f"{_NN}.batchnorm._BatchNorm"),)),
+    ("instance_norm", "norm.instance", (kind_of(f"{_NN}.instancenorm._InstanceNorm"),)),
+    ("layer_norm", "norm.layer", (_named("*LayerNorm*"),)),
+    ("group_norm", "norm.group", (_named("*GroupNorm*"),)),
+    ("rms_norm", "norm.rms", (_named("*RMSNorm*"),)),
+    ("embedding", "embedding.lookup", (kind_of(*_EMBEDDINGS),)),
+    ("prelu", "act.piecewise-other", (kind_of(f"{_NN}.activation.PReLU"),)),
+    ("conv.weight", _BY_NAME, (_CONV, has("*weight*"))),
+    ("other.weight", _ODD, (has("*weight*"),)),
+    ("conv.bias", _BY_NAME, (_CONV, has("*bias*"))),
+    ("other.bias", _ODD, (has("*bias*"),)),
+):
+    leaves.contraction(*conditions, cause=cause, name=name)(parameters)
+
+# Why contraction work is not seen, the most particular reason first.
+
+unseen.misses("hook", under(HOOKS), cause="module.hook-work", source=_HOOKS)
+unseen.misses("direct-forward", by_forward(), cause="module.direct-forward", source=_HOOKS)
+unseen.misses("unregistered", registered(False), cause="module.unregistered", source=_HOOKS)
+unseen.misses("attention", "aten.scaled_dot_product_attention.default", cause="attention.sdpa")
+unseen.misses(
+    "operator",
+    through("torch.Tensor.__matmul__", "torch.Tensor.__rmatmul__"),
+    cause="matmul.operator-invisible",
 )
+unseen.misses("own", has("weight"), leaf(False), cause="module.nonleaf-own-work", source=_SUM)
 
-CONVENTIONS = (
-    Convention(
-        tool="torchinfo",
-        edition="1.8.0",
-        verified=("1.8.0",),
-        unit=1,
-        printed_as="mult-adds",
-        sees="module",
-        counts_dead=True,
-        unseen="functional.invisible",
-        forces={"grad": False, "hooked": True},
-        source=_MACS,
-        clauses=(*_FAILS, *_contracting(), *_others(), *_unseen()),
-        parameters=Parameters(
-            extra="leaves_and_leftovers",
-            reference="torchinfo/model_statistics.py; torchinfo/layer_info.py: leftover_params",
-        ),
-    ),
-)
+CONVENTIONS = (tool.convention,)

@@ -9,6 +9,7 @@ import pytest
 from crossflops.causes import cause, causes
 from crossflops.errors import UnknownNameError
 from crossflops.tools.registry import conventions
+from tests.reconcile.synthetic import trace
 
 
 def test_causes_are_in_the_order_of_their_ids():
@@ -53,7 +54,7 @@ def named_by_the_reconciler():
     rooms = ("walk", "paths", "parameters", "rebuilt")
     rooms = [f"reconcile.{name}" for name in rooms]
     rooms += [f"reconcile.models.{name}" for name in ("alignment", "operations", "steps")]
-    for name in (*rooms, "tools.parameters"):
+    for name in rooms:
         spec = find_spec(f"crossflops.{name}")
         tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
         texts |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
@@ -84,4 +85,6 @@ def test_every_cause_is_booked_by_somebody():
         booked |= {convention.unseen} | ({convention.rounds} if convention.adds_up else set())
         booked |= {rule.cause for rule in convention.rules}
         booked |= {rule.again for rule in convention.rules if rule.again}
+        if convention.parameters is not None and convention.parameters.extra is not None:
+            booked |= set(convention.parameters.extra(trace()))
     assert booked == {one.id for one in causes()}

@@ -12,8 +12,7 @@ from crossflops.render import FORMATS
 from crossflops.report.tables import report
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.rules.rule import Convention, Rule
-from crossflops.tools.legacy import amount_of
-from crossflops.tools.operators import CONTRACTIONS
+from crossflops.tools.contractions import OPERATORS
 from crossflops.tools.registry import conventions
 from tests.models import Odd, block, encoder_layer, exported, nn, torch, zoo
 
@@ -67,14 +66,14 @@ def test_operators_do_the_work_of_their_nodes(name):
     _, trace, ledger = made(name)
     rules = (
         Rule(
-            id=formula,
+            id=formula.__name__,
             cause="graph.export-decomposition",
             level="operator",
             targets=targets,
             kind="core",
-            amount=amount_of(formula, "operator"),
+            amount=formula,
         )
-        for formula, targets in CONTRACTIONS.items()
+        for formula, targets in OPERATORS.items()
     )
     exact = Convention(
         tool="operators",

@@ -13,7 +13,8 @@ from crossflops.reconcile import reconcile
 from crossflops.rules.prediction import predict
 from crossflops.rules.rule import Convention, OfCost, Rule
 from crossflops.rules.site import input_elements, run_as
-from crossflops.tools.formulas.ptflops import batch, total
+from crossflops.tools.ptflops.modules import batch
+from crossflops.tools.ptflops.pytorch import total
 
 SETTING = Setting()
 BATCH = batch  # the length of the model's input

@@ -5,7 +5,7 @@ import pytest
 from crossflops.ir.trace import Call, Module, Parameter, Setting, Trace
 from crossflops.reconcile import reconcile_parameters
 from crossflops.rules.rule import Parameters
-from crossflops.tools.parameters import leaves_and_leftovers
+from crossflops.tools.torchinfo import leaves_and_leftovers
 
 LINEAR, ODD = "torch.nn.modules.linear.Linear", "torch.nn.modules.sparse.Embedding"
 OWN, MODULE = "my.Model", "torch.nn.modules.module.Module"

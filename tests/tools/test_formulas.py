@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.tools import fvcore, thop
+from crossflops.rules.site import input_elements, output_elements
+from crossflops.tools import contractions, fvcore, thop
 from tests.tools.amounts import amount
 
 
@@ -24,7 +25,7 @@ from tests.tools.amounts import amount
 )
 def test_a_convolution_is_positions_times_weights(target, source, weight, result, expected):
     """Output positions, or input positions when transposed; groups are in the weight."""
-    found = amount("convolution", target, {"input": source, "weight": weight}, [result])
+    found = amount(contractions.convolution, target, {"input": source, "weight": weight}, [result])
     assert found == expected
 
 
@@ -35,29 +36,36 @@ def test_a_general_convolution_says_whether_it_is_transposed():
         flag = {"transposed": transposed}
         name = "aten.convolution.default"
         result = [(1, 4, 16, 16)]
-        assert amount("convolution", name, inputs, result, call_settings=flag) == expected
+        assert (
+            amount(contractions.convolution, name, inputs, result, call_settings=flag) == expected
+        )
 
 
 @pytest.mark.parametrize(
     ("name", "inputs", "result", "expected"),
     [
-        ("linear", {"input": (2, 10, 64), "weight": (32, 64)}, (2, 10, 32), 40960),
-        ("linear", {"input": (64,), "weight": (32, 64)}, (32,), 2048),
-        ("linear", {"input": (4, 64), "weight": (64,)}, (4,), 256),
-        ("matmul", {"self": (6, 8), "other": (2, 4, 8, 10)}, (2, 4, 6, 10), 3840),
-        ("matmul", {"self": (8,), "other": (8, 10)}, (10,), 80),
-        ("matmul", {"self": (8,), "other": (8,)}, (), 8),
-        ("matmul", {"self": (10, 4), "mat1": (10, 8), "mat2": (8, 4)}, (10, 4), 320),
-        ("matmul", {"self": (1,), "batch1": (2, 5, 8), "batch2": (2, 8, 4)}, (2, 5, 4), 320),
-        ("tensordot", {"self": (3, 4, 5), "other": (4, 5, 6)}, (3, 6), 360),
+        (contractions.linear, {"input": (2, 10, 64), "weight": (32, 64)}, (2, 10, 32), 40960),
+        (contractions.linear, {"input": (64,), "weight": (32, 64)}, (32,), 2048),
+        (contractions.linear, {"input": (4, 64), "weight": (64,)}, (4,), 256),
+        (contractions.matmul, {"self": (6, 8), "other": (2, 4, 8, 10)}, (2, 4, 6, 10), 3840),
+        (contractions.matmul, {"self": (8,), "other": (8, 10)}, (10,), 80),
+        (contractions.matmul, {"self": (8,), "other": (8,)}, (), 8),
+        (contractions.matmul, {"self": (10, 4), "mat1": (10, 8), "mat2": (8, 4)}, (10, 4), 320),
         (
-            "scaled_dot_product_attention",
+            contractions.matmul,
+            {"self": (1,), "batch1": (2, 5, 8), "batch2": (2, 8, 4)},
+            (2, 5, 4),
+            320,
+        ),
+        (contractions.tensordot, {"self": (3, 4, 5), "other": (4, 5, 6)}, (3, 6), 360),
+        (
+            contractions.scaled_dot_product_attention,
             {"query": (2, 4, 10, 8), "key": (2, 4, 7, 8), "value": (2, 4, 7, 6)},
             (2, 4, 10, 6),
             2 * 4 * 10 * 7 * (8 + 6),
         ),
-        ("input_elements", {"self": (2, 3, 4)}, (2,), 24),
-        ("output_elements", {"self": (2, 3, 4)}, (2, 5), 10),
+        (input_elements, {"self": (2, 3, 4)}, (2,), 24),
+        (output_elements, {"self": (2, 3, 4)}, (2, 5), 10),
         (fvcore.matmul, {"self": (6, 8), "other": (2, 4, 8, 10)}, (2, 4, 6, 10), 480),
         (fvcore.matmul, {"self": (5, 8), "mat2": (8, 3)}, (5, 3), 120),
         (fvcore.normalized_elements, {"input": (2, 8, 4)}, (2, 8, 4), 64),
@@ -82,16 +90,16 @@ def test_recurrent_layers_are_steps_times_weights():
         "params.3": (128, 32),
         "params.4": (128, 32),
     }
-    found = amount("recurrent", "aten.lstm.input", inputs, [(5, 2, 32)])
+    found = amount(contractions.recurrent, "aten.lstm.input", inputs, [(5, 2, 32)])
     assert found == 10 * 128 * (16 + 3 * 32)
 
 
 @pytest.mark.parametrize(
     ("name", "inputs", "more"),
     [
-        ("convolution", {"weight": (8, 3, 3, 3)}, {}),
-        ("linear", {"input": (2, 3)}, {}),
-        ("input_elements", {}, {}),
+        (contractions.convolution, {"weight": (8, 3, 3, 3)}, {}),
+        (contractions.linear, {"input": (2, 3)}, {}),
+        (input_elements, {}, {}),
         (fvcore.matmul, {"self": (10, 8), "other": (8,)}, {}),
         (fvcore.normalized_elements, {"input": (2, 3, 4, 5, 6, 7)}, {}),
         (fvcore.normalized_elements, {"input": (2,)}, {}),
@@ -111,7 +119,11 @@ def test_amounts_are_exact_at_any_size(shape):
     """No float is on the way from shapes to an amount."""
     *rows, inner = shape
     inputs = {"input": tuple(shape), "weight": (10**9 + 7, inner)}
-    assert amount("linear", "aten.linear.default", inputs, [()]) == prod(shape) * (10**9 + 7)
+    assert amount(contractions.linear, "aten.linear.default", inputs, [()]) == prod(shape) * (
+        10**9 + 7
+    )
     result = [(*rows, 10**9 + 7)]
     operands = {"self": tuple(shape), "other": (inner, 10**9 + 7)}
-    assert amount("matmul", "aten.matmul.default", operands, result) == prod(shape) * (10**9 + 7)
+    assert amount(contractions.matmul, "aten.matmul.default", operands, result) == prod(shape) * (
+        10**9 + 7
+    )

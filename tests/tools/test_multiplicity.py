@@ -9,9 +9,9 @@ from crossflops.tools.multiplicity import (
     child_paths,
     child_paths_squared,
     multiplicities,
-    registered_leaves,
     within,
 )
+from crossflops.tools.torchinfo import registered_leaves
 
 
 def table(*children, unregistered=()):

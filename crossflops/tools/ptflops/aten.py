@@ -1,0 +1,76 @@
+"""ptflops' backend "aten": products and convolutions as they reach a dispatch mode.
+
+It counts the bias of a convolution and of `aten.addmm`, not that of a linear layer that becomes
+`aten.mm` and `aten.add`; a fused CPU kernel counts nothing. Hooks sit on the children of the model
+alone. Sources: ptflops/aten_ops.py and ptflops/aten_engine.py of 0.7.5.
+"""
+
+from math import prod
+
+from crossflops.rules.rule import Parameters, Tool
+from crossflops.rules.site import Site, of_complex, run_as, setting
+from crossflops.tools.dispatched import added_product, convolution, product
+
+_ENGINE = "ptflops/aten_engine.py"
+_CONVOLUTIONS = ("aten.convolution.*", "aten._convolution.*")
+_PRODUCTS, _ADDED = ("aten.mm.*", "aten.matmul.*", "aten.bmm.*"), ("aten.addmm.*",)
+_SAME = "graph.export-decomposition"
+
+tool = Tool(
+    "ptflops-aten",
+    edition="0.7.5",
+    verified=("0.7.5",),
+    prints="MACs",
+    per_mac=1,
+    level="dispatch",
+    unseen="op.unregistered-zero",
+    runs={"training": False, "hooked": "children"},
+    counts_dead_work=True,
+    source=_ENGINE,
+    parameters=Parameters(
+        trainable=True, reference="ptflops/pytorch_engine.py: get_model_parameters_number"
+    ),
+)
+# What a composite consists of, which inference mode alone shows, happens out of sight.
+dispatched = tool.rules(
+    "dispatch", setting(composed=False), source="ptflops/aten_ops.py: ATEN_OPS_MAPPING"
+)
+unseen = tool.rules("operator", source=f"{_ENGINE}: FlopCounterMode.__torch_dispatch__")
+
+for name, operators, formula in (
+    ("product", _PRODUCTS, product),
+    ("addmm", _ADDED, added_product),
+):
+    dispatched.contraction(
+        operators, of_complex(), cause="contraction.complex", name=f"{name}.complex"
+    )(formula)
+    dispatched.contraction(operators, cause=_SAME, name=name)(formula)
+dispatched.contraction(_CONVOLUTIONS, cause=_SAME)(convolution)
+
+
+@dispatched.adds(_ADDED, cause="bias.linear", name="addmm.input")
+def added(call: Site) -> int:
+    """rows x out of input + A B, whatever beta is.
+
+    addmm_flop.
+    """
+    return call.shape("1")[0] * call.shape("2")[1]
+
+
+@dispatched.adds(_CONVOLUTIONS, cause="bias.conv", name="convolution.bias")
+def convolution_bias(call: Site) -> int:
+    """x.shape[0] x prod(y.shape[1:]), if there is a bias.
+
+    conv_flop_count.
+    """
+    shape = call.result.shape or ()
+    return call.shape("0")[0] * prod(shape[1:]) if call.input("2") else 0
+
+
+unseen.misses(
+    "fast-path",
+    run_as("aten._native_multi_head*", "aten._transformer_encoder_layer*"),
+    cause="attention.module-fastpath",
+)
+unseen.misses("attention", "aten.scaled_dot_product_attention.default", cause="attention.sdpa")
+unseen.misses("recurrent", "aten.lstm.*", cause="rnn.fused")

@@ -1,0 +1,380 @@
+"""The modules for which ptflops has a hook, by exact type: pytorch_ops.py: MODULES_MAPPING.
+
+A hook sees `__call__` only, and what it counts is divided by the batch.
+"""
+
+from math import prod
+from typing import Any
+
+from crossflops.ir.modules import Modules, Times, chains, child_paths
+from crossflops.ir.trace import Call, Trace
+from crossflops.rules.rule import Rules
+from crossflops.rules.site import (
+    VMAP,
+    Site,
+    as_root,
+    called,
+    has,
+    output_elements,
+    padding_dropped,
+    setting,
+    under,
+)
+from crossflops.tools import layers
+from crossflops.tools.contractions import OPERATORS, linear, matmul, scaled_dot_product_attention
+
+_NN = layers.NN
+_ACTIVATIONS = {
+    "act.relu": ("ReLU",),
+    "act.piecewise-other": ("PReLU", "LeakyReLU", "ReLU6"),
+    "act.transcendental": ("ELU", "GELU"),
+}
+_NORMS = {
+    "norm.batch": tuple(name for name in layers.BATCH_NORMS if "Sync" not in name),
+    "norm.instance": layers.INSTANCE_NORMS,
+    "norm.group": (f"{_NN}.normalization.GroupNorm",),
+    "norm.layer": layers.LAYER_NORM,
+}
+_POOLS = {
+    "pool.max": tuple(
+        f"{_NN}.pooling.{kind}Pool{d}d" for kind in ("Max", "AdaptiveMax") for d in (1, 2, 3)
+    ),
+    "pool.avg": layers.AVERAGE_POOLS,
+    "pool.adaptive": layers.ADAPTIVE_POOLS,
+}
+_UPSAMPLE = f"{_NN}.upsampling.Upsample"
+ATTENTION = (f"{_NN}.activation.MultiheadAttention",)
+# timm up to 0.9 has it in the file of its vision transformer
+TIMM = ("timm.layers.attention.Attention", "timm.models.vision_transformer.Attention")
+
+# Hooks that read their first input, and those that read their result alone.
+_READERS = tuple(
+    sorted(
+        {
+            *(*layers.CONTRACTING, *ATTENTION, *TIMM),
+            *(name for table in (_NORMS, _POOLS) for names in table.values() for name in names),
+        }
+    )
+)
+_OTHERS = tuple(f"{_NN}.activation.{name}" for names in _ACTIVATIONS.values() for name in names)
+_SUPPORTED = frozenset({*_READERS, *_OTHERS, _UPSAMPLE})
+
+
+def paths(modules: Modules) -> dict[int, int]:
+    """Once for every chain of parents without a rule: pytorch_engine.py: accumulate_flops."""
+    return child_paths(modules, _SUPPORTED)
+
+
+def _chains_of_paths(modules: Modules) -> dict[int, dict[int, int]]:
+    """The same chains from every module: print_model_with_flops shows what each accumulates."""
+    return chains(modules, _SUPPORTED)
+
+
+def _is_alone(call: Call) -> bool:
+    """Whether the model is given a single tensor, by position."""
+    return (call.arity, call.keywords) == (1, 0) and call.input("0") is not None
+
+
+def batch(trace: Trace) -> int:
+    """len(x), x what the model is given by position, 1 if nothing is; summed over its calls.
+
+    pytorch_engine.py: batch_counter_hook. All but a single tensor goes by keyword, out of an
+    `input_constructor`. Raises LookupError for a scalar, which has no length.
+    """
+    examples = 0
+    for call in trace.calls:
+        if call.level == "module" and call.module == 0 and call.via == "call":
+            alone = call.parent is not None or _is_alone(call)
+            given = call.input("0")
+            shape = given.shape if given else None
+            examples += shape[0] if alone and shape is not None else 1
+    return examples
+
+
+_source = "ptflops/pytorch_ops.py: MODULES_MAPPING"
+_hooks: dict[str, Any] = {
+    "times": Times(paths, _chains_of_paths),
+    "batch": batch,
+    "source": _source,
+}
+failing = Rules("module", source=_source)
+hooked = Rules("module", called(), stands_for=layers.operators, **_hooks)
+
+# Hooks that look at what they are given, and are given nothing, or what has no shape: an encoder
+# makes nested tensors of a padding mask where no gradients are asked for.
+failing.refuses(
+    "fails.nested", _READERS, called(), padding_dropped(), cause="op.unregistered-zero"
+)
+
+
+@hooked.adds(_READERS, as_root(), cause="op.unregistered-zero", name="fails.keywords")
+def positional(call: Site) -> int:
+    """0; the hook of the model itself reads `input[0]`, and one tensor alone goes by position.
+
+    pytorch_engine.py: get_flops_pytorch. Raises LookupError where all inputs go by keyword.
+    """
+    if call.call.parent is None and not _is_alone(call.call):
+        raise LookupError("its inputs go by keyword, which hooks are not given")
+    return 0
+
+
+# Convolutions and linear layers: their products, under `torch.vmap` too, and their bias.
+# Pruning and weight_norm put "bias_orig" or "bias_g" in place of the parameter.
+
+_BIASED = has("bias*")
+
+
+def _output(call: Site) -> tuple[int, ...]:
+    shape = call.result.shape
+    if shape is None:
+        raise LookupError(f"the shape of the result of {call.key} is not known")
+    return shape
+
+
+def _per_position(call: Site) -> int:
+    """K x in_channels x (out_channels // groups)."""
+    filters = call.number("out_channels") // call.number("groups")
+    return prod(call.extents("kernel_size")) * call.number("in_channels") * filters
+
+
+@hooked.contraction(layers.CONVOLUTIONS, cause="conv.unbatched-axis")
+@hooked.contraction(
+    layers.CONVOLUTIONS, under(VMAP), cause="function.vmap", name="convolution.vmapped"
+)
+def convolution(call: Site) -> int:
+    """x.shape[0] x prod(y.shape[2:]) x K x in_channels x (out_channels // groups).
+
+    pytorch_ops.py: conv_flops_counter_hook. The first axis is taken for the batch.
+    """
+    return call.shape("0")[0] * prod(_output(call)[2:]) * _per_position(call)
+
+
+@hooked.contraction(layers.TRANSPOSED, cause="conv.unbatched-axis")
+@hooked.contraction(
+    layers.TRANSPOSED, under(VMAP), cause="function.vmap", name="transposed.vmapped"
+)
+def transposed(call: Site) -> int:
+    """x.shape[0] x prod(x.shape[2:]) x K x in_channels x (out_channels // groups).
+
+    pytorch_ops.py: conv_flops_counter_hook with transpose=True.
+    """
+    source = call.shape("0")
+    return source[0] * prod(source[2:]) * _per_position(call)
+
+
+@hooked.adds(layers.TRANSPOSED, _BIASED, cause="bias.conv", name="transposed.bias")
+@hooked.adds(layers.CONVOLUTIONS, _BIASED, cause="bias.conv", name="convolution.bias")
+def convolution_bias(call: Site) -> int:
+    """x.shape[0] x prod(y.shape[1:])."""
+    return call.shape("0")[0] * prod(_output(call)[1:])
+
+
+@hooked.contraction(layers.LINEAR, cause="matmul.leading-dims-lost", name="linear")
+@hooked.contraction(layers.LINEAR, under(VMAP), cause="function.vmap", name="linear.vmapped")
+def linear_layer(call: Site) -> int:
+    """prod(x.shape[:-1]) x in x out.
+
+    pytorch_ops.py: linear_flops_counter_hook.
+    """
+    return prod(call.shape("0")) * _output(call)[-1]
+
+
+@hooked.adds(layers.LINEAR, _BIASED, cause="bias.linear", name="linear.bias")
+def linear_bias(call: Site) -> int:
+    """prod(x.shape[:-1]) x out."""
+    return prod(call.shape("0")[:-1]) * _output(call)[-1]
+
+
+# RNN, GRU, LSTM and their cells; batch and steps are read off the first two axes.
+
+
+def _size(call: Site, name: str) -> int:
+    for parameter in call.module.params:
+        if parameter.name == name:
+            return parameter.numel
+    raise LookupError(f"{call.module.path or 'the model'} has no parameter {name}")
+
+
+def _sizes(call: Site, *prefixes: str) -> int:
+    """The elements of these parameters in all layers, of one direction: those the hook reads."""
+    numbers = range(call.number("num_layers"))
+    return sum(_size(call, f"{prefix}_l{n}") for prefix in prefixes for n in numbers)
+
+
+def _steps(call: Site) -> int:
+    """x.shape[0] x x.shape[1], twice if bidirectional."""
+    shape = call.shape("0")
+    return shape[0] * shape[1] * (2 if call.module.settings["bidirectional"] else 1)
+
+
+def _elementwise(call: Site) -> int:
+    """RNN H, GRU H + 3H + 3H, LSTM 4H + 3H + 3H. pytorch_ops.py: rnn_flops."""
+    kind = call.target.rpartition(".")[2].removesuffix("Cell")
+    return {"RNN": 1, "GRU": 7, "LSTM": 10}[kind] * call.number("hidden_size")
+
+
+@hooked.contraction(layers.RECURRENT, cause="rnn.fused")
+def recurrent(call: Site) -> int:
+    """Sample-steps x directions x the sum over layers of n(w_ih) + n(w_hh).
+
+    pytorch_ops.py: rnn_flops_counter_hook. The weights are those of the forward direction.
+    """
+    return _steps(call) * _sizes(call, "weight_ih", "weight_hh")
+
+
+@hooked.adds(layers.RECURRENT, cause="rnn.gate-elementwise", name="recurrent.gates")
+def recurrent_gates(call: Site) -> int:
+    """Sample-steps x directions x layers x the elementwise terms of a cell."""
+    return _steps(call) * call.number("num_layers") * _elementwise(call)
+
+
+@hooked.adds(layers.RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias")
+def recurrent_bias(call: Site) -> int:
+    """Sample-steps x directions x the sum over layers of n(b_ih) + n(b_hh)."""
+    return _steps(call) * _sizes(call, "bias_ih", "bias_hh")
+
+
+def _rows(call: Site) -> int:
+    """x.shape[0]; without a second axis the tool fails."""
+    rows, _, *_ = call.shape("0")
+    return rows
+
+
+@hooked.contraction(layers.CELLS, cause="rnn.fused")
+def cell(call: Site) -> int:
+    """x.shape[0] x (n(w_ih) + n(w_hh)).
+
+    pytorch_ops.py: rnn_cell_flops_counter_hook.
+    """
+    return _rows(call) * (_size(call, "weight_ih") + _size(call, "weight_hh"))
+
+
+@hooked.adds(layers.CELLS, cause="rnn.gate-elementwise", name="cell.gates")
+def cell_gates(call: Site) -> int:
+    """x.shape[0] x the elementwise terms of a cell."""
+    return _rows(call) * _elementwise(call)
+
+
+@hooked.adds(layers.CELLS, setting(bias=True), cause="bias.rnn", name="cell.bias")
+def cell_bias(call: Site) -> int:
+    """x.shape[0] x (n(b_ih) + n(b_hh))."""
+    return _rows(call) * (_size(call, "bias_ih") + _size(call, "bias_hh"))
+
+
+# Two rules for attention: PyTorch's with its projections, timm's without them.
+
+_SCORES = "attention.scale-or-softmax"
+_PRODUCTS, _ATTENDED = OPERATORS[matmul], OPERATORS[scaled_dot_product_attention]
+
+
+def _attended(call: Site) -> tuple[int, list[int], list[int], int]:
+    """B, the lengths L and the sizes E of query, key and value, and the heads.
+
+    Raises where the hook of nn.MultiheadAttention fails.
+    """
+    if call.call.arity != 3:
+        raise ValueError(f"query, key and value by position, not {call.call.arity} inputs")
+    shapes = [call.shape(name) for name in "012"]
+    place = 1 if call.module.settings["batch_first"] else 0
+    lengths, sizes = [shape[place] for shape in shapes], [shape[2] for shape in shapes]
+    if sizes[0] != call.number("embed_dim"):
+        raise ValueError("the query has another size than embed_dim")
+    return shapes[0][1 - place], lengths, sizes, call.number("num_heads")
+
+
+@hooked.contraction(
+    ATTENTION, cause="attention.rule", stands_for=(*_PRODUCTS, *OPERATORS[linear], *_ATTENDED)
+)
+def attention(call: Site) -> int:
+    """B (Lq Eq^2 + Lk Ek^2 + Lv Ev^2 + h Lq Lk (Eq // h + Ev // h) + Lq Ev^2).
+
+    multihead_attention_counter_hook: keys and values are projected by squares of their own size.
+    """
+    examples, lengths, sizes, heads = _attended(call)
+    (queries, keys, _), (size, _, value_size) = lengths, sizes
+    projections = sum(length * size**2 for length, size in zip(lengths, sizes, strict=True))
+    products = heads * queries * keys * (size // heads + value_size // heads)
+    return examples * (projections + products + queries * value_size**2)
+
+
+@hooked.adds(ATTENTION, cause=_SCORES, name="attention.scores")
+def attention_scores(call: Site) -> int:
+    """B (Lq Eq + h Lq Lk): the scale and the softmax."""
+    examples, (queries, keys, _), (size, _, _), heads = _attended(call)
+    return examples * queries * (size + heads * keys)
+
+
+@hooked.adds(ATTENTION, cause="bias.attention-proj", name="attention.bias")
+def attention_bias(call: Site) -> int:
+    """B ((Lq + Lk + Lv) Eq + Lq Ev), the first only with in_proj_bias."""
+    examples, lengths, (size, _, value_size), _ = _attended(call)
+    has_bias = any(parameter.name == "in_proj_bias" for parameter in call.module.params)
+    before = sum(lengths) * size if has_bias else 0
+    return examples * (before + lengths[0] * value_size)
+
+
+def _tokens(call: Site) -> tuple[int, int]:
+    """B h N and N. A first input without three axes fails."""
+    examples, tokens, _ = call.shape("0")
+    return examples * call.number("num_heads") * tokens, tokens
+
+
+@hooked.contraction(
+    TIMM, cause="attention.rule", name="timm-attention", stands_for=(*_PRODUCTS, *_ATTENDED)
+)
+def timm_attention(call: Site) -> int:
+    """2 B h N N d: the products of timm's Attention.
+
+    timm_attention_counter_hook.
+    """
+    rows, tokens = _tokens(call)
+    return 2 * rows * tokens * call.number("head_dim")
+
+
+@hooked.adds(TIMM, cause=_SCORES, name="timm-attention.scores")
+def timm_attention_scores(call: Site) -> int:
+    """B h (N d + N N): the scale and the softmax.
+
+    timm_attention_counter_hook.
+    """
+    rows, tokens = _tokens(call)
+    return rows * (call.number("head_dim") + tokens)
+
+
+# Activations, norms, pools and nn.Upsample.
+
+
+def norm(call: Site) -> int:
+    """n(x), twice if the module has a true attribute `affine`.
+
+    bn_flops_counter_hook.
+    """
+    return first_input(call) * (2 if call.module.settings.get("affine") else 1)
+
+
+def first_input(call: Site) -> int:
+    """n(x), x the first positional input."""
+    return prod(call.shape("0"))
+
+
+def first_example(call: Site) -> int:
+    """n(y[0]): the elements of the first example of the result.
+
+    upsample_flops_counter_hook.
+    """
+    output = _output(call)
+    if not output or not output[0]:
+        raise LookupError("the result has no first example")
+    return prod(output[1:])
+
+
+for cause, names in _ACTIVATIONS.items():
+    classes = tuple(f"{_NN}.activation.{name}" for name in names)
+    hooked.adds(classes, cause=cause, name=cause)(output_elements)
+for cause, classes in _NORMS.items():
+    hooked.adds(classes, cause=cause, name=cause)(norm)
+for cause, classes in _POOLS.items():
+    hooked.adds(classes, cause=cause, name=cause)(first_input)
+for mode in ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear"):
+    cause = "upsample.nearest" if mode.startswith("nearest") else "upsample.linear"
+    hooked.adds(_UPSAMPLE, setting(mode=mode), cause=cause, name=f"upsample.{mode}")(first_example)
