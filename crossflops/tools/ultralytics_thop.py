@@ -2,217 +2,566 @@
 for products of functions.
 
 A rule about a module that contains modules is added to theirs. Functions count where no module
-with a rule is around, and in the total alone. Sources: thop/profile.py (`register_hooks`,
-`functional_hooks`, `_FunctionCounter`, `profile`), thop/vision/basic_hooks.py,
-thop/vision/calc_func.py, thop/rnn_hooks.py. It imports as `thop` and is another package than thop.
+with a rule is around, and in the total alone. A rule reads the first argument of a module, by
+position or by keyword, and its result; what it does not find is a LookupError here, since the tool
+fails there. Sources: thop/profile.py (`register_hooks`, `functional_hooks`, `_FunctionCounter`,
+`profile`), thop/vision/basic_hooks.py, thop/vision/calc_func.py, thop/rnn_hooks.py. It imports as
+`thop` and is another package than thop.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from math import prod
+from typing import NamedTuple
 
-from crossflops.ir.convention import Clause, Convention, Match, Parameters
-from crossflops.ir.trace import Level
+from crossflops.ir.modules import ONCE
+from crossflops.ir.trace import Scalar
+from crossflops.rules.rule import Parameters, Tool
+from crossflops.rules.site import (
+    HOOKS,
+    PRE_HOOK,
+    VMAP,
+    Condition,
+    Site,
+    by_forward,
+    called,
+    fits,
+    has,
+    kind_of,
+    of_type,
+    registered,
+    setting,
+    under,
+)
 from crossflops.tools import layers
-from crossflops.tools.operators import HOOKS, VMAP
+from crossflops.tools.einsum import einsum_extents
 
 _HOOKS, _RNN, _PROFILE = "thop/vision/basic_hooks.py", "thop/rnn_hooks.py", "thop/profile.py"
-_NN, _EXPORT, _SCALE = layers.NN, "graph.export-decomposition", "attention.scale-or-softmax"
-_BILINEAR, _EMBEDDING = (f"{_NN}.linear.Bilinear",), (f"{_NN}.sparse.Embedding",)
-_ATTENTION = (f"{_NN}.activation.MultiheadAttention",)
-_PRELU = (f"{_NN}.activation.PReLU",)
-_SOFTMAXES = {
-    "Softmax": "softmax",
-    "LogSoftmax": "log_softmax",
-    "Softmin": "softmin",
-    "Softmax2d": "softmax_2d",
-}
-_NORMS = (
-    ("batch_norm", "norm.batch", (f"{_NN}.batchnorm._BatchNorm",), "affine"),
-    ("instance_norm", "norm.instance", (f"{_NN}.instancenorm._InstanceNorm",), "affine"),
-    ("layer_norm", "norm.layer", layers.LAYER_NORM, "elementwise_affine"),
-    ("group_norm", "norm.group", (f"{_NN}.normalization.GroupNorm",), "affine"),
-    ("rms_norm", "norm.rms", (f"{_NN}.normalization.RMSNorm",), "elementwise_affine"),
+_EXPORT, _SCALE = "graph.export-decomposition", "attention.scale-or-softmax"
+thop = Tool(
+    "ultralytics-thop",
+    edition="2.2.3",
+    verified=("2.2.3",),
+    prints="MACs",
+    per_mac=1,
+    level="module",
+    unseen="functional.invisible",
+    runs={"training": False, "grad": False, "hooked": True},
+    counts_dead_work=True,
+    rules_add=True,
+    source=_PROFILE,
+    parameters=Parameters(reference="thop/vision/calc_func.py: calculate_parameters"),
 )
-_CONTRACTING = (*layers.CONTRACTING, *_BILINEAR, *_ATTENTION)
-# Every class with a rule that is not zero: what functions do inside of it is not counted.
-_RULED = (
-    *_CONTRACTING,
-    *sum((isa for _, _, isa, _ in _NORMS), ()),
-    *(*_PRELU, *(f"{_NN}.activation.{name}" for name in _SOFTMAXES), *_EMBEDDING),
-    *(*layers.AVERAGE_POOLS, *layers.ADAPTIVE_POOLS, *layers.UPSAMPLINGS[:1]),
+hooked = thop.rules("module", called(), source=_HOOKS, times=ONCE, stands_for=layers.operators)
+
+
+def argument(call: Site, place: int = 0, *names: str) -> tuple[int, ...]:
+    """The shape of an argument by its place, or under one of these names."""
+    spec = call.input(str(place))
+    for name in names:
+        spec = spec or call.input(name)
+    if spec is None and place == 0 and call.inputs and not call.inputs[0].name[:1].isdigit():
+        spec = call.inputs[0]  # the only argument, under a name of its own
+    if spec is None or spec.shape is None or "." in spec.name:
+        raise LookupError(f"{call.key} has no tensor as argument {place}")
+    return spec.shape
+
+
+def _result(call: Site) -> tuple[int, ...]:
+    if call.call.returns not in ("", "tensor"):
+        raise LookupError(f"{call.key} does not return one tensor")
+    return call.result.shape or ()
+
+
+def input_elements(call: Site) -> int:
+    """n(x)."""
+    return prod(argument(call))
+
+
+def output_elements(call: Site) -> int:
+    """n(y)."""
+    return prod(_result(call))
+
+
+# Convolutions and linear layers; under `torch.vmap` a hook sees one example of many.
+
+_CONVOLUTION, _TRANSPOSED = kind_of(*layers.CONVOLUTIONS), kind_of(*layers.TRANSPOSED)
+_LINEAR, _VMAPPED = kind_of(*layers.LINEAR), under(VMAP)
+
+
+def _kernel(call: Site) -> tuple[int, ...]:
+    """The extents of the kernel: of the weight, or stated where that is computed."""
+    weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
+    return weights[0][2:] if weights else call.extents("kernel_size")
+
+
+def _taps(call: Site, shape: tuple[int, ...]) -> int:
+    kernel = _kernel(call)
+    return shape[-1 - len(kernel)] // call.number("groups") * prod(kernel)
+
+
+@hooked.contraction(_CONVOLUTION, cause=_EXPORT)
+@hooked.contraction(_CONVOLUTION, _VMAPPED, cause="function.vmap", name="convolution.vmapped")
+def convolution(call: Site) -> int:
+    """n(y) x (C // groups) x K, C the axis of x before the spatial ones.
+
+    calc_func.py: calculate_conv2d_flops.
+    """
+    return output_elements(call) * _taps(call, argument(call))
+
+
+@hooked.contraction(_TRANSPOSED, cause=_EXPORT)
+@hooked.contraction(_TRANSPOSED, _VMAPPED, cause="function.vmap", name="transposed.vmapped")
+def transposed(call: Site) -> int:
+    """n(x) x (C // groups) x K, C the axis of y before the spatial ones."""
+    return input_elements(call) * _taps(call, _result(call))
+
+
+@hooked.contraction(_LINEAR, cause=_EXPORT)
+@hooked.contraction(_LINEAR, _VMAPPED, cause="function.vmap", name="linear.vmapped")
+def linear(call: Site) -> int:
+    """in_features x n(y).
+
+    basic_hooks.py: count_linear.
+    """
+    return call.number("in_features") * output_elements(call)
+
+
+# Recurrent layers and their cells: g gates of H units.
+
+_RECURRENT, _CELL = kind_of(*layers.RECURRENT), kind_of(*layers.CELLS)
+_GATES = "rnn.gate-elementwise"
+
+
+def _gates(call: Site) -> int:
+    for base in call.module.bases:
+        kind = base.rpartition(".")[2].removesuffix("Cell")
+        if base.startswith("torch.nn.modules.rnn.") and kind in ("RNN", "GRU", "LSTM"):
+            return {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
+    raise LookupError(f"{call.key} is no recurrent layer")
+
+
+def _steps(call: Site) -> int:
+    """Evaluations of a cell: rows of packed data, else steps, times samples if there are any.
+
+    rnn_hooks.py: _cell_evaluations.
+    """
+    packed = call.input("0.0")
+    shape = (packed.shape or ())[:1] if packed else argument(call)
+    return shape[0] if len(shape) < 3 else shape[0] * shape[1]
+
+
+def _layer_inputs(call: Site) -> list[int]:
+    """The input size of every layer and direction; a projection is what the next layer reads."""
+    sides = 2 if call.module.settings["bidirectional"] else 1
+    width = call.number("proj_size") or call.number("hidden_size")
+    deeper = [width * sides] * (call.number("num_layers") - 1)
+    return [size for size in (call.number("input_size"), *deeper) for _ in range(sides)]
+
+
+def _samples(call: Site) -> int:
+    shape = argument(call)
+    return shape[0] if len(shape) == 2 else 1
+
+
+def _evaluations(call: Site) -> int:
+    cell_alone = _CELL.holds(call)
+    return _samples(call) if cell_alone else _steps(call) * len(_layer_inputs(call))
+
+
+@hooked.contraction(_RECURRENT, cause="rnn.fused", source=_RNN)
+def recurrent(call: Site) -> int:
+    """Steps x the sum over layers, directions of g H (I + R) + H P, R = P or H.
+
+    rnn_hooks.py: _count_lstm_cell and its kin.
+    """
+    hidden, projected = call.number("hidden_size"), call.number("proj_size")
+    gates, read = _gates(call), projected or hidden
+    cells = (gates * hidden * (size + read) + hidden * projected for size in _layer_inputs(call))
+    return _steps(call) * sum(cells)
+
+
+@hooked.contraction(_CELL, cause="rnn.fused", source=_RNN)
+def cell(call: Site) -> int:
+    """B x g H (I + H), B = 1 for a vector.
+
+    rnn_hooks.py: count_lstm_cell and its kin.
+    """
+    hidden, size = call.number("hidden_size"), call.number("input_size")
+    return _samples(call) * _gates(call) * hidden * (size + hidden)
+
+
+@hooked.adds(_CELL, cause=_GATES, name="cell.gates", source=_RNN)
+@hooked.adds(_RECURRENT, cause=_GATES, name="recurrent.gates", source=_RNN)
+def elementwise(call: Site) -> int:
+    """Steps x layers x directions, or B, x the terms of a cell: RNN H, GRU 7 H, LSTM 8 H."""
+    return _evaluations(call) * {1: 1, 3: 7, 4: 8}[_gates(call)] * call.number("hidden_size")
+
+
+@hooked.adds(_CELL, setting(bias=True), cause="bias.rnn", name="cell.bias", source=_RNN)
+@hooked.adds(_RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias", source=_RNN)
+def biases(call: Site) -> int:
+    """Steps x layers x directions, or B, x 2 g H."""
+    return _evaluations(call) * 2 * _gates(call) * call.number("hidden_size")
+
+
+@hooked.contraction(kind_of(f"{layers.NN}.linear.Bilinear"), cause=_EXPORT)
+def bilinear(call: Site) -> int:
+    """(in1_features + 1) x in2_features x n(y).
+
+    basic_hooks.py: count_bilinear.
+    """
+    weights = (call.number("in1_features") + 1) * call.number("in2_features")
+    return weights * output_elements(call)
+
+
+# Attention, of the module and of the function.
+
+_ATTENTION = kind_of(f"{layers.NN}.activation.MultiheadAttention")
+
+
+class _Attention(NamedTuple):
+    """B, L, E, heads, kdim + vdim, S', and how many positions of S' were appended to the keys."""
+
+    batch: int
+    queries: int
+    width: int
+    heads: int
+    sources: int
+    attended: int
+    appended: int
+
+    def products(self) -> int:
+        """Projections, scores, values."""
+        projections = 2 * self.queries * self.width
+        projections += (self.attended - self.appended) * self.sources
+        return self.batch * self.width * (projections + 2 * self.queries * self.attended)
+
+    def softmax(self) -> int:
+        return _softmax_work(self.batch * self.heads * self.queries, self.attended)
+
+
+@hooked.contraction(_ATTENTION, cause=_EXPORT)
+def attention(call: Site) -> int:
+    """B x E x (2 L E + S (kdim + vdim) + 2 L S'), S' the attended positions, appended ones too.
+
+    basic_hooks.py: count_multihead_attention; profile.py: _count_multi_head_attention.
+    """
+    return _attention(call).products()
+
+
+@hooked.adds(_ATTENTION, cause=_SCALE, name="attention.softmax")
+def attention_softmax(call: Site) -> int:
+    """B x heads x L rows of 3 S' - 1."""
+    return _attention(call).softmax()
+
+
+def _attention(call: Site) -> _Attention:
+    return _of_module(call) if call.call.level == "module" else _of_function(call)
+
+
+def _of_module(call: Site) -> _Attention:
+    settings = call.module.settings
+    batch_first = settings.get("batch_first") is True
+    biased = any(parameter.name == "bias_k" for parameter in call.module.params)
+    appended = biased + bool(settings.get("add_zero_attn"))
+    return _Attention(
+        *_queries(call, batch_first),
+        width=call.number("embed_dim"),
+        heads=call.number("num_heads"),
+        sources=call.number("kdim") + call.number("vdim"),
+        attended=_length(call, batch_first, appended),
+        appended=appended,
+    )
+
+
+def _of_function(call: Site) -> _Attention:
+    """Its arguments by place or by name; it knows no `batch_first`."""
+    biased = any(spec.name in ("7", "bias_k") for spec in call.inputs)
+    appended = biased + bool(_setting(call, 9, "add_zero_attn"))
+    key, value = call.shape("1", "key"), call.shape("2", "value")
+    return _Attention(
+        *_queries(call, batch_first=False),
+        width=int(str(_setting(call, 3, "embed_dim_to_check"))),
+        heads=int(str(_setting(call, 4, "num_heads"))),
+        sources=key[-1] + value[-1],
+        attended=_length(call, batch_first=False, appended=appended),
+        appended=appended,
+    )
+
+
+def _setting(call: Site, place: int, name: str) -> Scalar:
+    return call.settings.get(str(place), call.settings.get(name))
+
+
+def _queries(call: Site, batch_first: bool) -> tuple[int, int]:
+    """B and L, from the result."""
+    result = call.result.shape or ()
+    if len(result) == 2:
+        return 1, result[0]
+    return (result[0], result[1]) if batch_first else (result[1], result[0])
+
+
+def _length(call: Site, batch_first: bool, appended: int) -> int:
+    """S', read from the weights where they are returned, else from the keys."""
+    if len(call.outputs) > 1:
+        return (call.outputs[1].shape or ())[-1]
+    keys = argument(call, 1, "key")
+    return (keys[-2] if batch_first or len(keys) == 2 else keys[0]) + appended
+
+
+# Norms and activations.
+
+for name, norm, flag in (
+    ("batch", "batchnorm._BatchNorm", "affine"),
+    ("instance", "instancenorm._InstanceNorm", "affine"),
+    ("layer", "normalization.LayerNorm", "elementwise_affine"),
+    ("group", "normalization.GroupNorm", "affine"),
+    ("rms", "normalization.RMSNorm", "elementwise_affine"),
+):
+    kind, cause = kind_of(f"{layers.NN}.{norm}"), f"norm.{name}"
+    affine, plain = setting(**{flag: True}), setting(**{flag: False})
+    hooked.adds(kind, affine, cause=cause, name=f"{name}_norm.affine", factor=4)(input_elements)
+    hooked.adds(kind, plain, cause=cause, name=f"{name}_norm.plain", factor=2)(input_elements)
+_PRELU, _SOFTMAX, _LOG_SOFTMAX, _SOFTMIN, _SOFTMAX_2D = (
+    kind_of(f"{layers.NN}.activation.{name}")
+    for name in ("PReLU", "Softmax", "LogSoftmax", "Softmin", "Softmax2d")
 )
-_F = "torch.nn.functional"
-_EINSUM, _SDPA = ("torch.einsum",), (f"{_F}.scaled_dot_product_attention",)
-_FORWARD = (f"{_F}.multi_head_attention_forward",)
+hooked.adds(_PRELU, cause="act.piecewise-other", name="prelu")(input_elements)
+
+
+def _softmax_work(rows: int, features: int) -> int:
+    """f exponentials, f - 1 additions and f divisions for each row."""
+    return rows * (2 * features + max(features - 1, 0))
+
+
+def _rows(call: Site) -> tuple[int, int]:
+    """The rows of a softmax, and the features of its axis, which of Softmax2d are the channels."""
+    shape = argument(call)
+    axis = -3 if _SOFTMAX_2D.holds(call) else call.module.settings.get("dim")
+    if axis is None:
+        axis = 0 if len(shape) in (0, 1, 3) else 1
+    if not isinstance(axis, int):
+        raise TypeError(f"dim of {call.key} is {axis!r}")
+    features = shape[axis] if shape else 1
+    return (prod(shape) // features if features else 0), features
+
+
+@hooked.adds(_SOFTMAX_2D, cause="softmax", name="softmax_2d")
+@hooked.adds(_SOFTMAX, cause="softmax")
+def softmax(call: Site) -> int:
+    """rows x (3 f - 1), f the features of the axis.
+
+    basic_hooks.py: count_softmax.
+    """
+    return _softmax_work(*_rows(call))
+
+
+@hooked.adds(_LOG_SOFTMAX, cause="softmax")
+def log_softmax(call: Site) -> int:
+    """rows x 3 f: a logarithm more for each."""
+    return softmax(call) + _rows(call)[0]
+
+
+@hooked.adds(_SOFTMIN, cause="softmax")
+def softmin(call: Site) -> int:
+    """rows x (3 f - 1) + n(x): all elements are negated before."""
+    return softmax(call) + input_elements(call)
+
+
+# Pools, window by window, and upsampling.
+
+
+@hooked.adds(kind_of(*layers.AVERAGE_POOLS), cause="pool.avg")
+def average(call: Site) -> int:
+    """The elements in all windows, and n(y).
+
+    basic_hooks.py: count_avgpool. Along each axis a window is cut off where the input ends, or its
+    padding if that is counted.
+    """
+    results, shape = _result(call), argument(call)
+    axes = _pooled_axes(call)
+    kernel, stride, padding = (
+        _each(call, name, axes) for name in ("kernel_size", "stride", "padding")
+    )
+    padded = bool(call.module.settings["count_include_pad"])
+    windows = prod(
+        _covered(size, count, kernel[axis], stride[axis], padding[axis], padded)
+        for axis, (size, count) in enumerate(zip(shape[-axes:], results[-axes:], strict=True))
+    )
+    return prod(shape[:-axes]) * windows + prod(results)
+
+
+def _pooled_axes(call: Site) -> int:
+    """A kernel that is one number is that of AvgPool3d or of AvgPool2d."""
+    kernel = call.module.settings["kernel_size"]
+    if isinstance(kernel, list):
+        return len(kernel)
+    return 3 if any(base.endswith(".AvgPool3d") for base in call.module.bases) else 2
+
+
+def _each(call: Site, name: str, axes: int) -> tuple[int, ...]:
+    extents = call.extents(name)
+    return extents if isinstance(call.module.settings[name], list) else extents * axes
+
+
+def _covered(size: int, count: int, kernel: int, stride: int, padding: int, padded: bool) -> int:
+    """The positions of one axis in all its windows."""
+    low, high = (-padding, size + padding) if padded else (0, size)
+    starts = (place * stride - padding for place in range(count))
+    return sum(max(min(start + kernel, high) - max(start, low), 0) for start in starts)
+
+
+@hooked.adds(kind_of(*layers.ADAPTIVE_POOLS), cause="pool.adaptive", name="adaptive")
+def adaptive_average(call: Site) -> int:
+    """The elements in all windows, and n(y): window j is [floor(j I / O), ceil((j + 1) I / O)).
+
+    basic_hooks.py: count_adap_avgpool.
+    """
+    results = _result(call)
+    windows = (
+        sum(-(-(j + 1) * size // count) - j * size // count for j in range(count))
+        for size, count in zip(argument(call), results, strict=False)
+    )
+    return prod(windows) + prod(results)
+
+
+_UPSAMPLE = kind_of(f"{layers.NN}.upsampling.Upsample")
+for mode, factor in (("linear", 5), ("bilinear", 11), ("bicubic", 259), ("trilinear", 31)):
+    about, name = (_UPSAMPLE, setting(mode=mode)), f"upsample.{mode}"
+    hooked.adds(*about, cause="upsample.linear", name=name, factor=factor)(output_elements)
+
+
+# Products of functions, where no module with a rule and no other function is around.
+
+# Functions that a trace names, and the tool's mode does not see.
+_TRANSPARENT = ("einops.einsum", "torch.autograd.Function.apply", HOOKS, VMAP)
+
+
+def outside(*classes: str) -> Condition:
+    """No registered module of these classes, or of a subclass, was called around."""
+    known = frozenset(classes)
+
+    def holds(site: Site) -> bool:
+        early = False  # pre-hooks that the model had before run ahead of the tool's own
+        for call in site.around:
+            if call.target == PRE_HOOK:
+                early = True
+            elif call.level == "module":
+                module = site.trace.modules[call.module]
+                hooked = call.via == "call" and module.names and not early
+                if hooked and not known.isdisjoint(module.bases):
+                    return False
+                early = False
+        return True
+
+    return Condition("outside of layers with a rule", holds, classes)
+
+
+def nested(expected: bool = True) -> Condition:
+    """A function of PyTorch is around, or none is."""
+
+    def holds(site: Site) -> bool:
+        functions = [call for call in site.around if call.level == "function"]
+        outer = functions[1:] if site.call.level == "function" else functions
+        return any(not fits(call.target, _TRANSPARENT) for call in outer) == expected
+
+    return Condition("called by a function" if expected else "not called by a function", holds)
+
+
+def _ruled(*kinds: str) -> tuple[str, ...]:
+    """The classes that have such a rule."""
+    rules = (rule for rule in hooked.rules if rule.kind in kinds)
+    about = (condition for rule in rules for condition in rule.where if condition.whom)
+    return tuple(dict.fromkeys(name for condition in about for name in condition.names))
+
+
+# An embedding has a rule that is always 0, and so hides what functions do inside of it.
+functions = thop.rules(
+    "function",
+    outside(*_ruled("core", "part"), f"{layers.NN}.sparse.Embedding"),
+    nested(expected=False),
+    source=f"{_PROFILE}: functional_hooks",
+    in_total_only=True,
+)
+_FORWARD = "torch.nn.functional.multi_head_attention_forward"
+functions.contraction(_FORWARD, cause=_EXPORT, name="attention.forward")(attention)
+functions.adds(_FORWARD, cause=_SCALE, name="attention.forward.softmax")(attention_softmax)
+
 _PRODUCTS = (
-    "torch.matmul",
-    "torch.Tensor.matmul",
-    "torch.Tensor.__matmul__",
-    "torch.bmm",
-    "torch.Tensor.bmm",
-    f"{_F}.linear",
+    *("torch.matmul", "torch.Tensor.matmul", "torch.Tensor.__matmul__", "torch.bmm"),
+    *("torch.Tensor.bmm", "torch.nn.functional.linear"),
 )
 
 
-def _clause(
-    name: str,
-    cause: str,
-    formula: str | None,
-    kind: Any,
-    level: Level,
-    match: Match,
-    reference: str,
-    **more: Any,
-) -> Clause:
-    return Clause(
-        id=f"ultralytics-thop.{name}",
-        cause=cause,
-        level=level,
-        match=match,
-        kind=kind,
-        formula=formula and f"ultralytics-thop.{formula}",
-        reference=reference,
-        **more,
-    )
-
-
-def _rule(
-    name: str,
-    cause: str,
-    isa: tuple[str, ...],
-    formula: str,
-    *,
-    kind: Any = "part",
-    factor: int = 1,
-    reference: str = _HOOKS,
-    **match: Any,
-) -> Clause:
-    """A rule for a class and its subclasses: hooks see `__call__`, each module has one."""
-    return _clause(
-        name,
-        cause,
-        formula,
-        kind,
-        "module",
-        Match(isa=isa, via="call", **match),
-        reference,
-        factor=factor,
-        times="registered",
-        stands_for=layers.operators(isa) if kind == "core" else (),
-    )
-
-
-def _function(
-    name: str, cause: str, targets: tuple[str, ...], formula: str | None, **match: Any
-) -> Clause:
-    """A rule for functions: the mode sees those that no function and no ruled module is around."""
-    return _clause(
-        name,
-        cause,
-        formula,
-        match.pop("kind", "core"),
-        "function",
-        Match(targets=targets, outside=_RULED, nested=False, **match),
-        f"{_PROFILE}: functional_hooks",
-        in_total_only=True,
-    )
-
-
-def _layers() -> Iterable[Clause]:
-    """Layers that contract; under `torch.vmap` a hook sees one example of many."""
-    rows = (
-        ("convolution", layers.CONVOLUTIONS),
-        ("transposed", layers.TRANSPOSED),
-        ("linear", layers.LINEAR),
-    )
-    for name, isa in rows:
-        yield _rule(f"{name}.vmapped", "function.vmap", isa, name, kind="core", under=(VMAP,))
-    for name, isa in (*rows, ("bilinear", _BILINEAR), ("attention", _ATTENTION)):
-        yield _rule(name, _EXPORT, isa, name, kind="core")
-    yield _rule("attention.softmax", _SCALE, _ATTENTION, "attention_softmax")
-    for name, isa in (("recurrent", layers.RECURRENT), ("cell", layers.CELLS)):
-        yield _rule(name, "rnn.fused", isa, name, kind="core", reference=_RNN)
-        gates, bias = "rnn.gate-elementwise", "bias.rnn"
-        yield _rule(f"{name}.gates", gates, isa, f"{name}_gates", reference=_RNN)
-        biased = {"bias": True}
-        yield _rule(f"{name}.bias", bias, isa, f"{name}_bias", reference=_RNN, settings=biased)
-
-
-def _components() -> Iterable[Clause]:
-    """Layers that do not contract."""
-    for name, cause, isa, flag in _NORMS:
-        for state, affine, factor in (("affine", True, 4), ("plain", False, 2)):
-            yield _rule(
-                f"{name}.{state}",
-                cause,
-                isa,
-                "input_elements",
-                factor=factor,
-                settings={flag: affine},
-            )
-    yield _rule("prelu", "act.piecewise-other", _PRELU, "input_elements")
-    for name, formula in _SOFTMAXES.items():
-        yield _rule(formula, "softmax", (f"{_NN}.activation.{name}",), formula)
-    yield _rule("average", "pool.avg", layers.AVERAGE_POOLS, "average")
-    yield _rule("adaptive", "pool.adaptive", layers.ADAPTIVE_POOLS, "adaptive_average")
-    for mode, factor in (("linear", 5), ("bilinear", 11), ("bicubic", 259), ("trilinear", 31)):
-        yield _rule(
-            f"upsample.{mode}",
-            "upsample.linear",
-            layers.UPSAMPLINGS[:1],
-            "output_elements",
-            factor=factor,
-            settings={"mode": mode},
-        )
-
-
-def _functions() -> Iterable[Clause]:
-    """Products of functions outside of ruled modules."""
-    complex_ = ("complex64", "complex128")
-    for name, operand in (("einsum.several", "3"), ("einsum.listed", "1.2")):
-        yield _function(name, "op.unregistered-zero", _EINSUM, None, has=(operand,))
-    yield _function("products.vmapped", "function.vmap", _PRODUCTS, "product", under=(VMAP,))
-    yield _function(
-        "products.complex", "contraction.complex", _PRODUCTS, "product", dtypes=complex_
-    )
-    yield _function("products", _EXPORT, _PRODUCTS, "product")
-    yield _function("einsum", "einsum.path-estimate", _EINSUM, "einsum")
-    yield _function("sdpa", _EXPORT, _SDPA, "dot_product_attention")
-    yield _function("attention.forward", _EXPORT, _FORWARD, "function_attention")
-    yield _function(
-        "attention.forward.softmax",
-        _SCALE,
-        _FORWARD,
-        "function_attention_softmax",
-        kind="part",
-    )
-
-
-def _unseen() -> Iterable[Clause]:
-    """Why contraction work is not seen, the most particular reason first."""
-    for name, cause, match in (
-        ("hook", "module.hook-work", Match(under=(HOOKS,))),
-        ("direct-forward", "module.direct-forward", Match(isa=_CONTRACTING, via="forward")),
-        ("unregistered", "module.unregistered", Match(isa=_CONTRACTING, registered=False)),
-    ):
-        reference = f"{_PROFILE}: register_hooks"
-        yield _clause(f"unseen.{name}", cause, None, "unseen", "operator", match, reference)
-
-
-CONVENTIONS = (
-    Convention(
-        tool="ultralytics-thop",
-        edition="2.2.3",
-        verified=("2.2.3",),
-        unit=1,
-        printed_as="MACs",
-        sees="module",
-        counts_dead=True,
-        unseen="functional.invisible",
-        forces={"training": False, "grad": False, "hooked": True},
-        rules_add=True,
-        source=_PROFILE,
-        clauses=(*_layers(), *_components(), *_functions(), *_unseen()),
-        parameters=Parameters(reference="thop/vision/calc_func.py: calculate_parameters"),
-    ),
+@functions.contraction(_PRODUCTS, cause=_EXPORT, name="products")
+@functions.contraction(
+    *(_PRODUCTS, of_type("complex64", "complex128")),
+    cause="contraction.complex",
+    name="products.complex",
 )
+@functions.contraction(_PRODUCTS, _VMAPPED, cause="function.vmap", name="products.vmapped")
+def product(call: Site) -> int:
+    """n(y) x the last axis of the first operand.
+
+    profile.py: _count_matmul.
+    """
+    return call.result.numel * call.shape("0", "input")[-1]
+
+
+@functions.contraction(
+    "torch.nn.functional.scaled_dot_product_attention", cause=_EXPORT, name="sdpa"
+)
+def dot_product_attention(call: Site) -> int:
+    """n(y) // Dv x Sk x (D + Dv).
+
+    profile.py: _count_sdpa.
+    """
+    names = ("query", "key", "value")
+    query, key, value = (call.shape(str(place), name) for place, name in enumerate(names))
+    return call.result.numel // value[-1] * key[-2] * (query[-1] + value[-1])
+
+
+for name, operand in (("einsum.several", "3"), ("einsum.listed", "1.2")):
+    functions.hides(name, "torch.einsum", has(operand), cause="op.unregistered-zero")
+
+
+@functions.contraction("torch.einsum", cause="einsum.path-estimate")
+def einsum(call: Site) -> int:
+    """The product of the extents that both operands have, or that one has and the result keeps.
+
+    Nothing for one operand, and nothing for more than two. profile.py: _count_einsum.
+    """
+    if len(call.inputs) != 2:
+        return 0
+    operands, kept = einsum_extents(_equation(call), [spec.shape or () for spec in call.inputs])
+    first, second = ({x: n for x, n in labels.items() if n != 1} for labels in operands)
+    return prod(
+        n for x, n in (first | second).items() if x in kept or (x in first and x in second)
+    )
+
+
+def _equation(call: Site) -> str:
+    """The equation, also of lists of numbers: einsum(a, [0, 1], b, [1, 2])."""
+    written = call.settings.get("0")
+    if isinstance(written, str):
+        return written
+    terms = [_letters(call, str(int(spec.name) + 1)) for spec in call.inputs]
+    last = str(2 * len(terms))
+    return ",".join(terms) + (f"->{_letters(call, last)}" if last in call.settings else "")
+
+
+def _letters(call: Site, place: str) -> str:
+    subscripts = call.settings[place]
+    if not isinstance(subscripts, list):
+        raise TypeError(f"{call.key} has no subscripts at {place}")
+    return "".join(chr(ord("a") + int(number)) for number in subscripts)
+
+
+# Why contraction work is not seen, the most particular reason first.
+
+unseen = thop.rules("operator", source=f"{_PROFILE}: register_hooks")
+_KNOWN = kind_of(*_ruled("core"))
+unseen.misses("hook", under(HOOKS), cause="module.hook-work")
+unseen.misses("direct-forward", _KNOWN, by_forward(), cause="module.direct-forward")
+unseen.misses("unregistered", _KNOWN, registered(False), cause="module.unregistered")
+
+CONVENTIONS = (thop.convention,)

@@ -5,36 +5,10 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Call, Module
-from crossflops.tools.formulas.ultralytics_thop import adaptive_average, average
+from crossflops.tools.ultralytics_thop import adaptive_average, average
+from tests.tools.amounts import amount
 
-
-def pool(**settings):
-    """An average pool."""
-    return Module(
-        id=0,
-        names=("",),
-        bases=("torch.nn.modules.pooling.AvgPool2d",),
-        params=(),
-        children=(),
-        training=False,
-        settings=settings,
-    )
-
-
-def call(source, result):
-    """A call with an image and what comes out."""
-    return Call(
-        key="c",
-        parent=None,
-        level="module",
-        target="torch.nn.modules.pooling.AvgPool2d",
-        module=0,
-        inputs=(TensorSpec("0", "float32", source),),
-        outputs=(TensorSpec("0", "float32", result),),
-        returns="tensor",
-    )
+POOL = "torch.nn.modules.pooling.AvgPool2d"
 
 
 @given(st.integers(3, 9), st.integers(1, 3), st.integers(1, 3), st.integers(0, 1), st.booleans())
@@ -50,10 +24,9 @@ def test_windows_of_an_average(size, kernel, stride, padding, padded):
         if low <= row < high and low <= column < high
     ]
     settings = {"kernel_size": kernel, "stride": stride, "padding": padding}
-    found = average(
-        call((2, 3, size, size), (2, 3, count, count)), pool(**settings, count_include_pad=padded)
-    )
-    assert found == 6 * len(places) + 6 * count**2
+    source, result = (2, 3, size, size), (2, 3, count, count)
+    windows = amount(average, POOL, {"0": source}, [result], **settings, count_include_pad=padded)
+    assert windows == 6 * len(places) + 6 * count**2
 
 
 @given(st.integers(1, 9), st.integers(1, 9))
@@ -64,5 +37,5 @@ def test_windows_of_an_adaptive_average(size, count):
         for j, i in product(range(count), range(size))
         if i < (j + 1) * size / count and i + 1 > j * size / count
     )
-    found = adaptive_average(call((2, 3, size), (2, 3, count)), pool())
-    assert found == 6 * overlapping + 6 * count
+    windows = amount(adaptive_average, POOL, {"0": (2, 3, size)}, [(2, 3, count)])
+    assert windows == 6 * overlapping + 6 * count
