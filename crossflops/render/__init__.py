@@ -1,4 +1,9 @@
-"""One noun in, one string out: a file per output format, and the table of those in files."""
+"""A page for each noun, and a file for each format: the room that makes text for people.
+
+In: a report, an efficiency, a device, a cause. Out: text, Markdown, CSV, JSON, HTML, pictures.
+Imports: tools, rules, causes, report, ir, commands, errors; rich in `terminal`, jinja2 in `html`,
+matplotlib in `plots`.
+"""
 
 from importlib import import_module
 from pathlib import Path

@@ -20,6 +20,7 @@ from crossflops.errors import InputError
 from crossflops.hardware.rates.question import Causality, Precisions, Training
 from crossflops.hardware.rates.scores import AttentionScores, scores
 from crossflops.hardware.roofline.dataflow import key_before
+from crossflops.hardware.roofline.traffic import PRECISIONS
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.tensor import TensorSpec
@@ -203,11 +204,6 @@ def pieces(
     )
 
 
-_PRECISIONS = {  # as an element type is called in a graph -> as a peak is called
-    "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
-    "float8e4m3fn": "fp8", "float8e4m3fnuz": "fp8", "float8e5m2": "fp8", "float8e5m2fnuz": "fp8",
-    "float4e2m1": "fp4", "int8": "int8", "int4": "int4",
-}  # fmt: skip
 GRAPH = "graph"  # the precision by which every node runs as its operands are stored
 
 
@@ -330,12 +326,12 @@ def _split(
 
 def as_stored(stored: str) -> str:
     """The peak for what a graph stores. Raises InputError where there is no one such peak."""
-    if stored not in _PRECISIONS:
+    if stored not in PRECISIONS:
         raise InputError(
             f"nobody knows in which precision {stored or 'this'} runs",
             "say it by --precision, or --precision-of PATTERN=P for these nodes",
         )
-    return _PRECISIONS[stored]
+    return PRECISIONS[stored]
 
 
 def shares(mix: Iterable[str]) -> dict[str, Fraction]:
