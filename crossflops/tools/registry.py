@@ -8,7 +8,6 @@ from importlib.metadata import EntryPoint, entry_points
 
 from crossflops.errors import UnknownNameError, nearest
 from crossflops.rules.rule import Convention
-from crossflops.tools.legacy import convention_of
 
 GROUP = "crossflops.adapters"  # the entry points of plugins, one for each tool
 
@@ -23,8 +22,8 @@ _OURS = {
     "fvcore": "fvcore",
     "onnx-opcounter": "onnx_opcounter",
     "onnx-tool": "onnx_tool",
-    "ptflops-aten": "ptflops_aten",
-    "ptflops-pytorch": "ptflops_pytorch",
+    "ptflops-aten": "ptflops",
+    "ptflops-pytorch": "ptflops",
     "tensorflow": "tensorflow",
     "thop": "thop",
     "torch-flop-counter": "torch_flop_counter",
@@ -56,8 +55,8 @@ def conventions() -> tuple[Convention, ...]:
 
 @functools.cache
 def _of_file(file: str) -> tuple[Convention, ...]:
-    module = import_module(f"crossflops.tools.{file}")
-    return tuple(map(convention_of, module.CONVENTIONS))
+    known: tuple[Convention, ...] = import_module(f"crossflops.tools.{file}").CONVENTIONS
+    return known
 
 
 def _from_outside() -> dict[str, EntryPoint]:

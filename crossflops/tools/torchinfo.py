@@ -260,7 +260,7 @@ hooked.refuses("nested", called(), padding_dropped(), cause="op.unregistered-zer
 # Layers whose weights are their work, and their biases, which are told apart.
 
 
-def _named(*patterns: str) -> Condition:
+def class_named(*patterns: str) -> Condition:
     """The class of the module has such a name, whatever its package."""
     return Condition(
         "of a class named", lambda site: fits(site.module.class_name, patterns), patterns
@@ -286,7 +286,7 @@ def parameters(call: Site) -> int:
     return sum(amount for _, amount in _amounts(call))
 
 
-_CONV, _FILTERS = _named("*Conv*"), kind_of(*layers.CONVOLUTIONS, *layers.TRANSPOSED)
+_CONV, _FILTERS = class_named("*Conv*"), kind_of(*layers.CONVOLUTIONS, *layers.TRANSPOSED)
 _LINEAR = kind_of(*layers.LINEAR)
 for name, cause, conditions in (
     ("transposed", "conv.transpose-output-size", (kind_of(*layers.TRANSPOSED), _CONV)),
@@ -311,9 +311,9 @@ _BY_NAME, _ODD = "conv.by-class-name", "module.parameter-elements"
 for name, cause, conditions in (
     ("batch_norm", "norm.batch", (kind_of(f"{_NN}.batchnorm._BatchNorm"),)),
     ("instance_norm", "norm.instance", (kind_of(f"{_NN}.instancenorm._InstanceNorm"),)),
-    ("layer_norm", "norm.layer", (_named("*LayerNorm*"),)),
-    ("group_norm", "norm.group", (_named("*GroupNorm*"),)),
-    ("rms_norm", "norm.rms", (_named("*RMSNorm*"),)),
+    ("layer_norm", "norm.layer", (class_named("*LayerNorm*"),)),
+    ("group_norm", "norm.group", (class_named("*GroupNorm*"),)),
+    ("rms_norm", "norm.rms", (class_named("*RMSNorm*"),)),
     ("embedding", "embedding.lookup", (kind_of(*_EMBEDDINGS),)),
     ("prelu", "act.piecewise-other", (kind_of(f"{_NN}.activation.PReLU"),)),
     ("conv.weight", _BY_NAME, (_CONV, has("*weight*"))),

@@ -2,7 +2,6 @@
 
 import pytest
 
-from crossflops.ir.convention import Match
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Module, Parameter, Setting, Trace
 from crossflops.rules.prediction import speaks_of
@@ -30,7 +29,7 @@ from crossflops.rules.site import (
     through,
     under,
 )
-from crossflops.tools.legacy import where
+from crossflops.tools.torchinfo import class_named
 from crossflops.tools.torchstat import last
 
 
@@ -190,7 +189,7 @@ def test_every_condition_must_hold(about, subject, expected):
 )
 def test_a_class_is_known_by_its_bare_name(pattern, subject, expected):
     """Whatever its package."""
-    assert holds(where(Match(named=(pattern,))), subject) is expected
+    assert holds((class_named(pattern),), subject) is expected
 
 
 def test_a_rule_is_about_its_own_level():

@@ -3,7 +3,6 @@
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Module, Parameter, Setting, Trace
 from crossflops.rules.site import Site
-from crossflops.tools.formulas import formulas
 
 
 def amount(formula, target, inputs, outputs, weight=None, call_settings=None, **module_settings):
@@ -27,6 +26,4 @@ def amount(formula, target, inputs, outputs, weight=None, call_settings=None, **
         training=False,
         settings=module_settings,
     )
-    if isinstance(formula, str):
-        return formulas()[formula](call, module)
     return formula(Site(call, Trace(calls=(call,), modules=(module,), setting=Setting())))

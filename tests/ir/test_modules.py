@@ -4,13 +4,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.trace import Module, Parameter
-from crossflops.tools.multiplicity import (
+from crossflops.ir.modules import (
+    ALONG_CHAINS,
+    ALONG_CHAINS_SQUARED,
+    ONCE_IN_EACH,
     child_paths,
     child_paths_squared,
-    multiplicities,
-    within,
 )
+from crossflops.ir.trace import Module, Parameter
 from crossflops.tools.torchinfo import registered_leaves
 
 
@@ -61,9 +62,9 @@ def test_what_is_registered_nowhere_has_no_path():
 def test_what_stands_in_the_number_of_each_parent():
     """Module 4 is in 3 alone, which is in 1 and in 2: two chains from the root, one from each."""
     shared = table([1, 2], [3], [3], [4], [])
-    assert within()["child_paths"](shared)[4] == {0: 2, 1: 1, 2: 1, 3: 1, 4: 1}
-    assert within()["child_paths_squared"](shared)[4] == {0: 4, 1: 2, 2: 2, 3: 2, 4: 2}
-    assert within()["among_modules"](shared)[4] == dict.fromkeys(range(5), 1)
+    assert ALONG_CHAINS.within(shared)[4] == {0: 2, 1: 1, 2: 1, 3: 1, 4: 1}
+    assert ALONG_CHAINS_SQUARED.within(shared)[4] == {0: 4, 1: 2, 2: 2, 3: 2, 4: 2}
+    assert ONCE_IN_EACH.within(shared)[4] == dict.fromkeys(range(5), 1)
 
 
 @st.composite
@@ -116,6 +117,6 @@ def test_a_leaf_is_registered_and_has_no_children_but_empty_containers():
 @given(graphs())
 def test_the_root_has_as_many_as_the_whole(rows):
     """The formula for the rows and that for the total are two readings of one tree."""
-    for name, formula in within().items():
-        counts = {module: found.get(0, 0) for module, found in formula(rows).items()}
-        assert counts == multiplicities()[name](rows), name
+    for times in (ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH):
+        counts = {module: found.get(0, 0) for module, found in times.within(rows).items()}
+        assert counts == times.of(rows)
