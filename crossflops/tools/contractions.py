@@ -8,6 +8,7 @@ from math import isqrt, prod
 from crossflops.rules.rule import Formula
 from crossflops.rules.site import Site
 from crossflops.tools.einsum import einsum_pairs
+from crossflops.tools.layers import CONTRACTIONS
 
 
 def convolution(call: Site) -> int:
@@ -74,24 +75,15 @@ def recurrent_cell(call: Site) -> int:
 
 
 OPERATORS: dict[Formula, tuple[str, ...]] = {
-    convolution: (
-        "aten.conv1d.*", "aten.conv2d.*", "aten.conv3d.*", "aten.convolution.default",
-        "aten._convolution.*", "aten.conv_transpose1d.*", "aten.conv_transpose2d.*",
-        "aten.conv_transpose3d.*",
-    ),
-    linear: ("aten.linear.default",),
-    matmul: (
-        "aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.addmm.default",
-        "aten.baddbmm.default", "aten.linalg_matmul.default",
-    ),
-    tensordot: ("aten.tensordot.default", "aten.inner.default"),
-    einsum: ("aten.einsum.default",),
-    scaled_dot_product_attention: ("aten.scaled_dot_product_attention.default",),
-    recurrent: (
-        "aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input",
-    ),
-    recurrent_cell: (
-        "aten.lstm_cell.default", "aten.gru_cell.default", "aten.rnn_tanh_cell.default",
-        "aten.rnn_relu_cell.default",
-    ),
-}  # fmt: skip
+    formula: CONTRACTIONS[formula.__name__]
+    for formula in (
+        convolution,
+        linear,
+        matmul,
+        tensordot,
+        einsum,
+        scaled_dot_product_attention,
+        recurrent,
+        recurrent_cell,
+    )
+}

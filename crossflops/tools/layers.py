@@ -1,17 +1,28 @@
-"""The layers of torch.nn by class, and the operators by which they contract."""
+"""The layers of torch.nn by class, and the operators of PyTorch by which they contract."""
 
-from crossflops.tools.contractions import (
-    OPERATORS,
-    convolution,
-    linear,
-    recurrent,
-    recurrent_cell,
-)
-
-# The operators of each family by its name. To be removed: see `contractions`.
+# Undecomposed operators that contract, by the family of their formula in `contractions`.
 CONTRACTIONS: dict[str, tuple[str, ...]] = {
-    getattr(formula, "__name__", ""): names for formula, names in OPERATORS.items()
-}
+    "convolution": (
+        "aten.conv1d.*", "aten.conv2d.*", "aten.conv3d.*", "aten.convolution.default",
+        "aten._convolution.*", "aten.conv_transpose1d.*", "aten.conv_transpose2d.*",
+        "aten.conv_transpose3d.*",
+    ),
+    "linear": ("aten.linear.default",),
+    "matmul": (
+        "aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.addmm.default",
+        "aten.baddbmm.default", "aten.linalg_matmul.default",
+    ),
+    "tensordot": ("aten.tensordot.default", "aten.inner.default"),
+    "einsum": ("aten.einsum.default",),
+    "scaled_dot_product_attention": ("aten.scaled_dot_product_attention.default",),
+    "recurrent": (
+        "aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input",
+    ),
+    "recurrent_cell": (
+        "aten.lstm_cell.default", "aten.gru_cell.default", "aten.rnn_tanh_cell.default",
+        "aten.rnn_relu_cell.default",
+    ),
+}  # fmt: skip
 
 NN = "torch.nn.modules"
 CONVOLUTIONS = tuple(f"{NN}.conv.Conv{d}d" for d in (1, 2, 3))
@@ -34,10 +45,10 @@ CELLS = tuple(f"{NN}.rnn.{name}Cell" for name in ("RNN", "GRU", "LSTM"))
 CONTRACTING = (*CONVOLUTIONS, *TRANSPOSED, *LINEAR, *RECURRENT, *CELLS)
 
 _FAMILIES = {
-    convolution: (*CONVOLUTIONS, *TRANSPOSED),
-    linear: LINEAR,
-    recurrent: RECURRENT,
-    recurrent_cell: CELLS,
+    "convolution": (*CONVOLUTIONS, *TRANSPOSED),
+    "linear": LINEAR,
+    "recurrent": RECURRENT,
+    "recurrent_cell": CELLS,
 }
 
 
@@ -47,5 +58,5 @@ def operators(classes: tuple[str, ...]) -> tuple[str, ...]:
         operator
         for family, members in _FAMILIES.items()
         if not set(classes).isdisjoint(members)
-        for operator in OPERATORS[family]
+        for operator in CONTRACTIONS[family]
     )
