@@ -6,6 +6,7 @@ attributes. The same function costs the same in every framework: one formula her
 
 from collections.abc import Callable, Mapping
 from math import prod
+from typing import Unpack
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
@@ -21,11 +22,10 @@ from crossflops.operators.rule import (
     TORCH,
     TORCH_PAGES,
     Constraint,
-    Exactness,
     F,
+    Facts,
     Formula,
     Operators,
-    Traffic,
     bounded,
     estimated,
 )
@@ -69,9 +69,8 @@ def function(
     tensorflow: Names = (),
     torch: Names = (),
     scipy: Names = (),
-    doubt: Callable[[Node], Exactness] | None = None,
     requires: Constraint | tuple[Constraint, ...] = (),
-    traffic: Traffic = "touch",
+    **facts: Unpack[Facts],
 ) -> Callable[[F], F]:
     """Declares a function by its names in the frameworks: those that have it.
 
@@ -89,9 +88,8 @@ def function(
                     equation,
                     domain=domain,
                     page=_PAGES[domain](name),
-                    doubt=doubt,
                     requires=requires,
-                    traffic=traffic,
+                    **facts,
                 )(formula)
         return formula
 

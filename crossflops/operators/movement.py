@@ -4,6 +4,7 @@ What they require stands above each: sizes that add up or multiply, axes that ex
 """
 
 from math import prod
+from typing import Unpack
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
@@ -23,7 +24,7 @@ from crossflops.operators.operands import (
     single,
     sizes,
 )
-from crossflops.operators.rule import ADDED, Constraint, Exactness, Operators, Traffic
+from crossflops.operators.rule import ADDED, Constraint, Exactness, Facts, Operators
 
 operator = Operators()
 MOVED = "0: data movement"
@@ -34,24 +35,9 @@ def moved(_node: Node) -> Cost:
     return ZERO
 
 
-def moves(
-    type: str,
-    *requires: Constraint,
-    since: int = 1,
-    traffic: Traffic = "touch",
-    operand: int = 0,
-    keeps: bool = False,
-) -> None:
+def moves(type: str, *requires: Constraint, since: int = 1, **facts: Unpack[Facts]) -> None:
     """Declares an operator that moves data and requires this of its operands."""
-    operator(
-        type,
-        MOVED,
-        since=since,
-        traffic=traffic,
-        operand=operand,
-        requires=requires,
-        keeps=keeps,
-    )(moved)
+    operator(type, MOVED, since=since, requires=requires, **facts)(moved)
 
 
 moves("Cast")

@@ -6,7 +6,7 @@ declared by calls: `operator("Identity", "0: data movement")(moved)`.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -115,6 +115,19 @@ def _objection(node: Node) -> str:
     return node.objection
 
 
+class Facts(TypedDict, total=False):
+    """What `Rule` has a default for."""
+
+    traffic: Traffic
+    operand: int
+    tables: tuple[int, ...]
+    doubt: Callable[[Node], Exactness] | None
+    contracts: tuple[int, ...] | None
+    packed: Callable[[Node], str] | None
+    keeps: bool
+    parameters: Callable[[Node], tuple[int, int]] | None
+
+
 class Unruled(NamedTuple):
     """An operator without a formula: why it has none, and which operands it can take."""
 
@@ -141,15 +154,8 @@ class Operators:
         since: int = 1,
         domain: str | None = None,
         page: str = "",
-        traffic: Traffic = "touch",
-        operand: int = 0,
-        tables: tuple[int, ...] = (),
-        doubt: Callable[[Node], Exactness] | None = None,
         requires: Constraint | Iterable[Constraint] = (),
-        contracts: tuple[int, ...] | None = (0, 1),
-        packed: Callable[[Node], str] | None = None,
-        keeps: bool = False,
-        parameters: Callable[[Node], tuple[int, int]] | None = None,
+        **facts: Unpack[Facts],
     ) -> Callable[[F], F]:
         """Declares one operator, or several that are alike, from schema version `since` on.
 
@@ -167,15 +173,8 @@ class Operators:
                     formula=formula,
                     equation=equation,
                     page=page or _page(op),
-                    traffic=traffic,
-                    operand=operand,
-                    tables=tables,
-                    doubt=doubt,
                     requires=_listed(requires),
-                    contracts=contracts,
-                    packed=packed,
-                    keeps=keeps,
-                    parameters=parameters,
+                    **facts,
                 )
             return formula
 
