@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from crossflops import tools
 from crossflops.errors import InputError
 from crossflops.hardware.rates.numerators import by_tool, folded, given, native, quantity
 from crossflops.ir.profile import Failure, Folded, Profile
@@ -32,7 +31,7 @@ def units(monkeypatch):
     def find(tool, edition=None):
         return SimpleNamespace(unit=UNITS[tool])
 
-    monkeypatch.setattr(tools, "find", find)
+    monkeypatch.setattr("crossflops.hardware.rates.numerators.find", find)
 
 
 def report(shape=(1, 3, 224, 224), **changes):
