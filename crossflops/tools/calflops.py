@@ -64,7 +64,7 @@ def resampled(call: Site) -> int:
     A scale for each axis ends the tool with a TypeError unless they are a tuple and as many as
     samples: it takes the length of the input, its batch, for its rank.
     """
-    given, size = shared.resampled(call), shared.stated_size(call)
+    given, size = shared.resampled_input(call), shared.stated_size(call)
     if size is not None:
         return size
     scale = shared.scales(call)

@@ -92,7 +92,7 @@ def attention(call: Site) -> int:
 @shared.resampling(may_fail)
 def resampled(call: Site) -> int:
     """prod(size) where a size is given, without batch and channels; else n(x) prod(scale)."""
-    given, size = shared.resampled(call), shared.stated_size(call)
+    given, size = shared.resampled_input(call), shared.stated_size(call)
     if size is not None:
         return size
     scale = shared.scales(call)
@@ -198,7 +198,7 @@ def resampled_in_2021(call: Site) -> int:
 
     A single number ends it, be it a size or a scale.
     """
-    given, size = shared.resampled(call), shared.stated_size(call)
+    given, size = shared.resampled_input(call), shared.stated_size(call)
     if size is not None:
         if not isinstance(call.settings.get("size", call.settings.get("1")), list):
             raise LookupError("the tool's function takes a size for each axis")

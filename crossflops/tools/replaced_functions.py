@@ -351,7 +351,7 @@ def _resampling_argument(call: Site, name: str, place: str, default: Any = None)
     return call.settings.get(name, call.settings.get(place, default))
 
 
-def resampled(call: Site) -> TensorSpec:
+def resampled_input(call: Site) -> TensorSpec:
     """The input. Raises LookupError where it goes by keyword, or has no known shape."""
     spec = call.input("0")
     if spec is None or spec.shape is None:
