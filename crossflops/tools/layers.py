@@ -8,11 +8,6 @@ from crossflops.tools.contractions import (
     recurrent_cell,
 )
 
-# The operators of each family by its name. To be removed: see `contractions`.
-CONTRACTIONS: dict[str, tuple[str, ...]] = {
-    getattr(formula, "__name__", ""): names for formula, names in OPERATORS.items()
-}
-
 NN = "torch.nn.modules"
 CONVOLUTIONS = tuple(f"{NN}.conv.Conv{d}d" for d in (1, 2, 3))
 TRANSPOSED = tuple(f"{NN}.conv.ConvTranspose{d}d" for d in (1, 2, 3))
