@@ -17,7 +17,7 @@ from crossflops.rules.site import (
     has,
     input_elements,
     lacks,
-    of_type,
+    of_complex,
     output_elements,
     setting,
 )
@@ -61,7 +61,7 @@ opaque.hides(
     cause="attention.module-fastpath",
     source=f"{_MISSING} aten::_native_multi_head_attention",
 )
-complex_numbers = fvcore.rules("traced", of_type("complex64", "complex128"), source=_HANDLES)
+complex_numbers = fvcore.rules("traced", of_complex(), source=_HANDLES)
 traced = fvcore.rules("traced", source=_HANDLES)
 unseen = fvcore.rules("operator")
 

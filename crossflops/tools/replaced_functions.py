@@ -35,6 +35,7 @@ from crossflops.rules.site import (
     under,
 )
 from crossflops.tools import layers
+from crossflops.tools.contractions import OPERATORS, scaled_dot_product_attention
 from crossflops.tools.replaced_arguments import Arguments
 
 
@@ -480,9 +481,7 @@ def unseen(*replaced: Rules) -> Rules:
         "unregistered", fused, inside(*HOOKED), registered(False), cause="module.unregistered"
     )
     group.misses("subclass", fused, subclass_of(*HOOKED), cause="module.type-unmatched")
-    group.misses(
-        "attention", layers.CONTRACTIONS["scaled_dot_product_attention"], cause="attention.sdpa"
-    )
+    group.misses("attention", OPERATORS[scaled_dot_product_attention], cause="attention.sdpa")
     if "torch.matmul" in names and _AT not in names:
         group.misses("operator", through(_AT), cause="matmul.operator-invisible")
     group.misses("scripted", under("torch.jit.ScriptFunction.__call__"), cause="function.opaque")

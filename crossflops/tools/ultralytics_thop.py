@@ -26,7 +26,7 @@ from crossflops.rules.site import (
     fits,
     has,
     kind_of,
-    of_type,
+    of_complex,
     registered,
     setting,
     under,
@@ -494,9 +494,7 @@ _PRODUCTS = (
 
 @functions.contraction(_PRODUCTS, cause=_EXPORT, name="products")
 @functions.contraction(
-    *(_PRODUCTS, of_type("complex64", "complex128")),
-    cause="contraction.complex",
-    name="products.complex",
+    _PRODUCTS, of_complex(), cause="contraction.complex", name="products.complex"
 )
 @functions.contraction(_PRODUCTS, _VMAPPED, cause="function.vmap", name="products.vmapped")
 def product(call: Site) -> int:

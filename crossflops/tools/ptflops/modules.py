@@ -4,7 +4,6 @@ A hook sees `__call__` only, and what it counts is divided by the batch.
 """
 
 from math import prod
-from typing import Any
 
 from crossflops.ir.modules import Modules, Times, chains, child_paths
 from crossflops.ir.trace import Call, Trace
@@ -25,9 +24,11 @@ from crossflops.tools.contractions import OPERATORS, linear, matmul, scaled_dot_
 
 _NN = layers.NN
 _ACTIVATIONS = {
-    "act.relu": ("ReLU",),
-    "act.piecewise-other": ("PReLU", "LeakyReLU", "ReLU6"),
-    "act.transcendental": ("ELU", "GELU"),
+    "act.relu": (f"{_NN}.activation.ReLU",),
+    "act.piecewise-other": tuple(
+        f"{_NN}.activation.{name}" for name in ("PReLU", "LeakyReLU", "ReLU6")
+    ),
+    "act.transcendental": tuple(f"{_NN}.activation.{name}" for name in ("ELU", "GELU")),
 }
 _NORMS = {
     "norm.batch": tuple(name for name in layers.BATCH_NORMS if "Sync" not in name),
@@ -56,7 +57,7 @@ _READERS = tuple(
         }
     )
 )
-_OTHERS = tuple(f"{_NN}.activation.{name}" for names in _ACTIVATIONS.values() for name in names)
+_OTHERS = tuple(name for names in _ACTIVATIONS.values() for name in names)
 _SUPPORTED = frozenset({*_READERS, *_OTHERS, _UPSAMPLE})
 
 
@@ -91,14 +92,16 @@ def batch(trace: Trace) -> int:
     return examples
 
 
-_source = "ptflops/pytorch_ops.py: MODULES_MAPPING"
-_hooks: dict[str, Any] = {
-    "times": Times(paths, _chains_of_paths),
-    "batch": batch,
-    "source": _source,
-}
-failing = Rules("module", source=_source)
-hooked = Rules("module", called(), stands_for=layers.operators, **_hooks)
+_SOURCE = "ptflops/pytorch_ops.py: MODULES_MAPPING"
+failing = Rules("module", source=_SOURCE)
+hooked = Rules(
+    "module",
+    called(),
+    times=Times(paths, _chains_of_paths),
+    batch=batch,
+    stands_for=layers.operators,
+    source=_SOURCE,
+)
 
 # Hooks that look at what they are given, and are given nothing, or what has no shape: an encoder
 # makes nested tensors of a padding mask where no gradients are asked for.
@@ -368,13 +371,9 @@ def first_example(call: Site) -> int:
     return prod(output[1:])
 
 
-for cause, names in _ACTIVATIONS.items():
-    classes = tuple(f"{_NN}.activation.{name}" for name in names)
-    hooked.adds(classes, cause=cause, name=cause)(output_elements)
-for cause, classes in _NORMS.items():
-    hooked.adds(classes, cause=cause, name=cause)(norm)
-for cause, classes in _POOLS.items():
-    hooked.adds(classes, cause=cause, name=cause)(first_input)
+for table, formula in ((_ACTIVATIONS, output_elements), (_NORMS, norm), (_POOLS, first_input)):
+    for cause, classes in table.items():
+        hooked.adds(classes, cause=cause, name=cause)(formula)
 for mode in ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear"):
     cause = "upsample.nearest" if mode.startswith("nearest") else "upsample.linear"
     hooked.adds(_UPSAMPLE, setting(mode=mode), cause=cause, name=f"upsample.{mode}")(first_example)
