@@ -36,6 +36,7 @@ from crossflops.tools.einsum import einsum_extents
 
 _HOOKS, _RNN, _PROFILE = "thop/vision/basic_hooks.py", "thop/rnn_hooks.py", "thop/profile.py"
 _EXPORT, _SCALE = "graph.export-decomposition", "attention.scale-or-softmax"
+
 thop = Tool(
     "ultralytics-thop",
     edition="2.2.3",
@@ -163,8 +164,10 @@ def _samples(call: Site) -> int:
 
 
 def _evaluations(call: Site) -> int:
-    cell_alone = _CELL.holds(call)
-    return _samples(call) if cell_alone else _steps(call) * len(_layer_inputs(call))
+    """How often a cell is evaluated."""
+    if _CELL.holds(call):
+        return _samples(call)
+    return _steps(call) * len(_layer_inputs(call))
 
 
 @hooked.contraction(_RECURRENT, cause="rnn.fused", source=_RNN)
@@ -203,6 +206,11 @@ def biases(call: Site) -> int:
     return _evaluations(call) * 2 * _gates(call) * call.number("hidden_size")
 
 
+# Bilinear layers, and attention: of the module and of the function.
+
+_ATTENTION = kind_of(f"{layers.NN}.activation.MultiheadAttention")
+
+
 @hooked.contraction(kind_of(f"{layers.NN}.linear.Bilinear"), cause=_EXPORT)
 def bilinear(call: Site) -> int:
     """(in1_features + 1) x in2_features x n(y).
@@ -211,11 +219,6 @@ def bilinear(call: Site) -> int:
     """
     weights = (call.number("in1_features") + 1) * call.number("in2_features")
     return weights * output_elements(call)
-
-
-# Attention, of the module and of the function.
-
-_ATTENTION = kind_of(f"{layers.NN}.activation.MultiheadAttention")
 
 
 class _Attention(NamedTuple):
