@@ -26,10 +26,12 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from configparser import ConfigParser
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 REPORT = ROOT / "first-light.md"
+TOX = ROOT / "tox.ini"
 # Plugins that install in seconds and share one environment. The others need a build beside PyTorch
 # (deepspeed), much else (calflops, tensorflow), or an environment of their own (ultralytics-thop).
 FIRST = ("fvcore", "ptflops", "thop", "torch", "torchinfo", "torchprofile")
@@ -38,7 +40,8 @@ STAMP = ".crossflops-set-up"
 JOBS = 2
 # Those two at a time, at their largest; all that tox makes is over 10 GB, and most is not kept.
 TESTS_NEED = 7e9  # bytes
-# How long each environment took, set-up included, in tox's order and two at a time on two cores.
+# How long each environment took, set-up included, in tox's order and two at a time on two cores;
+# one that is not here is taken to need their mean.
 # They only say how much time is left: a machine that is slower or faster is noticed on the way.
 SECONDS = {
     "tools": 990,
@@ -129,8 +132,9 @@ def quick_tests() -> int:
     """Run the tests of the core beside this Python, in an environment that is kept."""
     here = f"py{sys.version_info[0]}{sys.version_info[1]}"
     status = tests([here], keep=True)
-    others = ", ".join(name for name in SECONDS if name != here)
-    duration = minutes(max(schedule(SECONDS).values()))
+    everything = usual_seconds(listed())
+    others = ", ".join(name for name in everything if name != here)
+    duration = minutes(max(schedule(everything).values()))
     say(f"that was the core, without any framework, in {here}")
     say(f"`python3 start.py tests` adds, in about {duration} on two cores: {others}")
     return status
@@ -156,7 +160,7 @@ def tests(environments: list[str], keep: bool) -> int:
     variables = os.environ | {"TOX_DISCOVER": os.pathsep.join(interpreters())}
     variables["CROSSFLOPS_REMOVE_ENVIRONMENTS"] = "" if keep else "yes"
     variables["CROSSFLOPS_TELL_OF_ENVIRONMENTS"] = "yes"
-    status = watched(line, variables, environments or list(SECONDS))
+    status = watched(line, variables, environments or listed())
     closing = closing_lines(results)
     for name, last in closing.items():
         say(f"{name}: {last}")
@@ -164,10 +168,22 @@ def tests(environments: list[str], keep: bool) -> int:
     return status
 
 
+def listed() -> list[str]:
+    """The environments of tox's default list."""
+    parser = ConfigParser(interpolation=None)
+    parser.read(TOX, "utf-8")
+    return parser["tox"]["env_list"].split()
+
+
+def usual_seconds(environments: Iterable[str]) -> dict[str, float]:
+    """How long each of these usually takes."""
+    mean = sum(SECONDS.values()) / len(SECONDS)
+    return {name: SECONDS.get(name, mean) for name in environments}
+
+
 def watched(line: list[str], variables: Mapping[str, str], environments: list[str]) -> int:
     """Run tox, show what it prints, and say after each environment how much time is left."""
-    mean = sum(SECONDS.values()) / len(SECONDS)
-    usual = {name: SECONDS.get(name, mean) for name in environments}
+    usual = usual_seconds(environments)
     begin = time.monotonic()
     say(f"environments: {len(usual)}, about {minutes(max(schedule(usual).values()))}")
     with subprocess.Popen(

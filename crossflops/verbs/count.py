@@ -141,13 +141,6 @@ def report(counted: Counted, folds: Iterable[Folded] = ()) -> Report:
 
 # A count as a tool's convention folds it into its number, without the tool.
 
-_NAMES = {
-    "torch": "PyTorch",
-    "tensorflow": "TensorFlow",
-    "jax": "JAX",
-    "sklearn": "scikit-learn",
-}
-
 
 def folded(convention: "Convention", counted: Counted, asked: Setting) -> Folded:
     """The count as the convention folds it. Raises InputError where no call was recorded."""
