@@ -11,7 +11,7 @@ from pathlib import Path
 from crossflops.causes import causes
 from crossflops.ir.graph import Op
 from crossflops.operators import not_counted, rules
-from crossflops.render.markdown import markdown
+from crossflops.render.formats import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.cause import cause_blocks
 from crossflops.tools.registry import ours

@@ -4,7 +4,7 @@ import pytest
 
 from crossflops import Report
 from crossflops.ir.profile import Failure
-from crossflops.render.markdown import markdown
+from crossflops.render.formats import markdown
 from crossflops.report.compressed import contents
 from tests.make_reports import FOLDER, REPORTS, SUFFIX
 

@@ -177,7 +177,7 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
     """The file, refused before the work begins if it cannot be written."""
     if value is None:
         return None
-    from crossflops.render import FORMATS, suffix
+    from crossflops.render.formats import FORMATS, suffix
 
     path = Path(value)
     if suffix(path) not in FORMATS:
@@ -202,8 +202,8 @@ def writable(path: Path, example: str = "name") -> Path:
 OUTPUT: Group = (
     click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else."),
     click.option("-o", "--output", "file", callback=_destination, metavar="FILE",
-                 help="Write to FILE instead: .json, .md, .txt, .csv or .json.gz picks the "
-                      "format."),
+                 help="Write to FILE instead, in the format of its suffix: .json, .md, .txt, "
+                      ".csv, .json.gz ..."),
 )  # fmt: skip
 UNIT = click.option(
     "--unit",

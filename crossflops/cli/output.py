@@ -14,7 +14,6 @@ import click
 
 from crossflops.commands import standing_here
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.render import FORMATS, written
 from crossflops.render.layout import Noun
 from crossflops.render.pages.summary import Unit
 from crossflops.render.terminal import NARROWEST, WIDTH, WORD, inert_json, legible, terminal
@@ -34,13 +33,16 @@ def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
     With `file` it goes there, in the format of the suffix, and to stdout only with `as_json`.
     Raises CrossflopsError when the file cannot be written; nothing half-written is left.
     """
+    if file is None and not as_json:
+        _print(_plain(terminal(noun, width(), colour(), unit)))
+        return
+    from crossflops.render.formats import FORMATS, written  # a page in a terminal needs no format
+
     if file is not None:
         _write(file, written(noun, file, unit))
         say(f"wrote {file}")
     if as_json:
         _print(_spelled(inert_json(FORMATS[".json"](noun))))
-    elif file is None:
-        _print(_plain(terminal(noun, width(), colour(), unit)))
 
 
 def say(text: str) -> None:

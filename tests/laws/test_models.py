@@ -8,7 +8,7 @@ import pytest
 from crossflops import Report
 from crossflops.ir.trace import Setting
 from crossflops.reconcile import reconcile
-from crossflops.render import FORMATS
+from crossflops.render.formats import FORMATS
 from crossflops.report.tables import report
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.rules.rule import Convention, Rule

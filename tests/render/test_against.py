@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from crossflops import Report
 from crossflops.ir.alignment import Alignment, CauseRow, LayerPair, Place, Shift, Work
 from crossflops.ir.profile import Failure
-from crossflops.render import FORMATS
+from crossflops.render.formats import FORMATS
 from crossflops.render.pages.places import Compared
 from crossflops.render.terminal import terminal
 from crossflops.report.comparison import Against, contrast

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from crossflops import Report
 from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
-from crossflops.render.markdown import markdown
+from crossflops.render.formats import markdown
 from crossflops.render.pages.consensus import consensus
 from crossflops.render.terminal import terminal
 from crossflops.report.report import ModuleRow, UncountedRow

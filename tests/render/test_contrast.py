@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from crossflops import Report
-from crossflops.render.markdown import markdown
+from crossflops.render.formats import markdown
 from crossflops.render.terminal import terminal
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.render import FORMATS
+from crossflops.render.formats import FORMATS
 from crossflops.render.terminal import terminal
 from crossflops.report.efficiency import Efficiency, EfficiencyReport
 

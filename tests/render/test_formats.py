@@ -6,9 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops import Report
-from crossflops.render import FORMATS
+from crossflops.render.formats import FORMATS, markdown
 from crossflops.render.html import html
-from crossflops.render.markdown import markdown
 from crossflops.render.page import Page, Text
 from crossflops.render.terminal import terminal
 

@@ -8,7 +8,7 @@ from crossflops.commands import python
 from crossflops.ir.cause import Cause, Example
 from crossflops.ir.modules import ALONG_CHAINS_SQUARED
 from crossflops.ir.reconciliation import PathRow
-from crossflops.render import FORMATS
+from crossflops.render.formats import FORMATS
 from crossflops.render.pages.comparison import localised
 from crossflops.render.pages.inventory import Component, Health, ToolList, ToolRow
 from crossflops.render.pages.tool import booked, conditions, whom

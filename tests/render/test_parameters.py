@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from crossflops import Report
 from crossflops.ir.reconciliation import ParamsExplanation, ParamsReconciliation
-from crossflops.render.markdown import markdown
+from crossflops.render.formats import markdown
 from crossflops.render.terminal import terminal
 
 OURS = 25_557_032

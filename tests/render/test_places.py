@@ -7,7 +7,7 @@ from crossflops import Report
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.ir.trace import Setting
-from crossflops.render.markdown import markdown
+from crossflops.render.formats import markdown
 from crossflops.render.pages.places import Compared, places
 from crossflops.render.terminal import terminal
 from crossflops.report.report import ModuleRow

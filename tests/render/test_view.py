@@ -11,7 +11,7 @@ from crossflops import Report
 from crossflops.errors import UnknownNameError
 from crossflops.ir.ledger import Intensity, Memory
 from crossflops.ir.tensor import TensorSpec
-from crossflops.render import FORMATS
+from crossflops.render.formats import FORMATS
 from crossflops.render.html import html
 from crossflops.render.page import Page
 from crossflops.render.pages.view import Viewed

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 import crossflops
 from crossflops import Report
 from crossflops.facade import ShownBench, ShownEfficiency
-from crossflops.render.markdown import markdown
+from crossflops.render.formats import markdown
 from crossflops.render.pages.bench import TOP, Benched
 from crossflops.render.terminal import terminal
 from crossflops.verbs.provenance import _plain, portable

@@ -1,0 +1,249 @@
+"""What is written in files: a function for each format, from a noun to a text.
+
+`@file_format(".md")` over a function is all that a format needs: `-o FILE.md` then has it write.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from csv import writer
+from io import StringIO
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from crossflops.errors import UnknownNameError
+from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
+from crossflops.ir.measurement import Measurement
+from crossflops.ir.profile import Failure, Profile
+from crossflops.render.layout import Noun, layout
+from crossflops.render.page import Block, Code, Command, Heading, Table, Text, Title
+from crossflops.render.pages.against import COLUMNS, layer_lines
+from crossflops.render.pages.bench import Benched
+from crossflops.render.pages.inventory import ToolList
+from crossflops.render.pages.places import Compared
+from crossflops.render.pages.summary import Unit
+from crossflops.render.pages.view import Viewed
+from crossflops.render.terminal import inert, text
+from crossflops.report.bench import Bench
+from crossflops.report.comparison import Against
+from crossflops.report.compressed import SUFFIX as COMPRESSED
+from crossflops.report.compressed import compressed
+from crossflops.report.efficiency import EfficiencyReport, rooflines
+from crossflops.report.report import Report
+from crossflops.report.view import view as table_of
+from crossflops.rules.rule import equation
+from crossflops.rules.site import Condition
+
+
+class Renderer(Protocol):
+    """Writes a noun in one format. `unit` orders the operators of a report, where it has any."""
+
+    def __call__(self, noun: Noun, /, unit: Unit = "macs") -> str:
+        """The text, ending with a newline."""
+        ...
+
+
+FORMATS: dict[str, Renderer] = {}
+_Renderer = TypeVar("_Renderer", bound=Renderer)
+
+
+def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
+    """Declares what writes the files whose names end so."""
+
+    def declare(renderer: _Renderer) -> _Renderer:
+        FORMATS[suffix] = renderer
+        return renderer
+
+    return declare
+
+
+def suffix(file: Path) -> str:
+    """The end of a name that says the format: `.md`, or `.json.gz`, which has two parts.
+
+    >>> suffix(Path("a.b/resnet.v2.JSON.gz")), suffix(Path("resnet.v2.md")), suffix(Path("resnet"))
+    ('.json.gz', '.md', '')
+    """
+    ends = file.suffixes[-2:] if file.suffix.lower() == COMPRESSED else file.suffixes[-1:]
+    return "".join(ends).lower()
+
+
+def written(noun: Noun, file: Path, unit: Unit = "macs") -> bytes:
+    """What a file of that name holds. Raises KeyError where its suffix names no format."""
+    end = suffix(file)
+    data = FORMATS[end](noun, unit=unit).encode()
+    return compressed(data) if end.endswith(COMPRESSED) else data
+
+
+# JSON: the contract `crossflops/1` of a report, and the plain values of every other noun.
+
+
+@file_format(".json")
+def json(noun: Noun, unit: Unit = "macs") -> str:
+    """The noun as indented JSON, counts as exact integers. Ends with a newline.
+
+    `unit` orders nothing here: the contract fixes what stands where.
+    """
+    if isinstance(noun, Compared | Benched):
+        noun = noun.report if isinstance(noun, Compared) else noun.bench
+    if isinstance(noun, Report | Viewed | Bench | EfficiencyReport):
+        return noun.to_json()
+    plain = msgspec.json.encode(noun, enc_hook=_in_words)
+    return msgspec.json.format(plain, indent=2).decode() + "\n"
+
+
+def _in_words(value: object) -> str:
+    """Conditions and formulas of a rule as their words."""
+    if isinstance(value, Condition):
+        return str(value)
+    if callable(value):
+        return equation(value)
+    raise NotImplementedError(f"{type(value).__name__} has no place in JSON")
+
+
+# Markdown, with tables as GitHub reads them.
+
+_SPECIAL = re.compile(r"(https?://[^\s|<>]+)|([\\`*_\[\]<>|#~])")
+
+
+@file_format(".md")
+def markdown(noun: Noun, unit: Unit = "macs") -> str:
+    """The page as Markdown, columns and tables of detail among it. Ends with a newline."""
+    blocks = [block for block in layout(noun, unit).blocks if _filled(block)]
+    return "\n\n".join(map(_block, blocks)) + "\n"
+
+
+def _filled(block: Block) -> bool:
+    return not isinstance(block, Table) or bool(block.rows)
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Title(parts):
+            return f"# {_plain(parts[0])}\n\n{' · '.join(map(_plain, parts[1:]))}"
+        case Heading(text):
+            return f"## {_plain(text)}"
+        case Text(text, mark):
+            bullet = mark.strip() == "-"
+            lead = "- " if bullet else f"{_plain(mark)} " if mark.strip() else ""
+            return f"{lead}{_plain(text)}"
+        case Code(text):
+            return f"```python\n{text.strip()}\n```"
+        case Command(text, mark):
+            lead = f"{_plain(mark)}\n\n" if mark.strip() else ""
+            return f"{lead}```\n{inert(text)}\n```"
+        case Table():
+            return _pipes(block)
+
+
+def _pipes(table: Table) -> str:
+    heads = [_plain(column.head) for column in table.columns]
+    rules = ["---:" if column.right else "---" for column in table.columns]
+    rows = [[_indented(cell) for cell in row.cells] for row in table.rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
+
+
+def _indented(cell: str) -> str:
+    """A cell with its indentation, which tells how deep a row lies, in spaces that stay."""
+    return "&nbsp;" * (len(cell) - len(cell.lstrip(" "))) + _plain(cell)
+
+
+def _plain(text: str) -> str:
+    """The text with what Markdown would read escaped; an address stays as it is, to be a link."""
+    plain = inert(" ".join(text.split()))
+    return _SPECIAL.sub(lambda match: match[1] or f"\\{match[2]}", plain)
+
+
+file_format(".txt")(text)
+
+
+# CSV: one table, with the raw integers, as RFC 4180 has it but for the line ends of Unix.
+
+_COMPARISON = (
+    "tool", "version", "printed_as", "total", "native_macs", "delta", "residual", "failure",
+)  # fmt: skip
+
+
+@file_format(".csv")
+def csv(noun: Noun, unit: Unit = "macs") -> str:
+    """The table of a view; of a report its operators, of a comparison its tools, of two models
+    their layers.
+
+    With a convention that looks at calls, a report gives its modules.
+
+    There is no line for the whole model: whoever reads it adds up. Raises UnknownNameError for a
+    noun that is no one table.
+    """
+    match noun:
+        case Viewed(view=view):
+            return _written(view.columns, view.rows)
+        case Compared(report=report):
+            return csv(report, unit)
+        case Report(against=Against(alignment=aligned)):
+            return _written(COLUMNS, layer_lines(aligned))
+        case Report(profiles=tuple(profiles)):
+            return _written(_COMPARISON, (_tool(noun, answer) for answer in profiles))
+        case Report():
+            nodes = all(fold.sees == "node" for fold in noun.folds)
+            table = table_of(noun, "op" if nodes else "module", unit=unit)
+            return _written(table.columns, table.rows)
+        case Benched(bench=bench) | (Bench() as bench):
+            return _structs(bench.profile.kernels if bench.profile else _measured(bench))
+        case EfficiencyReport():
+            bounds = [node for roof in rooflines(noun) for node in roof.nodes]
+            return _structs(bounds) if bounds else _structs(noun.efficiency)
+        case DeviceSheet():
+            return _structs(noun.peaks)
+        case DeviceList():
+            return _structs([row.device for row in noun.devices])
+        case Derivation():
+            return _structs(noun.factors)
+        case ToolList():
+            return _structs(noun.tools)
+    raise UnknownNameError(
+        f"a {type(noun).__name__.lower()} is not one table, as CSV has it",
+        "give a file that ends in .md, .txt or .json",
+    )
+
+
+def _tool(report: Report, answer: Profile | Failure) -> tuple[Any, ...]:
+    if isinstance(answer, Failure):
+        return (answer.tool, "", "", "", report.macs, "", "", f"{answer.stage}: {answer.message}")
+    account = report.reconciliation(answer.tool)
+    figures = (answer.total, account.ours, account.delta, account.residual)
+    return (answer.tool, answer.version, answer.printed_as, *figures, "")
+
+
+def _measured(bench: Bench) -> tuple[Measurement, ...]:
+    return tuple(timing for timing in bench.curve if isinstance(timing, Measurement))
+
+
+def _structs(rows: Sequence[msgspec.Struct]) -> str:
+    """Values of one class, a column for each field that some row has.
+
+    What is a list stands in one cell, what has parts as JSON.
+    """
+    plain = [msgspec.to_builtins(row) for row in rows]
+    heads = list(dict.fromkeys(head for row in plain for head in row))
+    return _written(heads, ([_joined(row.get(head)) for head in heads] for row in plain))
+
+
+def _joined(value: Any) -> Any:
+    if isinstance(value, dict) or (isinstance(value, list) and any(map(_parted, value))):
+        return msgspec.json.encode(value).decode()
+    return "; ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def _parted(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _written(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    out = StringIO()
+    table = writer(out, lineterminator="\n")
+    table.writerow(heads)
+    table.writerows(rows)
+    return out.getvalue()
+
+
+file_format(".json.gz")(json)
