@@ -186,7 +186,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Calls in the order in which they began (a parent before its children), and the modules.
 
     `observed` are those of the levels in `OBSERVED`, parents first too. `framework` is "torch",
-    "tensorflow", "jax" or "sklearn": the clauses of a tool are about the calls of one of them.
+    "tensorflow", "jax" or "sklearn": the rules of a tool are about the calls of one of them.
     `kernels` are the fused ones that ran, by the id of every setting in which the model was run.
     `runtime` is what ran the model where values of a run decided about sizes or calls, else "";
     `notes` are what a reader should know of that run.
