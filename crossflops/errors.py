@@ -59,7 +59,7 @@ class MissingExtraError(CrossflopsError):
 
 
 class CrossflopsWarning(UserWarning):
-    """Something about a model that whoever reads its count should know."""
+    """Something about a model that the reader of its count should know."""
 
 
 def nearest(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
@@ -82,7 +82,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-# Where an exception comes from: the file and line of the model, whoever was running it.
+# Where an exception comes from: the file and line of the model, whichever code was running it.
 
 DEBUG = "CROSSFLOPS_DEBUG"  # the variable that asks for tracebacks; workers inherit it
 _HERE = str(Path(__file__).resolve().parent)

@@ -1,6 +1,6 @@
 """`python -m crossflops.bench.bencher ORDER ANSWER`: runs and times one model at one batch.
 
-A process of its own, so that running out of memory ends it and nobody else.
+A process of its own, so that running out of memory ends no other process.
 """
 
 import sys

@@ -169,7 +169,7 @@ _LAYOUT_CAUSES = (
         id="layout.nchw-unsupported",
         title="channels first, counted as nothing",
         page="The tool has its rule for images with the channels last alone. Pools and transposed "
-        "convolutions of images with the channels first count nothing, and nobody is told.",
+        "convolutions of images with the channels first count nothing, and no warning says so.",
         recognise="The number grows when the same layer is given data_format='channels_last'.",
     ),
 )

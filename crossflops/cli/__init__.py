@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _open_streams() -> None:
     """Let a standard stream that the caller closed lead nowhere.
 
-    Else the next file that is opened would be taken for it, and written to by whoever prints.
+    Else the next file that is opened would stand in its place, and `print` would write to it.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -157,7 +157,7 @@ def _open_streams() -> None:
 
 def _run(arguments: Sequence[str] | None) -> int:
     gc.set_threshold(_ALLOCATIONS, 50, 100)
-    if not sys.warnoptions:  # deprecations in frameworks are no business of whoever counts
+    if not sys.warnoptions:  # deprecations in frameworks do not concern a count
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", CrossflopsWarning)
         warnings.showwarning = _warn  # type: ignore[assignment]  # the way that Python documents

@@ -50,7 +50,7 @@ def say(text: str) -> None:
     line = legible(standing_here(" ".join(text.split())), WORD, _SAID)
     try:
         click.echo(line, err=True)
-    except OSError:  # nobody can be told, and the exit status tells all the same
+    except OSError:  # no stream is left for a message, and the exit status says it
         _abandon(sys.stderr)
 
 

@@ -56,7 +56,7 @@ def supervised(arguments: list[str], run: Callable[[], int], refuse: Callable[..
 
 
 def _attend(alive: int) -> None:
-    """End with the parent: nobody else could end this process in its name."""
+    """End with the parent: no other process could end this one for it."""
 
     def wait() -> None:
         os.read(alive, 1)

@@ -2,7 +2,7 @@
 
 A converter is another project's code, and some take time that grows with the square of the model.
 The command line has it run in a process that can be ended (crossflops/cli/supervision.py); from
-Python nobody listens unless `listen` says so.
+Python no message is shown unless `listen` asks for it.
 """
 
 import logging

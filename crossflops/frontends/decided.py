@@ -43,7 +43,7 @@ def settled(
         with paused():
             seen = run(_known_part(data), feeds)
         found, known = read(seen)
-    except Exception as error:  # whatever it is: a run that nobody asked for costs no count
+    except Exception as error:  # whatever it is: a run that was not asked for costs no count
         why = f"what depends on data is not known: {_told(error)}"
         return graph, {"calls": calls, "notes": (why,)}
     told = _marked(found, graph)
@@ -112,7 +112,7 @@ def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
 def _known_part(data: bytes) -> bytes:
     """The model without the operations that ONNX has not, and without all that needs them.
 
-    Its results are then what is left and nobody reads. Raises NormalizeError where nothing is.
+    Its results are then what is left and no node reads. Raises NormalizeError where nothing is.
     """
     from onnx import defs
 

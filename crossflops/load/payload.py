@@ -62,7 +62,7 @@ def wrong_dims(dims: tuple[int, ...]) -> str:
     return ""
 
 
-# Weights that are in a model by shape alone: one number, which nobody has to write out to count.
+# Weights that are in a model by shape alone: one number, which a count does not write out.
 #
 # Such a tensor says that its data lie in a file, "(one number)", which there never is.
 
@@ -108,7 +108,7 @@ def is_hollow(tensor: Any) -> bool:
 
 
 def filled(data: bytes) -> bytes:
-    """The bytes of a model with these weights written out, for whoever loads it as a file."""
+    """The bytes of a model with these weights written out, to be loaded as a file."""
     if _PLACE.encode() not in data:
         return data
     from crossflops.load.protobuf import parse

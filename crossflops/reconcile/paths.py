@@ -68,7 +68,7 @@ def rows(
     causes: Mapping[str, Mapping[str, Amount]],
     theirs: Mapping[str, Amount],
 ) -> tuple[PathRow, ...]:
-    """A row for each module that anybody counts something in; the mappings are by its path."""
+    """A row for each module in which something is counted; the mappings are by its path."""
     ours: dict[str, int] = {}
     for count in ledger.counted:
         for path in around(home(count.node, trace)):

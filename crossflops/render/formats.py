@@ -171,7 +171,7 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
 
     With a convention that looks at calls, a report gives its modules.
 
-    There is no line for the whole model: whoever reads it adds up. Raises UnknownNameError for a
+    There is no line for the whole model: the reader adds up. Raises UnknownNameError for a
     noun that is no one table.
     """
     match noun:

@@ -92,7 +92,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     Round-trips through JSON; derived values (`delta`, `residual`) are written, and recomputed
     when read. `module` is the one that the rows are about, where that is not the model;
     `request` is what was asked, `made_with` are versions of what made the count. `warnings` are
-    sentences: what whoever reads the count should know of the model, such as sizes that override
+    sentences: what the reader of the count should know of the model, such as sizes that override
     those of a file.
     """
 

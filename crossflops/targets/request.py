@@ -191,7 +191,7 @@ def _given_model(model: Any, first: Request) -> Request:
         pair = (first.given.args, first.given.kwargs)
         return Request.of(model, pair, setting=first.setting)
     if not first.specs:
-        raise InputError("nobody says which inputs the models take", "give inputs")
+        raise InputError("it is not said which inputs the models take", "give inputs")
     ways = ([_text(spec) for spec in way] for way in layouts(first.specs))
     requests = [Request.of(model, texts, setting=first.setting) for texts in ways]
     return next((request for request in requests if _fits(request)), requests[0])

@@ -1,4 +1,4 @@
-"""Random small PyTorch models, for laws that must hold on models nobody thought of.
+"""Random small PyTorch models, for laws that must hold on models of any kind.
 
 A model is drawn as data, a list of steps, and built from it: so a failing example prints as
 something that a person can read, and shrinks.

@@ -188,7 +188,7 @@ class Conformance:
     )
     @given(architecture=architectures())
     def test_random_architecture_is_predicted(self, architecture: Architecture) -> None:
-        """The convention gives the tool's number on a model that nobody wrote down."""
+        """The convention gives the tool's number on a model that no author wrote down."""
         model, args = architecture.build()
         drawn = msgspec.json.encode(architecture)
         seen = self._shared(drawn, lambda: (*architecture.build(), {}), (GRAD, NO_GRAD))

@@ -262,4 +262,4 @@ def export(
 
 
 def _silent(_: str) -> None:
-    """Tell nobody what is going on."""
+    """Show no progress."""

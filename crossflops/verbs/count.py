@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # One run fills in what shapes do not tell: of a file with `--observe`, of a converted model.
 
-_UNASKED = 120.0  # seconds for a run that nobody asked for: a loop need not end
+_UNASKED = 120.0  # seconds for a run that was not asked for: a loop need not end
 _DRAWS = "the file draws random numbers (from no seed): another run may have other sizes"
 
 
@@ -234,7 +234,7 @@ def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
     if sentence in sentences:
         return
     sentences.append(sentence)
-    # whoever filters by module means the package; a warning about a file bears the file's name
+    # a filter by module means the package; a warning about a file bears the file's name
     module = "crossflops" if warning.filename.startswith(_PACKAGE) else warning.filename
     warnings.warn_explicit(sentence, warning.category, warning.filename, warning.lineno, module)
 

@@ -27,7 +27,7 @@ class Worker:
 
     What it says arrives in `news` as (worker, word), and (worker, None) when it has ended.
     `limit` are the seconds that building and running may take, each: a clock of its own runs
-    whenever the worker works, and kills it, whatever anybody else is busy with.
+    whenever the worker works, and kills it, whatever other processes are busy with.
     """
 
     def __init__(

@@ -124,7 +124,7 @@ def _listen(requests: BinaryIO, released: threading.Event) -> None:
 
 
 def _write(found: Profile | Failure, result: Path) -> None:
-    """Write the answer so that whoever reads the file finds all of it, or no file."""
+    """Write the answer so that a reader of the file finds all of it, or no file."""
     unfinished = result.with_suffix(".part")
     unfinished.write_bytes(msgspec.json.encode(found))
     unfinished.replace(result)

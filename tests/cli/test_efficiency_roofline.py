@@ -193,7 +193,7 @@ def test_formats(line, small, tmp_path):
     ("arguments", "said"),
     [
         (("--macs", "1G", "--roofline"), "a roofline has a peak and a bandwidth"),
-        (("--macs", "1G", "--roofline", *H100), "nobody knows the bytes of MACs"),
+        (("--macs", "1G", "--roofline", *H100), "the bytes of MACs that are given are unknown"),
         (("--macs", "1G", "--bytes-per-example", "x", *H100), "is no count"),
         ((*FP16, "--device", "v100-pcie", "--bytes", "unfused"), "contradict"),
         ((*FP16, "--device", "v100-pcie", "--what-if", "precision=fp8"), "bytes are not counted"),

@@ -68,7 +68,7 @@ def test_the_modules_of_a_model(times, tmp_path):
     ("text", "what"),
     [
         ("module\na\n", "no column of modules, or none of times"),
-        ("module,ms\na,1\n", "line 2: nobody knows the MACs of 'a'"),
+        ("module,ms\na,1\n", "line 2: the MACs of 'a' are unknown"),
         ("module,ms,macs\na,x,1\n", "line 2: 'x' is no time"),
         ("module,ms,macs\na,1,1\nb,1\n", "line 3: 2 cells for 3 columns"),
     ],

@@ -1,7 +1,7 @@
 """Which counted nodes each executed kernel stands for, and the table of both.
 
-Every node belongs to the first kernel whose result depends on it. A kernel of which nobody knows
-what it makes is taken together with the one that reads its result.
+Every node belongs to the first kernel whose result depends on it. A kernel whose result is unknown
+is taken together with the one that reads it.
 """
 
 from collections import defaultdict, deque
@@ -97,7 +97,7 @@ class _Claims:
 
     def groups(self) -> Iterator[tuple[list[Executed], list[Node]]]:
         """Kernels with the nodes that they claim, in the order in which they run."""
-        waiting: dict[str, list[Executed]] = {}  # by the value of which nobody knows what it is
+        waiting: dict[str, list[Executed]] = {}  # by a value of unknown origin
         for kernel in self._level.nodes:
             together = [kernel]
             for name in kernel.inputs:
@@ -170,7 +170,7 @@ class _Counts:
         return taken
 
     def rest(self) -> list[Counted | Uncounted]:
-        """Those that nobody took."""
+        """Those that no kernel took."""
         return [count for counts in self._open.values() for count in counts]
 
 

@@ -73,7 +73,7 @@ def named(whole: ExecutedGraph, kernels: Iterable[tuple[str, str]]) -> ExecutedG
 
 
 def guessed(nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]) -> ExecutedGraph:
-    """What can be told of a graph that nobody has, from the names of the kernels alone."""
+    """What can be told of a graph that is not there, from the names of the kernels alone."""
     by_key = {node.key: node for node in nodes}
     made = {spec.name for node in by_key.values() for spec in node.outputs if spec}
 

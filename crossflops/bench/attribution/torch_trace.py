@@ -43,7 +43,7 @@ def matched(trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0) 
 
     Names in both that follow one another are matched; what stands between two matches on both
     sides is taken together. Raises InputError for a trace without operators, and for a model
-    whose calls nobody recorded.
+    whose calls were not recorded.
     """
     calls = [call for call in model.calls if call.level == "operator" and _is_aten(call.target)]
     if not calls:

@@ -92,7 +92,7 @@ def _x86(core: Core) -> tuple[str, dict[str, int]]:
 
 
 def _vector(core: Core) -> tuple[str, int]:
-    """The vector units of x86, and their FP32 FLOPs per clock; 0 where nobody knows."""
+    """The vector units of x86, and their FP32 FLOPs per clock; 0 where they are unknown."""
     if "avx512f" in core.flags:
         return _avx512(core)
     if "avx2" in core.flags and "fma" in core.flags:
@@ -219,7 +219,7 @@ def _allowed(count: int) -> list[int]:
 
 
 def _place(root: Path, cpu: int) -> tuple[str, str]:
-    """Socket and core of a logical CPU; it is a core of its own where nobody says."""
+    """Socket and core of a logical CPU; it is a core of its own where the system does not say."""
     folder = root / "sys/devices/system/cpu" / f"cpu{cpu}" / "topology"
     socket, core = _read(folder / "physical_package_id"), _read(folder / "core_id")
     return (socket or "0", core if core else f"cpu{cpu}")
@@ -235,7 +235,7 @@ def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
     megahertz = _number(record.get("cpu MHz", ""))
     if megahertz:
         return megahertz * 1e6, "cpu MHz in /proc/cpuinfo"
-    return None, "nobody says"
+    return None, "unknown"
 
 
 def memory_bytes(root: Path = Path("/")) -> int | None:

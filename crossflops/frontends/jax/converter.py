@@ -17,7 +17,7 @@ from crossflops.frontends.jax.lowering import DOMAIN, Equation, Recorder, loweri
 from crossflops.frontends.jax.model import Pure, apart
 from crossflops.frontends.jax.rewrites import resizes_named
 
-# What jax2onnx writes, tidied: no biases that nobody adds, no products that ONNX has not.
+# What jax2onnx writes, tidied: no biases that are never added, no products that ONNX has not.
 
 _SUM = "reduce_window_sum"
 _BIASED = {"Gemm": 2, "Conv": 2, "ConvTranspose": 2, "LayerNormalization": 2}

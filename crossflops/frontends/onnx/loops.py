@@ -263,7 +263,7 @@ def levels(graph: Any, outer: Level | None = None) -> Iterator[Level]:
 # What a caller says about control flow: how often a body runs, and which branch counts.
 
 CHOICES = ("then", "else", "sum")
-RAN = "ran "  # before the side that a run took, where nobody asks for one
+RAN = "ran "  # before the side that a run took, where the caller asks for none
 _Said = TypeVar("_Said", int, str)
 Names = dict[str, str]
 

@@ -2,7 +2,7 @@
 
 Tools that patch functions replace attributes, so attributes are what is wrapped here: it tells
 `x + y` from `torch.add(x, y)`. A TorchFunctionMode beside it catches functions that were captured
-by reference before anybody could wrap them.
+by reference before they could be wrapped.
 """
 
 import functools
@@ -19,7 +19,7 @@ from crossflops.frontends.pytorch.seeds import standing_in
 
 # What stands around operators and is no function of torch: a tool may see it, or not see into it.
 #
-# A custom autograd function and a scripted function are one opaque call to whoever traces with
+# A custom autograd function and a scripted function are one opaque call to a tool that traces with
 # torch.jit; under `torch.vmap` Python sees one example of many; what a hook does is no part of the
 # module's forward. einops.einsum calls torch.einsum: a tool may replace both.
 
@@ -42,7 +42,7 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
     function = torch.autograd.Function
     apply = vars(function)["apply"]
     undo.callback(setattr, function, "apply", apply)
-    # by name, since mypy lets nobody assign to a method
+    # by name, since mypy forbids assigning to a method
     setattr(function, "apply", classmethod(_wrapped(recorder, APPLY, apply.__func__)))  # noqa: B010
     scripted: Any = torch.jit.ScriptFunction
     for owner, attribute, name in (
@@ -78,7 +78,7 @@ def _wrapped(
     compiled: bool = False,
 ) -> Callable[..., Any]:
     def muffled(*args: Any, **kwargs: Any) -> Any:
-        # The export runs the Python that it was compiled from, which nobody else does.
+        # The export runs the Python that it was compiled from, which no other caller does.
         with recorder.muffled():
             return function(*args, **kwargs)
 
@@ -301,7 +301,7 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
     owners = {base for cls in recorder.index.classes for base in cls.__mro__}
     for owner in owners:
         forward = vars(owner).get("forward") if issubclass(owner, nn.Module) else None
-        # That of TorchScript is a descriptor, which nobody calls by the class.
+        # That of TorchScript is a descriptor, which no code calls by the class.
         if owner is not nn.Module and callable(forward):
             _replace(undo, owner, "forward", _wrap_forward(recorder, forward))
 

@@ -242,7 +242,7 @@ def raised(error: BaseException, where: str = "on these inputs") -> InputError:
     return InputError(
         f"the model raised {where}: {type(error).__name__}: {error}".rstrip(": ")
         + raised_at(error),
-        "take the exit out of the model: it would end whoever runs it"
+        "take the exit out of the model: it would end the process that runs it"
         if leaves
         else "give inputs without numbers where the weights have none (device='meta'), or shapes"
         if bare

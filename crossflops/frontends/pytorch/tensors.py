@@ -31,7 +31,7 @@ def _shape(tensor: Any) -> tuple[int, ...] | None:
 
 
 def _extent(extent: Any) -> int | None:
-    """An extent, which is a symbol for as long as nobody knows it."""
+    """An extent, which is a symbol for as long as it is unknown."""
     if isinstance(extent, int):
         return extent
     known = extent.node.maybe_as_int()

@@ -251,7 +251,7 @@ def _with_values(asked: Asked) -> Traced | str:
 def _difference(asked: Asked, trace: Traced) -> str:
     """In which modules a run executes other products than the program; "" where in none.
 
-    Or that nobody knows, where one of them cannot be watched. Without values neither runs.
+    Or that it is unknown, where one of them cannot be watched. Without values neither runs.
     """
     if not has_values(asked.model, asked.args, asked.kwargs):
         return ""

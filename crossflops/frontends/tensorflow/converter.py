@@ -283,7 +283,7 @@ def _plain(graph: Any) -> Any:
     """The graph with its functions for XLA as functions like others, which can be inlined.
 
     What only orders operations goes: nothing has to run for its own sake. Random numbers come
-    from a seed that nobody sets.
+    from a seed that is not set.
     """
     for node in _nodes(graph):
         inputs = [value for value in node.input if not value.startswith("^")]

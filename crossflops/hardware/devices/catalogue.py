@@ -321,7 +321,7 @@ def _whole(name: str, additions: tuple[Device, ...]) -> Device:
 
 
 def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """The devices of that name; one alone where it is its own, whoever else bears it."""
+    """The devices of that name; one alone where it is its own, whichever others bear it."""
     by_name = (*_by_name().get(spelled, ()), *_named(spelled, additions))
     shared = _by_family().get(spelled, ())
     if not by_name and not shared and (apart := _apart(spelled, additions)):

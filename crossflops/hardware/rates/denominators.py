@@ -48,7 +48,7 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unknown(self) -> bool:
-        """Whether a device was named that nobody knows."""
+        """Whether an unknown device was named."""
         return self.trouble is not None and self.against == (None,)
 
 

@@ -62,7 +62,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Units (examples or tokens) a second of all devices, and the seconds of a pass or a step.
 
-    `seconds` is None where only a rate was measured and nobody knows of how large a batch.
+    `seconds` is None where only a rate was measured and the size of its batch is unknown.
     """
 
     per_second: float
@@ -137,7 +137,7 @@ def _units(tokens: int | None, by_token: bool, needed: bool) -> int:
         return 1
     if tokens is None and needed:
         raise InputError(
-            "the work is that of a token, and nobody knows how many an example has",
+            "the work is that of a token, and it is unknown how many tokens an example has",
             "add --seq N, or give --tokens-per-second",
         )
     return tokens or 1
@@ -152,7 +152,7 @@ def _rate(speed: Speed, units: int, tokens: int | None, by_token: bool) -> float
         return speed.tokens_per_second
     if tokens is None:
         raise InputError(
-            "nobody knows how many tokens an example has",
+            "it is unknown how many tokens an example has",
             "add --tokens N, those of one example, or give --examples-per-second",
         )
     return speed.tokens_per_second / tokens

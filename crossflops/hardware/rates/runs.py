@@ -61,7 +61,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunTable(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of a file. `unused` are columns that nobody knows."""
+    """The runs of a file. `unused` are columns that are not known."""
 
     name: str
     rows: tuple[RunRow, ...]
@@ -189,7 +189,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
             work = round(2 * macs[name] * batches)
         else:
             raise InputError(
-                f"{where}: nobody knows the MACs of {name!r}",
+                f"{where}: the MACs of {name!r} are unknown",
                 "give the model, whose modules count --by module lists, or a column macs",
             )
         timed.append(Timed(path=name, flops=work, seconds=seconds))

@@ -31,7 +31,7 @@ _MASKS = ("Add", "Where", "Sub")
 class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of one attention, and whether it is causal as far as the graph tells.
 
-    `causal` is "declared", "masked" (a mask whose values nobody reads) or "no".
+    `causal` is "declared", "masked" (a mask whose values are not read) or "no".
     """
 
     queries: int

@@ -161,7 +161,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """MACs of one example that are treated alike.
 
     `names` are what a pattern may match (operator, node, module), `stored` is the precision of
-    the operands in the graph, "" where nobody knows. `passes` is k of training by where gradients
+    the operands in the graph, "" where it is unknown. `passes` is k of training by where gradients
     flow, None where there is no graph. `scores` are those of a product of attention.
     """
 
@@ -232,7 +232,7 @@ def terms(
 ) -> tuple[WorkTerm, ...]:
     """What is asked of the pieces of a count. Equal ones are added up.
 
-    Raises InputError for a pattern that matches nothing and a precision that nobody knows.
+    Raises InputError for a pattern that matches nothing and an unknown precision.
     """
     half, window = causality.causal == "half", causality.window
     patterns = kinds(precisions)
@@ -328,7 +328,7 @@ def as_stored(stored: str) -> str:
     """The peak for what a graph stores. Raises InputError where there is no one such peak."""
     if stored not in PRECISIONS:
         raise InputError(
-            f"nobody knows in which precision {stored or 'this'} runs",
+            f"the precision in which {stored or 'this'} runs is unknown",
             "say it by --precision, or --precision-of PATTERN=P for these nodes",
         )
     return PRECISIONS[stored]

@@ -292,7 +292,7 @@ def _together(name: str, parts: Sequence[Portion], whole: int, cut: int | None) 
 
 
 def _is_view(node: Node) -> bool:
-    """Whether the result is the input under another name or shape: nobody moves anything."""
+    """Whether the result is the input under another name or shape: nothing is moved."""
     known = rule(node.op)
     return known is not None and known.traffic in ("view", "alias")
 

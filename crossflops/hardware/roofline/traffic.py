@@ -155,7 +155,7 @@ class _Bill:
         self.rows: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def read(self, key: str, source: str, part: Portion) -> None:
-        """A part of a source, as far as nobody has read it yet."""
+        """A part of a source that has not been read yet."""
         self.reader.setdefault(source, key)
         if (source, part.piece) in self.pieces:
             return

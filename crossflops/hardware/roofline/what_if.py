@@ -30,7 +30,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
     """The limits of a device, `bandwidth` in bytes/s in place of its own where it is given.
 
-    Raises UnknownNameError where nobody knows the bandwidth.
+    Raises UnknownNameError where the bandwidth is unknown.
     """
     chosen = device.bandwidth if bandwidth is None else bandwidth
     if chosen is None:
@@ -60,7 +60,7 @@ def alternatives(
     """The step under each of these assumptions, such as "batch=64" or "weights=fp8,cache=fp8".
 
     What is `fixed`, such as bytes that were given, has no alternative; `look` knows the devices.
-    Raises InputError for what cannot be read and UnknownNameError for what nobody knows.
+    Raises InputError for what cannot be read and UnknownNameError for an unknown name.
     """
     steps = []
     for text in texts:

@@ -76,7 +76,7 @@ class Contraction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stored(self) -> int:
-        """Elements of the weights, whoever else uses them; 0 where there are none."""
+        """Elements of the weights, shared or not; 0 where there are none."""
         return self.taps * self.inner * self.outer if self.kind == WEIGHTED else 0
 
 

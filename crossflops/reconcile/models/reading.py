@@ -250,6 +250,6 @@ class _Reader:
         return place
 
     def finished(self) -> tuple[tuple[Contraction, ...], tuple[Operation, ...]]:
-        """What was read. Parameters of nodes that are in no ledger stay with nobody."""
+        """What was read. Parameters of nodes that are in no ledger are left out."""
         kept = (one for one in self._beside if one.flops or one.params)
         return tuple(self._found), tuple(kept)

@@ -149,7 +149,7 @@ _SHOWN = 3  # kernels that are named before the rest is only numbered
 
 
 def ran(profile: Profile) -> list[str]:
-    """What ran in the setting of the tool; nothing where no kernel was fused, or nobody looked."""
+    """What ran in the setting of the tool; nothing where no fused kernel was seen."""
     if not profile.kernels:
         return []
     rest = len(profile.kernels) - _SHOWN

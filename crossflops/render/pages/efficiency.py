@@ -24,7 +24,7 @@ from crossflops.report.efficiency import (
 # Lines and columns of the parts of an efficiency, where they are there.
 
 Cell: TypeAlias = Callable[[Efficiency], str]
-_WIDEST = 11  # digits of a speed that nobody computed
+_WIDEST = 11  # digits of a speed that was given
 
 
 class Line(NamedTuple):

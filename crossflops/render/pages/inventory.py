@@ -22,7 +22,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
 
     `state` is "ok" for a version on which a convention was checked, "unverified" for another
     one, "broken" when the plugin or the tool does not load (`message` says why), "missing" when
-    there is no plugin, "no tool" for a way of counting that nobody prints. `python` is the
+    there is no plugin, "no tool" for a way of counting that no tool prints. `python` is the
     interpreter that runs the tool, "" if none does. `install` is the command that mends "broken"
     and "missing", "" if there is none.
     """

@@ -77,7 +77,7 @@ def _table(noun: Viewed) -> Table:
 
 
 def _is_shown(view: TableView, place: int) -> bool:
-    """Whether somebody knows what stands there: of files nobody knows calls and owners."""
+    """Whether it is known what stands there: files do not say calls and owners."""
     cells = [row[place] for row in view.rows]
     if view.columns[place] == "params":
         return any(cells) or not view.total[place]

@@ -1,4 +1,4 @@
-"""Random small modules of Flax NNX that nobody wrote down."""
+"""Random small modules of Flax NNX, drawn at random."""
 
 from collections.abc import Callable
 from typing import Any

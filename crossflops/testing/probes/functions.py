@@ -10,7 +10,7 @@ _MAPS, _ROWS = ("1x8x16x16",), ("4x64",)
 
 
 def _captured_relu() -> Any:
-    from torch.nn.functional import relu  # captured before anybody can replace the attribute
+    from torch.nn.functional import relu  # captured before the attribute can be replaced
 
     return function(lambda model, x: relu(x))()
 
@@ -183,7 +183,7 @@ def _methods(model: Any, a: Any, b: Any) -> Any:
 
 
 def _captured() -> Any:
-    from torch import bmm  # before anybody can replace the attribute
+    from torch import bmm  # before the attribute can be replaced
 
     return function(lambda model, a, b: bmm(a, b))()
 

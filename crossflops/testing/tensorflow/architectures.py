@@ -1,4 +1,4 @@
-"""Random small Keras models that nobody wrote down."""
+"""Random small Keras models, drawn at random."""
 
 from collections.abc import Callable
 from typing import Any

@@ -71,7 +71,7 @@ class TensorFlowConformance:
     def test_random_architecture_is_predicted(
         self, architecture: Callable[[], tuple[Any, Any]]
     ) -> None:
-        """The convention gives the tool's number on a model that nobody wrote down."""
+        """The convention gives the tool's number on a model that no author wrote down."""
         model, spec = architecture()
         told = predicted(self.convention, Evidence(_trace(model, (spec,), {})), SETTING)
         found = printed(self.adapter, model, (spec,), {}, SETTING)

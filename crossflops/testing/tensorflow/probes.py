@@ -14,7 +14,7 @@ Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 class Probe(msgspec.Struct, frozen=True):
     """A named model with its inputs, written as on the command line.
 
-    `macs` is what a hand calculation gives; None where nobody can say, or where the native count
+    `macs` is what a hand calculation gives; None where that is unknown, or where the native count
     has no operator for it.
     """
 

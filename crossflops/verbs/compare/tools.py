@@ -255,7 +255,7 @@ def _declined(answer: Profile | Failure) -> bool:
 def _placed(answer: Profile | Failure, python: str | None) -> Profile | Failure:
     """The answer with the interpreter that gave it, where that is another one.
 
-    One in the current folder is named from there: a report tells nobody where the folder is.
+    One in the current folder is named from there: a report does not say where the folder is.
     """
     if python is None or isinstance(answer, Failure):
         return answer

@@ -296,7 +296,7 @@ def _read(path: Path) -> Bench:
 
 
 def refuse(question: Question, request: Request | None) -> None:
-    """Raises InputError where a roofline is asked for that nobody can draw."""
+    """Raises InputError where a roofline is asked for that cannot be drawn."""
     roof, work, layout = question.roof, question.work, question.parallel
     if not roof.asked:
         return
@@ -320,7 +320,7 @@ def refuse(question: Question, request: Request | None) -> None:
         )
     if request is None and question.language.params is None:
         raise InputError(
-            "nobody knows the bytes of MACs that are given",
+            "the bytes of MACs that are given are unknown",
             "add --bytes-per-example N, or give the model",
         )
     if work.compare or question.precisions.mix:
@@ -377,7 +377,7 @@ def roof(
 def _ceiling(against: Peaks, precision: str) -> Ceiling:
     """All peaks of the device, with the one of a precision that it computes from others.
 
-    Raises UnknownNameError where nobody knows the bandwidth.
+    Raises UnknownNameError where the bandwidth is unknown.
     """
     device = against.device
     name = device.label if device else "given peaks"
