@@ -16,6 +16,7 @@ from types import MappingProxyType, ModuleType
 from crossflops.ir.graph import Op
 from crossflops.operators import (
     attention,
+    convolution_and_pooling,
     legacy,
     linear_algebra,
     matmul,
@@ -29,7 +30,6 @@ from crossflops.operators import (
     spectral,
     training,
     uncounted,
-    windows,
 )
 from crossflops.operators.rule import (
     JAX,
@@ -48,7 +48,16 @@ from crossflops.operators.rule import (
 __all__ = ["Rule", "missing", "not_counted", "rule", "rules", "unruled"]
 
 _ONNX = (
-    *(windows, matmul, attention, recurrent, normalization, pointwise, reduction, resampling),
+    *(
+        convolution_and_pooling,
+        matmul,
+        attention,
+        recurrent,
+        normalization,
+        pointwise,
+        reduction,
+        resampling,
+    ),
     *(quantization, movement, spectral, training, linear_algebra, legacy, uncounted),
 )
 

@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.hardware.roofline.bounds import Scenario, node_bounds
 from crossflops.hardware.roofline.fusion import kernel_bounds
-from crossflops.hardware.roofline.traffic import Formats, loads
+from crossflops.hardware.roofline.step_traffic import Formats, loads
 from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.roofline import Ceiling
 from crossflops.ir.tensor import TensorSpec

@@ -3,8 +3,8 @@
 import pytest
 
 from crossflops.errors import InputError
+from crossflops.hardware.rates.mfu import bubble, layout, pace
 from crossflops.hardware.rates.question import Parallel, Speed, Training
-from crossflops.hardware.rates.rate import bubble, layout, pace
 
 ONE = layout(Parallel())
 TRAIN = Training(train=True)

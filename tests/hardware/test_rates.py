@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import derived, find
-from crossflops.hardware.rates.rate import efficiency
+from crossflops.hardware.rates.mfu import efficiency
 
 ROUNDED = 4_112_000_000  # ResNet-50 as published
 EXACT = 4_111_514_624  # what thop 0.0.31 prints

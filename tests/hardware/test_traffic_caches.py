@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from crossflops.hardware.roofline.dataflow import flow
-from crossflops.hardware.roofline.traffic import Formats, loads
+from crossflops.hardware.roofline.step_traffic import Formats, loads
 from crossflops.ir.graph import Node, Op
 from crossflops.ledger.count import count, count_whole
 from tests.decoders import LLAMA_8B, Decoder, decoder

@@ -8,9 +8,9 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from crossflops.hardware.rates.denominators import Peaks
+from crossflops.hardware.rates.mfu import Layout, Pace, bubble, share
 from crossflops.hardware.rates.numerators import Transfer
 from crossflops.hardware.rates.question import Question
-from crossflops.hardware.rates.rate import Layout, Pace, bubble, share
 from crossflops.hardware.rates.terms import Piece, WorkTerm, terms
 from crossflops.report.efficiency import (
     Attention,

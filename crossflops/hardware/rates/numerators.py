@@ -12,8 +12,8 @@ from math import isfinite
 import msgspec
 
 from crossflops.errors import InputError
+from crossflops.hardware.rates.attention_scores import AttentionScores
 from crossflops.hardware.rates.question import Language
-from crossflops.hardware.rates.scores import AttentionScores
 from crossflops.hardware.rates.terms import FLAT, Piece, whole
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.reconciliation import Reconciliation

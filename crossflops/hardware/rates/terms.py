@@ -17,10 +17,10 @@ from fractions import Fraction
 import msgspec
 
 from crossflops.errors import InputError
+from crossflops.hardware.rates.attention_scores import AttentionScores, scores
 from crossflops.hardware.rates.question import Causality, Precisions, Training
-from crossflops.hardware.rates.scores import AttentionScores, scores
 from crossflops.hardware.roofline.dataflow import key_before
-from crossflops.hardware.roofline.traffic import PRECISIONS
+from crossflops.hardware.roofline.step_traffic import PRECISIONS
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.tensor import TensorSpec

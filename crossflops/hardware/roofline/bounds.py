@@ -26,7 +26,7 @@ from math import ceil
 import msgspec
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.roofline.traffic import run_precision
+from crossflops.hardware.roofline.step_traffic import run_precision
 from crossflops.ir.roofline import Achieved, Ceiling, KindBound, Load, NodeBound, Side, StepBound
 
 # Nodes that do the same in modules that are alike, as one row of a table.

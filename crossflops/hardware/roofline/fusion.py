@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from crossflops.hardware.roofline.bounds import Scenario
 from crossflops.hardware.roofline.dataflow import flow
-from crossflops.hardware.roofline.traffic import Formats, loads, nbytes
+from crossflops.hardware.roofline.step_traffic import Formats, loads, nbytes
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.roofline import KernelBound, NodeBound

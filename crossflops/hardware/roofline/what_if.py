@@ -8,7 +8,7 @@ import msgspec
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.roofline.bounds import Scenario, step_bound
-from crossflops.hardware.roofline.traffic import Formats
+from crossflops.hardware.roofline.step_traffic import Formats
 from crossflops.ir.device import Device
 from crossflops.ir.roofline import ByteModel, Ceiling, Load, StepBound
 

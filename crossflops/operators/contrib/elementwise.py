@@ -16,6 +16,7 @@ from crossflops.operators.access import (
     source,
     text,
 )
+from crossflops.operators.convolution_and_pooling import POOL, conv_transpose, max_pool, transposed
 from crossflops.operators.movement import MOVED, dropout, gathered_nd, moved, padded
 from crossflops.operators.operands import (
     Shape,
@@ -44,7 +45,6 @@ from crossflops.operators.pointwise import (
 from crossflops.operators.reduction import unique
 from crossflops.operators.resampling import SAMPLED, grid_sample
 from crossflops.operators.rule import MICROSOFT, Operators, estimated
-from crossflops.operators.windows import POOL, conv_transpose, max_pool, transposed
 
 operator = Operators(MICROSOFT)
 

@@ -17,6 +17,20 @@ from crossflops.operators.access import (
     source,
 )
 from crossflops.operators.contrib.elementwise import named
+from crossflops.operators.convolution_and_pooling import (
+    CONV,
+    POOL,
+    average_pool,
+    conv_transpose,
+    global_average_pool,
+    global_lp_pool,
+    global_max_pool,
+    lp_pool,
+    max_pool,
+    pads_within,
+    qlinear_conv,
+    window,
+)
 from crossflops.operators.matmul import GEMM, MATMUL, contracted, gemm, matmul
 from crossflops.operators.movement import MOVED, moved
 from crossflops.operators.normalization import (
@@ -38,20 +52,6 @@ from crossflops.operators.rule import (
     Operators,
     bounded,
     estimated,
-)
-from crossflops.operators.windows import (
-    CONV,
-    POOL,
-    average_pool,
-    conv_transpose,
-    global_average_pool,
-    global_lp_pool,
-    global_max_pool,
-    lp_pool,
-    max_pool,
-    pads_within,
-    qlinear_conv,
-    window,
 )
 
 operator = Operators(MICROSOFT)

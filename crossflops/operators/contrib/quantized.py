@@ -23,6 +23,12 @@ from crossflops.operators.access import (
     source,
 )
 from crossflops.operators.contrib.attention import dense, head_size, scored
+from crossflops.operators.convolution_and_pooling import (
+    QLINEAR_CONV,
+    pads_within,
+    qlinear_conv,
+    window,
+)
 from crossflops.operators.matmul import matmul
 from crossflops.operators.movement import joined
 from crossflops.operators.normalization import layer_normalization
@@ -47,7 +53,6 @@ from crossflops.operators.quantization import (
     requantize,
 )
 from crossflops.operators.rule import MICROSOFT, NHWC, Formula, Operators
-from crossflops.operators.windows import QLINEAR_CONV, pads_within, qlinear_conv, window
 
 operator = Operators(MICROSOFT)
 

@@ -13,9 +13,9 @@ from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import AmbiguousDeviceError
 from crossflops.hardware.rates import breakdown, measured, runs, terms
 from crossflops.hardware.rates.denominators import Peaks, denominators
+from crossflops.hardware.rates.mfu import Layout, layout, of_terms, pace
 from crossflops.hardware.rates.numerators import Numerator
 from crossflops.hardware.rates.question import Question
-from crossflops.hardware.rates.rate import Layout, layout, of_terms, pace
 from crossflops.ir.roofline import Roofline
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import Efficiency, EfficiencyReport

@@ -28,7 +28,7 @@ from crossflops.hardware.roofline.bounds import (
     step_bound,
 )
 from crossflops.hardware.roofline.fusion import kernel_bounds
-from crossflops.hardware.roofline.traffic import BITS, FORMULAS, Formats, loads, storage
+from crossflops.hardware.roofline.step_traffic import BITS, FORMULAS, Formats, loads, storage
 from crossflops.hardware.roofline.what_if import Loads, Look, Variant, alternatives, byte_model
 from crossflops.ir.roofline import (
     ByteModel,

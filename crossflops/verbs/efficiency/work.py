@@ -20,7 +20,7 @@ from crossflops.hardware.rates.numerators import (
 )
 from crossflops.hardware.rates.question import Question
 from crossflops.hardware.rates.terms import pieces, whole
-from crossflops.hardware.roofline.traffic import BITS, Formats, loads, storage
+from crossflops.hardware.roofline.step_traffic import BITS, Formats, loads, storage
 from crossflops.ir.graph import Graph
 from crossflops.ir.roofline import Load
 from crossflops.ir.trace import Setting
