@@ -5,6 +5,9 @@ A comment in the line above a block says what the block is:
     <!-- runs: MARKER -->   its commands run in the environment of this marker (pyproject.toml)
                             and print what it shows, where a line `...` stands for any lines
     <!-- file: NAME -->     it is the content of a file that the commands of the page use
+    <!-- adds: PATH -->     it is a new file of the repository, or the end of one that is there;
+                            with `after LINE` behind the path, what follows that line of it:
+                            Python as an item of a list, JSON and others as they are
 
 The commands of every other block are parsed, and not run: what they print depends on the machine.
 
@@ -27,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GENERATED = {"ops.md", "causes.md", "conventions.md"}
 PAGES = (ROOT / "README.md", *sorted(p for p in (ROOT / "docs").glob("*.md")
                                      if p.name not in GENERATED))  # fmt: skip
-MARK = re.compile(r"<!-- (runs|file): (\S+) -->")
+MARK = re.compile(r"<!-- (runs|file|adds): (\S+)(?: after (.+))? -->")
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 ELISION = "..."
 
@@ -40,6 +43,8 @@ class Block(NamedTuple):
     language: str
     runs: str | None
     file: str | None
+    adds: str | None
+    after: str | None
     lines: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -72,13 +77,15 @@ def blocks(page: Path) -> Iterator[Block]:
             opened = number
             continue
         above = MARK.fullmatch(lines[opened - 1]) if opened else None
-        kind, name = above.groups() if above else (None, None)
+        kind, name, after = above.groups() if above else (None, None, None)
         yield Block(
             page=page,
             start=opened + 1,
             language=lines[opened].removeprefix("```"),
             runs=name if kind == "runs" else None,
             file=name if kind == "file" else None,
+            adds=name if kind == "adds" else None,
+            after=after,
             lines=tuple(lines[opened + 1 : number]),
         )
         opened = None
