@@ -32,8 +32,8 @@ from crossflops.report.compressed import compressed
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.report import Report
 from crossflops.report.view import view as table_of
+from crossflops.rules.conditions import Condition
 from crossflops.rules.rule import equation
-from crossflops.rules.site import Condition
 
 
 class Renderer(Protocol):

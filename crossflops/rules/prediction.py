@@ -17,9 +17,9 @@ from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Counted, Ledger, Uncounted
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import NESTED, OBSERVED, UNWATCHED, Call, Module, Setting, Trace
+from crossflops.rules.conditions import PRE_HOOK, Site, fits
 from crossflops.rules.graph_calls import as_calls
 from crossflops.rules.rule import Convention, OfCost, Rule, Share, equation
-from crossflops.rules.site import PRE_HOOK, Site, fits
 
 _GROUND = ("operator", "node")  # levels on which contraction work is done, or not seen
 

@@ -16,7 +16,7 @@ from crossflops.ir.cost import Cost
 from crossflops.ir.modules import Times
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import OBSERVED, Call, Level, Setting, Trace, View
-from crossflops.rules.site import Condition
+from crossflops.rules.conditions import Condition
 
 Kind: TypeAlias = Literal["core", "part", "unseen", "fails"]
 Formula: TypeAlias = Callable[[Any], Amount]  # of a Site or, on the node level, of a Node

@@ -8,8 +8,8 @@ Sources: calflops/pytorch_ops.py, calflops/calculate_pipline.py, calflops/utils.
 from math import prod
 
 from crossflops.ir.modules import ALONG_CHAINS
+from crossflops.rules.conditions import Site
 from crossflops.rules.rule import Parameters
-from crossflops.rules.site import Site
 from crossflops.tools import replaced_functions as shared
 from crossflops.tools.replaced_arguments import Arguments
 

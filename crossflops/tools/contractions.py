@@ -5,8 +5,8 @@ They take what an undecomposed operator was given, by the names of its schema.
 
 from math import isqrt, prod
 
+from crossflops.rules.conditions import Site
 from crossflops.rules.rule import Formula
-from crossflops.rules.site import Site
 from crossflops.tools.einsum import einsum_pairs
 from crossflops.tools.layers import CONTRACTIONS
 

@@ -5,7 +5,7 @@ Two tools have these formulas: torch/utils/flop_counter.py, and ptflops' aten_op
 
 from math import prod
 
-from crossflops.rules.site import Site
+from crossflops.rules.conditions import Site
 
 
 def product(call: Site) -> int:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from crossflops.rules.rule import Parameters, Tool
-from crossflops.rules.site import (
+from crossflops.rules.conditions import (
     Site,
     has,
     input_elements,
@@ -21,6 +20,7 @@ from crossflops.rules.site import (
     output_elements,
     setting,
 )
+from crossflops.rules.rule import Parameters, Tool
 
 _HANDLES, _COUNT = "fvcore/nn/jit_handles.py", "fvcore/nn/flop_count.py"
 _TRACED, _MISSING = "fvcore/nn/jit_analysis.py", f"{_COUNT}: no handle for"

@@ -10,10 +10,10 @@ LookupError where the tool does.
 from math import prod
 
 from crossflops.ir.graph import Node
+from crossflops.rules.conditions import any_but, in_any_domain, setting
 from crossflops.rules.graph_calls import WHOLE
 from crossflops.rules.prediction import as_given
 from crossflops.rules.rule import Parameters, Tool
-from crossflops.rules.site import any_but, in_any_domain, setting
 
 _SOURCE = "onnx_opcounter.py: calculate_macs"
 _READABLE = ("float32", "int64", "float64")  # the keys of type_mapping: 1, 7, 11

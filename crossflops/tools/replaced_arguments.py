@@ -9,7 +9,7 @@ from re import sub
 
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Scalar
-from crossflops.rules.site import Site
+from crossflops.rules.conditions import Site
 
 _STATISTICS = ("input", "running_mean", "running_var", "weight", "bias")
 _SIGNATURES = {

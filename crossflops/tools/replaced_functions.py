@@ -16,8 +16,7 @@ import numpy as np
 
 from crossflops.ir.modules import Times
 from crossflops.ir.tensor import TensorSpec
-from crossflops.rules.rule import Convention, Parameters, Rules, Tool
-from crossflops.rules.site import (
+from crossflops.rules.conditions import (
     HOOKS,
     VMAP,
     Condition,
@@ -34,6 +33,7 @@ from crossflops.rules.site import (
     through,
     under,
 )
+from crossflops.rules.rule import Convention, Parameters, Rules, Tool
 from crossflops.tools import layers
 from crossflops.tools.contractions import OPERATORS, scaled_dot_product_attention
 from crossflops.tools.replaced_arguments import Arguments

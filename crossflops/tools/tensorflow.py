@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import cast
 
+from crossflops.rules.conditions import Site, of_type, setting
 from crossflops.rules.rule import Tool
-from crossflops.rules.site import Site, of_type, setting
 
 _REGISTRY = "tensorflow/python/profiler/internal/flops_registry.py"
 _NN_OPS = "tensorflow/python/ops/nn_ops.py"

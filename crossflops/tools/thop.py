@@ -12,8 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from crossflops.ir.modules import ALONG_CHAINS_SQUARED
-from crossflops.rules.rule import Convention, Parameters, Rules, Tool
-from crossflops.rules.site import (
+from crossflops.rules.conditions import (
     HOOKS,
     VMAP,
     Site,
@@ -31,6 +30,7 @@ from crossflops.rules.site import (
     through,
     under,
 )
+from crossflops.rules.rule import Convention, Parameters, Rules, Tool
 from crossflops.tools import layers
 
 _HOOKS, _RNN, _PROFILE = "thop/vision/basic_hooks.py", "thop/rnn_hooks.py", "thop/profile.py"

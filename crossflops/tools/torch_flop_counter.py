@@ -5,8 +5,8 @@ counts nothing, and whether there is one depends on the setting. Source: the whe
 torch/utils/flop_counter.py (`flop_registry`, `FlopCounterMode._count_flops`).
 """
 
+from crossflops.rules.conditions import of_complex, setting
 from crossflops.rules.rule import Tool
-from crossflops.rules.site import of_complex, setting
 from crossflops.tools.dispatched import added_product, convolution, product
 
 _SOURCE = "torch/utils/flop_counter.py"

@@ -7,8 +7,8 @@ kernels call inside: a linear layer is `aten::addmm`, the gates of a GRU are `at
 
 from math import prod
 
+from crossflops.rules.conditions import Site, setting
 from crossflops.rules.rule import Tool
-from crossflops.rules.site import Site, setting
 
 _SOURCE = "torch/csrc/profiler/util.cpp: computeFlops"
 _SAME = "graph.export-decomposition"

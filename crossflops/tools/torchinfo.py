@@ -13,8 +13,7 @@ from math import prod
 from crossflops.ir.modules import ONCE, Modules, Times, child_paths, subtree
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Module, Parameter, Trace
-from crossflops.rules.rule import Parameters, Tool
-from crossflops.rules.site import (
+from crossflops.rules.conditions import (
     HOOKS,
     VMAP,
     Condition,
@@ -30,6 +29,7 @@ from crossflops.rules.site import (
     through,
     under,
 )
+from crossflops.rules.rule import Parameters, Tool
 from crossflops.tools import layers
 
 _LAYER, _SUM = "torchinfo/layer_info.py", "torchinfo/model_statistics.py"

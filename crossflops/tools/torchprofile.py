@@ -11,8 +11,8 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from crossflops.rules.conditions import Site, has, setting
 from crossflops.rules.rule import About, Formula, Tool
-from crossflops.rules.site import Site, has, setting
 
 _HANDLERS = "torchprofile/handlers.py"
 _TRACE = "torchprofile/trace.py: trace"

@@ -14,8 +14,7 @@ model_hook.py (wrap_call, ModelHook) and statistics.py (ModelStat).
 from math import prod
 
 from crossflops.ir.modules import ONCE, Modules, Times
-from crossflops.rules.rule import Parameters, Rules, Tool
-from crossflops.rules.site import (
+from crossflops.rules.conditions import (
     Condition,
     Site,
     as_root,
@@ -27,6 +26,7 @@ from crossflops.rules.site import (
     output_elements,
     setting,
 )
+from crossflops.rules.rule import Parameters, Rules, Tool
 from crossflops.tools.layers import NN
 
 _FLOPS, _MADD = "torchstat/compute_flops.py", "torchstat/compute_madd.py"

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from crossflops.ir.modules import ONCE
 from crossflops.ir.trace import Scalar
-from crossflops.rules.rule import Parameters, Tool
-from crossflops.rules.site import (
+from crossflops.rules.conditions import (
     HOOKS,
     PRE_HOOK,
     VMAP,
@@ -31,6 +30,7 @@ from crossflops.rules.site import (
     setting,
     under,
 )
+from crossflops.rules.rule import Parameters, Tool
 from crossflops.tools import layers
 from crossflops.tools.einsum import einsum_extents
 

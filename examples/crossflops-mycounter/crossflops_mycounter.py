@@ -10,8 +10,8 @@ from crossflops.ir.modules import ONCE
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import is_module, under
+from crossflops.rules.conditions import Site, called, has
 from crossflops.rules.rule import Tool
-from crossflops.rules.site import Site, called, has
 
 VERSION = "1.0"
 

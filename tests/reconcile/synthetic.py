@@ -10,9 +10,9 @@ from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Module, Setting, Trace
 from crossflops.reconcile import reconcile
+from crossflops.rules.conditions import input_elements, run_as
 from crossflops.rules.prediction import predict
 from crossflops.rules.rule import Convention, OfCost, Rule
-from crossflops.rules.site import input_elements, run_as
 from crossflops.tools.ptflops.modules import batch
 from crossflops.tools.ptflops.pytorch import total
 

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops.ir.trace import Trace
+from crossflops.rules.conditions import Site, input_elements
 from crossflops.rules.prediction import speaks_of
-from crossflops.rules.site import Site, input_elements
 from crossflops.tools.ultralytics_thop import nested, outside
 from tests.reconcile.synthetic import SETTING, call, convention, explained, ledger, module, rule
 

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from crossflops.ir.trace import Trace
-from crossflops.rules.site import input_elements
+from crossflops.rules.conditions import input_elements
 from tests.reconcile.synthetic import SETTING, call, convention, explained, ledger, module, rule
 
 BLOCK = rule(

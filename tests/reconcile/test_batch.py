@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops.ir.trace import Trace
+from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import PredictionError, exact_sum, predict
 from crossflops.rules.rule import Share, equation
-from crossflops.rules.site import input_elements
 from crossflops.tools.ptflops.pytorch import total
 from tests.reconcile.synthetic import (
     BATCH,

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops.ir.trace import Trace
+from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import predict
 from crossflops.rules.rule import OfCost
-from crossflops.rules.site import input_elements
 from tests.reconcile.synthetic import SETTING, call, convention, explained, ledger, module, rule
 
 LAYER = rule("layer", "core", "my.Conv", "module", amount=input_elements, stands_for=("aten.mm",))

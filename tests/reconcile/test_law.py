@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Trace
 from crossflops.reconcile import reconcile, unpredicted
+from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import PredictionError, predict
-from crossflops.rules.site import input_elements
 from tests.reconcile.synthetic import (
     SETTING,
     call,

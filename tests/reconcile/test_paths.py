@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from crossflops.ir.modules import ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH
 from crossflops.ir.trace import Trace
 from crossflops.reconcile import reconcile
+from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.rules.rule import OfCost
-from crossflops.rules.site import input_elements
 from tests.reconcile.synthetic import (
     SEES,
     SETTING,

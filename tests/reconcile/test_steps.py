@@ -5,8 +5,8 @@ import pytest
 from crossflops.ir.modules import ALONG_CHAINS_SQUARED
 from crossflops.ir.trace import Setting
 from crossflops.reconcile.walk import Ground, Stage, steps
+from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import predict
-from crossflops.rules.site import input_elements
 from tests.reconcile.synthetic import (
     SEES,
     SETTING,

@@ -14,8 +14,7 @@ from crossflops.render.pages.inventory import Component, Health, ToolList, ToolR
 from crossflops.render.pages.tool import booked, conditions, whom
 from crossflops.render.quantity import release
 from crossflops.render.terminal import terminal
-from crossflops.rules.rule import Convention, OfCost, Rule
-from crossflops.rules.site import (
+from crossflops.rules.conditions import (
     as_root,
     by_forward,
     called,
@@ -29,6 +28,7 @@ from crossflops.rules.site import (
     subclass_of,
     through,
 )
+from crossflops.rules.rule import Convention, OfCost, Rule
 
 CAUSE = Cause(
     id="norm.batch",

@@ -6,8 +6,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
+from crossflops.rules.conditions import output_elements
 from crossflops.rules.rule import Convention, Rule
-from crossflops.rules.site import output_elements
 from crossflops.testing import conformance
 from crossflops.testing.conformance import Conformance
 from crossflops.testing.probes import probes

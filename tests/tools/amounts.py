@@ -2,7 +2,7 @@
 
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Module, Parameter, Setting, Trace
-from crossflops.rules.site import Site
+from crossflops.rules.conditions import Site
 
 
 def amount(formula, target, inputs, outputs, weight=None, call_settings=None, **module_settings):

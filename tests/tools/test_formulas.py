@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.rules.site import input_elements, output_elements
+from crossflops.rules.conditions import input_elements, output_elements
 from crossflops.tools import contractions, fvcore, thop
 from tests.tools.amounts import amount
 

@@ -124,7 +124,7 @@ def _walks(convention: Convention) -> str:
 def _rule(rule: Rule) -> str:
     """What a rule is about, and what it books.
 
-    >>> from crossflops.rules.site import output_elements
+    >>> from crossflops.rules.conditions import output_elements
     >>> _rule(Rule(id="x", cause="norm.batch", level="operator", kind="part", factor=2,
     ...            targets=("aten.batch_norm.default",), amount=output_elements))
     'batch_norm: 2 x n(y)'

@@ -4,8 +4,8 @@ from itertools import groupby
 from re import fullmatch, sub
 
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
+from crossflops.rules.conditions import Condition
 from crossflops.rules.rule import Convention, OfCost, Parameters, Rule, equation
-from crossflops.rules.site import Condition
 
 # What a rule says, in words: whom it is about, under which conditions, and what it books.
 
@@ -53,7 +53,7 @@ def _of_any_domain(names: tuple[str, ...]) -> tuple[str, ...]:
 def conditions(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """What else a rule asks for, in words. `known` are classes that need not be listed.
 
-    >>> from crossflops.rules.site import as_root, setting
+    >>> from crossflops.rules.conditions import as_root, setting
     >>> conditions(Rule(id="x", cause="bias.conv", level="module", kind="part",
     ...                 where=(setting(bias=True), as_root(False))))
     ('bias=True', 'not as the whole model')
@@ -70,7 +70,7 @@ def _words(condition: Condition, known: frozenset[str]) -> str:
 def booked(rule: Rule) -> str:
     """The amount of one call in words.
 
-    >>> from crossflops.rules.site import input_elements
+    >>> from crossflops.rules.conditions import input_elements
     >>> booked(Rule(id="x", cause="norm.batch", level="module", kind="part",
     ...             amount=input_elements, factor=4))
     '4 x n(x)'

@@ -13,8 +13,8 @@ from math import prod
 from typing import TypeAlias
 
 from crossflops.ir.graph import Node
+from crossflops.rules.conditions import Condition, any_but, in_any_domain, setting
 from crossflops.rules.rule import Parameters, Tool
-from crossflops.rules.site import Condition, any_but, in_any_domain, setting
 from crossflops.tools.onnx_tool.operators import shape_of, volume
 from crossflops.tools.onnx_tool.shapes import LOST, seen
 

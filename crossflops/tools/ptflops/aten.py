@@ -7,8 +7,8 @@ alone. Sources: ptflops/aten_ops.py and ptflops/aten_engine.py of 0.7.5.
 
 from math import prod
 
+from crossflops.rules.conditions import Site, of_complex, run_as, setting
 from crossflops.rules.rule import Parameters, Tool
-from crossflops.rules.site import Site, of_complex, run_as, setting
 from crossflops.tools.dispatched import added_product, convolution, product
 
 _ENGINE = "ptflops/aten_engine.py"

@@ -7,8 +7,7 @@ from math import prod
 from typing import Any
 
 from crossflops.ir.profile import Amount
-from crossflops.rules.rule import Rules
-from crossflops.rules.site import (
+from crossflops.rules.conditions import (
     VMAP,
     Condition,
     Site,
@@ -17,6 +16,7 @@ from crossflops.rules.site import (
     output_elements,
     under,
 )
+from crossflops.rules.rule import Rules
 
 _OPS = "ptflops/pytorch_ops.py"
 _AGAIN, _IN_ATTENTION = "functional.double-counted", "attention.double-counted"

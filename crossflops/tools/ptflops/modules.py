@@ -7,8 +7,7 @@ from math import prod
 
 from crossflops.ir.modules import Modules, Times, chains, child_paths
 from crossflops.ir.trace import Call, Trace
-from crossflops.rules.rule import Rules
-from crossflops.rules.site import (
+from crossflops.rules.conditions import (
     VMAP,
     Site,
     as_root,
@@ -19,6 +18,7 @@ from crossflops.rules.site import (
     setting,
     under,
 )
+from crossflops.rules.rule import Rules
 from crossflops.tools import layers
 from crossflops.tools.contractions import OPERATORS, linear, matmul, scaled_dot_product_attention
 

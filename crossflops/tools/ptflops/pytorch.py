@@ -8,8 +8,7 @@ and ptflops/pytorch_engine.py of 0.7.5.
 from collections.abc import Sequence
 
 from crossflops.ir.profile import Amount
-from crossflops.rules.rule import Parameters, Share, Tool
-from crossflops.rules.site import (
+from crossflops.rules.conditions import (
     HOOKS,
     by_forward,
     captured,
@@ -19,6 +18,7 @@ from crossflops.rules.site import (
     through,
     under,
 )
+from crossflops.rules.rule import Parameters, Share, Tool
 from crossflops.tools import layers
 from crossflops.tools.ptflops import functions, modules
 

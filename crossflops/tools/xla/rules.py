@@ -10,8 +10,8 @@ Source: xla/service/hlo_cost_analysis.cc.
 from typing import Any
 
 from crossflops.ir.trace import Level
+from crossflops.rules.conditions import Condition, Site, setting
 from crossflops.rules.rule import Rules, Tool
-from crossflops.rules.site import Condition, Site, setting
 from crossflops.tools.xla.addition import total
 from crossflops.tools.xla.analysis import ELEMENTWISE, FLOPS_PER_MAC, flops
 from crossflops.tools.xla.programs import read

@@ -4,9 +4,7 @@ import pytest
 
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Module, Parameter, Setting, Trace
-from crossflops.rules.prediction import speaks_of
-from crossflops.rules.rule import Rule
-from crossflops.rules.site import (
+from crossflops.rules.conditions import (
     Condition,
     Site,
     any_but,
@@ -29,6 +27,8 @@ from crossflops.rules.site import (
     through,
     under,
 )
+from crossflops.rules.prediction import speaks_of
+from crossflops.rules.rule import Rule
 from crossflops.tools.torchinfo import class_named
 from crossflops.tools.torchstat import last
 
