@@ -100,11 +100,11 @@ def test_a_report_renders_the_same_after_json(name):
         profiles=(),
         reconciliations=(reconcile(predict(fvcore, trace, Setting(), ledger), trace, ledger),),
     )
-    for one in (found, compared):
-        again = Report.from_json(one.to_json())
-        assert again == one
+    for shown in map(Report.of, (found, compared)):
+        again = Report.from_json(shown.to_json())
+        assert again == shown
         for render in FORMATS.values():
-            assert render(again) == render(one)
+            assert render(again) == render(shown)
 
 
 @pytest.mark.parametrize(
