@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from crossflops.errors import InputError
+from crossflops.frontends.pytorch.seeds import seeded
 from crossflops.ir.binding import positional
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.trace import Setting
@@ -134,8 +135,6 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
     """
     if setting.device != "cpu":
         raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
-    from crossflops.frontends.pytorch.seeds import seeded
-
     torch = sys.modules["torch"]
     # Frozen TorchScript has no such flag.
     before = [(one, one.training) for one in model.modules() if hasattr(one, "training")]
