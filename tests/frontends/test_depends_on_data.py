@@ -9,7 +9,7 @@ import crossflops
 from crossflops import Report
 from crossflops.errors import NormalizeError
 from crossflops.frontends.pytorch import executed
-from crossflops.frontends.pytorch.seeds import seeded
+from crossflops.frontends.seeds import seeded
 from crossflops.ir.measurement import Run
 from tests.models import Apply, F, nn, torch
 

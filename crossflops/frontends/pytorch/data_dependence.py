@@ -20,8 +20,8 @@ import numpy as np
 
 from crossflops.frontends.pytorch.graph import undecomposed
 from crossflops.frontends.pytorch.operators import generator_of
-from crossflops.frontends.pytorch.seeds import Drawn, seeded, standing_in
 from crossflops.frontends.pytorch.tensors import spec, specs
+from crossflops.frontends.seeds import Drawn, seeded, standing_in
 from crossflops.ir.trace import Call
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 
 from crossflops.frontends.pytorch.operators import GENERATOR
 from crossflops.frontends.pytorch.recorder import Recorder
-from crossflops.frontends.pytorch.seeds import standing_in
+from crossflops.frontends.seeds import standing_in
 
 # What stands around operators and is no function of torch: a tool may see it, or not see into it.
 #

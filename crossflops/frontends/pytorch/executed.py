@@ -15,7 +15,7 @@ from crossflops.frontends.pytorch.model import fresh
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.operators import frame_of, generator_of
 from crossflops.frontends.pytorch.recorder import Recorder
-from crossflops.frontends.pytorch.seeds import standing_in
+from crossflops.frontends.seeds import standing_in
 
 if TYPE_CHECKING:
     from torch import nn

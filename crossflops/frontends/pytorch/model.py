@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError, NormalizeError, raised_at
 from crossflops.frontends.frontend import RUN, Ready, Source
-from crossflops.frontends.pytorch.seeds import generators
+from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
 
 if TYPE_CHECKING:

@@ -31,7 +31,6 @@ from crossflops.frontends.pytorch.model import (
 from crossflops.frontends.pytorch.modules import placed
 from crossflops.frontends.pytorch.operators import operator_calls, write_out_casts
 from crossflops.frontends.pytorch.recorder import linked, tree
-from crossflops.frontends.pytorch.seeds import generators, seeded
 from crossflops.frontends.pytorch.tracing import Asked, is_asked, traced
 from crossflops.frontends.pytorch.watched import (
     Ran,
@@ -42,6 +41,7 @@ from crossflops.frontends.pytorch.watched import (
     summary,
     swallowed,
 )
+from crossflops.frontends.seeds import generators, seeded
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
 

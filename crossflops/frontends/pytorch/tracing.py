@@ -16,7 +16,7 @@ from crossflops.frontends.pytorch.model import callable_by_export, duplicate, ru
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.operators import MARK
 from crossflops.frontends.pytorch.recorder import Recorder
-from crossflops.frontends.pytorch.seeds import seeded
+from crossflops.frontends.seeds import seeded
 from crossflops.ir.trace import Setting
 
 if TYPE_CHECKING:
