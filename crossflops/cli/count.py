@@ -9,6 +9,7 @@ from crossflops.cli.options import (
     OUTPUT,
     STRICT,
     TARGET,
+    TRAIN,
     UNIT,
     VIEW,
     options,
@@ -31,22 +32,32 @@ from crossflops.cli.output import deliver, progress, say
     click.option("--observe", is_flag=True,
                  help="Run the ONNX file once in onnxruntime, in a worker process, for sizes, "
                       "iterations and branches that depend on data. --inputs gives real values."),
+    *TRAIN,
     *VIEW,
     STRICT,
     UNIT,
     *OUTPUT,
 )  # fmt: skip
 def count(
-    as_: tuple[str, ...], vary: tuple[str, ...], observe: bool, strict: bool, **fields: Any
+    as_: tuple[str, ...],
+    vary: tuple[str, ...],
+    observe: bool,
+    train: bool,
+    frozen: tuple[str, ...],
+    trainable: tuple[str, ...],
+    strict: bool,
+    **fields: Any,
 ) -> int:
     """Count a model exactly, with no tool."""
     from crossflops.verbs import count as verb
 
-    asked = request(fields, as_=as_, vary=vary, observe=observe)
+    training = {"train": train, "frozen": frozen, "trainable": trainable}
+    asked = request(fields, as_=as_, vary=vary, observe=observe, **training)
     with progress(f"counting {asked.target}"):
         report, _ = verb.native_count(asked)
     deliver(viewed(report, fields, fields["unit"]), **fields)
-    if strict and report.uncounted:
-        say(f"strict: {len(report.uncounted)} nodes are not counted")
+    backward = report.training.uncounted if report.training else ()
+    if strict and (report.uncounted or backward):
+        say(f"strict: {len(report.uncounted or backward)} nodes are not counted")
         return 1
     return 0

@@ -162,6 +162,20 @@ def argument(text: str) -> tuple[str, object]:
         raise InputError(f"the value of --arg {text!r} is not JSON", hint) from None
 
 
+TRAIN: Group = (
+    click.option("--train", is_flag=True,
+                 help="Also count a training step: forward, gradients of inputs, gradients of "
+                      "weights, and what is run again. The mode stays eval() without "
+                      "--train-mode."),
+    click.option("--frozen", multiple=True, metavar="PATTERN",
+                 help="Parameters, or modules around them, that are not trained, such as "
+                      "'layer1*'. Repeatable."),
+    click.option("--trainable", multiple=True, metavar="PATTERN",
+                 help="Parameters, or modules around them, that are trained: goes over --frozen "
+                      "and over what the model says. Repeatable."),
+)  # fmt: skip
+
+
 def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """The file of a picture, refused before the work begins if it cannot be made."""
     if value is not None:

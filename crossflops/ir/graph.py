@@ -34,6 +34,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     the inputs, or may not be there at all. `objection` is what ONNX's own inference says against
     a node that cannot run, where it does.
 
+    Through the inputs at the places in `severed` no gradient flows, since the model detaches them
+    or runs the node without gradients.
+
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
     an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
     since the condition is constant, the caller says so, or it alone ran; "sum" both. With
@@ -59,6 +62,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     depends_on_inputs: bool = False
     stands_for: "tuple[Node, ...] | None" = None
     objection: str = ""
+    severed: tuple[int, ...] = ()
 
     @property
     def meant(self) -> "tuple[Node, ...]":

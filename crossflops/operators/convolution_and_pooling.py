@@ -20,6 +20,7 @@ from crossflops.operators.access import (
     source,
     text,
 )
+from crossflops.operators.gradient import Gradient, Wanted, each_operand, no_gradient
 from crossflops.operators.operands import (
     Shape,
     dims_of,
@@ -254,7 +255,12 @@ CONV: tuple[Constraint, ...] = (
 )
 
 
-@operator("Conv", "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds", requires=CONV)
+@operator(
+    "Conv",
+    "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds",
+    requires=CONV,
+    backward=each_operand(0, 1, bias=2),
+)
 def conv(node: Node) -> Cost:
     """Conv: MACs = n(Y) * (C / group) * prod(k); bias n(Y) adds.
 
@@ -274,6 +280,7 @@ def _conv(node: Node, weight: int, bias: int | None = None) -> Cost:
     "ConvTranspose",
     "n(X)*(M/group)*prod(k) MACs; B: n(Y) adds",
     requires=(sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...] B[g*P]"), transposed()),
+    backward=each_operand(0, 1, bias=2),
 )
 def conv_transpose(node: Node) -> Cost:
     """ConvTranspose: MACs = n(X) * (M / group) * prod(k); bias n(Y) adds.

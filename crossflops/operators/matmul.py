@@ -18,6 +18,7 @@ from crossflops.operators.access import (
     source,
     text,
 )
+from crossflops.operators.gradient import Gradient, Wanted, each_operand, no_gradient, summed
 from crossflops.operators.operands import Shape, broadcast_to, dims_of, inner, label, single
 from crossflops.operators.operands import label as operand
 from crossflops.operators.quantization import requantize
@@ -60,8 +61,24 @@ def contracted(node: Node) -> int:
 GEMM = (same_inner, broadcast_to(2, product, "the product"))
 
 
+def _gemm_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """dA = alpha dY B'^T and dB = alpha A'^T dY: M*N*K MACs each; dC = beta sum(dY).
+
+    alpha != 1: M*N muls, once. C: M*N - n(C) adds, and n(C) muls when beta != 1.
+    """
+    work = dict(each_operand(0, 1)(node, wanted, forward).operands)
+    if 2 in wanted:
+        weigh = size(node, 2) if number(node, "beta", 1.0) != 1 else 0
+        work[2] = summed(node, 2) + Cost(muls=weigh)
+    scaled = number(node, "alpha", 1.0) != 1 and not wanted.isdisjoint((0, 1))
+    return Gradient(work, inner=Cost(muls=out_size(node) if scaled else 0))
+
+
 @operator(
-    "Gemm", "M*N*K MACs; alpha != 1: M*N muls; C: M*N adds; beta != 1: n(C) muls", requires=GEMM
+    "Gemm",
+    "M*N*K MACs; alpha != 1: M*N muls; C: M*N adds; beta != 1: n(C) muls",
+    requires=GEMM,
+    backward=_gemm_backward,
 )
 def gemm(node: Node) -> Cost:
     """Gemm: Y = alpha * A' * B' + beta * C; MACs = M*N*K.
@@ -81,7 +98,7 @@ def gemm(node: Node) -> Cost:
 MATMUL = inner(0, 1)
 
 
-@operator("MatMul", "n(Y)*K MACs", requires=MATMUL)
+@operator("MatMul", "n(Y)*K MACs", requires=MATMUL, backward=each_operand(0, 1))
 def matmul(node: Node) -> Cost:
     """MatMul: as numpy.matmul; MACs = n(Y)*K, K the last dimension of A.
 
@@ -120,6 +137,7 @@ def of_columns(weight: int, *places: int) -> Constraint:
     "n(Y)*K MACs; zero points: n(A)+n(B) adds",
     since=10,
     requires=(MATMUL, single(2), of_columns(1, 3)),
+    backward=no_gradient,
 )
 def matmul_integer(node: Node) -> Cost:
     """MatMulInteger: as MatMul; n(A) adds and n(B) adds where they have zero points.

@@ -13,6 +13,7 @@ import msgspec
 from crossflops.errors import OperandError
 from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node, Op
+from crossflops.operators.gradient import NOT_YET, Backward
 
 Formula: TypeAlias = Callable[[Node], Cost]
 F = TypeVar("F", bound=Formula)
@@ -71,7 +72,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     precision (None: all inputs); `packed` is the precision of a weight that is packed into bytes.
     An operator `keeps` values where its result has elements of its first input as they are.
     `parameters` says how many weights and biases a mixture of experts has, and the most of them
-    that can be active in one call.
+    that can be active in one call. `backward` is the work of the gradients of its operands, or in
+    words why that is not known.
     """
 
     formula: Formula
@@ -86,6 +88,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     packed: Callable[[Node], str] | None = None
     keeps: bool = False
     parameters: Callable[[Node], tuple[int, int]] | None = None
+    backward: Backward | str = NOT_YET
 
     def exactness(self, node: Node) -> Exactness:
         """How far the count of this node can be trusted."""
@@ -126,6 +129,7 @@ class Facts(TypedDict, total=False):
     packed: Callable[[Node], str] | None
     keeps: bool
     parameters: Callable[[Node], tuple[int, int]] | None
+    backward: Backward | str
 
 
 class Unruled(NamedTuple):
@@ -138,11 +142,12 @@ class Unruled(NamedTuple):
 class Operators:
     """The operators of one file, most of them of one domain.
 
-    `rules` are those that have a formula, by name and first version, `unruled` the others by name.
+    `backward` holds for those that say nothing of their backward pass themselves. `rules` are those that have a formula, by name and first version, `unruled` the others by name.
     """
 
-    def __init__(self, domain: str = "") -> None:
+    def __init__(self, domain: str = "", backward: Backward | str = NOT_YET) -> None:
         self.domain = domain
+        self.backward = backward
         self.rules: dict[Op, Rule] = {}
         self.unruled: dict[str, Unruled] = {}
 
@@ -164,6 +169,8 @@ class Operators:
         ContribOperators.md. See `Rule` for the rest. Raises ValueError when an operator version
         has a rule already.
         """
+
+        facts.setdefault("backward", self.backward)
 
         def declare(formula: F) -> F:
             for op in self._named(types, since, domain):

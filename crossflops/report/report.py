@@ -15,6 +15,7 @@ from crossflops.ir.profile import Amount, Failure, Folded, Profile
 from crossflops.ir.provenance import Asked, named
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
+from crossflops.ir.training import Training
 from crossflops.report.comparison import (
     Against,
     Contrast,
@@ -43,6 +44,25 @@ class BranchRow(msgspec.Struct, frozen=True):
     counted: str
 
 
+class ThumbRow(msgspec.Struct, frozen=True):
+    """MACs by which a training step differs from 3 x forward, for one cause."""
+
+    cause: str
+    macs: int
+
+
+class TrainingReport(Training, frozen=True, kw_only=True):
+    """A training step without the optimizer's: see `crossflops.ir.training.Step`.
+
+    `three_forward_macs` is the rule of thumb, and `differences` lead from there to the MACs of
+    the step. `uncounted` names the nodes whose backward pass has no count: they are in no sum.
+    """
+
+    three_forward_macs: int
+    differences: tuple[ThumbRow, ...]
+    uncounted: tuple[UncountedRow, ...]
+
+
 class OpRow(msgspec.Struct, frozen=True):
     """All nodes of one operator."""
 
@@ -50,6 +70,7 @@ class OpRow(msgspec.Struct, frozen=True):
     count: int
     macs: int
     flops: int
+    training: Training | UnsetType = UNSET
 
 
 class ModuleRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +81,7 @@ class ModuleRow(msgspec.Struct, frozen=True, kw_only=True):
     macs: int
     flops: int
     params: int
+    training: Training | UnsetType = UNSET
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +106,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     kind: str | UnsetType = UNSET
     target: str | UnsetType = UNSET
     depends_on_inputs: bool | UnsetType = UNSET
+    training: Training | UnsetType = UNSET
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +142,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     request: Asked | UnsetType = UNSET
     made_with: dict[str, str] | UnsetType = UNSET
     against: Against | UnsetType = UNSET
+    training: TrainingReport | UnsetType = UNSET
     warnings: tuple[str, ...] = ()
 
     @property

@@ -1,16 +1,19 @@
 """A ledger -> the tables of a report: by operator, by module, by node."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Exactness, Ledger, Memory
 from crossflops.ir.profile import Folded
 from crossflops.ir.trace import Call, Module, Trace
+from crossflops.ir.training import NO_STEP, Step, Steps, Training
 from crossflops.operators import rule
 from crossflops.report.report import (
     BranchRow,
@@ -20,7 +23,9 @@ from crossflops.report.report import (
     NodeRow,
     OpRow,
     Report,
+    ThumbRow,
     Totals,
+    TrainingReport,
     UncountedRow,
 )
 
@@ -95,6 +100,52 @@ def report(
         memory=memory,
         setting=trace.setting,
     )
+
+
+def with_training(
+    report: Report, ledger: Ledger, exact: Steps, thumb: Iterable[ThumbRow]
+) -> Report:
+    """The report with the training step of the model, and of each row of its tables."""
+    by_key = {
+        count.node.key: replace(exact.by_key.get(count.node.key, NO_STEP), forward=count.cost)
+        for count in ledger.counted
+    }
+    by_op: dict[str, Step] = {}
+    by_path: dict[str, Step] = {}
+    for count in ledger.counted:
+        step, op = by_key[count.node.key], _op(count.node)
+        by_op[op] = by_op.get(op, NO_STEP) + step
+        for path in _around(count.node.path):
+            by_path[path] = by_path.get(path, NO_STEP) + step
+    whole = by_path.get("", NO_STEP)
+    training = TrainingReport(
+        **msgspec.structs.asdict(Training.of(whole)),
+        three_forward_macs=3 * whole.forward.macs,
+        differences=tuple(thumb),
+        uncounted=tuple(
+            UncountedRow(row.key, str(row.node.op), row.reason) for row in exact.unknown
+        ),
+    )
+    return replace(
+        report,
+        training=training,
+        by_op=tuple(
+            replace(row, training=Training.of(by_op.get(row.op, NO_STEP))) for row in report.by_op
+        ),
+        modules=tuple(
+            replace(row, training=Training.of(by_path.get(row.path, NO_STEP)))
+            for row in report.modules
+        ),
+        nodes=tuple(replace(row, training=Training.of(by_key[row.node])) for row in report.nodes),
+    )
+
+
+def _around(path: str) -> Iterator[str]:
+    """The path, and those of all modules around it."""
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+    yield ""
 
 
 def _op(node: Node) -> str:
@@ -172,12 +223,8 @@ def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, 
     """Every registered module with all beneath it, in the order of the module table."""
     costs: dict[str, Cost] = {}
     for count in ledger.counted:
-        path = count.node.path
-        while True:
+        for path in _around(count.node.path):
             costs[path] = costs.get(path, ZERO) + count.cost
-            if not path:
-                break
-            path = path.rpartition(".")[0]
     return tuple(
         ModuleRow(
             path=row.path,

@@ -21,7 +21,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `target` is what was typed, None for an object. `given` is there for an object, and for a
     target with tensors: what was built of it. `dims`, `trips` and `branches` are sizes by
     dimension, by loop and by If. `vary`, `observe` and `as_` are those of `crossflops.count`; with
-    `observe` an ONNX file is run, and takes the real values of `inputs_file`.
+    `observe` an ONNX file is run, and takes the real values of `inputs_file`. With `train` a
+    training step is counted, with the weights that match `frozen` or `trainable` so.
     """
 
     target: str | None
@@ -37,6 +38,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     vary: tuple[str, ...] = ()
     observe: bool = False
     as_: str | tuple[str, ...] = ()
+    train: bool = False
+    frozen: tuple[str, ...] = ()
+    trainable: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":

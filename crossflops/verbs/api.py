@@ -31,6 +31,9 @@ def count(
     vary: Sequence[str] = (),
     observe: bool = False,
     as_: str | Sequence[str] | None = None,
+    train: bool = False,
+    frozen: Sequence[str] = (),
+    trainable: Sequence[str] = (),
     allow_pickle: bool = False,
 ) -> "ShownReport":
     """Count a model. With `as_` ("thop@0.0.31") also as a tool does, without the tool.
@@ -43,6 +46,11 @@ def count(
     `branches` which branch of an If counts ("then", "else", "sum") instead of the larger one.
     The totals are also given as polynomials in the dimensions that `vary` names. With `observe`
     the file runs once in onnxruntime, for sizes and iterations that depend on data.
+
+    With `train` the report also has `training`: a training step of this model, whose loss is the
+    sum of all float outputs. Parameters are trained as the model says (of a file all weights),
+    unless they, or a module around them, match a pattern in `frozen` or `trainable`. The mode
+    stays that of `setting`. Raises InputError for a pattern that matches no weight.
     """
     from crossflops.facade import ShownReport
     from crossflops.verbs.count import native_count
@@ -59,6 +67,9 @@ def count(
         vary=vary,
         observe=observe,
         as_=as_,
+        train=train,
+        frozen=tuple(frozen),
+        trainable=tuple(trainable),
         allow_pickle=allow_pickle,
     )
     return ShownReport.of(native_count(request)[0])

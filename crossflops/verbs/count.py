@@ -24,8 +24,9 @@ from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace, View
 from crossflops.ledger.count import count, count_whole
 from crossflops.ledger.memory import footprint
+from crossflops.ledger.training import Weights, differences, steps
 from crossflops.report import tables
-from crossflops.report.report import Report
+from crossflops.report.report import Report, ThumbRow
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.provenance import asked, made_with
@@ -243,16 +244,24 @@ def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
 def native_count(request: Request) -> tuple[Report, Counted]:
     """What `crossflops.count` gives, and the graph and the ledger of the mode that was asked for.
 
-    Raises UnknownNameError for a convention that there is not, and what reading the model raises.
+    Raises UnknownNameError for a convention that there is not, InputError for weights that there
+    are not, and what reading the model raises.
     """
+    if not request.train and (request.frozen or request.trainable):
+        raise InputError("which weights are trained matters in training alone", "add --train")
     conventions = _conventions(request)
     with heard() as sentences:
         settled, formulas, run = _settled(request)
         report, native = _counted(settled, conventions)
+        if request.train:
+            report = _with_training(report, native, request)
     typed = {
         "vary": request.vary or None,
         "observe": request.observe or None,
         "as_": request.as_ or None,
+        "train": request.train or None,
+        "frozen": request.frozen or None,
+        "trainable": request.trainable or None,
     }
     report = msgspec.structs.replace(
         report,
@@ -263,6 +272,15 @@ def native_count(request: Request) -> tuple[Report, Counted]:
         warnings=(*report.warnings, *sentences),
     )
     return report, native
+
+
+def _with_training(report: Report, native: Counted, request: Request) -> Report:
+    """The report with the exact training step. Raises InputError for a pattern of no weight."""
+    weights = Weights(native.trace, request.frozen, request.trainable)
+    exact = steps(native.graph, weights)
+    weights.check(native.graph)
+    thumb = (ThumbRow(row.cause, row.macs) for row in differences(native.graph, native.trace, exact))
+    return tables.with_training(report, native.ledger, exact, thumb)
 
 
 def _conventions(request: Request) -> list["Convention"]:

@@ -11,7 +11,6 @@ another half for these in a fused kernel that keeps no scores (FlashAttention: 3
 """
 
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from fractions import Fraction
 
 import msgspec
@@ -24,6 +23,7 @@ from crossflops.hardware.roofline.step_traffic import PRECISIONS
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.tensor import TensorSpec
+from crossflops.ledger.training import matches as matches
 
 # How often the work of a forward contraction is done in training, from where gradients flow.
 #
@@ -125,11 +125,6 @@ class Gradients:
         ]
         self._met.update(matching)
         return bool(matching)
-
-
-def matches(name: str, pattern: str) -> bool:
-    """Whether the glob is the name, or a module around it: `layer1` matches `layer1.0.conv1`."""
-    return bool(name) and (fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*"))
 
 
 def backward_passes(node: Node, needed: tuple[bool, ...]) -> Fraction:

@@ -171,6 +171,7 @@ def summary(report: Report, unit: Unit = "macs") -> Page:
     blocks.append(Heading("Operators"))
     blocks += [_operators(report, unit), *_branches(report), *_in_doubt(report)]
     blocks += uncounted(report)
+    blocks += training(report)
     if report.folds:
         blocks += [Heading("By other conventions"), *_folded(report)]
     blocks += [_modules(report)] if report.modules else []
@@ -182,6 +183,41 @@ def uncounted(report: Report) -> list[Block]:
     columns = (*left("node", "operator"), Column(head="reason", flows=True))
     rows = [Row.of(row.node, row.op, row.reason, tone="warn") for row in report.uncounted]
     return _first("Not counted, which is not zero", columns, rows, "node")
+
+
+_PARTS = (
+    ("forward", "forward"),
+    ("gradients of inputs", "backward_input"),
+    ("gradients of weights", "backward_weight"),
+    ("computed again", "recomputed"),
+)
+
+
+def training(report: Report) -> list[Block]:
+    """The parts of a training step, and how 3 x forward differs from it; none without `--train`."""
+    step = report.training
+    if isinstance(step, UnsetType):
+        return []
+    parts = [
+        Row.of(name, exact(getattr(step, f"{part}_macs")), exact(getattr(step, f"{part}_flops")))
+        for name, part in _PARTS
+    ]
+    whole = Row.of("a training step", exact(step.macs), exact(step.flops))
+    columns = (Column(head="part"), *right("MACs", "FLOPs"))
+    thumb = [
+        Row.of("3 x forward", exact(step.three_forward_macs)),
+        *(Row.of(row.cause, f"{row.macs:+,}") for row in step.differences),
+        Row.of("a training step", exact(step.macs)),
+    ]
+    unknown = [Row.of(row.node, row.op, row.reason, tone="warn") for row in step.uncounted]
+    reasons = (*left("node", "operator"), Column(head="reason", flows=True))
+    return [
+        Heading("Training, without the optimizer"),
+        Table(columns=columns, rows=(*parts, whole)),
+        Heading("The rule of thumb"),
+        Table(columns=(Column(head="cause"), *right("MACs")), rows=tuple(thumb)),
+        *_first("Backward passes not counted, which is not zero", reasons, unknown, "node"),
+    ]
 
 
 def _branches(report: Report) -> list[Block]:

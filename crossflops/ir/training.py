@@ -1,0 +1,97 @@
+"""A training step as counts: forward, gradients of inputs and of weights, what is run again."""
+
+import msgspec
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """The work of one training step, of a node or of all of them, without the optimizer's.
+
+    `inputs` are the gradients of what depends on the inputs of the model, `weights` those of what
+    depends on parameters alone. `recomputed` is forward work that the backward pass does again.
+    """
+
+    forward: Cost = ZERO
+    inputs: Cost = ZERO
+    weights: Cost = ZERO
+    recomputed: Cost = ZERO
+
+    @property
+    def backward(self) -> Cost:
+        """The gradients of inputs and of weights."""
+        return self.inputs + self.weights
+
+    def __add__(self, other: "Step") -> "Step":
+        return Step(
+            forward=self.forward + other.forward,
+            inputs=self.inputs + other.inputs,
+            weights=self.weights + other.weights,
+            recomputed=self.recomputed + other.recomputed,
+        )
+
+    def __mul__(self, times: int) -> "Step":
+        return Step(
+            forward=self.forward * times,
+            inputs=self.inputs * times,
+            weights=self.weights * times,
+            recomputed=self.recomputed * times,
+        )
+
+
+NO_STEP = Step()
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """A node whose backward pass has no count, which is never zero, and why."""
+
+    key: str
+    node: Node
+    reason: str
+
+
+class Steps(msgspec.Struct, frozen=True):
+    """The training step of a graph: of every node by its key in the ledger."""
+
+    by_key: dict[str, Step]
+    unknown: tuple[Unknown, ...]
+
+
+class Training(msgspec.Struct, frozen=True, kw_only=True):
+    """A training step in the two units of a report: exact integers, the four parts apart."""
+
+    forward_macs: int
+    backward_input_macs: int
+    backward_weight_macs: int
+    recomputed_macs: int
+    forward_flops: int
+    backward_input_flops: int
+    backward_weight_flops: int
+    recomputed_flops: int
+
+    @classmethod
+    def of(cls, step: Step) -> "Training":
+        """The counts of a step."""
+        return cls(
+            forward_macs=step.forward.macs,
+            backward_input_macs=step.inputs.macs,
+            backward_weight_macs=step.weights.macs,
+            recomputed_macs=step.recomputed.macs,
+            forward_flops=step.forward.flops,
+            backward_input_flops=step.inputs.flops,
+            backward_weight_flops=step.weights.flops,
+            recomputed_flops=step.recomputed.flops,
+        )
+
+    @property
+    def macs(self) -> int:
+        """All MACs of the step."""
+        backward = self.backward_input_macs + self.backward_weight_macs
+        return self.forward_macs + backward + self.recomputed_macs
+
+    @property
+    def flops(self) -> int:
+        """All FLOPs of the step, a count and not a rate."""
+        backward = self.backward_input_flops + self.backward_weight_flops
+        return self.forward_flops + backward + self.recomputed_flops

@@ -1,0 +1,377 @@
+"""From a graph to the work of a training step: which operand of which node has a gradient.
+
+An operand has one where something trained lies upstream and a float output of the model, of which
+the loss is the sum, lies downstream. Constants, the model's inputs and what is detached have none.
+"""
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from crossflops.errors import InputError
+from crossflops.ir.cost import Cost
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Parameter, Trace
+from crossflops.ir.training import NO_STEP, Step, Steps, Unknown
+from crossflops.operators import missing, rule
+from crossflops.operators.gradient import Gradient, no_gradient
+from crossflops.operators.rule import Rule
+
+_FLOATS = ("float", "bfloat", "complex")
+
+
+class Value(NamedTuple):
+    """What training knows of a value: has it a gradient, and does it depend on an input."""
+
+    trained: bool
+    varying: bool
+
+
+FIXED = Value(trained=False, varying=False)
+Values: TypeAlias = dict[str, Value]
+Work: TypeAlias = dict[str, Step]
+
+
+def real(spec: TensorSpec) -> bool:
+    """Whether the elements are numbers that have gradients."""
+    return spec.dtype.startswith(_FLOATS)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether the glob is the name, or a module around it: `layer1` matches `layer1.0.conv1`."""
+    return bool(name) and (fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*"))
+
+
+class Weights:
+    """Which stored tensors are trained: those that the model trains, unless a pattern says else.
+
+    The patterns match the names of a parameter, all of them where it is tied, or a module around
+    it; in a file also the node that uses it and that node's module. `trainable` goes over `frozen`.
+    A stored tensor that is no parameter of the model (a buffer) is not trained.
+    """
+
+    def __init__(self, trace: Trace, frozen: Iterable[str], trainable: Iterable[str]) -> None:
+        self._frozen, self._trainable = tuple(frozen), tuple(trainable)
+        self._met: set[str] = set()
+        self._of_calls = bool(trace.calls)
+        self._by_name: dict[str, Parameter] = {}
+        self._names: dict[int, set[str]] = {}
+        for module in trace.modules:
+            for path in module.names:
+                for parameter in module.params:
+                    name = f"{path}.{parameter.name}".removeprefix(".")
+                    self._by_name[name] = parameter
+                    self._names.setdefault(parameter.storage, set()).add(name)
+                    if not self._of_calls:  # weights of files are named by the file
+                        self._by_name.setdefault(parameter.name, parameter)
+
+    def trained(self, spec: TensorSpec, node: Node) -> bool:
+        """Whether this input of the node is a stored tensor that is trained."""
+        if spec.role != "parameter" or not real(spec):
+            return False
+        parameter = self._by_name.get(spec.name)
+        if parameter is None and self._by_name:
+            return False
+        names = {spec.name}
+        if parameter is not None:
+            names |= self._names[parameter.storage]
+        if not self._of_calls:
+            names |= {node.path, node.key}
+        asked = self._matching(self._trainable, names)
+        frozen = self._matching(self._frozen, names)
+        return asked or (not frozen and (parameter is None or parameter.trainable))
+
+    def check(self, graph: Graph) -> None:
+        """Raises InputError for a pattern that matched no weight."""
+        for pattern in (*self._frozen, *self._trainable):
+            if pattern not in self._met:
+                raise InputError(
+                    f"{pattern!r} matches no weight of {graph.name}",
+                    "give modules or parameters, such as 'layer1*'; count --by module shows them",
+                )
+
+    def _matching(self, patterns: tuple[str, ...], names: Iterable[str]) -> bool:
+        met = {pattern for pattern in patterns for name in names if matches(name, pattern)}
+        self._met |= met
+        return bool(met)
+
+
+class Everything(Weights):
+    """All parameters are trained, whatever the model says: what a rule of thumb assumes."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(trace, (), ("*",))
+
+
+def steps(graph: Graph, weights: Weights, *, cuts: bool = True) -> Steps:
+    """The training step of a graph with these weights.
+
+    Without `cuts` gradients flow through what is detached, and from every node.
+    """
+    walk = _Walk(weights, cuts)
+    values = {spec.name: Value(trained=False, varying=True) for spec in graph.inputs}
+    ends = {spec.name for spec in graph.outputs if real(spec)}
+    work = walk.scope("", graph, values, ends)
+    return Steps(work, tuple(walk.unknown.values()))
+
+
+class _Walk:
+    """One pass along the nodes for what has gradients, one back for what reaches the loss."""
+
+    def __init__(self, weights: Weights, cuts: bool) -> None:
+        self._weights, self._cuts = weights, cuts
+        self.unknown: dict[str, Unknown] = {}
+        self._functions: dict[object, Work] = {}
+
+    def scope(self, prefix: str, graph: Graph, values: Values, ends: set[str]) -> Work:
+        """The work of the nodes of one level, and of all in them, by key.
+
+        `values` are those from around the level, and grows; `ends` are names of values that reach
+        the loss, and grows too.
+        """
+        for node in graph.nodes:
+            self._forward(node, values)
+        live: dict[str, set[str]] = {}
+        for node in reversed(graph.nodes):
+            reached = {spec.name for spec in node.outputs if spec and spec.name in ends}
+            if reached or not self._cuts:
+                live[node.key] = reached
+                ends |= {spec.name for _, spec in self._wanted(node, values)}
+                ends |= _captured(node)
+        work: Work = {}
+        used = {spec.name for spec in graph.outputs}
+        for node in graph.nodes:
+            for key, step in self._node(prefix, node, values, live, used):
+                work[key] = work.get(key, NO_STEP) + step
+        return work
+
+    def _value(self, spec: TensorSpec, node: Node, values: Values) -> Value:
+        known = values.get(spec.name)
+        return known or Value(self._weights.trained(spec, node), varying=False)
+
+    def _wanted(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
+        """The inputs that have a gradient through this node, with their places."""
+        severed = node.severed if self._cuts else ()
+        return [
+            (place, spec)
+            for place, spec in enumerate(node.inputs)
+            if spec is not None
+            and place not in severed
+            and real(spec)
+            and self._value(spec, node, values).trained
+        ]
+
+    def _forward(self, node: Node, values: Values) -> None:
+        """Which results have a gradient, and which depend on an input."""
+        known = rule(node.op)
+        stops = known is not None and known.backward is no_gradient
+        trained = bool(self._wanted(node, values)) and not stops
+        given = [self._value(spec, node, values) for spec in node.inputs if spec is not None]
+        varying = any(value.varying for value in given) or not node.constant and not given
+        results = [Value(trained, varying)] * len(node.outputs)
+        if node.bodies:
+            results = self._through(node, values, varying)
+        for spec, value in zip(node.outputs, results, strict=True):
+            if spec is not None:
+                values[spec.name] = Value(value.trained and real(spec), value.varying)
+
+    def _through(self, node: Node, values: Values, varying: bool) -> list[Value]:
+        """The results of a node with bodies: a loop is followed twice, for what it hands on."""
+        results = [Value(False, varying)] * len(node.outputs)
+        for body in node.bodies:
+            inner = self._inner(node, body, values)
+            for spec_place, spec in enumerate(body.outputs[_skipped(node)[1] :]):
+                value = inner.get(spec.name, FIXED)
+                if spec_place < len(results):
+                    old = results[spec_place]
+                    results[spec_place] = Value(
+                        old.trained or value.trained, old.varying or value.varying
+                    )
+        return results
+
+    def _inner(self, node: Node, body: Graph, values: Values) -> Values:
+        """The values of a body when it has run, its inputs bound to those of the node."""
+        own, results = _skipped(node)
+        around = {} if node.choice == "function" else dict(values)
+        given = {
+            name.name: self._value(spec, node, values) if spec is not None else FIXED
+            for name, spec in zip(body.inputs, node.inputs, strict=False)
+        }
+        for _ in range(1 if node.choice == "function" else 2):
+            inner = {**around, **given}
+            for one in body.nodes:
+                self._forward(one, inner)
+            states = [spec.name for spec in body.inputs][own:]
+            ends = [inner.get(spec.name, FIXED) for spec in body.outputs][results:]
+            if node.choice == "function":
+                break
+            for name, end in zip(states, ends, strict=False):
+                old = given.get(name, FIXED)
+                given[name] = Value(old.trained or end.trained, old.varying or end.varying)
+        return {**inner, **given}
+
+    def _node(
+        self,
+        prefix: str,
+        node: Node,
+        values: Values,
+        live: Mapping[str, set[str]],
+        used: set[str],
+    ) -> Iterable[tuple[str, Step]]:
+        """The work of one node: its own, or that of its bodies."""
+        if node.bodies and node.stands_for is None:
+            yield from self._bodies(prefix, node, values, live)
+            return
+        yield prefix + node.key, self._own(prefix, node, values, node.key in live, used)
+
+    def _bodies(
+        self, prefix: str, node: Node, values: Values, live: Mapping[str, set[str]]
+    ) -> Iterable[tuple[str, Step]]:
+        if node.op.type in ("Loop", "Scan") and node.trips is None:
+            self._without(prefix + node.key, node, "how often it runs depends on data")
+            return
+        works: list[Work] = []
+        for body in node.bodies:
+            before = f"{body.name}/" if node.choice == "function" else f"{prefix}{node.key}/"
+            inner = self._inner(node, body, values)
+            ends = self._ends(node, body, live.get(node.key, set()))
+            names = [spec.name for spec in body.inputs]
+            key = (id(body), tuple(inner.get(name) for name in names), frozenset(ends))
+            if node.choice == "function" and key in self._functions:
+                work = self._functions[key]
+            else:
+                work = self.scope(before, body, inner, ends)
+            if node.choice == "function":
+                self._functions[key] = work
+            works.append(work)
+        if node.op.type == "If" and node.choice == "" and len(works) > 1:
+            works = [max(works, key=_forward_size)]  # as the ledger counts it
+        times = node.trips if node.trips is not None else 1
+        for work in works:
+            yield from ((name, step * times) for name, step in work.items())
+
+    def _ends(self, node: Node, body: Graph, reached: set[str]) -> set[str]:
+        """The results of a body that reach the loss: what a loop hands on does where one does."""
+        if node.choice != "function":
+            return {spec.name for spec in body.outputs if real(spec)} if reached else set()
+        pairs = zip(body.outputs, node.outputs, strict=False)
+        return {inner.name for inner, outer in pairs if outer is not None and outer.name in reached}
+
+    def _own(self, prefix: str, node: Node, values: Values, live: bool, used: set[str]) -> Step:
+        key = prefix + node.key
+        known = rule(node.op)
+        wanted = self._wanted(node, values) if live else []
+        if node.stands_for is not None:
+            return self._standing(key, node, bool(wanted))
+        if known is None:
+            return self._without(key, node, missing(node.op)) if wanted else NO_STEP
+        try:
+            forward = known.formula(node)
+            gradient = self._gradient(key, node, known, wanted, forward)
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+            return self._without(key, node, str(error)) if wanted else NO_STEP
+        step = Step(forward=forward, inputs=gradient.inner, recomputed=gradient.recomputed)
+        for place, spec in wanted:
+            if place not in gradient.operands:
+                continue
+            work = gradient.operands[place]
+            if spec.name in used:  # a further use: its gradient is added to that of the others
+                work = work + Cost(adds=spec.numel)
+            used.add(spec.name)
+            varies = self._value(spec, node, values).varying
+            part = Step(inputs=work) if varies else Step(weights=work)
+            step = step + part
+        return step
+
+    def _gradient(
+        self,
+        key: str,
+        node: Node,
+        known: Rule,
+        wanted: list[tuple[int, TensorSpec]],
+        forward: Cost,
+    ) -> Gradient:
+        if not wanted:
+            return Gradient({})
+        if isinstance(known.backward, str):
+            self._without(key, node, f"{node.op}: {known.backward}")
+            return Gradient({})
+        return known.backward(node, frozenset(place for place, _ in wanted), forward)
+
+    def _standing(self, key: str, node: Node, wanted: bool) -> Step:
+        """Of what a converter wrote for an operation of its framework, only the forward work."""
+        step = NO_STEP
+        for operation in node.stands_for or ():
+            known = rule(operation.op)
+            if known is None:
+                return self._without(key, node, missing(operation.op))
+            try:
+                step = step + Step(forward=known.formula(operation))
+            except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+                return self._without(key, node, str(error))
+        if wanted and node.stands_for:
+            why = f"it stands for {node.stands_for[0].op}, whose backward pass is not known here"
+            self._without(key, node, why)
+        return step
+
+    def _without(self, key: str, node: Node, reason: str) -> Step:
+        self.unknown[key] = Unknown(key, node, reason)
+        return NO_STEP
+
+
+def _forward_size(work: Work) -> tuple[int, int]:
+    whole = sum(work.values(), NO_STEP).forward
+    return whole.macs, whole.flops
+
+
+def _skipped(node: Node) -> tuple[int, int]:
+    """How many inputs and results of a body come before the states: those of a Loop of its own."""
+    return (2, 1) if node.op.type == "Loop" and not node.op.domain else (0, 0)
+
+
+def _captured(node: Node) -> set[str]:
+    """What bodies read from around them, and the node itself gives to them."""
+    names: set[str] = set()
+    for body in node.bodies:
+        for inner in body.nodes:
+            names |= {spec.name for spec in inner.inputs if spec is not None} | _captured(inner)
+    if node.bodies:
+        names |= {spec.name for spec in node.inputs if spec is not None}
+    return names
+
+
+def total(step: Steps) -> Step:
+    """The whole model."""
+    return sum(step.by_key.values(), NO_STEP)
+
+
+# The rule of thumb, a backward pass of twice the forward one, and what makes it wrong.
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """MACs by which the exact count of a step differs from the rule of thumb, for one cause."""
+
+    cause: str
+    macs: int
+
+
+def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[Difference, ...]:
+    """The exact MACs of a step minus 3 x forward, by cause; causes of nothing are left out.
+
+    Everything trained and nothing cut, against twice the forward pass: operands that need no
+    gradient even so, such as the input of the first layer. Then what is cut, then what is frozen,
+    then what is run again.
+    """
+    ideal = total(steps(graph, Everything(trace), cuts=False))
+    reached = total(steps(graph, Everything(trace)))
+    asked = total(exact)
+    by_cause = {
+        "backward.first-layer": ideal.backward.macs - 2 * ideal.forward.macs,
+        "backward.cut": reached.backward.macs - ideal.backward.macs,
+        "backward.frozen": asked.backward.macs - reached.backward.macs,
+        "backward.attention-recomputed": asked.recomputed.macs,
+    }
+    return tuple(Difference(cause, macs) for cause, macs in by_cause.items() if macs)

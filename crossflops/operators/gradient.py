@@ -1,0 +1,110 @@
+"""What the backward pass of one node costs: work for each operand whose gradient is wanted.
+
+A contraction that is linear in each operand, C = A B, has dA = dC B^T and dB = A^T dC: its forward
+MACs once more for each operand that needs a gradient (Griewank and Walther, Evaluating Derivatives,
+chapter 3; PyTorch, tools/autograd/derivatives.yaml: mm, convolution). The formulas of all others
+are those of derivatives.yaml, from what the forward pass keeps; a broadcast operand sums n(Y)
+gradients to its own size, n(Y) - n(X) adds.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Node
+from crossflops.operators.access import folded, given, out_size, size
+
+
+class Gradient(msgspec.Struct, frozen=True):
+    """The work of one backward pass through a node.
+
+    `operands` is the work for the gradient of each input that is wanted, by its place. `inner` is
+    that for values between inputs and outputs, which serves several inputs (the states of a
+    recurrent layer, the scores of attention). `recomputed` is forward work that is done again.
+    """
+
+    operands: Mapping[int, Cost]
+    inner: Cost = ZERO
+    recomputed: Cost = ZERO
+
+
+Wanted: TypeAlias = frozenset[int]
+# Of a node, the places whose gradients are wanted (one at least) and its forward work.
+Backward: TypeAlias = Callable[[Node, Wanted, Cost], Gradient]
+NOT_YET = "its backward pass has no formula yet"
+
+
+def no_gradient(_node: Node, _wanted: Wanted, _forward: Cost) -> Gradient:
+    """The result depends on no operand in a way that has a gradient: nothing flows back."""
+    return Gradient({})
+
+
+def each_operand(*places: int, bias: int | None = None) -> Backward:
+    """A contraction that is linear in these operands: its forward MACs again for each of them.
+
+    The gradient of a bias sums those of the results: n(Y) - n(B) adds.
+    """
+
+    def backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+        work = {place: Cost(macs=forward.macs) for place in places if place in wanted}
+        if bias is not None and bias in wanted:
+            work[bias] = summed(node, bias)
+        return Gradient(work)
+
+    return backward
+
+
+def summed(node: Node, place: int) -> Cost:
+    """The adds that sum the gradients of n(Y) results to those of a smaller operand."""
+    return Cost(adds=folded(out_size(node), size(node, place)))
+
+
+def elementwise(*work: Cost) -> Backward:
+    """So much work for each element of the result and each operand, whose work the last one is
+    where there are more operands; and the sum over what an operand broadcasts to."""
+
+    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+        return Gradient(
+            {
+                place: work[min(place, len(work) - 1)] * out_size(node) + summed(node, place)
+                for place in wanted
+            }
+        )
+
+    return backward
+
+
+def per_input(work: Cost = ZERO) -> Backward:
+    """So much work for each element of an operand: gradients move back to where data came from."""
+
+    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+        return Gradient({place: work * size(node, place) for place in wanted})
+
+    return backward
+
+
+def moves_back(_node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """The gradient is moved back, or selected: 0."""
+    return Gradient(dict.fromkeys(wanted, ZERO))
+
+
+def sums_back(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """An element that was copied sums the gradients of its copies: n(Y) - n(X) adds."""
+    return Gradient({place: summed(node, place) for place in wanted})
+
+
+def scatters_back(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """Every gradient of a result is added into a field of zeros: n(Y) adds for the data."""
+    return Gradient({place: Cost(adds=out_size(node)) for place in wanted})
+
+
+def transposed(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """A linear map of the data with fixed weights: its transpose works as much as it does."""
+    return Gradient(dict.fromkeys(wanted, forward))
+
+
+def present(node: Node, *places: int) -> bool:
+    """Whether one of these inputs is there."""
+    return any(given(node, place) for place in places)
