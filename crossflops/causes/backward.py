@@ -21,15 +21,15 @@ CAUSES = (
     Cause(
         id="backward.cut",
         title="gradients that go nowhere",
-        page=f"{_RULE}What is detached, what runs under `torch.no_grad()`, and what does not reach "
-        "a float output of the model has no backward pass.",
+        page=f"{_RULE}What is detached, what runs under `torch.no_grad()`, and what does not "
+        "reach a float output of the model has no backward pass.",
         recognise="It stays when all parameters are trained.",
     ),
     Cause(
         id="backward.frozen",
         title="frozen weights",
-        page=f"{_RULE}A frozen weight needs no gradient. Its input still needs one where something "
-        "trained lies before it, and none where nothing does.",
+        page=f"{_RULE}A frozen weight needs no gradient. Its input still needs one where "
+        "something trained lies before it, and none where nothing does.",
         recognise="It is 0 when all parameters are trained.",
     ),
     Cause(

@@ -170,7 +170,7 @@ class _Walk:
         stops = known is not None and known.backward is no_gradient
         trained = bool(self._wanted(node, values)) and not stops
         given = [self._value(spec, node, values) for spec in node.inputs if spec is not None]
-        varying = any(value.varying for value in given) or not node.constant and not given
+        varying = any(value.varying for value in given) or (not node.constant and not given)
         results = [Value(trained, varying)] * len(node.outputs)
         if node.bodies:
             results = self._through(node, values, varying)
@@ -258,7 +258,9 @@ class _Walk:
         if node.choice != "function":
             return {spec.name for spec in body.outputs if real(spec)} if reached else set()
         pairs = zip(body.outputs, node.outputs, strict=False)
-        return {inner.name for inner, outer in pairs if outer is not None and outer.name in reached}
+        return {
+            inner.name for inner, outer in pairs if outer is not None and outer.name in reached
+        }
 
     def _own(self, prefix: str, node: Node, values: Values, live: bool, used: set[str]) -> Step:
         key = prefix + node.key

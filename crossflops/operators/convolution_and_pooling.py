@@ -20,7 +20,13 @@ from crossflops.operators.access import (
     source,
     text,
 )
-from crossflops.operators.gradient import Gradient, Wanted, each_operand, no_gradient
+from crossflops.operators.gradient import (
+    Gradient,
+    Wanted,
+    each_operand,
+    no_gradient,
+    scatters_back,
+)
 from crossflops.operators.operands import (
     Shape,
     dims_of,
@@ -301,6 +307,7 @@ def conv_transpose(node: Node) -> Cost:
         sizes("g=@group:1 x[N,g*I,...] w[g*P,I,...] x_zero_point?[1] w_zero_point?[g*P]"),
         window(weight=1),
     ),
+    backward=no_gradient,
 )
 def conv_integer(node: Node) -> Cost:
     """ConvInteger: as Conv; n(x) adds and n(w) adds where they have zero points.
@@ -398,6 +405,7 @@ def _remembered(node: Node) -> str:
     "n(output)*k MACs; bias: n adds; activation: n*(sigmoid, mul)",
     since=27,
     requires=(sizes("input[B,C,L] weight[C,1,k] bias[C] past_state[B,C,_]"), _remembered),
+    backward=each_operand(0, 1, bias=2),
 )
 def causal_conv(node: Node) -> Cost:
     """CausalConvWithState: MACs = n(output) * k; bias n adds; SiLU n (special, mul).
@@ -416,7 +424,9 @@ POOL: tuple[Constraint, ...] = (window(least=0), pads_within)
 # Pooling: a window, or everything, becomes one element.
 
 
-@operator("MaxPool", "n(Y)*(prod(k)-1) compares", requires=POOL, keeps=True)
+@operator(
+    "MaxPool", "n(Y)*(prod(k)-1) compares", requires=POOL, keeps=True, backward=scatters_back
+)
 def max_pool(node: Node) -> Cost:
     """MaxPool: n(Y) * (prod(kernel_shape) - 1) compares. Padding counts (dense).
 
@@ -425,7 +435,23 @@ def max_pool(node: Node) -> Cost:
     return Cost(compares=kernel(node) - 1) * out_size(node)
 
 
-@operator("AveragePool", "n(Y)*(prod(k)-1) adds, n(Y) divs", requires=POOL)
+def _average_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """dY / prod(k), added to every element of its window: n(Y) divs, n(Y) * prod(k) adds."""
+    work = Cost(divs=1, adds=kernel(node)) * out_size(node)
+    return Gradient(dict.fromkeys(wanted, work))
+
+
+def _mean_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """dY / n for every element: n(Y) divs."""
+    return Gradient(dict.fromkeys(wanted, Cost(divs=out_size(node))))
+
+
+@operator(
+    "AveragePool",
+    "n(Y)*(prod(k)-1) adds, n(Y) divs",
+    requires=POOL,
+    backward=_average_backward,
+)
 def average_pool(node: Node) -> Cost:
     """AveragePool: n(Y) * (prod(kernel_shape) - 1) adds, n(Y) divs. Padding counts (dense).
 
@@ -451,7 +477,7 @@ def lp_pool(node: Node) -> Cost:
 _WHOLE: tuple[Constraint, ...] = (rank(0, 3, least=True), empty_members)
 
 
-@operator("GlobalMaxPool", "n(X)-n(Y) compares", requires=_WHOLE)
+@operator("GlobalMaxPool", "n(X)-n(Y) compares", requires=_WHOLE, backward=scatters_back)
 def global_max_pool(node: Node) -> Cost:
     """GlobalMaxPool: n(X) - n(Y) compares.
 
@@ -460,7 +486,12 @@ def global_max_pool(node: Node) -> Cost:
     return Cost(compares=folded(size(node), out_size(node)))
 
 
-@operator("GlobalAveragePool", "n(X)-n(Y) adds, n(Y) divs", requires=_WHOLE)
+@operator(
+    "GlobalAveragePool",
+    "n(X)-n(Y) adds, n(Y) divs",
+    requires=_WHOLE,
+    backward=_mean_backward,
+)
 def global_average_pool(node: Node) -> Cost:
     """GlobalAveragePool: n(X) - n(Y) adds, n(Y) divs.
 

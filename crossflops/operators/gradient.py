@@ -63,7 +63,8 @@ def summed(node: Node, place: int) -> Cost:
 
 def elementwise(*work: Cost) -> Backward:
     """So much work for each element of the result and each operand, whose work the last one is
-    where there are more operands; and the sum over what an operand broadcasts to."""
+    where there are more operands; and the sum over what an operand broadcasts to.
+    """
 
     def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
         return Gradient(

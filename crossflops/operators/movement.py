@@ -8,7 +8,16 @@ from typing import Unpack
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
-from crossflops.operators.access import given, integer, size
+from crossflops.operators.access import given, integer, size, text
+from crossflops.operators.gradient import (
+    Gradient,
+    Wanted,
+    moves_back,
+    no_gradient,
+    scatters_back,
+    summed,
+    sums_back,
+)
 from crossflops.operators.operands import (
     Shape,
     axes_given,
@@ -26,7 +35,7 @@ from crossflops.operators.operands import (
 )
 from crossflops.operators.rule import ADDED, Constraint, Exactness, Facts, Operators
 
-operator = Operators()
+operator = Operators(backward=moves_back)
 MOVED = "0: data movement"
 
 
@@ -42,31 +51,35 @@ def moves(type: str, *requires: Constraint, since: int = 1, **facts: Unpack[Fact
 
 moves("Cast")
 moves("CastLike", since=15)
-moves("EyeLike", rank(0, 2), since=9)
-moves("ConstantOfShape", rank(0, 1), since=9)
+moves("EyeLike", rank(0, 2), since=9, backward=no_gradient)
+moves("ConstantOfShape", rank(0, 1), since=9, backward=no_gradient)
 moves("Trilu", rank(0, 2, least=True), single(1), since=14)
-moves("OneHot", single(1), sizes("indices depth values[2]"), since=9, operand=2)
+moves(
+    "OneHot", single(1), sizes("indices depth values[2]"), since=9, operand=2, backward=no_gradient
+)
 operator(("MemcpyFromHost", "MemcpyToHost"), MOVED, page=ADDED)(moved)
-operator("Where", "0: selection", since=9, operand=1, requires=broadcast)(moved)
+operator("Where", "0: selection", since=9, operand=1, requires=broadcast, backward=sums_back)(
+    moved
+)
 
 # Operators whose result is a known value, or a handle.
-moves("Shape", traffic="view")
-moves("Size", traffic="view")
-moves("Constant", traffic="view")
+moves("Shape", traffic="view", backward=no_gradient)
+moves("Size", traffic="view", backward=no_gradient)
+moves("Constant", traffic="view", backward=no_gradient)
 moves("Optional", since=15, traffic="view")
 moves("OptionalGetElement", since=15, traffic="view")
-moves("OptionalHasElement", since=15, traffic="view")
+moves("OptionalHasElement", since=15, traffic="view", backward=no_gradient)
 moves("SequenceAt", single(1), since=11, traffic="view")
 moves("SequenceConstruct", since=11, traffic="view")
 moves("SequenceEmpty", since=11, traffic="view")
 moves("SequenceErase", single(1), since=11, traffic="view")
 moves("SequenceInsert", single(2), since=11, traffic="view")
-moves("SequenceLength", since=11, traffic="view")
+moves("SequenceLength", since=11, traffic="view", backward=no_gradient)
 moves("ConcatFromSequence", since=11, traffic="gather")
 
 # Operators whose result is their input under another name or type.
 moves("Identity", traffic="alias", keeps=True)
-moves("BitCast", since=26, traffic="alias")
+moves("BitCast", since=26, traffic="alias", backward=no_gradient)
 
 
 def reshaped(node: Node) -> str:
@@ -230,7 +243,7 @@ def expanded(node: Node) -> str:
     return ""
 
 
-moves("Expand", expanded, since=8, keeps=True)
+moves("Expand", expanded, since=8, keeps=True, backward=sums_back)
 
 
 def tiled(node: Node) -> str:
@@ -246,7 +259,7 @@ def _one_per_axis(node: Node, place: int) -> str:
     return f"{label(node, place)} does not fit: {needed}"
 
 
-moves("Tile", tiled, keeps=True)
+moves("Tile", tiled, keeps=True, backward=sums_back)
 
 
 def padded(node: Node) -> str:
@@ -286,7 +299,14 @@ def _mirrored(node: Node, shape: Shape) -> str:
     return ""
 
 
-moves("Pad", rank(1, 1), single(2), padded)
+def _pad_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """What was copied into the border is added to its source, constants are cut away: 0."""
+    if text(node, "mode", "constant") == "constant":
+        return Gradient(dict.fromkeys(wanted, ZERO))
+    return Gradient({place: summed(node, place) for place in wanted})
+
+
+moves("Pad", rank(1, 1), single(2), padded, backward=_pad_backward)
 
 
 def sliced(node: Node) -> str:
@@ -322,7 +342,7 @@ def gathered(node: Node) -> str:
     return _within(node, 1, shape[axis], axis % len(shape))
 
 
-moves("Gather", gathered, traffic="gather", keeps=True)
+moves("Gather", gathered, traffic="gather", keeps=True, backward=scatters_back)
 
 
 def _within(node: Node, place: int, size: int, axis: int) -> str:
@@ -351,7 +371,7 @@ def gathered_elements(node: Node) -> str:
     return _within(node, 1, shape[axis], axis % len(shape))
 
 
-moves("GatherElements", gathered_elements, since=11, traffic="gather")
+moves("GatherElements", gathered_elements, since=11, traffic="gather", backward=scatters_back)
 
 
 def gathered_nd(node: Node) -> str:
@@ -370,7 +390,7 @@ def gathered_nd(node: Node) -> str:
     return ""
 
 
-moves("GatherND", gathered_nd, since=11, traffic="gather")
+moves("GatherND", gathered_nd, since=11, traffic="gather", backward=scatters_back)
 
 
 def scattered_nd(node: Node) -> str:
@@ -539,12 +559,19 @@ def _drawn(node: Node) -> Exactness:
     return "estimate" if node.attrs.get("training_mode") else "exact"
 
 
+def _dropout_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """In training dX = dY * mask * scale: 2 muls for each element."""
+    work = Cost(muls=2 * size(node)) if forward.flops else ZERO
+    return Gradient(dict.fromkeys(wanted, work))
+
+
 @operator(
     "Dropout",
     "0 in inference, in training n(data)*(2 muls, compare)",
     traffic="alias",
     doubt=_drawn,
     requires=single(1, 2),
+    backward=_dropout_backward,
 )
 def dropout(node: Node) -> Cost:
     """Dropout: the input itself in inference, in training scale * data * mask.

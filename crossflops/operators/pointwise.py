@@ -6,12 +6,13 @@ rounding ...) is one special, as ONNX defines it by no simpler one. Logic is cou
 comparisons, a negation as a subtraction from zero.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import axis_of, folded, given, out_size, shape, size, source, text
+from crossflops.operators.gradient import Backward, Gradient, Wanted, elementwise, no_gradient
 from crossflops.operators.operands import axis, broadcast, equal, rank, single
 from crossflops.operators.rule import Constraint, Formula, Operators, estimated
 
@@ -48,23 +49,40 @@ def describe(work: Cost) -> str:
 
 
 def pointwise(
-    type: str, work: Cost, equation: str, since: int = 1, requires: Constraint = joined
+    type: str,
+    work: Cost,
+    equation: str,
+    since: int = 1,
+    requires: Constraint = joined,
+    back: Cost | tuple[Cost, ...] | None = None,
 ) -> None:
-    """Declares an operator that does this work for each element of its result Y = `equation`."""
+    """Declares an operator that does this work for each element of its result Y = `equation`.
+
+    `back` is the work for each element of a gradient, of all operands or of each; None: the result
+    has no gradient.
+    """
     WORK[type] = work
     equation = f"n(Y)*({describe(work)}): Y = {equation}"
-    operator(type, equation, since=since, requires=requires)(per_element(work))
+    each = () if back is None else back if isinstance(back, tuple) else (back,)
+    backward = elementwise(*each) if each else no_gradient
+    operator(type, equation, since=since, requires=requires, backward=backward)(per_element(work))
 
 
-pointwise("Add", ADD, "A + B")
-pointwise("Sub", ADD, "A - B")
-pointwise("Mul", MUL, "A * B")
-pointwise("Div", DIV, "A / B")
-pointwise("Mod", DIV, "the remainder of A / B", since=10)
-pointwise("Neg", ADD, "0 - X")
-pointwise("Abs", COMPARE, "|X|")
-pointwise("Sign", Cost(compares=2), "(X > 0) - (X < 0)", since=9)
-pointwise("Reciprocal", DIV, "1 / X")
+pointwise("Add", ADD, "A + B", back=ZERO)
+pointwise("Sub", ADD, "A - B", back=(ZERO, ADD))
+pointwise("Mul", MUL, "A * B", back=MUL)
+pointwise("Div", DIV, "A / B", back=(DIV, Cost(divs=2, muls=1, adds=1)))
+pointwise(
+    "Mod",
+    DIV,
+    "the remainder of A / B",
+    since=10,
+    back=(ZERO, Cost(divs=1, specials=1, muls=1, adds=1)),
+)
+pointwise("Neg", ADD, "0 - X", back=ADD)
+pointwise("Abs", COMPARE, "|X|", back=Cost(compares=2, muls=1))
+pointwise("Sign", Cost(compares=2), "(X > 0) - (X < 0)", since=9, back=ZERO)
+pointwise("Reciprocal", DIV, "1 / X", back=Cost(muls=2, adds=1))
 pointwise("BitShift", MUL, "X * 2^Y, or the other way", since=11)
 pointwise("Equal", COMPARE, "A == B")
 pointwise("Greater", COMPARE, "A > B")
@@ -84,22 +102,51 @@ pointwise("IsInf", COMPARE, "|X| == inf", since=10)
 pointwise("Range", Cost(muls=1, adds=1), "start + i * delta", since=11, requires=single(0, 1, 2))
 
 
-def elementary(*types: str, since: int = 1) -> None:
-    """Declares elementary functions: one special for each element of the result."""
-    for type_ in types:
-        pointwise(type_, SPECIAL, f"{type_.lower()}(X)", since)
+def elementary(since: int = 1, **back: Cost | tuple[Cost, ...]) -> None:
+    """Declares elementary functions: one special for each element of the result.
+
+    By name: the work for each element of the gradient.
+    """
+    for type_, work in back.items():
+        pointwise(type_, SPECIAL, f"{type_.lower()}(X)", since, back=work)
 
 
-elementary("Exp", "Log", "Sqrt", "Pow", "Sigmoid", "Tanh", "Floor", "Ceil")
-elementary("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", since=7)
-elementary("Erf", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", since=9)
-elementary("Round", since=11)
+# Derivatives from the result y where it has them: y for exp, y(1-y) for sigmoid, 1-y^2 for tanh.
+elementary(
+    Exp=MUL,
+    Log=DIV,
+    Sqrt=Cost(divs=1, muls=1),
+    Pow=(Cost(specials=1, muls=2, adds=1), Cost(specials=1, muls=2)),
+    Sigmoid=Cost(muls=2, adds=1),
+    Tanh=Cost(muls=2, adds=1),
+    Floor=ZERO,
+    Ceil=ZERO,
+)
+elementary(
+    since=7,
+    Sin=SPECIAL + MUL,
+    Cos=SPECIAL + MUL + ADD,
+    Tan=Cost(muls=2, adds=1),
+    Asin=Cost(muls=2, adds=1, specials=1),
+    Acos=Cost(muls=2, adds=2, specials=1),
+    Atan=Cost(muls=1, adds=1, divs=1),
+)
+elementary(
+    since=9,
+    Erf=Cost(muls=3, adds=1, specials=1),
+    Sinh=SPECIAL + MUL,
+    Cosh=SPECIAL + MUL,
+    Asinh=Cost(muls=1, adds=1, divs=1, specials=1),
+    Acosh=Cost(muls=1, adds=1, divs=1, specials=1),
+    Atanh=Cost(muls=1, adds=1, divs=1),
+)
+elementary(since=11, Round=ZERO)
 
 
-def variadic(type: str, work: Cost, last: Cost = ZERO) -> None:
+def variadic(type: str, work: Cost, last: Cost = ZERO, back: Cost = ZERO) -> None:
     """Declares an operator that combines k operands with k - 1 pieces of work per element of Y.
 
-    The `last` work follows once per element.
+    The `last` work follows once per element; `back` is that of each element of a gradient.
     """
 
     def formula(node: Node) -> Cost:
@@ -107,13 +154,14 @@ def variadic(type: str, work: Cost, last: Cost = ZERO) -> None:
         return (work * max(operands - 1, 0) + last) * out_size(node)
 
     ending = f" + {describe(last)})" if last.flops else ")"
-    operator(type, f"n(Y)*((k-1)*({describe(work)})" + ending, requires=joined)(formula)
+    equation = f"n(Y)*((k-1)*({describe(work)})" + ending
+    operator(type, equation, requires=joined, backward=elementwise(back))(formula)
 
 
 variadic("Sum", ADD)
-variadic("Mean", ADD, DIV)
-variadic("Max", COMPARE)
-variadic("Min", COMPARE)
+variadic("Mean", ADD, DIV, back=DIV)
+variadic("Max", COMPARE, back=COMPARE)
+variadic("Min", COMPARE, back=COMPARE)
 
 
 # Activation functions.
@@ -123,29 +171,63 @@ variadic("Min", COMPARE)
 
 _HARD_SIGMOID = Cost(muls=1, adds=1, compares=2)
 
-pointwise("Relu", COMPARE, "max(X, 0)")
-pointwise("LeakyRelu", Cost(compares=1, muls=1), "X < 0 ? alpha * X : X")
-pointwise("PRelu", Cost(compares=1, muls=1), "X < 0 ? slope * X : X")
-pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", since=10)
-pointwise("Elu", Cost(compares=1, specials=1, adds=1, muls=1), "X < 0 ? alpha * (exp(X) - 1) : X")
+pointwise("Relu", COMPARE, "max(X, 0)", back=COMPARE)
+pointwise(
+    "LeakyRelu", Cost(compares=1, muls=1), "X < 0 ? alpha * X : X", back=Cost(compares=1, muls=1)
+)
+pointwise(
+    "PRelu", Cost(compares=1, muls=1), "X < 0 ? slope * X : X", back=Cost(compares=1, muls=1)
+)
+pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", since=10, back=COMPARE)
+pointwise(
+    "Elu",
+    Cost(compares=1, specials=1, adds=1, muls=1),
+    "X < 0 ? alpha * (exp(X) - 1) : X",
+    back=Cost(compares=1, specials=1, muls=2),
+)
 pointwise(
     "Celu",
     Cost(compares=1, divs=1, specials=1, adds=1, muls=2),
     "alpha * elu(X / alpha)",
     since=12,
+    back=Cost(compares=1, specials=1, divs=1, muls=1),
 )
 pointwise(
     "Selu",
     Cost(compares=1, specials=1, adds=1, muls=3),
     "X < 0 ? gamma * (alpha * exp(X) - alpha) : gamma * X",
+    back=Cost(compares=1, specials=1, muls=2),
 )
-pointwise("HardSigmoid", _HARD_SIGMOID, "max(0, min(1, alpha * X + beta))")
-pointwise("HardSwish", _HARD_SIGMOID + MUL, "X * hardsigmoid(X)", since=14)
-pointwise("Softplus", SOFTPLUS, "log(exp(X) + 1)")
-pointwise("Softsign", Cost(compares=1, adds=1, divs=1), "X / (1 + |X|)")
-pointwise("Mish", Cost(specials=3, adds=1, muls=1), "X * tanh(softplus(X))", since=18)
 pointwise(
-    "Shrink", Cost(compares=2, adds=2), "X < -lambd ? X + bias : X > lambd ? X - bias : 0", since=9
+    "HardSigmoid", _HARD_SIGMOID, "max(0, min(1, alpha * X + beta))", back=Cost(compares=2, muls=1)
+)
+pointwise(
+    "HardSwish",
+    _HARD_SIGMOID + MUL,
+    "X * hardsigmoid(X)",
+    since=14,
+    back=Cost(compares=2, muls=2, adds=1),
+)
+pointwise("Softplus", SOFTPLUS, "log(exp(X) + 1)", back=Cost(specials=1, muls=1))
+pointwise(
+    "Softsign",
+    Cost(compares=1, adds=1, divs=1),
+    "X / (1 + |X|)",
+    back=Cost(compares=1, adds=1, muls=1, divs=1),
+)
+pointwise(
+    "Mish",
+    Cost(specials=3, adds=1, muls=1),
+    "X * tanh(softplus(X))",
+    since=18,
+    back=Cost(specials=4, adds=3, muls=4),
+)
+pointwise(
+    "Shrink",
+    Cost(compares=2, adds=2),
+    "X < -lambd ? X + bias : X > lambd ? X - bias : 0",
+    since=9,
+    back=Cost(compares=2),
 )
 
 # Work per element of what an attribute of LSTM, GRU or RNN may name.
@@ -161,7 +243,17 @@ FUNCTIONS: Mapping[str, Cost] = {
 }
 
 
-@operator("Clip", "n(Y)*(compare per bound): Y = min(max(X, min), max)", requires=single(1, 2))
+def _as_forward(_node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """The gradient passes within the bounds: the compares of the forward pass."""
+    return Gradient(dict.fromkeys(wanted, forward))
+
+
+@operator(
+    "Clip",
+    "n(Y)*(compare per bound): Y = min(max(X, min), max)",
+    requires=single(1, 2),
+    backward=_as_forward,
+)
 def clip(node: Node) -> Cost:
     """Clip: Y = min(max(X, min), max); one compare per element for each bound that is given.
 
@@ -172,7 +264,26 @@ def clip(node: Node) -> Cost:
     return Cost(compares=bounds) * out_size(node)
 
 
-@operator("Gelu", "n(Y)*(div, erf, add, 2 muls); tanh: n(Y)*(pow, tanh, 2 adds, 4 muls)", since=20)
+def _gelu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """dX = dY (F + X f), F the distribution and f the density of a standard normal number.
+
+    F is div, erf, add, mul; f is exp(-X^2 / 2) / sqrt(2 pi): 3 muls and exp; then 2 muls, add.
+    By t = tanh u, u = c (X + k X^3): 0.5 (1 + t) + 0.5 X (1 - t^2) c (1 + 3 k X^2), which takes
+    tanh, 12 muls and 5 adds.
+    """
+    tanh = text(node, "approximate", "none") == "tanh"
+    density = Cost(divs=1, specials=2, adds=2, muls=6)
+    return elementwise(Cost(specials=1, muls=12, adds=5) if tanh else density)(
+        node, wanted, forward
+    )
+
+
+@operator(
+    "Gelu",
+    "n(Y)*(div, erf, add, 2 muls); tanh: n(Y)*(pow, tanh, 2 adds, 4 muls)",
+    since=20,
+    backward=_gelu_backward,
+)
 def gelu(node: Node) -> Cost:
     """Gelu: Y = 0.5 * X * (1 + erf(X / sqrt(2))): div, erf, add, 2 muls.
 
@@ -184,7 +295,15 @@ def gelu(node: Node) -> Cost:
     return (GELU_TANH if tanh else GELU) * out_size(node)
 
 
-@operator("Swish", "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls", since=24)
+SWISH_BACK = Cost(specials=1, muls=3, adds=2)  # dY s (1 + X (1 - s)), s = sigmoid(X)
+
+
+@operator(
+    "Swish",
+    "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls",
+    since=24,
+    backward=elementwise(SWISH_BACK),
+)
 def swish(node: Node) -> Cost:
     """Swish: Y = X * sigmoid(alpha * X): sigmoid, mul, and a mul when alpha != 1.
 
@@ -195,7 +314,11 @@ def swish(node: Node) -> Cost:
 
 
 @operator(
-    "SwiGLU", "n(Y)*(sigmoid, 2 muls); alpha != 1: n(Y) muls", since=28, requires=equal(0, 1)
+    "SwiGLU",
+    "n(Y)*(sigmoid, 2 muls); alpha != 1: n(Y) muls",
+    since=28,
+    requires=equal(0, 1),
+    backward=elementwise(SWISH_BACK + MUL, Cost(specials=1, muls=2)),
 )
 def swiglu(node: Node) -> Cost:
     """SwiGLU: Y = swish(A) * B: as Swish, and a mul.
@@ -233,11 +356,38 @@ def _flattened_groups(node: Node) -> tuple[int, int]:
     return prod(dims), prod(dims[: axis_of(node, len(dims), 1)])
 
 
+def softmax_back(count: int, groups: int) -> Cost:
+    """dX = Y (dY - sum(Y dY)): n muls, n - m adds, n subs, n muls."""
+    return Cost(muls=2 * count, adds=count + folded(count, groups))
+
+
+def log_softmax_back(count: int, groups: int) -> Cost:
+    """dX = dY - exp(Y) sum(dY): n - m adds, n exps, n muls, n subs."""
+    return Cost(muls=count, specials=count, adds=count + folded(count, groups))
+
+
+def _grouped(
+    work: Callable[[int, int], Cost], groups: Callable[[Node], tuple[int, int]]
+) -> Backward:
+    """So much work for n elements in m groups, of the only operand."""
+
+    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+        return Gradient({place: work(*groups(node)) for place in wanted})
+
+    return backward
+
+
 _SOFTMAX = "n-m compares, n subs, n exps, n-m adds, n divs; m groups"
 _LOG_SOFTMAX = "n-m compares, n subs, n exps, n-m adds, m logs, n subs; m groups"
 
 
-@operator("Softmax", _SOFTMAX + " along axis", since=13, requires=axis(default=-1))
+@operator(
+    "Softmax",
+    _SOFTMAX + " along axis",
+    since=13,
+    requires=axis(default=-1),
+    backward=_grouped(softmax_back, _groups),
+)
 def softmax(node: Node) -> Cost:
     """Softmax since 13: Y = exp(X - max(X)) / sum(exp(X - max(X))) along `axis`.
 
@@ -247,7 +397,12 @@ def softmax(node: Node) -> Cost:
     return softmax_cost(*_groups(node))
 
 
-@operator("Softmax", _SOFTMAX + " = rows of the flattened input", requires=axis(default=1))
+@operator(
+    "Softmax",
+    _SOFTMAX + " = rows of the flattened input",
+    requires=axis(default=1),
+    backward=_grouped(softmax_back, _flattened_groups),
+)
 def flattened_softmax(node: Node) -> Cost:
     """Softmax before 13: the input is flattened at `axis` (default 1); a row is a group.
 
@@ -256,7 +411,13 @@ def flattened_softmax(node: Node) -> Cost:
     return softmax_cost(*_flattened_groups(node))
 
 
-@operator("LogSoftmax", _LOG_SOFTMAX + " along axis", since=13, requires=axis(default=-1))
+@operator(
+    "LogSoftmax",
+    _LOG_SOFTMAX + " along axis",
+    since=13,
+    requires=axis(default=-1),
+    backward=_grouped(log_softmax_back, _groups),
+)
 def log_softmax(node: Node) -> Cost:
     """LogSoftmax since 13: Y = X - max(X) - log(sum(exp(X - max(X)))) along `axis`.
 
@@ -266,7 +427,12 @@ def log_softmax(node: Node) -> Cost:
     return log_softmax_cost(*_groups(node))
 
 
-@operator("LogSoftmax", _LOG_SOFTMAX + " = rows of the flattened input", requires=axis(default=1))
+@operator(
+    "LogSoftmax",
+    _LOG_SOFTMAX + " = rows of the flattened input",
+    requires=axis(default=1),
+    backward=_grouped(log_softmax_back, _flattened_groups),
+)
 def flattened_log_softmax(node: Node) -> Cost:
     """LogSoftmax before 13: the input is flattened at `axis` (default 1); a row is a group.
 
@@ -275,7 +441,13 @@ def flattened_log_softmax(node: Node) -> Cost:
     return log_softmax_cost(*_flattened_groups(node))
 
 
-@operator("Hardmax", "n-m compares; m groups along axis", since=13, requires=axis(default=-1))
+@operator(
+    "Hardmax",
+    "n-m compares; m groups along axis",
+    since=13,
+    requires=axis(default=-1),
+    backward=no_gradient,
+)
 def hardmax(node: Node) -> Cost:
     """Hardmax since 13: 1 at the first largest element along `axis`; n - m compares.
 
@@ -284,7 +456,12 @@ def hardmax(node: Node) -> Cost:
     return Cost(compares=folded(*_groups(node)))
 
 
-@operator("Hardmax", "n-m compares; m rows of the flattened input", requires=axis(default=1))
+@operator(
+    "Hardmax",
+    "n-m compares; m rows of the flattened input",
+    requires=axis(default=1),
+    backward=no_gradient,
+)
 def flattened_hardmax(node: Node) -> Cost:
     """Hardmax before 13: the input is flattened at `axis` (default 1); n - m compares.
 
@@ -303,11 +480,15 @@ NORMAL = Cost(muls=4, specials=3, adds=1)
 
 _UNIFORM = "n(output)*(mul, add) after a generator that is not counted"
 _NORMAL = "n(output)*(log, sqrt, cos, 4 muls, add) after a generator that is not counted"
-operator(("RandomUniform", "RandomUniformLike"), _UNIFORM, doubt=estimated)(per_element(UNIFORM))
-operator(("RandomNormal", "RandomNormalLike"), _NORMAL, doubt=estimated)(per_element(NORMAL))
-operator("Bernoulli", f"{_UNIFORM}; n(output) compares", since=15, doubt=estimated)(
-    per_element(UNIFORM + COMPARE)
+operator(("RandomUniform", "RandomUniformLike"), _UNIFORM, doubt=estimated, backward=no_gradient)(
+    per_element(UNIFORM)
 )
+operator(("RandomNormal", "RandomNormalLike"), _NORMAL, doubt=estimated, backward=no_gradient)(
+    per_element(NORMAL)
+)
+operator(
+    "Bernoulli", f"{_UNIFORM}; n(output) compares", since=15, doubt=estimated, backward=no_gradient
+)(per_element(UNIFORM + COMPARE))
 
 
 @operator(
@@ -316,6 +497,7 @@ operator("Bernoulli", f"{_UNIFORM}; n(output) compares", since=15, doubt=estimat
     since=7,
     doubt=estimated,
     requires=rank(0, 2),
+    backward=no_gradient,
 )
 def multinomial(node: Node) -> Cost:
     """Multinomial: B rows of C log-probabilities become running sums, which are searched.

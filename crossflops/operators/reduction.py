@@ -14,6 +14,13 @@ from crossflops.operators.access import (
     size,
     text,
 )
+from crossflops.operators.gradient import (
+    Gradient,
+    Wanted,
+    moves_back,
+    no_gradient,
+    per_input,
+)
 from crossflops.operators.movement import scattered, scattered_nd
 from crossflops.operators.operands import (
     axes,
@@ -40,30 +47,51 @@ def reduces(
     element: Cost = ZERO,
     combination: Cost = ADD,
     last: Cost = ZERO,
+    back: tuple[Cost, Cost] | None = (ZERO, ZERO),
     requires: tuple[Constraint, ...] = (rank(1, 1), axes()),
 ) -> None:
     """Declares an operator that leads n elements to m results.
 
-    It works on n elements, combines them with n - m pieces, and ends m times.
+    It works on n elements, combines them with n - m pieces, and ends m times. `back` is the work
+    of the gradient for each of n elements and for each of m results; None: there is no gradient.
     """
 
     def formula(node: Node) -> Cost:
         before, after = size(node), out_size(node)
         return element * before + combination * folded(before, after) + last * after
 
-    operator(type, f"{equation}; n = n(data), m = n(reduced)", requires=requires)(formula)
+    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+        each, result = back or (ZERO, ZERO)
+        return Gradient({place: each * size(node) + result * out_size(node) for place in wanted})
 
+    operator(
+        type,
+        f"{equation}; n = n(data), m = n(reduced)",
+        requires=requires,
+        backward=no_gradient if back is None else backward,
+    )(formula)
+
+
+# dX = dY at the elements that are the largest, divided by how many of them there are
+# (derivatives.yaml: amax): n compares, n adds that count them, n muls; a div for each result.
+_EXTREME = Cost(compares=1, adds=1, muls=1)
 
 reduces("ReduceSum", "n-m adds")
-reduces("ReduceMean", "n-m adds, m divs", last=DIV)
-reduces("ReduceMax", "n-m compares", combination=COMPARE)
-reduces("ReduceMin", "n-m compares", combination=COMPARE)
-reduces("ReduceProd", "n-m muls", combination=MUL)
-reduces("ReduceL1", "n abs, n-m adds", element=COMPARE)
-reduces("ReduceL2", "n muls, n-m adds, m sqrts", element=MUL, last=SPECIAL)
-reduces("ReduceSumSquare", "n muls, n-m adds", element=MUL)
-reduces("ReduceLogSum", "n-m adds, m logs", last=SPECIAL)
-reduces("ReduceLogSumExp", "n exps, n-m adds, m logs", element=SPECIAL, last=SPECIAL)
+reduces("ReduceMean", "n-m adds, m divs", last=DIV, back=(ZERO, DIV))
+reduces("ReduceMax", "n-m compares", combination=COMPARE, back=(_EXTREME, DIV))
+reduces("ReduceMin", "n-m compares", combination=COMPARE, back=(_EXTREME, DIV))
+reduces("ReduceProd", "n-m muls", combination=MUL, back=(DIV, MUL))
+reduces("ReduceL1", "n abs, n-m adds", element=COMPARE, back=(Cost(compares=2, muls=1), ZERO))
+reduces("ReduceL2", "n muls, n-m adds, m sqrts", element=MUL, last=SPECIAL, back=(MUL, DIV))
+reduces("ReduceSumSquare", "n muls, n-m adds", element=MUL, back=(MUL, MUL))
+reduces("ReduceLogSum", "n-m adds, m logs", last=SPECIAL, back=(ZERO, SPECIAL + DIV))
+reduces(
+    "ReduceLogSumExp",
+    "n exps, n-m adds, m logs",
+    element=SPECIAL,
+    last=SPECIAL,
+    back=(Cost(adds=1, specials=1, muls=1), ZERO),
+)
 
 
 def _not_empty(node: Node) -> str:
@@ -75,8 +103,8 @@ def _not_empty(node: Node) -> str:
 
 
 _CHOICE = (axis(default=0), _not_empty)
-reduces("ArgMax", "n-m compares", combination=COMPARE, requires=_CHOICE)
-reduces("ArgMin", "n-m compares", combination=COMPARE, requires=_CHOICE)
+reduces("ArgMax", "n-m compares", combination=COMPARE, requires=_CHOICE, back=None)
+reduces("ArgMin", "n-m compares", combination=COMPARE, requires=_CHOICE, back=None)
 
 
 def cumulative(work: Cost) -> Formula:
@@ -99,7 +127,13 @@ def _along(node: Node) -> str:
     return out_of_range(node, place[0]) if known else ""
 
 
-operator("CumSum", "n(x) adds", since=11, requires=(single(1), _along))(cumulative(ADD))
+operator(
+    "CumSum",
+    "n(x) adds",
+    since=11,
+    requires=(single(1), _along),
+    backward=per_input(ADD),
+)(cumulative(ADD))
 operator("CumProd", "n(x) muls", since=26, requires=(single(1), _along))(cumulative(MUL))
 
 
@@ -125,6 +159,7 @@ def _enough(node: Node) -> str:
     "n(X)*ceil(log2 k) compares, at least n(X)",
     doubt=estimated,
     requires=(axis(default=-1), sizes("X K[1]"), _enough),
+    backward=moves_back,
 )
 def top_k(node: Node) -> Cost:
     """TopK: n(X) * ceil(log2 k) compares, at least n(X), as a heap of k elements takes.
@@ -136,7 +171,14 @@ def top_k(node: Node) -> Cost:
     return Cost(compares=size(node) * _log2(dims[axis_of(node, len(dims), -1) % len(dims)]))
 
 
-@operator("Unique", "n(X)*ceil(log2 n(X)) compares", since=11, doubt=estimated, requires=axis())
+@operator(
+    "Unique",
+    "n(X)*ceil(log2 n(X)) compares",
+    since=11,
+    doubt=estimated,
+    requires=axis(),
+    backward="PyTorch has no gradient for it",
+)
 def unique(node: Node) -> Cost:
     """Unique: n(X) * ceil(log2 n(X)) compares, as sorting takes.
 
@@ -145,7 +187,7 @@ def unique(node: Node) -> Cost:
     return Cost(compares=size(node) * _log2(size(node)))
 
 
-@operator("NonZero", "n(X) compares", since=9)
+@operator("NonZero", "n(X) compares", since=9, backward=no_gradient)
 def non_zero(node: Node) -> Cost:
     """NonZero: n(X) compares.
 
@@ -168,8 +210,16 @@ _REDUCTIONS: dict[str, Cost] = {
 _SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
 
 
-@operator("ScatterND", _SCATTER, since=11, requires=scattered_nd)
-@operator("ScatterElements", _SCATTER, since=11, requires=scattered)
+def _scatter_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """Sums and overwriting move gradients: 0. Raises ValueError for other reductions."""
+    reduction = text(node, "reduction", "none")
+    if reduction not in ("none", "add"):
+        raise ValueError(f"the backward pass of {node.op} by {reduction} has no formula yet")
+    return moves_back(node, wanted, ZERO)
+
+
+@operator("ScatterND", _SCATTER, since=11, requires=scattered_nd, backward=_scatter_backward)
+@operator("ScatterElements", _SCATTER, since=11, requires=scattered, backward=_scatter_backward)
 def scatter(node: Node) -> Cost:
     """ScatterND, ScatterElements: one add, mul or compare per update, as `reduction` says.
 
@@ -205,6 +255,7 @@ def _blocks(node: Node) -> str:
     "n(input) adds",
     since=18,
     requires=(sizes("input[N,C,L] image_shape[d] block_shape[d]"), _blocks),
+    backward=moves_back,
 )
 def column_to_image(node: Node) -> Cost:
     """Col2Im: blocks are added up where they overlap; n(input) adds into an empty image.

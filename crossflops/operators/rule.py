@@ -169,7 +169,6 @@ class Operators:
         ContribOperators.md. See `Rule` for the rest. Raises ValueError when an operator version
         has a rule already.
         """
-
         facts.setdefault("backward", self.backward)
 
         def declare(formula: F) -> F:

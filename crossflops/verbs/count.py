@@ -279,7 +279,9 @@ def _with_training(report: Report, native: Counted, request: Request) -> Report:
     weights = Weights(native.trace, request.frozen, request.trainable)
     exact = steps(native.graph, weights)
     weights.check(native.graph)
-    thumb = (ThumbRow(row.cause, row.macs) for row in differences(native.graph, native.trace, exact))
+    thumb = (
+        ThumbRow(row.cause, row.macs) for row in differences(native.graph, native.trace, exact)
+    )
     return tables.with_training(report, native.ledger, exact, thumb)
 
 
