@@ -49,8 +49,8 @@ class Weights:
     """Which stored tensors are trained: those that the model trains, unless a pattern says else.
 
     The patterns match the names of a parameter, all of them where it is tied, or a module around
-    it; in a file also the node that uses it and that node's module. `trainable` goes over `frozen`.
-    A stored tensor that is no parameter of the model (a buffer) is not trained.
+    it; in a file also the node that uses it and that node's module. `trainable` goes over
+    `frozen`. A stored tensor that is no parameter of the model (a buffer) is not trained.
     """
 
     def __init__(self, trace: Trace, frozen: Iterable[str], trainable: Iterable[str]) -> None:

@@ -22,6 +22,13 @@ from crossflops.operators.access import (
     size,
     source,
 )
+from crossflops.operators.gradient import (
+    Gradient,
+    Wanted,
+    each_operand,
+    moves_back,
+    no_gradient,
+)
 from crossflops.operators.matmul import einsum
 from crossflops.operators.movement import DROPPED, MOVED, moved
 from crossflops.operators.operands import sizes
@@ -100,12 +107,21 @@ def _cells(node: Node, gates: int, before: int, unit: Cost) -> Cost:
     return each + DROPPED * between
 
 
+def _bag_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """Each of n indices adds its gradient to a row, n*D adds; mean: n*D divs; weights n*D muls."""
+    elements = size(node, 1) * shape(result(node), rank=2)[1]
+    mean = elements if integer(node, "mode", 0) == 1 else 0
+    weighed = elements if given(node, 3) else 0
+    return Gradient({place: Cost(adds=elements, divs=mean, muls=weighed) for place in wanted})
+
+
 @operator(
     ("aten.embedding_bag.default", "aten.embedding_bag.padding_idx"),
     "(n - bags)*D adds, or compares; mean: bags*D divs; weights: n*D muls",
     page=f"{TORCH_PAGES}nn.EmbeddingBag.html",
     tables=(0,),
     doubt=bounded,
+    backward=_bag_backward,
 )
 def embedding_bag(node: Node) -> Cost:
     """aten.embedding_bag: the rows of a table that n indices name, combined bag by bag.
@@ -185,7 +201,9 @@ for name, page in (
     ("_pack_padded_sequence", "nn.utils.rnn.pack_padded_sequence"),
     ("_pad_packed_sequence", "nn.utils.rnn.pad_packed_sequence"),
 ):
-    operator(f"aten.{name}.default", MOVED, page=f"{TORCH_PAGES}{page}.html")(moved)
+    operator(
+        f"aten.{name}.default", MOVED, page=f"{TORCH_PAGES}{page}.html", backward=moves_back
+    )(moved)
 
 
 # Products of PyTorch for which ONNX has no form: complex ones, and those of groups of rows.
@@ -204,6 +222,7 @@ def _complex(work: Cost) -> Cost:
     "complex: 4*rows*I*O MACs; bias: 2*rows*O adds",
     page=f"{TORCH_PAGES}nn.functional.linear.html",
     requires=sizes("input[...,I,2] weight[O,I,2] bias[O,2]"),
+    backward=each_operand(0, 1, bias=2),
 )
 def complex_linear(node: Node) -> Cost:
     """aten.linear of complex numbers, whose two parts are the last axis: 4*rows*I*O MACs.
@@ -245,12 +264,14 @@ def _without_parts(spec: TensorSpec | None) -> TensorSpec | None:
     ("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"),
     "n(Y)*K MACs; two matrices, cut along K: M*K*N",
     page=f"{TORCH_PAGES}nn.functional.grouped_mm.html",
+    backward=each_operand(0, 1),
 )
 @operator(
     "aten._int_mm.default",
     "n(Y)*K MACs",
     page=f"{TORCH_PAGES}mm.html",
     requires=sizes("self[M,K] mat2[K,N]"),
+    backward=no_gradient,
 )
 def grouped(node: Node) -> Cost:
     """A product whose rows meet the matrix of their group, however many a group has: n(Y)*K.

@@ -3,11 +3,12 @@
 from math import prod
 from typing import NamedTuple
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
-from crossflops.operators.access import given, integer, number, shape, size, source, text
+from crossflops.operators.access import folded, given, integer, number, shape, size, source, text
+from crossflops.operators.gradient import Gradient, Wanted
 from crossflops.operators.operands import by_rank, dims_of, fits, label, shape_of, sizes
-from crossflops.operators.pointwise import softmax_cost
+from crossflops.operators.pointwise import softmax_back, softmax_cost
 from crossflops.operators.rule import PREVIEW, Operators, bound_by_input
 
 operator = Operators()
@@ -86,6 +87,35 @@ def _masked(node: Node) -> str:
     return ""
 
 
+def _attention_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """dV = P^T dO; dP = dO V^T; dS by the softmax; dQ = dS K, dK = dS^T Q, each scaled.
+
+    dV and dP are S*Dv MACs, dQ and dK S*D. A fused kernel keeps no scores, and computes them
+    again: S*D MACs, S (mul, sub, exp), and the mask (Dao et al., FlashAttention-2, algorithm 2).
+    PyTorch has no such kernel where values are of another depth than keys, or where the mask has
+    a gradient: then scores are kept (aten/native/transformers/sdp_utils_cpp.h).
+    """
+    h = dimensions(node)
+    scores = h.scores
+    work = {2: Cost(macs=scores * h.value_depth)} if 2 in wanted else {}
+    if 0 in wanted:
+        work[0] = Cost(macs=scores * h.depth, muls=size(node, 0))
+    if 1 in wanted:
+        work[1] = Cost(macs=scores * h.depth, muls=size(node, 1))
+    if 3 in wanted:
+        work[3] = Cost(adds=folded(scores, size(node, 3)))
+    inner = ZERO
+    if not wanted.isdisjoint((0, 1, 3)):
+        cap = scores if number(node, "softcap", 0.0) != 0 else 0
+        inner = Cost(macs=scores * h.value_depth, muls=2 * cap, adds=cap)
+        inner += softmax_back(scores, h.batch * h.heads * h.queries)
+    if h.depth != h.value_depth or 3 in wanted:
+        return Gradient(work, inner=inner)
+    again = Cost(macs=scores * h.depth, muls=scores, adds=scores, specials=scores)
+    masked = Cost(adds=scores if _biased(node) else 0)
+    return Gradient(work, inner=inner, recomputed=again + masked)
+
+
 @operator(
     "Attention",
     "S*(D+Dv) MACs, S = B*Hq*Sq*St, St = Skv+past; scale: n(Q)+B*Hkv*St*D muls; "
@@ -111,6 +141,7 @@ def _masked(node: Node) -> str:
         _masked,
     ),
     contracts=(0, 1, 2),
+    backward=_attention_backward,
 )
 def attention(node: Node) -> Cost:
     """Attention: softmax(softcap(Q * K^T * scale) + bias) * V; MACs = B*Hq*Sq*St*(D + Dv).
@@ -188,11 +219,19 @@ def _rotated(node: Node) -> str:
     return f"{label(node, 3)} needs to be {tokens[0]}x{tokens[1]}, one for each token"
 
 
+def _rotary_backward(_node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """dX is rotated back: as much work as forward. Raises ValueError for trained rotations."""
+    if wanted - {0}:
+        raise ValueError("the gradient of a rotary table has no formula yet")
+    return Gradient({0: forward})
+
+
 @operator(
     "RotaryEmbedding",
     "pairs*(4 muls, 2 adds), pairs = B*H*S*rotary_embedding_dim/2",
     since=23,
     requires=_rotated,
+    backward=_rotary_backward,
 )
 def rotary_embedding(node: Node) -> Cost:
     """RotaryEmbedding: (cos*x1 - sin*x2, sin*x1 + cos*x2) for each pair of rotated elements.

@@ -4,7 +4,7 @@ import re
 from math import prod
 from typing import TypeAlias
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.operators.access import (
@@ -205,6 +205,37 @@ def labels_agree(node: Node) -> str:
     return ""
 
 
+def _einsum_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """The pairs of the forward pass, back from the last one.
+
+    Of a pair C = A B each side that is wanted is the product of dC and the other side, over the
+    same labels: prod(labels) MACs where a label is summed for it, else as many muls. What a
+    label of one operand alone summed is copied back: 0.
+    """
+    terms, out = parse(text(node, "equation"), [shape(s) for s in _operands(node)])
+    work: dict[int, Cost] = dict.fromkeys(wanted, ZERO)
+    inner, left = ZERO, terms[0]
+    for place, right in enumerate(terms[1:], start=1):
+        needed = set(out).union(*terms[place + 1 :])
+        _, first = _summed(left, needed | set(right))
+        _, second = _summed(right, needed | set(first))
+        if place in wanted:
+            work[place] = _towards(second, first)
+        if place == 1 and 0 in wanted:
+            work[0] = _towards(first, second)
+        if place > 1 and any(before in wanted for before in range(place)):
+            inner += _towards(first, second)
+        left = _pair(left, right, needed)[1]
+    return Gradient(work, inner=inner)
+
+
+def _towards(side: Labelled, other: Labelled) -> Cost:
+    """The gradient of one side of a pair: a product over all labels of both."""
+    whole = _merged([side, other])
+    work = prod(whole.values())
+    return Cost(muls=work) if prod(side.values()) == work else Cost(macs=work)
+
+
 @operator(
     "Einsum",
     "prod(all labels) MACs if a shared label is summed, else as many muls; a label of one "
@@ -213,6 +244,7 @@ def labels_agree(node: Node) -> str:
     doubt=order_is_chosen,
     requires=labels_agree,
     contracts=None,
+    backward=_einsum_backward,
 )
 def einsum(node: Node) -> Cost:
     """Einsum: two operands cost prod(dims of all labels) MACs where a shared label is summed.

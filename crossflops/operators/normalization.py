@@ -2,7 +2,7 @@
 
 from math import prod
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import (
     axis_of,
@@ -12,12 +12,82 @@ from crossflops.operators.access import (
     shape,
     size,
     source,
-    wanted,
 )
+from crossflops.operators.access import (
+    wanted as wanted_output,
+)
+from crossflops.operators.gradient import Backward, Gradient, Wanted
 from crossflops.operators.operands import Shape, axes, axis, dims_of, fits, label, shape_of, sizes
 from crossflops.operators.rule import ADDED, EXTINCT, Operators
 
 operator = Operators()
+
+
+# Gradients of normalizations of n elements in m groups, y = x^ * scale + bias, x^ = (x - mean) r.
+#
+# With g = dY * scale: dX = r (g - mean(g) - x^ mean(g x^)). x^ is computed again (n subs, n muls):
+# the statistics are kept, the normalized values are not (aten/native/layer_norm.cpp,
+# batch_norm.cpp). Without a mean, as of RMS, its terms fall away. dscale = sum(dY x^),
+# dbias = sum(dY).
+
+
+def standard_back(
+    node: Node, wanted: Wanted, count: int, groups: int, *, centred: bool = True
+) -> Gradient:
+    """The gradients of x, of a scale at place 1, and of a bias at place 2.
+
+    x: g n muls; g x^ n muls; n - m adds and m divs for each of the two means; x^ mean, n muls; n
+    subs for each; by r, n muls. scale: n muls, n - n(scale) adds. bias: n - n(bias) adds. x^, once
+    where x or scale is wanted: n muls, n subs.
+    """
+    means = 2 if centred else 1
+    work: dict[int, Cost] = {}
+    if 0 in wanted:
+        combined = means * folded(count, groups)
+        work[0] = Cost(
+            muls=(4 if given(node, 1) else 3) * count,
+            adds=combined + means * count,
+            divs=means * groups,
+        )
+    if 1 in wanted:
+        work[1] = Cost(muls=count, adds=folded(count, size(node, 1)))
+    if 2 in wanted:
+        work[2] = Cost(adds=folded(count, size(node, 2)))
+    again = Cost(muls=count, adds=count if centred else 0)
+    return Gradient(work, recomputed=again if {0, 1} & wanted else ZERO)
+
+
+def _batch_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """In training as `standard_back`, a channel being a group. Else dX = dY * (scale * r).
+
+    In inference that is n muls, and C (add, sqrt, div, mul); the statistics are constants.
+    """
+    count, channels = size(node), source(node, 1).numel
+    whole = standard_back(node, wanted, count, channels)
+    if integer(node, "training_mode", 0) or (node.op.since < 14 and wanted_output(node, 1)):
+        return whole
+    work = {place: cost for place, cost in whole.operands.items() if place in (0, 1, 2)}
+    if 0 in wanted:
+        factor = Cost(adds=1, specials=1, divs=1, muls=1) * channels
+        work[0] = Cost(muls=count) + factor
+    return Gradient(work, recomputed=Cost(muls=count, adds=count) if 1 in wanted else ZERO)
+
+
+def _leading_backward(centred: bool) -> Backward:
+    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+        return standard_back(node, wanted, *_leading(node), centred=centred)
+
+    return backward
+
+
+def _divided_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    dims = shape(source(node, 0), at_least=2)
+    return standard_back(node, wanted, prod(dims), dims[0] * integer(node, "num_groups"))
+
+
+def _instance_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    dims = shape(source(node, 0), at_least=2)
+    return standard_back(node, wanted, prod(dims), dims[0] * dims[1])
 
 
 _CHANNELS = sizes("X[N,C,...] scale[C] B[C] mean[C] var[C]")
@@ -33,6 +103,7 @@ def batch_norm(node: Node) -> str:
     "n(X)*(sub, 2 muls, add) + C*(add, sqrt, div); training: + 2(n-C) adds, n muls, 2C divs, "
     "C*(4 muls, 2 adds)",
     requires=batch_norm,
+    backward=_batch_backward,
 )
 def batch_normalization(node: Node) -> Cost:
     """BatchNormalization: Y = (X - mean) / sqrt(var + epsilon) * scale + B, C channels.
@@ -44,7 +115,7 @@ def batch_normalization(node: Node) -> Cost:
     """
     count, channels = size(node), source(node, 1).numel
     cost = Cost(adds=2, muls=2) * count + Cost(adds=1, specials=1, divs=1) * channels
-    if integer(node, "training_mode", 0) or (node.op.since < 14 and wanted(node, 1)):
+    if integer(node, "training_mode", 0) or (node.op.since < 14 and wanted_output(node, 1)):
         cost += Cost(adds=2 * folded(count, channels), muls=count, divs=2 * channels)
         cost += Cost(muls=4, adds=2) * channels
     return cost
@@ -106,12 +177,14 @@ STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, di
     f"{STANDARD}; Scale: n muls; B: n adds; m = dims before axis",
     since=17,
     requires=(axis(default=-1), scaled),
+    backward=_leading_backward(centred=True),
 )
 @operator(
     "LayerNormalization",
     f"{STANDARD}; scale: n muls; B: n adds; m = dims before axis",
     page=ADDED,
     requires=scaled,
+    backward=_leading_backward(centred=True),
 )
 def layer_normalization(node: Node) -> Cost:
     """LayerNormalization: standardization over the dimensions from `axis` on; n muls; B n adds.
@@ -129,12 +202,14 @@ def layer_normalization(node: Node) -> Cost:
     f"{RMS}; m = dims before axis",
     since=23,
     requires=(axis(default=-1), scaled),
+    backward=_leading_backward(centred=False),
 )
 @operator(
     "SimplifiedLayerNormalization",
     f"{RMS}; m = dims before axis",
     page=ADDED,
     requires=scaled,
+    backward=_leading_backward(centred=False),
 )
 def rms_normalization(node: Node) -> Cost:
     """RMSNormalization: Y = X / sqrt(mean(X * X) + epsilon) * scale over the last dimensions.
@@ -170,6 +245,7 @@ def _divided(node: Node) -> str:
     f"{STANDARD}; scale: n muls; bias: n adds; m = N*num_groups",
     since=18,
     requires=_divided,
+    backward=_divided_backward,
 )
 def group_normalization(node: Node) -> Cost:
     """GroupNormalization: standardization of each of N * num_groups groups; n muls, n adds.
@@ -186,6 +262,7 @@ def group_normalization(node: Node) -> Cost:
     "InstanceNormalization",
     f"{STANDARD}; scale: n muls; B: n adds; m = N*C",
     requires=sizes("input[N,C,_,...] scale[C] B[C]"),
+    backward=_instance_backward,
 )
 def instance_normalization(node: Node) -> Cost:
     """InstanceNormalization: standardization of each of N * C groups; n muls, n adds.

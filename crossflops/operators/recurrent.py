@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
-from crossflops.operators.access import given, integer, shape, source, text, texts
+from crossflops.operators.access import folded, given, integer, shape, source, text, texts
+from crossflops.operators.gradient import Backward, Gradient, Wanted
 from crossflops.operators.operands import label, shape_of, sizes
 from crossflops.operators.pointwise import FUNCTIONS
 from crossflops.operators.rule import Constraint, Operators, bound_by_input
@@ -80,6 +81,59 @@ def _directions(node: Node) -> str:
     return f"{label(node, 1, 'W')} has {shape[0]} directions, and {asked} is needed"
 
 
+# Work of the gradient of one unit in one step, y (1 - y) for a sigmoid, 1 - y^2 for tanh.
+#
+# LSTM: do = dH tanh(C), dC += dH o (1 - tanh(C)^2), di, dc, df, dC-1: 4 muls; 4 gates with 2 muls
+# and an add each, and the sum of dH from above and from the next step.
+# GRU: dz = dH (H-1 - h), dh = dH (1 - z), dH-1 += dH z, dr = d(r H-1) H-1 and d(r H-1) r.
+_BACK = {
+    "LSTM": Cost(muls=16, adds=7),
+    "GRU": Cost(muls=11, adds=7),
+    "RNN": Cost(muls=2, adds=2),
+}
+
+
+def _backward(gates: int) -> Backward:
+    """Back through time: dX and dW cost x's part of the MACs, dR that of the state.
+
+    The state of a step needs a gradient where anything is trained, the first one where initial_h
+    is: (T-1)/T of the state's part, or all of it. The product with a first state of zeros is run,
+    in dR too. Biases: one add for each gate and step and each bias that is summed. Raises
+    ValueError for activations that are not the default ones, for peepholes and for clips.
+    """
+
+    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+        if texts(node, "activations") and not _usual(node):
+            raise ValueError(f"the backward pass of {node.op} has formulas for usual activations")
+        if given(node, 7) or "clip" in node.attrs:
+            raise ValueError(f"peepholes and clips of {node.op} have no backward formula yet")
+        layer = dimensions(node, gates)
+        rows = gates * layer.unit_steps
+        length = shape(source(node, 0), rank=3)[1 if integer(node, "layout", 0) else 0]
+        recurrent = rows * layer.hidden
+        handed = recurrent if 5 in wanted else recurrent - recurrent // max(length, 1)
+        work = {
+            place: Cost(macs=rows * size)
+            for place, size in ((0, layer.inputs), (1, layer.inputs), (2, layer.hidden))
+            if place in wanted
+        }
+        if 3 in wanted:
+            work[3] = Cost(adds=folded(2 * rows, 2 * gates * layer.directions * layer.hidden))
+        work |= {place: ZERO for place in (5, 6) if place in wanted}
+        inner = Cost(macs=handed) + _BACK[node.op.type] * layer.unit_steps
+        return Gradient(work, inner=inner)
+
+    return backward
+
+
+def _usual(node: Node) -> bool:
+    """Whether the activations are the default ones of the operator."""
+    default = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
+    names = tuple(name.lower() for name in texts(node, "activations"))
+    usual = default[node.op.type]
+    return names == usual * (len(names) // len(usual))
+
+
 _PER_GATE = "B: 2 adds, clip: 2 compares per gate"
 
 
@@ -90,6 +144,7 @@ _PER_GATE = "B: 2 adds, clip: 2 compares per gate"
     doubt=bound_by_input(4),
     requires=(_directions, _layer(4)),
     contracts=(0, 1, 2),
+    backward=_backward(4),
 )
 def lstm(node: Node) -> Cost:
     """LSTM: it, ot, ft = f(gate); ct = g(gate); Ct = ft*Ct-1 + it*ct; Ht = ot*h(Ct).
@@ -115,6 +170,7 @@ def lstm(node: Node) -> Cost:
     doubt=bound_by_input(4),
     requires=(_directions, _layer(3)),
     contracts=(0, 1, 2),
+    backward=_backward(3),
 )
 def gru(node: Node) -> Cost:
     """GRU: zt, rt = f(gate); ht = g(Xt*Wh^T + (rt*Ht-1)*Rh^T + b); Ht = (1-zt)*ht + zt*Ht-1.
@@ -137,6 +193,7 @@ def gru(node: Node) -> Cost:
     doubt=bound_by_input(4),
     requires=(_directions, _layer(1)),
     contracts=(0, 1, 2),
+    backward=_backward(1),
 )
 def rnn(node: Node) -> Cost:
     """RNN: Ht = f(Xt*Wi^T + Ht-1*Ri^T + Wbi + Rbi); D*T*B*H*(I+H) MACs.

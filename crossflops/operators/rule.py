@@ -142,7 +142,8 @@ class Unruled(NamedTuple):
 class Operators:
     """The operators of one file, most of them of one domain.
 
-    `backward` holds for those that say nothing of their backward pass themselves. `rules` are those that have a formula, by name and first version, `unruled` the others by name.
+    `backward` holds for those that say nothing of their backward pass themselves. `rules`
+    are those that have a formula, by name and first version, `unruled` the others by name.
     """
 
     def __init__(self, domain: str = "", backward: Backward | str = NOT_YET) -> None:

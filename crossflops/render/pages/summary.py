@@ -194,7 +194,7 @@ _PARTS = (
 
 
 def training(report: Report) -> list[Block]:
-    """The parts of a training step, and how 3 x forward differs from it; none without `--train`."""
+    """The parts of a training step, and how 3 x forward differs from it."""
     step = report.training
     if isinstance(step, UnsetType):
         return []

@@ -1,0 +1,207 @@
+"""The backward MACs of a training step are those that PyTorch really runs."""
+
+import pytest
+
+from crossflops.ledger.training import Weights, matches, steps, total
+from crossflops.targets.request import Request
+from crossflops.verbs.count import native_count
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+
+pytestmark = pytest.mark.torch
+
+
+def product(a, b):
+    """MACs of a product of matrices, or of one for each member of a batch."""
+    return a.numel() * b.shape[-1]
+
+
+def window(weight, larger):
+    """MACs of a convolution: every element of the larger side meets its window."""
+    return larger * weight[0].numel()
+
+
+def forward_convolution(x, weight, bias, stride, padding, dilation, transposed, *_rest, out):
+    return window(weight, x.numel() if transposed else out.numel())
+
+
+def backward_convolution(grad, x, weight, sizes, stride, padding, dilation, transposed, *rest):
+    *_, mask = rest
+    return window(weight, x.numel() if transposed else grad.numel()) * sum(mask[:2])
+
+
+def macs_of(func, args, out):
+    """MACs of one operator that was dispatched: 0 for what multiplies no matrices."""
+    aten, packet = torch.ops.aten, func._overloadpacket
+    if packet in (aten.mm, aten.bmm):
+        return product(*args[:2])
+    if packet in (aten.addmm, aten.baddbmm, aten.addmm_, aten.baddbmm_):
+        return product(*args[1:3])
+    if packet is aten.convolution:
+        return forward_convolution(*args, out=out)
+    if packet is aten.convolution_backward:
+        return backward_convolution(*args)
+    assert "mkldnn" not in str(packet), packet
+    assert "flash" not in str(packet), packet
+    return 0
+
+
+def run_by_pytorch(model, inputs):
+    """MACs of the forward and of the backward pass of a real run, the loss all float outputs."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    counts = []
+
+    class Products(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            counts.append(macs_of(func, args, out))
+            return out
+
+    model.zero_grad()
+    with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH), Products():
+        outputs = model(*inputs)
+        forward = sum(counts)
+        leaves = [one for one in torch.utils._pytree.tree_leaves(outputs) if one.requires_grad]
+        if leaves:
+            sum(one.sum() for one in leaves).backward()
+    return forward, sum(counts) - forward
+
+
+class Convolutions(nn.Module):
+    """Strides, groups, dilation, a depthwise one and a transposed one."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.grouped = nn.Conv2d(8, 12, 3, padding=2, dilation=2, groups=4, bias=False)
+        self.deep = nn.Conv2d(12, 12, 3, padding=1, groups=12)
+        self.up = nn.ConvTranspose2d(12, 6, 4, stride=2, padding=1, groups=2)
+        self.line = nn.Conv1d(6, 4, 5)
+
+    def forward(self, x):
+        x = self.norm(self.stem(x)).relu()
+        x = F.max_pool2d(self.deep(F.gelu(self.grouped(x))), 2)
+        return self.line(self.up(x).flatten(2))
+
+
+class Sequences(nn.Module):
+    """An embedding, recurrent layers, attention with its norm, and a tied head."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(11, 6)
+        self.lstm = nn.LSTM(6, 5, num_layers=2, batch_first=True)
+        self.gru = nn.GRU(5, 3, bidirectional=True, batch_first=True)
+        self.attention = nn.MultiheadAttention(6, 2, batch_first=True)
+        self.norm = nn.LayerNorm(6)
+        self.head = nn.Linear(6, 11, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids):
+        x = self.gru(self.lstm(self.words(ids))[0])[0]
+        x = self.norm(x + self.attention(x, x, x, need_weights=False)[0])
+        return self.head(x)
+
+
+class Sums(nn.Module):
+    """Einsum of two operands, a bilinear layer, and products with constants."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 6)
+        self.mix = nn.Parameter(torch.randn(2, 3, 5))
+        self.turn = nn.Parameter(torch.randn(5, 5))
+        self.register_buffer("table", torch.randn(6, 6))
+
+    def forward(self, x):
+        h = self.first(x) @ self.table
+        h = torch.einsum("bthd,hde->bte", h.unflatten(-1, (2, 3)), self.mix)
+        return h @ self.turn
+
+
+class Cut(nn.Module):
+    """What is detached, what runs without gradients, and what no output sees in full."""
+
+    def __init__(self):
+        super().__init__()
+        self.teacher, self.student = nn.Linear(4, 6), nn.Linear(4, 6)
+        self.probe, self.head = nn.Linear(6, 3), nn.Linear(6, 3)
+
+    def forward(self, x):
+        with torch.no_grad():
+            aim = self.teacher(x)
+        h = self.student(x)
+        return self.head(h) * self.probe(h.detach()), aim - h
+
+
+CASES = {
+    "convolutions": (Convolutions, lambda: (torch.randn(2, 3, 16, 16),)),
+    "sequences": (Sequences, lambda: (torch.randint(0, 11, (2, 4)),)),
+    "sums": (Sums, lambda: (torch.randn(2, 3, 4),)),
+    "cut": (Cut, lambda: (torch.randn(2, 4),)),
+    "encoder": (
+        lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True),
+        lambda: (torch.randn(2, 3, 8),),
+    ),
+}
+FREEZES = {
+    "convolutions": [("stem",), ("stem", "norm"), ("grouped", "deep"), ("*.weight",), ("*",)],
+    "sequences": [("words",), ("lstm",), ("lstm", "gru", "words"), ("*weight*",), ("head",)],
+    "sums": [("first",), ("mix",), ("turn",), ("first", "mix")],
+    "cut": [("student",), ("head",), ("teacher",)],
+    "encoder": [("self_attn",), ("*.weight",), ("linear1", "self_attn")],
+}
+
+
+@pytest.fixture(scope="module")
+def counted():
+    """Each model with its inputs and its count, exported once."""
+    known = {}
+
+    def count(name):
+        if name not in known:
+            torch.manual_seed(0)
+            make, inputs = CASES[name]
+            model = make().eval()
+            given = inputs()
+            known[name] = model, given, native_count(Request.of(model, given))[1]
+        return known[name]
+
+    return count
+
+
+@pytest.mark.parametrize(
+    ("name", "frozen"), [(name, frozen) for name in CASES for frozen in ((), *FREEZES[name])]
+)
+def test_pytorch_runs_as_many(counted, name, frozen):
+    """Forward and backward MACs, with patterns of frozen parameters."""
+    model, inputs, native = counted(name)
+    step = total(steps(native.graph, Weights(native.trace, frozen, ())))
+    names = {}
+    for path, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(parameter, []).append(path)
+    for parameter, paths in names.items():
+        parameter.requires_grad = not any(
+            matches(path, pattern) for path in paths for pattern in frozen
+        )
+    forward, backward = run_by_pytorch(model, inputs)
+    assert (step.forward.macs, step.backward.macs) == (forward, backward)
+
+
+def test_the_model_says_what_is_trained():
+    """`requires_grad` of the parameters decides, and `trainable` goes over it."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 5), nn.Linear(5, 2))
+    model[0].requires_grad_(False)
+    x = torch.randn(7, 3)
+    report, native = native_count(Request.of(model, x, train=True))
+    # dW of the two that are trained, and dX of the last one
+    assert report.training.backward_weight_macs == 7 * (4 * 5 + 5 * 2)
+    assert report.training.backward_input_macs == 7 * 5 * 2
+    assert report.training.uncounted == ()
+    assert run_by_pytorch(model, (x,))[1] == 7 * (4 * 5 + 2 * 5 * 2)
+    step = total(steps(native.graph, Weights(native.trace, (), ("0",))))
+    assert step.weights.macs == step.forward.macs
