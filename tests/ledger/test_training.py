@@ -1,0 +1,245 @@
+"""A training step by hand: forward, gradients of inputs and of weights, what is run again."""
+
+from typing import NamedTuple
+
+import pytest
+
+from crossflops.errors import InputError
+from crossflops.ir.cost import Cost
+from crossflops.ledger.training import Weights, differences, steps, total
+from crossflops.operators import rules
+from crossflops.targets.request import Request
+from crossflops.verbs.count import native_count
+from tests.onnx_files import saved, with_weights
+
+
+class Macs(NamedTuple):
+    """Forward, gradients of inputs, gradients of weights, run again."""
+
+    forward: int
+    inputs: int
+    weights: int
+    recomputed: int = 0
+
+
+@pytest.fixture
+def training(tmp_path):
+    """The step of a graph, with patterns of what is frozen or trained."""
+
+    def count(text, weights, frozen=(), trainable=()):
+        path = saved(tmp_path, with_weights(text, *weights))
+        _, native = native_count(Request.of(path))
+        known = Weights(native.trace, frozen, trainable)
+        exact = steps(native.graph, known)
+        known.check(native.graph)
+        thumb = {row.cause: row.macs for row in differences(native.graph, native.trace, exact)}
+        return exact, thumb
+
+    return count
+
+
+def macs(exact):
+    """The MACs of a whole step."""
+    step = total(exact)
+    costs = (step.forward, step.inputs, step.weights, step.recomputed)
+    return Macs(*(cost.macs for cost in costs))
+
+
+
+
+# A hidden layer of x [2,3] by a [3,4], ReLU, b [4,5]: a costs 24 MACs, b costs 40.
+TWO = """
+g (float[2,3] x, float[3,4] a, float[4] c, float[4,5] b) => (float[2,5] y)
+{ h = Gemm(x, a, c) r = Relu(h) y = MatMul(r, b) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("frozen", "expected", "thumb"),
+    [
+        ((), Macs(64, 40, 64), {"backward.first-layer": -24}),
+        (("a", "c"), Macs(64, 0, 40), {"backward.first-layer": -24, "backward.frozen": -64}),
+        (("a",), Macs(64, 40, 40), {"backward.first-layer": -24, "backward.frozen": -24}),
+        (("b",), Macs(64, 40, 24), {"backward.first-layer": -24, "backward.frozen": -40}),
+        (("*",), Macs(64, 0, 0), {"backward.first-layer": -24, "backward.frozen": -104}),
+    ],
+)
+def test_two_linear_layers(training, frozen, expected, thumb):
+    """One trained bias below is enough for the layer above to hand its gradient down."""
+    exact, by_cause = training(TWO, ("a", "b", "c"), frozen)
+    assert macs(exact) == expected
+    assert by_cause == thumb
+    assert sum(expected) == 3 * 64 + sum(thumb.values())
+    assert exact.unknown == ()
+
+
+def test_the_flops_of_two_linear_layers(training):
+    """Bias: 8 gradients become 4, 4 adds. ReLU: 8 compares."""
+    step = total(training(TWO, ("a", "b", "c"))[0])
+    assert step.weights == Cost(macs=64, adds=4)
+    assert step.inputs == Cost(macs=40, compares=8)
+
+
+# x [1,4,9,9] by w [6,2,3,3] in 2 groups, stride 2, dilation 2: y [1,6,3,3] of 54, 18 MACs each.
+CONV = """
+g (float[1,4,9,9] x, float[4] s, float[6,2,3,3] w, float[6] b) => (float[1,6,3,3] y)
+{ y = Conv <group = 2, strides = [2, 2], dilations = [2, 2]> (x, w, b) }
+"""
+# x [1,4,3,3] by w [4,3,2,2] in 2 groups, stride 2: every x meets 3 * 4 weights.
+TRANSPOSED = """
+g (float[1,4,3,3] x, float[4,3,2,2] w, float[6] b) => (float[1,6,6,6] y)
+{ y = ConvTranspose <group = 2, strides = [2, 2]> (x, w, b) }
+"""
+
+
+@pytest.mark.parametrize(("text", "forward"), [(CONV, 54 * 18), (TRANSPOSED, 36 * 12)])
+def test_a_first_convolution(training, text, forward):
+    """The image needs no gradient; strides, groups and dilation change nothing of the rule."""
+    weights = [name for name in ("w", "b") if f" {name})" in text or f" {name}," in text]
+    exact, _ = training(text, weights)
+    assert macs(exact) == Macs(forward, 0, forward)
+    assert macs(training(text, weights, ("w",))[0]) == Macs(forward, 0, 0)
+
+
+def test_a_second_convolution(training):
+    """Behind a trained one both operands have gradients."""
+    text = """
+    g (float[1,2,5,5] x, float[4,2,1,1] v, float[4,2,3,3] w) => (float[1,4,3,3] y)
+    { h = Conv(x, v) y = Conv <group = 2> (h, w) }
+    """
+    first, second = 100 * 2, 36 * 18
+    assert macs(training(text, ("v", "w"))[0]) == Macs(first + second, second, first + second)
+    assert macs(training(text, ("v", "w"), ("v",))[0]) == Macs(first + second, 0, second)
+
+
+# x [5,2,3], 4 hidden units, 4 gates: W is 5*2*16*3 = 480 MACs, R is 5*2*16*4 = 640.
+LSTM = """
+g (float[5,2,3] x, float[1,16,3] w, float[1,16,4] r, float[1,32] b) => (float[5,1,2,4] y)
+{ y = LSTM <hidden_size = 4> (x, w, r, b) }
+"""
+
+
+def test_a_recurrent_layer(training):
+    """dW and dR are whole; the state of four of five steps has a gradient, x has none."""
+    exact, _ = training(LSTM, ("w", "r", "b"))
+    assert macs(exact) == Macs(1120, 640 * 4 // 5, 1120)
+    # with frozen weights a bias still needs the states' gradients
+    assert macs(training(LSTM, ("w", "r", "b"), ("w", "r"))[0]) == Macs(1120, 512, 0)
+    assert macs(training(LSTM, ("w", "r", "b"), ("*",))[0]) == Macs(1120, 0, 0)
+
+
+def test_a_gated_unit_behind_a_layer(training):
+    """GRU: 3 gates; the input has a gradient too, where something is trained before it."""
+    text = """
+    g (float[5,2,3] x, float[3] s, float[1,12,3] w, float[1,12,4] r) => (float[5,1,2,4] y)
+    { h = Mul(x, s) y = GRU <hidden_size = 4> (h, w, r) }
+    """
+    given, state = 5 * 2 * 12 * 3, 5 * 2 * 12 * 4
+    exact, _ = training(text, ("w", "r"), (), ())
+    assert macs(exact) == Macs(given + state, state * 4 // 5, given + state)
+
+
+# q, k, v [1,2,3,4]: two heads, 3 queries and keys: 18 scores of depth 4.
+ATTENTION = """
+g (float[1,2,3,4] x, float[4,4] a) => (float[1,2,3,4] y)
+{ h = MatMul(x, a) y = Attention(h, h, h) }
+"""
+
+
+def test_fused_attention(training):
+    """Two products forward, four backward, and the scores again; 24 x 4 MACs before it."""
+    exact, thumb = training(ATTENTION, ("a",))
+    assert macs(exact) == Macs(96 + 2 * 72, 4 * 72, 96, 72)
+    assert thumb == {"backward.first-layer": -96, "backward.attention-recomputed": 72}
+
+
+def test_attention_by_products(training):
+    """Scores are kept: nothing is run again."""
+    text = """
+    g (float[2,3,4] x, float[4,4] a) => (float[2,3,4] y)
+    { h = MatMul(x, a) t = Transpose <perm = [0, 2, 1]> (h) s = MatMul(h, t)
+      p = Softmax(s) y = MatMul(p, h) }
+    """
+    assert macs(training(text, ("a",))[0]) == Macs(96 + 144, 288, 96)
+
+
+def test_einsum_of_two_and_of_three(training):
+    """Three operands are two pairs: (x w) of 2*3*4 MACs, then by v of 2*4*5."""
+    two = """
+    g (float[2,3] x, float[3,4] w) => (float[2,4] y)
+    { y = Einsum <equation = "bi,ij->bj"> (x, w) }
+    """
+    assert macs(training(two, ("w",))[0]) == Macs(24, 0, 24)
+    three = """
+    g (float[2,3] x, float[3,4] w, float[4,5] v) => (float[2,5] y)
+    { y = Einsum <equation = "bi,ij,jk->bk"> (x, w, v) }
+    """
+    # dv and what lies between, 40 each, and dw
+    assert macs(training(three, ("w", "v"))[0]) == Macs(64, 40, 64)
+    assert macs(training(three, ("w", "v"), ("w",))[0]) == Macs(64, 0, 40)
+
+
+def test_lookups_and_norms_multiply_nothing(training):
+    """An embedding adds each gradient to a row; a norm behind it has no MACs."""
+    text = """
+    g (int64[5] i, float[7,4] e, float[4] s, float[4] b) => (float[5,4] y)
+    { x = Gather(e, i) y = LayerNormalization(x, s, b) }
+    """
+    exact, _ = training(text, ("e", "s", "b"))
+    assert macs(exact) == Macs(0, 0, 0)
+    step = total(exact)
+    # e: 20 adds. s: 20 muls, 16 adds. b: 16 adds.
+    assert step.weights == Cost(adds=20 + 16 + 16, muls=20)
+    # x: g, g x^, x^ mean and r: 80 muls; two sums of 15, two of 20 subs; 2 means of 5 rows
+    assert step.inputs == Cost(muls=80, adds=30 + 40, divs=10)
+    assert step.recomputed == Cost(muls=20, adds=20)
+
+
+def test_outputs_that_miss_the_loss(training):
+    """An output of integers is in no loss, and what leads to it alone has no backward pass."""
+    text = """
+    g (float[2,3] x, float[3,4] a, float[3,5] b) => (float[2,4] y, int64[2] n)
+    { y = MatMul(x, a) z = MatMul(x, b) n = ArgMax <axis = 1, keepdims = 0> (z) }
+    """
+    exact, thumb = training(text, ("a", "b"))
+    assert macs(exact) == Macs(24 + 30, 0, 24)
+    assert thumb["backward.cut"] == -30
+
+
+def test_a_loop_hands_its_gradient_on(training):
+    """Three runs of x by w [4,4]: all hand a gradient on, counted as an operand that has one."""
+    text = """
+    g (float[2,4] x, float[4,4] w) => (float[2,4] y)
+    <int64 trips = {3}, bool go = {1}>
+    {
+      y = Loop(trips, go, x) <body = one (int64 i, bool c, float[2,4] h) => (bool d, float[2,4] k) {
+        d = Identity(c)
+        k = MatMul(h, w)
+      }>
+    }
+    """
+    assert macs(training(text, ("w",))[0]) == Macs(96, 96, 96)
+
+
+def test_what_has_no_formula_is_named(training):
+    """Unknown is never zero: the node is in no sum, and is named with the reason."""
+    text = """
+    g (float[1,1,4,4] x, float[1,1,1,1] w, float[1,2,2,2] grid) => (float[1,1,2,2] y)
+    { h = Conv(x, w) y = GridSample(h, grid) }
+    """
+    exact, _ = training(text, ("w",))
+    assert [(row.node.op.type, row.reason) for row in exact.unknown] == [
+        ("GridSample", "GridSample: its backward pass has no formula yet")
+    ]
+
+
+def test_a_pattern_of_no_weight_is_refused(training):
+    """Freezing what is not there would change nothing, silently."""
+    with pytest.raises(InputError, match="'fourth' matches no weight"):
+        training(TWO, ("a", "b", "c"), ("fourth",))
+
+
+def test_every_operator_has_a_rule_or_a_reason():
+    """`backward` is a formula, or says in words why there is none."""
+    for op, known in rules().items():
+        assert callable(known.backward) or known.backward, op
