@@ -11,6 +11,7 @@ from pathlib import Path
 from crossflops.causes import causes
 from crossflops.ir.graph import Op
 from crossflops.operators import not_counted, rules
+from crossflops.operators.gradient import Backward, no_gradient
 from crossflops.render.formats import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.cause import cause_blocks
@@ -23,9 +24,11 @@ def ops() -> str:
     """Every rule of every operator, and the operators without one."""
     title = Title(("Operators", "what a node of each costs, beside the bytes that it moves"))
     table = Table(
-        columns=tuple(Column(head=head) for head in ("operator", "since", "work", "source")),
+        columns=tuple(
+            Column(head=head) for head in ("operator", "since", "work", "backward", "source")
+        ),
         rows=tuple(
-            Row((str(op), str(op.since), rule.equation, rule.page))
+            Row((str(op), str(op.since), rule.equation, _backward(rule.backward), rule.page))
             for op, rule in sorted(rules().items(), key=lambda row: _place(row[0]))
         ),
     )
@@ -34,6 +37,13 @@ def ops() -> str:
         rows=tuple(Row(row) for row in sorted(not_counted().items())),
     )
     return markdown(Page((title, table, Heading("Not counted yet"), pending)))
+
+
+def _backward(known: Backward | str) -> str:
+    """What is known of a backward pass: a formula, none, or why there is none yet."""
+    if isinstance(known, str):
+        return f"not yet: {known}"
+    return "no gradient" if known is no_gradient else "yes"
 
 
 def _place(op: Op) -> tuple[str, str, int]:

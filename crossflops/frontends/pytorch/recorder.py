@@ -40,6 +40,7 @@ class Frame(msgspec.Struct):
     outputs: tuple[TensorSpec, ...] = ()
     returns: str = ""
     lists: tuple[str, ...] = ()
+    grad: bool = True
 
 
 class Recorder:
