@@ -136,6 +136,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     as PyTorch does there (`aten::linear`), or XLA, its tensors are named by place.
     What `depends_on_inputs` would have other sizes, or not be called, for other values.
     `lists` names the settings of a function that are lists, where a tool may want tuples.
+    `grad` is false for what the model runs without gradients (`torch.no_grad`).
     """
 
     key: str
@@ -161,6 +162,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     setting: str = ""
     of: tuple[str, ...] = ()
     depends_on_inputs: bool = False
+    grad: bool = True
 
     @property
     def rows(self) -> int | None:

@@ -20,6 +20,7 @@ from crossflops.operators import missing, rule
 from crossflops.operators.gradient import Gradient, no_gradient
 from crossflops.operators.rule import Rule
 
+_CUSTOM = "autograd.Function.apply"  # in the key of a call: what runs in a custom function
 _FLOATS = ("float", "bfloat", "complex")
 
 
@@ -266,6 +267,9 @@ class _Walk:
         key = prefix + node.key
         known = rule(node.op)
         wanted = self._wanted(node, values) if live else []
+        if wanted and _CUSTOM in node.call:
+            why = "in an autograd.Function, whose backward is code of its own: counted as derived"
+            self.unknown[key] = Unknown(key, node, why)
         if node.stands_for is not None:
             return self._standing(key, node, bool(wanted))
         if known is None:

@@ -201,9 +201,9 @@ for name, page in (
     ("_pack_padded_sequence", "nn.utils.rnn.pack_padded_sequence"),
     ("_pad_packed_sequence", "nn.utils.rnn.pad_packed_sequence"),
 ):
-    operator(
-        f"aten.{name}.default", MOVED, page=f"{TORCH_PAGES}{page}.html", backward=moves_back
-    )(moved)
+    operator(f"aten.{name}.default", MOVED, page=f"{TORCH_PAGES}{page}.html", backward=moves_back)(
+        moved
+    )
 
 
 # Products of PyTorch for which ONNX has no form: complex ones, and those of groups of rows.

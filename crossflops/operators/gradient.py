@@ -3,8 +3,8 @@
 A contraction that is linear in each operand, C = A B, has dA = dC B^T and dB = A^T dC: its forward
 MACs once more for each operand that needs a gradient (Griewank and Walther, Evaluating
 Derivatives, chapter 3; PyTorch, tools/autograd/derivatives.yaml: mm, convolution). The formulas of
-all others are those of derivatives.yaml, from what the forward pass keeps; a broadcast operand sums n(Y)
-gradients to its own size, n(Y) - n(X) adds.
+all others are those of derivatives.yaml, from what the forward pass keeps; a broadcast operand
+sums n(Y) gradients to its own size, n(Y) - n(X) adds.
 """
 
 from collections.abc import Callable, Mapping

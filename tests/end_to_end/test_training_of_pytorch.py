@@ -23,10 +23,12 @@ def window(weight, larger):
 
 
 def forward_convolution(x, weight, bias, stride, padding, dilation, transposed, *_rest, out):
+    """MACs of `aten.convolution`."""
     return window(weight, x.numel() if transposed else out.numel())
 
 
 def backward_convolution(grad, x, weight, sizes, stride, padding, dilation, transposed, *rest):
+    """MACs of the gradients that its mask asks for: of the input, and of the weight."""
     *_, mask = rest
     return window(weight, x.numel() if transposed else grad.numel()) * sum(mask[:2])
 

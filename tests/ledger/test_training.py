@@ -45,8 +45,6 @@ def macs(exact):
     return Macs(*(cost.macs for cost in costs))
 
 
-
-
 # A hidden layer of x [2,3] by a [3,4], ReLU, b [4,5]: a costs 24 MACs, b costs 40.
 TWO = """
 g (float[2,3] x, float[3,4] a, float[4] c, float[4,5] b) => (float[2,5] y)
@@ -214,7 +212,7 @@ def test_a_loop_hands_its_gradient_on(training):
     g (float[2,4] x, float[4,4] w) => (float[2,4] y)
     <int64 trips = {3}, bool go = {1}>
     {
-      y = Loop(trips, go, x) <body = one (int64 i, bool c, float[2,4] h) => (bool d, float[2,4] k) {
+      y = Loop(trips, go, x) <body = b (int64 i, bool c, float[2,4] h) => (bool d, float[2,4] k) {
         d = Identity(c)
         k = MatMul(h, w)
       }>

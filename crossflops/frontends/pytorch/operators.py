@@ -42,6 +42,7 @@ def operator_calls(program: "ExportedProgram", frames: list[Frame]) -> dict[str,
             live=node in needed,
             stored=node in stored and node not in needed,
             constant=node not in varying,
+            grad=frame.grad,
         )
     return calls
 

@@ -16,6 +16,7 @@ from crossflops.frontends.pytorch.data_dependence import (
 )
 from crossflops.frontends.pytorch.dispatched import dispatched, events
 from crossflops.frontends.pytorch.exporter import brief, to_onnx
+from crossflops.frontends.pytorch.gradients import with_cuts
 from crossflops.frontends.pytorch.graph import simplify, to_graph
 from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
 from crossflops.frontends.pytorch.model import (
@@ -107,6 +108,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
                 fill_shapes(exported, known)
     paths = {call.key: trace.modules[call.module].path for call in trace.calls}
     graph = to_graph(exported, recording.operators, paths)
+    graph = with_cuts(graph, recording.program, recording.operators)
     graph = identified(graph, type(model).__name__, **size(trace.modules))
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 ROOT = "(model)"
 
 
+_CUSTOM = "torch.autograd.Function.apply"
+
+
 class Frame(msgspec.Struct):
     """A call of a module or a function that is running or has run.
 
@@ -62,6 +65,7 @@ class Recorder:
         self.frames: list[Frame] = []
         self.stack: list[Frame] = []
         self.muted = 0
+        self._graded = True
         self.autocast = False  # whether anything ran under it
         self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
         self._around = around
@@ -162,6 +166,7 @@ class Recorder:
 
     def _run(self, frame: Frame, run: Callable[[], Any]) -> Any:
         self.autocast |= _autocasts()
+        frame.grad = self._has_gradients()
         number = len(self.frames)
         self.frames.append(frame)
         self.stack.append(frame)
@@ -179,6 +184,22 @@ class Recorder:
             frame.outputs = tuple(specs(result))
             frame.returns = kind(result) if frame.level == "module" else ""
             return result if self.stack else exportable(result)
+
+    def _has_gradients(self) -> bool:
+        """Whether gradients are on, where they are for the model at all.
+
+        They are off in the forward pass of a custom autograd function, which has a backward of
+        its own: what it calls has gradients where the function itself has.
+        """
+        import torch
+
+        if not self.stack:
+            self._graded = torch.is_grad_enabled()
+            return True
+        parent = self.stack[-1]
+        if any(frame.target == _CUSTOM for frame in self.stack):
+            return parent.grad
+        return torch.is_grad_enabled() or not self._graded
 
     def _inputs(self, args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
         return () if self.bare else (*specs(tuple(args)), *specs(dict(kwargs)))
