@@ -243,3 +243,70 @@ def test_every_operator_has_a_rule_or_a_reason():
     """`backward` is a formula, or says in words why there is none."""
     for op, known in rules().items():
         assert callable(known.backward) or known.backward, op
+
+
+def loops(shape, weight, group, stride, dilation):
+    """Products of the three passes of a 2-D convolution without pads, one by one."""
+    (batch, channels, height, width), (maps, part, *kernel) = shape, weight
+    reach = [dilation * (extent - 1) + 1 for extent in kernel]
+    rows, columns = ((e - r) // stride + 1 for e, r in zip((height, width), reach, strict=True))
+    forward = inputs = weights = 0
+    for _ in range(batch):
+        for m in range(maps):
+            first = m // (maps // group) * part
+            for y in range(rows):
+                for x in range(columns):
+                    for c in range(first, first + part):
+                        assert c < channels
+                        for i in range(kernel[0]):
+                            for j in range(kernel[1]):
+                                assert y * stride + i * dilation < height
+                                assert x * stride + j * dilation < width
+                                forward += 1  # Y[m,y,x] += X[c,.,.] * W[m,c,i,j]
+                                inputs += 1  # dX[c,.,.] += dY[m,y,x] * W[m,c,i,j]
+                                weights += 1  # dW[m,c,i,j] += dY[m,y,x] * X[c,.,.]
+    return Macs(forward, inputs, weights)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "group", "stride", "dilation"),
+    [
+        ((2, 4, 7, 6), (6, 2, 3, 2), 2, 1, 1),
+        ((1, 4, 9, 9), (4, 1, 3, 3), 4, 2, 2),
+        ((1, 3, 8, 5), (2, 3, 2, 2), 1, 3, 1),
+    ],
+)
+def test_a_convolution_is_three_equal_loops(training, shape, weight, group, stride, dilation):
+    """Behind a trained scale both operands have gradients, by as many products as forward."""
+    sizes, kernel = (",".join(map(str, dims)) for dims in (shape, weight))
+    attributes = f"group = {group}, strides = [{stride}, {stride}]"
+    attributes += f", dilations = [{dilation}, {dilation}]"
+    text = f"""
+    g (float[{sizes}] x, float[1,{shape[1]},1,1] s, float[{kernel}] w) => (float[n,m,h,v] y)
+    {{ z = Mul(x, s) y = Conv <{attributes}> (z, w) }}
+    """
+    assert macs(training(text, ("s", "w"))[0]) == loops(shape, weight, group, stride, dilation)
+
+
+def test_the_report_has_the_step_and_its_rows(tmp_path):
+    """JSON as the page says; rows add up, and the totals stay the forward pass."""
+    path = saved(tmp_path, with_weights(TWO, "a", "b", "c"))
+    report, _ = native_count(Request.of(path, train=True, frozen=("a",)))
+    plain = report.to_dict()
+    step = plain["training"]
+    assert plain["totals"]["macs"] == step["forward_macs"] == 64
+    assert (step["backward_input_macs"], step["backward_weight_macs"]) == (40, 40)
+    for part in ("forward", "backward_input", "backward_weight", "recomputed"):
+        for unit in ("macs", "flops"):
+            name = f"{part}_{unit}"
+            assert sum(row["training"][name] for row in plain["nodes"]) == step[name]
+            assert sum(row["training"][name] for row in plain["by_op"]) == step[name]
+    assert type(report).from_json(report.to_json()) == report
+    assert plain["request"]["flags"]["frozen"] == ["a"]
+
+
+def test_patterns_without_training_are_refused(tmp_path):
+    """They would change nothing, silently."""
+    path = saved(tmp_path, with_weights(TWO, "a", "b", "c"))
+    with pytest.raises(InputError, match="matters in training alone"):
+        native_count(Request.of(path, frozen=("a",)))
