@@ -159,6 +159,15 @@ FREEZES = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_fast_path():
+    """Frozen attention would run as one kernel, whose products nobody could see."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    yield
+    torch.backends.mha.set_fastpath_enabled(before)
+
+
 @pytest.fixture(scope="module")
 def counted():
     """Each model with its inputs and its count, exported once."""
