@@ -54,6 +54,7 @@ def named_by_the_reconciler():
     rooms = ("walk", "paths", "parameters", "rebuilt")
     rooms = [f"reconcile.{name}" for name in rooms]
     rooms += [f"reconcile.models.{name}" for name in ("alignment", "operations", "steps")]
+    rooms.append("ledger.training")  # which sets the rule of thumb beside a training step
     for name in rooms:
         spec = find_spec(f"crossflops.{name}")
         tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
