@@ -7,12 +7,14 @@ import click
 from crossflops.cli.options import (
     MODEL,
     OUTPUT,
+    SIZES,
     STRICT,
     TARGET,
     UNIT,
     VIEW,
     options,
     request,
+    sizes,
     viewed,
 )
 from crossflops.cli.output import deliver, progress, say
@@ -22,6 +24,7 @@ from crossflops.cli.output import deliver, progress, say
 @options(
     TARGET,
     *MODEL,
+    *SIZES,
     click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
                  help="Also count by this convention, without the tool: thop@0.0.31, "
                       "exact-2k-1, 'torchstat*' (all that match). Repeatable."),
@@ -42,7 +45,7 @@ def count(
     """Count a model exactly, with no tool."""
     from crossflops.verbs import count as verb
 
-    asked = request(fields, as_=as_, vary=vary, observe=observe)
+    asked = request(fields, sizes=sizes(fields), as_=as_, vary=vary, observe=observe)
     with progress(f"counting {asked.target}"):
         report, _ = verb.native_count(asked)
     deliver(viewed(report, fields, fields["unit"]), **fields)

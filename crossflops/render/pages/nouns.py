@@ -18,6 +18,7 @@ from crossflops.render.pages.devices import (
 )
 from crossflops.render.pages.efficiency import efficiency_page
 from crossflops.render.pages.inventory import Health, ToolList, health, inventory
+from crossflops.render.pages.papers import paper_page
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.summary import Unit, summary
 from crossflops.render.pages.tool import convention_page
@@ -25,6 +26,7 @@ from crossflops.render.pages.view import Viewed, view_page
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.machine import Machine
+from crossflops.report.papers import PaperTable
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
 
@@ -44,6 +46,7 @@ Noun: TypeAlias = (
     | DeviceList
     | Derivation
     | Machine
+    | PaperTable
     | Page
 )
 
@@ -75,6 +78,8 @@ def page(noun: Noun, unit: Unit = "macs") -> Page:
             return derivation_page(noun)
         case Machine():
             return machine_page(noun)
+        case PaperTable():
+            return paper_page(noun)
         case EfficiencyReport():
             return efficiency_page(noun)
         case Viewed():
