@@ -28,9 +28,11 @@ from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import Viewed
 from crossflops.render.terminal import inert, text
 from crossflops.report.bench import Bench
+from crossflops.report.budgets import Checks
 from crossflops.report.comparison import Against
 from crossflops.report.compressed import SUFFIX as COMPRESSED
 from crossflops.report.compressed import compressed
+from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.papers import PaperTable
 from crossflops.report.report import Report
@@ -209,6 +211,10 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
             return _structs(noun.factors)
         case ToolList():
             return _structs(noun.tools)
+        case Checks():
+            return _structs(noun.checks)
+        case Difference():
+            return _structs(noun.modules or noun.nodes)
         case PaperTable():
             return _written(heads(noun), (row.cells(noun.tools) for row in noun.rows))
     raise UnknownNameError(
