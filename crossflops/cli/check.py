@@ -16,9 +16,9 @@ from crossflops.cli.output import deliver, progress, say
     *OUTPUT,
 )  # fmt: skip
 def check(targets: tuple[str, ...], update: bool, as_json: bool, file: Path | None) -> int:
-    """Hold models against the budgets in pyproject.toml or crossflops.toml: exit 1 if one fails.
+    """Hold models against the budgets of a configuration.
 
-    For example, with [tool.crossflops.budgets."model.onnx"] and rules = ["macs <= 4.2G",
+    The exit status is 1 when one fails. For example, with [tool.crossflops.budgets."model.onnx"] and rules = ["macs <= 4.2G",
     "params <= +1%"]: crossflops check
     """
     from crossflops.verbs import check as verb

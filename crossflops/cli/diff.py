@@ -35,7 +35,7 @@ def _share(ctx: click.Context, param: click.Parameter, text: str | None) -> Frac
     *OUTPUT,
 )  # fmt: skip
 def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
-    """Say what changed between two models, or two saved reports: total, modules, nodes.
+    """Say what changed between two models, or two saved reports.
 
     For example: crossflops diff before.onnx after.onnx --max-increase 2%
     """

@@ -21,7 +21,7 @@ from crossflops.cli.output import deliver, progress
     *OUTPUT,
 )  # fmt: skip
 def table(targets: tuple[str, ...], tools: tuple[str, ...], digits: int, **fields: Any) -> int:
-    """Set several models in one table, for a paper: a row each, named as it was typed.
+    """Set several models in one table, for a paper: a row each.
 
     For example: crossflops table torchvision:resnet50 timm:vit_base_patch16_224 -o table.tex
     """
