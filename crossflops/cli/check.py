@@ -18,8 +18,8 @@ from crossflops.cli.output import deliver, progress, say
 def check(targets: tuple[str, ...], update: bool, as_json: bool, file: Path | None) -> int:
     """Hold models against the budgets of a configuration.
 
-    The exit status is 1 when one fails. For example, with [tool.crossflops.budgets."model.onnx"] and rules = ["macs <= 4.2G",
-    "params <= +1%"]: crossflops check
+    The exit status is 1 when one fails. For example, where pyproject.toml has
+    [tool.crossflops.budgets."model.onnx"] and rules = ["macs <= 4.2G"]: crossflops check
     """
     from crossflops.verbs import check as verb
 

@@ -32,9 +32,10 @@ class Timm(Library):
             model = build(img_size=sizes["image_size"])
         if not cfg.get("input_size"):
             return Named(model=model)
+        channels, height, width = cfg["input_size"]
         return Named(
             model=model,
-            specs=(image("0", *cfg["input_size"], sizes),),
+            specs=(image("0", channels, height, width, sizes),),
             origin="its default_cfg in timm",
             sizes=("batch", "image_size"),
         )
