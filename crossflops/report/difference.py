@@ -62,7 +62,7 @@ def difference(
 ) -> Difference:
     """What is between two reports; `most` is the share by which a total may grow."""
     before, after = work(first), work(second)
-    over = ()
+    over: tuple[str, ...] = ()
     if most is not None:
         pairs = ((kind, getattr(before, kind), getattr(after, kind)) for kind in KINDS)
         over = tuple(kind for kind, old, new in pairs if new > old * (1 + most))

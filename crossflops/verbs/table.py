@@ -24,7 +24,9 @@ def table(
     Each is also counted by the conventions of `tools`; one that cannot count a model leaves its
     cell empty, and the row says why. Raises what counting raises.
     """
-    rows, editions, made_with = [], {}, {}
+    rows: list[PaperRow] = []
+    editions: dict[str, str] = {}
+    made_with: dict[str, str] = {}
     for name, request in requests:
         tell(f"counting {name}")
         row, report = _row(name, request, tools)
@@ -67,7 +69,8 @@ def _counted(request: Request, tools: Sequence[str]) -> Report:
 
 def _one_by_one(request: Request, tools: Sequence[str]) -> tuple[dict[str, str], Report]:
     """Why some conventions cannot count the model, and the report with the others."""
-    fitting, notes = [], {}
+    fitting: list[str] = []
+    notes: dict[str, str] = {}
     report = _counted(request, ())
     for tool in tools:
         try:
