@@ -20,7 +20,7 @@ def paper_page(table: PaperTable) -> Page:
     rows = [row.cells(table.tools) for row in table.rows]
     columns = list(zip(*rows, strict=True))[1:]
     steps = [_step(column) for column in columns]
-    names = ("parameters", "MACs", "FLOPs", "bytes moved", *table.tools)
+    names = ("parameters", "MACs", "FLOPs", "memory traffic", *table.tools)
     titles = (
         f"{name} ({_PREFIXES[step]})" if step else name
         for name, step in zip(names, steps, strict=True)
@@ -42,7 +42,7 @@ def footnotes(table: PaperTable) -> list[str]:
         f"Counted with crossflops {version}".rstrip()
         + " on the ONNX graph: a MAC is one multiply-accumulate of a contraction; FLOPs are"
         " 2 x MACs and one for each addition, multiplication, division, comparison and special"
-        " function beside them; bytes moved are those that every operator reads and writes,"
+        " function beside them; memory traffic is the bytes that every operator reads and writes,"
         f" nothing fused. {number(table.digits, 'significant digit')}."
     ]
     inputs = {row.target: ", ".join(row.inputs) for row in table.rows}
