@@ -4,8 +4,13 @@ In: a plain report, an efficiency, a bench. Out: the same values, whose `print` 
 whose HTML a notebook shows. May import: render and all below it, which pass the plain nouns.
 """
 
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
 from msgspec.structs import asdict
 
+from crossflops.errors import MissingExtraError, UnknownNameError
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.report import Report
@@ -39,6 +44,25 @@ class ShownReport(Report, frozen=True, kw_only=True):
         """
         return view(self, by, top, depth, unit)
 
+    def to_pandas(self, by: By = "module", **options: Any) -> Any:
+        """One table of the report as a pandas.DataFrame: `view` says what `by` and `options` are.
+
+        Counts stay integers. Raises MissingExtraError without pandas.
+        """
+        try:
+            pandas = import_module("pandas")
+        except ImportError as error:
+            raise MissingExtraError("pandas is not installed", "pip install pandas") from error
+        table = self.view(by, **options)
+        return pandas.DataFrame(list(table.rows), columns=list(table.columns))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the report in the format of its suffix: .json, .md, .csv, .tex ...
+
+        Returns the path. Raises UnknownNameError for a suffix that names no format.
+        """
+        return _saved(self, path)
+
     def __str__(self) -> str:
         """The page of the report, as a terminal shows it."""
         return _page(self)
@@ -56,6 +80,10 @@ class ShownBench(Bench, frozen=True, kw_only=True):
     def of(cls, bench: Bench) -> "ShownBench":
         """The same bench, able to show itself."""
         return cls(**asdict(bench))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the bench in the format of the suffix. Returns the path."""
+        return _saved(self, path)
 
     def __str__(self) -> str:
         """The page of the bench, as a terminal shows it."""
@@ -75,6 +103,10 @@ class ShownEfficiency(EfficiencyReport, frozen=True, kw_only=True):
             fields["report"] = ShownReport.of(efficiency.report)
         return cls(**fields)
 
+    def save(self, path: str | Path) -> Path:
+        """Write the efficiency in the format of the suffix. Returns the path."""
+        return _saved(self, path)
+
     def __str__(self) -> str:
         """The page of the efficiency, as a terminal shows it."""
         return _page(self)
@@ -84,3 +116,13 @@ def _page(noun: ShownReport | ShownBench | ShownEfficiency) -> str:
     from crossflops.render.terminal import shown  # `--help` imports this file and no renderer
 
     return shown(noun)
+
+
+def _saved(noun: ShownReport | ShownBench | ShownEfficiency, path: str | Path) -> Path:
+    from crossflops.render.formats import FORMATS, suffix, written
+
+    file = Path(path)
+    if suffix(file) not in FORMATS:
+        raise UnknownNameError(f"{file} names no format", f"formats are {', '.join(FORMATS)}")
+    file.write_bytes(written(noun, file))
+    return file

@@ -50,3 +50,18 @@ def test_parts_of_a_result_show_themselves_too(file):
     again = ShownEfficiency.from_json(noun.to_json())
     assert again == noun
     assert type(again.report) is ShownReport
+
+
+def test_a_report_is_saved_by_its_suffix(tmp_path):
+    """In every format that there is, and in no other."""
+    import crossflops
+    from crossflops.errors import UnknownNameError
+    from tests.onnx_files import saved, with_weights
+
+    text = "one (float[2,3] x, float[3,5] w) => (float[2,5] y) { y = MatMul(x, w) }"
+    report = crossflops.count(saved(tmp_path, with_weights(text, "w")))
+    for suffix in ("json", "md", "csv", "tex", "txt"):
+        assert report.save(tmp_path / f"report.{suffix}").stat().st_size
+    assert crossflops.Report.from_json((tmp_path / "report.json").read_text()).macs == 30
+    with pytest.raises(UnknownNameError):
+        report.save(tmp_path / "report.xyz")

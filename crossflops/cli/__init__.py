@@ -44,6 +44,9 @@ VERBS = {
     "peak": "Derive a compute peak from a clock and units.",
     "bandwidth": "Derive a memory bandwidth from a clock and a bus.",
     "tools": "List the tools that are known, and which of them are installed.",
+    "table": "Set several models in one table, for a paper: a row each.",
+    "diff": "Say what changed between two models, or two saved reports.",
+    "check": "Hold models against the budgets of a configuration.",
     "export": "Write the normalized model, or its counts for a viewer, to a file.",
     "render": "Show a report again that was written to a file, in any format.",
     "doctor": "Look at what is installed here, and say what is missing.",
@@ -120,8 +123,9 @@ def group(context: click.Context) -> None:
     """Count a model's FLOPs exactly, and explain why other counters differ.
 
     A TARGET is `model.onnx`, or `pkg.module:callable` or `path/file.py:callable`, called to get
-    the model: its code is run. Inputs are shapes: `--input 1x3x224x224`,
-    `--input input_ids=1x128:int64`.
+    the model: its code is run; or a model by name: `resnet50`, `timm:NAME`, `torchvision:NAME`,
+    `keras:NAME`, `hf:config.json`, whose usual input is known. Inputs are shapes:
+    `--input 1x3x224x224`, `--input input_ids=1x128:int64`.
 
     Exit status: 0 done, 1 a check did not hold, 2 the request is wrong, 3 every tool failed.
     """

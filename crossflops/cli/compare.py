@@ -10,6 +10,7 @@ from crossflops.cli.options import (
     MODEL,
     OUTPUT,
     PYTHON,
+    SIZES,
     STRICT,
     TARGET,
     UNIT,
@@ -18,6 +19,7 @@ from crossflops.cli.options import (
     how,
     options,
     request,
+    sizes,
 )
 from crossflops.cli.output import deliver, progress, say
 from crossflops.errors import InputError
@@ -111,6 +113,7 @@ def _against(fields: dict[str, Any]) -> dict[str, Any]:
 @options(
     TARGET,
     *MODEL,
+    *SIZES,
     *_AGAINST,
     click.option("--tool", "tools", multiple=True, metavar="ID",
                  help="A tool to run. Repeatable; the default is every installed one that takes "
@@ -152,7 +155,7 @@ def compare(
         **questions(fields),
         **_against(fields),
     )
-    model = request(fields)
+    model = request(fields, sizes=sizes(fields))
     with progress(f"comparing {model.target}") as tell:
         report = verb.compare(model, asked, tell)
     deliver(Compared(report, top) if report.profiles else report, **fields)

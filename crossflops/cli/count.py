@@ -7,6 +7,7 @@ import click
 from crossflops.cli.options import (
     MODEL,
     OUTPUT,
+    SIZES,
     STRICT,
     TARGET,
     TRAIN,
@@ -14,6 +15,7 @@ from crossflops.cli.options import (
     VIEW,
     options,
     request,
+    sizes,
     viewed,
 )
 from crossflops.cli.output import deliver, progress, say
@@ -23,6 +25,7 @@ from crossflops.cli.output import deliver, progress, say
 @options(
     TARGET,
     *MODEL,
+    *SIZES,
     click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
                  help="Also count by this convention, without the tool: thop@0.0.31, "
                       "exact-2k-1, 'torchstat*' (all that match). Repeatable."),
@@ -52,7 +55,7 @@ def count(
     from crossflops.verbs import count as verb
 
     training = {"train": train, "frozen": frozen, "trainable": trainable}
-    asked = request(fields, as_=as_, vary=vary, observe=observe, **training)
+    asked = request(fields, sizes=sizes(fields), as_=as_, vary=vary, observe=observe, **training)
     with progress(f"counting {asked.target}"):
         report, _ = verb.native_count(asked)
     deliver(viewed(report, fields, fields["unit"]), **fields)

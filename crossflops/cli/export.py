@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import MODEL, TARGET, UNIT, options, request, writable
+from crossflops.cli.options import MODEL, SIZES, TARGET, UNIT, options, request, sizes, writable
 from crossflops.cli.output import progress, say
 
 
@@ -13,6 +13,7 @@ from crossflops.cli.output import progress, say
 @options(
     TARGET,
     *MODEL,
+    *SIZES,
     click.option("--to", type=click.Choice(["onnx", "model-explorer"]), required=True,
                  help="onnx: the normalized model with its weights. model-explorer: node data "
                       "for that viewer."),
@@ -27,7 +28,7 @@ def export(file: Path, **fields: Any) -> int:
     """Write the normalized model, or its counts for a viewer, to a file."""
     from crossflops.verbs import export as verb
 
-    asked = request(fields)
+    asked = request(fields, sizes=sizes(fields))
     writable(file, "model.onnx")
     with progress(f"exporting {asked.target}"):
         written = verb.export(asked, verb.Exported(file=file, **fields))

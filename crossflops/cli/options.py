@@ -83,6 +83,24 @@ MODEL: Group = (
 )  # fmt: skip
 
 
+# Sizes of the usual input of a model by name: their values are a field of the request.
+
+_SIZE = click.IntRange(1)
+SIZES: Group = (
+    click.option("--batch", type=_SIZE, metavar="N",
+                 help="Examples in the usual input of a model by name, such as timm:NAME."),
+    click.option("--seq", type=_SIZE, metavar="N", help="Tokens in that input."),
+    click.option("--image-size", type=_SIZE, metavar="N",
+                 help="Pixels along each side of its images."),
+)  # fmt: skip
+
+
+def sizes(fields: dict[str, Any]) -> dict[str, int]:
+    """The sizes that SIZES gives, taken out of a command's keyword arguments."""
+    given = {name: fields.pop(name) for name in ("batch", "seq", "image_size")}
+    return {name: size for name, size in given.items() if size is not None}
+
+
 def request(fields: dict[str, Any], **others: Any) -> "Request":
     """The request that TARGET and MODEL come to, taken out of a command's keyword arguments.
 

@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from crossflops.errors import CrossflopsWarning, InputError, NormalizeError, fra
 from crossflops.frontends.conversion import converting
 from crossflops.frontends.frontend import Frontend, Program, Ready, Run, Source
 from crossflops.frontends.inputs import GIVEN
+from crossflops.frontends.named import Library
 from crossflops.ir.graph import Control, Graph
 from crossflops.ir.trace import Setting, Trace
 
@@ -73,13 +75,44 @@ def may_be_of_another(target: str, names: Iterable[str]) -> bool:
     packages = [package for frontend in others for package in frontend.packages]
     path = Path(target.rpartition(":")[0] or target)
     if path.suffix != ".py":
-        reads = any(frontend.reads(target) for frontend in others)
+        named = any(library_of(target) in frontend.libraries for frontend in others)
+        reads = named or any(frontend.reads(target) for frontend in others)
         return reads or path.name.partition(".")[0] in packages
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
     return re.search(rf"^\s*(?:import|from)\s+(?:{'|'.join(packages)})\b", text, re.M) is not None
+
+
+def library_of(target: str) -> Library | None:
+    """What knows the model of `timm:resnet50` by its name; None of any other target."""
+    prefix, colon, name = target.partition(":")
+    libraries = (library for frontend in FRONTENDS for library in frontend.libraries)
+    return next((each for each in libraries if colon and name and each.prefix == prefix), None)
+
+
+def meant_by(name: str) -> tuple[str, ...]:
+    """The targets that a bare name may mean, among the models of libraries that are installed."""
+    return tuple(
+        f"{library.prefix}:{known}"
+        for frontend in FRONTENDS
+        for library in frontend.libraries
+        for known in library.names()
+        if known.casefold() == name.casefold()
+    )
+
+
+def names_like(name: str) -> str:
+    """A hint with models of installed libraries that have nearly this name; "" without any."""
+    folded = {
+        known.casefold(): f"{library.prefix}:{known}"
+        for frontend in FRONTENDS
+        for library in frontend.libraries
+        for known in library.names()
+    }
+    near = [folded[match] for match in get_close_matches(name.casefold(), folded, n=3)]
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def opened(value: Any) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ import msgspec
 from crossflops.errors import InputError, MissingExtraError, TargetError
 from crossflops.frontends.conversion import converting
 from crossflops.frontends.inputs import GIVEN, Arguments, Given, from_npz, split
+from crossflops.frontends.named import Library
 from crossflops.ir.graph import Control, Graph
 from crossflops.ir.measurement import Observation
 from crossflops.ir.tensor import TensorSpec
@@ -84,6 +85,8 @@ class Frontend(Protocol):
     # its profiler writes a folder of its own.
     runtime: str = ""
     traces_into_folder: bool = False
+    # What knows its models by name: `timm:resnet50`.
+    libraries: tuple[Library, ...] = ()
     # Whether a caller can name loops and branches of its models.
     has_control: bool = False
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from crossflops.errors import InputError
+from crossflops.ir.ledger import InputInfo
 from crossflops.ir.tensor import DIGITS, TensorSpec
 
 HINT = "write --input 1x3x224x224, or --input input_ids=1x128:int64"
@@ -86,6 +87,16 @@ def parse(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
         if names.count(name) > 1:
             raise InputError(f"the input {name!r} is given twice", HINT)
     return specs
+
+
+def written(spec: TensorSpec | InputInfo) -> str:
+    """An input as `--input` takes it; a place is no name.
+
+    >>> written(TensorSpec("input_ids", "int64", (1, 128)))
+    'input_ids=1x128:int64'
+    """
+    name = "" if spec.name.isdigit() else f"{spec.name}="
+    return f"{name}{'x'.join(map(str, spec.shape or ())) or 'scalar'}:{spec.dtype}"
 
 
 def _parse(place: int, text: str) -> TensorSpec:

@@ -23,7 +23,7 @@ from crossflops.errors import InputError
 
 NAME = "crossflops.toml"
 _PROJECT = "pyproject.toml"
-_TABLES = ("python", "devices")
+_TABLES = ("python", "devices", "budgets")
 
 
 def settings(table: str, folder: Path | None = None) -> tuple[Path, Mapping[str, Any]]:

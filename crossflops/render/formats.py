@@ -16,20 +16,25 @@ from crossflops.errors import UnknownNameError
 from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.profile import Failure, Profile
+from crossflops.render.latex import latex
 from crossflops.render.layout import Noun, layout
 from crossflops.render.page import Block, Code, Command, Heading, Table, Text, Title
 from crossflops.render.pages.against import COLUMNS, layer_lines
 from crossflops.render.pages.bench import Benched
 from crossflops.render.pages.inventory import ToolList
+from crossflops.render.pages.papers import heads
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import Viewed
 from crossflops.render.terminal import inert, text
 from crossflops.report.bench import Bench
+from crossflops.report.budgets import Checks
 from crossflops.report.comparison import Against
 from crossflops.report.compressed import SUFFIX as COMPRESSED
 from crossflops.report.compressed import compressed
+from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport, rooflines
+from crossflops.report.papers import PaperTable
 from crossflops.report.report import Report
 from crossflops.report.view import view as table_of
 from crossflops.rules.conditions import Condition
@@ -157,6 +162,12 @@ def _plain(text: str) -> str:
 file_format(".txt")(text)
 
 
+@file_format(".tex")
+def tex(noun: Noun, unit: Unit = "macs") -> str:
+    """The tables of the page in LaTeX's booktabs, its texts as footnotes beneath them."""
+    return latex(layout(noun, unit))
+
+
 # CSV: one table, with the raw integers, as RFC 4180 has it but for the line ends of Unix.
 
 _COMPARISON = (
@@ -200,6 +211,12 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
             return _structs(noun.factors)
         case ToolList():
             return _structs(noun.tools)
+        case Checks():
+            return _structs(noun.checks)
+        case Difference():
+            return _structs(noun.modules or noun.nodes)
+        case PaperTable():
+            return _written(heads(noun), (row.cells(noun.tools) for row in noun.rows))
     raise UnknownNameError(
         f"a {type(noun).__name__.lower()} is not one table, as CSV has it",
         "give a file that ends in .md, .txt or .json",

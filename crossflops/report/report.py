@@ -1,5 +1,6 @@
 """Everything that a renderer may know: the JSON contract `crossflops/1`, as values."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -109,6 +110,31 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     training: Training | UnsetType = UNSET
 
 
+class PerToken(msgspec.Struct, frozen=True):
+    """The work for one token, of the `tokens` that the model was given: an average."""
+
+    tokens: int
+    macs: int | float
+    flops: int | float
+
+    @classmethod
+    def of(cls, inputs: tuple[InputInfo, ...], totals: Totals) -> "PerToken | None":
+        """That of a language model, which has an integer input `input_ids` of batch x tokens."""
+        shapes = [
+            spec.shape
+            for spec in inputs
+            if spec.name == "input_ids" and "int" in spec.dtype and len(spec.shape) == 2
+        ]
+        tokens = math.prod(shapes[0]) if shapes else 0
+        if not tokens:
+            return None
+        macs, flops = (
+            total // tokens if total % tokens == 0 else total / tokens
+            for total in (totals.macs, totals.flops)
+        )
+        return cls(tokens, macs, flops)
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A count, and after `compare` also what the tools printed and why they differ.
 
@@ -130,6 +156,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     modules: tuple[ModuleRow, ...]
     nodes: tuple[NodeRow, ...]
     memory: Memory | UnsetType = UNSET
+    per_token: PerToken | UnsetType = UNSET
     setting: Setting | UnsetType = UNSET
     profiles: tuple[Profile | Failure, ...] | UnsetType = UNSET
     reconciliations: tuple[Reconciliation, ...] | UnsetType = UNSET

@@ -4,14 +4,16 @@ A `Request` (`request.py`) comes in, a `Source` goes out. This room may import `
 `ir` and what lies below; which framework a model is of, only `frontends` knows.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from crossflops.errors import InputError
+from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends import Source, controlled, opened, require
-from crossflops.frontends.inputs import OF_TARGET, Given
+from crossflops.frontends.inputs import OF_TARGET, Given, written
+from crossflops.frontends.named import SIZES, Named
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Control
 from crossflops.ir.tensor import TensorSpec
@@ -26,25 +28,59 @@ def load(
     allow_pickle: bool = False,
     dims: Mapping[str, int] | None = None,
     control: Control = Control(),
+    sizes: Mapping[str, int] = {},
 ) -> Source:
     """Build the model of a target, with inputs from a file, from specs, or the target's own.
 
     `dims` are those of an ONNX file, which is not opened yet: see OnnxFile. `control` may be about
-    a model of another framework, too. Raises TargetError, InputError, MissingExtraError.
+    a model of another framework, too. `sizes` (keys of `named.SIZES`) change the usual input of a
+    model by name. Raises TargetError, InputError, MissingExtraError.
     """
     refuse_url(target)
     if inputs_file is not None and specs:
         raise InputError("--input and --inputs contradict each other", "leave one out")
+    if sizes and (specs or inputs_file is not None):
+        flag = SIZES[next(iter(sizes))]
+        raise InputError(
+            f"{flag} is a size of the usual input, and another is given", "leave it out"
+        )
     if is_file(target):
+        if sizes:
+            raise InputError("an ONNX file has no usual input", "give --dim NAME=N or --input")
         if arguments or inputs_file is not None:
             raise InputError("an ONNX file is counted by shapes alone", "give --input NAME=SHAPE")
         file = OnnxFile(path=target, specs=tuple(specs), dims=dims or {}, control=control)
         return Source(file, (), {})
     if dims:
         raise InputError("--dim is for ONNX files", "give --input for other targets")
-    model, values = build(target, arguments, allow_pickle)
+    model, values = build(target, arguments, allow_pickle, sizes)
+    if isinstance(values, Named):
+        specs, values = _usual(target, values, specs, inputs_file), None
     given = Given(file=inputs_file, specs=tuple(specs), values=values, origin=OF_TARGET)
     return controlled(require(model).source(model, given, owned=True), control)
+
+
+def _usual(
+    target: str, named: Named, specs: Sequence[TensorSpec], file: str | None
+) -> Sequence[TensorSpec]:
+    """The inputs that were given, else the usual ones of a model by name, and a word on them.
+
+    Raises InputError where its library says nothing of them.
+    """
+    for note in named.notes:
+        warnings.warn(note, CrossflopsWarning, stacklevel=2)
+    if specs or file is not None:
+        return specs
+    if not named.specs:
+        raise InputError(f"nothing says which input {target} takes", "give --input SHAPE")
+    flags = [SIZES[size] for size in named.sizes]
+    warnings.warn(
+        f"the input is the usual one, {', '.join(map(written, named.specs))}, of {named.origin}; "
+        f"{' and '.join(flags)} change it",
+        CrossflopsWarning,
+        stacklevel=2,
+    )
+    return named.specs
 
 
 def is_file(target: str) -> bool:

@@ -20,9 +20,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     `target` is what was typed, None for an object. `given` is there for an object, and for a
     target with tensors: what was built of it. `dims`, `trips` and `branches` are sizes by
-    dimension, by loop and by If. `vary`, `observe` and `as_` are those of `crossflops.count`; with
-    `observe` an ONNX file is run, and takes the real values of `inputs_file`. With `train` a
-    training step is counted, with the weights that match `frozen` or `trainable` so.
+    dimension, by loop and by If, `sizes` those of the usual input of a model by name. `vary`,
+    `observe` and `as_` are those of `crossflops.count`; with `observe` an ONNX file is run, and
+    takes the real values of `inputs_file`. With `train` a training step is counted, with the
+    weights that match `frozen` or `trainable` so.
     """
 
     target: str | None
@@ -30,6 +31,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     inputs_file: str | None = None
     arguments: dict[str, object] = {}
     allow_pickle: bool = False
+    sizes: dict[str, int] = {}
     given: Source | None = None
     dims: dict[str, int] = {}
     trips: dict[str, int] = {}
@@ -53,6 +55,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         request = cls(target=target if isinstance(target, str) else None, **_owned(options))
         if request.target is None and (request.arguments or request.dims):
             raise InputError("arguments and dims are for a target", "this is a model already")
+        if request.sizes and (request.target is None or not is_empty(inputs)):
+            raise InputError(
+                "sizes change the usual input of a model by name", "leave them out, or the inputs"
+            )
         if request.inputs_file is not None and not is_empty(inputs):
             raise InputError(
                 "inputs and a file of inputs contradict each other", "give one of them"
@@ -89,6 +95,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             allow_pickle=self.allow_pickle,
             dims=self.dims,
             control=self.control,
+            sizes=self.sizes,
         )
 
     @property

@@ -1,8 +1,10 @@
-"""`pkg.module:callable`, `path/file.py:callable`, `timm:NAME` -> a model."""
+"""`pkg.module:callable`, `path/file.py:callable`, `timm:NAME`, a bare name -> a model."""
 
 import importlib
 import inspect
+import os
 import random
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,23 +13,39 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from crossflops.errors import TRACEBACK, CrossflopsError, TargetError, raised_at
-from crossflops.frontends import FRONTENDS, building, mended, opened
+from crossflops.errors import TRACEBACK, CrossflopsError, InputError, TargetError, raised_at
+from crossflops.frontends import (
+    FRONTENDS,
+    building,
+    library_of,
+    meant_by,
+    mended,
+    names_like,
+    opened,
+)
+from crossflops.frontends.named import made
 from crossflops.targets import python_file
 
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
 _NAMED = 5  # callables of a file that a hint names
+_BARE = re.compile(r"[A-Za-z][\w-]*")
+_PREFERRED = "CROSSFLOPS_LIBRARY"
 
 
 def build(
-    target: str, arguments: Mapping[str, object], allow_pickle: bool = False
+    target: str,
+    arguments: Mapping[str, object],
+    allow_pickle: bool = False,
+    sizes: Mapping[str, int] = {},
 ) -> tuple[Any, Any]:
     """The model of a target, and the inputs where the callable gives them as well (else None).
 
-    This runs the code that the target names. Raises TargetError or MissingExtraError.
+    Of a model that a library knows by name the second is the `Named`, whose usual input is at
+    these `sizes`. This runs the code that the target names. Raises TargetError or
+    MissingExtraError.
     """
     with building(), _drawn_alike():
-        return _built(target, arguments, allow_pickle)
+        return _built(target, arguments, allow_pickle, sizes)
 
 
 @contextmanager
@@ -49,8 +67,18 @@ def _drawn_alike() -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-def _built(target: str, arguments: Mapping[str, object], allow_pickle: bool) -> tuple[Any, Any]:
+def _built(
+    target: str, arguments: Mapping[str, object], allow_pickle: bool, sizes: Mapping[str, int]
+) -> tuple[Any, Any]:
     refuse_url(target)
+    target = named_in_full(target)
+    library = library_of(target)
+    if library is not None:
+        with _imports_of_the_caller():
+            named = mended(lambda: made(library, target, arguments, sizes))
+        return named.model, named
+    if sizes:
+        raise _without_usual_input(target)
     if Path(target).suffix in python_file.PICKLES:
         _refuse_arguments(arguments, target)
         with _imports_of_the_caller():
@@ -71,6 +99,33 @@ def _built(target: str, arguments: Mapping[str, object], allow_pickle: bool) -> 
     if isinstance(model, tuple) and len(model) == 2:
         return _with_inputs(*model)
     return _with_inputs(model, None)
+
+
+def named_in_full(target: str) -> str:
+    """`timm:resnet50` for `resnet50`, where one installed library has such a model.
+
+    CROSSFLOPS_LIBRARY names the libraries to prefer, in their order: "torchvision,timm". Any other
+    target stays as it is. Raises TargetError where several libraries have one.
+    """
+    if not _BARE.fullmatch(target) or Path(target).exists():
+        return target
+    meant = meant_by(target)
+    preferred = os.environ.get(_PREFERRED, "").split(",")
+    order = [known for prefix in preferred for known in meant if known.startswith(f"{prefix}:")]
+    if len(meant) > 1 and not order:
+        commands = " or ".join(f"`crossflops count {known}`" for known in meant)
+        raise TargetError(
+            f"{len(meant)} libraries have a model {target}",
+            f"{commands}; {_PREFERRED}={meant[0].partition(':')[0]} prefers one",
+        )
+    return (*order, *meant, target)[0]
+
+
+def _without_usual_input(target: str) -> InputError:
+    return InputError(
+        f"sizes change the usual input of a model by name, and {target} is none",
+        "give its shapes with --input",
+    )
 
 
 def _with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
@@ -105,7 +160,8 @@ def _unreadable(target: str) -> TargetError:
         )
     if path.suffix and not path.exists():
         return TargetError(f"there is no file {path}", _HINT)
-    return TargetError(f"cannot tell what the target {target!r} is", _HINT)
+    near = names_like(target) if _BARE.fullmatch(target) else ""
+    return TargetError(f"cannot tell what the target {target!r} is", near or _HINT)
 
 
 def _module(place: str) -> ModuleType:

@@ -26,7 +26,7 @@ from crossflops.ledger.count import count, count_whole
 from crossflops.ledger.memory import footprint
 from crossflops.ledger.training import Weights, differences, steps
 from crossflops.report import tables
-from crossflops.report.report import Report, ThumbRow
+from crossflops.report.report import PerToken, Report, ThumbRow
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.provenance import asked, made_with
@@ -266,6 +266,7 @@ def native_count(request: Request) -> tuple[Report, Counted]:
     report = msgspec.structs.replace(
         report,
         formulas=formulas,
+        per_token=PerToken.of(report.model.inputs, report.totals) or UNSET,
         observed=report.observed if run is UNSET else run,
         request=asked("count", request, report.model, typed),
         made_with=made_with(request.is_file),

@@ -13,9 +13,9 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from crossflops.frontends import FRONTENDS
-from crossflops.ir.ledger import InputInfo, ModelInfo
+from crossflops.frontends.inputs import written
+from crossflops.ir.ledger import ModelInfo
 from crossflops.ir.provenance import Asked
-from crossflops.ir.tensor import TensorSpec
 from crossflops.targets.request import Request
 
 AWAY = "..."  # stands for the folders of a file that lies elsewhere
@@ -64,13 +64,14 @@ def asked(
         "dims": request.dims or None,
         "trips": request.trips or None,
         "branches": request.branches or None,
+        **request.sizes,
     }
     return Asked(
         verb=verb,
         target=_class(request) if request.target is None else portable(request.target),
         typed=request.target is not None,
         arguments=_plain(request.arguments),
-        inputs=tuple(map(_typed, request.specs or model.inputs)),
+        inputs=tuple(map(written, request.specs or model.inputs)),
         flags=_given({**model_flags, **flags}),
     )
 
@@ -118,12 +119,6 @@ def _full_name(value: Any) -> str:
 def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
     given = {name.rstrip("_"): value for name, value in flags.items() if value is not None}
     return {name: _plain(value) for name, value in given.items()}
-
-
-def _typed(spec: TensorSpec | InputInfo) -> str:
-    """An input as `--input` takes it; a place is no name."""
-    name = "" if spec.name.isdigit() else f"{spec.name}="
-    return f"{name}{'x'.join(map(str, spec.shape or ())) or 'scalar'}:{spec.dtype}"
 
 
 def _plain(value: Any) -> Any:

@@ -32,6 +32,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[TensorSpec, ...] = ()
     inputs_file: str | None = None
     allow_pickle: bool = False
+    sizes: dict[str, int] = {}
     pickle_path: str | None = None
     onnx_path: str | None = None
 

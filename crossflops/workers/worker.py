@@ -82,7 +82,14 @@ def built(job: Job) -> jobs.Contents:
         raise ValueError("the job names neither a target nor a pickle")
     from crossflops import targets
 
-    source = targets.load(job.target, job.arguments, job.inputs, job.inputs_file, job.allow_pickle)
+    source = targets.load(
+        job.target,
+        job.arguments,
+        job.inputs,
+        job.inputs_file,
+        job.allow_pickle,
+        sizes=job.sizes,
+    )
     return source.model, source.args, source.kwargs
 
 

@@ -174,7 +174,7 @@ def test_timm_is_asked_for_a_model_without_weights(file, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     model, own = build("timm:resnet18", {"num_classes": 10})
     assert model == ("resnet18", {"pretrained": False, "num_classes": 10}, "three")
-    assert own is None
+    assert own.specs == ()  # this timm says nothing of an input
     sys.modules.pop("timm", None)
 
 
@@ -192,8 +192,8 @@ def test_a_name_that_timm_does_not_know_is_refused(file, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     message, hint = refused("timm:nothing")
-    assert message == "timm cannot make 'nothing': Unknown model"
-    assert "list_models" in hint
+    assert message.startswith("timm cannot make 'nothing': Unknown model")
+    assert "spelling" in hint
     sys.modules.pop("timm", None)
 
 

@@ -4,16 +4,13 @@ A `torch.nn.Module` with tensors comes in; a `Graph`, a `Trace` with calls on ev
 exported program go out. This folder may import `ledger`, `load`, `ir` and what lies below.
 """
 
-import importlib
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from crossflops.errors import MissingExtraError, TargetError
 from crossflops.frontends.conversion import silenced
 from crossflops.frontends.frontend import (
     Frontend,
@@ -24,10 +21,10 @@ from crossflops.frontends.frontend import (
     require_packages,
 )
 from crossflops.frontends.inputs import Given, arguments
+from crossflops.frontends.pytorch.libraries import LIBRARIES
 from crossflops.ir.trace import Setting
 
 _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and evaluates sizes
-_TIMM = "timm:"
 
 
 class PyTorch(Frontend):
@@ -46,6 +43,7 @@ class PyTorch(Frontend):
         **dict.fromkeys((".pt", ".pth"), "is a pickle"),
     }
     runtime = "torch"
+    libraries = LIBRARIES
 
     def recognizes(self, value: object) -> bool:
         """Whether this is a torch.nn.Module."""
@@ -61,25 +59,6 @@ class PyTorch(Frontend):
         for name in ("train", "eval"):  # which raise there; the nodes stay in the mode they have
             vars(module).pop(name, None)
         return module, value.example_inputs
-
-    def reads(self, target: str) -> bool:
-        """Whether this names a model of timm."""
-        return target.startswith(_TIMM)
-
-    def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
-        """The model of timm of this name, with random weights unless the arguments say else."""
-        try:
-            timm = importlib.import_module("timm")
-        except ImportError as error:
-            raise MissingExtraError("timm is not installed", "pip install timm") from error
-        name = target.removeprefix(_TIMM)
-        try:
-            return timm.create_model(name, **{"pretrained": False, **arguments})
-        except Exception as error:
-            known = timm.list_models() if hasattr(timm, "list_models") else []
-            similar = [] if name in known else get_close_matches(name, known, n=3)
-            hint = f"perhaps: {', '.join(similar)}" if similar else "see timm.list_models()"
-            raise TargetError(f"timm cannot make {name!r}: {error}", hint) from error
 
     def unpickled(self, path: Path) -> Any:
         """What `torch.save` or `torch.export.save` wrote."""

@@ -14,6 +14,7 @@ from typing import Any
 from crossflops.errors import InputError, TargetError
 from crossflops.frontends.frontend import Frontend, OnShapes, Program, Ready, Run, Source
 from crossflops.frontends.inputs import Arguments, arguments
+from crossflops.frontends.tensorflow.applications import Applications
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
 
@@ -33,6 +34,7 @@ class TensorFlow(OnShapes):
     runtime = "keras"
     traces_into_folder = True
     has_control = True
+    libraries = (Applications(),)
 
     def recognizes(self, value: object) -> bool:
         """Whether TensorFlow or Keras made this."""

@@ -9,6 +9,7 @@ from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
 from crossflops.render.page import Page
 from crossflops.render.pages.against import compared_page
 from crossflops.render.pages.bench import Benched, bench_page
+from crossflops.render.pages.budgets import budgets_page
 from crossflops.render.pages.cause import Matches, cause_page, matches_page
 from crossflops.render.pages.devices import (
     derivation_page,
@@ -16,15 +17,20 @@ from crossflops.render.pages.devices import (
     devices_page,
     machine_page,
 )
+from crossflops.render.pages.difference import difference_page
 from crossflops.render.pages.efficiency import efficiency_page
 from crossflops.render.pages.inventory import Health, ToolList, health, inventory
+from crossflops.render.pages.papers import paper_page
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.summary import Unit, summary
 from crossflops.render.pages.tool import convention_page
 from crossflops.render.pages.view import Viewed, view_page
 from crossflops.report.bench import Bench
+from crossflops.report.budgets import Checks
+from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.machine import Machine
+from crossflops.report.papers import PaperTable
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
 
@@ -44,6 +50,9 @@ Noun: TypeAlias = (
     | DeviceList
     | Derivation
     | Machine
+    | PaperTable
+    | Difference
+    | Checks
     | Page
 )
 
@@ -75,6 +84,12 @@ def page(noun: Noun, unit: Unit = "macs") -> Page:
             return derivation_page(noun)
         case Machine():
             return machine_page(noun)
+        case Checks():
+            return budgets_page(noun)
+        case Difference():
+            return difference_page(noun)
+        case PaperTable():
+            return paper_page(noun)
         case EfficiencyReport():
             return efficiency_page(noun)
         case Viewed():

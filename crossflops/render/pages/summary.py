@@ -264,6 +264,10 @@ def _totals(report: Report) -> Table:
         rows.append(
             ("", totals.active_params, "of these at most are active: tokens choose experts")
         )
+    if (each := report.per_token) is not UNSET:
+        mean = f"mean of {exact(each.tokens)} tokens"
+        rows.append(("MACs per token", _mean(report.macs, each.tokens), mean))
+        rows.append(("FLOPs per token", _mean(report.flops, each.tokens), mean))
     return Table(
         columns=(
             Column(head="kind"),
@@ -321,6 +325,11 @@ def _memory(report: Report) -> list[tuple[str, int | Fraction, str]]:
         ratio = Fraction(memory.intensity.flops, memory.intensity.bytes)
         rows.insert(1, ("arithmetic intensity", ratio, "FLOPs per byte of memory traffic"))
     return rows
+
+
+def _mean(total: int, tokens: int) -> int | Fraction:
+    mean = Fraction(total, tokens)
+    return mean.numerator if mean.denominator == 1 else mean
 
 
 def _by_size(report: Report) -> list[tuple[str, int]]:

@@ -18,6 +18,7 @@ from crossflops.plugins.failures import failure
 from crossflops.rebuild import REBUILT, rebuilt_in
 from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
+from crossflops.targets.target import named_in_full
 from crossflops.verbs.compare.files import FileOfTools
 from crossflops.verbs.compare.native import Study, by_mode
 from crossflops.verbs.count import Counted
@@ -77,6 +78,7 @@ class Crew(msgspec.Struct, frozen=True):
             inputs=request.specs,
             inputs_file=request.inputs_file,
             allow_pickle=request.allow_pickle,
+            sizes=request.sizes,
         )
 
 
@@ -112,7 +114,7 @@ def early(request: Request, choice: Choice, isolate: bool) -> Source | None:
     if request.is_file:
         return None
     wanted = {choice.conventions[tool].framework for tool in _runners(choice)}
-    foreign = len(wanted) > 1 or may_be_of_another(request.target or "", wanted)
+    foreign = len(wanted) > 1 or may_be_of_another(named_in_full(request.target or ""), wanted)
     built = request.given is not None or not isolate
     return request.source() if built or foreign else None
 

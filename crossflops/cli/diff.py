@@ -1,0 +1,53 @@
+"""`crossflops diff`."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import click
+
+from crossflops.cli.options import MODEL, OUTPUT, SIZES, of_model, options, sizes
+from crossflops.cli.output import deliver, progress
+from crossflops.errors import InputError
+
+
+def _share(ctx: click.Context, param: click.Parameter, text: str | None) -> Fraction | None:
+    """`2%` or `0.02` as a share."""
+    if text is None:
+        return None
+    try:
+        number = Fraction(text.strip().removesuffix("%").strip())
+    except (ValueError, ZeroDivisionError):
+        raise InputError(f"--max-increase {text!r} is no share", "write for example 2%") from None
+    if number < 0:
+        raise InputError(f"--max-increase {text!r} is below zero", "write for example 2%")
+    return number / 100 if text.strip().endswith("%") else number
+
+
+@click.command("diff")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@options(
+    *MODEL,
+    *SIZES,
+    click.option("--max-increase", "most", callback=_share, metavar="PERCENT",
+                 help="Exit with 1 where MACs, FLOPs or parameters grow by more, such as 2%."),
+    *OUTPUT,
+)  # fmt: skip
+def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
+    """Say what changed between two models, or two saved reports.
+
+    For example: crossflops diff before.onnx after.onnx --max-increase 2%
+    """
+    from crossflops.targets.request import Request
+    from crossflops.verbs import diff as verb
+
+    shared = {"sizes": sizes(fields), **of_model(fields)}
+
+    def side(text: str) -> verb.Side:
+        return text, Path(text) if verb.is_report(text) else Request.of(text, **shared)
+
+    with progress("counting") as tell:
+        found = verb.diff(side(first), side(second), most, tell)
+    deliver(found, as_json=fields["as_json"], file=fields["file"])
+    return 1 if found.over else 0

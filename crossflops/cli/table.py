@@ -1,0 +1,36 @@
+"""`crossflops table`."""
+
+from typing import Any
+
+import click
+
+from crossflops.cli.options import MODEL, OUTPUT, SIZES, of_model, options, sizes
+from crossflops.cli.output import deliver, progress
+
+
+@click.command("table")
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@options(
+    *MODEL,
+    *SIZES,
+    click.option("--by-tool", "tools", multiple=True, metavar="ID[@EDITION]",
+                 help="A column with the number of this tool, by its convention and without the "
+                      "tool: thop, fvcore. Repeatable."),
+    click.option("--digits", type=click.IntRange(1, 20), default=4, show_default=True,
+                 metavar="N", help="Significant digits of all figures; .csv and .json have all."),
+    *OUTPUT,
+)  # fmt: skip
+def table(targets: tuple[str, ...], tools: tuple[str, ...], digits: int, **fields: Any) -> int:
+    """Set several models in one table, for a paper: a row each.
+
+    For example: crossflops table torchvision:resnet50 timm:vit_base_patch16_224 -o table.tex
+    """
+    from crossflops.targets.request import Request
+    from crossflops.verbs import table as verb
+
+    shared = {"sizes": sizes(fields), **of_model(fields)}
+    requests = [(target, Request.of(target, **shared)) for target in targets]
+    with progress("counting") as tell:
+        rows = verb.table(requests, tools, digits, tell)
+    deliver(rows, as_json=fields["as_json"], file=fields["file"])
+    return 0

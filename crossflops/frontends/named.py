@@ -1,0 +1,113 @@
+"""A model that a library knows by a name: `timm:resnet50` -> the model, with its usual input.
+
+A framework lists its libraries (`Frontend.libraries`); each is one object with the prefix that its
+targets bear. Names are read from the library's source files: a misspelt name and a bare one
+(`resnet50`) cost no import of a framework.
+"""
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from crossflops.errors import MissingExtraError, TargetError, nearest, raised_at
+from crossflops.ir.tensor import TensorSpec
+
+SIZES = {"batch": "--batch", "seq": "--seq", "image_size": "--image-size"}
+
+
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that was built by its name, without weights from anywhere.
+
+    `specs` is its usual input and `origin` where the library says so; () where it says nothing.
+    `sizes` are the keys of SIZES that change this input. `notes` are sentences for the report.
+    """
+
+    model: Any
+    specs: tuple[TensorSpec, ...] = ()
+    origin: str = ""
+    sizes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Library(Protocol):
+    """What knows models by name: `prefix` stands before the colon, `package` is imported."""
+
+    prefix: str
+    package: str
+
+    def names(self) -> Sequence[str]:
+        """The names that it knows, () where it is not installed; imports nothing."""
+
+    def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
+        """The model of this name, at these sizes; `arguments` go to what builds it."""
+
+
+def made(
+    library: Library, target: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
+) -> Named:
+    """The model of a target with the prefix of this library.
+
+    Raises MissingExtraError, and TargetError for a name that the library does not know, with the
+    names that are like it, or for whatever the library raises.
+    """
+    name = target.partition(":")[2]
+    try:
+        named = library.make(name, arguments, sizes)
+    except (MissingExtraError, TargetError):
+        raise
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != library.package:
+            raise
+        install = f"pip install {library.package}"
+        raise MissingExtraError(f"{library.package} is not installed", install) from error
+    except Exception as error:
+        raise TargetError(
+            f"{library.package} cannot make {name!r}: {error}{raised_at(error)}",
+            "its names are not known here; check the spelling and --arg"
+            if not (known := library.names())
+            else "check --arg and the sizes"
+            if name in known
+            else nearest(name, known, f"{library.package} has no such model"),
+        ) from error
+    strays = [SIZES[size] for size in sizes if size not in named.sizes]
+    if strays and named.specs:
+        fitting = " and ".join(SIZES[size] for size in named.sizes)
+        raise TargetError(
+            f"{strays[0]} changes nothing in the input of {target}", f"it takes {fitting}"
+        )
+    return named
+
+
+@functools.cache
+def declared(package: str, folder: str, pattern: str) -> tuple[str, ...]:
+    """The names that match `pattern` in the source files of an installed package, in order.
+
+    `folder` lies in the package and is searched with all beneath it. () where nothing is there.
+    """
+    try:
+        spec = find_spec(package)
+    except ValueError:
+        return ()
+    names: set[str] = set()
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        for file in Path(place, folder).rglob("*.py"):
+            names.update(re.findall(pattern, file.read_text("utf-8", "replace"), re.MULTILINE))
+    return tuple(sorted(names))
+
+
+def image(
+    name: str, channels: int, height: int, width: int, sizes: Mapping[str, int]
+) -> TensorSpec:
+    """An image or several of them, channels first, at the sizes that are asked for.
+
+    >>> image("x", 3, 224, 224, {"batch": 8, "image_size": 64}).shape
+    (8, 3, 64, 64)
+    """
+    side = sizes.get("image_size")
+    area = (side, side) if side else (height, width)
+    return TensorSpec(name, "float32", (sizes.get("batch", 1), channels, *area), "input")

@@ -1,0 +1,42 @@
+"""keras.applications: models by name; their usual input is the one that they are built with."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+
+from crossflops.errors import TargetError, nearest
+from crossflops.frontends.named import Library, Named, declared
+from crossflops.ir.tensor import TensorSpec
+
+_EXPORTED = r"\)\ndef ([A-Z]\w*)\("  # below the decorator that gives it a public name
+
+
+class Applications(Library):
+    """`keras:NAME`, in any letters: `keras:resnet50` is ResNet50."""
+
+    prefix = "keras"
+    package = "keras"
+
+    def names(self) -> Sequence[str]:
+        """What the files of keras.applications export."""
+        return declared("keras", "src/applications", _EXPORTED)
+
+    def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
+        """The model without weights, built for the image size that is asked for."""
+        applications = importlib.import_module("keras.applications")
+        known = {each.casefold(): each for each in dir(applications) if each[0].isupper()}
+        if name.casefold() not in known:
+            message = f"keras has no application {name!r}"
+            raise TargetError(message, nearest(name, known.values()))
+        options: dict[str, object] = {"weights": None}
+        if side := sizes.get("image_size"):
+            options["input_shape"] = (side, side, 3)
+        model = getattr(applications, known[name.casefold()])(**{**options, **arguments})
+        shape = tuple(model.inputs[0].shape)[1:]
+        if not all(isinstance(size, int) for size in shape):
+            return Named(model=model)
+        return Named(
+            model=model,
+            specs=(TensorSpec("0", "float32", (sizes.get("batch", 1), *shape), "input"),),
+            origin="the input that it is built with",
+            sizes=("batch", "image_size"),
+        )

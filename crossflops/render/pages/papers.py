@@ -1,0 +1,89 @@
+"""The page of several models in one table: one unit a column, one number of digits for all."""
+
+from decimal import Context, Decimal
+
+from crossflops.ir.profile import Amount
+from crossflops.render.page import Column, Page, Row, Table, Text, right
+from crossflops.render.quantity import number
+from crossflops.report.papers import PaperTable
+
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+
+
+def heads(table: PaperTable) -> tuple[str, ...]:
+    """The heads of the columns of raw counts."""
+    return ("target", "params", "macs", "flops", "memory_traffic", *table.tools)
+
+
+def paper_page(table: PaperTable) -> Page:
+    """A row for each model, and how all of it was counted."""
+    rows = [row.cells(table.tools) for row in table.rows]
+    columns = list(zip(*rows, strict=True))[1:]
+    steps = [_step(column) for column in columns]
+    names = ("parameters", "MACs", "FLOPs", "memory traffic", *table.tools)
+    titles = (
+        f"{name} ({_PREFIXES[step]})" if step else name
+        for name, step in zip(names, steps, strict=True)
+    )
+    shown = (
+        Row.of(
+            str(target), *(_figure(c, s, table.digits) for c, s in zip(counts, steps, strict=True))
+        )
+        for target, *counts in rows
+    )
+    block = Table(columns=(Column(head="model"), *right(*titles)), rows=tuple(shown))
+    return Page((block, *(Text(sentence) for sentence in footnotes(table))))
+
+
+def footnotes(table: PaperTable) -> list[str]:
+    """How it was counted, and what of it a reader has to know."""
+    version = table.made_with.get("crossflops", "")
+    sentences = [
+        f"Counted with crossflops {version}".rstrip()
+        + " on the ONNX graph: a MAC is one multiply-accumulate of a contraction; FLOPs are"
+        " 2 x MACs and one for each addition, multiplication, division, comparison and special"
+        " function beside them; memory traffic is the bytes that every operator reads and writes,"
+        f" nothing fused. {number(table.digits, 'significant digit')}."
+    ]
+    inputs = {row.target: ", ".join(row.inputs) for row in table.rows}
+    if len(set(inputs.values())) == 1:
+        sentences.append(f"Input: {next(iter(inputs.values()))}.")
+    else:
+        sentences.append(
+            f"Inputs: {'; '.join(f'{name} {spec}' for name, spec in inputs.items())}."
+        )
+    if table.tools:
+        named = (f"{tool} {table.editions.get(tool, '')}".rstrip() for tool in table.tools)
+        sentences.append(f"By the conventions of {', '.join(named)}: predicted, not run.")
+    for row in table.rows:
+        notes = [*row.notes]
+        if row.uncounted:
+            notes.append(f"{number(row.uncounted, 'node')} not counted, and in no total")
+        sentences += [f"{row.target}: {note}." for note in notes]
+    return sentences
+
+
+def _step(column: tuple[str | Amount, ...]) -> int:
+    """The power of 1000 that leaves the largest figure of a column at least 1."""
+    counts = [abs(count) for count in column if not isinstance(count, str)]
+    largest = int(max(counts, default=0))
+    return min((len(str(largest)) - 1) // 3, len(_PREFIXES) - 1)
+
+
+def _figure(count: str | Amount, step: int, digits: int) -> str:
+    """A count in its column's unit, rounded half to even to so many significant digits.
+
+    >>> _figure(4133742592, 3, 4), _figure(57, 0, 4), _figure(999960, 1, 4), _figure("", 3, 4)
+    ('4.134', '57', '1000', '-')
+    """
+    if isinstance(count, str):
+        return "-"
+    if not step:
+        return str(count)
+    rounded = Context(prec=digits).create_decimal(Decimal(count).scaleb(-3 * step))
+    text = f"{rounded:f}"
+    whole, _, rest = text.partition(".")
+    spare = digits - len(whole.lstrip("-0") or "")
+    if rest or spare <= 0 or len(whole) >= digits:
+        return text
+    return f"{rounded:.{spare}f}"

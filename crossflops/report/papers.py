@@ -1,0 +1,39 @@
+"""Several models in one table, as a paper prints it: a row each, and how it was counted."""
+
+import msgspec
+
+from crossflops.ir.profile import Amount
+
+
+class PaperRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One model, named as it was typed.
+
+    `memory_traffic` are bytes read and written. `by_tool` has None where a convention cannot count
+    the model; `notes` says why, and what else a reader should know.
+    """
+
+    target: str
+    params: int
+    macs: int
+    flops: int
+    memory_traffic: int
+    by_tool: dict[str, Amount | None] = {}
+    inputs: tuple[str, ...] = ()
+    uncounted: int = 0
+    notes: tuple[str, ...] = ()
+
+    def cells(self, tools: tuple[str, ...]) -> tuple[str | Amount, ...]:
+        """The row under its heads, counts as they are; "" for what there is not."""
+        counts = (self.by_tool.get(tool) for tool in tools)
+        shown = ("" if count is None else count for count in counts)
+        return (self.target, self.params, self.macs, self.flops, self.memory_traffic, *shown)
+
+
+class PaperTable(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows, `tools` with the editions of their conventions, and the significant digits."""
+
+    rows: tuple[PaperRow, ...]
+    tools: tuple[str, ...] = ()
+    editions: dict[str, str] = {}
+    digits: int = 4
+    made_with: dict[str, str] = {}

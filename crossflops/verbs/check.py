@@ -1,0 +1,142 @@
+"""The verb `check`: the budgets of a configuration, held against a count and a baseline.
+
+The table is `[budgets]` of `crossflops.toml`, or `[tool.crossflops.budgets]` of `pyproject.toml`,
+with a table for each target::
+
+    [budgets."model.onnx"]
+    rules = ["macs <= 4.2G", "params <= +1%", "uncounted == 0"]
+    inputs = ["1x3x224x224"]
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, InputError, UnknownNameError, nearest
+from crossflops.plugins.interpreters import settings, title
+from crossflops.report.budgets import (
+    NATIVE,
+    RESIDUAL,
+    Baseline,
+    Check,
+    Checks,
+    Recorded,
+    Rule,
+    checked,
+    recorded,
+    values,
+)
+from crossflops.report.report import Report
+from crossflops.targets.request import Request
+from crossflops.targets.target import imports_restored
+from crossflops.verbs.count import native_count
+
+BASELINE = "crossflops-baseline.json"  # beside the configuration
+_TABLE = "budgets"
+_OPTIONS = ("inputs", "inputs_file", "arguments", "dims", "trips", "branches", "sizes")
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """The rules about one target, and what says how it is built and run."""
+
+    target: str
+    rules: tuple[Rule, ...]
+    options: dict[str, Any]
+
+
+@imports_restored()
+def check(
+    targets: Sequence[str], update: bool, tell: Callable[[str], None], folder: Path | None = None
+) -> Checks:
+    """Every rule about these targets, or about all; with `update` the baseline is written first.
+
+    The configuration is that of `folder` (the current one) or above, and targets are found from
+    where it lies. Raises InputError where it sets no budget, or one that cannot be understood.
+    """
+    file, table = settings(_TABLE, folder)
+    budgets = _chosen(file, table, targets)
+    path = file.parent / BASELINE
+    baseline = _read(path)
+    rows: list[Check] = []
+    with contextlib.chdir(file.parent):
+        reports = {budget.target: _report(budget, tell) for budget in budgets}
+    now = {target: recorded(report, values(report)) for target, report in reports.items()}
+    if update:
+        baseline = msgspec.structs.replace(baseline, models={**baseline.models, **now})
+        _write(path, baseline)
+    for budget in budgets:
+        before: Recorded | None = baseline.models.get(budget.target)
+        rows += [checked(budget.target, rule, now[budget.target], before) for rule in budget.rules]
+    return Checks(checks=tuple(rows), baseline=path.name if baseline.models else "")
+
+
+def _chosen(file: Path, table: Mapping[str, Any], targets: Sequence[str]) -> list[Budget]:
+    if not table:
+        raise InputError(
+            "no file here or above sets a budget",
+            f'write {title(_TABLE, file)[:-1]}."model.onnx"] with rules = ["macs <= 4.2G"] into'
+            f" {file.name}",
+        )
+    strange = next((target for target in targets if target not in table), None)
+    if strange is not None:
+        raise UnknownNameError(f"{file} sets no budget for {strange}", nearest(strange, table))
+    return [_budget(target, table[target], file) for target in targets or table]
+
+
+def _budget(target: str, row: Any, file: Path) -> Budget:
+    options = dict(row) if isinstance(row, dict) else {"rules": row}
+    rules = options.pop("rules", None)
+    if not isinstance(rules, list) or not all(isinstance(text, str) for text in rules):
+        hint = 'write rules = ["macs <= 1G"]'
+        raise InputError(f"{target} in {file} has no list of rules", hint)
+    strays = [name for name in options if name not in _OPTIONS]
+    if strays:
+        raise InputError(
+            f"{target} in {file} sets {strays[0]}", f"it may set rules, {', '.join(_OPTIONS)}"
+        )
+    return Budget(target, tuple(map(Rule.of, rules)), options)
+
+
+def _report(budget: Budget, tell: Callable[[str], None]) -> Report:
+    """The count, by the conventions that rules name; a rule about residuals runs the tools."""
+    tell(f"counting {budget.target}")
+    names = {rule.name for rule in budget.rules}
+    conventions = tuple(sorted(names - {*NATIVE, RESIDUAL}))
+    report, _ = native_count(Request.of(budget.target, **budget.options, as_=conventions))
+    if RESIDUAL not in names:
+        return report
+    from crossflops.verbs.compare.compare import Comparison, compare
+
+    request = Request.of(budget.target, **budget.options)
+    compared = compare(request, Comparison(), tell)
+    if not compared.reconciliations:
+        raise InputError(
+            f"no tool counted {budget.target}, so it has no residual", "see `crossflops tools`"
+        )
+    return msgspec.structs.replace(
+        report, profiles=compared.profiles, reconciliations=compared.reconciliations
+    )
+
+
+def _read(path: Path) -> Baseline:
+    if not path.is_file():
+        return Baseline()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Baseline)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} is no baseline: {error}", "`crossflops check --update` writes one"
+        ) from error
+
+
+def _write(path: Path, baseline: Baseline) -> None:
+    text = msgspec.json.format(msgspec.json.encode(baseline), indent=2) + b"\n"
+    try:
+        path.write_bytes(text)
+    except OSError as error:
+        raise CrossflopsError(
+            f"{path} cannot be written: {error.strerror}", "make it writable"
+        ) from error

@@ -1,0 +1,64 @@
+"""The verb `diff`: two models, or two saved reports, and what is between them."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from crossflops.errors import InputError
+from crossflops.report.compressed import contents
+from crossflops.report.difference import Difference, difference
+from crossflops.report.report import SCHEMA, Report
+from crossflops.targets.request import Request
+from crossflops.targets.target import imports_restored
+from crossflops.verbs.count import Counted, native_count
+
+Side: TypeAlias = tuple[str, Request | Path]  # a name, and what it is the name of
+_HINT = "give a model, or a file that `crossflops count -o FILE.json` wrote"
+
+
+@imports_restored()
+def diff(
+    first: Side, second: Side, most: Fraction | None, tell: Callable[[str], None]
+) -> Difference:
+    """From the first to the second; `most` is the share by which a total may grow.
+
+    Of two models the causes are given, too. Raises what counting raises, and InputError for a file
+    that is no report of a count.
+    """
+    (report, native), (report_of_second, native_of_second) = (
+        _side(side, tell) for side in (first, second)
+    )
+    found = difference(report, report_of_second, (first[0], second[0]), most)
+    if native is None or native_of_second is None:
+        return found
+    from crossflops.reconcile.models.alignment import align
+    from crossflops.reconcile.models.reading import layers
+
+    aligned = align(
+        *(layers(side.graph, side.trace, side.ledger) for side in (native, native_of_second))
+    )
+    return msgspec.structs.replace(found, causes=aligned.causes)
+
+
+def _side(side: Side, tell: Callable[[str], None]) -> tuple[Report, Counted | None]:
+    name, source = side
+    tell(f"counting {name}")
+    if isinstance(source, Request):
+        return native_count(source)
+    try:
+        report = Report.from_json(contents(source))
+    except OSError as error:
+        raise InputError(f"cannot read {source}: {error.strerror}", _HINT) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InputError(f"{source} is no report: {error}", _HINT) from error
+    if report.schema != SCHEMA:
+        raise InputError(f"{source} has the schema {report.schema!r}", f"this one is {SCHEMA}")
+    return report, None
+
+
+def is_report(text: str) -> bool:
+    """Whether this names the file of a report."""
+    return text.lower().endswith((".json", ".json.gz")) and ":" not in Path(text).name

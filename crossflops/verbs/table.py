@@ -1,0 +1,81 @@
+"""The verb `table`: several models counted one after the other, a row each, for a paper."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from crossflops.errors import InputError
+from crossflops.report.papers import PaperRow, PaperTable
+from crossflops.report.report import Report
+from crossflops.targets.request import Request
+from crossflops.targets.target import imports_restored
+from crossflops.verbs import count
+
+
+@imports_restored()
+def table(
+    requests: Sequence[tuple[str, Request]],
+    tools: Sequence[str],
+    digits: int,
+    tell: Callable[[str], None],
+) -> PaperTable:
+    """Every model under the name that stands before its request.
+
+    Each is also counted by the conventions of `tools`; one that cannot count a model leaves its
+    cell empty, and the row says why. Raises what counting raises.
+    """
+    rows: list[PaperRow] = []
+    editions: dict[str, str] = {}
+    made_with: dict[str, str] = {}
+    for name, request in requests:
+        tell(f"counting {name}")
+        row, report = _row(name, request, tools)
+        rows.append(row)
+        editions |= {fold.tool: fold.edition for fold in report.folds}
+        made_with |= report.made_with or {}
+    named = tuple(dict.fromkeys(tool for row in rows for tool in row.by_tool))
+    return PaperTable(
+        rows=tuple(rows), tools=named, editions=editions, digits=digits, made_with=made_with
+    )
+
+
+def _row(name: str, request: Request, tools: Sequence[str]) -> tuple[PaperRow, Report]:
+    notes: dict[str, str] = {}
+    try:
+        report = _counted(request, tools)
+    except InputError:
+        notes, report = _one_by_one(request, tools)
+    totals = report.totals
+    row = PaperRow(
+        target=name,
+        params=report.params,
+        macs=report.macs,
+        flops=report.flops,
+        memory_traffic=totals.bytes_read + totals.bytes_written,
+        by_tool={
+            **{fold.tool: fold.total for fold in report.folds},
+            **dict.fromkeys(notes),
+        },
+        inputs=report.request.inputs if report.request else (),
+        uncounted=len(report.uncounted),
+        notes=tuple(notes.values()),
+    )
+    return row, report
+
+
+def _counted(request: Request, tools: Sequence[str]) -> Report:
+    return count.native_count(msgspec.structs.replace(request, as_=tuple(tools)))[0]
+
+
+def _one_by_one(request: Request, tools: Sequence[str]) -> tuple[dict[str, str], Report]:
+    """Why some conventions cannot count the model, and the report with the others."""
+    fitting: list[str] = []
+    notes: dict[str, str] = {}
+    report = _counted(request, ())
+    for tool in tools:
+        try:
+            report = _counted(request, (*fitting, tool))
+            fitting.append(tool)
+        except InputError as error:
+            notes[tool.partition("@")[0]] = error.message
+    return notes, report

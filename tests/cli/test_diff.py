@@ -1,0 +1,61 @@
+"""`crossflops diff`: totals, what changed, moved, appeared and vanished, and a limit."""
+
+import json
+
+from tests.cli.test_table import ONE, TWO
+from tests.onnx_files import saved, with_weights
+
+
+def test_a_product_that_was_added_appears(line, tmp_path, monkeypatch):
+    """TWO has 70 MACs, 140 FLOPs and 35 parameters more."""
+    saved(tmp_path, with_weights(ONE, "w"), "one.onnx")
+    saved(tmp_path, with_weights(TWO, "w", "v"), "two.onnx")
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = line("diff", "one.onnx", "two.onnx", "--max-increase", "2%", "--json")
+    found = json.loads(out)
+    assert status == 1
+    assert found["over"] == ["macs", "flops", "params"]
+    assert found["second_work"] == {"macs": 100, "flops": 210, "params": 50}
+    assert [node["second"]["macs"] for node in found["nodes"] if node["kind"] == "appeared"] == [
+        70
+    ]
+    assert sum(cause["macs"] for cause in found["causes"]) == 70
+
+
+def test_what_was_deleted_saves(line, tmp_path, monkeypatch):
+    """The other way nothing is over the limit; two saved reports say the same as two models."""
+    saved(tmp_path, with_weights(ONE, "w"), "one.onnx")
+    saved(tmp_path, with_weights(TWO, "w", "v"), "two.onnx")
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "two"):
+        assert line("count", f"{name}.onnx", "-o", f"{name}.json")[0] == 0
+    for suffix in ("onnx", "json"):
+        status, out, _ = line("diff", f"two.{suffix}", f"one.{suffix}", "--max-increase", "0%")
+        assert status == 0
+        assert "vanished" in out
+        assert "-70" in out
+        assert "Nothing grew by more than 0 %." in out
+
+
+def test_what_is_the_same_under_another_name_moved(line, tmp_path, monkeypatch):
+    """Nothing differs in the totals."""
+    saved(tmp_path, with_weights(ONE, "w"), "one.onnx")
+    model = with_weights(ONE, "w")
+    model.graph.node[0].name = "other"
+    saved(tmp_path, model, "moved.onnx")
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = line("diff", "one.onnx", "moved.onnx", "--json")
+    assert status == 0
+    assert [(node["kind"], node["name"]) for node in json.loads(out)["nodes"]] == [
+        ("moved", "other")
+    ]
+
+
+def test_a_file_that_is_no_report_is_refused(line, tmp_path, monkeypatch):
+    """And a limit that is no share."""
+    (tmp_path / "x.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    status, _, err = line("diff", "x.json", "x.json")
+    assert status == 2
+    assert "no report" in err
+    assert line("diff", "x.json", "x.json", "--max-increase", "much")[0] == 2

@@ -1,0 +1,64 @@
+"""`crossflops table`: a row each, in every format, exact in JSON and CSV."""
+
+import csv
+import io
+import json
+
+from crossflops.render.latex import escaped
+from tests.onnx_files import saved, with_weights
+
+# MACs 2 x 3 x 5 = 30; Relu has 10 comparisons, so 70 FLOPs; 15 parameters.
+ONE = "one (float[2,3] x, float[3,5] w) => (float[2,5] y) { h = MatMul(x, w)\n y = Relu(h) }"
+# Besides 2 x 5 x 7 = 70 MACs and 35 parameters: 100 MACs, 210 FLOPs, 50 parameters.
+TWO = """two (float[2,3] x, float[3,5] w, float[5,7] v) => (float[2,7] y) {
+    h = MatMul(x, w)
+    r = Relu(h)
+    y = MatMul(r, v)
+}"""
+
+
+def files(folder):
+    """Both models."""
+    return (
+        saved(folder, with_weights(ONE, "w"), "one.onnx"),
+        saved(folder, with_weights(TWO, "w", "v"), "two.onnx"),
+    )
+
+
+def test_a_row_each_with_exact_counts(line, tmp_path, monkeypatch):
+    """Named as typed; `by_tool` by convention, None with a note where it cannot count a file."""
+    files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    tools = ("--by-tool", "exact-2k-1", "--by-tool", "thop")
+    status, out, _ = line("table", "one.onnx", "two.onnx", *tools, "--json")
+    assert status == 0
+    one, two = json.loads(out)["rows"]
+    assert [one[key] for key in ("target", "params", "macs", "flops")] == ["one.onnx", 15, 30, 70]
+    assert [two[key] for key in ("target", "params", "macs", "flops")] == [
+        "two.onnx", 50, 100, 210,
+    ]  # fmt: skip
+    # K products and K - 1 sums for each result, and the Relu: 2 x 5 x 5 + 10
+    assert one["by_tool"] == {"exact-2k-1": 60, "thop": None}
+    assert any("no file records" in note for note in one["notes"])
+
+
+def test_latex_has_booktabs_and_the_footnote(line, tmp_path, monkeypatch):
+    """And a table of LaTeX escapes what it has to."""
+    files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    status, _, _ = line("table", "one.onnx", "two.onnx", "-o", "t.tex")
+    text = (tmp_path / "t.tex").read_text()
+    assert status == 0
+    assert "\\toprule" in text
+    assert "  one.onnx & 15 & 30 & 70 &" in text
+    assert "Counted with crossflops" in text
+    assert escaped("a_b & 50 %") == r"a\_b \& 50 \%"
+
+
+def test_csv_has_all_digits(line, tmp_path, monkeypatch):
+    """Under plain heads."""
+    files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert line("table", "two.onnx", "-o", "t.csv")[0] == 0
+    [row] = csv.DictReader(io.StringIO((tmp_path / "t.csv").read_text()))
+    assert (row["target"], row["params"], row["macs"]) == ("two.onnx", "50", "100")

@@ -1,0 +1,153 @@
+"""Models by name: the prefixes of libraries, bare names, and the usual input."""
+
+import json
+import sys
+
+import pytest
+
+from crossflops.errors import CrossflopsWarning, InputError, TargetError
+from crossflops.frontends import FRONTENDS, meant_by, names_like
+from crossflops.frontends.named import Named, declared, image
+from crossflops.ir.tensor import TensorSpec
+from crossflops.targets import load
+from crossflops.targets.target import build, named_in_full
+
+TIMM = """
+class Model:
+    pretrained_cfg = {"input_size": (3, 32, 48), "fixed_input_size": True}
+    def __init__(self, **options):
+        self.options = options
+
+def create_model(name, **options):
+    if name != "tiny_net":
+        raise RuntimeError("Unknown model")
+    return Model(**options)
+"""
+
+
+@pytest.fixture
+def libraries(tmp_path, monkeypatch):
+    """A timm and a torchvision that have a model or two, told by their files alone."""
+    declared.cache_clear()
+    for package, lines in {
+        "timm": "@register_model\ndef tiny_net(): ...\n@register_model\ndef both_net(): ...\n",
+        "torchvision": "@register_model()\n@handle(\n  x,\n)\ndef both_net(): ...\n",
+    }.items():
+        folder = tmp_path / package / "models"
+        folder.mkdir(parents=True)
+        (folder / "nets.py").write_text(lines)
+        (folder.parent / "__init__.py").write_text(TIMM if package == "timm" else "")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [name for name in sys.modules if name.split(".")[0] in ("timm", "torchvision")]:
+        monkeypatch.delitem(sys.modules, name)
+    yield
+    declared.cache_clear()
+    for name in [name for name in sys.modules if name.split(".")[0] in ("timm", "torchvision")]:
+        sys.modules.pop(name)
+
+
+def test_a_bare_name_is_that_of_the_one_library_that_has_it(libraries):
+    """Nothing is imported for it."""
+    assert meant_by("Tiny_Net") == ("timm:tiny_net",)
+    assert named_in_full("tiny_net") == "timm:tiny_net"
+    assert "timm" not in sys.modules
+    assert named_in_full("nothing_like_it") == "nothing_like_it"
+
+
+def test_several_libraries_are_told_as_commands(libraries, monkeypatch):
+    """Unless one is preferred."""
+    with pytest.raises(TargetError) as caught:
+        named_in_full("both_net")
+    assert "`crossflops count timm:both_net`" in caught.value.hint
+    assert "`crossflops count torchvision:both_net`" in caught.value.hint
+    monkeypatch.setenv("CROSSFLOPS_LIBRARY", "torchvision,timm")
+    assert named_in_full("both_net") == "torchvision:both_net"
+
+
+def test_a_misspelt_name_gets_the_nearest(libraries):
+    """With and without its prefix."""
+    assert names_like("tinny_net") == "did you mean timm:tiny_net?"
+    with pytest.raises(TargetError) as bare:
+        build("tinny_net", {})
+    assert bare.value.hint == "did you mean timm:tiny_net?"
+    with pytest.raises(TargetError) as prefixed:
+        build("timm:tinny_net", {})
+    assert prefixed.value.hint == "did you mean tiny_net?"
+
+
+def test_the_usual_input_is_at_the_sizes_that_are_asked_for(libraries):
+    """The model is built for an image size where its input has one size."""
+    model, named = build("timm:tiny_net", {"num_classes": 7}, sizes={"batch": 8})
+    assert model.options == {"pretrained": False, "num_classes": 7}
+    assert isinstance(named, Named)
+    assert [spec.shape for spec in named.specs] == [(8, 3, 32, 48)]
+    model, named = build("timm:tiny_net", {}, sizes={"image_size": 64})
+    assert model.options == {"pretrained": False, "img_size": 64}
+    assert [spec.shape for spec in named.specs] == [(1, 3, 64, 64)]
+    with pytest.raises(TargetError, match="--seq changes nothing"):
+        build("timm:tiny_net", {}, sizes={"seq": 16})
+
+
+def test_sizes_are_for_models_by_name(tmp_path):
+    """Not for files, and not beside shapes."""
+    with pytest.raises(InputError, match="no usual input"):
+        load("model.onnx", {}, (), sizes={"batch": 2})
+    spec = TensorSpec("0", "float32", (1, 3, 8, 8), "input")
+    with pytest.raises(InputError, match="another is given"):
+        load("timm:tiny_net", {}, (spec,), sizes={"batch": 2})
+    file = tmp_path / "model.py"
+    file.write_text("def make(): ...")
+    with pytest.raises(InputError, match="usual input"):
+        build(f"{file}:make", {}, sizes={"batch": 2})
+
+
+def test_an_image_has_the_side_that_is_asked_for():
+    """Both sides then, and the usual ones otherwise."""
+    assert image("x", 3, 32, 48, {}).shape == (1, 3, 32, 48)
+    assert image("x", 3, 32, 48, {"batch": 2, "image_size": 64}).shape == (2, 3, 64, 64)
+
+
+def test_every_prefix_belongs_to_one_library():
+    """The five of the manual."""
+    prefixes = [library.prefix for each in FRONTENDS for library in each.libraries]
+    assert sorted(prefixes) == ["hf", "keras", "timm", "torchvision"]
+
+
+@pytest.mark.tools
+def test_a_config_alone_is_a_language_model(tmp_path):
+    """A Llama of one layer: 2 x 16 tokens, and no weights; a cache is switched off."""
+    pytest.importorskip("transformers")
+    config = tmp_path / "config.json"
+    config.write_text(
+        json.dumps(
+            {
+                "model_type": "llama",
+                "architectures": ["LlamaForCausalLM"],
+                "num_hidden_layers": 1,
+                "hidden_size": 32,
+                "intermediate_size": 64,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 4,
+                "vocab_size": 100,
+            }
+        )
+    )
+    with pytest.warns(CrossflopsWarning, match="--batch and --seq change it"):
+        source = load(f"hf:{config}", {}, (), sizes={"batch": 2, "seq": 16})
+    assert source.kwargs["input_ids"].shape == (2, 16)
+    assert not source.model.config.use_cache
+    # embeddings and head 2 x 100 x 32, attention 4 x 32², MLP 3 x 32 x 64, three norms of 32
+    params = sum(weight.numel() for weight in source.model.parameters())
+    assert params == 2 * 3200 + 4096 + 6144 + 96
+
+
+@pytest.mark.torch
+def test_torchvision_says_its_usual_input():
+    """From the transforms of the weights, which are not loaded."""
+    pytest.importorskip("torchvision")
+    model, named = build("torchvision:resnet18", {}, sizes={"batch": 4})
+    assert [spec.shape for spec in named.specs] == [(4, 3, 224, 224)]
+    assert type(model).__name__ == "ResNet"
+    with pytest.raises(TargetError) as caught:
+        build("torchvision:resnet81", {})
+    assert "resnet18" in caught.value.hint
