@@ -149,6 +149,7 @@ class Workers:
         try:
             parent.start(self._env)
         except OSError as problem:
+            parent.close()
             for worker in workers:
                 self._refuse(worker, worker.cannot_start(problem))
         else:
