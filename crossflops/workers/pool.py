@@ -169,6 +169,8 @@ class Workers:
         if word is not None:
             self._start_alone([parent.named(word)])
             return
+        if parent not in self._parents:  # its clock and its pipe have both told its end
+            return
         status, waiting = parent.close(), parent.waiting
         self._parents.remove(parent)
         waiting = [worker for worker in waiting if worker in self._living]
