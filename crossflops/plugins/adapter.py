@@ -46,8 +46,10 @@ class Adapter(Protocol):
     def load(self) -> None:
         """Import the tool and its framework, so that `profile` has nothing left to import.
 
-        A worker calls it before it builds the model. Any exception says that the tool cannot
-        be used here.
+        It is called before the model is built, as a rule in a process from which the tools of
+        one framework are forked: it starts no thread and changes nothing of the framework. A
+        tool that has to declares `own_process = True`. Any exception says that the tool cannot be
+        used here.
         """
 
     def accepts(self, model: object) -> bool:
@@ -101,15 +103,29 @@ def is_module(model: object) -> bool:
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
+def _owners() -> tuple[Any, ...]:
+    """What has the functions of PyTorch that tools replace, where PyTorch has been imported."""
+    torch = sys.modules.get("torch")
+    return () if torch is None else (torch, torch.nn.functional, torch.Tensor, torch.nn.Module)
+
+
+def functions() -> dict[tuple[int, str], Any]:
+    """The functions of PyTorch that tools replace, by the owner's identity and the name."""
+    return {
+        (id(owner), name): value
+        for owner in _owners()
+        for name, value in vars(owner).items()
+        if callable(value)
+    }
+
+
 @contextmanager
 def repaired() -> Iterator[None]:
     """Functions of PyTorch that a tool replaces within this block are as before after it.
 
     So is what hides a function that tensors inherit.
     """
-    torch = sys.modules.get("torch")
-    owners = () if torch is None else (torch, torch.nn.functional, torch.Tensor, torch.nn.Module)
-    before = [(owner, dict(vars(owner))) for owner in owners]
+    before = [(owner, dict(vars(owner))) for owner in _owners()]
     try:
         yield
     finally:

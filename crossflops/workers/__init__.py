@@ -1,6 +1,7 @@
 """Every process that runs a tool: what it is asked, how it answers, and how it is ended.
 
 In: jobs, and a model with its inputs. Out: a profile or a failure for each job. `pool` runs tools
-side by side, `observe` runs one in this process.
+side by side: `process` and `warm` are our side of a worker and of a parent that forks workers,
+`worker` and `parent` are theirs. `observe` runs a tool in this process.
 Imports: plugins, targets, frontends, ir, errors.
 """

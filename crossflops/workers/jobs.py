@@ -1,6 +1,7 @@
 """What a worker process is asked to do, and the model that travels to it."""
 
 import importlib
+import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -22,6 +23,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `pickle_path`. A tool that takes an ONNX file gets the path `onnx_path`, where a file has to
     lie when the tools are let go, not before. `adapter` is the value of the tool's entry point
     ("module:attribute"); when it is None, the worker looks the tool up in its own environment.
+
+    Jobs on one model share a warm parent, unless `own_process` says that this tool cannot be
+    forked. `framework` names the module that the parent imports before it loads any tool.
     """
 
     tool: str
@@ -35,6 +39,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     sizes: dict[str, int] = {}
     pickle_path: str | None = None
     onnx_path: str | None = None
+    own_process: bool = False
+    framework: str = ""
+
+    @property
+    def needs_contents(self) -> bool:
+        """Whether the model object that the caller has must be sent along."""
+        return self.target is None and self.pickle_path is None and self.onnx_path is None
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,12 +53,20 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     The answer is written to the file `result`. `paths` are appended to the worker's sys.path,
     so that they shadow nothing. `memory` is the limit of its address space in bytes.
+
+    A worker that a warm parent forks has its conversation on the pipes of `link`, the first for
+    what it hears, inherited under these numbers, and writes what the tool prints to the file
+    `log`. `variables` are those of the environment that its parent could not have: how many
+    threads a tool may start.
     """
 
     job: Job
     result: str
     paths: tuple[str, ...] = ()
     memory: int | None = None
+    link: tuple[int, int] | None = None
+    log: str = os.devnull
+    variables: dict[str, str] = {}
 
 
 # A model object and its inputs on their way into a worker process.

@@ -1,7 +1,11 @@
-"""The memory that a process may use."""
+"""The memory that a process may use, and the threads that it has."""
 
 import os
 import sys
+from pathlib import Path
+
+_STATUS = Path("/proc/self/status")
+_KIBIBYTE = 1024
 
 
 def physical_memory() -> int | None:
@@ -12,10 +16,26 @@ def physical_memory() -> int | None:
         return None
 
 
-def limit_memory(size: int | None) -> None:
+def threads() -> int:
+    """The threads of this process, those of native code too; Linux alone tells."""
+    return _of_status("Threads")
+
+
+def address_space() -> int:
+    """The bytes of address space that this process has taken; Linux alone tells."""
+    return _of_status("VmSize") * _KIBIBYTE
+
+
+def _of_status(key: str) -> int:
+    lines = _STATUS.read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+
+
+def limit_memory(size: int | None, *, may_be_raised: bool = False) -> None:
     """Bound the address space of this process to `size` bytes, where the system can do that.
 
-    Where it cannot (Windows, and in part macOS), a line on stderr says so.
+    `may_be_raised` leaves the way open to a higher bound later on. Where the system cannot
+    (Windows, and in part macOS), a line on stderr says so.
     """
     if size is None:
         return
@@ -24,6 +44,6 @@ def limit_memory(size: int | None) -> None:
 
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         bound = size if hard == resource.RLIM_INFINITY else min(size, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+        resource.setrlimit(resource.RLIMIT_AS, (bound, hard if may_be_raised else bound))
     except (ImportError, AttributeError, OSError, ValueError) as problem:
         sys.stderr.write(f"the memory limit is not in force on this system: {problem}\n")

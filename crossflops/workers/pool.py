@@ -1,10 +1,10 @@
-"""Several tools at once, each in a worker process of its own."""
+"""Several tools at once, each in a worker process: forked from a warm parent, or started."""
 
 import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
@@ -12,11 +12,14 @@ from types import TracebackType
 import msgspec
 
 from crossflops.ir.profile import Failure, Profile
+from crossflops.ir.trace import Setting
 from crossflops.plugins.failures import failure
 from crossflops.workers import jobs
 from crossflops.workers.jobs import Job, Order
 from crossflops.workers.limits import physical_memory
-from crossflops.workers.process import READY, Worker
+from crossflops.workers.parent import UNFIT
+from crossflops.workers.process import READY, News, Worker
+from crossflops.workers.warm import Parent, can_fork
 
 TIMEOUT = 300.0
 _MODEL = "model"  # the file that holds the pickled model
@@ -39,9 +42,14 @@ class Workers:
     tool and never an exception here.
 
     `timeout` is in seconds, and holds for building and for running, each; `memory` in bytes of
-    address space of one worker, by default what the machine has; `interpreters` names the
-    Python of a tool where it is not this one; `at_once` is how many tools run at a time, by
-    default one per CPU.
+    address space of one worker, by default what the machine has, on top of what it inherits
+    from a parent; `interpreters` names the Python of a tool where it is not this one; `at_once`
+    is how many tools run at a time, by default one per CPU.
+
+    Tools of one interpreter that run the same model are forked from one parent, which imports
+    the framework and builds the model once, where the system can do that and there are at least
+    two. `fork` says it otherwise: True for a single tool too, False for none. `tell` gets a line
+    when a tool that could have been forked gets a process of its own instead.
     """
 
     def __init__(
@@ -53,6 +61,8 @@ class Workers:
         memory: int | None = None,
         interpreters: Mapping[str, str] | None = None,
         at_once: int | None = None,
+        fork: bool | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self._jobs = tuple(jobs)
         self._contents = contents
@@ -60,8 +70,13 @@ class Workers:
         self._memory = memory or physical_memory()
         self._interpreters = dict(interpreters or {})
         self._at_once = at_once or _cpus()
-        self._news: SimpleQueue[tuple[Worker, str | None]] = SimpleQueue()
+        self._fork = can_fork() if fork is None else fork
+        self._fewest = 1 if fork else 2
+        self._tell = tell or (lambda _line: None)
+        self._env: dict[str, str] = {}
+        self._news: News = SimpleQueue()
         self._living: list[Worker] = []
+        self._parents: list[Parent] = []
         self._early: list[Answer] = []
         self._folder = Path()
         self._scratch = contextlib.ExitStack()
@@ -86,46 +101,117 @@ class Workers:
 
     def go(self) -> Iterator[Answer]:
         """Let the tools run, and give tool and answer as they finish."""
-        while self._early:
-            yield self._early.pop(0)
-        while self._living:
+        while self._living or self._early:
+            while self._early:
+                yield self._early.pop(0)
+            if not self._living:
+                return
             self._admit()
-            worker, word = self._news.get()
-            if word is None and worker in self._living:
-                self._living.remove(worker)
-                yield worker.tool, worker.answer()
+            who, word = self._news.get()
+            if isinstance(who, Parent):
+                self._hear(who, word)
+            elif word is None and who in self._living:
+                self._living.remove(who)
+                yield who.tool, who.answer()
 
     def _start(self) -> None:
         threads = max(1, _cpus() // max(1, min(len(self._jobs), self._at_once)))
-        env = {"OMP_NUM_THREADS": str(threads), **os.environ}
+        self._env = {"OMP_NUM_THREADS": str(threads), **os.environ}
         obstacle = self._pack()
+        workers = []
         for number, job in enumerate(self._jobs):
-            if obstacle is not None and _needs_contents(job):
-                told: Failure | None = failure(job.tool, "build", obstacle, jobs.HINT)
+            if obstacle is not None and job.needs_contents:
+                refused = failure(job.tool, "build", obstacle, jobs.HINT)
+                self._early.append((job.tool, refused))
             else:
-                worker = self._worker(number, job)
-                told = worker.start(env)
-                if told is None:
-                    self._living.append(worker)
-            if told is not None:
-                self._early.append((job.tool, told))
+                workers.append(self._worker(number, job))
+        self._living = list(workers)
+        for siblings in _siblings(workers):
+            if len(siblings) < self._fewest or siblings[0].order.job.own_process:
+                self._start_alone(siblings)
+            elif self._fork:
+                self._start_parent(siblings)
+            else:
+                self._tell("every tool has a process of its own: none is forked here")
+                self._start_alone(siblings)
+
+    def _start_alone(self, workers: Sequence[Worker]) -> None:
+        """Each in a process of its own."""
+        for worker in workers:
+            refused = worker.start(self._env)
+            if refused is not None:
+                self._refuse(worker, refused)
+
+    def _start_parent(self, workers: Sequence[Worker]) -> None:
+        """All from one parent."""
+        log = self._folder / f"parent{len(self._parents)}.log"
+        parent = Parent(workers, workers[0].python, log, self._news, self._timeout)
+        try:
+            parent.start(self._env)
+        except OSError as problem:
+            parent.close()
+            for worker in workers:
+                self._refuse(worker, worker.cannot_start(problem))
+        else:
+            self._parents.append(parent)
+
+    def _refuse(self, worker: Worker, refused: Failure) -> None:
+        self._living.remove(worker)
+        self._early.append((worker.tool, refused))
+
+    def _hear(self, parent: Parent, word: str | None) -> None:
+        """Take the news of a parent: a tool that it could not load, or its own end.
+
+        A parent that ended as it loaded a tool leaves that tool to itself, and the others to
+        another parent. One that found itself unfit to fork leaves all to themselves. Else its
+        end, as it built the model, is that of all whom it did not fork.
+        """
+        if word is not None:
+            self._start_alone([parent.named(word)])
+            return
+        if parent not in self._parents:  # its clock and its pipe have both told its end
+            return
+        status, waiting = parent.close(), parent.waiting
+        self._parents.remove(parent)
+        waiting = [worker for worker in waiting if worker in self._living]
+        culprit = parent.culprit
+        if culprit in waiting:
+            reason = parent.last_line() or "it cannot be loaded beside others"
+            self._tell(f"{culprit.tool} has a process of its own: {reason}")
+            waiting.remove(culprit)
+            self._start_alone([culprit])
+            if waiting:
+                self._start_parent(waiting)
+        elif status == UNFIT and not parent.overdue:
+            self._tell(f"every tool has a process of its own: {parent.last_line()}")
+            self._start_alone(waiting)
+        else:
+            for worker in waiting:
+                worker.share_fate(parent, status)
+                self._living.remove(worker)
+                self._early.append((worker.tool, worker.answer()))
 
     def _stop(self) -> None:
         for worker in self._living:
             worker.close()
+        for parent in self._parents:
+            parent.close()
+        for worker in self._living:
+            worker.close()  # those that a parent forked in the meantime
         self._living.clear()
+        self._parents.clear()
         self._scratch.close()
 
     def _admit(self) -> None:
         """Let waiting workers go, as many as may run at a time."""
         free = self._at_once - sum(worker.running for worker in self._living)
-        waiting = [one for one in self._living if one.said == READY and not one.running]
-        for worker in waiting[:free]:
+        ready = [worker for worker in self._living if worker.said == READY]
+        for worker in [worker for worker in ready if not worker.running][:free]:
             worker.go()
 
     def _worker(self, number: int, job: Job) -> Worker:
         python = self._interpreters.get(job.tool, sys.executable)
-        if _needs_contents(job):
+        if job.needs_contents:
             job = msgspec.structs.replace(job, pickle_path=str(self._folder / _MODEL))
         order = Order(
             job=job,
@@ -137,7 +223,7 @@ class Workers:
 
     def _pack(self) -> BaseException | str | None:
         """Pickle the model object; what stood in the way, if anything did."""
-        if not any(map(_needs_contents, self._jobs)):
+        if not any(job.needs_contents for job in self._jobs):
             return None
         if self._contents is None:
             return "the job names no target, and no model was given"
@@ -148,8 +234,15 @@ class Workers:
         return None
 
 
-def _needs_contents(job: Job) -> bool:
-    return job.target is None and job.pickle_path is None and job.onnx_path is None
+def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
+    """The workers by what a parent would share: their interpreter and all but the tool."""
+    groups: dict[bytes, list[Worker]] = {}
+    for worker in workers:
+        job = worker.order.job
+        shared = msgspec.structs.replace(job, tool="", adapter=None, setting=Setting())
+        key = msgspec.json.encode((worker.python, shared))
+        groups.setdefault(key, []).append(worker)
+    yield from groups.values()
 
 
 def _paths(python: str, job: Job) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
-"""The parent's side of one worker process."""
+"""Our side of one worker process."""
 
 import contextlib
 import os
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
@@ -17,93 +19,67 @@ from crossflops.workers.jobs import Order
 
 _TAIL = 8192  # bytes of a tool's output that are looked at
 _QUOTED = 160  # characters of it that a message quotes
+_REAPED = 5.0  # seconds that a parent has to tell how its worker ended
 _ANSWER = Profile | Failure
 READY = "ready"
 _WORDS = {b"hello", READY.encode()}  # whatever else stands there is not the worker's
+News = SimpleQueue[tuple[Any, str | None]]  # who speaks, and the word; None: it has ended
 
 
-class Worker:
-    """A worker process: start it, let it go, kill it, and have its answer when it has ended.
+class Process(Protocol):
+    """A process with which a conversation is held, a line each."""
 
-    What it says arrives in `news` as (worker, word), and (worker, None) when it has ended.
-    `limit` are the seconds that building and running may take, each: a clock of its own runs
-    whenever the worker works, and kills it, whatever other processes are busy with.
+    def lines(self) -> Iterator[bytes]:
+        """What it says, until it ends."""
+
+    def send(self, line: bytes) -> None:
+        """Say a line to it. One that is gone is noticed by the listener."""
+
+    def kill(self) -> None:
+        """Kill it and all that it started and that stayed in its group."""
+
+    def status(self) -> int | None:
+        """The exit status, negative for a signal, once it has ended; None where it is unknown."""
+
+    def release(self) -> None:
+        """Close the ends of the conversation."""
+
+
+class Started:
+    """A process that this one started, in a group of its own: a `Process`.
+
+    -P keeps the current directory off the front of sys.path. Raises OSError where the
+    interpreter cannot be started.
     """
 
     def __init__(
-        self,
-        order: Order,
-        python: str,
-        log: Path,
-        news: "SimpleQueue[tuple[Worker, str | None]]",
-        limit: float,
+        self, python: str, module: str, log: Path, env: dict[str, str], links: Sequence[int] = ()
     ) -> None:
-        self.order = order
-        self.tool = order.job.tool
-        self.python = python
-        self.said = ""
-        self.running = False
-        self.overdue = False
-        self._limit = limit
-        self._clock: threading.Timer | None = None
-        self._log = log
-        self._news = news
-        self._process: subprocess.Popen[bytes] | None = None
-        self._listener: threading.Thread | None = None
-
-    def start(self, env: dict[str, str]) -> Failure | None:
-        """Start the process in a group of its own, and give it its order.
-
-        -P keeps the current directory off the front of sys.path.
-        """
-        command = [self.python, "-P", "-m", "crossflops.workers.worker"]
-        try:
-            with self._log.open("wb") as log:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    env=env,
-                    start_new_session=True,
-                )
-        except OSError as problem:
-            return failure(
-                self.tool,
-                "load",
-                f"cannot start {self.python}: {problem.strerror}",
-                f"give the path of a Python interpreter in which {self.tool} is installed",
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [python, "-P", "-m", module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                env=env,
+                start_new_session=True,
+                pass_fds=links,
             )
-        self._wind()
-        self._send(msgspec.json.encode(self.order))
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-        return None
 
-    def go(self) -> None:
-        """Let the tool start. Its time counts from here."""
-        self.running = True
-        self._wind()
-        self._send(b"go")
+    def lines(self) -> Iterator[bytes]:
+        """See `Process`."""
+        return iter(self._process.stdout or ())
 
-    def _wind(self) -> None:
-        self._clock = threading.Timer(min(self._limit, threading.TIMEOUT_MAX), self._run_out)
-        self._clock.daemon = True
-        self._clock.start()
-
-    def _rest(self) -> None:
-        if self._clock is not None:
-            self._clock.cancel()
-
-    def _run_out(self) -> None:
-        """Its time is over. What it started in another group may keep its pipe open: say so."""
-        self.overdue = True
-        self.kill()
-        self._news.put((self, None))
+    def send(self, line: bytes) -> None:
+        """See `Process`."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.write(line + b"\n")
+                self._process.stdin.flush()
 
     def kill(self) -> None:
-        """Kill the process and all that it started and that stayed in its group."""
-        if self._process is None or self._process.returncode is not None:
+        """See `Process`."""
+        if self._process.returncode is not None:
             return
         with contextlib.suppress(OSError):
             if hasattr(os, "killpg"):
@@ -111,50 +87,237 @@ class Worker:
             else:
                 self._process.kill()
 
-    def close(self) -> int:
-        """Kill what is left, reap the process, release the pipes; the exit status."""
-        self._rest()
-        if self._process is None:
-            return 0
-        self.kill()
-        status = self._process.wait()
-        if self._listener is not None:
-            self._listener.join(timeout=1)
+    def status(self) -> int | None:
+        """See `Process`."""
+        return self._process.wait()
+
+    def release(self) -> None:
+        """See `Process`."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+
+
+class Forked:
+    """A process that a warm parent forked, which tells how it ended: a `Process`."""
+
+    def __init__(self, pid: int, requests: BinaryIO, replies: BinaryIO) -> None:
+        self._pid = pid
+        self._requests = requests
+        self._replies = replies
+        self._status: int | None = None
+        self._told = threading.Event()
+
+    def ended(self, status: int) -> None:
+        """The parent has told its exit status: no last word is to come."""
+        self._status = status
+        self.orphan()
+
+    def orphan(self) -> None:
+        """The parent will say no more. The process goes on, if it does."""
+        self._told.set()
+
+    def lines(self) -> Iterator[bytes]:
+        """See `Process`."""
+        with self._replies:
+            yield from self._replies
+
+    def send(self, line: bytes) -> None:
+        """See `Process`."""
+        with contextlib.suppress(OSError, ValueError):  # broken, or closed
+            self._requests.write(line + b"\n")
+
+    def kill(self) -> None:
+        """See `Process`. It may not have its group yet."""
+        if self._status is None:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(OSError):
+                    kill(self._pid, signal.SIGKILL)
+
+    def status(self) -> int | None:
+        """See `Process`."""
+        self._told.wait(_REAPED)
+        return self._status
+
+    def release(self) -> None:
+        """See `Process`."""
+        with contextlib.suppress(OSError):
+            self._requests.close()
+
+
+class Attended:
+    """A process that is listened to, and has a clock while it works.
+
+    What it says arrives in `news` as (this, word), and (this, None) when it has ended. `limit`
+    are the seconds that a piece of its work may take: the clock kills it, whatever other
+    processes are busy with. `log` has what it writes to stderr.
+    """
+
+    def __init__(self, python: str, log: Path, news: News, limit: float) -> None:
+        self.python = python
+        self.log = log
+        self.said = ""
+        self.overdue = False
+        self.limit = limit
+        self._clock: threading.Timer | None = None
+        self._news = news
+        self._process: Process | None = None
+        self._listener: threading.Thread | None = None
+
+    def attend(self, process: Process) -> None:
+        """Listen to a process that has begun to work."""
+        self._process = process
+        self.wind()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def send(self, line: bytes) -> None:
+        """Say a line to the process."""
+        if self._process is not None:
+            self._process.send(line)
+
+    def wind(self) -> None:
+        """Give it its time from now on."""
+        self.rest()
+        self._clock = threading.Timer(min(self.limit, threading.TIMEOUT_MAX), self._run_out)
+        self._clock.daemon = True
+        self._clock.start()
+
+    def rest(self) -> None:
+        """Stop the clock: it waits."""
+        if self._clock is not None:
+            self._clock.cancel()
+
+    def close(self) -> int | None:
+        """Kill what is left, reap the process, release the conversation; the exit status."""
+        self.rest()
+        if self._process is None:
+            return 0
+        self._process.kill()
+        status = self._process.status()
+        if self._listener is not None:
+            self._listener.join(timeout=1)
+        self._process.release()
         return status
 
+    def heard(self, line: bytes) -> None:
+        """Take a line that the process said."""
+        raise NotImplementedError
+
+    def last_line(self) -> str:
+        """What it wrote to stderr last, in one short line."""
+        lines = [line for line in self.tail().splitlines() if line.strip()]
+        return shortened(lines[-1], _QUOTED) if lines else ""
+
+    def tail(self) -> str:
+        """The end of what it wrote to stderr."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, self.log.stat().st_size - _TAIL))
+                return log.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    def tell(self, word: str | None) -> None:
+        """Put a word into the news."""
+        self._news.put((self, word))
+
+    def _run_out(self) -> None:
+        """Its time is over. What it started in another group may keep its pipe open: say so."""
+        self.overdue = True
+        if self._process is not None:
+            self._process.kill()
+        self.tell(None)
+
+    def _listen(self) -> None:
+        if self._process is not None:
+            for line in self._process.lines():
+                self.heard(line.strip())
+        self.tell(None)
+
+
+class Worker(Attended):
+    """A worker process: let it go, and have its answer when it has ended.
+
+    `limit` holds for building and for running, each.
+    """
+
+    def __init__(self, order: Order, python: str, log: Path, news: News, limit: float) -> None:
+        super().__init__(python, log, news, limit)
+        self.order = order
+        self.tool = order.job.tool
+        self.running = False
+        self._status: int | None = None  # that of a parent that did not come to fork it
+
+    def start(self, env: dict[str, str]) -> Failure | None:
+        """Start a process of its own, and give it its order."""
+        try:
+            process = Started(self.python, "crossflops.workers.worker", self.log, env)
+        except OSError as problem:
+            return self.cannot_start(problem)
+        self.attend(process)
+        self.send(msgspec.json.encode(self.order))
+        return None
+
+    def cannot_start(self, problem: OSError) -> Failure:
+        """The failure of a tool whose interpreter is not there."""
+        return failure(
+            self.tool,
+            "load",
+            f"cannot start {self.python}: {problem.strerror}",
+            f"give the path of a Python interpreter in which {self.tool} is installed",
+        )
+
+    def share_fate(self, parent: Attended, status: int | None) -> None:
+        """Never forked: what became of the parent became of this worker."""
+        self.said, self.overdue, self.log = parent.said, parent.overdue, parent.log
+        self._status = status
+
+    def go(self) -> None:
+        """Let the tool start. Its time counts from here."""
+        self.running = True
+        self.wind()
+        self.send(b"go")
+
+    def heard(self, line: bytes) -> None:
+        """Take a word of the worker's, and stop the clock when it is ready."""
+        if line not in _WORDS:
+            return
+        self.said = line.decode()
+        if self.said == READY:
+            self.rest()
+        self.tell(self.said)
+
     def answer(self) -> Profile | Failure:
-        """What the worker found, or what became of it."""
-        status = self.close()
-        found = self._result()
-        if isinstance(found, Profile):
-            return found
-        relay(self._tail())
-        if found is not None and not found.message.startswith("SystemExit"):
-            return found  # an exception speaks for itself
-        told = found or self._fate(status)
-        return msgspec.structs.replace(told, message=told.message + self._quoted())
+        """What the worker answered, or what became of it."""
+        status = self.close() if self._process is not None else self._status
+        answer = self._result()
+        if isinstance(answer, Profile):
+            return answer
+        relay(self.tail())
+        if answer is not None and not answer.message.startswith("SystemExit"):
+            return answer  # an exception speaks for itself
+        failed = answer or self._fate(status)
+        return msgspec.structs.replace(failed, message=failed.message + self._quoted())
 
     def _result(self) -> Profile | Failure | None:
         try:
             content = Path(self.order.result).read_bytes()
-            found: Profile | Failure = msgspec.json.decode(content, type=_ANSWER)
+            answer: Profile | Failure = msgspec.json.decode(content, type=_ANSWER)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as problem:
             return failure(self.tool, "crash", f"its answer cannot be read: {problem}")
-        if found.tool != self.tool:
-            return failure(self.tool, "crash", f"the answer is that of {found.tool}")
-        return found
+        if answer.tool != self.tool:
+            return failure(self.tool, "crash", f"the answer is that of {answer.tool}")
+        return answer
 
-    def _fate(self, status: int) -> Failure:
+    def _fate(self, status: int | None) -> Failure:
         """Why a process ended without an answer."""
         doing = "running" if self.running else "building the model"
         if self.overdue:
-            return failure(self.tool, "time", f"stopped after {self._limit:g} s of {doing}")
+            return failure(self.tool, "time", f"stopped after {self.limit:g} s of {doing}")
         if not self.said:
             return failure(
                 self.tool,
@@ -162,43 +325,16 @@ class Worker:
                 f"{self.python} could not start the worker",
                 f"install crossflops and the plugin of {self.tool} into that interpreter",
             )
-        if speaks_of_memory(self._tail()):
+        if speaks_of_memory(self.tail()):
             return failure(self.tool, "memory", f"ran out of memory while {doing}")
         if status == -signal.SIGKILL:
             hint = "often the system ran out of memory: give a smaller input, or run fewer tools"
             return failure(self.tool, "crash", f"was killed while {doing}", hint)
+        if status is None:
+            return failure(self.tool, "crash", f"its process ended while {doing}")
         how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
         return failure(self.tool, "crash", f"its process ended {how} while {doing}")
 
     def _quoted(self) -> str:
-        lines = [line for line in self._tail().splitlines() if line.strip()]
-        return f" (last output: {shortened(lines[-1], _QUOTED)})" if lines else ""
-
-    def _tail(self) -> str:
-        try:
-            with self._log.open("rb") as log:
-                log.seek(max(0, self._log.stat().st_size - _TAIL))
-                return log.read().decode(errors="replace")
-        except OSError:
-            return ""
-
-    def _send(self, line: bytes) -> None:
-        """Write a line to the worker. One that is gone is noticed by the listener."""
-        if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.write(line + b"\n")
-                self._process.stdin.flush()
-
-    def _heard(self, word: str) -> None:
-        self.said = word
-        if word == READY:
-            self._rest()
-        self._news.put((self, word))
-
-    def _listen(self) -> None:
-        if self._process is not None and self._process.stdout is not None:
-            for line in self._process.stdout:
-                word = line.strip()
-                if word in _WORDS:
-                    self._heard(word.decode())
-        self._news.put((self, None))
+        line = self.last_line()
+        return f" (last output: {line})" if line else ""

@@ -4,6 +4,9 @@ The conversation, a line each: the worker says `hello`, reads an Order as JSON, 
 builds the model, and says `ready`. It then waits for `go`, because the prediction has to be
 fixed before the tool starts. It writes its answer, Profile or Failure, under a temporary name,
 renames it to the one that the order gives, and ends. It ends at once when the parent is gone.
+
+A worker that a warm parent forked (`crossflops.workers.parent`) has its tool and its model
+already, and holds the rest of the same conversation.
 """
 
 import os
@@ -12,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 import msgspec
 
@@ -26,18 +29,30 @@ from crossflops.workers.jobs import Job, Order
 from crossflops.workers.limits import limit_memory
 from crossflops.workers.observe import observe, rejected
 
+Say = Callable[[str], None]
+
 
 def main() -> None:
     """Hold the conversation on what were stdin and stdout, and leave without clean-up.
 
     A tool may leave threads or atexit handlers behind that never end.
     """
-    requests, say = _take_streams()
+    requests, replies = take_streams()
+    say = speaker(replies)
     say("hello")
     order = msgspec.json.decode(requests.readline(), type=Order)
     limit_memory(order.memory)
-    sys.path.extend(path for path in order.paths if path not in sys.path)
+    extend_path(order.paths)
+    serve(order, requests, say, answer)
 
+
+def serve(
+    order: Order,
+    requests: BinaryIO,
+    say: Say,
+    answered: Callable[[Job, Callable[[], None]], Profile | Failure],
+) -> NoReturn:
+    """Write what `answered(job, wait)` gives, where `wait` says `ready` and waits for `go`."""
     released = threading.Event()
     threading.Thread(target=_listen, args=(requests, released), daemon=True).start()
 
@@ -45,7 +60,7 @@ def main() -> None:
         say("ready")
         released.wait()
 
-    _write(answer(order.job, wait), Path(order.result))
+    write(answered(order.job, wait), Path(order.result))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -56,12 +71,26 @@ def answer(job: Job, wait: Callable[[], None]) -> Profile | Failure:
     stage: Stage = "load"
     hint = ""
     try:
-        adapter = _adapter(job)
+        adapter = adapter_of(job)
         if isinstance(adapter, Failure):
             return adapter
         adapter.load()
-        stage, hint = "build", jobs.HINT if job.pickle_path else ""
-        model, args, kwargs = built(job)
+        stage, hint = "build", hint_of(job)
+        contents = built(job)
+    except BaseException as problem:  # a tool may well call sys.exit
+        print_traceback(problem)
+        return failure(job.tool, stage, problem, hint)
+    return ask(job, wait, adapter, contents)
+
+
+def ask(
+    job: Job, wait: Callable[[], None], adapter: Adapter, contents: jobs.Contents
+) -> Profile | Failure:
+    """Run a tool that is loaded on a model that is built, after `wait` was called."""
+    stage: Stage = "build"
+    hint = hint_of(job)
+    model, args, kwargs = contents
+    try:
         if not adapter.accepts(model):
             return rejected(adapter, model)
         wait()
@@ -93,13 +122,24 @@ def built(job: Job) -> jobs.Contents:
     return source.model, source.args, source.kwargs
 
 
-def _adapter(job: Job) -> Adapter | Failure:
+def hint_of(job: Job) -> str:
+    """What to do where the model of a job cannot be built."""
+    return jobs.HINT if job.pickle_path else ""
+
+
+def adapter_of(job: Job) -> Adapter | Failure:
+    """The adapter that the job names, or that its tool has in this environment."""
     if job.adapter is None:
         return discovery.load(job.tool)
     return discovery.load_value(job.tool, job.adapter)
 
 
-def _take_streams() -> tuple[BinaryIO, Callable[[str], None]]:
+def extend_path(paths: tuple[str, ...]) -> None:
+    """Look for modules there, too, after everything of this interpreter."""
+    sys.path.extend(path for path in paths if path not in sys.path)
+
+
+def take_streams() -> tuple[BinaryIO, int]:
     """Keep stdin and stdout for the conversation; tools find nothing to read, and write to stderr.
 
     The copies are not inherited by processes that a tool starts.
@@ -113,11 +153,16 @@ def _take_streams() -> tuple[BinaryIO, Callable[[str], None]]:
     streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
     for stream in streams:
         stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    return requests, replies
+
+
+def speaker(replies: int) -> Say:
+    """What writes a line to a file descriptor, at once."""
 
     def say(word: str) -> None:
         os.write(replies, f"{word}\n".encode())
 
-    return requests, say
+    return say
 
 
 def _listen(requests: BinaryIO, released: threading.Event) -> None:
@@ -130,10 +175,10 @@ def _listen(requests: BinaryIO, released: threading.Event) -> None:
     os._exit(1)
 
 
-def _write(found: Profile | Failure, result: Path) -> None:
-    """Write the answer so that a reader of the file finds all of it, or no file."""
+def write(answer_of_tool: Profile | Failure, result: Path) -> None:
+    """Write an answer so that a reader of the file finds all of it, or no file."""
     unfinished = result.with_suffix(".part")
-    unfinished.write_bytes(msgspec.json.encode(found))
+    unfinished.write_bytes(msgspec.json.encode(answer_of_tool))
     unfinished.replace(result)
 
 

@@ -75,6 +75,39 @@ class Hangs(Honest):
         time.sleep(600)
 
 
+class Meddles(Honest):
+    """Changes PyTorch and the model for the whole process, and answers with nothing."""
+
+    name = "meddles"
+
+    def profile(self, model, args, kwargs, setting):
+        import torch
+
+        torch.manual_seed(7)
+        torch.set_default_dtype(torch.float64)
+        torch.nn.functional.linear = None
+        torch.nn.Linear.forward = None
+        model.double().train()
+        return Profile(
+            tool=self.name, version=self.version(), setting=setting, total=0, printed_as="FLOPs"
+        )
+
+
+class Careful(Honest):
+    """Counts as Honest does, after another tool had time to meddle, and looks at what it left."""
+
+    name = "careful"
+
+    def profile(self, model, args, kwargs, setting):
+        import torch
+
+        time.sleep(1)
+        assert torch.get_default_dtype() is torch.float32
+        assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"])
+        assert torch.initial_seed() != 7
+        return super().profile(model, args, kwargs, setting)
+
+
 class Absent(Honest):
     """A plugin without its tool."""
 

@@ -1,5 +1,6 @@
 """The fake tools, importable by name: here, and through sys.path in the workers."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from crossflops.ir.trace import Setting
 from crossflops.workers.jobs import Job
 from crossflops.workers.pool import Workers
+
+forks = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
 
 
 @pytest.fixture(autouse=True)
@@ -22,14 +25,20 @@ def fakes():
     return fake_tools
 
 
+@pytest.fixture(params=[False, pytest.param(True, marks=forks)], ids=["started", "forked"])
+def fork(request):
+    """Whether workers are forked from a warm parent, or have processes of their own."""
+    return request.param
+
+
 @pytest.fixture
-def ask(fakes):
+def ask(fakes, fork):
     """Run one fake tool in a worker, and give its answer."""
 
     def run(kind, model=None, inputs=((), {}), **options):
         job = Job(tool="fake", setting=Setting(), adapter=f"fake_tools:{kind}")
         contents = (model or fakes.Model(), *inputs)
-        with Workers([job], contents=contents, **options) as workers:
+        with Workers([job], contents=contents, fork=fork, **options) as workers:
             [(tool, answer)] = workers.go()
         assert tool == answer.tool == "fake"
         return answer

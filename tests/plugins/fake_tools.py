@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -202,6 +203,79 @@ class HangsWhileBuilding(Reports):
     def accepts(self, model):
         super().accepts(model)
         time.sleep(600)
+
+
+class ClosesItsPipe(Honest):
+    """Closes all that it inherited, and goes on."""
+
+    def act(self, model):
+        os.closerange(3, 256)
+        time.sleep(600)
+
+
+class ForksItself(Honest):
+    """Starts a copy of itself, which outlives it and holds what it held."""
+
+    def act(self, model):
+        if not os.fork():
+            time.sleep(600)
+            os._exit(0)
+
+
+class Moves(Honest):
+    """Changes what belongs to the whole process, and the model."""
+
+    def act(self, model):
+        os.chdir("/")
+        os.environ["CROSSFLOPS_TEST_MOVED"] = "yes"
+        model.macs = 1
+        Model.macs = property(lambda self: 1)
+
+
+class MovesInLoad(Honest):
+    def load(self):
+        os.chdir("/")
+
+
+class StartsAThreadInLoad(Honest):
+    def load(self):
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+
+
+class KillsItsParent(Honest):
+    def act(self, model):
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(0.5)
+
+
+class Witness(Honest):
+    """Answers with the number of the model if nothing is as another tool would have left it."""
+
+    name = "other"
+
+    def act(self, model):
+        time.sleep(1)  # the other has begun
+        assert os.getcwd() != "/"
+        assert "CROSSFLOPS_TEST_MOVED" not in os.environ
+
+
+class TellsItsParent(Honest):
+    """Answers with the process that started it."""
+
+    def act(self, model):
+        model.macs = os.getppid()
+
+
+class TellsItsParentToo(TellsItsParent):
+    name = "other"
+
+
+class TellsItsThreads(Honest):
+    """Answers with what libraries are told of threads."""
+
+    def act(self, model):
+        model.macs = int(os.environ["OMP_NUM_THREADS"])
+        assert "MKL_NUM_THREADS" not in os.environ
 
 
 class Incomplete:

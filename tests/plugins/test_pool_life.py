@@ -37,9 +37,9 @@ def reporting(fakes, tmp_path):
     return (model, (), {})
 
 
-def test_no_tool_starts_before_it_is_let_go(reporting, tmp_path):
+def test_no_tool_starts_before_it_is_let_go(reporting, tmp_path, fork):
     """The model is built early, and the tool waits until the prediction is fixed."""
-    with Workers([job("Reports")], contents=reporting) as workers:
+    with Workers([job("Reports")], contents=reporting, fork=fork) as workers:
         wait_for(tmp_path / "fake.ready")
         time.sleep(0.4)  # twice as long as the tool takes
         assert not (tmp_path / "fake.times").exists()
@@ -61,11 +61,11 @@ def test_no_more_tools_run_than_allowed(reporting, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signal 0 asks whether a process lives")
-def test_no_worker_outlives_the_block(reporting, tmp_path):
+def test_no_worker_outlives_the_block(reporting, tmp_path, fork):
     """Whoever leaves without letting them go, or by an exception, leaves no process behind."""
 
     def leave():
-        with Workers([job("Reports")], contents=reporting):
+        with Workers([job("Reports")], contents=reporting, fork=fork):
             wait_for(tmp_path / "fake.ready")
             raise RuntimeError
 
@@ -90,9 +90,9 @@ def gone(pid):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="asks whether a process lives")
-def test_the_clock_runs_while_the_caller_is_busy(reporting, tmp_path):
+def test_the_clock_runs_while_the_caller_is_busy(reporting, tmp_path, fork):
     """A worker that never gets ready is stopped in time, before anybody asks for answers."""
-    with Workers([job("HangsWhileBuilding")], contents=reporting, timeout=4) as workers:
+    with Workers([job("HangsWhileBuilding")], contents=reporting, timeout=4, fork=fork) as workers:
         assert gone(int(wait_for(tmp_path / "fake.ready")))
         [(_, answer)] = workers.go()
     assert (answer.stage, answer.message) == ("time", "stopped after 4 s of building the model")
@@ -106,13 +106,13 @@ def test_a_worker_that_waits_is_not_timed(reporting):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell script stands for an interpreter")
-def test_an_interpreter_that_never_stops_talking_is_stopped(fakes, tmp_path):
+def test_an_interpreter_that_never_stops_talking_is_stopped(fakes, tmp_path, fork):
     """What is no word of a worker is not heard, and its time runs out like any other's."""
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nwhile :; do echo y; done\n")
     python.chmod(0o755)
     given = {"contents": (fakes.Model(), (), {}), "interpreters": {"fake": str(python)}}
-    with Workers([job("Honest")], timeout=1, **given) as workers:
+    with Workers([job("Honest")], timeout=1, fork=fork, **given) as workers:
         [(_, answer)] = workers.go()
     assert answer.stage == "time"
 

@@ -101,8 +101,27 @@ class TestCompareHere:
         assert model.training
 
 
+@pytest.fixture(params=["1", "0"], ids=["forked", "started"])
+def way(request, monkeypatch):
+    """Both ways in which a worker comes to be."""
+    monkeypatch.setenv("CROSSFLOPS_FORK", request.param)
+    return request.param
+
+
+@pytest.mark.usefixtures("way")
 class TestCompareIsolated:
     """Tools in worker processes."""
+
+    def test_a_tool_that_meddles_with_pytorch_costs_itself_alone(self, tools, target, way):
+        """The other prints what it prints alone, and a line says which way was taken."""
+        tools("Careful", "Meddles")
+        lines = []
+        found = compare(f"{target}:make", "2x4", on_progress=lines.append)
+        assert {one.tool: one.theirs for one in found.reconciliations} == {
+            "careful": 2 * MACS,
+            "meddles": 0,
+        }
+        assert any("process of its own" in line for line in lines) is (way == "0")
 
     def test_tools_that_crash_or_hang_cost_one_line(self, tools):
         """The one that works is explained, the one off by one has its residual."""

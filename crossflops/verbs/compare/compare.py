@@ -101,7 +101,7 @@ def _answered(
     source = crews.early(request, choice, asked.isolate)
     crew = crews.first_crew(request, choice, source, file, asked.isolate)
     with ExitStack() as starting:  # the tools load and build while this process counts
-        started = starting.enter_context(crew.start(limits))
+        started = starting.enter_context(crew.start(limits, tell))
         source = source or request.source()
         conventions = crews.native_conventions(crew.choice, source)
         tell("exporting the model to ONNX")
@@ -115,7 +115,7 @@ def _answered(
     with running:
         answers = crews.answers(started, failures, tell)
     for crew in rebuilt.crews:
-        with crew.start(limits) as started:
+        with crew.start(limits, tell) as started:
             answers |= crews.answers(started, failures, tell)
     return counts, fixed, {**answers, **failures}
 

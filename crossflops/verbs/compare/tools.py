@@ -50,7 +50,7 @@ class Crew(msgspec.Struct, frozen=True):
     model: Source | None = None
     file: FileOfTools | None = None
 
-    def start(self, limits: Limits) -> AbstractContextManager["Asked"]:
+    def start(self, limits: Limits, tell: Progress) -> AbstractContextManager["Asked"]:
         """Workers that load their tools and build their model, until they are let go."""
         model = self.model
         if not limits.isolate:
@@ -61,12 +61,19 @@ class Crew(msgspec.Struct, frozen=True):
             timeout=limits.timeout,
             memory=limits.memory,
             interpreters=self.choice.elsewhere,
+            tell=tell,
         )
 
     def _job(self, tool: str) -> Job:
         request = self.request
         adapter = None if tool in self.choice.elsewhere else discovery.installed()[tool].value
-        job = Job(tool=tool, setting=request.setting, adapter=adapter)
+        job = Job(
+            tool=tool,
+            setting=request.setting,
+            adapter=adapter,
+            framework="torch",
+            own_process=self._own_process(tool),
+        )
         if self.file is not None and tool in readers(self.choice):
             return msgspec.structs.replace(job, onnx_path=str(self.file.path))
         if self.model is not None:
@@ -80,6 +87,13 @@ class Crew(msgspec.Struct, frozen=True):
             allow_pickle=request.allow_pickle,
             sizes=request.sizes,
         )
+
+    def _own_process(self, tool: str) -> bool:
+        """Whether the tool cannot be forked: its framework has threads, or its adapter says so."""
+        choice = self.choice
+        declared = getattr(choice.here.get(tool), "own_process", False)
+        torch = choice.conventions[tool].framework == "torch"
+        return declared or not torch or tool in choice.elsewhere or tool in readers(choice)
 
 
 class Asked(Protocol):

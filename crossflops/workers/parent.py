@@ -1,0 +1,253 @@
+"""One parent for tools on one model: `python -m crossflops.workers.parent`, driven by `warm`.
+
+It imports the framework, loads every tool, builds the model once, and forks a worker for each
+tool, which shares all of that and whose changes stay its own. A fork copies the thread that
+calls it and no other, so this process never has a second one.
+
+The conversation, a line each: the parent says `hello`, reads its Orders as JSON, and says what
+it does: `loading N` the tool of the N-th order, or `own N`, which could not be loaded here;
+`building` the model; `forked N PID`; and `ended N STATUS` of a worker. It ends with its workers,
+and at once when the process that started it is gone. Should it end before it built the model,
+the tool that was being loaded is at fault. A model that cannot be built is the Failure of all.
+"""
+
+import contextlib
+import importlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+import msgspec
+
+from crossflops.errors import print_traceback
+from crossflops.ir.profile import Failure, Profile
+from crossflops.plugins.adapter import Adapter, functions
+from crossflops.plugins.failures import failure
+from crossflops.workers import worker
+from crossflops.workers.jobs import Contents, Job, Order
+from crossflops.workers.limits import address_space, limit_memory, threads
+
+# Read when a library is imported: none of them may start a pool of threads in the parent.
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+UNFIT = 3  # the exit status of a parent in which a tool or the model left what must not be shared
+_PATIENCE = 1.0  # seconds in which threads that were told to end may do so
+Ready = list[tuple[int, Order, Adapter]]
+
+
+def main() -> None:
+    """Hold the conversation, and leave without clean-up."""
+    requests, replies = worker.take_streams()
+    say = worker.speaker(replies)
+    say("hello")
+    orders = msgspec.json.decode(requests.readline(), type=list[Order])
+    _end_with(requests)
+    links = {end for order in orders for end in order.link or ()}
+    for end in links:
+        os.set_inheritable(end, False)
+    first = orders[0]
+    limit_memory(first.memory, may_be_raised=True)
+    worker.extend_path(first.paths)
+    say("importing")
+    _import_framework(first.job.framework)
+    ready = _loaded(orders, say)
+    if not ready:
+        _leave(0)
+    say("building")
+    limit_memory(_beyond(first.memory), may_be_raised=True)
+    try:
+        contents = worker.built(first.job)
+    except BaseException as problem:  # a model may well call sys.exit
+        print_traceback(problem)
+        hint = worker.hint_of(first.job)
+        for _, order, _ in ready:
+            worker.write(failure(order.job.tool, "build", problem, hint), Path(order.result))
+        _leave(0)
+    _fit_to_fork()
+    numbers = _forked(ready, contents, {requests.fileno(), replies, *links}, say)
+    for end in links:
+        os.close(end)
+    _attend(numbers, say)
+    _leave(0)
+
+
+def _loaded(orders: list[Order], say: worker.Say) -> Ready:
+    """The tools that can be loaded here without a trace in what is shared, one after the other."""
+    ready: Ready = []
+    before = _shared()
+    for number, order in enumerate(orders):
+        say(f"loading {number}")
+        adapter = _adapter(order.job)
+        if _changed(before):
+            sys.stderr.write(f"loading {order.job.tool} changes what every tool shares\n")
+            _leave(UNFIT)
+        _fit_to_fork()
+        if adapter is None:
+            say(f"own {number}")
+        else:
+            ready.append((number, order, adapter))
+    return ready
+
+
+def _adapter(job: Job) -> Adapter | None:
+    """The adapter, loaded; None where it fails, which its own process will say with its reason."""
+    try:
+        adapter = worker.adapter_of(job)
+        if isinstance(adapter, Failure):
+            return None
+        adapter.load()
+    except BaseException as problem:  # a tool may well call sys.exit
+        print_traceback(problem)
+        return None
+    return adapter
+
+
+def _import_framework(name: str) -> None:
+    if name:
+        with contextlib.suppress(Exception):  # the tools will say that it is not there
+            importlib.import_module(name)
+    _set_threads(1)
+
+
+def _set_threads(number: int) -> None:
+    """Bound the threads of PyTorch, which counts its own, where it has been imported."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(number)
+
+
+def _shared() -> tuple[Any, ...]:
+    """What a tool could change under the others, besides their model and functions."""
+    torch = sys.modules.get("torch")
+    dtype = None if torch is None else torch.get_default_dtype()
+    return os.getcwd(), dtype, functions()
+
+
+def _changed(before: tuple[Any, ...]) -> bool:
+    """Whether the current folder, the default precision or functions of PyTorch are others now."""
+    *settings, known = before
+    *settings_now, known_now = _shared()
+    if settings != settings_now:
+        return True
+    return any(
+        known_now.get(key) is not function and not _of_pytorch(known_now.get(key))
+        for key, function in known.items()
+    )
+
+
+def _of_pytorch(function: Any) -> bool:
+    """Whether PyTorch's own code stands there: it wraps some functions on the import of others."""
+    torch = sys.modules["torch"]
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename.startswith(os.path.dirname(torch.__file__ or ""))
+
+
+def _fit_to_fork() -> None:
+    """End this process unless it has one thread; those that are about to end get their time."""
+    end = time.monotonic() + _PATIENCE
+    while threads() > 1:
+        if time.monotonic() > end:
+            sys.stderr.write(f"{threads()} threads run, and a fork would lose them\n")
+            _leave(UNFIT)
+        time.sleep(0.01)
+
+
+def _forked(ready: Ready, contents: Contents, ours: set[int], say: worker.Say) -> dict[int, int]:
+    """The number of each order by the process that works on it.
+
+    `ours` are the ends of conversations, of which a worker keeps its own.
+    """
+    numbers = {}
+    for number, order, adapter in ready:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        process = os.fork()
+        if not process:
+            _work(order, ours, partial(worker.ask, adapter=adapter, contents=contents))
+        numbers[process] = number
+        say(f"forked {number} {process}")
+    return numbers
+
+
+def _work(
+    order: Order,
+    ours: set[int],
+    answered: Callable[[Job, Callable[[], None]], Profile | Failure],
+) -> NoReturn:
+    """The life of a worker, in a group of its own and without the conversations of others."""
+    try:
+        requests, replies = order.link or (0, 1)
+        os.setsid()
+        for end in ours:
+            if end not in (requests, replies):
+                os.close(end)
+        log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        os.close(log)
+        limit_memory(_beyond(order.memory))
+        for name in THREADS:
+            os.environ.pop(name, None)
+        os.environ.update(order.variables)
+        wanted = order.variables.get(THREADS[0], "")
+        _set_threads(int(wanted) if wanted.isdecimal() and int(wanted) else 1)
+        say = worker.speaker(replies)
+        say("hello")
+        worker.serve(order, os.fdopen(requests, "rb"), say, answered)
+    except BaseException as problem:
+        sys.stderr.write(f"{type(problem).__name__}: {problem}\n")
+    finally:
+        _leave(1)
+
+
+def _attend(numbers: dict[int, int], say: worker.Say) -> None:
+    """Tell the end of every worker, and end what it started and left in its group."""
+    while numbers:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        if ended is None:
+            continue
+        if ended.si_pid in numbers:
+            with contextlib.suppress(OSError):
+                os.killpg(ended.si_pid, signal.SIGKILL)
+        _, status = os.waitpid(ended.si_pid, 0)
+        if ended.si_pid in numbers:
+            say(f"ended {numbers.pop(ended.si_pid)} {os.waitstatus_to_exitcode(status)}")
+
+
+def _beyond(memory: int | None) -> int | None:
+    """A limit of address space on top of what this process has, and its workers inherit."""
+    return None if memory is None else memory + address_space()
+
+
+def _end_with(requests: BinaryIO) -> None:
+    """Have the system end this group when the other end of the conversation is closed.
+
+    SIGIO ends a process that does not handle it, whatever native code is at work; a thread that
+    waits, as a worker has, must not be here.
+    """
+    import fcntl
+
+    group = -os.getpid() if os.getpgrp() == os.getpid() else os.getpid()
+    fcntl.fcntl(requests, fcntl.F_SETOWN, group)
+    flags = fcntl.fcntl(requests, fcntl.F_GETFL)
+    fcntl.fcntl(requests, fcntl.F_SETFL, flags | os.O_ASYNC)
+    gone = select.poll()
+    gone.register(requests, select.POLLHUP)
+    if any(event & select.POLLHUP for _, event in gone.poll(0)):
+        _leave(1)
+
+
+def _leave(status: int) -> NoReturn:
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Our side of a warm parent: the workers that it forks, and those that it could not."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from crossflops.workers.parent import THREADS
+from crossflops.workers.process import Attended, Forked, News, Started, Worker
+
+OWN = "own"  # the word for a tool that could not be loaded in the parent
+SWITCH = "CROSSFLOPS_FORK"  # 0: every tool has a process of its own
+_STEPS = {"hello", "importing", "loading", "building"}  # whatever else is not the parent's
+_MODULE = "crossflops.workers.parent"
+
+
+def can_fork() -> bool:
+    """Whether parents are asked to fork here: Linux alone forks with what native code has."""
+    return sys.platform == "linux" and os.environ.get(SWITCH) != "0"
+
+
+class Parent(Attended):
+    """A process that loads the tools of its workers, builds their model, and forks them.
+
+    `limit` are the seconds that each step may take. A worker that has been forked is listened
+    to on its own; `waiting` are the others.
+    """
+
+    def __init__(
+        self, workers: Sequence[Worker], python: str, log: Path, news: News, limit: float
+    ) -> None:
+        super().__init__(python, log, news, limit)
+        self._workers = tuple(workers)
+        self._links: dict[int, tuple[BinaryIO, BinaryIO]] = {}  # to and from each worker
+        self._forked: dict[int, Forked] = {}
+        self._gone: set[int] = set()  # those that got a process of their own
+        self._step = ""
+
+    @property
+    def waiting(self) -> list[Worker]:
+        """The workers that it may still fork."""
+        placed = self._gone | set(self._forked)
+        return [worker for number, worker in enumerate(self._workers) if number not in placed]
+
+    @property
+    def culprit(self) -> Worker | None:
+        """The worker whose tool it was loading when it ended."""
+        word, _, number = self._step.partition(" ")
+        return self._workers[int(number)] if word == "loading" else None
+
+    def start(self, env: dict[str, str]) -> None:
+        """Start the process, whose libraries may have no threads, and give it its orders.
+
+        Raises OSError where the interpreter cannot be started.
+        """
+        theirs: list[int] = []
+        for number, worker in enumerate(self._workers):
+            requests, to_worker = os.pipe()
+            from_worker, replies = os.pipe()
+            self._links[number] = os.fdopen(to_worker, "wb", 0), os.fdopen(from_worker, "rb")
+            theirs += (requests, replies)
+            worker.order = msgspec.structs.replace(
+                worker.order,
+                link=(requests, replies),
+                log=str(worker.log),
+                variables={name: env[name] for name in THREADS if name in env},
+            )
+        single = {**env, **dict.fromkeys(THREADS, "1")}
+        try:
+            process = Started(self.python, _MODULE, self.log, single, theirs)
+        finally:
+            for end in theirs:
+                os.close(end)
+        self.attend(process)
+        self.send(msgspec.json.encode([worker.order for worker in self._workers]))
+
+    def heard(self, line: bytes) -> None:
+        """Take a line of the parent's: what it does next, or what became of a worker."""
+        word, *numbers = line.decode(errors="replace").split()
+        if word == "forked":
+            number, process = map(int, numbers)
+            self._forked[number] = Forked(process, *self._links.pop(number))
+            self._workers[number].attend(self._forked[number])
+            self.rest()
+        elif word == "ended":
+            number, status = map(int, numbers)
+            self._forked[number].ended(status)
+            self._workers[number].tell(None)  # a copy of it may keep its pipe open
+        elif word == OWN:
+            self._gone.add(int(numbers[0]))
+            self.tell(line.decode())
+        elif word in _STEPS:
+            self.said = "hello"
+            self._step = line.decode()
+            self.wind()
+
+    def named(self, word: str) -> Worker:
+        """The worker that a word in the news is about."""
+        return self._workers[int(word.split()[1])]
+
+    def close(self) -> int | None:
+        """End the process; of workers that it forked and that go on, it will tell no more."""
+        status = super().close()
+        for forked in self._forked.values():
+            forked.orphan()
+        for link in self._links.values():
+            for end in link:
+                end.close()
+        return status

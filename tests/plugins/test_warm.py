@@ -1,0 +1,130 @@
+"""Workers that are forked from one parent: what they share, and what they cannot do to others."""
+
+import os
+
+import pytest
+
+from crossflops.ir.profile import Failure
+from crossflops.ir.trace import Setting
+from crossflops.workers.jobs import Job
+from crossflops.workers.pool import Workers
+from tests.plugins.conftest import forks
+
+pytestmark = forks
+
+
+@pytest.fixture
+def both(fakes, tmp_path):
+    """Run a tool beside another, and give the answers of both, and what was told."""
+
+    def run(kind, other="Witness", model=None, **options):
+        jobs = [
+            Job(tool="fake", setting=Setting(), adapter=f"fake_tools:{kind}"),
+            Job(tool="other", setting=Setting(), adapter=f"fake_tools:{other}"),
+        ]
+        lines = []
+        contents = (model or fakes.Model(5), (), {})
+        with Workers(jobs, contents=contents, tell=lines.append, at_once=2, **options) as workers:
+            answers = dict(workers.go())
+        return answers["fake"], answers["other"], lines
+
+    return run
+
+
+def test_two_tools_have_one_parent(both):
+    """The process that started both is one, and it is not this one."""
+    first, second, lines = both("TellsItsParent", "TellsItsParentToo")
+    assert first.total == second.total != os.getpid()
+    assert lines == []
+
+
+@pytest.mark.parametrize("way", ["argument", "variable", "declared"])
+def test_the_other_way_can_be_asked_for(fakes, monkeypatch, way):
+    """Then this process started both."""
+    if way == "variable":
+        monkeypatch.setenv("CROSSFLOPS_FORK", "0")
+    kinds = {"fake": "TellsItsParent", "other": "TellsItsParentToo"}
+    jobs = [
+        Job(
+            tool=tool,
+            setting=Setting(),
+            adapter=f"fake_tools:{kind}",
+            own_process=way == "declared",
+        )
+        for tool, kind in kinds.items()
+    ]
+    lines = []
+    fork = False if way == "argument" else None
+    with Workers(jobs, contents=(fakes.Model(), (), {}), fork=fork, tell=lines.append) as workers:
+        answers = dict(workers.go())
+    assert {answer.total for answer in answers.values()} == {os.getpid()}
+    assert len(lines) == (way != "declared")
+
+
+@pytest.mark.parametrize(
+    ("kind", "stage"),
+    [
+        ("Segfaults", "crash"),
+        ("IsKilled", "crash"),
+        ("Greedy", "memory"),
+        ("ClosesItsPipe", "crash"),
+        ("CrashesInLoad", "crash"),
+        ("FailsToLoad", "load"),
+        ("Exits", "run"),
+    ],
+)
+def test_what_a_tool_does_costs_it_alone(both, kind, stage):
+    """The other prints what it prints alone."""
+    first, second, _ = both(kind)
+    assert isinstance(first, Failure)
+    assert first.stage == stage
+    assert second.total == 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "total"), [("Moves", 1), ("ForksItself", 5), ("KillsItsParent", 5)]
+)
+def test_what_a_tool_changes_reaches_nobody(both, kind, total):
+    """Its folder, its environment, its model, a copy of itself, the parent of both."""
+    first, second, _ = both(kind, timeout=60)
+    assert (first.total, second.total) == (total, 5)
+
+
+def test_a_tool_that_hangs_costs_it_alone(both, fakes, tmp_path):
+    """It is stopped in its time, and what it started with it."""
+    model = fakes.Model(5)
+    model.folder = str(tmp_path)
+    first, second, _ = both("Hangs", model=model, timeout=20)
+    assert (first.stage, first.message) == ("time", "stopped after 20 s of running")
+    assert second.total == 5
+
+
+@pytest.mark.parametrize("kind", ["MovesInLoad", "StartsAThreadInLoad"])
+def test_a_tool_that_changes_what_is_shared_is_loaded_alone(both, kind):
+    """A line says so; the other is forked from another parent."""
+    first, second, lines = both(kind)
+    assert (first.total, second.total) == (5, 5)
+    assert len(lines) == 1
+    assert lines[0].startswith("fake has a process of its own: ")
+
+
+def test_a_forked_tool_may_have_its_threads(both):
+    """The parent has one thread; what it forks has as many as a process of its own."""
+    cpus = len(os.sched_getaffinity(0))
+    first, _, _ = both("TellsItsThreads", "Other")
+    expected = os.environ.get("OMP_NUM_THREADS", str(max(1, cpus // 2)))
+    assert first.total == int(expected)
+
+
+def test_a_model_that_cannot_be_built_is_the_failure_of_all(fakes):
+    """In the words that each would have had."""
+    jobs = [
+        Job(tool=tool, setting=Setting(), adapter=f"fake_tools:{kind}", target="nosuch:model")
+        for tool, kind in (("fake", "Honest"), ("other", "Other"))
+    ]
+    answers = {}
+    for fork in (False, True):
+        with Workers(jobs, fork=fork) as workers:
+            answers[fork] = dict(workers.go())
+    assert answers[True] == answers[False]
+    assert {answer.stage for answer in answers[True].values()} == {"build"}
