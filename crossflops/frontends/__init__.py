@@ -75,7 +75,7 @@ def may_be_of_another(target: str, names: Iterable[str]) -> bool:
     packages = [package for frontend in others for package in frontend.packages]
     path = Path(target.rpartition(":")[0] or target)
     if path.suffix != ".py":
-        named = any(library_of(target) in frontend.libraries for frontend in others)
+        named = any(library_of(target) in frontend.libraries() for frontend in others)
         reads = named or any(frontend.reads(target) for frontend in others)
         return reads or path.name.partition(".")[0] in packages
     try:
@@ -88,8 +88,10 @@ def may_be_of_another(target: str, names: Iterable[str]) -> bool:
 def library_of(target: str) -> Library | None:
     """What knows the model of `timm:resnet50` by its name; None of any other target."""
     prefix, colon, name = target.partition(":")
-    libraries = (library for frontend in FRONTENDS for library in frontend.libraries)
-    return next((each for each in libraries if colon and name and each.prefix == prefix), None)
+    if not colon or not name:
+        return None
+    libraries = (library for frontend in FRONTENDS for library in frontend.libraries())
+    return next((library for library in libraries if library.prefix == prefix), None)
 
 
 def meant_by(name: str) -> tuple[str, ...]:
@@ -97,7 +99,7 @@ def meant_by(name: str) -> tuple[str, ...]:
     return tuple(
         f"{library.prefix}:{known}"
         for frontend in FRONTENDS
-        for library in frontend.libraries
+        for library in frontend.libraries()
         for known in library.names()
         if known.casefold() == name.casefold()
     )
@@ -108,7 +110,7 @@ def names_like(name: str) -> str:
     folded = {
         known.casefold(): f"{library.prefix}:{known}"
         for frontend in FRONTENDS
-        for library in frontend.libraries
+        for library in frontend.libraries()
         for known in library.names()
     }
     near = [folded[match] for match in get_close_matches(name.casefold(), folded, n=3)]

@@ -85,8 +85,6 @@ class Frontend(Protocol):
     # its profiler writes a folder of its own.
     runtime: str = ""
     traces_into_folder: bool = False
-    # What knows its models by name: `timm:resnet50`.
-    libraries: tuple[Library, ...] = ()
     # Whether a caller can name loops and branches of its models.
     has_control: bool = False
 
@@ -108,6 +106,10 @@ class Frontend(Protocol):
         return None
 
     # What a target names.
+
+    def libraries(self) -> tuple[Library, ...]:
+        """What knows its models by name: `timm:resnet50`. Imported when a name is looked up."""
+        return ()
 
     def reads(self, target: str) -> bool:
         """Whether a target names a model that `read` makes."""

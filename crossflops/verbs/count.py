@@ -24,7 +24,6 @@ from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace, View
 from crossflops.ledger.count import count, count_whole
 from crossflops.ledger.memory import footprint
-from crossflops.ledger.training import Weights, differences, steps
 from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow
 from crossflops.targets.request import Request
@@ -277,6 +276,8 @@ def native_count(request: Request) -> tuple[Report, Counted]:
 
 def _with_training(report: Report, native: Counted, request: Request) -> Report:
     """The report with the exact training step. Raises InputError for a pattern of no weight."""
+    from crossflops.ledger.training import Weights, differences, steps
+
     weights = Weights(native.trace, request.frozen, request.trainable)
     exact = steps(native.graph, weights)
     weights.check(native.graph)

@@ -10,7 +10,7 @@ import pytest
 from tests.hostile.files import FILES, outside
 from tests.onnx_files import parsed, saved
 
-SECONDS, BYTES = 5, 512 << 20  # of processor time, and of address space: also of a child
+SECONDS, BYTES = 15, 512 << 20  # of processor time, and of address space: also of a child
 PATIENCE = 120  # by the clock, of a machine that may be busy
 
 

@@ -24,8 +24,8 @@ def asked(monkeypatch):
     """What the worker asks of the room that builds models, which answers with made-up ones."""
     calls = []
 
-    def load(*what):
-        calls.append(what)
+    def load(*what, sizes):
+        calls.append((*what, sizes))
         if what[0] == "broken:model":
             raise TargetError("broken:model raised", "mend it")
         return Source("the model", ("made",), {"mask": 1})
@@ -47,10 +47,11 @@ def test_a_target_is_built_with_its_arguments_and_inputs(asked):
             inputs=(SPEC,),
             inputs_file="values.npz",
             allow_pickle=True,
+            sizes={"batch": 2},
         )
     )
     assert contents == ("the model", ("made",), {"mask": 1})
-    assert asked == [("a:model", {"weights": None}, (SPEC,), "values.npz", True)]
+    assert asked == [("a:model", {"weights": None}, (SPEC,), "values.npz", True, {"batch": 2})]
 
 
 def test_a_job_without_a_model_is_refused(asked):

@@ -21,7 +21,7 @@ from crossflops.frontends.frontend import (
     require_packages,
 )
 from crossflops.frontends.inputs import Given, arguments
-from crossflops.frontends.pytorch.libraries import LIBRARIES
+from crossflops.frontends.named import Library
 from crossflops.ir.trace import Setting
 
 _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and evaluates sizes
@@ -43,12 +43,17 @@ class PyTorch(Frontend):
         **dict.fromkeys((".pt", ".pth"), "is a pickle"),
     }
     runtime = "torch"
-    libraries = LIBRARIES
 
     def recognizes(self, value: object) -> bool:
         """Whether this is a torch.nn.Module."""
         torch = sys.modules.get("torch")
         return torch is not None and isinstance(value, torch.nn.Module)
+
+    def libraries(self) -> tuple[Library, ...]:
+        """timm, torchvision and transformers."""
+        from crossflops.frontends.pytorch.libraries import LIBRARIES
+
+        return LIBRARIES
 
     def opened(self, value: Any) -> tuple[Any, Any] | None:
         """The module in a torch.export.ExportedProgram, and what it was exported with."""

@@ -14,7 +14,7 @@ from typing import Any
 from crossflops.errors import InputError, TargetError
 from crossflops.frontends.frontend import Frontend, OnShapes, Program, Ready, Run, Source
 from crossflops.frontends.inputs import Arguments, arguments
-from crossflops.frontends.tensorflow.applications import Applications
+from crossflops.frontends.named import Library
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
 
@@ -34,7 +34,12 @@ class TensorFlow(OnShapes):
     runtime = "keras"
     traces_into_folder = True
     has_control = True
-    libraries = (Applications(),)
+
+    def libraries(self) -> tuple[Library, ...]:
+        """keras.applications."""
+        from crossflops.frontends.tensorflow.applications import Applications
+
+        return (Applications(),)
 
     def recognizes(self, value: object) -> bool:
         """Whether TensorFlow or Keras made this."""
