@@ -29,14 +29,16 @@ def test_stdout_is_json_alone(crossflops, verb):
         assert f"from {source}\n" in done.err
 
 
-@pytest.fixture
-def sleeping(tmp_path, three_tools):
+@pytest.fixture(params=[("1", 2), ("0", 4)], ids=["one parent", "a process for each tool"])
+def sleeping(request, tmp_path, three_tools):
     """A comparison of a model that takes its time: the process, and the ids of all builders."""
+    fork, builders = request.param
     pids = tmp_path / "pids"
     process = subprocess.Popen(
         [sys.executable, "-m", "crossflops", "compare", "targets.py:sleeps", "--input", "1x4"],
         cwd=HERE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PIDS": str(pids)},
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(sys.path), "PIDS": str(pids), "CROSSFLOPS_FORK": fork},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -44,7 +46,7 @@ def sleeping(tmp_path, three_tools):
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # as in a terminal
     )
     end = time.monotonic() + 90
-    while not pids.exists() or len(pids.read_text().split()) < 4:
+    while not pids.exists() or len(pids.read_text().split()) < builders:
         assert time.monotonic() < end
         assert process.poll() is None
         time.sleep(0.05)

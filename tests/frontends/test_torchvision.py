@@ -53,12 +53,12 @@ def test_broken_operators_are_declared(tmp_path):
     (package / "__init__.py").write_text(
         "import torch\nfrom torchvision import half\n"
         "torch.library.register_fake('torchvision::nms')(lambda d, s, t: d)\n"
-        "class Net(torch.nn.Module): pass\n"
     )
+    (package / "models.py").write_text("import torch\nclass Net(torch.nn.Module): pass\n")
     (package / "half.py").write_text("")
     code = (
         "from crossflops.targets.target import build\n"
-        "print(type(build('torchvision:Net', {})[0]).__name__)\n"
+        "print(type(build('torchvision.models:Net', {})[0]).__name__)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{code}"],

@@ -30,6 +30,10 @@ SHOWN = [one for one in causes() if one.example is not None and one.example.tool
 PAIRS = [one for one in causes() if one.example is not None and not one.example.tool]
 # Causes that a few lines of PyTorch do not show, and why.
 WITHOUT = {
+    "backward.attention-recomputed": "a training step, which no tool of a comparison counts",
+    "backward.cut": "a training step, which no tool of a comparison counts",
+    "backward.first-layer": "a training step, which no tool of a comparison counts",
+    "backward.frozen": "a training step, which no tool of a comparison counts",
     "conv.dilation-by-batches": "TensorFlow",
     "graph.function-not-inlined": "TensorFlow",
     "graph.unknown-shape": "TensorFlow",
