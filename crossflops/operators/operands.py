@@ -53,7 +53,7 @@ def ints(node: Node, name: str) -> Shape | None:
     value = node.attrs.get(name)
     if value is None:
         return None
-    if not isinstance(value, tuple) or not all([isinstance(item, int) for item in value]):
+    if not isinstance(value, tuple) or not all(isinstance(item, int) for item in value):
         raise ValueError(f"attribute {name!r} of {node.op} is no list of integers")
     return tuple(map(int, value))
 

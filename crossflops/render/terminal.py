@@ -3,6 +3,7 @@
 import json
 import re
 from io import StringIO
+from itertools import zip_longest
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -66,6 +67,7 @@ def _clipped(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:kept]}{_GAP}{text[-kept:]}"
 
 
+_WORD = re.compile(r"\s*\S+\s*")
 _STYLES = {"": "", "good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim"}
 _GAPS = (3, 2)
 # the gap between columns and whether their heads may take several lines: the first that fits
@@ -180,17 +182,51 @@ def _straight_table(block: Table, width: int) -> list[str] | None:
     lines: list[str] = []
     for place, part in enumerate(_parts(block.brief(), room)):
         table, gap, broken = _fitted(part, room)
-        widths = [_widest(table, column, False) for column in range(len(table.columns))]
-        widths[-1] = widths[-1] or 1
-        if broken or sum(widths) + gap * (len(widths) - 1) > room:
+        widths = None if broken else _widths(table, gap, room)
+        if widths is None:
             return None
         heads = [] if table.bare else [tuple(column.head for column in table.columns)]
         rights = [column.right for column in table.columns]
         lines += [""] if place else []
         for cells in (*heads, *(row.cells for row in table.rows)):
-            padded = map(_padded, cells, widths, rights)
-            lines.append(" " * _indent(block) + (" " * gap).join(padded))
+            broken_cells = list(map(_wrapped, cells, widths))
+            if not all(broken_cells):
+                return None
+            for parts in zip_longest(*broken_cells, fillvalue=""):
+                padded = map(_padded, parts, widths, rights)
+                lines.append(" " * _indent(block) + (" " * gap).join(padded))
     return lines
+
+
+def _widths(table: Table, gap: int, room: int) -> list[int] | None:
+    """The width of each column. Of one that flows it is what the others leave, where that is less.
+
+    None where that does not do.
+    """
+    widths = [_widest(table, column, False) for column in range(len(table.columns))]
+    if not widths or not all(widths):  # empty, or marks that stand on no letter
+        return None
+    over = sum(widths) + gap * (len(widths) - 1) - room
+    flowing = [place for place, column in enumerate(table.columns) if column.flows]
+    if over > 0:
+        if len(flowing) != 1 or widths[flowing[0]] - over < _FLOWING:
+            return None
+        widths[flowing[0]] -= over
+    return widths
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    """The cell in lines of whole words, none where a word is too long."""
+    if cell_len(cell) <= width:
+        return [cell]
+    lines = [""]
+    for word in _WORD.findall(cell):
+        if cell_len(word.rstrip()) > width:
+            return []
+        if lines[-1] and cell_len(lines[-1]) + cell_len(word.rstrip()) > width:
+            lines.append("")
+        lines[-1] += word
+    return [line.rstrip() for line in lines]
 
 
 def _padded(cell: str, width: int, right: bool) -> str:
