@@ -11,8 +11,6 @@ import re
 import shlex
 import shutil
 import sys
-import tomllib
-from importlib.metadata import PackageNotFoundError, distribution, requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -95,12 +93,16 @@ def _declared() -> dict[str, list[str]]:
     """The requirements of each extra: of the source folder, or of what is installed."""
     project = ROOT / "pyproject.toml"
     if project.is_file():
+        import tomllib
+
         table: dict[str, Any] = tomllib.loads(project.read_text(encoding="utf-8"))
         declared: dict[str, list[str]] = table["project"]["optional-dependencies"]
         return declared
+    from importlib import metadata
+
     try:
-        lines = requires(NAME) or []
-    except PackageNotFoundError:
+        lines = metadata.requires(NAME) or []
+    except metadata.PackageNotFoundError:
         return {}
     found: dict[str, list[str]] = {}
     for line in lines:
@@ -112,9 +114,11 @@ def _declared() -> dict[str, list[str]]:
 
 def _origin() -> dict[str, Any]:
     """Where crossflops was installed from, as pip notes it (PEP 610); {} from an index."""
+    from importlib import metadata
+
     try:
-        text = distribution(NAME).read_text("direct_url.json")
-    except PackageNotFoundError:
+        text = metadata.distribution(NAME).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
         return {}
     return json.loads(text) if text else {}
 

@@ -5,9 +5,7 @@ import os
 import re
 import sys
 import sysconfig
-import traceback
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +68,8 @@ def nearest(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
     >>> nearest("thpo", ["thop", "fvcore"]), nearest("x", ["thop", "fvcore"])
     ('did you mean thop?', 'known: thop, fvcore')
     """
+    from difflib import get_close_matches  # most runs name nothing wrong
+
     names = list(known)
     folded = {name.casefold(): name for name in names}
     near = [folded[one] for one in get_close_matches(wrong.casefold(), folded, n=_NEAR)]
@@ -109,6 +109,8 @@ def raised_at(error: BaseException) -> str:
     That is a file of the user; else one of an installed library that is no framework. Of an error
     that another one led to, the first that tells is taken.
     """
+    import traceback
+
     for one in _causes(error):
         frames = traceback.extract_tb(one.__traceback__)
         places = [(frame, _place(frame.filename)) for frame in frames]
@@ -122,6 +124,8 @@ def raised_at(error: BaseException) -> str:
 
 def print_traceback(error: BaseException) -> None:
     """The traceback of an error on stderr, with what led to it, where it was asked for."""
+    import traceback
+
     relay("".join(traceback.format_exception(error)))
 
 

@@ -81,7 +81,7 @@ def test_without_the_sources_the_origin_of_the_installation_counts(
     monkeypatch.setattr(commands, "ROOT", path)
     monkeypatch.setattr(commands, "_origin", lambda: origin)
     declared = ["crossflops-thop; extra == 'thop'", "onnx2torch>=1; extra == 'rebuild'", "click"]
-    monkeypatch.setattr(commands, "requires", lambda name: declared)
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: declared)
     assert standing_here("pip install 'crossflops[thop]'").endswith(f" pip install {plugin}")
     rebuilt = standing_here("pip install 'crossflops[thop,rebuild]'")
     assert rebuilt.endswith(f" pip install {plugin} 'onnx2torch>=1'")

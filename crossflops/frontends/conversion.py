@@ -5,12 +5,12 @@ The command line has it run in a process that can be ended (crossflops/cli/super
 Python no message is shown unless `listen` asks for it.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
 Listener: TypeAlias = Callable[[str | None], None]
+ERROR = 40  # the level of `logging`, which a count of a file need not import
 _listeners: list[Listener] = []
 _running: list[str] = []
 
@@ -52,8 +52,10 @@ def _tell(word: str | None) -> None:
 
 
 @contextmanager
-def silenced(*names: str, up_to: int = logging.ERROR) -> Iterator[None]:
+def silenced(*names: str, up_to: int = ERROR) -> Iterator[None]:
     """While this is open, these loggers write nothing of this level or a lower one."""
+    import logging  # a count of a file silences nothing
+
     loggers = [logging.getLogger(name) for name in names]
     before = [logger.level for logger in loggers]
     for logger in loggers:

@@ -94,8 +94,13 @@ def digest(graph: Graph) -> str:
 
 
 def _digest(graph: Graph, functions: dict[int, str]) -> str:
-    rows = [_row(node, functions) for node in graph.nodes]
-    return hashlib.sha256(msgspec.json.encode(rows)).hexdigest()[:16]
+    encode = msgspec.json.Encoder().encode
+    hashed = hashlib.sha256(b"[")
+    for place, node in enumerate(graph.nodes):  # a list of all rows would be the graph once more
+        hashed.update(b"," if place else b"")
+        hashed.update(encode(_row(node, functions)))
+    hashed.update(b"]")
+    return hashed.hexdigest()[:16]
 
 
 def _row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:

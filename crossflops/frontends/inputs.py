@@ -1,7 +1,6 @@
 """Inputs as they are written (`--input input_ids=1x128:int64`), given in Python, or in a file."""
 
 import re
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -137,6 +136,8 @@ def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array)
 
     Raises InputError where the file cannot be read, or an array cannot be converted.
     """
+    import zipfile
+
     import numpy as np
 
     try:

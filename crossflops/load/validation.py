@@ -31,9 +31,8 @@ def validate(model: Any) -> None:
         raise TargetError("the model has no nodes", "give an ONNX model: export it again")
     _graph(model.graph, set())
     for function in model.functions:
-        _unique(function.input, function.node, f"function {function.name!r}")
+        seen = _unique(function.input, function.node, f"function {function.name!r}")
         _sort(function.node, set(function.input))
-        seen = _names(function.node) | set(function.input)
         for number, node in enumerate(function.node):
             _node(node, number, seen)
         _defined(function.output, seen, function.name)
@@ -46,7 +45,7 @@ def _graph(graph: Any, outer: set[str]) -> None:
     own = {*stored, *given}
     _once(given, f"graph {graph.name!r}")
     _once(stored, f"graph {graph.name!r}")
-    _unique(own, graph.node, f"graph {graph.name!r}")
+    seen = outer | _unique(own, graph.node, f"graph {graph.name!r}")
     for tensor in graph.initializer:
         _tensor(tensor, f"initializer {tensor.name!r}")
     densify(graph)
@@ -54,7 +53,6 @@ def _graph(graph: Any, outer: set[str]) -> None:
         forget_negative(value.type)
         _declared(value)
     _sort(graph.node, own | outer)
-    seen = own | outer | _names(graph.node)
     for number, node in enumerate(graph.node):
         if node.attribute:
             _node(node, number, seen)
@@ -69,18 +67,14 @@ def _node(node: Any, number: int, outer: set[str]) -> None:
         _graph(body, outer)
 
 
-def _names(nodes: Iterable[Any]) -> set[str]:
-    return {name for node in nodes for name in node.output if name}
-
-
 def _once(names: list[str], where: str) -> None:
     if len(set(names)) < len(names):
         double = next(name for name in names if names.count(name) > 1)
         raise TargetError(f"{where} has two inputs or initializers {double!r}", _AGAIN)
 
 
-def _unique(given: Iterable[str], nodes: Iterable[Any], where: str) -> None:
-    """Every value has one source."""
+def _unique(given: Iterable[str], nodes: Iterable[Any], where: str) -> set[str]:
+    """The names of all values, each of which has one source. Raises TargetError."""
     made = set(given)
     for number, node in enumerate(nodes):
         for name in node.output:
@@ -88,6 +82,7 @@ def _unique(given: Iterable[str], nodes: Iterable[Any], where: str) -> None:
                 who = label(node, number)
                 raise TargetError(f"node {who!r} makes {name!r} again in {where}", _AGAIN)
             made.add(name)
+    return made - {""}
 
 
 def _sort(nodes: Any, known: set[str]) -> None:

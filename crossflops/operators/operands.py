@@ -55,7 +55,7 @@ def ints(node: Node, name: str) -> Shape | None:
         return None
     if not isinstance(value, tuple) or not all(isinstance(item, int) for item in value):
         raise ValueError(f"attribute {name!r} of {node.op} is no list of integers")
-    return tuple(int(item) for item in value)
+    return tuple(map(int, value))
 
 
 def operands(node: Node) -> tuple[Shape | None, ...]:

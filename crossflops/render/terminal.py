@@ -3,20 +3,22 @@
 import json
 import re
 from io import StringIO
+from itertools import zip_longest
 from shutil import get_terminal_size
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from rich.cells import cell_len
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table as RichTable
-from rich.text import Text as RichText
 
 from crossflops.commands import standing_here
 from crossflops.render.layout import Noun, layout
 from crossflops.render.page import Block, Code, Command, Heading, Row, Table, Text, Title
 from crossflops.render.pages.summary import Unit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as RichTable
 
 # Names that models, files and tools bring, as a terminal can show them: inert, not endless.
 
@@ -65,6 +67,7 @@ def _clipped(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:kept]}{_GAP}{text[-kept:]}"
 
 
+_WORD = re.compile(r"\s*\S+\s*")
 _STYLES = {"": "", "good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim"}
 _GAPS = (3, 2)
 # the gap between columns and whether their heads may take several lines: the first that fits
@@ -80,32 +83,20 @@ def terminal(noun: Noun, width: int, colour: bool = False, unit: Unit = "macs") 
     No name reaches the terminal with a control character in it, nor at any length. Columns that a
     table has no room for are named under it, unless the table before has lost the same.
     """
-    out = StringIO()
-    console = Console(
-        file=out,
-        width=width,
-        color_system="standard" if colour else None,
-        force_terminal=colour,
-        force_jupyter=False,
-        no_color=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-    )
+    lines: list[str] = []
     before: Block | None = None
     named: tuple[str, ...] = ()
     for block in map(_legible, layout(noun, unit).blocks):
         if isinstance(block, Table) and (block.detail or not block.rows):
             continue
         if _apart(before, block):
-            console.print()
-        _print(console, block, width)
+            lines.append("")
+        lines += _lines(block, width, colour)
         before = block
         if isinstance(block, Table) and (lost := _lost(block, width)) and lost != named:
-            console.print(_paragraph(_left_out(lost, block, width)))
+            lines += _lines(_left_out(lost, block, width), width, colour)
             named = lost
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def _apart(before: Block | None, block: Block) -> bool:
@@ -158,7 +149,120 @@ def _left_out(lost: tuple[str, ...], table: Table, width: int) -> Text:
     return Text(f"left out at {width} columns: {', '.join(lost)}; {how}", "   ", "dim")
 
 
-def _print(console: Console, block: Block, width: int) -> None:
+def _lines(block: Block, width: int, colour: bool) -> list[str]:
+    """The lines of a block. Only colours, and lines that break, need rich."""
+    straight = None if colour else _straight(block, width)
+    return _arranged(block, width, colour) if straight is None else straight
+
+
+# A block whose lines all fit: no colour, and nothing breaks. The import of rich takes longer.
+
+
+def _straight(block: Block, width: int) -> list[str] | None:
+    """The lines of a block as rich would arrange them, None where one is too long."""
+    match block:
+        case Title():
+            lines = _broken(block.parts, width).split("\n")
+        case Heading():
+            lines = [" " * _INDENT + block.text]
+        case Text():
+            lines = [(block.mark or " ") + block.text]
+        case Code():
+            lines = [" " * 3 * _INDENT + line for line in block.text.strip().split("\n")]
+        case Command():
+            return [block.mark + block.text]
+        case Table():
+            return _straight_table(block, width)
+    return lines if all(cell_len(line) <= width for line in lines) else None
+
+
+def _straight_table(block: Table, width: int) -> list[str] | None:
+    """The lines of a table, or of the tables that it is broken into."""
+    room = width - _indent(block)
+    lines: list[str] = []
+    for place, part in enumerate(_parts(block.brief(), room)):
+        table, gap, broken = _fitted(part, room)
+        widths = None if broken else _widths(table, gap, room)
+        if widths is None:
+            return None
+        heads = [] if table.bare else [tuple(column.head for column in table.columns)]
+        rights = [column.right for column in table.columns]
+        lines += [""] if place else []
+        for cells in (*heads, *(row.cells for row in table.rows)):
+            broken_cells = list(map(_wrapped, cells, widths))
+            if not all(broken_cells):
+                return None
+            for parts in zip_longest(*broken_cells, fillvalue=""):
+                padded = map(_padded, parts, widths, rights)
+                lines.append(" " * _indent(block) + (" " * gap).join(padded))
+    return lines
+
+
+def _widths(table: Table, gap: int, room: int) -> list[int] | None:
+    """The width of each column. Of one that flows it is what the others leave, where that is less.
+
+    None where that does not do.
+    """
+    widths = [_widest(table, column, False) for column in range(len(table.columns))]
+    if not widths or not all(widths):  # empty, or marks that stand on no letter
+        return None
+    over = sum(widths) + gap * (len(widths) - 1) - room
+    flowing = [place for place, column in enumerate(table.columns) if column.flows]
+    if over > 0:
+        if len(flowing) != 1 or widths[flowing[0]] - over < _FLOWING:
+            return None
+        widths[flowing[0]] -= over
+    return widths
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    """The cell in lines of whole words, none where a word is too long."""
+    if cell_len(cell) <= width:
+        return [cell]
+    lines = [""]
+    for word in _WORD.findall(cell):
+        if cell_len(word.rstrip()) > width:
+            return []
+        if lines[-1] and cell_len(lines[-1]) + cell_len(word.rstrip()) > width:
+            lines.append("")
+        lines[-1] += word
+    return [line.rstrip() for line in lines]
+
+
+def _padded(cell: str, width: int, right: bool) -> str:
+    """The cell in a column of so many columns of the terminal."""
+    text = cell.rstrip() if right else cell
+    room = " " * (width - cell_len(text))
+    return room + text if right else text + room
+
+
+# Every other block, by rich.
+
+
+def _arranged(block: Block, width: int, colour: bool) -> list[str]:
+    from rich.console import Console
+
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        color_system="standard" if colour else None,
+        force_terminal=colour,
+        force_jupyter=False,
+        no_color=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    _print(console, block, width)
+    return out.getvalue().splitlines()
+
+
+def _print(console: "Console", block: Block, width: int) -> None:
+    from rich.padding import Padding
+    from rich.text import Text as RichText
+
     match block:
         case Title():
             console.print(RichText(_broken(block.parts, width), style="bold"))
@@ -195,7 +299,10 @@ def _broken(parts: tuple[str, ...], width: int) -> str:
     return "\n".join(lines)
 
 
-def _paragraph(block: Text) -> RichTable:
+def _paragraph(block: Text) -> "RichTable":
+    from rich.table import Table as RichTable
+    from rich.text import Text as RichText
+
     grid = RichTable.grid(padding=0)
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -204,7 +311,10 @@ def _paragraph(block: Text) -> RichTable:
     return grid
 
 
-def _grid(table: Table, room: int) -> RichTable:
+def _grid(table: Table, room: int) -> "RichTable":
+    from rich.table import Table as RichTable
+    from rich.text import Text as RichText
+
     table, gap, broken = _fitted(table, room)
     tight = _natural(table, gap, _SQUEEZED, broken) > room
     grid = RichTable(box=None, show_header=not table.bare, pad_edge=False, padding=(0, gap, 0, 0))

@@ -5,7 +5,6 @@ import functools
 import hashlib
 import importlib
 import importlib.util
-import pickle
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -136,6 +135,8 @@ def unpickled(path: Path, allowed: bool) -> Any:
 
 def _read(path: Path) -> Any:
     if path.suffix in _PLAIN:
+        import pickle
+
         with path.open("rb") as file:
             return pickle.load(file)
     frontend = next(each for each in FRONTENDS if path.suffix in each.pickles)

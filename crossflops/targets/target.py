@@ -3,12 +3,10 @@
 import importlib
 import inspect
 import os
-import random
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -55,6 +53,8 @@ def _drawn_alike() -> Iterator[None]:
     A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, a
     framework where it says (`Frontend.building`).
     """
+    import random
+
     import numpy as np  # not for `--help`
 
     python, numpy = random.getstate(), np.random.get_state()
@@ -189,6 +189,8 @@ def _attribute(module: ModuleType, name: str, target: str) -> Any:
     value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
+            from difflib import get_close_matches
+
             near = get_close_matches(part, dir(value), n=3)
             raise TargetError(
                 f"{target.rpartition(':')[0]} has no {name!r}",

@@ -1,8 +1,6 @@
 """The native count of a model: normalized, run where that is asked for, counted, warned about."""
 
-import tempfile
 import warnings
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,6 +67,9 @@ def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
 
     Raises what `measure` raises.
     """
+    import tempfile
+    import zipfile
+
     import numpy as np
 
     from crossflops.bench.runs import observe

@@ -5,7 +5,6 @@ import os
 import re
 import sys
 from collections.abc import Collection, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,32 @@ def made_with(is_file: bool) -> dict[str, str]:
     if not is_file:
         known = (pair for frontend in FRONTENDS for pair in frontend.versions)
         names += [name for module, name in known if module in sys.modules]
-    versions = {}
-    for name in names:
-        with contextlib.suppress(PackageNotFoundError):
-            versions[name] = version(name)
-    return versions
+    return {name: version for name in names if (version := _version(name))}
+
+
+def _version(name: str) -> str:
+    """The version of an installed distribution, "" of what is not installed.
+
+    The name of its folder says it. `importlib.metadata`, whose import takes a tenth of the time of
+    a small count, is asked where no folder does.
+    """
+    marker = re.compile(rf"{name.replace('-', '_')}(?:-(.+))?\.(?:dist|egg)-info", re.IGNORECASE)
+    for place in sys.path:
+        with contextlib.suppress(OSError):
+            folders = filter(None, map(marker.fullmatch, os.listdir(place or ".")))
+            for folder in folders:
+                return str(folder[1]) if folder[1] else _stated(name)
+    return _stated(name)
+
+
+def _stated(name: str) -> str:
+    """The version that the metadata of a distribution state."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
 
 
 def changed(options: Struct, but: Collection[str] = ()) -> dict[str, Any]:

@@ -138,13 +138,18 @@ def table(found: Iterable[Place], root: str) -> tuple[Module, ...]:
 def with_parameters(modules: tuple[Module, ...], graph: Graph) -> tuple[Module, ...]:
     """The modules with the stored weights of the graph that are theirs, each weight once."""
     paths = {row.path for row in modules}
+    weights = held(graph.nodes)
+    names = {name for sizes in weights.values() for name in sizes}
     specs = {
-        tensor.name: tensor for node in everywhere(graph.nodes) for tensor in node.inputs if tensor
+        tensor.name: tensor
+        for node in everywhere(graph.nodes)
+        for tensor in node.inputs
+        if tensor and tensor.name in names
     }
-    users = {node.key: node.path for node in graph.nodes}
+    users = {node.key: node.path for node in graph.nodes if node.key in weights}
     own: dict[str, list[Parameter]] = {}
     storages = count()
-    for key, sizes in held(graph.nodes).items():
+    for key, sizes in weights.items():
         for name, numel in sizes.items():
             path = _owner(name, paths, users[key])
             short = name.removeprefix(f"{path}.")

@@ -102,13 +102,15 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
         asked = _with_calls(model, local, opset, asked)
     seen = shapes.types(file.seen)
     try:
-        model, types = infer_shapes(model, bound, asked, kept, seen)
+        inferred, types = infer_shapes(model, bound, asked, kept, seen)
     except ImpossibleShapeError as error:
         check_operands(error.key, error.node, error.types, Reading(opset, editions, *asked))
         raise
-    opset |= {o.domain: o.version for o in model.opset_import if o.domain != "ai.onnx"}
-    name = model.graph.name or Path(file.path).stem
-    graph, places = to_graph(model, types, name, bound, Reading(opset, editions, *asked))
+    if inferred is not model:
+        model.Clear()  # callers hold it, and what was read again is as large
+    opset |= {o.domain: o.version for o in inferred.opset_import if o.domain != "ai.onnx"}
+    name = inferred.graph.name or Path(file.path).stem
+    graph, places = to_graph(inferred, types, name, bound, Reading(opset, editions, *asked))
     empty(file.path, graph)
     modules = with_parameters(table(places, name), graph)
     return graph, Trace(calls=(), modules=modules, setting=setting)
