@@ -14,6 +14,7 @@ from crossflops.ir.trace import Setting
 from crossflops.render.page import (
     Block,
     Column,
+    Figure,
     Heading,
     Page,
     Row,
@@ -165,7 +166,7 @@ _KINDS = ("adds", "muls", "divs", "compares", "specials")
 
 def summary(report: Report, unit: Unit = "macs") -> Page:
     """The count: totals by kind, operators by `unit`, what was not counted, the convention."""
-    blocks: list[Block] = [title(report), *values(report)]
+    blocks: list[Block] = [title(report), Figure("cite", report), *values(report)]
     if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
         blocks += [*formulas(report), _totals(report)]
     blocks.append(Heading("Operators"))
@@ -174,8 +175,15 @@ def summary(report: Report, unit: Unit = "macs") -> Page:
     blocks += training(report)
     if report.folds:
         blocks += [Heading("By other conventions"), *_folded(report)]
-    blocks += [_modules(report)] if report.modules else []
-    return Page(tuple(blocks))
+    return Page((*blocks, *inside(report, (_modules(report),) if report.modules else ())))
+
+
+def inside(report: Report, instead: tuple[Block, ...] = ()) -> list[Block]:
+    """The modules and the nodes, where they can be looked into; `instead` is in words."""
+    return [
+        Figure("modules", report, "Where the work is", instead),
+        Figure("nodes", report, "Every node"),
+    ]
 
 
 def uncounted(report: Report) -> list[Block]:
@@ -213,6 +221,7 @@ def training(report: Report) -> list[Block]:
     reasons = (*left("node", "operator"), Column(head="reason", flows=True))
     return [
         Heading("Training, without the optimizer"),
+        Figure("step", step),
         Table(columns=columns, rows=(*parts, whole)),
         Heading("The rule of thumb"),
         Table(columns=(Column(head="cause"), *right("MACs")), rows=tuple(thumb)),
@@ -233,12 +242,13 @@ def _first(
     """The first rows under a heading, and how many more there are; nothing without rows."""
     if not rows:
         return []
-    table = Table(columns=columns, rows=tuple(rows[:NAMED]))
-    blocks: list[Block] = [Heading(heading), table]
     rest = len(rows) - NAMED
-    if rest > 0:
-        blocks.append(Text(f"and {number(rest, noun)} more, all named in the JSON report", " "))
-    return blocks
+    if rest <= 0:
+        return [Heading(heading), Table(columns=columns, rows=tuple(rows))]
+    first = Table(columns=columns, rows=tuple(rows[:NAMED]))
+    more = Text(f"and {number(rest, noun)} more, all named in the JSON report", " ")
+    every = Table(columns=columns, rows=tuple(rows))
+    return [Heading(heading), Figure("table", every, instead=(first, more))]
 
 
 def _totals(report: Report) -> Table:
