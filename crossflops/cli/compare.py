@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from crossflops.cli.help import titled, verb
 from crossflops.cli.options import (
     HOW,
     MODEL,
@@ -34,7 +35,8 @@ NO_ANSWER = 3
 
 # What may be asked of a comparison, now or of the file that one was written to.
 
-QUESTIONS: Group = (
+QUESTIONS: Group = titled(
+    "Questions to the report",
     click.option("--between", nargs=2, metavar="TOOL TOOL",
                  help="Explain why two tools differ from each other."),
     click.option("--consensus", is_flag=True,
@@ -72,7 +74,8 @@ def unanswered(report: Report, between: tuple[str, str] | None) -> bool:
 # A second model, and how to build and run it where that is not said already.
 
 _LIKE = "like that of TARGET, which it replaces."
-_AGAINST: Group = (
+_AGAINST: Group = titled(
+    "A second model",
     click.option("--against", "against", metavar="TARGET",
                  help="A second model: say what makes it another model, layer by layer, and "
                       "apart from that what each tool counts otherwise. It takes the options of "
@@ -109,7 +112,11 @@ def _against(fields: dict[str, Any]) -> dict[str, Any]:
     return {"against": target, "against_options": given}
 
 
-@click.command("compare")
+@verb(
+    "compare",
+    example="crossflops compare model.onnx -o report.html",
+    first=("--input", "--tool", "--against", "--strict", "-o"),
+)
 @options(
     TARGET,
     *MODEL,

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from crossflops.cli.compare import NO_ANSWER, QUESTIONS, questions, unanswered
+from crossflops.cli.help import verb
 from crossflops.cli.options import OUTPUT, UNIT, VIEW, options, picture, viewed
 from crossflops.cli.output import deliver, keep_curve, keep_roofline
 from crossflops.errors import CrossflopsError, InputError
@@ -22,7 +23,11 @@ _HINT = "give a file that `crossflops count`, `compare` or `bench` wrote with -o
 Found = TypeVar("Found", Report, Bench, EfficiencyReport)
 
 
-@click.command("render")
+@verb(
+    "render",
+    example="crossflops render report.json -o report.html",
+    first=("-o", "--by", "--top", "--json"),
+)
 @click.argument("file_", metavar="REPORT.json", type=click.Path(path_type=Path))
 @options(
     *VIEW,

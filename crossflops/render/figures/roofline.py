@@ -32,7 +32,7 @@ def _part(value: float, span: Span) -> float:
 
 
 def roofline(roof: Roofline) -> Canvas:
-    """Points lie on the roof: at the most that bandwidth and peak allow, as large as their work."""
+    """Points lie on the roof, at the most that the device allows, as large as their work."""
     axes = _Axes(*spans(roof))
     shapes = [*_paper(axes, roof), *_ceilings(axes, roof), *_points(axes, roof)]
     label = (
@@ -84,7 +84,7 @@ def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
     shapes: list[Shape] = [
         Line(x1=axes.x(start), y1=axes.y(start * bandwidth), x2=axes.x(highest / bandwidth),
              y2=axes.y(highest), ink="ink", width=1.5),
-        Words(x=axes.x(start) + 8, y=axes.y(start * bandwidth) - 26,
+        Words(x=axes.x(start) + 40, y=axes.y(start * bandwidth) - 14,
               text=short(bandwidth, "B/s"), size=11),
     ]  # fmt: skip
     for name, top in named.items():

@@ -1,4 +1,4 @@
-"""A noun -> one HTML file: its page in sections, with pictures, and tables that sort and search."""
+"""A noun -> one HTML file: its page in sections, with pictures and tables to look into."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple

@@ -64,7 +64,14 @@ def table(block: Table, label: str) -> Grid:
     heads = tuple(Head(column.head, column.right, flows=column.flows) for column in block.columns)
     bare = not any(head.text for head in heads)
     long = len(rows) >= _LONG
-    return Grid(label, heads, rows, bare=bare, search=long and not bare, sort=not block.bare and len(rows) > 1)
+    return Grid(
+        label,
+        heads,
+        rows,
+        bare=bare,
+        search=long and not block.bare,
+        sort=not block.bare and len(rows) > 1,
+    )
 
 
 def seconds_of(noun: EfficiencyReport) -> dict[str, float]:

@@ -183,7 +183,11 @@ def _page(report: Report, other: Against, top: int) -> Page:
     blocks: list[Block] = [model_title(report), Text(_second(other), " against ")]
     blocks += [Heading(_difference(report, other, names)), *_verdict(other)]
     if not other.alignment.same:
-        blocks += [Figure("waterfall", other.alignment), cause_table(other.alignment), *differing(other.alignment, names, top)]
+        blocks += [
+            Figure("waterfall", other.alignment),
+            cause_table(other.alignment),
+            *differing(other.alignment, names, top),
+        ]
     blocks += _tools(other.tools, names)
     for contrast in other.tools:
         if contrast.delta or contrast.differences:

@@ -231,7 +231,11 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     failures = tuple(answer for answer in report.profiles or () if isinstance(answer, Failure))
     blocks: list[Block] = [model_title(report), Figure("cite", report), *values(report)]
     if answers:
-        blocks += [Figure("bars", report), _overview(report, answers, unit), *_unverified(report, answers)]
+        blocks += [
+            Figure("bars", report),
+            _overview(report, answers, unit),
+            *_unverified(report, answers),
+        ]
         blocks += [Text(text, " ", "warn") for text in changed_by_hooks(answers)]
     if isinstance(report.consensus, Consensus):
         blocks = [model_title(report), *values(report), *consensus_blocks(report.consensus)]

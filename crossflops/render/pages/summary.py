@@ -24,7 +24,7 @@ from crossflops.render.page import (
     left,
     right,
 )
-from crossflops.render.quantity import about, exact, number, shape, share, short
+from crossflops.render.quantity import about, exact, number, shape, share, short, signed
 from crossflops.report.report import InputInfo, ModuleRow, Report
 
 # What every page of a report begins with: which model, or which module of it, and its totals.
@@ -214,7 +214,7 @@ def training(report: Report) -> list[Block]:
     columns = (Column(head="part"), *right("MACs", "FLOPs"))
     thumb = [
         Row.of("3 x forward", exact(step.three_forward_macs)),
-        *(Row.of(row.cause, f"{row.macs:+,}") for row in step.differences),
+        *(Row.of(row.cause, signed(row.macs)) for row in step.differences),
         Row.of("a training step", exact(step.macs)),
     ]
     unknown = [Row.of(row.node, row.op, row.reason, tone="warn") for row in step.uncounted]

@@ -70,7 +70,7 @@ def tick(value: float) -> str:
 def spans(roof: Roofline) -> tuple[Span, Span]:
     """Both axes, with room for every point and for the ridges of all ceilings."""
     step = roof.step
-    tops = list(tops(roof).values())
+    heights = list(tops(roof).values())
     points = [*(point for rows in by_operator(roof).values() for point in merged(rows, roof))]
     xs = [point[0] for point in points] + [
         kernel.intensity for kernel in roof.kernels if kernel.intensity
@@ -80,8 +80,8 @@ def spans(roof: Roofline) -> tuple[Span, Span]:
     ys += [step.attainable or step.peak]
     if roof.achieved is not None and step.work:
         ys.append(step.work / roof.achieved.seconds)
-    left, right = min(xs) / 4, max(*xs, max(tops) / step.bandwidth) * 25
-    return (left, right), (min(ys) / 6, max(tops) * 5)
+    left, right = min(xs) / 4, max(*xs, max(heights) / step.bandwidth) * 25
+    return (left, right), (min(ys) / 6, max(heights) * 5)
 
 
 def _regions(axes: "Axes", roof: Roofline, x: Span, y: Span) -> None:
