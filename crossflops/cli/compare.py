@@ -17,12 +17,13 @@ from crossflops.cli.options import (
     UNIT,
     Group,
     Positive,
+    drawing,
     how,
     options,
     request,
     sizes,
 )
-from crossflops.cli.output import deliver, progress, say
+from crossflops.cli.output import deliver, keep_comparison, progress, say
 from crossflops.errors import InputError
 from crossflops.ir.profile import Failure, Profile
 from crossflops.plugins.installation import to_install
@@ -138,6 +139,9 @@ def _against(fields: dict[str, Any]) -> dict[str, Any]:
     PYTHON,
     STRICT,
     UNIT,
+    click.option("--plot", callback=drawing, metavar="FILE",
+                 help="Draw the waterfall of every tool, .svg or .png; with a name that begins "
+                      "with bars, the totals of all."),
     *OUTPUT,
 )  # fmt: skip
 def compare(
@@ -148,6 +152,7 @@ def compare(
     python: dict[str, str],
     top: int,
     strict: bool,
+    plot: str | None,
     **fields: Any,
 ) -> int:
     """Run other counters on a model, and explain every difference."""
@@ -166,6 +171,8 @@ def compare(
     with progress(f"comparing {model.target}") as tell:
         report = verb.compare(model, asked, tell)
     deliver(Compared(report, top) if report.profiles else report, **fields)
+    if plot is not None:
+        keep_comparison(report, plot)
     if unanswered(report, asked.between):
         return NO_ANSWER
     return _status(report, strict, no_tools)

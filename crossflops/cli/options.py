@@ -209,6 +209,13 @@ def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     return value
 
 
+def drawing(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The file of a picture that needs a library as a PNG alone, refused like `picture`."""
+    if value is not None and Path(value).suffix.lower() == ".svg":
+        return str(writable(Path(value)))
+    return picture(ctx, param, value)
+
+
 def _destination(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
     """The file, refused before the work begins if it cannot be written."""
     if value is None:

@@ -3,14 +3,17 @@
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
 
+from crossflops.errors import InputError
 from crossflops.ir.profile import Failure
 from crossflops.render.figures.canvas import Box, Words, svg
 from crossflops.render.figures.waterfall import waterfall
 from crossflops.render.formats import FORMATS
+from crossflops.render.plots import comparison_plot
 from crossflops.report.compressed import contents
 from crossflops.report.report import ModuleRow, NodeRow, Report, UncountedRow
 from tests.render.conftest import counted, why
@@ -198,6 +201,34 @@ def test_a_residual_is_a_bar_of_its_own():
         ("more", "a: +30"),
         ("bad", "residual: +20"),
     ]
+
+
+def test_a_file_of_waterfalls_has_each_tool_that_differs_and_bars_all(resnet):
+    """torch-flop-counter and the others beneath each other; a name chooses the totals instead."""
+    text = comparison_plot(resnet, "waterfall.svg", ".svg").decode()
+    for account in resnet.reconciliations:
+        assert (f"{account.tool} = native" in text) == bool(account.delta)
+    assert "+44 455 936" in text
+    assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+    bars_only = comparison_plot(resnet, "Bars.svg", ".svg").decode()
+    assert "Totals as MACs" in bars_only
+    assert "+44 455 936" not in bars_only
+
+
+def test_without_a_difference_there_is_nothing_to_draw(count):
+    """A count has no tools: it is refused, and nothing is written."""
+    with pytest.raises(InputError, match="nothing to draw"):
+        comparison_plot(count, "waterfall.svg", ".svg")
+
+
+@pytest.mark.plots
+def test_a_waterfall_as_png(resnet):
+    """The same shapes, painted by matplotlib; the same bytes each time."""
+    pytest.importorskip("matplotlib")
+    data = comparison_plot(resnet, "waterfall.png", ".png")
+    assert data.startswith(b"\x89PNG")
+    assert comparison_plot(resnet, "waterfall.png", ".png") == data
+    assert comparison_plot(resnet, "bars.png", ".png") != data
 
 
 def test_a_picture_alone_has_its_colours_with_it():

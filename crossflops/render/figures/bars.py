@@ -76,7 +76,7 @@ def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
             Words(x=0, y=y + 16, text=fitted(row.name, _LEFT - 10)),
             Box(x=_LEFT, y=y + (_ROW - _BAR) / 2, width=max(width, 1), height=_BAR, ink=row.ink,
                 tip=f"{row.name}: {row.note}"),
-            Words(x=_LEFT + width + 8, y=y + 16, text=row.note, ink="soft", size=11),
+            Words(x=_LEFT + room + 16, y=y + 16, text=row.note, ink="soft", size=11),
         ]  # fmt: skip
     if mark is not None:
         x = _LEFT + float(Fraction(mark) / most) * room
