@@ -54,6 +54,7 @@ SECONDS = {
     "py313": 150,
     "onnxruntime": 65,
     "plots": 20,
+    "pages": 60,
     "sklearn": 35,
     "thop-0.0.31": 75,
     "ultralytics-thop": 80,
@@ -61,6 +62,10 @@ SECONDS = {
     "jax": 140,
     "all-frameworks": 330,
 }
+# What an environment needs that pip does not install; where it is missing, `tests` leaves the
+# environment out and says so, and the environment by itself fails.
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+PROGRAMS = {"pages": CHROMIUM}
 ENDED = "environment has run: "  # begins a line of toxfile.py
 CLOSING = re.compile(r"^=+ (.+ in [\d.]+s\b.*?) =+$", re.MULTILINE)  # pytest's last line
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -155,6 +160,10 @@ def tests(environments: list[str], keep: bool) -> int:
     results = folder.parent / "results.json"
     results.unlink(missing_ok=True)
     line += ["--parallel-no-spinner", "--result-json", str(results)]
+    left_out = [] if environments else lacking()
+    if left_out:
+        environments = [name for name in listed() if name not in left_out]
+        say(f"not run, since no {PROGRAMS[left_out[0]][0]} is here: {', '.join(left_out)}")
     if environments:
         line += ["-e", ",".join(environments)]
     variables = os.environ | {"TOX_DISCOVER": os.pathsep.join(interpreters())}
@@ -173,6 +182,11 @@ def listed() -> list[str]:
     parser = ConfigParser(interpolation=None)
     parser.read(TOX, "utf-8")
     return parser["tox"]["env_list"].split()
+
+
+def lacking() -> list[str]:
+    """The environments whose program is not on the path."""
+    return [name for name, programs in PROGRAMS.items() if not any(map(shutil.which, programs))]
 
 
 def usual_seconds(environments: Iterable[str]) -> dict[str, float]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from crossflops.cli.help import verb
 from crossflops.cli.options import MODEL, OUTPUT, TARGET, Positive, options, picture, request
 from crossflops.cli.output import deliver, keep_curve, progress
 from crossflops.errors import InputError
@@ -17,7 +18,11 @@ _POSITIVE = Positive()
 _RUNTIMES = ("onnxruntime", *(frontend.runtime for frontend in FRONTENDS if frontend.runtime))
 
 
-@click.command("bench")
+@verb(
+    "bench",
+    example="crossflops bench model.onnx --seconds 1",
+    first=("--input", "--batch", "--runtime", "--seconds", "-o"),
+)
 @options(
     TARGET,
     *MODEL,

@@ -4,11 +4,15 @@ from pathlib import Path
 
 import click
 
+from crossflops.cli.help import verb
 from crossflops.cli.options import OUTPUT, options
 from crossflops.cli.output import deliver, progress, say
 
 
-@click.command("check")
+@verb(
+    "check",
+    example="crossflops check --update",
+)
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @options(
     click.option("--update", is_flag=True,

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from crossflops.cli.help import titled, verb
 from crossflops.cli.options import (
     HOW,
     MODEL,
@@ -16,12 +17,13 @@ from crossflops.cli.options import (
     UNIT,
     Group,
     Positive,
+    drawing,
     how,
     options,
     request,
     sizes,
 )
-from crossflops.cli.output import deliver, progress, say
+from crossflops.cli.output import deliver, keep_comparison, progress, say
 from crossflops.errors import InputError
 from crossflops.ir.profile import Failure, Profile
 from crossflops.plugins.installation import to_install
@@ -34,7 +36,8 @@ NO_ANSWER = 3
 
 # What may be asked of a comparison, now or of the file that one was written to.
 
-QUESTIONS: Group = (
+QUESTIONS: Group = titled(
+    "Questions to the report",
     click.option("--between", nargs=2, metavar="TOOL TOOL",
                  help="Explain why two tools differ from each other."),
     click.option("--consensus", is_flag=True,
@@ -72,7 +75,8 @@ def unanswered(report: Report, between: tuple[str, str] | None) -> bool:
 # A second model, and how to build and run it where that is not said already.
 
 _LIKE = "like that of TARGET, which it replaces."
-_AGAINST: Group = (
+_AGAINST: Group = titled(
+    "A second model",
     click.option("--against", "against", metavar="TARGET",
                  help="A second model: say what makes it another model, layer by layer, and "
                       "apart from that what each tool counts otherwise. It takes the options of "
@@ -109,7 +113,11 @@ def _against(fields: dict[str, Any]) -> dict[str, Any]:
     return {"against": target, "against_options": given}
 
 
-@click.command("compare")
+@verb(
+    "compare",
+    example="crossflops compare model.onnx -o report.html",
+    first=("--input", "--tool", "--against", "--strict", "-o"),
+)
 @options(
     TARGET,
     *MODEL,
@@ -131,6 +139,9 @@ def _against(fields: dict[str, Any]) -> dict[str, Any]:
     PYTHON,
     STRICT,
     UNIT,
+    click.option("--plot", callback=drawing, metavar="FILE",
+                 help="Draw the waterfall of every tool, .svg or .png; with a name that begins "
+                      "with bars, the totals of all."),
     *OUTPUT,
 )  # fmt: skip
 def compare(
@@ -141,6 +152,7 @@ def compare(
     python: dict[str, str],
     top: int,
     strict: bool,
+    plot: str | None,
     **fields: Any,
 ) -> int:
     """Run other counters on a model, and explain every difference."""
@@ -159,6 +171,8 @@ def compare(
     with progress(f"comparing {model.target}") as tell:
         report = verb.compare(model, asked, tell)
     deliver(Compared(report, top) if report.profiles else report, **fields)
+    if plot is not None:
+        keep_comparison(report, plot)
     if unanswered(report, asked.between):
         return NO_ANSWER
     return _status(report, strict, no_tools)

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from crossflops.cli.help import verb
 from crossflops.cli.options import (
     MODEL,
     OUTPUT,
@@ -21,7 +22,11 @@ from crossflops.cli.options import (
 from crossflops.cli.output import deliver, progress, say
 
 
-@click.command("count")
+@verb(
+    "count",
+    example="crossflops count model.onnx --by module",
+    first=("--input", "--batch", "--by", "--as", "-o"),
+)
 @options(
     TARGET,
     *MODEL,

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from crossflops.cli.help import verb
 from crossflops.cli.options import OUTPUT, Positive, options
 from crossflops.cli.output import deliver, progress
 from crossflops.errors import InputError, UnknownNameError
@@ -13,7 +14,10 @@ _QUESTIONS = ("name", "search", "peak_tflops", "here", "measure")
 _POSITIVE = Positive()
 
 
-@click.command("devices")
+@verb(
+    "devices",
+    example="crossflops devices a100-sxm4-80gb",
+)
 @options(
     click.argument("name", required=False),
     click.option("--search", metavar="TEXT",

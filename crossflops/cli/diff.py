@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from crossflops.cli.help import verb
 from crossflops.cli.options import MODEL, OUTPUT, SIZES, of_model, options, sizes
 from crossflops.cli.output import deliver, progress
 from crossflops.errors import InputError
@@ -24,7 +25,11 @@ def _share(ctx: click.Context, param: click.Parameter, text: str | None) -> Frac
     return number / 100 if text.strip().endswith("%") else number
 
 
-@click.command("diff")
+@verb(
+    "diff",
+    example="crossflops diff model.onnx other.onnx --max-increase 5%",
+    first=("--max-increase", "--input", "-o"),
+)
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @options(

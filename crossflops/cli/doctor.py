@@ -9,8 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import click
-
+from crossflops.cli.help import verb
 from crossflops.cli.options import OUTPUT, PYTHON, options
 from crossflops.cli.output import deliver, progress
 from crossflops.ir.profile import Failure
@@ -124,7 +123,7 @@ EXTRAS = {
 }
 
 
-@click.command("doctor")
+@verb("doctor", example="crossflops doctor")
 @options(PYTHON, *OUTPUT)
 def doctor(python: dict[str, str], **fields: Any) -> int:
     """Look at what is installed here, and say what is missing."""
@@ -135,7 +134,7 @@ def doctor(python: dict[str, str], **fields: Any) -> int:
     return 0
 
 
-@click.command("tools")
+@verb("tools", example="crossflops tools")
 @options(PYTHON, *OUTPUT)
 def tools(python: dict[str, str], **fields: Any) -> int:
     """List the tools that are known, and which of them are installed."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from crossflops.cli.help import titled, verb
 from crossflops.cli.options import MODEL, OUTPUT, Group, of_model, options, picture
 from crossflops.cli.output import deliver, keep_roofline, progress, say
 from crossflops.hardware.rates.question import Question
@@ -20,7 +21,8 @@ _COUNT = click.IntRange(1)
 
 # The peak: `crossflops.hardware.rates.question.WhichPeak`, and `Precisions` that ran.
 
-PEAK: Group = (
+PEAK: Group = titled(
+    "The device and its peak",
     click.option("--precision", metavar="P", default="",
                  help="What ran: fp16, bf16, tf32, fp32, fp64, int8 ..., or graph: as it is "
                       "stored."),
@@ -43,7 +45,8 @@ PEAK: Group = (
 
 # How much of attention counts: the fields of `crossflops.hardware.rates.question.Causality`.
 
-ATTENTION: Group = (
+ATTENTION: Group = titled(
+    "Attention",
     click.option("--causal", type=click.Choice(["full", "half"]), default="full",
                  show_default=True,
                  help="The whole square of attention, or what a causal mask leaves; both are "
@@ -65,7 +68,8 @@ _SIZES = (
 )
 
 
-LANGUAGE: Group = (
+LANGUAGE: Group = titled(
+    "A transformer by its sizes",
     click.option("--params", metavar="N",
                  help="Parameters in products, such as 540.35G; with sizes it needs no TARGET."),
     *(
@@ -81,7 +85,8 @@ LANGUAGE: Group = (
 
 # The devices of a run: the fields of `crossflops.hardware.rates.question.Parallel`.
 
-PARALLEL: Group = (
+PARALLEL: Group = titled(
+    "Several devices",
     click.option("--devices", type=_COUNT, metavar="N", help="All of them: dp x tp x pp."),
     click.option("--dp", type=_COUNT, metavar="N", help="Replicas, each with its examples."),
     click.option("--tp", type=_COUNT, default=1, metavar="N", help="Devices to a layer."),
@@ -91,7 +96,8 @@ PARALLEL: Group = (
 
 # The roofline: the fields of `crossflops.hardware.rates.question.Roof`.
 
-ROOF: Group = (
+ROOF: Group = titled(
+    "The roofline",
     click.option("--roofline", is_flag=True,
                  help="What the device allows, node by node: the longer of work and bytes."),
     click.option("--bytes", "bytes_",
@@ -113,7 +119,8 @@ ROOF: Group = (
 
 # What was measured: the fields of `crossflops.hardware.rates.question.Speed`.
 
-SPEED: Group = (
+SPEED: Group = titled(
+    "What was measured",
     click.option("--examples-per-second", type=_POSITIVE, metavar="R",
                  help="The measured speed, of one device unless --devices or --dp say more."),
     click.option("--tokens-per-second", type=_POSITIVE, metavar="R", help="Or in tokens."),
@@ -138,7 +145,8 @@ SPEED: Group = (
 
 # What runs besides the forward pass: the fields of `hardware.rates.question.Training`.
 
-TRAINING: Group = (
+TRAINING: Group = titled(
+    "Training",
     click.option("--train", is_flag=True, help="Training: three passes instead of one."),
     click.option("--train-multiplier", metavar="X",
                  help="So many passes instead of three, such as 2.5."),
@@ -163,7 +171,8 @@ TRAINING: Group = (
 
 # Whose count: the fields of `crossflops.hardware.rates.question.WhoseCount`.
 
-WORK: Group = (
+WORK: Group = titled(
+    "Whose count",
     click.option("--as", "as_", metavar="ID[@EDITION]", help="The MACs as this tool counts them."),
     click.option("--macs", metavar="N",
                  help="MACs of one example, such as 4.112G; needs no TARGET."),
@@ -179,7 +188,12 @@ A_CHECK_FAILED = 1
 EVERY_TOOL_FAILED = 3
 
 
-@click.command("efficiency")
+@verb(
+    "efficiency",
+    example="crossflops efficiency model.onnx --device a100-sxm4-80gb -"
+    "-precision bf16 --latency-ms 2 --batch 1 --roofline",
+    first=("--device", "--precision", "--latency-ms", "--batch", "--roofline"),
+)
 @options(
     click.argument("target", required=False),
     *MODEL,

@@ -6,6 +6,7 @@ import click
 
 from crossflops.causes import causes, words
 from crossflops.causes.search import search
+from crossflops.cli.help import verb
 from crossflops.cli.options import OUTPUT, options
 from crossflops.cli.output import deliver
 from crossflops.errors import UnknownNameError, nearest
@@ -15,7 +16,10 @@ from crossflops.rules.rule import Convention
 from crossflops.tools.registry import conventions
 
 
-@click.command("explain")
+@verb(
+    "explain",
+    example="crossflops explain norm.batch",
+)
 @click.argument("name", metavar="CAUSE|TOOL[@EDITION]|WORDS", nargs=-1, required=True)
 @options(*OUTPUT)
 def explain(name: tuple[str, ...], **fields: Any) -> int:

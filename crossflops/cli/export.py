@@ -5,11 +5,16 @@ from typing import Any
 
 import click
 
+from crossflops.cli.help import verb
 from crossflops.cli.options import MODEL, SIZES, TARGET, UNIT, options, request, sizes, writable
 from crossflops.cli.output import progress, say
 
 
-@click.command("export")
+@verb(
+    "export",
+    example="crossflops export model.onnx --to onnx --annotate -o counted.onnx",
+    first=("--to", "-o", "--annotate", "--input"),
+)
 @options(
     TARGET,
     *MODEL,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
+from crossflops.cli.help import titled
 from crossflops.cli.supervision import limit
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.ir.tensor import DIGITS
@@ -57,7 +58,8 @@ _LONGEST = 1e6  # seconds, eleven days: a system's own clocks take no infinity
 # TARGET and everything that says how to build and run it: `request` takes their values.
 
 TARGET = click.argument("target")
-MODEL: Group = (
+MODEL: Group = titled(
+    "The model and how it is built",
     click.option("--input", "inputs", multiple=True, metavar="[NAME=]SHAPE[:DTYPE]",
                  help="An input, such as 1x3x224x224 or input_ids=1x128:int64. Repeat for "
                       "several."),
@@ -86,7 +88,8 @@ MODEL: Group = (
 # Sizes of the usual input of a model by name: their values are a field of the request.
 
 _SIZE = click.IntRange(1)
-SIZES: Group = (
+SIZES: Group = titled(
+    "The usual input of a model by name",
     click.option("--batch", type=_SIZE, metavar="N",
                  help="Examples in the usual input of a model by name, such as timm:NAME."),
     click.option("--seq", type=_SIZE, metavar="N", help="Tokens in that input."),
@@ -180,7 +183,8 @@ def argument(text: str) -> tuple[str, object]:
         raise InputError(f"the value of --arg {text!r} is not JSON", hint) from None
 
 
-TRAIN: Group = (
+TRAIN: Group = titled(
+    "A training step",
     click.option("--train", is_flag=True,
                  help="Also count a training step: forward, gradients of inputs, gradients of "
                       "weights, and what is run again. The mode stays eval() without "
@@ -203,6 +207,13 @@ def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> st
         writable(Path(value))
         installed()
     return value
+
+
+def drawing(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The file of a picture that needs a library as a PNG alone, refused like `picture`."""
+    if value is not None and Path(value).suffix.lower() == ".svg":
+        return str(writable(Path(value)))
+    return picture(ctx, param, value)
 
 
 def _destination(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
@@ -231,11 +242,11 @@ def writable(path: Path, example: str = "name") -> Path:
     return path
 
 
-OUTPUT: Group = (
+OUTPUT: Group = titled(
+    "Output",
     click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else."),
     click.option("-o", "--output", "file", callback=_destination, metavar="FILE",
-                 help="Write to FILE instead, in the format of its suffix: .json, .md, .txt, "
-                      ".csv, .json.gz ..."),
+                 help="Write to FILE instead, in the format of its suffix: @@"),
 )  # fmt: skip
 UNIT = click.option(
     "--unit",
@@ -269,7 +280,8 @@ PYTHON = click.option(
 
 # One table of a report, for `viewed`.
 
-VIEW: Group = (
+VIEW: Group = titled(
+    "One table of the report",
     click.option("--by", type=click.Choice(["op", "module", "node", "type"]),
                  help="One table: by ONNX operator, by module (a tree, each with all beneath "
                       "it), by graph node, or by type, which is the class of the innermost "

@@ -21,6 +21,7 @@ from crossflops.render.terminal import NARROWEST, WIDTH, WORD, inert_json, legib
 if TYPE_CHECKING:
     from crossflops.report.bench import Bench
     from crossflops.report.efficiency import EfficiencyReport
+    from crossflops.report.report import Report
 
 _TO_A_FILE = "write to a file with -o FILE"
 _SAID = 4000  # letters of a line on stderr: a command may have many paths in it
@@ -134,6 +135,17 @@ def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
     _keep(file, roofline_plot(roofs[0], title, file.suffix))
     if len(roofs) > 1:
         say(f"the picture is that of {roofs[0].device}")
+
+
+def keep_comparison(report: "Report", plot: str) -> None:
+    """Write the picture of a comparison: waterfalls, or bars for a name that begins so.
+
+    Raises CrossflopsError when the file cannot be written, and InputError where nothing differs.
+    """
+    from crossflops.render.plots import comparison_plot
+
+    file = Path(plot)
+    _keep(file, comparison_plot(report, file.name, file.suffix))
 
 
 def _keep(file: Path, data: bytes) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from crossflops.cli.help import verb
 from crossflops.cli.options import OUTPUT, options
 from crossflops.cli.output import deliver
 from crossflops.errors import InputError
@@ -21,7 +22,7 @@ def hertz(ctx: click.Context, param: click.Parameter, text: str) -> float:
     return float(clock[1]) * _POWERS[clock[2].casefold()]
 
 
-@click.command("peak")
+@verb("peak", example="crossflops peak --clock 1.41GHz --units 432 --fma 256")
 @options(
     click.option("--clock", callback=hertz, required=True, metavar="HZ", help="Such as 1.41GHz."),
     click.option("--units", type=float, required=True, metavar="N",
@@ -42,7 +43,7 @@ def peak(clock: float, units: float, fma: float, **fields: Any) -> int:
     return 0
 
 
-@click.command("bandwidth")
+@verb("bandwidth", example="crossflops bandwidth --clock 1.215GHz --bus 5120")
 @options(
     click.option("--clock", callback=hertz, required=True, metavar="HZ",
                  help="Of the memory, such as 1215MHz."),

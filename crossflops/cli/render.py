@@ -5,10 +5,12 @@ from typing import Any, TypeVar
 
 import click
 import msgspec
+from msgspec import UNSET
 
 from crossflops.cli.compare import NO_ANSWER, QUESTIONS, questions, unanswered
-from crossflops.cli.options import OUTPUT, UNIT, VIEW, options, picture, viewed
-from crossflops.cli.output import deliver, keep_curve, keep_roofline
+from crossflops.cli.help import verb
+from crossflops.cli.options import OUTPUT, UNIT, VIEW, drawing, options, viewed
+from crossflops.cli.output import deliver, keep_comparison, keep_curve, keep_roofline
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.render.layout import Noun
 from crossflops.render.pages.bench import TOP, Benched
@@ -22,14 +24,19 @@ _HINT = "give a file that `crossflops count`, `compare` or `bench` wrote with -o
 Found = TypeVar("Found", Report, Bench, EfficiencyReport)
 
 
-@click.command("render")
+@verb(
+    "render",
+    example="crossflops render report.json -o report.html",
+    first=("-o", "--by", "--top", "--json"),
+)
 @click.argument("file_", metavar="REPORT.json", type=click.Path(path_type=Path))
 @options(
     *VIEW,
     *QUESTIONS,
     UNIT,
-    click.option("--plot", callback=picture, metavar="FILE",
-                 help="Draw what has a picture, speed over batch or a roofline: .svg or .png."),
+    click.option("--plot", callback=drawing, metavar="FILE",
+                 help="Draw what has a picture, .svg or .png: speed over batch, a roofline, the "
+                      "waterfall of every tool, or in a file named bars... their totals."),
     *OUTPUT,
 )  # fmt: skip
 def render(file_: Path, plot: str | None, **fields: Any) -> int:
@@ -42,10 +49,12 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
         return _bench(_decoded(file_, data, Bench), plot, fields)
     if _has(data, "efficiency"):
         return _efficiency(_decoded(file_, data, EfficiencyReport), plot, fields)
-    if plot is not None:
-        raise InputError(f"{file_} has no picture", "give what `bench` wrote, or a roofline")
     report = answered(_decoded(file_, data, Report), **wanted)
+    if plot is not None and not report.profiles and report.against is UNSET:
+        raise InputError(f"{file_} has no picture", "give what `compare` or `bench` wrote")
     deliver(_seen(report, fields), **fields)
+    if plot is not None:
+        keep_comparison(report, plot)
     return NO_ANSWER if unanswered(report, wanted["between"]) else 0
 
 

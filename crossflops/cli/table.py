@@ -4,11 +4,16 @@ from typing import Any
 
 import click
 
+from crossflops.cli.help import verb
 from crossflops.cli.options import MODEL, OUTPUT, SIZES, of_model, options, sizes
 from crossflops.cli.output import deliver, progress
 
 
-@click.command("table")
+@verb(
+    "table",
+    example="crossflops table model.onnx other.onnx --by-tool exact-2k-1 -o table.tex",
+    first=("--by-tool", "--digits", "--batch", "-o"),
+)
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @options(
     *MODEL,

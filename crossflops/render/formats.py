@@ -168,6 +168,17 @@ def tex(noun: Noun, unit: Unit = "macs") -> str:
     return latex(layout(noun, unit))
 
 
+# HTML: a document by itself.
+
+
+@file_format(".html")
+def page_file(noun: Noun, unit: Unit = "macs") -> str:
+    """One file for a browser, offline: the page with its pictures, and tables to look into."""
+    from crossflops.render.html.document import document  # figures, which no other format needs
+
+    return document(noun, unit)
+
+
 # CSV: one table, with the raw integers, as RFC 4180 has it but for the line ends of Unix.
 
 _COMPARISON = (

@@ -15,7 +15,12 @@ Noun: TypeAlias = "nouns.Noun"
 
 
 def layout(noun: Noun, unit: Unit = "macs") -> Page:
-    """The page of a noun, with counts ordered by `unit` where it has any."""
+    """The page of a noun in words, with counts ordered by `unit` where it has any."""
+    return illustrated(noun, unit).written()
+
+
+def illustrated(noun: Noun, unit: Unit = "macs") -> Page:
+    """The same page with its pictures."""
     if isinstance(noun, Report) and noun.profiles is UNSET:
         return summary(noun, unit)
     from crossflops.render.pages.nouns import page

@@ -1,7 +1,7 @@
 """What a renderer writes down: blocks of text and tables, without a word on how they look."""
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -111,10 +111,33 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return table
 
 
-Block: TypeAlias = Title | Heading | Text | Code | Command | Table
+class Figure(msgspec.Struct, frozen=True):
+    """What `drawing` makes of a noun, in formats that have pictures; others show `instead`.
+
+    With a `title` it is a part of the page by itself, and without one it belongs to the heading
+    above it.
+    """
+
+    drawing: Literal["bars", "waterfall", "roofline", "step", "modules", "nodes", "table", "cite"]
+    noun: Any
+    title: str = ""
+    instead: "tuple[Block, ...]" = ()
+
+
+Block: TypeAlias = Title | Heading | Text | Code | Command | Table | Figure
 
 
 class Page(msgspec.Struct, frozen=True):
     """Blocks, from top to bottom."""
 
     blocks: tuple[Block, ...]
+
+    def written(self) -> "Page":
+        """The page without pictures: what stands in their stead."""
+        return Page(
+            tuple(
+                part
+                for block in self.blocks
+                for part in (block.instead if isinstance(block, Figure) else (block,))
+            )
+        )

@@ -198,7 +198,7 @@ def test_the_module_is_the_command():
     assert done.returncode == 2
     assert done.stderr == (
         "error: x.pdf has the suffix '.pdf', which names no format\n"
-        "hint: formats are .json, .md, .txt, .tex, .csv, .json.gz\n"
+        "hint: formats are .json, .md, .txt, .tex, .html, .csv, .json.gz\n"
     )
 
 

@@ -26,8 +26,8 @@ def test_a_report_read_back_renders_to_the_same_bytes(request, name):
 
 
 def test_the_suffixes_are_these():
-    """A file may end in .json, .md, .txt, .tex, .csv and .json.gz."""
-    assert list(FORMATS) == [".json", ".md", ".txt", ".tex", ".csv", ".json.gz"]
+    """A file may end in .json, .md, .txt, .tex, .html, .csv and .json.gz."""
+    assert list(FORMATS) == [".json", ".md", ".txt", ".tex", ".html", ".csv", ".json.gz"]
 
 
 def test_json_keeps_integers_beyond_two_to_the_53(resnet):

@@ -7,6 +7,7 @@ from crossflops.ir.profile import Failure, Profile
 from crossflops.render.page import (
     Block,
     Column,
+    Figure,
     Heading,
     Page,
     Row,
@@ -18,7 +19,7 @@ from crossflops.render.page import (
 )
 from crossflops.render.pages.comparison import comparison, failed
 from crossflops.render.pages.places import TOP, pattern, starred, title
-from crossflops.render.pages.summary import Unit, uncounted
+from crossflops.render.pages.summary import Unit, inside, uncounted
 from crossflops.render.pages.summary import inputs as described
 from crossflops.render.pages.summary import title as model_title
 from crossflops.render.quantity import about, added, change, exact, number, short, signed
@@ -182,7 +183,11 @@ def _page(report: Report, other: Against, top: int) -> Page:
     blocks: list[Block] = [model_title(report), Text(_second(other), " against ")]
     blocks += [Heading(_difference(report, other, names)), *_verdict(other)]
     if not other.alignment.same:
-        blocks += [cause_table(other.alignment), *differing(other.alignment, names, top)]
+        blocks += [
+            Figure("waterfall", other.alignment),
+            cause_table(other.alignment),
+            *differing(other.alignment, names, top),
+        ]
     blocks += _tools(other.tools, names)
     for contrast in other.tools:
         if contrast.delta or contrast.differences:
@@ -191,7 +196,7 @@ def _page(report: Report, other: Against, top: int) -> Page:
     if missing := other.alignment.uncounted[1]:
         text = f"{number(missing, 'node')} of {names[1]} not counted, and in no amount here"
         blocks.append(Text(text, " ", "warn"))
-    return Page(tuple(blocks))
+    return Page((*blocks, *inside(report)))
 
 
 def _names(report: Report, other: Against) -> Names:

@@ -10,10 +10,21 @@ from crossflops.errors import UnknownNameError
 from crossflops.ir.profile import Amount, Failure, Profile
 from crossflops.ir.reconciliation import ParamsReconciliation, PathRow, Reconciliation
 from crossflops.ir.trace import Kernel, Setting
-from crossflops.render.page import Block, Column, Command, Heading, Page, Row, Table, Text, right
+from crossflops.render.page import (
+    Block,
+    Column,
+    Command,
+    Figure,
+    Heading,
+    Page,
+    Row,
+    Table,
+    Text,
+    right,
+)
 from crossflops.render.pages.consensus import consensus_blocks
 from crossflops.render.pages.places import TOP, disagreement, explanations, named, title
-from crossflops.render.pages.summary import Unit, uncounted, values
+from crossflops.render.pages.summary import Unit, inside, uncounted, values
 from crossflops.render.pages.summary import title as model_title
 from crossflops.render.quantity import (
     added,
@@ -38,6 +49,7 @@ def contrast_blocks(contrast: Contrast) -> list[Block]:
     """A heading that says by how much, and a row for each cause."""
     blocks: list[Block] = [
         Heading(f"{contrast.second} = {contrast.first}{added(contrast.delta)}"),
+        Figure("waterfall", contrast),
         _table(contrast),
     ]
     if contrast.unit > 1:
@@ -217,9 +229,13 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     """
     answers = _answers(report)
     failures = tuple(answer for answer in report.profiles or () if isinstance(answer, Failure))
-    blocks: list[Block] = [model_title(report), *values(report)]
+    blocks: list[Block] = [model_title(report), Figure("cite", report), *values(report)]
     if answers:
-        blocks += [_overview(report, answers, unit), *_unverified(report, answers)]
+        blocks += [
+            Figure("bars", report),
+            _overview(report, answers, unit),
+            *_unverified(report, answers),
+        ]
         blocks += [Text(text, " ", "warn") for text in changed_by_hooks(answers)]
     if isinstance(report.consensus, Consensus):
         blocks = [model_title(report), *values(report), *consensus_blocks(report.consensus)]
@@ -233,7 +249,7 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     blocks += failed(failures)
     if not report.profiles:
         blocks.append(Text("No tool was run: `crossflops doctor` says how to install some.", " "))
-    return Page((*blocks, *uncounted(report)))
+    return Page((*blocks, *uncounted(report), *inside(report)))
 
 
 def _answers(report: Report) -> tuple[Profile, ...]:
@@ -338,6 +354,7 @@ def _account(report: Report, profile: Profile) -> list[Block]:
         return [Heading(f"{profile.tool} = {exact(profile.total)}, and nothing explains it")]
     blocks: list[Block] = [
         Heading(f"{profile.tool} = native{added(account.delta)}"),
+        Figure("waterfall", account),
         explanations(account),
     ]
     blocks += [Text(text, "   ", "bad") for text in _places(account)]

@@ -9,6 +9,7 @@ from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Tex
 from crossflops.render.pages.comparison import comparison
 from crossflops.render.pages.places import explanations
 from crossflops.render.pages.roofline import roofline_blocks
+from crossflops.render.pages.summary import inside
 from crossflops.render.quantity import added, duration, exact, percent, short
 from crossflops.report.efficiency import (
     Attention,
@@ -336,6 +337,8 @@ def efficiency_page(noun: EfficiencyReport) -> Page:
     blocks += [Text(text, " ! ", "warn") for text in _unique(row.warnings for row in rows)]
     blocks.append(Heading("Assumed"))
     blocks += [Text(text, " - ") for text in _unique(row.assumptions for row in rows)]
+    if noun.report is not None and not noun.report.profiles:
+        blocks += inside(noun.report)
     return Page(tuple(blocks))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from crossflops.ir.roofline import KindBound, NodeBound, Roofline, StepBound
-from crossflops.render.page import Block, Column, Heading, Row, Table, Text
+from crossflops.render.page import Block, Column, Figure, Heading, Row, Table, Text
 from crossflops.render.quantity import duration, exact, number, percent, share, short
 
 # The tables of a roofline: alternatives, nodes by kind, the kernels that ran, every node.
@@ -129,6 +129,7 @@ def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
         return (_heading(first, "Rooflines"), _devices(roofs))
     blocks: list[Block] = [
         _heading(first, f"Roofline of {first.device}"),
+        Figure("roofline", first),
         Table(columns=_VALUES, rows=tuple(_lines(first)), bare=True),
         Text(verdict(first), " ", "warn" if first.step.bound == "memory" else ""),
     ]

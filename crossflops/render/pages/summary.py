@@ -14,6 +14,7 @@ from crossflops.ir.trace import Setting
 from crossflops.render.page import (
     Block,
     Column,
+    Figure,
     Heading,
     Page,
     Row,
@@ -23,7 +24,7 @@ from crossflops.render.page import (
     left,
     right,
 )
-from crossflops.render.quantity import about, exact, number, shape, share, short
+from crossflops.render.quantity import about, exact, number, shape, share, short, signed
 from crossflops.report.report import InputInfo, ModuleRow, Report
 
 # What every page of a report begins with: which model, or which module of it, and its totals.
@@ -165,7 +166,7 @@ _KINDS = ("adds", "muls", "divs", "compares", "specials")
 
 def summary(report: Report, unit: Unit = "macs") -> Page:
     """The count: totals by kind, operators by `unit`, what was not counted, the convention."""
-    blocks: list[Block] = [title(report), *values(report)]
+    blocks: list[Block] = [title(report), Figure("cite", report), *values(report)]
     if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
         blocks += [*formulas(report), _totals(report)]
     blocks.append(Heading("Operators"))
@@ -174,8 +175,15 @@ def summary(report: Report, unit: Unit = "macs") -> Page:
     blocks += training(report)
     if report.folds:
         blocks += [Heading("By other conventions"), *_folded(report)]
-    blocks += [_modules(report)] if report.modules else []
-    return Page(tuple(blocks))
+    return Page((*blocks, *inside(report, (_modules(report),) if report.modules else ())))
+
+
+def inside(report: Report, instead: tuple[Block, ...] = ()) -> list[Block]:
+    """The modules and the nodes, where they can be looked into; `instead` is in words."""
+    return [
+        Figure("modules", report, "Where the work is", instead),
+        Figure("nodes", report, "Every node"),
+    ]
 
 
 def uncounted(report: Report) -> list[Block]:
@@ -206,13 +214,14 @@ def training(report: Report) -> list[Block]:
     columns = (Column(head="part"), *right("MACs", "FLOPs"))
     thumb = [
         Row.of("3 x forward", exact(step.three_forward_macs)),
-        *(Row.of(row.cause, f"{row.macs:+,}") for row in step.differences),
+        *(Row.of(row.cause, signed(row.macs)) for row in step.differences),
         Row.of("a training step", exact(step.macs)),
     ]
     unknown = [Row.of(row.node, row.op, row.reason, tone="warn") for row in step.uncounted]
     reasons = (*left("node", "operator"), Column(head="reason", flows=True))
     return [
         Heading("Training, without the optimizer"),
+        Figure("step", step),
         Table(columns=columns, rows=(*parts, whole)),
         Heading("The rule of thumb"),
         Table(columns=(Column(head="cause"), *right("MACs")), rows=tuple(thumb)),
@@ -233,12 +242,13 @@ def _first(
     """The first rows under a heading, and how many more there are; nothing without rows."""
     if not rows:
         return []
-    table = Table(columns=columns, rows=tuple(rows[:NAMED]))
-    blocks: list[Block] = [Heading(heading), table]
     rest = len(rows) - NAMED
-    if rest > 0:
-        blocks.append(Text(f"and {number(rest, noun)} more, all named in the JSON report", " "))
-    return blocks
+    if rest <= 0:
+        return [Heading(heading), Table(columns=columns, rows=tuple(rows))]
+    first = Table(columns=columns, rows=tuple(rows[:NAMED]))
+    more = Text(f"and {number(rest, noun)} more, all named in the JSON report", " ")
+    every = Table(columns=columns, rows=tuple(rows))
+    return [Heading(heading), Figure("table", every, instead=(first, more))]
 
 
 def _totals(report: Report) -> Table:

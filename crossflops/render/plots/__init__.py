@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from crossflops.errors import MissingExtraError, UnknownNameError
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.ir.roofline import Roofline
+from crossflops.report.report import Report
 
 SUFFIXES = (".svg", ".png")
 
@@ -60,3 +61,21 @@ def batch_plot(
     from crossflops.render.plots.style import drawn
 
     return drawn(lambda figure: draw(figure, curve, title, chosen), checked(suffix))
+
+
+def comparison_plot(report: Report, name: str, suffix: str) -> bytes:
+    """The waterfalls of a comparison, or for a file whose name begins with "bars" its totals.
+
+    An SVG needs no library. Raises MissingExtraError without matplotlib for a PNG, and InputError
+    where there is nothing to draw.
+    """
+    from crossflops.render.figures.canvas import svg
+    from crossflops.render.figures.sheet import sheet
+
+    canvas = sheet(report, name)
+    if checked(suffix) == ".svg":
+        return f"{svg(canvas, alone=True)}\n".encode()
+    from crossflops.render.plots.canvas import draw
+    from crossflops.render.plots.style import drawn
+
+    return drawn(lambda figure: draw(figure, canvas), suffix.lower())

@@ -28,14 +28,14 @@ def draw(figure: "Figure", roof: Roofline, title: str) -> None:
     from matplotlib.ticker import NullFormatter
 
     axes = figure.add_subplot()
-    x, y = _spans(roof)
+    x, y = spans(roof)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(*x)
     axes.set_ylim(*y)
     axes.set_xlabel("intensity (FLOP / byte)")
     axes.set_ylabel("FLOP/s")
-    axes.yaxis.set_major_formatter(lambda value, _: _tick(value))
+    axes.yaxis.set_major_formatter(lambda value, _: tick(value))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     for axis in (axes.xaxis, axes.yaxis):  # matplotlib writes these in TeX where a span is short
         axis.set_minor_formatter(NullFormatter())
@@ -57,21 +57,21 @@ def draw(figure: "Figure", roof: Roofline, title: str) -> None:
     _slope(axes, roof, x)
 
 
-def _tick(value: float) -> str:
+def tick(value: float) -> str:
     """A power of ten with its prefix.
 
-    >>> _tick(1e12), _tick(100e9)
+    >>> tick(1e12), tick(100e9)
     ('1 T', '100 G')
     """
     number, _, prefix = short(value).partition(" ")
     return f"{float(number):g} {prefix}".rstrip()
 
 
-def _spans(roof: Roofline) -> tuple[Span, Span]:
+def spans(roof: Roofline) -> tuple[Span, Span]:
     """Both axes, with room for every point and for the ridges of all ceilings."""
     step = roof.step
-    tops = list(_tops(roof).values())
-    points = [*(point for rows in _by_operator(roof).values() for point in _merged(rows, roof))]
+    heights = list(tops(roof).values())
+    points = [*(point for rows in by_operator(roof).values() for point in merged(rows, roof))]
     xs = [point[0] for point in points] + [
         kernel.intensity for kernel in roof.kernels if kernel.intensity
     ]
@@ -80,8 +80,8 @@ def _spans(roof: Roofline) -> tuple[Span, Span]:
     ys += [step.attainable or step.peak]
     if roof.achieved is not None and step.work:
         ys.append(step.work / roof.achieved.seconds)
-    left, right = min(xs) / 4, max(*xs, max(tops) / step.bandwidth) * 25
-    return (left, right), (min(ys) / 6, max(tops) * 5)
+    left, right = min(xs) / 4, max(*xs, max(heights) / step.bandwidth) * 25
+    return (left, right), (min(ys) / 6, max(heights) * 5)
 
 
 def _regions(axes: "Axes", roof: Roofline, x: Span, y: Span) -> None:
@@ -96,7 +96,7 @@ def _regions(axes: "Axes", roof: Roofline, x: Span, y: Span) -> None:
     axes.text(ridge, low, " compute-bound", fontsize=8, color=GREY, va="bottom")
 
 
-def _tops(roof: Roofline) -> dict[str, float]:
+def tops(roof: Roofline) -> dict[str, float]:
     """The ceilings to draw: those of the run, and the other formats that matrix units take."""
     used = {node.precision: node.peak for node in roof.nodes if node.peak}
     named: dict[float, list[str]] = {}
@@ -110,7 +110,7 @@ def _tops(roof: Roofline) -> dict[str, float]:
 def _ceilings(axes: "Axes", roof: Roofline, x: Span) -> None:
     """The slope of the bandwidth, and a flat line for each precision, named at its right end."""
     bandwidth, peak = roof.step.bandwidth, roof.step.peak
-    highest = max(_tops(roof).values())
+    highest = max(tops(roof).values())
     axes.plot(
         [x[0], highest / bandwidth],
         [x[0] * bandwidth, highest],
@@ -119,7 +119,7 @@ def _ceilings(axes: "Axes", roof: Roofline, x: Span) -> None:
         zorder=2,
     )
     others = 0
-    for name, top in sorted(_tops(roof).items(), key=lambda item: -item[1]):
+    for name, top in sorted(tops(roof).items(), key=lambda item: -item[1]):
         binding = top == peak
         dashes = "-" if binding else _DASHES[others % len(_DASHES)]
         others += not binding
@@ -151,7 +151,7 @@ def _slope(axes: "Axes", roof: Roofline, x: Span) -> None:
     )  # fmt: skip
 
 
-def _by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
+def by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
     """The nodes that have a place in the picture, by operator; most of the time first."""
     groups: dict[str, list[NodeBound]] = {}
     for node in roof.nodes:
@@ -165,7 +165,7 @@ def _by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
     return named | ({"other operators": rest} if rest else {})
 
 
-def _merged(rows: Iterable[NodeBound], roof: Roofline) -> Iterator[Point]:
+def merged(rows: Iterable[NodeBound], roof: Roofline) -> Iterator[Point]:
     """Points of nodes that lie on each other, as one."""
     group: list[NodeBound] = []
     for node in sorted(rows, key=lambda row: (row.peak or 0, row.intensity or 0)):
@@ -193,8 +193,8 @@ def _point(group: list[NodeBound], roof: Roofline) -> Point:
 def _points(axes: "Axes", roof: Roofline) -> None:
     """Nodes on the roof, as large as their work; hollow where there are no MACs to time."""
     styles = (*zip(COLOURS, MARKERS, strict=True), (GREY, "X"))
-    for (op, rows), (colour, marker) in zip(_by_operator(roof).items(), styles, strict=False):
-        points = list(_merged(rows, roof))
+    for (op, rows), (colour, marker) in zip(by_operator(roof).items(), styles, strict=False):
+        points = list(merged(rows, roof))
         hollow = not any(row.work for row in rows)
         axes.scatter(
             [point[0] for point in points],

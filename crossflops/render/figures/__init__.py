@@ -1,0 +1,6 @@
+"""Pictures without a library: a noun becomes shapes on a canvas, and these an SVG.
+
+In: an account, tools beside each other, a training step, a roofline. Out: a `Canvas`, which `svg`
+writes for a page or a file, and `crossflops.render.plots` paints as a PNG.
+Imports: ir, report, quantity and the geometry of `plots.roofline`; no matplotlib.
+"""

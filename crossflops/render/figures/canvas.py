@@ -1,0 +1,153 @@
+"""Shapes in a plane, and the SVG that they make: the same bytes for the same shapes."""
+
+from html import escape
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from crossflops.render.terminal import inert
+
+Ink: TypeAlias = Literal[
+    "ink", "soft", "grid", "more", "less", "good", "bad", "plain", "shade",
+    "c0", "c1", "c2", "c3", "c4", "c5", "c6",
+]  # fmt: skip
+# On white paper; a page with a style sheet of its own has others for the dark. Series are those of
+# Okabe and Ito, Color universal design (2008).
+COLOURS: dict[str, str] = {
+    "ink": "#1b1f24", "soft": "#57606a", "grid": "#d8dee4", "more": "#c2410c", "less": "#0969a8",
+    "good": "#1a7f37", "bad": "#cf222e", "plain": "#6e7781", "shade": "#f3f5f7",
+    "c0": "#0072b2", "c1": "#d55e00", "c2": "#009e73", "c3": "#b07800", "c4": "#3d9bd1",
+    "c5": "#b35a92", "c6": "#6b6b6b",
+}  # fmt: skip
+FONT = 12.0  # px
+_LETTER = 0.56  # of the font's size: the mean width of a letter of a sans serif
+
+
+class Box(msgspec.Struct, frozen=True, kw_only=True):
+    """A filled rectangle. `tip` is read out, and shown under a pointer."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    ink: Ink
+    tip: str = ""
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A line from one point to another."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    ink: Ink = "grid"
+    width: float = 1.0
+    dashed: bool = False
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of text whose baseline is at `y`."""
+
+    x: float
+    y: float
+    text: str
+    ink: Ink = "ink"
+    anchor: Literal["start", "middle", "end"] = "start"
+    size: float = FONT
+    bold: bool = False
+
+
+class Dot(msgspec.Struct, frozen=True, kw_only=True):
+    """A disc, or with `hollow` a ring."""
+
+    x: float
+    y: float
+    radius: float
+    ink: Ink
+    tip: str = ""
+    hollow: bool = False
+
+
+Shape: TypeAlias = Box | Line | Words | Dot
+
+
+class Canvas(msgspec.Struct, frozen=True, kw_only=True):
+    """Shapes from back to front, in a plane of this size in px; y grows downwards."""
+
+    width: float
+    height: float
+    label: str
+    shapes: tuple[Shape, ...]
+
+
+def fitted(text: str, width: float, size: float = FONT) -> str:
+    """The text, or its beginning and end where it is wider than `width` px.
+
+    >>> fitted("norm.batch", 200), fitted("a" * 30 + "b" * 30, 100)
+    ('norm.batch', 'aaaaaaa…bbbbbb')
+    """
+    room = int(width / (size * _LETTER))
+    if len(text) <= room:
+        return text
+    tail = (room - 1) // 2
+    return f"{text[: room - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def svg(canvas: Canvas, alone: bool = False) -> str:
+    """The canvas as SVG: for a page that has the classes, or `alone` with colours of its own."""
+    size = f'viewBox="0 0 {_px(canvas.width)} {_px(canvas.height)}"'
+    own = ' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"' if alone else ""
+    wide = f' width="{_px(canvas.width)}" height="{_px(canvas.height)}"'
+    paper = '<rect width="100%" height="100%" fill="#fff"/>' if alone else ""
+    label = escape(inert(canvas.label))
+    head = f'<svg{own} role="img" aria-label="{label}"{wide} {size}>{paper}'
+    return head + "".join(_shape(shape, alone) for shape in canvas.shapes) + "</svg>"
+
+
+def _shape(shape: Shape, alone: bool) -> str:
+    match shape:
+        case Box():
+            place = f'x="{_px(shape.x)}" y="{_px(shape.y)}"'
+            size = f'width="{_px(shape.width)}" height="{_px(shape.height)}"'
+            return f"<rect {place} {size} {_fill(shape.ink, alone)}{_tipped(shape.tip, 'rect')}"
+        case Line():
+            ends = (
+                f'x1="{_px(shape.x1)}" y1="{_px(shape.y1)}" x2="{_px(shape.x2)}" '
+                f'y2="{_px(shape.y2)}"'
+            )
+            dashes = ' stroke-dasharray="4 3"' if shape.dashed else ""
+            ink = _stroke(shape.ink, alone)
+            return f'<line {ends} {ink} stroke-width="{_px(shape.width)}"{dashes}/>'
+        case Words():
+            anchor = f' text-anchor="{shape.anchor}"' if shape.anchor != "start" else ""
+            weight = ' font-weight="600"' if shape.bold else ""
+            place = f'x="{_px(shape.x)}" y="{_px(shape.y)}" font-size="{_px(shape.size)}"'
+            text = escape(inert(shape.text))
+            return f"<text {place} {_fill(shape.ink, alone)}{anchor}{weight}>{text}</text>"
+        case Dot():
+            place = f'cx="{_px(shape.x)}" cy="{_px(shape.y)}" r="{_px(shape.radius)}"'
+            ink = _stroke(shape.ink, alone) if shape.hollow else _fill(shape.ink, alone)
+            clear = ' fill-opacity="0" stroke-width="1.5"' if shape.hollow else ""
+            return f"<circle {place} {ink}{clear}{_tipped(shape.tip, 'circle')}"
+
+
+def _tipped(tip: str, tag: str) -> str:
+    return f"><title>{escape(inert(tip))}</title></{tag}>" if tip else "/>"
+
+
+def _fill(ink: Ink, alone: bool) -> str:
+    return f'fill="{COLOURS[ink]}"' if alone else f'class="f-{ink}"'
+
+
+def _stroke(ink: Ink, alone: bool) -> str:
+    return f'stroke="{COLOURS[ink]}"' if alone else f'class="s-{ink}"'
+
+
+def _px(value: float) -> str:
+    """A length with at most two decimals.
+
+    >>> _px(3.0), _px(1 / 3)
+    ('3', '0.33')
+    """
+    return f"{value:.2f}".rstrip("0").rstrip(".")

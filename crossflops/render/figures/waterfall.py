@@ -1,0 +1,172 @@
+"""From one number to another, cause by cause, on an axis of differences.
+
+Causes are often a thousandth of the total, so the axis begins at the number that the walk starts
+from: its zero is "nothing differs". A cause that dwarfs all others is drawn broken, and says so.
+"""
+
+from collections.abc import Sequence
+from math import floor, isfinite, log10
+from typing import NamedTuple
+
+from crossflops.ir.alignment import Alignment
+from crossflops.ir.profile import Amount
+from crossflops.ir.reconciliation import Reconciliation
+from crossflops.render.figures.canvas import Box, Canvas, Ink, Line, Shape, Words, fitted
+from crossflops.render.quantity import short, signed
+from crossflops.report.comparison import Contrast
+
+_WIDTH, _LEFT, _RIGHT = 760.0, 190.0, 170.0  # px: the whole, the causes, the amounts
+_ROW, _TOP, _FOOT = 26.0, 30.0, 30.0
+_BAR = 14.0
+_DWARFS = 20  # times as large as all others together, of which there are several
+_BROKEN = 0.6  # of the others together, that the bar is long then
+_TICKS = 5
+
+
+class Step(NamedTuple):
+    """A cause and its amount."""
+
+    name: str
+    amount: Amount
+
+
+class Walk(NamedTuple):
+    """From `first` to `last`, by steps that add up."""
+
+    first: str
+    last: str
+    steps: tuple[Step, ...]
+    residual: Amount
+
+
+def walk(noun: Reconciliation | Contrast | Alignment) -> Walk:
+    """What a waterfall shows of a noun: of two models their MACs."""
+    match noun:
+        case Reconciliation():
+            steps = tuple(Step(row.cause, row.amount) for row in noun.explanations)
+            return Walk("native MACs", noun.tool, steps, noun.residual)
+        case Contrast():
+            steps = tuple(Step(row.cause, row.amount) for row in noun.differences)
+            model = (Step("(other model)", noun.model),) if isinstance(noun.model, int) else ()
+            return Walk(noun.first, noun.second, (*model, *steps), noun.residual)
+        case Alignment():
+            steps = tuple(Step(row.cause, row.macs) for row in noun.causes)
+            return Walk("first model", "second model", steps, noun.residual.macs)
+
+
+def waterfall(noun: Reconciliation | Contrast | Alignment) -> Canvas | None:
+    """The picture of a walk; None where no step of it has a finite amount other than zero."""
+    path = walk(noun)
+    steps = [step for step in path.steps if step.amount]
+    if path.residual:
+        steps.append(Step("residual", path.residual))
+    if not steps or not all(isfinite(step.amount) for step in steps):
+        return None
+    lengths = _lengths([step.amount for step in steps])
+    broken = [length != float(step.amount) for length, step in zip(lengths, steps, strict=True)]
+    places = [0.0]
+    for length in lengths:
+        places.append(places[-1] + length)
+    height = _TOP + _ROW * (len(steps) + 1) + (0 if any(broken) else _FOOT)
+    scale = _Scale(min(places), max(places))
+    shapes = [*_grid(scale, height, any(broken)), *_rows(steps, places, broken, scale, path)]
+    total = sum(step.amount for step in steps)
+    label = f"From {path.first} to {path.last}: {signed(total)} in {len(steps)} steps"
+    return Canvas(width=_WIDTH, height=height, label=label, shapes=tuple(shapes))
+
+
+class _Scale(NamedTuple):
+    """Where an amount lies between the causes and the amounts."""
+
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        room = _WIDTH - _LEFT - _RIGHT
+        return _LEFT + room * (value - self.low) / ((self.high - self.low) or 1)
+
+
+def _lengths(amounts: Sequence[Amount]) -> list[float]:
+    """How long each bar is, in amounts: the amount, but for one that dwarfs several others.
+
+    >>> _lengths([5, -3]), _lengths([10_000, 5, -5])
+    ([5.0, -3.0], [6.0, 5.0, -5.0])
+    """
+    largest = max(range(len(amounts)), key=lambda place: abs(amounts[place]))
+    others = sum(abs(amount) for place, amount in enumerate(amounts) if place != largest)
+    lengths = [float(amount) for amount in amounts]
+    if len(amounts) > 2 and abs(amounts[largest]) > _DWARFS * others:
+        lengths[largest] = others * _BROKEN * (1 if amounts[largest] > 0 else -1)
+    return lengths
+
+
+def _grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
+    """The line of no difference, and ticks where every bar is as long as its amount."""
+    foot = height - (0 if broken else _FOOT)
+    zero = scale.at(0)
+    shapes: list[Shape] = []
+    for tick in [] if broken else _ticks(scale.low, scale.high):
+        x = scale.at(tick)
+        text = f"{'+' if tick > 0 else ''}{short(round(tick))}"
+        shapes += [
+            Line(x1=x, y1=_TOP, x2=x, y2=foot),
+            Words(x=x, y=foot + 16, text=text, ink="soft", anchor="middle", size=11),
+        ]
+    return [*shapes, Line(x1=zero, y1=_TOP - 6, x2=zero, y2=foot, ink="ink", width=1.5)]
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers from low to high.
+
+    >>> _ticks(0, 44)
+    [0, 10, 20, 30, 40]
+    """
+    rough = max((high - low) / _TICKS, 1)
+    power = 10 ** floor(log10(rough))
+    step = next(n * power for n in (1, 2, 5, 10) if n * power >= rough)
+    return [n * step for n in range(-floor(-low // step), floor(high / step) + 1)]
+
+
+def _rows(
+    steps: Sequence[Step], places: list[float], broken: list[bool], scale: _Scale, path: Walk
+) -> list[Shape]:
+    shapes: list[Shape] = [
+        Words(x=0, y=_TOP - 10, text=fitted(path.first, _LEFT), ink="soft"),
+        Words(x=_WIDTH, y=_TOP - 10, text="difference", ink="soft", anchor="end"),
+    ]
+    for number, step in enumerate(steps):
+        y = _TOP + _ROW * number
+        ends = sorted((scale.at(places[number]), scale.at(places[number + 1])))
+        ink: Ink = "bad" if step.name == "residual" else "more" if step.amount > 0 else "less"
+        box = Box(
+            x=ends[0], y=y + (_ROW - _BAR) / 2, width=max(ends[1] - ends[0], 1.5), height=_BAR,
+            ink=ink, tip=f"{step.name}: {signed(step.amount)}",
+        )  # fmt: skip
+        foot = scale.at(places[number + 1])
+        name = fitted(step.name, _LEFT - 12)
+        shapes += [
+            Line(x1=foot, y1=y + _ROW / 2, x2=foot, y2=y + _ROW * 1.5, ink="soft"),
+            box,
+            *(_gap(box) if broken[number] else ()),
+            Words(x=0, y=y + 17, text=name),
+            Words(x=_WIDTH, y=y + 17, text=signed(step.amount), anchor="end"),
+        ]
+    y = _TOP + _ROW * len(steps)
+    total = sum(step.amount for step in steps)
+    note = "the broken bar is longer than it is drawn" if any(broken) else ""
+    return [
+        *shapes,
+        Words(x=0, y=y + 17, text=fitted(path.last, _LEFT - 12), bold=True),
+        Words(x=_LEFT + 8, y=y + 17, text=note, ink="soft", size=11),
+        Words(x=_WIDTH, y=y + 17, text=signed(total), anchor="end", bold=True),
+    ]
+
+
+def _gap(box: Box) -> list[Shape]:
+    """The break in a bar that is shorter than its amount."""
+    middle = box.x + box.width / 2
+    return [
+        Line(x1=middle + x - 3, y1=box.y + box.height + 2, x2=middle + x + 3, y2=box.y - 2,
+             ink="shade", width=2.5)
+        for x in (-3, 3)
+    ]  # fmt: skip
