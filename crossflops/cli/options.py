@@ -180,6 +180,14 @@ def argument(text: str) -> tuple[str, object]:
         raise InputError(f"the value of --arg {text!r} is not JSON", hint) from None
 
 
+WEIGHTS = click.option(
+    "--weights",
+    type=click.Choice(["real", "fake"]),
+    help="Build a target of PyTorch with numbers in its weights, or without. The default: "
+    "without, where no size and no path depends on a value.",
+)
+
+
 TRAIN: Group = (
     click.option("--train", is_flag=True,
                  help="Also count a training step: forward, gradients of inputs, gradients of "

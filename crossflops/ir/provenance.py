@@ -5,6 +5,16 @@ from typing import Any
 import msgspec
 
 
+class Weights(msgspec.Struct, frozen=True):
+    """Whether a model of PyTorch was built with numbers in its weights, "real", or is "fake".
+
+    `reason` is there where it should have been fake, and could not.
+    """
+
+    kind: str
+    reason: str = ""
+
+
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """A request, as it stands in the JSON of a report.
 

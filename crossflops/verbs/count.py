@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.errors import CrossflopsWarning, InputError
+from crossflops.errors import CrossflopsWarning, InputError, ValuesNeededError
 from crossflops.frontends import Source, program, title
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
@@ -20,6 +20,7 @@ from crossflops.ir.ledger import Ledger
 from crossflops.ir.measurement import Observation, Run
 from crossflops.ir.polynomial import Formulas
 from crossflops.ir.profile import Folded, FoldedRow
+from crossflops.ir.provenance import Weights
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace, View
 from crossflops.ledger.count import count, count_whole
@@ -99,6 +100,36 @@ class Counted(msgspec.Struct, frozen=True):
     ledger: Ledger
     program: Any = None
     run: Run | None = None
+    weights: Weights | None = None
+
+
+def counted_afresh(request: Request, setting: Setting, observed: Sequence[Setting]) -> Counted:
+    """As `counted`, of a model that is built for it: without numbers, where shapes are enough.
+
+    Raises InputError where they are not, and are all that was asked for.
+    """
+    fixed = request.weights == "real" or request.given is not None or request.is_file
+    if fixed or (observed and request.weights is None):  # runs of it are watched
+        return _weighed(counted(request.source(), setting, observed), request, "")
+    try:
+        source = request.source(values=False)
+        found = counted(source, setting, observed)
+    except ValuesNeededError as error:
+        if request.weights == "fake":
+            raise InputError(f"the model needs its weights: {error.message}", error.hint) from None
+        reason = error.message
+    else:
+        if not source.hollow:
+            return _weighed(found, request, "")
+        return msgspec.structs.replace(found, weights=Weights("fake"))
+    return _weighed(counted(request.source(), setting, observed), request, reason)
+
+
+def _weighed(found: Counted, request: Request, reason: str) -> Counted:
+    """A count of a model that has its numbers, where the request is about a target of PyTorch."""
+    if request.given is not None or request.is_file or found.trace.framework != "torch":
+        return found
+    return msgspec.structs.replace(found, weights=Weights("real", reason))
 
 
 def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Counted:
@@ -136,7 +167,9 @@ def report(counted: Counted, folds: Iterable[Folded] = ()) -> Report:
     """The report of a count."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report(counted.graph, counted.trace, counted.ledger, tuple(folds), memory)
-    return msgspec.structs.replace(report, observed=counted.run or UNSET)
+    return msgspec.structs.replace(
+        report, observed=counted.run or UNSET, weights=counted.weights or UNSET
+    )
 
 
 # A count as a tool's convention folds it into its number, without the tool.
@@ -305,7 +338,7 @@ def _counted(request: Request, conventions: Sequence["Convention"]) -> tuple[Rep
         if training not in modes:
             views = [view for view in watched if view.training == training]
             own_setting = msgspec.structs.replace(setting, training=training)
-            modes[training] = counted(request.source(), own_setting, views)
+            modes[training] = counted_afresh(request, own_setting, views)
         return modes[training]
 
     native = mode(setting.training)
