@@ -31,8 +31,8 @@ class Source(msgspec.Struct, frozen=True):
 
     `control` is what the caller says of its loops and branches, `values` where the inputs come
     from, in words. A model of a framework that is traced on shapes is called with shapes: `arrays`
-    are then the values that were given, for a model that is to be run. A `hollow` model was built
-    without numbers.
+    are then the values that were given, for a model that is to be run. `weights` say of a model of
+    PyTorch whether there are numbers in them: see `crossflops.ir.provenance.Weights`.
     """
 
     model: Any
@@ -41,7 +41,7 @@ class Source(msgspec.Struct, frozen=True):
     control: Control = Control()
     values: str = GIVEN
     arrays: Arguments | None = None
-    hollow: bool = False
+    weights: str = ""
 
 
 class Ready(NamedTuple):

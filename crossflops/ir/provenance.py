@@ -4,11 +4,15 @@ from typing import Any
 
 import msgspec
 
+FAKE, REAL, META = "fake", "real", "meta"
+
 
 class Weights(msgspec.Struct, frozen=True):
-    """Whether a model of PyTorch was built with numbers in its weights, "real", or is "fake".
+    """Whether a model of PyTorch has numbers in its weights.
 
-    `reason` is there where it should have been fake, and could not.
+    `kind` is "real" where it has, "fake" where it was built without, on fake tensors, and "meta"
+    where it put its weights on the meta device itself. `reason` is there where it should have been
+    fake, and could not.
     """
 
     kind: str

@@ -20,7 +20,7 @@ from crossflops.ir.ledger import Ledger
 from crossflops.ir.measurement import Observation, Run
 from crossflops.ir.polynomial import Formulas
 from crossflops.ir.profile import Folded, FoldedRow
-from crossflops.ir.provenance import Weights
+from crossflops.ir.provenance import FAKE, REAL, Weights
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace, View
 from crossflops.ledger.count import count, count_whole
@@ -108,28 +108,30 @@ def counted_afresh(request: Request, setting: Setting, observed: Sequence[Settin
 
     Raises InputError where they are not, and are all that was asked for.
     """
-    fixed = request.weights == "real" or request.given is not None or request.is_file
+    fixed = request.weights == REAL or request.given is not None or request.is_file
     if fixed or (observed and request.weights is None):  # runs of it are watched
-        return _weighed(counted(request.source(), setting, observed), request, "")
+        return _built_for(request, request.source(), setting, observed)
     try:
         source = request.source(values=False)
-        found = counted(source, setting, observed)
+        return _built_for(request, source, setting, observed)
     except ValuesNeededError as error:
-        if request.weights == "fake":
+        if request.weights == FAKE:
             raise InputError(f"the model needs its weights: {error.message}", error.hint) from None
         reason = error.message
-    else:
-        if not source.hollow:
-            return _weighed(found, request, "")
-        return msgspec.structs.replace(found, weights=Weights("fake"))
-    return _weighed(counted(request.source(), setting, observed), request, reason)
+    return _built_for(request, request.source(), setting, observed, reason)
 
 
-def _weighed(found: Counted, request: Request, reason: str) -> Counted:
-    """A count of a model that has its numbers, where the request is about a target of PyTorch."""
-    if request.given is not None or request.is_file or found.trace.framework != "torch":
+def _built_for(
+    request: Request,
+    source: Source,
+    setting: Setting,
+    observed: Sequence[Setting],
+    reason: str = "",
+) -> Counted:
+    found = counted(source, setting, observed)
+    if request.given is not None or not source.weights:
         return found
-    return msgspec.structs.replace(found, weights=Weights("real", reason))
+    return msgspec.structs.replace(found, weights=Weights(source.weights, reason))
 
 
 def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Counted:

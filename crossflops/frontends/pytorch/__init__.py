@@ -23,6 +23,7 @@ from crossflops.frontends.frontend import (
 )
 from crossflops.frontends.inputs import Given, arguments
 from crossflops.frontends.named import Library
+from crossflops.ir.provenance import FAKE
 from crossflops.ir.trace import Setting
 
 _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and evaluates sizes
@@ -118,7 +119,7 @@ class PyTorch(Frontend):
 
     def source(self, model: Any, given: Given, owned: bool) -> Source:
         """The model ready to be exported, and tensors. Raises InputError where they do not fit."""
-        from crossflops.frontends.pytorch.fakes import is_hollow
+        from crossflops.frontends.pytorch.fakes import weights
         from crossflops.frontends.pytorch.inputs import check, from_file, make
         from crossflops.frontends.pytorch.model import ready
 
@@ -131,7 +132,7 @@ class PyTorch(Frontend):
         check(model, args, kwargs)
         model = ready(model, args, kwargs, owned)
         values = given.origin_of(given.values)
-        return Source(model, args, kwargs, values=values, hollow=is_hollow(model, args, kwargs))
+        return Source(model, args, kwargs, values=values, weights=weights(model, args, kwargs))
 
     def fits(self, source: Source, setting: Setting) -> None:
         """Runs the model as it is: to export it would take longer. Raises InputError."""
@@ -157,7 +158,7 @@ class PyTorch(Frontend):
         model, args, kwargs = source.model, source.args, source.kwargs
         made = program(model, args, kwargs, setting, observed)
         if mixed(made[2]) is not None:
-            if source.hollow:
+            if source.weights == FAKE:
                 raise ValuesNeededError("whether its types go together is seen in a run")
             try_out(model, args, kwargs, setting)
         return made

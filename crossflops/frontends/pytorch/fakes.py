@@ -15,6 +15,7 @@ from typing import Any
 
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.pytorch.exporter import brief
+from crossflops.ir.provenance import FAKE, META, REAL
 
 
 @contextmanager
@@ -53,6 +54,20 @@ def is_hollow(model: Any, *inputs: Any) -> bool:
         if name != "_modules"
     ]
     return any(map(is_ours, tree_leaves([plain, inputs])))
+
+
+def weights(model: Any, args: Any, kwargs: Any) -> str:
+    """What a report says of the weights: "fake", "meta" or "real"."""
+    if is_hollow(model, args, kwargs):
+        return FAKE
+    return META if any(tensor.is_meta for tensor in model.parameters()) else REAL
+
+
+def is_building() -> bool:
+    """Whether a model is built in `hollow` now."""
+    from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+    return getattr(_get_current_dispatch_mode(), "of_crossflops", False)
 
 
 def refuse_scripted(model: Any) -> None:
@@ -108,7 +123,8 @@ def _real_imports() -> Iterator[None]:
     """
     from torch.utils._python_dispatch import _disable_current_modes
 
-    usual = SourceFileLoader.exec_module
+    with _disable_current_modes():  # it imports modules of its own when it is first entered
+        usual = SourceFileLoader.exec_module
 
     def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
         with _disable_current_modes():
