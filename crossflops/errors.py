@@ -52,6 +52,13 @@ class UnknownNameError(CrossflopsError):
     """A tool, a cause, a device, a convention or a format that does not exist, or is ambiguous."""
 
 
+class ValuesNeededError(CrossflopsError):
+    """Shapes alone do not decide about the model: it has to be built with its numbers."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "leave --weights fake out")
+
+
 class MissingExtraError(CrossflopsError):
     """A framework that is not installed."""
 

@@ -14,6 +14,7 @@ from crossflops.cli.options import (
     TRAIN,
     UNIT,
     VIEW,
+    WEIGHTS,
     options,
     request,
     sizes,
@@ -40,6 +41,7 @@ from crossflops.cli.output import deliver, progress, say
     click.option("--observe", is_flag=True,
                  help="Run the ONNX file once in onnxruntime, in a worker process, for sizes, "
                       "iterations and branches that depend on data. --inputs gives real values."),
+    WEIGHTS,
     *TRAIN,
     *VIEW,
     STRICT,
@@ -59,8 +61,9 @@ def count(
     """Count a model exactly, with no tool."""
     from crossflops.verbs import count as verb
 
+    others = {"weights": fields.pop("weights"), "observe": observe}
     training = {"train": train, "frozen": frozen, "trainable": trainable}
-    asked = request(fields, sizes=sizes(fields), as_=as_, vary=vary, observe=observe, **training)
+    asked = request(fields, sizes=sizes(fields), as_=as_, vary=vary, **others, **training)
     with progress(f"counting {asked.target}"):
         report, _ = verb.native_count(asked)
     deliver(viewed(report, fields, fields["unit"]), **fields)

@@ -183,6 +183,14 @@ def argument(text: str) -> tuple[str, object]:
         raise InputError(f"the value of --arg {text!r} is not JSON", hint) from None
 
 
+WEIGHTS = click.option(
+    "--weights",
+    type=click.Choice(["real", "fake"]),
+    help="Build a target of PyTorch with numbers in its weights, or without. The default: "
+    "without, where no size and no path depends on a value.",
+)
+
+
 TRAIN: Group = titled(
     "A training step",
     click.option("--train", is_flag=True,

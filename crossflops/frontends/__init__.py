@@ -132,6 +132,18 @@ def building() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def hollow(library: Library | None = None) -> Iterator[None]:
+    """What frameworks have open while a model, of this library if any, is built without numbers.
+
+    Raises ValuesNeededError where it cannot be built so.
+    """
+    with ExitStack() as stack:
+        for frontend in FRONTENDS:
+            stack.enter_context(frontend.hollow(library in frontend.libraries()))
+        yield
+
+
 def mended(load: Callable[[], _Loaded]) -> _Loaded:
     """What `load` returns: when it fails on what a framework can mend, after that was mended."""
     try:

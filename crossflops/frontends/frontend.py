@@ -31,7 +31,8 @@ class Source(msgspec.Struct, frozen=True):
 
     `control` is what the caller says of its loops and branches, `values` where the inputs come
     from, in words. A model of a framework that is traced on shapes is called with shapes: `arrays`
-    are then the values that were given, for a model that is to be run.
+    are then the values that were given, for a model that is to be run. `weights` say of a model of
+    PyTorch whether there are numbers in them: see `crossflops.ir.provenance.Weights`.
     """
 
     model: Any
@@ -40,6 +41,7 @@ class Source(msgspec.Struct, frozen=True):
     control: Control = Control()
     values: str = GIVEN
     arrays: Arguments | None = None
+    weights: str = ""
 
 
 class Ready(NamedTuple):
@@ -125,6 +127,14 @@ class Frontend(Protocol):
 
     def building(self) -> AbstractContextManager[None]:
         """What is open while the code of a target builds a model."""
+        return nullcontext()
+
+    def hollow(self, sure: bool) -> AbstractContextManager[None]:
+        """What is open while a model is built without numbers, where the framework can do that.
+
+        `sure` says that the model is one of this framework, which may not be imported yet.
+        Raises ValuesNeededError where the model cannot be built so.
+        """
         return nullcontext()
 
     def mends(self, error: Exception) -> bool:

@@ -4,6 +4,20 @@ from typing import Any
 
 import msgspec
 
+FAKE, REAL, META = "fake", "real", "meta"
+
+
+class Weights(msgspec.Struct, frozen=True):
+    """Whether a model of PyTorch has numbers in its weights.
+
+    `kind` is "real" where it has, "fake" where it was built without, on fake tensors, and "meta"
+    where it put its weights on the meta device itself. `reason` is there where it should have been
+    fake, and could not.
+    """
+
+    kind: str
+    reason: str = ""
+
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """A request, as it stands in the JSON of a report.

@@ -13,7 +13,7 @@ from crossflops.ir.ledger import Totals as Totals
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Formulas
 from crossflops.ir.profile import Amount, Failure, Folded, Profile
-from crossflops.ir.provenance import Asked, named
+from crossflops.ir.provenance import Asked, Weights, named
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import Training
@@ -140,9 +140,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     Round-trips through JSON; derived values (`delta`, `residual`) are written, and recomputed
     when read. `module` is the one that the rows are about, where that is not the model;
-    `request` is what was asked, `made_with` are versions of what made the count. `warnings` are
-    sentences: what the reader of the count should know of the model, such as sizes that override
-    those of a file.
+    `request` is what was asked, `made_with` are versions of what made the count, `weights` say
+    whether the model had any. `warnings` are sentences: what the reader of the count should know
+    of the model, such as sizes that override those of a file.
     """
 
     schema: str = SCHEMA
@@ -168,6 +168,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     consensus: Consensus | UnsetType = UNSET
     request: Asked | UnsetType = UNSET
     made_with: dict[str, str] | UnsetType = UNSET
+    weights: Weights | UnsetType = UNSET
     against: Against | UnsetType = UNSET
     training: TrainingReport | UnsetType = UNSET
     warnings: tuple[str, ...] = ()

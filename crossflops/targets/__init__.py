@@ -29,12 +29,14 @@ def load(
     dims: Mapping[str, int] | None = None,
     control: Control = Control(),
     sizes: Mapping[str, int] = {},
+    values: bool = True,
 ) -> Source:
     """Build the model of a target, with inputs from a file, from specs, or the target's own.
 
     `dims` are those of an ONNX file, which is not opened yet: see OnnxFile. `control` may be about
     a model of another framework, too. `sizes` (keys of `named.SIZES`) change the usual input of a
-    model by name. Raises TargetError, InputError, MissingExtraError.
+    model by name. Without `values` the model is built without numbers where that can be done: see
+    `target.build`. Raises TargetError, InputError, MissingExtraError.
     """
     refuse_url(target)
     if inputs_file is not None and specs:
@@ -53,7 +55,7 @@ def load(
         return Source(file, (), {})
     if dims:
         raise InputError("--dim is for ONNX files", "give --input for other targets")
-    model, values = build(target, arguments, allow_pickle, sizes)
+    model, values = build(target, arguments, allow_pickle, sizes, values)
     if isinstance(values, Named):
         specs, values = _usual(target, values, specs, inputs_file), None
     given = Given(file=inputs_file, specs=tuple(specs), values=values, origin=OF_TARGET)

@@ -1,7 +1,7 @@
 """What a caller asks for, of one model or of a second -> one that a model is made from."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,7 +23,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     dimension, by loop and by If, `sizes` those of the usual input of a model by name. `vary`,
     `observe` and `as_` are those of `crossflops.count`; with `observe` an ONNX file is run, and
     takes the real values of `inputs_file`. With `train` a training step is counted, with the
-    weights that match `frozen` or `trainable` so.
+    weights that match `frozen` or `trainable` so. `weights` says whether a target of PyTorch is
+    built with numbers; None: where shapes do not decide.
     """
 
     target: str | None
@@ -40,6 +41,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     vary: tuple[str, ...] = ()
     observe: bool = False
     as_: str | tuple[str, ...] = ()
+    weights: Literal["real", "fake"] | None = None
     train: bool = False
     frozen: tuple[str, ...] = ()
     trainable: tuple[str, ...] = ()
@@ -58,6 +60,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         if request.sizes and (request.target is None or not is_empty(inputs)):
             raise InputError(
                 "sizes change the usual input of a model by name", "leave them out, or the inputs"
+            )
+        if request.weights is not None and (request.target is None or request.is_file):
+            raise InputError(
+                "--weights is for targets of PyTorch", "leave it out: this model is what it is"
             )
         if request.inputs_file is not None and not is_empty(inputs):
             raise InputError(
@@ -82,8 +88,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             "an ONNX file is counted by shapes alone", 'give them as texts: ["x=1x3x224x224"]'
         )
 
-    def source(self) -> Source:
-        """The model with its inputs. A target is built afresh."""
+    def source(self, values: bool = True) -> Source:
+        """The model with its inputs. A target is built afresh, without `values` by shapes alone.
+
+        Raises ValuesNeededError where it cannot be built so.
+        """
         if self.given is not None:
             return self.given
         assert self.target is not None
@@ -96,6 +105,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             dims=self.dims,
             control=self.control,
             sizes=self.sizes,
+            values=values,
         )
 
     @property

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +15,7 @@ from crossflops.errors import TRACEBACK, CrossflopsError, InputError, TargetErro
 from crossflops.frontends import (
     FRONTENDS,
     building,
+    hollow,
     library_of,
     meant_by,
     mended,
@@ -35,15 +36,17 @@ def build(
     arguments: Mapping[str, object],
     allow_pickle: bool = False,
     sizes: Mapping[str, int] = {},
+    values: bool = True,
 ) -> tuple[Any, Any]:
     """The model of a target, and the inputs where the callable gives them as well (else None).
 
     Of a model that a library knows by name the second is the `Named`, whose usual input is at
-    these `sizes`. This runs the code that the target names. Raises TargetError or
-    MissingExtraError.
+    these `sizes`. This runs the code that the target names. Without `values` a framework that can
+    do so builds it without numbers. Raises TargetError or MissingExtraError, and without values
+    ValuesNeededError.
     """
     with building(), _drawn_alike():
-        return _built(target, arguments, allow_pickle, sizes)
+        return _built(target, arguments, allow_pickle, sizes, values)
 
 
 @contextmanager
@@ -68,13 +71,17 @@ def _drawn_alike() -> Iterator[None]:
 
 
 def _built(
-    target: str, arguments: Mapping[str, object], allow_pickle: bool, sizes: Mapping[str, int]
+    target: str,
+    arguments: Mapping[str, object],
+    allow_pickle: bool,
+    sizes: Mapping[str, int],
+    values: bool,
 ) -> tuple[Any, Any]:
     refuse_url(target)
     target = named_in_full(target)
     library = library_of(target)
     if library is not None:
-        with _imports_of_the_caller():
+        with _imports_of_the_caller(), nullcontext() if values else hollow(library):
             named = mended(lambda: made(library, target, arguments, sizes))
         return named.model, named
     if sizes:
@@ -95,7 +102,8 @@ def _built(
         whole = _is_model(value, arguments)
         if whole:
             _refuse_arguments(arguments, target)
-        model = value if whole else _call(value, arguments, target)
+        with nullcontext() if values or whole else hollow():
+            model = value if whole else _call(value, arguments, target)
     if isinstance(model, tuple) and len(model) == 2:
         return _with_inputs(*model)
     return _with_inputs(model, None)

@@ -34,6 +34,7 @@ def count(
     train: bool = False,
     frozen: Sequence[str] = (),
     trainable: Sequence[str] = (),
+    weights: Literal["real", "fake"] | None = None,
     allow_pickle: bool = False,
 ) -> "ShownReport":
     """Count a model. With `as_` ("thop@0.0.31") also as a tool does, without the tool.
@@ -51,6 +52,9 @@ def count(
     sum of all float outputs. Parameters are trained as the model says (of a file all weights),
     unless they, or a module around them, match a pattern in `frozen` or `trainable`. The mode
     stays that of `setting`. Raises InputError for a pattern that matches no weight.
+
+    A target of PyTorch is built without numbers in its weights where no size and no path depends
+    on a value; `weights` says "real" or "fake". The report's `weights` say which it was, and why.
     """
     from crossflops.facade import ShownReport
     from crossflops.verbs.count import native_count
@@ -70,6 +74,7 @@ def count(
         train=train,
         frozen=tuple(frozen),
         trainable=tuple(trainable),
+        weights=weights,
         allow_pickle=allow_pickle,
     )
     return ShownReport.of(native_count(request)[0])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.errors import CrossflopsWarning, InputError
+from crossflops.errors import CrossflopsWarning, InputError, ValuesNeededError
 from crossflops.frontends import Source, program, title
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
@@ -18,6 +18,7 @@ from crossflops.ir.ledger import Ledger
 from crossflops.ir.measurement import Observation, Run
 from crossflops.ir.polynomial import Formulas
 from crossflops.ir.profile import Folded, FoldedRow
+from crossflops.ir.provenance import FAKE, REAL, Weights
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace, View
 from crossflops.ledger.count import count, count_whole
@@ -100,6 +101,38 @@ class Counted(msgspec.Struct, frozen=True):
     ledger: Ledger
     program: Any = None
     run: Run | None = None
+    weights: Weights | None = None
+
+
+def counted_afresh(request: Request, setting: Setting, observed: Sequence[Setting]) -> Counted:
+    """As `counted`, of a model that is built for it: without numbers, where shapes are enough.
+
+    Raises InputError where they are not, and are all that was asked for.
+    """
+    fixed = request.weights == REAL or request.given is not None or request.is_file
+    if fixed or (observed and request.weights is None):  # runs of it are watched
+        return _built_for(request, request.source(), setting, observed)
+    try:
+        source = request.source(values=False)
+        return _built_for(request, source, setting, observed)
+    except ValuesNeededError as error:
+        if request.weights == FAKE:
+            raise InputError(f"the model needs its weights: {error.message}", error.hint) from None
+        reason = error.message
+    return _built_for(request, request.source(), setting, observed, reason)
+
+
+def _built_for(
+    request: Request,
+    source: Source,
+    setting: Setting,
+    observed: Sequence[Setting],
+    reason: str = "",
+) -> Counted:
+    found = counted(source, setting, observed)
+    if request.given is not None or not source.weights:
+        return found
+    return msgspec.structs.replace(found, weights=Weights(source.weights, reason))
 
 
 def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Counted:
@@ -137,7 +170,9 @@ def report(counted: Counted, folds: Iterable[Folded] = ()) -> Report:
     """The report of a count."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report(counted.graph, counted.trace, counted.ledger, tuple(folds), memory)
-    return msgspec.structs.replace(report, observed=counted.run or UNSET)
+    return msgspec.structs.replace(
+        report, observed=counted.run or UNSET, weights=counted.weights or UNSET
+    )
 
 
 # A count as a tool's convention folds it into its number, without the tool.
@@ -306,7 +341,7 @@ def _counted(request: Request, conventions: Sequence["Convention"]) -> tuple[Rep
         if training not in modes:
             views = [view for view in watched if view.training == training]
             own_setting = msgspec.structs.replace(setting, training=training)
-            modes[training] = counted(request.source(), own_setting, views)
+            modes[training] = counted_afresh(request, own_setting, views)
         return modes[training]
 
     native = mode(setting.training)

@@ -80,6 +80,7 @@ def asked(
         "no_grad": None if setting.grad else True,
         "train_mode": setting.training or None,
         "allow_pickle": request.allow_pickle or None,
+        "weights": request.weights,
         "inputs": request.inputs_file,
         "dims": request.dims or None,
         "trips": request.trips or None,

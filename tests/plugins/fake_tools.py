@@ -1,5 +1,6 @@
 """Adapters of tools that behave in every way that a tool can, for workers to load."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -230,6 +231,31 @@ class Moves(Honest):
         os.environ["CROSSFLOPS_TEST_MOVED"] = "yes"
         model.macs = 1
         Model.macs = property(lambda self: 1)
+
+
+class Unsettles(Honest):
+    """Changes the seed and the type in which PyTorch makes numbers, and loses the threads of it."""
+
+    def act(self, model):
+        torch = importlib.import_module("torch")
+        torch.manual_seed(99)
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(1)
+        torch.nn.functional.relu = None
+
+
+class DrawsNumbers(Honest):
+    """Answers with what the next random number is, if it is of the usual type."""
+
+    name = "other"
+
+    def act(self, model):
+        torch = importlib.import_module("torch")
+        time.sleep(1)  # the other has begun
+        assert torch.nn.functional.relu is not None
+        drawn = torch.rand(1)
+        assert drawn.dtype == torch.float32
+        model.macs = int(drawn * 10**6)
 
 
 class MovesInLoad(Honest):

@@ -17,10 +17,11 @@ pytestmark = forks
 def both(fakes, tmp_path):
     """Run a tool beside another, and give the answers of both, and what was told."""
 
-    def run(kind, other="Witness", model=None, **options):
+    def run(kind, other="Witness", model=None, framework="", **options):
+        kinds = {"fake": kind, "other": other}
         jobs = [
-            Job(tool="fake", setting=Setting(), adapter=f"fake_tools:{kind}"),
-            Job(tool="other", setting=Setting(), adapter=f"fake_tools:{other}"),
+            Job(tool=tool, setting=Setting(), adapter=f"fake_tools:{one}", framework=framework)
+            for tool, one in kinds.items()
         ]
         lines = []
         contents = (model or fakes.Model(5), (), {})
@@ -88,6 +89,19 @@ def test_what_a_tool_changes_reaches_nobody(both, kind, total):
     """Its folder, its environment, its model, a copy of itself, the parent of both."""
     first, second, _ = both(kind, timeout=60)
     assert (first.total, second.total) == (total, 5)
+
+
+@pytest.mark.torch
+def test_a_tool_that_unsettles_pytorch_reaches_nobody(both, fakes):
+    """Seed, default type and functions: the other draws what it draws alone."""
+    job = Job(
+        tool="other", setting=Setting(), adapter="fake_tools:DrawsNumbers", framework="torch"
+    )
+    with Workers([job], contents=(fakes.Model(5), (), {}), fork=False) as workers:
+        ((_, alone),) = workers.go()
+    first, second, _ = both("Unsettles", other="DrawsNumbers", framework="torch")
+    assert first.total == 5
+    assert second.total == alone.total > 0
 
 
 def test_a_tool_that_hangs_costs_it_alone(both, fakes, tmp_path):

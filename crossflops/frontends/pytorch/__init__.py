@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from crossflops.errors import ValuesNeededError
 from crossflops.frontends.conversion import silenced
 from crossflops.frontends.frontend import (
     Frontend,
@@ -22,6 +23,7 @@ from crossflops.frontends.frontend import (
 )
 from crossflops.frontends.inputs import Given, arguments
 from crossflops.frontends.named import Library
+from crossflops.ir.provenance import FAKE
 from crossflops.ir.trace import Setting
 
 _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and evaluates sizes
@@ -94,6 +96,17 @@ class PyTorch(Frontend):
         finally:
             generator.set_state(before)
 
+    @contextmanager
+    def hollow(self, sure: bool) -> Iterator[None]:
+        """Tensors are fake. A callable that imports PyTorch itself builds a real model."""
+        if not sure and "torch" not in sys.modules:
+            yield
+            return
+        from crossflops.frontends.pytorch.fakes import hollow
+
+        with hollow():
+            yield
+
     def mends(self, error: Exception) -> bool:
         """Whether torchvision failed beside a CPU build of torch, and can be imported now."""
         from crossflops.frontends.pytorch.torchvision import mends
@@ -106,6 +119,7 @@ class PyTorch(Frontend):
 
     def source(self, model: Any, given: Given, owned: bool) -> Source:
         """The model ready to be exported, and tensors. Raises InputError where they do not fit."""
+        from crossflops.frontends.pytorch.fakes import weights
         from crossflops.frontends.pytorch.inputs import check, from_file, make
         from crossflops.frontends.pytorch.model import ready
 
@@ -117,7 +131,8 @@ class PyTorch(Frontend):
             args, kwargs = arguments(given.values)
         check(model, args, kwargs)
         model = ready(model, args, kwargs, owned)
-        return Source(model, args, kwargs, values=given.origin_of(given.values))
+        values = given.origin_of(given.values)
+        return Source(model, args, kwargs, values=values, weights=weights(model, args, kwargs))
 
     def fits(self, source: Source, setting: Setting) -> None:
         """Runs the model as it is: to export it would take longer. Raises InputError."""
@@ -143,6 +158,8 @@ class PyTorch(Frontend):
         model, args, kwargs = source.model, source.args, source.kwargs
         made = program(model, args, kwargs, setting, observed)
         if mixed(made[2]) is not None:
+            if source.weights == FAKE:
+                raise ValuesNeededError("whether its types go together is seen in a run")
             try_out(model, args, kwargs, setting)
         return made
 

@@ -306,6 +306,15 @@ def _by_order(program: "ExportedProgram") -> set[str]:
     return by_order
 
 
+def reads_values(program: "ExportedProgram") -> bool:
+    """Whether the program hands a value of a tensor to Python, whatever is done with it."""
+    return any(
+        _reads(node.target) or _is_item(node)
+        for node in program.graph.nodes
+        if node.op == "call_function"
+    )
+
+
 def _reads(operator: Any) -> bool:
     """Whether the operator hands a value to Python."""
     import torch

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.ir.graph import Attribute, Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call
@@ -34,7 +35,7 @@ def simplify(program: "ONNXProgram") -> None:
 
     model = program.model
     weights = weight_names(program)
-    _stand_in_for_meta_tensors(model)
+    _stand_in_for_hollow_tensors(model)
 
     def is_shape_arithmetic(node: "ir.Node") -> bool:
         inputs = [value for value in node.inputs if value is not None]
@@ -92,14 +93,14 @@ def _has_bias(node: Any) -> bool:
     return len(node.args) > 2 and node.args[2] is not None
 
 
-def _stand_in_for_meta_tensors(model: "ir.Model") -> None:
+def _stand_in_for_hollow_tensors(model: "ir.Model") -> None:
     """Weights without data become zeros that take no memory: a folder looks at small ones."""
     import numpy as np
     import onnx_ir as ir
 
     for value in model.graph.initializers.values():
-        tensor = value.const_value
-        if getattr(getattr(tensor, "raw", None), "is_meta", False):
+        raw = getattr(value.const_value, "raw", None)
+        if getattr(raw, "is_meta", False) or is_fake(raw):
             zeros = np.broadcast_to(np.zeros((), value.dtype.numpy()), value.shape.numpy())
             value.const_value = ir.Tensor(zeros, dtype=value.dtype, name=value.name)
 

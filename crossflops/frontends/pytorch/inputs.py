@@ -8,6 +8,7 @@ from typing import Any
 
 from crossflops.errors import InputError
 from crossflops.frontends.inputs import HINT, Arguments, from_npz, split
+from crossflops.frontends.pytorch.fakes import is_fake, is_ours
 from crossflops.ir.tensor import TensorSpec
 
 
@@ -87,7 +88,7 @@ def _refuse_fakes(tensors: Iterable[Any]) -> None:
                 "a nested tensor has no shape to count with",
                 "pad it, as torch.nested.to_padded_tensor does",
             )
-        if type(tensor).__name__ == "FakeTensor":
+        if is_fake(tensor) and not is_ours(tensor):
             raise InputError(
                 "weights or inputs are FakeTensors, which belong to the mode that made them",
                 "make them under torch.device('meta') instead",

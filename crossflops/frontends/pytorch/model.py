@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from crossflops.errors import InputError, NormalizeError, raised_at
+from crossflops.errors import InputError, NormalizeError, ValuesNeededError, raised_at
 from crossflops.frontends.frontend import RUN, Ready, Source
+from crossflops.frontends.pytorch.fakes import is_hollow
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
 
@@ -115,6 +116,8 @@ def ready(
         model = model._orig_mod
     if not _is_lazy(model):
         return model
+    if is_hollow(model):
+        raise ValuesNeededError("lazy layers get their sizes by a run")
     model = model if owned else duplicate(model)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()

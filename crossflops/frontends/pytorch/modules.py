@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from crossflops.errors import ValuesNeededError
+from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.pytorch.tensors import dtype_name
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.trace import Call, Module, Parameter, Scalar, Trace
@@ -115,6 +117,8 @@ def _kept(module: "nn.Module", name: str) -> int | None:
     mask = dict(module.named_buffers(recurse=False)).get(name.removesuffix("_orig") + "_mask")
     if mask is None or mask.is_meta:
         return None
+    if is_fake(mask):
+        raise ValuesNeededError(f"which elements of {name} are pruned is a matter of values")
     return int(mask.sum())
 
 

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crossflops.errors import CrossflopsError, InputError, NormalizeError
+from crossflops.errors import CrossflopsError, InputError, NormalizeError, ValuesNeededError
 from crossflops.frontends.pytorch import executed
-from crossflops.frontends.pytorch.data_dependence import Known, has_values, open_sizes, valued
+from crossflops.frontends.pytorch.data_dependence import (
+    Known,
+    has_values,
+    open_sizes,
+    reads_values,
+    valued,
+)
 from crossflops.frontends.pytorch.entry_points import recorded
 from crossflops.frontends.pytorch.exporter import REFUSED, brief, not_traced
+from crossflops.frontends.pytorch.fakes import is_hollow, refuse_scripted
 from crossflops.frontends.pytorch.model import callable_by_export, duplicate, run, switch
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.operators import MARK
@@ -202,6 +209,8 @@ def traced(asked: Asked) -> Traced:
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
     """
+    if is_hollow(asked.model, asked.args, asked.kwargs):
+        return _hollow(asked)
     try:
         plain = _attempt(asked)
     except NormalizeError as error:
@@ -216,6 +225,22 @@ def traced(asked: Asked) -> Traced:
         also = f"{refusal.message}; with the values given: {again.removeprefix(REFUSED)}"
         raise NormalizeError(also, refusal.hint) from refusal
     raise refusal
+
+
+def _hollow(asked: Asked) -> Traced:
+    """A model without numbers, where none are needed. Raises ValuesNeededError."""
+    refuse_scripted(asked.model)
+    if is_asked(asked.model):
+        raise ValuesNeededError("whether a mask is causal is a matter of values")
+    plain = _attempt(asked)
+    if any(is_open for _, is_open in open_sizes(plain.program)):
+        raise ValuesNeededError("its sizes depend on values")
+    if reads_values(plain.program):
+        raise ValuesNeededError("it reads values")
+    difference = _difference(asked, plain) if plain.heard_yes else ""
+    if difference:
+        raise ValuesNeededError(difference)
+    return plain
 
 
 def _revised(asked: Asked, plain: Traced) -> Traced:
@@ -312,6 +337,8 @@ def _export(model: "nn.Module", asked: Asked, recorder: Recorder) -> Any:
         ):
             return torch.export.export(whole, args, dict(kwargs), strict=False)
     except (Exception, SystemExit) as error:
+        if is_hollow(model, args, kwargs):
+            raise ValuesNeededError(f"without values: {brief(error)}") from error
         # Told apart by asking the model itself: does it run on these inputs at all?
         run(model, args, kwargs, asked.setting.grad)
         raise not_traced(error) from error

@@ -10,6 +10,7 @@ from crossflops.ir.ledger import Memory
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Dimension, Formulas, written
 from crossflops.ir.profile import Folded
+from crossflops.ir.provenance import Weights
 from crossflops.ir.trace import Setting
 from crossflops.render.page import (
     Block,
@@ -49,14 +50,21 @@ def title(report: Report) -> Title:
 
 def values(report: Report) -> list[Block]:
     """On which values of the inputs sizes depend, and what a reader should know of that."""
-    run = report.observed
+    weights, run = report.weights, report.observed
+    made: list[Block] = []
+    if isinstance(weights, Weights) and weights.reason:
+        made = [Text(f"The model was built with its weights: {weights.reason}.", " ")]
     if not isinstance(run, Run):
-        return []
+        return made
     nodes = sum(node.depends_on_inputs is True for node in report.nodes)
     depends = f"; {number(nodes, 'node')} would have others for other values" if nodes else ""
     sizes = [f"Sizes are those of a run on {run.inputs}{depends}."] if run.runtime else []
     notes = [f"{note[:1].upper()}{note[1:]}." for note in run.notes]
-    return [*(Text(text, " ") for text in sizes), *(Text(note, " ", "warn") for note in notes)]
+    return [
+        *made,
+        *(Text(text, " ") for text in sizes),
+        *(Text(note, " ", "warn") for note in notes),
+    ]
 
 
 def _module_title(module: ModuleRow, report: Report) -> Title:

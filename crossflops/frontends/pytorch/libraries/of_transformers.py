@@ -34,8 +34,8 @@ class Transformers(Library):
     def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
         """The class that the config names, with random weights; `arguments` change the config.
 
-        From 10^9 parameters on the weights have no numbers (PyTorch's device "meta"), so that no
-        memory is needed. A cache of keys and values is switched off.
+        From 10^9 parameters on the weights have no numbers in any case (PyTorch's device "meta"),
+        so that no memory is needed. A cache of keys and values is switched off.
         """
         transformers = importlib.import_module("transformers")
         config = _config(transformers, name, arguments)
@@ -102,6 +102,8 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
     """The model of the class that the config names, else of the bare class of its type."""
     import torch
 
+    from crossflops.frontends.pytorch.fakes import is_building
+
     classes = [getattr(transformers, each, None) for each in config.architectures or ()]
     kind = next(filter(None, classes), None)
     if kind is None:
@@ -110,6 +112,8 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
         raise TargetError(
             f"hf:{name} names no class that transformers has", "add architectures to its config"
         )
+    if is_building():
+        return kind(config).eval()
     with torch.device("meta"):
         bare = kind(config)
     if sum(weight.numel() for weight in bare.parameters()) >= _LARGE:

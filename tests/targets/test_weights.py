@@ -1,0 +1,185 @@
+"""Targets of PyTorch that are built without numbers in their weights, and those that need them."""
+
+import json
+
+import pytest
+
+import crossflops
+from crossflops.cli import main
+from crossflops.errors import InputError, TargetError
+
+pytestmark = pytest.mark.torch
+
+MODELS = """
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations, prune
+
+BEFORE = torch.arange(3.0)
+
+
+def plain():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+
+
+def weighted():
+    return parametrizations.weight_norm(nn.Conv2d(3, 4, 3))
+
+
+def compound():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    return nn.Sequential(nn.Flatten(2), nn.Linear(16, 8), layer)
+
+
+class Constants(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.ones(4)
+        self.register_buffer("scale", torch.linspace(0, 1, 4))
+
+    def forward(self, x):
+        return x * self.table * self.scale
+
+
+class ReadsItsWeight(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.times = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x):
+        for _ in range(int(self.times)):
+            x = self.layer(x)
+        return x
+
+
+class Selects(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.keep = nn.Parameter(torch.tensor([1.0, -1.0, 1.0, -1.0]))
+
+    def forward(self, x):
+        return self.layer(x[..., self.keep > 0, :])
+
+
+def reads_when_built():
+    return nn.Linear(4, [int(rate) for rate in torch.linspace(1, 6, 2)][1])
+
+
+def hides_what_it_reads():
+    try:
+        wide = int(torch.tensor(3.0) * 2)
+    except Exception:
+        wide = 1
+    return nn.Linear(4, wide)
+
+
+def pruned():
+    return prune.l1_unstructured(nn.Linear(4, 4), "weight", 0.5)
+
+
+def lazy():
+    return nn.LazyLinear(4)
+
+
+def scripted():
+    return torch.jit.script(nn.Linear(4, 4))
+
+
+def imports_when_called():
+    import beside
+
+    return beside.make()
+
+
+def fails():
+    raise RuntimeError("no such thing")
+"""
+BESIDE = """
+import torch
+
+TABLE = torch.arange(4)
+
+
+def make():
+    return torch.nn.Linear(4, TABLE.tolist()[-1])
+"""
+
+
+@pytest.fixture
+def target(tmp_path):
+    """The target of a function of MODELS."""
+    (tmp_path / "models.py").write_text(MODELS)
+    (tmp_path / "beside.py").write_text(BESIDE)
+    return lambda name: f"{tmp_path / 'models.py'}:{name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "macs"),
+    [
+        ("plain", "1x3x8x8", 6 * 6 * 4 * 27),
+        ("weighted", "1x3x8x8", 6 * 6 * 4 * 27),
+        # 3 rows: 16 -> 8, q k v and out 4 * 64, scores and values 2 * 3 * 8, 8 -> 16 -> 8
+        ("compound", "1x3x4x4", 3 * (16 * 8 + 4 * 64 + 2 * 3 * 8 + 2 * 8 * 16)),
+        ("Constants", "1x4", 0),
+        ("imports_when_called", "1x4", 12),
+    ],
+)
+def test_a_count_needs_no_weights(target, name, shape, macs):
+    """It is that of the model with its weights, row for row."""
+    fake = crossflops.count(target(name), shape)
+    real = crossflops.count(target(name), shape, weights="real")
+    assert (fake.weights.kind, fake.weights.reason) == ("fake", "")
+    assert (real.weights.kind, real.weights.reason) == ("real", "")
+    assert fake.macs == real.macs == macs
+    assert (fake.totals, fake.nodes, fake.modules) == (real.totals, real.nodes, real.modules)
+    assert fake.model == real.model
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "macs"),
+    [
+        ("ReadsItsWeight", "1x4", 32),
+        ("Selects", "4x4", 32),
+        ("reads_when_built", "1x4", 24),
+        ("hides_what_it_reads", "1x4", 24),
+        ("pruned", "1x4", 16),
+        ("lazy", "1x4", 16),
+        ("scripted", "1x4", 16),
+    ],
+)
+def test_a_model_whose_values_decide_is_built_with_them(target, name, shape, macs):
+    """The report says why; without weights there is no count."""
+    found = crossflops.count(target(name), shape)
+    assert found.weights.kind == "real"
+    assert found.weights.reason
+    assert found.macs == macs
+    with pytest.raises(InputError, match="needs its weights"):
+        crossflops.count(target(name), shape, weights="fake")
+
+
+def test_what_is_wrong_is_told_as_ever(target):
+    """By the model with its weights."""
+    with pytest.raises(TargetError, match="raised RuntimeError: no such thing"):
+        crossflops.count(target("fails"), "1x4")
+    with pytest.raises(InputError, match="the model raised on these inputs"):
+        crossflops.count(target("plain"), "1x5x8x8")
+
+
+def test_weights_are_for_targets():
+    """An object has the weights that it has."""
+    from torch import nn
+
+    with pytest.raises(InputError, match="--weights is for targets"):
+        crossflops.count(nn.Linear(4, 4), "1x4", weights="fake")
+
+
+def test_the_command_says_why_there_are_weights(target, capsys):
+    """In its text and its JSON; nothing where there are none."""
+    assert main(["count", target("lazy"), "--input", "1x4"]) == 0
+    assert "The model was built with its weights: lazy layers" in capsys.readouterr().out
+    assert main(["count", target("plain"), "--input", "1x3x8x8"]) == 0
+    assert "weights" not in capsys.readouterr().out
+    assert main(["count", target("plain"), "--input", "1x3x8x8", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["weights"] == {"kind": "fake", "reason": ""}
