@@ -48,14 +48,17 @@ def count(
     train: bool,
     frozen: tuple[str, ...],
     trainable: tuple[str, ...],
+    optimizer: str,
     strict: bool,
     **fields: Any,
 ) -> int:
     """Count a model exactly, with no tool."""
     from crossflops.verbs import count as verb
 
-    training = {"train": train, "frozen": frozen, "trainable": trainable}
-    asked = request(fields, sizes=sizes(fields), as_=as_, vary=vary, observe=observe, **training)
+    training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer}
+    asked = request(
+        fields, sizes=sizes(fields), as_=as_, vary=vary, observe=observe, train=train, **training
+    )
     with progress(f"counting {asked.target}"):
         report, _ = verb.native_count(asked)
     deliver(viewed(report, fields, fields["unit"]), **fields)

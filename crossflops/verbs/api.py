@@ -34,6 +34,7 @@ def count(
     train: bool = False,
     frozen: Sequence[str] = (),
     trainable: Sequence[str] = (),
+    optimizer: str = "",
     allow_pickle: bool = False,
 ) -> "ShownReport":
     """Count a model. With `as_` ("thop@0.0.31") also as a tool does, without the tool.
@@ -50,7 +51,9 @@ def count(
     With `train` the report also has `training`: a training step of this model, whose loss is the
     sum of all float outputs. Parameters are trained as the model says (of a file all weights),
     unless they, or a module around them, match a pattern in `frozen` or `trainable`. The mode
-    stays that of `setting`. Raises InputError for a pattern that matches no weight.
+    stays that of `setting`. `optimizer` ("adamw", "sgd,momentum=0.9,clip_norm=1") adds its step.
+    Raises InputError for a pattern that matches no weight, UnknownNameError for an optimizer that
+    is not known.
     """
     from crossflops.facade import ShownReport
     from crossflops.verbs.count import native_count
@@ -70,6 +73,7 @@ def count(
         train=train,
         frozen=tuple(frozen),
         trainable=tuple(trainable),
+        optimizer=optimizer,
         allow_pickle=allow_pickle,
     )
     return ShownReport.of(native_count(request)[0])
