@@ -55,15 +55,16 @@ def count(
     train: bool,
     frozen: tuple[str, ...],
     trainable: tuple[str, ...],
+    optimizer: str,
     strict: bool,
     **fields: Any,
 ) -> int:
     """Count a model exactly, with no tool."""
     from crossflops.verbs import count as verb
 
-    others = {"weights": fields.pop("weights"), "observe": observe}
-    training = {"train": train, "frozen": frozen, "trainable": trainable}
-    asked = request(fields, sizes=sizes(fields), as_=as_, vary=vary, **others, **training)
+    counting = {"weights": fields.pop("weights"), "observe": observe, "vary": vary, "as_": as_}
+    training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer}
+    asked = request(fields, sizes=sizes(fields), train=train, **counting, **training)
     with progress(f"counting {asked.target}"):
         report, _ = verb.native_count(asked)
     deliver(viewed(report, fields, fields["unit"]), **fields)

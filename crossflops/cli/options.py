@@ -203,6 +203,10 @@ TRAIN: Group = titled(
     click.option("--trainable", multiple=True, metavar="PATTERN",
                  help="Parameters, or modules around them, that are trained: goes over --frozen "
                       "and over what the model says. Repeatable."),
+    click.option("--optimizer", default="", metavar="NAME[,KEY=VALUE]",
+                 help="Also the step of an optimizer, apart: sgd, momentum, adam, adamw, "
+                      "adafactor or lamb, with options such as "
+                      "adamw,weight_decay=0.1,clip_norm=1 (0 switches one off)."),
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """A training step as counts: forward, gradients of inputs and of weights, what is run again."""
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
@@ -95,3 +96,67 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
         """All FLOPs of the step, a count and not a rate."""
         backward = self.backward_input_flops + self.backward_weight_flops
         return self.forward_flops + backward + self.recomputed_flops
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """Operations by kind with their sum, and bytes; no contraction, so no MACs."""
+
+    flops: int
+    adds: int
+    muls: int
+    divs: int
+    compares: int
+    specials: int
+    bytes_read: int
+    bytes_written: int
+
+    @classmethod
+    def of(cls, cost: Cost) -> "Work":
+        """The work of a cost. Raises ValueError where it has MACs."""
+        if cost.macs:
+            raise ValueError(f"{cost.macs} MACs where there are no contractions")
+        return cls(**{name: getattr(cost, name) for name in cls.__struct_fields__})
+
+
+class OptimizerStep(Work, frozen=True, kw_only=True):
+    """An optimizer's step over all trained parameters, each storage once; exact integers.
+
+    `options` are those of the optimizer, 0 where one is off. `parameters` are the elements that
+    are updated, in so many `tensors`. The work is that of the update alone; that of `clipping`,
+    where gradients are clipped, stands beside it. `sources` say where the equations are from.
+    """
+
+    name: str
+    options: dict[str, float]
+    parameters: int
+    tensors: int
+    clipping: Work | UnsetType = UNSET
+    sources: tuple[str, ...] = ()
+
+    @classmethod
+    def made_of(
+        cls,
+        update: Cost,
+        clipping: Cost | None,
+        *,
+        name: str,
+        options: dict[str, float],
+        parameters: int,
+        tensors: int,
+        sources: tuple[str, ...],
+    ) -> "OptimizerStep":
+        """The step of an update and, where gradients are clipped, of that."""
+        return cls(
+            **msgspec.structs.asdict(Work.of(update)),
+            clipping=UNSET if clipping is None else Work.of(clipping),
+            name=name,
+            options=options,
+            parameters=parameters,
+            tensors=tensors,
+            sources=sources,
+        )
+
+    @property
+    def all_flops(self) -> int:
+        """The FLOPs of the update and of clipping."""
+        return self.flops + (self.clipping.flops if isinstance(self.clipping, Work) else 0)

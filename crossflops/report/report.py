@@ -16,7 +16,7 @@ from crossflops.ir.profile import Amount, Failure, Folded, Profile
 from crossflops.ir.provenance import Asked, Weights, named
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
-from crossflops.ir.training import Training
+from crossflops.ir.training import OptimizerStep, Training
 from crossflops.report.comparison import (
     Against,
     Contrast,
@@ -57,11 +57,13 @@ class TrainingReport(Training, frozen=True, kw_only=True):
 
     `three_forward_macs` is the rule of thumb, and `differences` lead from there to the MACs of
     the step. `uncounted` names the nodes whose backward pass has no count: they are in no sum.
+    `optimizer` is its step, where one was named: it is in no other number.
     """
 
     three_forward_macs: int
     differences: tuple[ThumbRow, ...]
     uncounted: tuple[UncountedRow, ...]
+    optimizer: OptimizerStep | UnsetType = UNSET
 
 
 class OpRow(msgspec.Struct, frozen=True):

@@ -23,8 +23,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     dimension, by loop and by If, `sizes` those of the usual input of a model by name. `vary`,
     `observe` and `as_` are those of `crossflops.count`; with `observe` an ONNX file is run, and
     takes the real values of `inputs_file`. With `train` a training step is counted, with the
-    weights that match `frozen` or `trainable` so. `weights` says whether a target of PyTorch is
-    built with numbers; None: where shapes do not decide.
+    weights that match `frozen` or `trainable` so, and with the step of the `optimizer`. `weights`
+    says whether a target of PyTorch is built with numbers; None: where shapes do not decide.
     """
 
     target: str | None
@@ -45,6 +45,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     train: bool = False
     frozen: tuple[str, ...] = ()
     trainable: tuple[str, ...] = ()
+    optimizer: str = ""
 
     @classmethod
     def of(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":

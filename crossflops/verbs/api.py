@@ -34,6 +34,7 @@ def count(
     train: bool = False,
     frozen: Sequence[str] = (),
     trainable: Sequence[str] = (),
+    optimizer: str = "",
     weights: Literal["real", "fake"] | None = None,
     allow_pickle: bool = False,
 ) -> "ShownReport":
@@ -51,7 +52,9 @@ def count(
     With `train` the report also has `training`: a training step of this model, whose loss is the
     sum of all float outputs. Parameters are trained as the model says (of a file all weights),
     unless they, or a module around them, match a pattern in `frozen` or `trainable`. The mode
-    stays that of `setting`. Raises InputError for a pattern that matches no weight.
+    stays that of `setting`. `optimizer` ("adamw", "sgd,momentum=0.9,clip_norm=1") adds its step.
+    Raises InputError for a pattern that matches no weight, UnknownNameError for an optimizer that
+    is not known.
 
     A target of PyTorch is built without numbers in its weights where no size and no path depends
     on a value; `weights` says "real" or "fake". The report's `weights` say which it was, and why.
@@ -74,6 +77,7 @@ def count(
         train=train,
         frozen=tuple(frozen),
         trainable=tuple(trainable),
+        optimizer=optimizer,
         weights=weights,
         allow_pickle=allow_pickle,
     )

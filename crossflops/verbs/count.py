@@ -24,7 +24,7 @@ from crossflops.ir.trace import Setting, Trace, View
 from crossflops.ledger.count import count, count_whole
 from crossflops.ledger.memory import footprint
 from crossflops.report import tables
-from crossflops.report.report import PerToken, Report, ThumbRow
+from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.provenance import asked, made_with
@@ -282,8 +282,7 @@ def native_count(request: Request) -> tuple[Report, Counted]:
     Raises UnknownNameError for a convention that there is not, InputError for weights that there
     are not, and what reading the model raises.
     """
-    if not request.train and (request.frozen or request.trainable):
-        raise InputError("which weights are trained matters in training alone", "add --train")
+    _refuse_training(request)
     conventions = _conventions(request)
     with heard() as sentences:
         settled, formulas, run = _settled(request)
@@ -297,6 +296,7 @@ def native_count(request: Request) -> tuple[Report, Counted]:
         "train": request.train or None,
         "frozen": request.frozen or None,
         "trainable": request.trainable or None,
+        "optimizer": request.optimizer or None,
     }
     report = msgspec.structs.replace(
         report,
@@ -310,6 +310,18 @@ def native_count(request: Request) -> tuple[Report, Counted]:
     return report, native
 
 
+def _refuse_training(request: Request) -> None:
+    """Raises InputError for options of training without it, UnknownNameError for an optimizer."""
+    if not request.train and (request.frozen or request.trainable):
+        raise InputError("which weights are trained matters in training alone", "add --train")
+    if request.optimizer:
+        if not request.train:
+            raise InputError("an optimizer is about training", "add --train")
+        from crossflops.ledger.optimizer import asked as optimizer_asked
+
+        optimizer_asked(request.optimizer)  # before a model is built
+
+
 def _with_training(report: Report, native: Counted, request: Request) -> Report:
     """The report with the exact training step. Raises InputError for a pattern of no weight."""
     from crossflops.ledger.training import Weights, differences, steps
@@ -320,7 +332,20 @@ def _with_training(report: Report, native: Counted, request: Request) -> Report:
     thumb = (
         ThumbRow(row.cause, row.macs) for row in differences(native.graph, native.trace, exact)
     )
-    return tables.with_training(report, native.ledger, exact, thumb)
+    report = tables.with_training(report, native.ledger, exact, thumb)
+    return _with_optimizer(report, native, request) if request.optimizer else report
+
+
+def _with_optimizer(report: Report, native: Counted, request: Request) -> Report:
+    """The report with the step of the optimizer beside the training step."""
+    from crossflops.ledger.optimizer import optimizer_step
+
+    assert isinstance(report.training, TrainingReport)
+    step = optimizer_step(
+        request.optimizer, native.graph, native.trace, request.frozen, request.trainable
+    )
+    training = msgspec.structs.replace(report.training, optimizer=step)
+    return msgspec.structs.replace(report, training=training)
 
 
 def _conventions(request: Request) -> list["Convention"]:

@@ -26,7 +26,7 @@ from crossflops.render.page import (
     right,
 )
 from crossflops.render.quantity import about, exact, number, shape, share, short, signed
-from crossflops.report.report import InputInfo, ModuleRow, Report
+from crossflops.report.report import InputInfo, ModuleRow, Report, TrainingReport
 
 # What every page of a report begins with: which model, or which module of it, and its totals.
 
@@ -231,10 +231,44 @@ def training(report: Report) -> list[Block]:
         Heading("Training, without the optimizer"),
         Figure("step", step),
         Table(columns=columns, rows=(*parts, whole)),
+        *_optimizer(step),
         Heading("The rule of thumb"),
         Table(columns=(Column(head="cause"), *right("MACs")), rows=tuple(thumb)),
         *_first("Backward passes not counted, which is not zero", reasons, unknown, "node"),
     ]
+
+
+_WORK = (*_KINDS, "flops", "bytes_read", "bytes_written")
+
+
+def _optimizer(training: TrainingReport) -> list[Block]:
+    """The step of the optimizer: all of it, and for one parameter."""
+    step = training.optimizer
+    if isinstance(step, UnsetType):
+        return []
+    clipping = None if isinstance(step.clipping, UnsetType) else step.clipping
+    clipped = ("clipping",) if clipping else ()
+    rows = [
+        Row.of(
+            _WORDS.get(kind, kind),
+            exact(getattr(step, kind)),
+            f"{getattr(step, kind) / step.parameters:.4g}" if step.parameters else "-",
+            *((exact(getattr(clipping, kind)),) if clipping else ()),
+        )
+        for kind in _WORK
+    ]
+    options = ", ".join(f"{name} {value:g}" for name, value in step.options.items() if value)
+    updates = f"{exact(step.parameters)} parameters in {number(step.tensors, 'tensor')}"
+    return [
+        Heading(f"The step of {step.name}{f' with {options}' if options else ''}: {updates}"),
+        Table(
+            columns=(Column(head="work"), *right("update", "for one", *clipped)), rows=tuple(rows)
+        ),
+        *(Text(source, " - ") for source in step.sources),
+    ]
+
+
+_WORDS = {"flops": "FLOPs", "bytes_read": "bytes read", "bytes_written": "bytes written"}
 
 
 def _branches(report: Report) -> list[Block]:

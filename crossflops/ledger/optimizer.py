@@ -1,0 +1,313 @@
+"""What an optimizer's step costs, for each trained parameter tensor: operations and bytes.
+
+A subtraction is an add, `rsqrt` a special and a division. Numbers that follow from the step alone
+(bias corrections, a decayed rate) are made once by the host, and are left out. Bytes are those of
+the fewest passes: within one every tensor is read and written once, and a pass ends where a sum
+over the tensor must be known. Parameters, gradients and states have the type of the parameter.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import getdoc
+from math import prod
+from typing import NamedTuple, TypeAlias
+
+from crossflops.errors import InputError, UnknownNameError
+from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import Parameter, Trace
+from crossflops.ir.training import OptimizerStep
+from crossflops.ledger.training import Weights, real
+from crossflops.operators import rule
+from crossflops.operators.gradient import no_gradient
+
+Options: TypeAlias = Mapping[str, float]
+Update: TypeAlias = Callable[[Parameter, Options], Cost]
+
+
+class Optimizer(NamedTuple):
+    """The update of one tensor, its options with their defaults, and where it is from."""
+
+    name: str
+    update: Update
+    options: dict[str, float]
+    source: str
+
+
+OPTIMIZERS: dict[str, Optimizer] = {}
+CLIP = "clip_norm"  # an option of all of them
+
+
+def _optimizer(name: str, *, source: str, **options: float) -> Callable[[Update], Update]:
+    """Register an update; all that is not 0 is on."""
+
+    def declare(update: Update) -> Update:
+        OPTIMIZERS[name] = Optimizer(name, update, {**options, CLIP: 0.0}, source)
+        return update
+
+    return declare
+
+
+def equation(name: str) -> str:
+    """The words of an optimizer's update: the first paragraph of its docstring."""
+    return (getdoc(OPTIMIZERS[name].update) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def _moved(parameter: Parameter, read: int, written: int) -> Cost:
+    """Bytes of so many elements, as wide as those of the parameter."""
+    width = parameter.nbytes // parameter.numel if parameter.numel else 0
+    return Cost(bytes_read=read * width, bytes_written=written * width)
+
+
+def _norm(count: int) -> Cost:
+    """sqrt(sum x^2) of `count` numbers: as many products, one add less, a root."""
+    return Cost(muls=count, adds=max(count - 1, 0), specials=1)
+
+
+@_optimizer(
+    "momentum",
+    source="torch/optim/sgd.py: _single_tensor_sgd",
+    momentum=0.9,
+    nesterov=0.0,
+    dampening=0.0,
+    weight_decay=0.0,
+)
+@_optimizer(
+    "sgd", source="torch/optim/sgd.py: _single_tensor_sgd", momentum=0.0, nesterov=0.0,
+    dampening=0.0, weight_decay=0.0,
+)  # fmt: skip
+def sgd(parameter: Parameter, options: Options) -> Cost:
+    """g += wd p; m = mu m + (1 - d) g; g = m, or with nesterov g + mu m; p -= lr g.
+
+    A mul and an add for each line that is on, and a mul more with a dampening d. The first step,
+    which copies g into m, is not told apart.
+    """
+    lines, reads = 1, 2
+    if options["weight_decay"]:
+        lines += 1
+    dampened = 0
+    if options["momentum"]:
+        lines += 2 if options["nesterov"] else 1
+        dampened = 1 if options["dampening"] else 0
+        reads += 1
+    each = Cost(muls=lines + dampened, adds=lines)
+    count = parameter.numel
+    return each * count + _moved(parameter, reads * count, (reads - 1) * count)
+
+
+_ADAM = "torch/optim/adam.py: _single_tensor_adam"
+
+
+def _adam(parameter: Parameter, options: Options, decay: Cost) -> Cost:
+    each = Cost(muls=5, adds=5, divs=1, specials=1)
+    if options["bias_correction"]:
+        each = each + Cost(divs=1)
+    states = 2
+    if options["amsgrad"]:
+        each, states = each + Cost(compares=1), 3
+    if options["weight_decay"]:
+        each = each + decay
+    count = parameter.numel
+    return each * count + _moved(parameter, (2 + states) * count, (1 + states) * count)
+
+
+@_optimizer("adam", source=_ADAM, weight_decay=0.0, bias_correction=1.0, amsgrad=0.0)
+def adam(parameter: Parameter, options: Options) -> Cost:
+    """g += wd p; m += (1 - b1)(g - m); v = b2 v + (1 - b2) g g; p -= s m / (sqrt(v) / c + eps).
+
+    5 muls, 5 adds, 2 divs and a root; without a bias correction c a division less; amsgrad keeps
+    the largest v, a compare; a weight decay is a mul and an add. s has the other correction in it.
+    """
+    return _adam(parameter, options, Cost(muls=1, adds=1))
+
+
+@_optimizer(
+    "adamw",
+    source=f"{_ADAM} with decoupled_weight_decay; Loshchilov and Hutter, 1711.05101, algorithm 2",
+    weight_decay=0.01,
+    bias_correction=1.0,
+    amsgrad=0.0,
+)
+def adamw(parameter: Parameter, options: Options) -> Cost:
+    """p *= 1 - lr wd; then as Adam without a weight decay.
+
+    The decay is one mul.
+    """
+    return _adam(parameter, options, Cost(muls=1))
+
+
+@_optimizer(
+    "adafactor", source="torch/optim/_adafactor.py: _single_tensor_adafactor", weight_decay=0.0
+)
+def adafactor(parameter: Parameter, options: Options) -> Cost:
+    """R, C = lerp to the means of g^2 over rows and columns; V = R C / mean(R); u = g / sqrt(V);
+    p -= max(eps, |p| / sqrt(n)) rho / max(1, |u| / (sqrt(n) d)) u.
+
+    The last two axes r x c are factored. Of a row of c: a norm, its square, / c, and a lerp (2
+    adds, a mul); columns likewise; R C has n muls, the mean r - 1 adds, a division and a compare,
+    V n divisions. A vector keeps V whole: g^2 and a lerp. Then for each element a compare, rsqrt,
+    u = g rsqrt(V), the norm of u, and a mul and an add of the update. A weight decay is a mul.
+    Passes of a matrix: p, g, R, C -> R, C; g, R, C -> u; p, u -> p. Of a vector: p, g, V -> V, u;
+    p, u -> p.
+    """
+    count, shape = parameter.numel, parameter.shape
+    if not count:
+        return ZERO
+    scale = _norm(count) * 2 + Cost(divs=3, compares=2, muls=1)  # |p| and |u|, and what they make
+    each = Cost(compares=1, specials=1, divs=1, muls=2, adds=1)
+    if options["weight_decay"]:
+        each = each + Cost(muls=1)
+    if len(shape) < 2:
+        squares = Cost(muls=2, adds=2) * count
+        return scale + each * count + squares + _moved(parameter, 5 * count, 3 * count)
+    rows, columns = shape[-2:]
+    batches = prod(shape[:-2])
+    lerp = Cost(muls=2, divs=1, adds=2)  # with the square of the norm
+    sums = (_norm(columns) + lerp) * rows + (_norm(rows) + lerp) * columns
+    mean = Cost(adds=rows - 1, divs=1, compares=1)
+    outer = Cost(muls=count, divs=count)
+    kept = batches * (rows + columns)
+    bytes_ = _moved(parameter, 5 * count + 2 * kept, 2 * count + kept)
+    return scale + each * count + (sums + mean) * batches + outer + bytes_
+
+
+@_optimizer(
+    "lamb",
+    source="You et al., 1904.00962, algorithm 2",
+    weight_decay=0.01,
+    bias_correction=1.0,
+)
+def lamb(parameter: Parameter, options: Options) -> Cost:
+    """m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; r = (m / c1) / (sqrt(v / c2) + eps) + wd p;
+    p -= lr |p| / |r| r, the norms over the tensor.
+
+    2 muls and an add; 3 muls and an add; 3 divs, a root and an add, without the corrections one
+    div; a weight decay is a mul and an add; two norms, a div, a mul; a mul and an add.
+    Passes: p, g, m, v -> m, v, r; p, r -> p.
+    """
+    count = parameter.numel
+    if not count:
+        return ZERO
+    each = Cost(muls=6, adds=4, divs=1, specials=1)
+    if options["bias_correction"]:
+        each = each + Cost(divs=2)
+    if options["weight_decay"]:
+        each = each + Cost(muls=1, adds=1)
+    ratio = _norm(count) * 2 + Cost(divs=1, muls=1)
+    return each * count + ratio + _moved(parameter, 6 * count, 4 * count)
+
+
+CLIPPING = "torch/nn/utils/clip_grad.py: clip_grad_norm_"
+
+
+def clipping(parameters: Iterable[Parameter]) -> Cost:
+    """The norm of every gradient, that of these norms, min(1, max / (norm + eps)), and g times it.
+
+    An add, a division and a compare beside the norms; PyTorch multiplies even by 1. Two passes:
+    gradients are read twice and written once.
+    """
+    whole, tensors = ZERO, 0
+    for parameter in parameters:
+        count, tensors = parameter.numel, tensors + 1
+        whole = whole + _norm(count) + Cost(muls=count) + _moved(parameter, 2 * count, count)
+    return whole + _norm(tensors) + Cost(adds=1, divs=1, compares=1) if tensors else ZERO
+
+
+# What is asked for: "adamw,weight_decay=0,clip_norm=1".
+
+_WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+
+
+def asked(text: str) -> tuple[Optimizer, dict[str, float]]:
+    """An optimizer with all its options. Raises UnknownNameError and InputError."""
+    name, *pairs = (part.strip() for part in text.split(","))
+    chosen = OPTIMIZERS.get(name.casefold())
+    if chosen is None:
+        raise UnknownNameError(
+            f"there is no optimizer {name!r}", f"there are {', '.join(sorted(OPTIMIZERS))}"
+        )
+    options = dict(chosen.options)
+    for pair in pairs:
+        key, _, value = pair.partition("=")
+        if key not in options:
+            raise UnknownNameError(
+                f"{chosen.name} has no option {key!r}", f"it has {', '.join(sorted(options))}"
+            )
+        options[key] = _number(pair, value)
+    if options.get("nesterov") and not options.get("momentum"):
+        raise InputError("nesterov needs a momentum", f"add momentum=0.9: {text},momentum=0.9")
+    return chosen, options
+
+
+def _number(pair: str, value: str) -> float:
+    try:
+        number = _WORDS[value] if value in _WORDS else float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1e30:
+        raise InputError(
+            f"{pair!r} is no option of an optimizer", "write for example weight_decay=0.1"
+        )
+    return number
+
+
+def optimizer_step(
+    text: str, graph: Graph, trace: Trace, frozen: Iterable[str], trainable: Iterable[str]
+) -> OptimizerStep:
+    """One step over the trained parameters that a loss reaches, each storage once.
+
+    The loss is the sum of all float outputs. Raises what `asked` raises.
+    """
+    chosen, options = asked(text)
+    parameters = updated(graph, trace, Weights(trace, frozen, trainable))
+    whole = sum((chosen.update(parameter, options) for parameter in parameters), ZERO)
+    clipped = clipping(parameters) if options[CLIP] else None
+    return OptimizerStep.made_of(
+        whole,
+        clipped,
+        name=chosen.name,
+        options=options,
+        parameters=sum(parameter.numel for parameter in parameters),
+        tensors=len(parameters),
+        sources=(chosen.source, *((CLIPPING,) if clipped else ())),
+    )
+
+
+def updated(graph: Graph, trace: Trace, weights: Weights) -> list[Parameter]:
+    """The trained parameters that get a gradient, tied ones once; others are skipped."""
+    named = {
+        f"{path}.{parameter.name}".removeprefix("."): parameter
+        for module in trace.modules
+        for path in module.names
+        for parameter in module.params
+    }
+    if not trace.calls:  # weights of files are named by the file
+        for module in trace.modules:
+            named |= {parameter.name: parameter for parameter in module.params}
+    by_storage: dict[object, Parameter] = {}
+    for node, spec in _reached(graph, {spec.name for spec in graph.outputs if real(spec)}):
+        if weights.trained(spec, node):
+            parameter = named.get(spec.name)
+            if parameter is None:
+                by_storage[spec.name] = Parameter(spec.name, spec.shape or (), 0, spec.dtype)
+            else:
+                by_storage[parameter.storage] = parameter
+    return list(by_storage.values())
+
+
+def _reached(graph: Graph, ends: set[str]) -> Iterator[tuple[Node, TensorSpec]]:
+    """The uses of float values from which a way leads to `ends`, which grows."""
+    for node in reversed(graph.nodes):
+        known = rule(node.op)
+        stops = known is not None and known.backward is no_gradient
+        if stops or not any(spec is not None and spec.name in ends for spec in node.outputs):
+            continue
+        for place, spec in enumerate(node.inputs):
+            if spec is not None and place not in node.severed and real(spec):
+                ends.add(spec.name)
+                yield node, spec
+        for body in node.bodies:
+            inner = {spec.name for spec in body.outputs if real(spec)}
+            yield from _reached(body, inner)
+            if node.choice != "function":  # whose names are its own
+                ends |= inner
