@@ -215,7 +215,7 @@ class Watch:
             if not self.active:
                 return inside(*args, **kwargs)
             since = time.perf_counter()
-            for tensor in _tensors((args, kwargs)):  # what made them is not the model's
+            for tensor in tensors((args, kwargs)):  # what made them is not the model's
                 self._owner.setdefault(tensor.grad_fn, "")
             if self._backward_depth == 0:
                 self.calls.append(Call(args, kwargs, self._autocast()))
@@ -261,7 +261,7 @@ class Watch:
 
     def _claim(self, path: str, *values: Any) -> None:
         """Autograd's nodes behind these tensors that no module has yet belong to this one."""
-        todo = [tensor.grad_fn for tensor in _tensors(values) if tensor.grad_fn is not None]
+        todo = [tensor.grad_fn for tensor in tensors(values) if tensor.grad_fn is not None]
         while todo:
             node = todo.pop()
             if node in self._owner:
@@ -373,7 +373,7 @@ def _outer(path: str) -> Iterable[str]:
         yield path
 
 
-def _tensors(values: Any) -> list["Tensor"]:
+def tensors(values: Any) -> list["Tensor"]:
     """The tensors in a value: of lists, tables, dataclasses and outputs of transformers."""
     import torch
 
@@ -385,4 +385,4 @@ def _tensors(values: Any) -> list["Tensor"]:
         values = vars(values).values()
     elif not isinstance(values, list | tuple):
         return []
-    return [tensor for value in values for tensor in _tensors(value)]
+    return [tensor for value in values for tensor in tensors(value)]
