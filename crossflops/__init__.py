@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from crossflops.ir.cost import Cost
     from crossflops.ir.reconciliation import Explanation, Reconciliation
     from crossflops.ir.trace import Setting
-    from crossflops.verbs.api import bench, compare, count, efficiency
+    from crossflops.verbs.api import bench, compare, count, efficiency, profile
+    from crossflops.verbs.profile.loop import FlopsProfiler
 
 __all__ = [
     "Cost",
     "CrossflopsError",
     "Explanation",
+    "FlopsProfiler",
     "Reconciliation",
     "Report",
     "Setting",
@@ -31,11 +33,13 @@ __all__ = [
     "compare",
     "count",
     "efficiency",
+    "profile",
 ]
 _PLACES = {  # the names that are no verbs: where they are defined
     "Cost": "ir.cost:Cost",
     "CrossflopsError": "errors:CrossflopsError",
     "Explanation": "ir.reconciliation:Explanation",
+    "FlopsProfiler": "verbs.profile.loop:FlopsProfiler",
     "Reconciliation": "ir.reconciliation:Reconciliation",
     "Report": "facade:ShownReport",
     "Setting": "ir.trace:Setting",

@@ -6,13 +6,14 @@ whose HTML a notebook shows. May import: render and all below it, which pass the
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec.structs import asdict
 
 from crossflops.errors import MissingExtraError, UnknownNameError
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
+from crossflops.report.profile import Choice, Profile
 from crossflops.report.report import Report
 from crossflops.report.view import By, TableView, focus, view
 
@@ -90,6 +91,30 @@ class ShownBench(Bench, frozen=True, kw_only=True):
         return _page(self)
 
 
+class ShownProfile(Profile, frozen=True, kw_only=True):
+    """What `crossflops.profile` returns: a profile with its page."""
+
+    @classmethod
+    def of(cls, profile: Profile) -> "ShownProfile":
+        """The same profile, able to show itself."""
+        return cls(**asdict(profile))
+
+    def page(self, depth: int = -1, top: int = 3, detailed: bool = True) -> str:
+        """The page with so many levels of modules (-1: all), and so many modules at each."""
+        from crossflops.render.pages.profile import Profiled
+        from crossflops.render.terminal import shown
+
+        return shown(Profiled(self, Choice(depth=depth, top=top, detailed=detailed)))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the profile in the format of the suffix. Returns the path."""
+        return _saved(self, path)
+
+    def __str__(self) -> str:
+        """The page of the profile, as a terminal shows it."""
+        return _page(self)
+
+
 class ShownEfficiency(EfficiencyReport, frozen=True, kw_only=True):
     """What `crossflops.efficiency` returns: an efficiency with its page, and the shown report."""
 
@@ -112,13 +137,16 @@ class ShownEfficiency(EfficiencyReport, frozen=True, kw_only=True):
         return _page(self)
 
 
-def _page(noun: ShownReport | ShownBench | ShownEfficiency) -> str:
+_Shown: TypeAlias = ShownReport | ShownBench | ShownEfficiency | ShownProfile
+
+
+def _page(noun: _Shown) -> str:
     from crossflops.render.terminal import shown  # `--help` imports this file and no renderer
 
     return shown(noun)
 
 
-def _saved(noun: ShownReport | ShownBench | ShownEfficiency, path: str | Path) -> Path:
+def _saved(noun: _Shown, path: str | Path) -> Path:
     from crossflops.render.formats import FORMATS, suffix, written
 
     file = Path(path)

@@ -24,6 +24,7 @@ from crossflops.render.pages.bench import Benched
 from crossflops.render.pages.inventory import ToolList
 from crossflops.render.pages.papers import heads
 from crossflops.render.pages.places import Compared
+from crossflops.render.pages.profile import Profiled
 from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import Viewed
 from crossflops.render.terminal import inert, text
@@ -35,6 +36,7 @@ from crossflops.report.compressed import compressed
 from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.papers import PaperTable
+from crossflops.report.profile import Profile
 from crossflops.report.report import Report
 from crossflops.report.view import view as table_of
 from crossflops.rules.conditions import Condition
@@ -91,7 +93,9 @@ def json(noun: Noun, unit: Unit = "macs") -> str:
     """
     if isinstance(noun, Compared | Benched):
         noun = noun.report if isinstance(noun, Compared) else noun.bench
-    if isinstance(noun, Report | Viewed | Bench | EfficiencyReport):
+    if isinstance(noun, Profiled):
+        noun = noun.profile
+    if isinstance(noun, Report | Viewed | Bench | EfficiencyReport | Profile):
         return noun.to_json()
     plain = msgspec.json.encode(noun, enc_hook=_in_words)
     return msgspec.json.format(plain, indent=2).decode() + "\n"
@@ -211,6 +215,8 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
             return _written(table.columns, table.rows)
         case Benched(bench=bench) | (Bench() as bench):
             return _structs(bench.profile.kernels if bench.profile else _measured(bench))
+        case Profiled(profile=profile) | (Profile() as profile):
+            return _structs(profile.modules)
         case EfficiencyReport():
             bounds = [node for roof in rooflines(noun) for node in roof.nodes]
             return _structs(bounds) if bounds else _structs(noun.efficiency)

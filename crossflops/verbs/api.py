@@ -12,9 +12,9 @@ from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 
 if TYPE_CHECKING:
-    from crossflops.facade import ShownBench, ShownEfficiency, ShownReport
+    from crossflops.facade import ShownBench, ShownEfficiency, ShownProfile, ShownReport
 
-__all__ = ["bench", "compare", "count", "efficiency", "export"]
+__all__ = ["bench", "compare", "count", "efficiency", "export", "profile"]
 
 
 @imports_restored()
@@ -240,6 +240,61 @@ def bench(
         peak_tflops=peak_tflops,
     )
     return ShownBench.of(benched(request, how, on_progress or _silent))
+
+
+@imports_restored()
+def profile(
+    target: Any,
+    inputs: Any = (),
+    *,
+    inputs_file: str | None = None,
+    setting: Setting = Setting(),
+    loss: Callable[[Any], Any] | None = None,
+    optimizer: str | Callable[[Any], Any] = "AdamW",
+    threads: int | None = None,
+    seconds: float = 3.0,
+    as_: str | Sequence[str] | None = None,
+    device: str | None = None,
+    precision: str | None = None,
+    peak_tflops: float | str | Sequence[str] = (),
+    fwd_ms: float | None = None,
+    bwd_ms: float | None = None,
+    step_ms: float | None = None,
+    on_progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> "ShownProfile":
+    """Train a model of PyTorch for some steps, and say where its work and its time go.
+
+    `target` and `inputs` are those of `count`, as are `options` (arguments, allow_pickle, and
+    `frozen` and `trainable` where times are given). A copy is trained, in this process and in the
+    mode of `setting`: with `loss` of what the model returns, else the sum of all float outputs, by
+    `optimizer`, a class of torch.optim, a function of the parameters, or "none". `seconds` go to
+    the warm-up and again to the timing. The rates are set against `peak_tflops`, the `device` of
+    the catalogue, or what ran: without any of these the peak of this machine is measured.
+
+    With `fwd_ms`, `bwd_ms` and `step_ms`, times from elsewhere, nothing is run.
+
+    Raises InputError for what is no model of PyTorch, and NormalizeError where a step raises.
+    """
+    from crossflops.bench.order import Limits
+    from crossflops.facade import ShownProfile
+    from crossflops.profiling.run import Recipe
+    from crossflops.verbs.profile.account import Against
+    from crossflops.verbs.profile.profile import Conditions, Given
+    from crossflops.verbs.profile.profile import profile as profiled
+
+    request = Request.of(
+        target, inputs, inputs_file=inputs_file, setting=setting, as_=as_, train=True, **options
+    )
+    peaks = [peak_tflops] if isinstance(peak_tflops, float | int | str) else peak_tflops
+    limits = Limits(warmup=10, runs=20, fewest=2, seconds=seconds)
+    how = Conditions(
+        recipe=Recipe(loss=loss, optimizer=optimizer, limits=limits),
+        against=Against(device=device, precision=precision, peak_tflops=tuple(map(str, peaks))),
+        given=Given(fwd_ms=fwd_ms, bwd_ms=bwd_ms, step_ms=step_ms),
+        threads=threads,
+    )
+    return ShownProfile.of(profiled(request, how, on_progress or _silent))
 
 
 def export(

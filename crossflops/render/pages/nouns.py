@@ -22,6 +22,7 @@ from crossflops.render.pages.efficiency import efficiency_page
 from crossflops.render.pages.inventory import Health, ToolList, health, inventory
 from crossflops.render.pages.papers import paper_page
 from crossflops.render.pages.places import Compared
+from crossflops.render.pages.profile import Profiled, profile_page
 from crossflops.render.pages.summary import Unit, summary
 from crossflops.render.pages.tool import convention_page
 from crossflops.render.pages.view import Viewed, view_page
@@ -31,6 +32,7 @@ from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.machine import Machine
 from crossflops.report.papers import PaperTable
+from crossflops.report.profile import Profile
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
 
@@ -46,6 +48,8 @@ Noun: TypeAlias = (
     | EfficiencyReport
     | Bench
     | Benched
+    | Profile
+    | Profiled
     | DeviceSheet
     | DeviceList
     | Derivation
@@ -76,6 +80,10 @@ def page(noun: Noun, unit: Unit = "macs") -> Page:
             return bench_page(noun.bench, noun.top)
         case Bench():
             return bench_page(noun)
+        case Profiled():
+            return profile_page(noun.profile, noun.choice)
+        case Profile():
+            return profile_page(noun)
         case DeviceSheet():
             return device_page(noun)
         case DeviceList():

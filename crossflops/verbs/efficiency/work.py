@@ -83,11 +83,11 @@ def _of_model(question: Question, request: Request, tell: Progress, only_count: 
     report, counted = count.native_count(replace(request, as_=work.as_ or ()))
     numerators = (folded(report) if work.as_ else native(report),)
     if work.as_:
-        report = _explained(report, counted, request.setting)
+        report = explained(report, counted, request.setting)
     return Studied(numerators=numerators, report=report, counted=counted)
 
 
-def _explained(report: Report, counted: Counted, setting: Setting) -> Report:
+def explained(report: Report, counted: Counted, setting: Setting) -> Report:
     """The report with every reason why the convention differs from the native count.
 
     Left out of nodes, and where the convention is about another mode than was counted.

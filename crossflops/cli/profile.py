@@ -1,0 +1,88 @@
+"""`crossflops profile`."""
+
+from typing import Any
+
+import click
+
+from crossflops.cli.options import (
+    MODEL,
+    OUTPUT,
+    SIZES,
+    TARGET,
+    Positive,
+    options,
+    request,
+    sizes,
+)
+from crossflops.cli.output import deliver, progress
+from crossflops.render.pages.profile import Profiled
+from crossflops.report.profile import Choice
+
+A_CHECK_FAILED = 1
+_POSITIVE = Positive()
+
+
+@click.command("profile")
+@options(
+    TARGET,
+    *MODEL,
+    *SIZES,
+    click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
+                 help="Also show the step by this convention, with every difference: "
+                      "deepspeed@2021. Repeatable."),
+    click.option("--frozen", multiple=True, metavar="PATTERN",
+                 help="With --fwd-ms: parameters, or modules around them, that were not "
+                      "trained. Repeatable."),
+    click.option("--depth", type=click.IntRange(-1), default=-1, show_default=True, metavar="N",
+                 help="Levels of modules to show; -1 are all."),
+    click.option("--top", type=click.IntRange(1), default=3, show_default=True, metavar="N",
+                 help="Modules to show at each level."),
+    click.option("--detail/--no-detail", "detailed", default=True, show_default=True,
+                 help="Whether to show the tree of modules."),
+    click.option("--optimizer", default="AdamW", show_default=True, metavar="NAME",
+                 help="A class of torch.optim, or none."),
+    click.option("--threads", type=click.IntRange(1), metavar="N",
+                 help="Threads of an operator. Default: OMP_NUM_THREADS, else the CPUs of this "
+                      "process."),
+    click.option("--seconds", type=_POSITIVE, default=3.0, show_default=True, metavar="X",
+                 help="Time for warm-up, and again for timing."),
+    click.option("--device", metavar="NAME", help="The device whose peak is meant."),
+    click.option("--precision", metavar="P", help="The precision that ran, such as fp16."),
+    click.option("--peak-tflops", multiple=True, metavar="[P=]X",
+                 help="The peak in TFLOP/s, for all precisions or for one. Repeatable."),
+    click.option("--fwd-ms", type=_POSITIVE, metavar="X",
+                 help="The time of a forward pass that was measured elsewhere: nothing is run."),
+    click.option("--bwd-ms", type=_POSITIVE, metavar="X", help="That of its backward pass."),
+    click.option("--step-ms", type=_POSITIVE, metavar="X", help="That of the optimizer's step."),
+    *OUTPUT,
+)  # fmt: skip
+def profile(as_json: bool, file: Any, **fields: Any) -> int:
+    """Train a model of PyTorch for some steps, and say where work and time go.
+
+    Latencies of the forward pass, the backward pass and the optimizer's step, beside the exact
+    count of each; the modules that have most of it at each level, and all of them as a tree. The
+    model runs in this process. Exit status 1 says that a module was faster than the peak, which
+    no sound measurement is.
+    """
+    from crossflops.bench.order import Limits
+    from crossflops.profiling.run import Recipe
+    from crossflops.verbs.profile import profile as verb
+    from crossflops.verbs.profile.account import Against
+
+    choice = Choice(**{name: fields.pop(name) for name in ("depth", "top", "detailed")})
+    against = Against(
+        device=fields.pop("device"),
+        precision=fields.pop("precision"),
+        peak_tflops=fields.pop("peak_tflops"),
+    )
+    given = verb.Given(**{name: fields.pop(name) for name in ("fwd_ms", "bwd_ms", "step_ms")})
+    limits = Limits(warmup=10, runs=20, fewest=2, seconds=fields.pop("seconds"))
+    recipe = Recipe(optimizer=fields.pop("optimizer"), limits=limits)
+    threads = fields.pop("threads")
+    counted = {name: fields.pop(name) for name in ("as_", "frozen")}
+    asked = request(fields, sizes=sizes(fields), train=True, **counted)
+    how = verb.Conditions(recipe=recipe, against=against, given=given, threads=threads)
+    with progress(f"profiling {asked.target}") as tell:
+        noun = verb.profile(asked, how, tell)
+    deliver(Profiled(noun, choice), as_json=as_json, file=file)
+    return A_CHECK_FAILED if noun.errors else 0

@@ -1,0 +1,232 @@
+"""A model trained for some steps in this process: first as it is, then watched."""
+
+from collections.abc import Callable
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.bench.order import Limits, timed
+from crossflops.errors import InputError, NormalizeError
+from crossflops.ir.measurement import Measurement
+from crossflops.profiling.clock import Clock, clock_of
+from crossflops.profiling.watch import StepTimes, Watch, device_of
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+WATCHED = 3  # steps with hooks, of which the one with the median time is shown
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is trained: its loss of what it returns, the optimizer, the examples of a step.
+
+    `loss` is None for the sum of all float outputs; `optimizer` the name of a class of torch.optim
+    (with its default options, a rate of 0.001), a function of the parameters, or "none".
+    """
+
+    loss: Callable[[Any], Any] | None = None
+    optimizer: str | Callable[[Any], Any] = "AdamW"
+    examples: int = 1
+    training: bool = False
+    threads: int = 1
+    limits: Limits = Limits(warmup=10, runs=20, fewest=2, seconds=3.0)
+
+
+class Steps(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured: see `crossflops.report.profile`."""
+
+    iterations: Measurement
+    forward: float
+    backward: float | None
+    optimizer: float | None
+    watched: StepTimes
+    forward_bytes: int | None
+    step_bytes: int | None
+    device: str
+    runtime: str
+    optimizer_name: str
+    has_gradients: bool
+
+
+def train(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
+) -> Steps:
+    """Train the model, which is changed by it. Raises NormalizeError when a step raises."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(recipe.threads)
+    try:
+        return _trained(model, args, kwargs, recipe)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _trained(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
+) -> Steps:
+    import torch
+
+    model.train(recipe.training)
+    optimizer = _optimizer(model, recipe.optimizer)
+    device = device_of(model)
+    step = _Step(model, args, kwargs, recipe, optimizer, clock_of(device.type))
+    try:
+        with torch.enable_grad():
+            iterations = timed(
+                step.once, recipe.examples, step.seconds, recipe.limits, "forward, backward, step"
+            )
+            phases = [step.resolved(phases) for phases in step.phases[-iterations.runs :]]
+            watched = sorted((_watched(model, step) for _ in range(WATCHED)), key=_whole)
+            inner, outer = _memory(model, step, device)
+    except Exception as error:  # whatever the model raises is its word
+        what = f"a training step raised {type(error).__name__}: {error}"
+        raise NormalizeError(what, "see whether the model trains on these inputs") from error
+    return Steps(
+        iterations=iterations,
+        forward=median(forward for forward, _, _ in phases),
+        backward=median(phase[1] for phase in phases) if step.has_gradients else None,
+        optimizer=median(phase[2] for phase in phases) if optimizer is not None else None,
+        watched=watched[WATCHED // 2],
+        forward_bytes=inner,
+        step_bytes=outer,
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        runtime=f"torch {torch.__version__}",
+        optimizer_name=type(optimizer).__name__ if optimizer is not None else "",
+        has_gradients=step.has_gradients,
+    )
+
+
+def _whole(times: StepTimes) -> float:
+    return times.whole
+
+
+def _optimizer(model: "nn.Module", asked: str | Callable[[Any], Any]) -> Any:
+    import torch
+
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    if asked == "none" or not weights:
+        return None
+    if callable(asked):
+        return asked(weights)
+    kind = next((k for name, k in vars(torch.optim).items() if name.lower() == asked.lower()), None)
+    if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
+        raise InputError(f"torch.optim has no {asked!r}", "give for example AdamW, SGD or none")
+    return kind(weights, lr=1e-3)
+
+
+class _Step:
+    """One training step after the other; the marks of their phases are kept."""
+
+    def __init__(
+        self,
+        model: "nn.Module",
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        recipe: Recipe,
+        optimizer: Any,
+        clock: Clock,
+    ) -> None:
+        self._call = lambda: model(*args, **kwargs)
+        self._model, self._recipe = model, recipe
+        self._optimizer, self._clock = optimizer, clock
+        self.phases: list[list[Any]] = []
+        self.has_gradients = True
+
+    def once(self) -> None:
+        """A step: forward pass and loss, backward pass, the optimizer's step."""
+        self._model.zero_grad(set_to_none=True)
+        marks = [self._clock.mark()]
+        loss = _loss(self._call(), self._recipe.loss)
+        marks.append(self._clock.mark())
+        self.has_gradients = loss is not None and loss.requires_grad
+        if loss is not None and self.has_gradients:
+            loss.backward()
+        marks.append(self._clock.mark())
+        if self._optimizer is not None:
+            self._optimizer.step()
+        marks.append(self._clock.mark())
+        self._clock.finish()
+        self.phases.append(marks)
+
+    def forward(self) -> None:
+        """A forward pass that keeps nothing."""
+        import torch
+
+        with torch.no_grad():
+            self._call()
+        self._clock.finish()
+
+    def clear(self) -> None:
+        """No gradient is left."""
+        self._model.zero_grad(set_to_none=True)
+
+    def seconds(self) -> float:
+        """This process's own time: `once` waits for the device."""
+        import time
+
+        return time.perf_counter()
+
+    def resolved(self, marks: list[Any]) -> tuple[float, ...]:
+        """The seconds of the three phases."""
+        return tuple(
+            self._clock.between(*pair) for pair in zip(marks, marks[1:], strict=False)
+        )
+
+
+def _loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | None":
+    """The loss, or the sum of all float outputs that have gradients; None where there is none."""
+    from crossflops.profiling.watch import tensors
+
+    if asked is not None:
+        loss: Tensor = asked(output)
+        return loss
+    sums = [t.float().sum() for t in tensors(output) if t.requires_grad]
+    return sum(sums[1:], sums[0]) if sums else None
+
+
+def _watched(model: "nn.Module", step: _Step) -> StepTimes:
+    watch = Watch(model)
+    watch.start()
+    try:
+        step.once()
+        return watch.stop()
+    finally:
+        watch.leave()
+
+
+# Memory: what the allocator hands out, above what was held before.
+
+
+def _memory(model: "nn.Module", step: _Step, device: Any) -> tuple[int | None, int | None]:
+    step.clear()
+    if device.type == "cuda":
+        return _on_cuda(step.forward, device), _on_cuda(step.once, device)
+    if device.type == "cpu":
+        return _on_host(step.forward), _on_host(step.once)
+    return None, None
+
+
+def _on_cuda(run: Callable[[], None], device: Any) -> int:
+    import torch
+
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    run()
+    return int(torch.cuda.max_memory_allocated(device) - before)
+
+
+def _on_host(run: Callable[[], None]) -> int | None:
+    """The peak of what PyTorch's allocator handed out and got back, as its profiler saw it."""
+    from torch import profiler
+
+    with profiler.profile(activities=[profiler.ProfilerActivity.CPU], profile_memory=True) as seen:
+        run()
+    held = peak = 0
+    events = seen.profiler.kineto_results.events()
+    changes = [event for event in events if event.name() == "[memory]"]
+    for event in sorted(changes, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak if changes else None

@@ -1,0 +1,388 @@
+"""Hooks on a model for one step, and the times that they saw; then the model is as it was.
+
+A module's forward pass is timed by hooks before and after it. Of the backward pass every node of
+autograd's graph is timed, and belongs to the module in whose forward pass it was made: hooks on
+the tensors of a module would put a node of PyTorch's own around them, on which models that write
+in place fail, and would see a gradient only when all others that are added to it are there.
+"""
+
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.profiling.clock import clock_of
+from crossflops.profiling.spans import Moment, Phase, Span, Spans
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class ModuleTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """What one module took in one step, in seconds, with all that is in it.
+
+    `backward` are the nodes of the backward pass that its forward pass made; of them `own` are
+    those that no module within it made. `again` is forward work that the backward pass repeated:
+    `repeats` times as a whole, `partly` times until an exception ended it, as checkpoints do.
+    """
+
+    calls: int = 0
+    forward: float = 0.0
+    backward: float = 0.0
+    own_backward: float = 0.0
+    again: float = 0.0
+    repeats: int = 0
+    partly: int = 0
+
+
+class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """One step: its phases in seconds, and its modules by path. None is what did not happen.
+
+    `whole` lasts from the start of the watch to its end. `unseen` are modules whose inside the
+    compiler hides. `peak_bytes` is what the device's allocator held at most above what was there.
+    """
+
+    whole: float
+    forward: float
+    backward: float | None
+    optimizer: float | None
+    modules: dict[str, ModuleTimes]
+    unseen: tuple[str, ...] = ()
+    peak_bytes: int | None = None
+    optimizers: tuple[str, ...] = ()
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call of the model: its inputs, and whether and in which type autocast computed."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    autocast: str = ""
+
+
+def plain(model: "nn.Module") -> "nn.Module":
+    """The model itself, without what compiles it or copies it to several devices."""
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and type(model).__name__ in ("DataParallel", "DistributedDataParallel"):
+            inner = model.module
+        if inner is None:
+            return model
+        model = inner
+
+
+def device_of(model: "nn.Module") -> Any:
+    """The device of its first weight."""
+    import torch
+
+    return next((weight.device for weight in model.parameters()), torch.device("cpu"))
+
+
+class Watch:
+    """Sees one step of a model: `start`, the step, `stop`. It can be used once."""
+
+    def __init__(self, model: "nn.Module") -> None:
+        device = device_of(model)
+        self._model, self._device = model, device
+        self._spans = Spans(clock_of(device.type))
+        self._owner: dict[Any, str] = {}  # of autograd's nodes, which are kept alive by it
+        self._undo: list[Callable[[], Any]] = []
+        self._backward_depth = 0
+        self._phases: dict[str, list[tuple[Moment, Moment]]] = defaultdict(list)
+        self._begun = Moment(None, 0.0)
+        self._before = 0
+        self._optimizers: Counter[str] = Counter()
+        self.calls: list[Call] = []
+        self.unseen: tuple[str, ...] = ()
+        self.active = False
+
+    # The step.
+
+    def start(self) -> None:
+        """Put the hooks there. Whatever fails, none is left."""
+        import torch
+
+        self.active = True
+        try:
+            self._watch_modules()
+            self._watch_backward()
+            self._watch_optimizers()
+        except BaseException:
+            self.leave()
+            raise
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+            self._before = torch.cuda.memory_allocated(self._device)
+        self._begun = self._spans.now()
+
+    def leave(self) -> None:
+        """Take everything away that was put on the model. It may be called again."""
+        self.active = False
+        while self._undo:
+            self._undo.pop()()
+        self._owner.clear()
+
+    def stop(self) -> StepTimes:
+        """The end of the step, and what was seen of it."""
+        import torch
+
+        ended = self._spans.now()
+        self.leave()
+        self._spans.clock.finish()
+        peak = None
+        if self._device.type == "cuda":
+            peak = torch.cuda.max_memory_allocated(self._device) - self._before
+        whole = self._spans.lasted(self._begun, ended)
+        return StepTimes(
+            whole=whole,
+            forward=sum(
+                self._spans.seconds(span)
+                for span in self._spans.all
+                if span.path == "" and span.phase == "forward"
+            ),
+            backward=self._sum("backward"),
+            optimizer=self._sum("optimizer"),
+            modules=self._by_module(),
+            unseen=self.unseen,
+            peak_bytes=peak,
+            optimizers=tuple(self._optimizers),
+        )
+
+    def _sum(self, phase: str) -> float | None:
+        spans = self._phases.get(phase)
+        if not spans:
+            return None
+        return sum(self._spans.lasted(start, end) for start, end in spans)
+
+    # Modules.
+
+    def _watch_modules(self) -> None:
+        root, compiled, seen = self._model, [], set()
+        self._around_root(root)
+        inner = plain(root)
+        opaque = inner is not root and getattr(root, "_orig_mod", None) is not None
+        opaque = opaque or inner._compiled_call_impl is not None
+        if opaque:
+            compiled.append("")
+        for path, module in inner.named_modules():
+            if module is inner or opaque:
+                continue
+            if any(path.startswith(f"{outer}.") for outer in compiled) or id(module) in seen:
+                continue
+            seen.add(id(module))
+            if module._compiled_call_impl is not None or hasattr(module, "_orig_mod"):
+                compiled.append(path)
+                if not hasattr(module, "_orig_mod"):
+                    continue  # its hooks would be compiled with it
+            self._hook(module, path)
+        self.unseen = tuple(compiled)
+
+    def _hook(self, module: "nn.Module", path: str) -> None:
+        entered: list[tuple[Span, Any]] = []
+
+        def before(_: Any, args: Any, kwargs: Any) -> None:
+            since = time.perf_counter()
+            self._claim(self._path(), args, kwargs)
+            span = self._spans.begin(path, self._phase(), since)
+            entered.append((span, sys.exc_info()[1]))
+
+        def after(_: Any, args: Any, output: Any) -> None:
+            if not entered:
+                return
+            span, error = entered.pop()
+            since = self._spans.end(span, whole=sys.exc_info()[1] is error)
+            self._claim(path, output)
+            self._spans.spend(since)
+
+        for handle in (
+            module.register_forward_pre_hook(before, with_kwargs=True),
+            module.register_forward_hook(after, always_call=True),
+        ):
+            self._undo.append(handle.remove)
+
+    def _around_root(self, root: "nn.Module") -> None:
+        """The model's own forward pass, by a function around it.
+
+        A hook cannot take hooks away when the model raises: PyTorch goes through them just then.
+        """
+        name = "forward" if root._compiled_call_impl is None else "_compiled_call_impl"
+        inside, own = getattr(root, name), vars(root).get(name)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if not self.active:
+                return inside(*args, **kwargs)
+            since = time.perf_counter()
+            for tensor in tensors((args, kwargs)):  # what made them is not the model's
+                self._owner.setdefault(tensor.grad_fn, "")
+            if self._backward_depth == 0:
+                self.calls.append(Call(args, kwargs, self._autocast()))
+            span = self._spans.begin("", self._phase(), since)
+            try:
+                output = inside(*args, **kwargs)
+            except BaseException:
+                self._spans.end(span, whole=False)
+                if not self._backward_depth:
+                    self.leave()
+                raise
+            since = self._spans.end(span)
+            self._claim("", output)
+            self._spans.spend(since)
+            return output
+
+        vars(root)[name] = watched
+
+        def undo() -> None:
+            if vars(root).get(name) is watched:
+                del vars(root)[name]
+                if own is not None:
+                    vars(root)[name] = own
+
+        self._undo.append(undo)
+
+    def _autocast(self) -> str:
+        import torch
+
+        kind = self._device.type
+        if not torch.is_autocast_enabled(kind):
+            return ""
+        return str(torch.get_autocast_dtype(kind)).rpartition(".")[2]
+
+    def _path(self) -> str:
+        stack = self._spans.open
+        return stack[-1].path if stack else ""
+
+    def _phase(self) -> Phase:
+        return "again" if self._backward_depth else "forward"
+
+    # The backward pass.
+
+    def _claim(self, path: str, *values: Any) -> None:
+        """Autograd's nodes behind these tensors that no module has yet belong to this one."""
+        todo = [tensor.grad_fn for tensor in tensors(values) if tensor.grad_fn is not None]
+        while todo:
+            node = todo.pop()
+            if node in self._owner:
+                continue
+            self._owner[node] = path
+            self._hook_node(node, path)
+            todo.extend(inner for inner, _ in node.next_functions if inner is not None)
+
+    def _hook_node(self, node: Any, path: str) -> None:
+        running: list[Span] = []
+
+        def before(_: Any) -> None:
+            if self.active:
+                running.append(self._spans.begin(path, "backward", time.perf_counter()))
+
+        def after(_: Any, __: Any) -> None:
+            if running:
+                self._spans.spend(self._spans.end(running.pop()))
+
+        for handle in (node.register_prehook(before), node.register_hook(after)):
+            self._undo.append(handle.remove)
+
+    def _watch_backward(self) -> None:
+        """`loss.backward()` and `torch.autograd.backward` are one function of torch.autograd."""
+        import torch
+
+        inside = torch.autograd.backward
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if not self.active:
+                return inside(*args, **kwargs)
+            start = self._spans.now()
+            self._backward_depth += 1
+            try:
+                result = inside(*args, **kwargs)
+            except BaseException:
+                if self._backward_depth == 1:
+                    self.leave()
+                raise
+            finally:
+                self._backward_depth -= 1
+            if not self._backward_depth:
+                self._phases["backward"].append((start, self._spans.now()))
+            return result
+
+        torch.autograd.backward = watched
+
+        def undo() -> None:
+            if torch.autograd.backward is watched:
+                torch.autograd.backward = inside
+
+        self._undo.append(undo)
+
+    # The optimizer.
+
+    def _watch_optimizers(self) -> None:
+        from torch.optim import optimizer as optimizers
+
+        weights = {id(weight) for weight in self._model.parameters()}
+        begun: list[Moment] = []
+
+        def concerns(optimizer: Any) -> bool:
+            groups = getattr(optimizer, "param_groups", ())
+            return any(id(weight) in weights for group in groups for weight in group["params"])
+
+        def before(optimizer: Any, *_: Any) -> None:
+            if concerns(optimizer):
+                begun.append(self._spans.now())
+
+        def after(optimizer: Any, *_: Any) -> None:
+            if begun and concerns(optimizer):
+                self._phases["optimizer"].append((begun.pop(), self._spans.now()))
+                self._optimizers[type(optimizer).__name__] += 1
+
+        for register, hook in (
+            (optimizers.register_optimizer_step_pre_hook, before),
+            (optimizers.register_optimizer_step_post_hook, after),
+        ):
+            self._undo.append(register(hook).remove)
+
+    # What was seen.
+
+    def _by_module(self) -> dict[str, ModuleTimes]:
+        sums: dict[str, Counter[str]] = defaultdict(Counter)
+        for span in self._spans.all:
+            seconds, counts = self._spans.seconds(span), sums[span.path]
+            if span.phase == "backward":
+                own = seconds - sum(map(self._spans.seconds, span.inner))
+                counts["own_backward"] += max(own, 0.0)
+                continue
+            if any(s.path == span.path and s.phase == span.phase for s in span.around()):
+                continue  # within itself: its time is in that of the outer call
+            if span.phase == "again":
+                counts["again"] += seconds
+                counts["repeats" if span.whole else "partly"] += 1
+            else:
+                counts["forward"] += seconds
+                counts["calls"] += 1
+        for path, counts in list(sums.items()):
+            for outer in (path, *_outer(path)):
+                sums[outer]["backward"] += counts["own_backward"]
+        return {path: ModuleTimes(**counts) for path, counts in sums.items()}
+
+
+def _outer(path: str) -> Iterable[str]:
+    """The paths of the modules around a path, the model's own among them."""
+    while path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
+def tensors(values: Any) -> list["Tensor"]:
+    """The tensors in a value: of lists, tables, dataclasses and outputs of transformers."""
+    import torch
+
+    if isinstance(values, torch.Tensor):
+        return [values]
+    if isinstance(values, dict):
+        values = values.values()
+    elif hasattr(values, "__dataclass_fields__"):
+        values = vars(values).values()
+    elif not isinstance(values, list | tuple):
+        return []
+    return [tensor for value in values for tensor in tensors(value)]

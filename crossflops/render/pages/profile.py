@@ -1,0 +1,214 @@
+"""The page of `profile`: a summary, the top modules by depth, and the tree with its times."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
+from crossflops.render.quantity import (
+    about,
+    change,
+    duration,
+    percent,
+    shape,
+    share,
+    short,
+    signed,
+)
+from crossflops.report.profile import (
+    ByClass,
+    Choice,
+    ConventionProfile,
+    ModuleProfile,
+    Profile,
+    by_depth,
+)
+
+
+class Profiled(msgspec.Struct, frozen=True):
+    """A profile, and how much of it is shown."""
+
+    profile: Profile
+    choice: Choice = Choice()
+
+
+def profile_page(noun: Profile, choice: Choice = Choice()) -> Page:
+    """The three views, what is wrong, doubtful and assumed."""
+    blocks: list[Block] = [_title(noun), _summary(noun)]
+    blocks += [block for row in noun.conventions for block in _convention(noun, row)]
+    rows = [row for row in noun.modules if choice.depth < 0 or row.depth <= choice.depth]
+    blocks += [Heading("Top modules by depth"), _top(noun, rows, choice.top)]
+    if choice.detailed:
+        blocks += [Heading("Modules, each with all that is in it"), _tree(noun, rows)]
+    blocks += [Text(text, " ! ", "bad") for text in noun.errors]
+    blocks += [Text(text, " ! ", "warn") for text in noun.warnings]
+    blocks.append(Heading("Assumed"))
+    blocks += [Text(text, " - ") for text in noun.assumptions]
+    return Page(tuple(blocks))
+
+
+def _title(noun: Profile) -> Title:
+    parts = (
+        noun.name,
+        *(f"{spec.name} {shape(spec.shape)} {spec.dtype}" for spec in noun.model.inputs),
+        noun.runtime,
+        noun.device,
+        about(noun.params, "parameter"),
+    )
+    return Title(tuple(part for part in parts if part))
+
+
+# The summary: a line for each phase.
+
+
+def _summary(noun: Profile) -> Table:
+    times, work = noun.latencies, noun.work
+    again = f" + {short(noun.checkpointed_macs, 'MACs')} again" if noun.checkpointed_macs else ""
+    rows = [
+        _phase(noun, "forward", work.forward_macs, work.forward_flops, times.forward),
+        _phase(noun, "backward", noun.backward_macs, noun.backward_flops, times.backward),
+    ]
+    rows.append(Row.of("optimizer", "", "", _time(times.optimizer), "", ""))
+    flops = work.forward_flops + (noun.backward_flops if noun.has_backward else 0)
+    rows.append(_phase(noun, f"iteration{again}", noun.model_macs, flops, noun.seconds))
+    for word, value in _figures(noun):
+        rows.append(Row.of(word, "", "", value, "", ""))
+    heads = right("MACs", "FLOPs", "time", "rate", "of peak")
+    return Table(columns=(Column(head="", flows=True), *heads), rows=tuple(rows))
+
+
+def _phase(noun: Profile, word: str, macs: int, flops: int, seconds: float | None) -> Row:
+    rate = noun.rate(macs, seconds)
+    written = "-" if rate is None else short(rate, "FLOP/s")
+    return Row.of(
+        word, short(macs), short(flops), _time(seconds), written, percent(noun.of_peak(rate))
+    )
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else duration(seconds)
+
+
+def _figures(noun: Profile) -> Iterable[tuple[str, str]]:
+    memory = noun.memory
+    if noun.mfu is not None:
+        yield "MFU", percent(noun.mfu)
+        yield "HFU", percent(noun.hfu)
+    if noun.examples_per_second is not None:
+        yield "samples/s", f"{noun.examples_per_second:.4g}"
+    if noun.world_size > 1:
+        yield "processes", str(noun.world_size)
+    yield "parameters", short(memory.params, "B")
+    yield "activations by liveness, forward alone", short(memory.by_liveness, "B")
+    if memory.forward is not None:
+        yield "activations measured, forward alone", short(memory.forward, "B")
+    if memory.step is not None:
+        yield "memory measured, whole step", short(memory.step, "B")
+
+
+# The same step by a tool's convention.
+
+
+def _convention(noun: Profile, row: ConventionProfile) -> list[Block]:
+    forward, backward = noun.latencies.forward, noun.latencies.backward
+    both = None if forward is None or backward is None else forward + backward
+    lines = []
+    for word, seconds, times in (
+        ("forward", forward, 1), ("backward", backward, 2), ("forward and backward", both, 3),
+    ):  # fmt: skip
+        rate, ours = noun.rate(times * row.macs, seconds), noun.rate(_right(noun, times), seconds)
+        cells = (short(times * row.macs), short(2 * times * row.macs), _time(seconds))
+        rates = ("-" if value is None else short(value, "FLOP/s") for value in (rate, ours))
+        lines.append(Row.of(word, *cells, *rates))
+    heads = right("MACs", "FLOPs", "time", "its rate", "native rate")
+    name = f"{row.tool}@{row.edition}"
+    blocks: list[Block] = [
+        Heading(f"By the convention {name}: {short(row.macs, 'MACs')}"),
+        Table(columns=(Column(head=""), *heads), rows=tuple(lines)),
+        Text(f"native {short(noun.work.forward_macs, 'MACs')}, to {name} by cause", " > "),
+    ]
+    causes = [Row.of(cause.cause, signed(cause.amount)) for cause in row.differences]
+    causes.append(Row.of("residual", signed(row.residual)))
+    blocks.append(Table(columns=(Column(), Column(right=True)), rows=tuple(causes), bare=True))
+    against = change(row.macs, noun.work.forward_macs)
+    blocks.append(Text(f"{name} is {against} from the native count", " - "))
+    return blocks
+
+
+def _right(noun: Profile, times: int) -> int:
+    """The native work of the phases that stand for so many forward passes."""
+    forward, backward = noun.work.forward_macs, noun.backward_macs
+    return {1: forward, 2: backward, 3: forward + backward}[times]
+
+
+# The top modules at each depth: those of one class together.
+
+
+def _top(noun: Profile, rows: Iterable[ModuleProfile], top: int) -> Table:
+    lines = []
+    for depth, classes in by_depth(rows).items():
+        by_time = _largest(classes, "seconds", top) if noun.modules[0].forward_seconds else []
+        lines.append(
+            Row.of(
+                str(depth),
+                _listed((row.class_, short(row.params)) for row in _largest(classes, "params", top)),
+                _listed((row.class_, short(row.macs)) for row in _largest(classes, "macs", top)),
+                _listed((row.class_, duration(row.seconds)) for row in by_time),
+            )
+        )
+    columns = (
+        Column(head="depth", right=True),
+        *(Column(head=head, flows=True) for head in ("parameters", "forward MACs", "forward time")),
+    )
+    return Table(columns=columns, rows=tuple(lines))
+
+
+def _largest(classes: Iterable[ByClass], name: str, top: int) -> list[ByClass]:
+    ordered = sorted(classes, key=lambda row: -getattr(row, name))
+    return [row for row in ordered if getattr(row, name)][:top]
+
+
+def _listed(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in pairs) or "-"
+
+
+# The tree.
+
+
+def _tree(noun: Profile, rows: Iterable[ModuleProfile]) -> Table:
+    columns = (
+        Column(head="module", flows=True),
+        Column(head="class", spare=4, flows=True),
+        Column(head="params", right=True, spare=2),
+        *right("MACs", "share"),
+        Column(head="bytes", right=True, spare=3),
+        *right("forward", "share", "backward"),
+        Column(head="share", right=True, spare=1),
+        *right("rate"),
+        Column(head="of peak", right=True, spare=1),
+    )
+    return Table(columns=columns, rows=tuple(_module(noun, row) for row in rows))
+
+
+def _module(noun: Profile, row: ModuleProfile) -> Row:
+    whole = noun.modules[0]
+    forward, backward = row.forward_seconds, row.backward_seconds
+    rate = row.rate
+    of_peak = noun.of_peak(rate)
+    cells = (
+        f"{'  ' * row.depth}{row.path.rpartition('.')[2] or '(the model)'}",
+        row.class_,
+        short(row.params),
+        short(row.macs),
+        share(row.macs, whole.macs),
+        share(row.bytes, whole.bytes),
+        _time(forward),
+        share(forward, whole.forward_seconds or 0) if forward is not None else "-",
+        _time(backward),
+        share(backward, whole.backward_seconds or 0) if backward is not None else "-",
+        "-" if not rate else short(rate, "FLOP/s"),
+        percent(of_peak) if of_peak else "-",
+    )
+    return Row(cells, "bad" if (of_peak or 0) > 1 else "")
+
+

@@ -1,0 +1,333 @@
+"""A training step that was watched: its count, its times, and both of them by module."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from crossflops.ir.measurement import Measurement
+from crossflops.ir.profile import Amount
+from crossflops.ir.provenance import Asked, named
+from crossflops.ir.training import Training
+from crossflops.report.report import SCHEMA, ModelInfo, UncountedRow
+
+COVERED = 0.9  # of a module's time that its parts should account for
+WORTH = 0.05  # of the time: what takes less is not looked at
+
+
+class ProfilePeak(msgspec.Struct, frozen=True, kw_only=True):
+    """The FLOP/s that the device can reach in the `precision` that ran, and where it is from."""
+
+    rate: float
+    precision: str
+    source: str
+
+
+class Latencies(msgspec.Struct, frozen=True, kw_only=True):
+    """The phases of one step in seconds: medians of `runs`. None is what was not seen.
+
+    `iteration` is the whole step; of a run with hooks their own time is left out. `how` says what
+    was timed, by which clock.
+    """
+
+    forward: float | None = None
+    backward: float | None = None
+    optimizer: float | None = None
+    iteration: float | None = None
+    runs: int = 1
+    how: str = ""
+
+
+class ModuleProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """A module with all that is in it, over one step.
+
+    `training` is its work; `own_macs` are the forward MACs that no module within it has, `bytes`
+    what its nodes read and write in the forward pass. Seconds are None where nothing was timed;
+    `again_seconds` are forward passes that the backward pass repeated.
+    """
+
+    path: str
+    class_: str = msgspec.field(name="class")
+    depth: int
+    params: int
+    training: Training
+    own_macs: int
+    own_flops: int
+    bytes: int
+    calls: int = 0
+    forward_seconds: float | None = None
+    backward_seconds: float | None = None
+    again_seconds: float = 0.0
+
+    @property
+    def macs(self) -> int:
+        """Those of the forward pass."""
+        return self.training.forward_macs
+
+    @property
+    def backward_macs(self) -> int:
+        """Those of the gradients, and of what a kernel computes again for them."""
+        work = self.training
+        return work.backward_input_macs + work.backward_weight_macs + work.recomputed_macs
+
+    @property
+    def rate(self) -> float | None:
+        """2 x MACs of the forward pass / its seconds, in FLOP/s."""
+        return 2 * self.macs / self.forward_seconds if self.forward_seconds else None
+
+    @property
+    def backward_rate(self) -> float | None:
+        """The same of the backward pass."""
+        return 2 * self.backward_macs / self.backward_seconds if self.backward_seconds else None
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The amount by which a convention differs from the native count, for one cause."""
+
+    cause: str
+    amount: Amount
+
+
+class ConventionProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """The same step as a tool's convention has it: `macs` forward, twice as many backward.
+
+    `differences` lead from the native MACs to those of the convention. `by_module` are its MACs.
+    """
+
+    tool: str
+    edition: str
+    macs: Amount
+    differences: tuple[Difference, ...]
+    residual: Amount
+    by_module: dict[str, int]
+
+
+class StepMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes. `by_liveness` is the peak of a forward pass that keeps nothing for a backward one.
+
+    `forward` and `step` were measured: the most that was held above what was there before, in such
+    a forward pass, and in a whole step. None is what was not measured; `how` says by what.
+    """
+
+    params: int
+    by_liveness: int
+    forward: int | None = None
+    step: int | None = None
+    how: str = ""
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """A training step: what it computes, how long it took, and where.
+
+    `work` is that of the model, without what checkpoints run again: `checkpointed_macs`, which are
+    at most so many where a repeated pass was ended early. `examples` are those of one step.
+    `latencies` are those of the model without hooks, where it was run so; `watched` of the step
+    from which the modules have their times. `errors` are what cannot be true of a sound
+    measurement, `warnings` what should be known.
+    """
+
+    schema: str = SCHEMA
+    model: ModelInfo
+    runtime: str
+    device: str
+    examples: int | None
+    forward_calls: int
+    params: int
+    work: Training
+    checkpointed_macs: int = 0
+    latencies: Latencies
+    watched: Latencies | None = None
+    iterations: Measurement | None = None
+    world_size: int = 1
+    peak: ProfilePeak | None = None
+    memory: StepMemory
+    modules: tuple[ModuleProfile, ...]
+    conventions: tuple[ConventionProfile, ...] = ()
+    uncounted: tuple[UncountedRow, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    request: Asked | UnsetType = UNSET
+    made_with: dict[str, str] | UnsetType = UNSET
+
+    @property
+    def name(self) -> str:
+        """What tells this model from others: see `provenance.named`."""
+        return named(self.model.name, self.model.digest, self.request)
+
+    @property
+    def backward_macs(self) -> int:
+        """The MACs of the gradients: the work of the model, nothing that is computed again."""
+        return self.work.backward_input_macs + self.work.backward_weight_macs
+
+    @property
+    def backward_flops(self) -> int:
+        """The FLOPs of the gradients, a count."""
+        return self.work.backward_input_flops + self.work.backward_weight_flops
+
+    @property
+    def model_macs(self) -> int:
+        """The MACs that the step needs, of its phases that were run."""
+        return self.work.forward_macs + (self.backward_macs if self.has_backward else 0)
+
+    @property
+    def executed_macs(self) -> int:
+        """The same, with all that is computed again."""
+        again = self.work.recomputed_macs + self.checkpointed_macs
+        return self.model_macs + (again if self.has_backward else 0)
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether a backward pass was timed."""
+        return self.latencies.backward is not None
+
+    @property
+    def seconds(self) -> float | None:
+        """Those of the whole step, or of those of its phases that were timed."""
+        times = self.latencies
+        if times.iteration is not None:
+            return times.iteration
+        parts = [
+            part for part in (times.forward, times.backward, times.optimizer) if part is not None
+        ]
+        return sum(parts) if parts else None
+
+    def rate(self, macs: Amount, seconds: float | None) -> float | None:
+        """2 x MACs / seconds, in FLOP/s."""
+        return 2 * macs / seconds if seconds else None
+
+    def of_peak(self, rate: float | None) -> float | None:
+        """A rate as a share of the peak."""
+        return None if rate is None or self.peak is None else rate / self.peak.rate
+
+    @property
+    def mfu(self) -> float | None:
+        """The rate that the model needs, as a share of the peak."""
+        return self.of_peak(self.rate(self.model_macs, self.seconds))
+
+    @property
+    def hfu(self) -> float | None:
+        """The same with all that is computed again."""
+        return self.of_peak(self.rate(self.executed_macs, self.seconds))
+
+    @property
+    def examples_per_second(self) -> float | None:
+        """Of this process."""
+        return self.examples / self.seconds if self.examples and self.seconds else None
+
+    def module(self, path: str) -> ModuleProfile:
+        """The row of a module. Raises KeyError."""
+        return next((row for row in self.modules if row.path == path), None) or _missing(path)
+
+    def to_json(self) -> str:
+        """Indented JSON, counts as exact integers; what can be derived is written as well."""
+        plain = msgspec.to_builtins(self)
+        plain["rates"] = {
+            "forward": self.rate(self.work.forward_macs, self.latencies.forward),
+            "backward": self.rate(self.backward_macs, self.latencies.backward),
+            "step": self.rate(self.model_macs, self.seconds),
+            "mfu": self.mfu,
+            "hfu": self.hfu,
+            "examples_per_second": self.examples_per_second,
+        }
+        for row, module in zip(plain["modules"], self.modules, strict=True):
+            row |= {"rate": module.rate, "backward_rate": module.backward_rate}
+        return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Profile":
+        """What `to_json` wrote. Raises msgspec.ValidationError on anything else."""
+        return msgspec.json.decode(text, type=cls)
+
+
+def _missing(path: str) -> ModuleProfile:
+    raise KeyError(path)
+
+
+# What no sound measurement has.
+
+
+def children(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleProfile]]:
+    """The rows directly within each row, by its path."""
+    rows = list(modules)
+    known = {row.path for row in rows}
+    inside: dict[str, list[ModuleProfile]] = {path: [] for path in known}
+    for row in rows:
+        outer = row.path
+        while outer:
+            outer = outer.rpartition(".")[0]
+            if outer in known:
+                inside[outer].append(row)
+                break
+    return inside
+
+
+def above_peak(modules: Iterable[ModuleProfile], peak: float) -> tuple[str, ...]:
+    """Modules whose work in their time is more than the device can do."""
+    sentences = []
+    for row in modules:
+        for word, rate in (("forward", row.rate), ("backward", row.backward_rate)):
+            if rate is not None and rate > peak:
+                sentences.append(
+                    f"{row.path or '(the model)'}, {word}: {rate / 1e12:.4g} TFLOP/s is above the "
+                    f"peak of {peak / 1e12:.4g}: its time was taken without waiting for the "
+                    "device, or the peak is another"
+                )
+    return tuple(sentences)
+
+
+def uncovered(modules: Iterable[ModuleProfile], unseen: Iterable[str] = ()) -> tuple[str, ...]:
+    """Modules whose parts leave more than a tenth of their forward time unexplained.
+
+    Looked at are modules with 5 % of the time. One with work of its own accounts for the rest
+    of its time by that; what is in it may not take longer than it does.
+    """
+    rows = list(modules)
+    inside, hidden = children(rows), set(unseen)
+    whole = max((row.forward_seconds or 0.0 for row in rows if not row.path), default=0.0)
+    sentences = []
+    for row in rows:
+        parts, seconds = inside[row.path], row.forward_seconds
+        if not parts or not seconds or seconds < WORTH * whole or row.path in hidden:
+            continue
+        total = sum(part.forward_seconds or 0.0 for part in parts)
+        least = 0.0 if row.own_flops else COVERED
+        if least * seconds <= total <= seconds / COVERED:
+            continue
+        sentences.append(
+            f"{row.path or '(the model)'} took {1e3 * seconds:.4g} ms, and the {len(parts)} "
+            f"modules in it {1e3 * total:.4g} ms: {100 * total / seconds:.0f} % of it"
+        )
+    return tuple(sentences)
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a profile is shown: -1 are all levels, `top` modules at each of them."""
+
+    depth: int = -1
+    top: int = 3
+    detailed: bool = True
+
+
+class ByClass(msgspec.Struct, frozen=True):
+    """All modules of one class at one depth."""
+
+    class_: str
+    params: int
+    macs: int
+    seconds: float
+
+
+def by_depth(modules: Iterable[ModuleProfile]) -> Mapping[int, tuple[ByClass, ...]]:
+    """The classes of modules at each depth, with what is in them."""
+    sums: dict[int, dict[str, ByClass]] = {}
+    for row in modules:
+        level = sums.setdefault(row.depth, {})
+        before = level.get(row.class_, ByClass(row.class_, 0, 0, 0.0))
+        level[row.class_] = ByClass(
+            row.class_,
+            before.params + row.params,
+            before.macs + row.macs,
+            before.seconds + (row.forward_seconds or 0.0),
+        )
+    return {depth: tuple(level.values()) for depth, level in sorted(sums.items())}

@@ -1,0 +1,411 @@
+"""The count of a step beside its times: one profile."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, UnknownNameError
+from crossflops.hardware.devices.catalogue import find
+from crossflops.hardware.devices.peaks import attainable
+from crossflops.hardware.rates.denominators import ANY, given_peak
+from crossflops.hardware.rates.measured import optimizer_step
+from crossflops.hardware.rates.terms import as_stored
+from crossflops.ir.measurement import Measurement
+from crossflops.ir.training import Training
+from crossflops.profiling.watch import ModuleTimes, StepTimes
+from crossflops.report.profile import (
+    ConventionProfile,
+    Difference,
+    Latencies,
+    ModuleProfile,
+    Profile,
+    ProfilePeak,
+    StepMemory,
+    above_peak,
+    uncovered,
+)
+from crossflops.report.report import Report
+from crossflops.targets.request import Request
+from crossflops.verbs.bench.kernels import own_peak
+from crossflops.verbs.count import native_count
+from crossflops.verbs.devices import known
+from crossflops.verbs.efficiency.work import explained
+
+# The count: of every call of the model in the step, added up.
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """The reports of a step: one for each kind of input, and how often the model had such."""
+
+    parts: tuple[tuple[Report, int], ...]
+
+    @property
+    def report(self) -> Report:
+        """That of the first inputs."""
+        return self.parts[0][0]
+
+    @property
+    def calls(self) -> int:
+        """How often the model was called."""
+        return sum(times for _, times in self.parts)
+
+
+def counted(request: Request) -> Report:
+    """The count of a training step, with its explanation where a convention is asked for."""
+    report, native = native_count(msgspec.structs.replace(request, train=True))
+    return explained(report, native, request.setting)
+
+
+_SUMMED = Training.__struct_fields__
+
+
+def _times(work: Training, times: int) -> Training:
+    return Training(**{name: times * getattr(work, name) for name in _SUMMED})
+
+
+def _sum(works: Iterable[Training]) -> Training:
+    sums = dict.fromkeys(_SUMMED, 0)
+    for work in works:
+        for name in _SUMMED:
+            sums[name] += getattr(work, name)
+    return Training(**sums)
+
+
+def work_of(count: Count) -> Training:
+    """All of the step."""
+    return _sum(
+        _times(report.training, times) for report, times in count.parts if report.training
+    )
+
+
+def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
+    """Every module with its work and its time, in the order of the model."""
+    rows: list[ModuleProfile] = []
+    reports = [(_own(report), report, often) for report, often in count.parts]
+    by_path = [{row.path: row for row in report.modules} for _, report, _ in reports]
+    depths: dict[str, int] = {}
+    for row in count.report.modules:
+        works, macs, flops, nbytes = [], 0, 0, 0
+        for (own, _, often), table in zip(reports, by_path, strict=True):
+            other = table.get(row.path)
+            if other is not None and other.training:
+                works.append(_times(other.training, often))
+            macs += often * own[row.path][0]
+            flops += often * own[row.path][1]
+            nbytes += often * own[row.path][2]
+        depths[row.path] = _depth(row.path, depths)
+        rows.append(
+            ModuleProfile(
+                path=row.path,
+                class_=row.class_,
+                depth=depths[row.path],
+                params=row.params,
+                training=_sum(works),
+                own_macs=macs,
+                own_flops=flops,
+                bytes=nbytes,
+                **_seconds(row.path, times),
+            )
+        )
+    return tuple(rows)
+
+
+def _own(report: Report) -> dict[str, tuple[int, int, int]]:
+    """By module: MACs and FLOPs of its own nodes, and bytes of all that is in it."""
+    own: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    known_paths = {row.path for row in report.modules}
+    for node in report.nodes:
+        path = node.path
+        while path and path not in known_paths:
+            path = path.rpartition(".")[0]
+        own[path][0] += node.macs
+        own[path][1] += node.flops
+        while True:
+            own[path][2] += node.bytes_read + node.bytes_written
+            if not path:
+                break
+            path = path.rpartition(".")[0]
+    return defaultdict(lambda: (0, 0, 0), {k: (v[0], v[1], v[2]) for k, v in own.items()})
+
+
+def _depth(path: str, depths: Mapping[str, int]) -> int:
+    """How many of the modules that are listed lie around this one."""
+    outer = path
+    while outer:
+        outer = outer.rpartition(".")[0]
+        if outer in depths:
+            return depths[outer] + 1
+    return 0
+
+
+def _seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
+    """What was seen of a module. One that is only a list has the times of what is in it."""
+    if not times:
+        return {}
+    seen = times.get(path)
+    if seen is None or not (seen.calls or seen.repeats):
+        inside = [time for other, time in times.items() if _directly(path, other, times)]
+        if not inside:
+            return {"forward_seconds": None, "backward_seconds": None}
+        return {
+            "forward_seconds": sum(time.forward for time in inside),
+            "backward_seconds": sum(time.backward for time in inside),
+            "again_seconds": sum(time.again for time in inside),
+        }
+    return {
+        "calls": seen.calls,
+        "forward_seconds": seen.forward,
+        "backward_seconds": seen.backward,
+        "again_seconds": seen.again,
+    }
+
+
+def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
+    """Whether a module that was called lies within the path, and in no other such module."""
+    if not other.startswith(f"{path}.") or not times[other].calls:
+        return False
+    outer = other.rpartition(".")[0]
+    while outer != path:
+        if outer in times and times[outer].calls:
+            return False
+        outer = outer.rpartition(".")[0]
+    return True
+
+
+def again(rows: Iterable[ModuleProfile], times: Mapping[str, ModuleTimes]) -> tuple[int, bool]:
+    """The forward MACs that checkpoints ran again, and whether that is only the most they were.
+
+    A module's own products ran again as often as its forward pass did, as a share of its calls.
+    Where a repeated pass ended early, what came after the end did not run: of a module without
+    others in it nothing ran, of one with products of its own it is not known which.
+    """
+    rows = tuple(rows)
+    outer = {row.path.rpartition(".")[0] for row in rows if row.path}
+    total, at_most = 0, False
+    for row in rows:
+        seen = times.get(row.path)
+        if seen is None or not seen.calls or not row.own_macs:
+            continue
+        repeats = seen.repeats
+        if seen.partly and row.path in outer:
+            repeats, at_most = repeats + seen.partly, True
+        total += row.own_macs * repeats // seen.calls
+    return total, at_most
+
+
+# The peak.
+
+
+class Against(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rates are set against: a device of the catalogue, or given peaks, see `efficiency`.
+
+    `precision` is the one that ran, by default that of the weights or of autocast.
+    """
+
+    device: str | None = None
+    peak_tflops: tuple[str, ...] = ()
+    precision: str | None = None
+
+
+def peak_of(
+    asked: Against, stored: str, device: str, threads: int
+) -> tuple[ProfilePeak | None, tuple[str, ...]]:
+    """The peak, or None and a sentence that says why there is none.
+
+    `stored` is the element type of the products, `device` the name of the one that ran, "cpu" for
+    this machine. Raises UnknownNameError for a device or a precision that was asked for and is not
+    known: no other is taken for it.
+    """
+    precision = asked.precision or as_stored(stored)
+    given = dict(map(given_peak, asked.peak_tflops))
+    if given:
+        rate = given.get(precision, given.get(ANY))
+        if rate is None:
+            raise UnknownNameError(
+                f"no peak is given for {precision}", f"add --peak-tflops {precision}=X"
+            )
+        return ProfilePeak(rate=rate, precision=precision, source="given"), ()
+    if asked.device is None and device == "cpu":
+        return _of_this_machine(precision, stored, threads)
+    name = asked.device or device
+    try:
+        found = find(name, known(name))
+        rate = attainable(found, precision)
+    except UnknownNameError as error:
+        if asked.device is not None:
+            raise
+        return None, (f"no MFU: {error.message}; give --device or --peak-tflops",)
+    source = f"{found.label}, dense {precision}"
+    return ProfilePeak(rate=rate, precision=precision, source=source), ()
+
+
+def _of_this_machine(
+    precision: str, stored: str, threads: int
+) -> tuple[ProfilePeak | None, tuple[str, ...]]:
+    try:
+        measured = own_peak(threads)
+    except CrossflopsError as error:
+        measured = error.message
+    if isinstance(measured, str):
+        return None, (f"no MFU: this machine's peak was not measured: {measured}",)
+    rate = measured.rates.get(stored)
+    if rate is None:
+        return None, (f"no MFU: this machine has no measured peak for {precision}",)
+    return ProfilePeak(rate=rate, precision=precision, source=measured.source), ()
+
+
+# Everything together.
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured of a step, and where. `stored` is the type in which products ran."""
+
+    latencies: Latencies
+    watched: StepTimes | None = None
+    iterations: Measurement | None = None
+    device: str = "cpu"
+    runtime: str = ""
+    threads: int = 1
+    autocast: str = ""
+    forward_bytes: int | None = None
+    step_bytes: int | None = None
+    memory_how: str = ""
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    world_size: int = 1
+
+
+RULE = "rates are 2 x MACs / seconds; MFU leaves out what is computed again, HFU does not"
+
+
+def profile_of(count: Count, timing: Timing, against: Against) -> Profile:
+    """The profile: see `crossflops.report.profile`."""
+    watched = timing.watched
+    times = watched.modules if watched is not None else {}
+    rows = modules(count, times)
+    repeated, at_most = again(rows, times)
+    report = count.report
+    stored = timing.autocast or _stored(report)
+    peak, doubts = peak_of(against, stored, timing.device, timing.threads)
+    unseen = watched.unseen if watched is not None else ()
+    memory = report.memory
+    notes = [RULE, *timing.notes]
+    if peak is not None:
+        notes.append(f"peak: {peak.source}")
+    if at_most:
+        notes.append("a repeated forward pass ended early: HFU has the most that it can have run")
+    warnings = [*report.warnings, *doubts, *timing.warnings, *uncovered(rows, unseen)]
+    warnings += [_hidden(path) for path in unseen]
+    uncounted = report.training.uncounted if report.training else ()
+    if report.uncounted or uncounted:
+        warnings.append(
+            f"{len({row.node for row in (*report.uncounted, *uncounted)})} nodes have no count "
+            "and are in no sum: see uncounted"
+        )
+    return Profile(
+        model=report.model,
+        runtime=timing.runtime,
+        device=timing.device,
+        examples=_examples(count),
+        forward_calls=count.calls,
+        params=report.params,
+        work=work_of(count),
+        checkpointed_macs=repeated,
+        latencies=timing.latencies,
+        watched=_watched(watched),
+        iterations=timing.iterations,
+        world_size=timing.world_size,
+        peak=peak,
+        memory=StepMemory(
+            params=memory.param_bytes if memory else 0,
+            by_liveness=memory.peak_activation_bytes if memory else 0,
+            forward=timing.forward_bytes,
+            step=timing.step_bytes,
+            how=timing.memory_how,
+        ),
+        modules=rows,
+        conventions=tuple(_conventions(count)),
+        uncounted=(*report.uncounted, *uncounted),
+        assumptions=tuple(notes),
+        warnings=tuple(dict.fromkeys((*warnings, *_short_step(timing, report, against)))),
+        errors=above_peak(rows, peak.rate) if peak is not None else (),
+        request=report.request,
+        made_with=report.made_with,
+    )
+
+
+def _hidden(path: str) -> str:
+    name = path or "the model"
+    return f"torch.compile hides what is in {name}: its modules have work and no time"
+
+
+def _watched(times: StepTimes | None) -> Latencies | None:
+    if times is None:
+        return None
+    return Latencies(
+        forward=times.forward,
+        backward=times.backward,
+        optimizer=times.optimizer,
+        iteration=times.whole,
+        how="one step with hooks, whose own time is left out",
+    )
+
+
+def _stored(report: Report) -> str:
+    """The type of most products."""
+    kinds = report.macs_by_precision
+    return max(kinds, key=kinds.__getitem__) if kinds else "float32"
+
+
+def _examples(count: Count) -> int | None:
+    """The first axis of the first input, of all calls: None where there is none."""
+    total = 0
+    for report, times in count.parts:
+        sizes = [spec.shape[0] for spec in report.model.inputs if spec.shape]
+        if not sizes:
+            return None
+        total += times * sizes[0]
+    return total
+
+
+def _short_step(timing: Timing, report: Report, against: Against) -> tuple[str, ...]:
+    """An optimizer's step that is faster than the memory of a named device."""
+    seconds = timing.latencies.optimizer
+    if seconds is None or against.device is None:
+        return ()
+    device = find(against.device, known(against.device))
+    if not device.bandwidth:
+        return ()
+    return optimizer_step(seconds, report.params, device.bandwidth)
+
+
+def _conventions(count: Count) -> Iterable[ConventionProfile]:
+    """Each convention that was asked for, with the way there from the native count."""
+    accounts: Sequence[Any] = count.report.reconciliations or ()
+    if len(count.parts) > 1:
+        return
+    calls = count.calls
+    for fold in count.report.folds:
+        account = next((a for a in accounts if a.tool == fold.tool), None)
+        unit = account.unit if account is not None else 1
+        by_module: dict[str, int] = defaultdict(int)
+        for row in fold.rows:
+            path = row.path
+            by_module[""] += calls * row.amount // unit
+            while path:
+                by_module[path] += calls * row.amount // unit
+                path = path.rpartition(".")[0]
+        steps = account.explanations if account is not None else ()
+        ours = calls * count.report.macs
+        total = calls * fold.total
+        causes = tuple(Difference(step.cause, calls * step.amount) for step in steps)
+        yield ConventionProfile(
+            tool=fold.tool,
+            edition=fold.edition,
+            macs=total // unit if unit > 1 else total,
+            differences=causes,
+            residual=total - ours - sum(cause.amount for cause in causes),
+            by_module=dict(by_module),
+        )

@@ -1,0 +1,281 @@
+"""A profiler in a training loop, whose methods also bear the names that DeepSpeed's has."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crossflops.errors import CrossflopsError, InputError
+from crossflops.ir.trace import Setting
+from crossflops.profiling.settings import ProfilerSettings, settings
+from crossflops.profiling.watch import StepTimes, Watch
+from crossflops.report.profile import Choice, Latencies
+from crossflops.targets.request import Request
+from crossflops.verbs.profile.account import Against, Count, Timing, counted, profile_of
+
+if TYPE_CHECKING:
+    from crossflops.facade import ShownProfile
+
+
+class FlopsProfiler:
+    """Profiles one step of a training loop, and leaves nothing behind.
+
+    ::
+
+        profiler = FlopsProfiler(model, step=5)
+        for batch in loader:
+            with profiler.watch():      # the fifth time the step is profiled and printed
+                loss = model(batch)
+                loss.backward()
+                optimizer.step()
+
+    or by `start` and `stop` around what is profiled. On other steps nothing is added. A model that
+    raises in its forward or its backward pass is as it was, and its own error is what is seen.
+
+    `ds_engine` and `recompute_fwd_factor` are accepted as DeepSpeed's profiler takes them: what
+    is run again is seen here. `as_` names conventions that stand beside the count.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        ds_engine: Any = None,
+        recompute_fwd_factor: float = 0.0,
+        *,
+        step: int = 1,
+        depth: int = -1,
+        top: int = 1,
+        detailed: bool = True,
+        output_file: str | Path | None = None,
+        device: str | None = None,
+        peak_tflops: float | None = None,
+        precision: str | None = None,
+        as_: str | tuple[str, ...] = (),
+    ) -> None:
+        given = () if peak_tflops is None else (str(peak_tflops),)
+        self._model, self._at, self._steps = model, step, 0
+        self._choice = Choice(depth=depth, top=top, detailed=detailed)
+        self._file = output_file
+        self._against = Against(device=device, peak_tflops=given, precision=precision)
+        self._as = as_
+        self.enabled = True
+        self._forget()
+
+    @classmethod
+    def from_config(
+        cls, model: Any, config: str | Path | Mapping[str, Any], **options: Any
+    ) -> "FlopsProfiler":
+        """The profiler that the `flops_profiler` block of a DeepSpeed configuration describes.
+
+        Raises InputError for a block that is wrong.
+        """
+        block: ProfilerSettings = settings(config)
+        profiler = cls(
+            model,
+            step=block.profile_step,
+            depth=block.module_depth,
+            top=block.top_modules,
+            detailed=block.detailed,
+            output_file=block.output_file,
+            **options,
+        )
+        profiler.enabled = block.enabled
+        return profiler
+
+    def _forget(self) -> None:
+        self._watch: Watch | None = None
+        self._times: StepTimes | None = None
+        self._profile: ShownProfile | None = None
+
+    # In the loop.
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Around one step: the chosen one is profiled, printed, and forgotten but for `profile`."""
+        self._steps += 1
+        if not self.enabled or self._steps != self._at:
+            yield
+            return
+        self.start()
+        try:
+            yield
+        except BaseException:
+            self.end()
+            raise
+        self.stop()
+        self.print()
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self.end()
+        self._watch = Watch(self._model)
+        self._watch.start()
+
+    def stop(self) -> None:
+        """The watched step is over: the model is as it was, and what was seen is kept."""
+        if self._watch is not None and self._times is None:
+            self._times = self._watch.stop()
+
+    def end(self) -> None:
+        """Take everything away, and forget what was seen."""
+        if self._watch is not None:
+            self._watch.leave()
+        self._forget()
+
+    def reset(self) -> None:
+        """Forget what was seen, and watch on if it was watched."""
+        watching = self._watch is not None and self._watch.active
+        self.end()
+        if watching:
+            self.start()
+
+    @property
+    def profile(self) -> "ShownProfile":
+        """What was seen beside the count. Raises CrossflopsError before there is anything."""
+        if self._profile is None:
+            self._profile = self._counted()
+        return self._profile
+
+    def print(self, output_file: str | Path | None = None, choice: Choice | None = None) -> None:
+        """The three views on stdout, or in a file; of several processes only the first prints."""
+        from crossflops.render.formats import FORMATS, suffix, written
+        from crossflops.render.pages.profile import Profiled
+        from crossflops.render.terminal import shown
+
+        if int(os.environ.get("RANK", "0") or 0):
+            return
+        noun = Profiled(self.profile, choice or self._choice)
+        target = output_file or self._file
+        if target is None:
+            sys.stdout.write(shown(noun))
+            return
+        path = Path(target)
+        text = written(noun, path) if suffix(path) in FORMATS else shown(noun).encode()
+        draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            draft.write_bytes(text)
+            draft.replace(path)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            message = f"{path} cannot be written: {error.strerror}"
+            raise CrossflopsError(message, "give another output_file") from error
+
+    def _counted(self) -> "ShownProfile":
+        from crossflops.facade import ShownProfile
+
+        watch, times = self._watch, self._times
+        if watch is None or times is None:
+            raise CrossflopsError(
+                "no step was profiled", "call start before a step, and stop behind it"
+            )
+        if not watch.calls:
+            raise CrossflopsError(
+                "the model was not called in the profiled step",
+                "give the profiler the module that the loop calls",
+            )
+        count = count_of(self._model, watch, self._as)
+        return ShownProfile.of(profile_of(count, timing_of(self._model, watch, times), self._against))
+
+    # The names that DeepSpeed's profiler has.
+
+    def start_profile(self, ignore_list: Any = None) -> None:
+        """As `start`. Raises InputError for modules to ignore: all are counted."""
+        if ignore_list:
+            raise InputError("no module is left out of a count", "leave ignore_list out")
+        self.start()
+
+    stop_profile, end_profile, reset_profile = stop, end, reset
+
+    def get_total_flops(self, as_string: bool = False) -> int | str:
+        """FLOPs of the forward passes that were watched, all kinds of operations."""
+        return _worded(self.profile.work.forward_flops, as_string, "FLOPs")
+
+    def get_total_macs(self, as_string: bool = False) -> int | str:
+        """MACs of the forward passes that were watched."""
+        return _worded(self.profile.work.forward_macs, as_string, "MACs")
+
+    def get_total_params(self, as_string: bool = False) -> int | str:
+        """Parameters, each storage once."""
+        return _worded(self.profile.params, as_string, "")
+
+    def get_total_duration(self, as_string: bool = False) -> float | str:
+        """Seconds of the forward passes that were watched."""
+        from crossflops.render.quantity import duration
+
+        if self._times is None:
+            raise CrossflopsError("no step was profiled", "call start_profile and stop_profile")
+        seconds = self._times.forward
+        return duration(seconds) if as_string else seconds
+
+    def print_model_profile(
+        self,
+        profile_step: int = 1,
+        module_depth: int = -1,
+        top_modules: int = 1,
+        detailed: bool = True,
+        output_file: str | Path | None = None,
+    ) -> None:
+        """As `print`, with what DeepSpeed's has for arguments; the step is a word of its own."""
+        choice = Choice(depth=module_depth, top=top_modules, detailed=detailed)
+        self.print(output_file, choice)
+
+    def print_model_aggregated_profile(self, module_depth: int = -1, top_modules: int = 1) -> None:
+        """Without the tree."""
+        self.print(choice=Choice(depth=module_depth, top=top_modules, detailed=False))
+
+
+def _worded(amount: int, as_string: bool, unit: str) -> int | str:
+    from crossflops.render.quantity import short
+
+    return short(amount, unit) if as_string else amount
+
+
+def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
+    """The count of every kind of call that was watched. Random numbers go on as if nothing ran."""
+    from crossflops.profiling.apart import calls_of, undisturbed
+
+    parts = []
+    with undisturbed():
+        for module, args, kwargs, times in calls_of(model, watch):
+            setting = Setting(training=module.training)
+            request = Request.of(module, (args, kwargs), setting=setting, as_=as_ or None)
+            parts.append((counted(request), times))
+    return Count(parts=tuple(parts))
+
+
+def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
+    """What was seen of one step."""
+    from crossflops.profiling.apart import place
+
+    where = place(model)
+    warnings = []
+    if times.backward is None:
+        warnings.append("no backward pass was seen in the profiled step")
+    if times.optimizer is None:
+        warnings.append("no step of an optimizer was seen in the profiled step")
+    notes = ["one step with hooks, whose own time is left out where the host's clock is used"]
+    notes += [f"the optimizer is {name}" for name in times.optimizers]
+    autocast = watch.calls[0].autocast
+    if autocast:
+        notes.append(f"autocast was on: products are taken to run in {autocast}")
+    return Timing(
+        latencies=Latencies(
+            forward=times.forward,
+            backward=times.backward,
+            optimizer=times.optimizer,
+            iteration=times.whole,
+            how="one step of the training loop",
+        ),
+        watched=times,
+        device=where.device,
+        runtime=where.runtime,
+        threads=where.threads,
+        autocast=autocast,
+        step_bytes=times.peak_bytes,
+        memory_how="PyTorch's allocator, above what was held before",
+        notes=tuple(notes),
+        warnings=tuple(warnings),
+        world_size=int(os.environ.get("WORLD_SIZE", "1") or 1),
+    )

@@ -1,0 +1,161 @@
+"""The verb `profile`: train a model for some steps, and set the times beside the count."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import InputError
+from crossflops.frontends import frontend_of
+from crossflops.profiling.run import Recipe, Steps, train
+from crossflops.report.profile import Latencies, Profile
+from crossflops.targets.request import Request
+from crossflops.targets.target import imports_restored
+from crossflops.verbs.bench.bench import cpus
+from crossflops.verbs.profile.account import Against, Count, Timing, counted, profile_of
+from crossflops.verbs.provenance import asked, made_with
+
+Progress = Callable[[str], None]
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in milliseconds that were measured elsewhere: with them nothing is run."""
+
+    fwd_ms: float | None = None
+    bwd_ms: float | None = None
+    step_ms: float | None = None
+
+    @property
+    def are_there(self) -> bool:
+        """Whether any is given. Raises InputError for the others without a forward pass."""
+        if self.fwd_ms is None and (self.bwd_ms is not None or self.step_ms is not None):
+            raise InputError("the time of a forward pass is missing", "add --fwd-ms")
+        return self.fwd_ms is not None
+
+    @property
+    def latencies(self) -> Latencies:
+        """In seconds. Raises InputError for what is no time."""
+        values = (self.fwd_ms, self.bwd_ms, self.step_ms)
+        for value in values:
+            if value is not None and not 1e-9 <= value <= 1e12:
+                raise InputError(f"{value} ms is no time", "give one above zero")
+        forward, backward, step = (None if value is None else value / 1e3 for value in values)
+        return Latencies(
+            forward=forward, backward=backward, optimizer=step, runs=1, how="given, not run here"
+        )
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is profiled: how it is trained, against which peak, or times that are given."""
+
+    recipe: Recipe = Recipe()
+    against: Against = Against()
+    given: Given = Given()
+    threads: int | None = None
+
+
+@imports_restored()
+def profile(request: Request, how: Conditions, tell: Progress) -> Profile:
+    """See `crossflops.profile`. Raises InputError for what is no model of PyTorch."""
+    given = how.given.are_there
+    if not given:
+        _refuse(request)
+    tell("counting")
+    report = counted(request)
+    count = Count(parts=((report, 1),))
+    if given:
+        device = how.against.device or ""
+        timing = Timing(
+            latencies=how.given.latencies,
+            device=device,
+            notes=("the times were given, and nothing was run",),
+        )
+    else:
+        tell("training some steps")
+        timing = _trained(request, how, report.model.inputs)
+    profile = profile_of(count, timing, how.against)
+    flags = {
+        "as_": request.as_ or None,
+        "device": how.against.device,
+        "peak_tflops": list(how.against.peak_tflops) or None,
+        "precision": how.against.precision,
+        "fwd_ms": how.given.fwd_ms,
+        "bwd_ms": how.given.bwd_ms,
+        "step_ms": how.given.step_ms,
+        "threads": how.threads,
+    }
+    return msgspec.structs.replace(
+        profile,
+        request=asked("profile", request, report.model, flags),
+        made_with=made_with(request.is_file),
+    )
+
+
+def _refuse(request: Request) -> None:
+    if request.is_file:
+        raise InputError(
+            "a file is not trained", "give a model of PyTorch; or times, --fwd-ms; or use bench"
+        )
+    if request.frozen or request.trainable:
+        raise InputError(
+            "a model that is run is trained as its requires_grad says",
+            "set requires_grad in the model, or give times by --fwd-ms",
+        )
+
+
+def _trained(request: Request, how: Conditions, inputs: Any) -> Timing:
+    """Steps of a copy of the model, or of one that was built for this."""
+    source = request.source()
+    frontend = frontend_of(source.model)
+    if frontend is None or frontend.name != "torch":
+        title = frontend.title if frontend is not None else "this"
+        raise InputError(
+            f"profile trains models of PyTorch, and this is one of {title}",
+            "count --train counts it, and times go beside that by --fwd-ms and --bwd-ms",
+        )
+    model, args, kwargs = frontend.copied(source.model, source.args, source.kwargs)
+    threads = how.threads or cpus()
+    examples = next((spec.shape[0] for spec in inputs if spec.shape), 1)
+    recipe = msgspec.structs.replace(
+        how.recipe, examples=examples, training=request.setting.training, threads=threads
+    )
+    steps = train(model, args, kwargs, recipe)
+    return _timing(steps, recipe, threads)
+
+
+def _timing(steps: Steps, recipe: Recipe, threads: int) -> Timing:
+    iterations = steps.iterations
+    mode = "train" if recipe.training else "eval"
+    notes = [
+        f"the model ran in {mode}(), {threads} thread{'s' if threads > 1 else ''}, as a copy",
+        "the loss is the sum of all float outputs" if recipe.loss is None else "the loss is given",
+        f"latencies are medians of {iterations.runs} steps after {iterations.warmup} of warm-up, "
+        "without hooks; the times of modules are those of one more step, with hooks",
+    ]
+    if steps.optimizer_name:
+        notes.append(f"the optimizer is {steps.optimizer_name}")
+    warnings = []
+    if not iterations.settled:
+        warnings.append("the steps had not settled when they were timed")
+    if not steps.has_gradients:
+        warnings.append("no output has a gradient: there was no backward pass")
+    return Timing(
+        latencies=Latencies(
+            forward=steps.forward,
+            backward=steps.backward,
+            optimizer=steps.optimizer,
+            iteration=iterations.p50,
+            runs=iterations.runs,
+            how=iterations.how,
+        ),
+        watched=steps.watched,
+        iterations=iterations,
+        device=steps.device,
+        runtime=steps.runtime,
+        threads=threads,
+        forward_bytes=steps.forward_bytes,
+        step_bytes=steps.step_bytes,
+        memory_how="PyTorch's allocator, above what was held before",
+        notes=tuple(notes),
+        warnings=tuple(warnings),
+    )
