@@ -1,7 +1,7 @@
 """The results of the public API: the nouns of `report` that show themselves and answer questions.
 
 In: a plain report, an efficiency, a bench. Out: the same values, whose `print` is the page and
-whose HTML a notebook shows. May import: render and all below it, which pass the plain nouns.
+whose HTML a notebook shows. May import: render, report, errors, which pass the plain nouns.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
 """Named reasons for which two counts differ. Every module in this folder offers its `CAUSES`.
 
 In: an id, or words that describe a cause. Out: causes, each with its page and its example.
-Imports: ir, errors.
+May import: ir, errors.
 """
 
 import functools

@@ -1,7 +1,8 @@
-"""The command line. In: arguments. Out: a page on stdout or in a file, and an exit status.
+"""The command line: one file per verb, whose options become one request and whose result a page.
 
-A verb is a file that bears its name: its options become one request, the verb is called, and what
-it returns is delivered. It may import every room, the verbs when they are called.
+In: arguments. Out: a page on stdout or in a file, and an exit status.
+May import: bench, causes, commands, errors, frontends, hardware, ir, plugins, render, report,
+rules, targets, tools, verbs; the verbs when they are called.
 """
 
 import gc

@@ -42,7 +42,8 @@ def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
 
 def _here(tool: str, editions: list[Convention], there: bool) -> ToolRow:
     version: str | None = None
-    state: State = "missing" if _verified(editions) else "no tool"
+    install = to_install([tool])  # "" for a convention that no plugin runs
+    state: State = "missing" if _verified(editions) and install else "no tool"
     message = ""
     if there:
         version, state, message = _look(tool, _verified(editions))
@@ -53,7 +54,7 @@ def _here(tool: str, editions: list[Convention], there: bool) -> ToolRow:
         version=version,
         state=state,
         message=message,
-        install=to_install([tool]) if state in ("missing", "broken") else "",
+        install=install if state in ("missing", "broken") else "",
     )
 
 

@@ -1,9 +1,8 @@
 """A model with its inputs -> its graph, and the trace of what was called.
 
-In comes a `Source`, out go a `Graph` and a `Trace`. Every framework is a folder with an object
-that says all that must be known of it (`frontend.Frontend`).
-This room may import `ledger`, `load`, `operators`, `ir` and what lies below. A framework itself is
-imported once a model of it is there.
+In: a `Source`. Out: a `Graph` and a `Trace`. Every framework is a folder with an object that says
+all that must be known of it (`frontend.Frontend`); its packages are imported once it has a model.
+May import: load, operators, ir, errors.
 """
 
 import re
@@ -46,8 +45,18 @@ _Loaded = TypeVar("_Loaded")
 def frontend_of(model: object) -> Frontend | None:
     """The framework of a model, None of what is no model; imports none that is not there yet."""
     sure = (frontend for frontend in FRONTENDS if frontend.recognizes(model))
-    likely = (frontend for frontend in FRONTENDS if frontend.adopts(model))
+    likely = (
+        frontend
+        for frontend in FRONTENDS
+        if frontend.adopts(model) and not _made_by_another(model, frontend)
+    )
     return next(sure, None) or next(likely, None)
+
+
+def _made_by_another(value: object, frontend: Frontend) -> bool:
+    """Whether the type of a value comes from the packages of another framework."""
+    others = (other.packages for other in FRONTENDS if other is not frontend)
+    return type(value).__module__.startswith(tuple(name for names in others for name in names))
 
 
 def named(name: str) -> Frontend | None:

@@ -96,7 +96,7 @@ class Frontend(Protocol):
         """Whether this is surely a model of the framework; asks only what is imported already."""
 
     def adopts(self, value: object) -> bool:
-        """Whether this may be a model, where no framework recognizes it as its own."""
+        """Whether this may be a model, where no framework recognizes it or made its type."""
         return False
 
     def is_function(self, value: object) -> bool:

@@ -2,5 +2,5 @@
 
 In: plain values. Out: graphs, traces, ledgers, conventions, accounts, devices, rooflines.
 Counts are Python integers of any size; the first float of the package appears in `hardware/`.
-Imports: errors.
+May import: errors.
 """

@@ -2,7 +2,7 @@
 
 In: an operator, or a node with its shapes and attributes. Out: its rule, and by the rule's formula
 the kinds of work; ValueError where a shape that the formula needs is not known.
-May import: `ir` and `errors`.
+May import: ir, errors.
 
 A file declares its operators (see `rule`), those of onnxruntime stand in `contrib`, those of
 ai.onnx.ml in `ml`. A file is imported when an operator of its domain is looked up.

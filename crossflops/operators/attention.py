@@ -7,8 +7,8 @@ from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import folded, given, integer, number, shape, size, source, text
 from crossflops.operators.gradient import Gradient, Wanted
+from crossflops.operators.normalization import softmax_back, softmax_cost
 from crossflops.operators.operands import by_rank, dims_of, fits, label, shape_of, sizes
-from crossflops.operators.pointwise import softmax_back, softmax_cost
 from crossflops.operators.rule import PREVIEW, Operators, bound_by_input
 
 operator = Operators()

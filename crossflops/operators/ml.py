@@ -11,8 +11,9 @@ from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import folded, integer, shape, size, source, text
 from crossflops.operators.movement import moved
+from crossflops.operators.normalization import softmax_cost
 from crossflops.operators.operands import dims_of, label, operands, rank, shape_of
-from crossflops.operators.pointwise import COMPARE, per_element, softmax_cost
+from crossflops.operators.pointwise import COMPARE, per_element
 from crossflops.operators.rule import ML, Exactness, Operators
 
 operator = Operators(ML)

@@ -1,5 +1,6 @@
-"""Normalizations: statistics over groups of elements, then scale and shift."""
+"""Normalizations: statistics over groups of elements, then scale and shift; and Softmax."""
 
+from collections.abc import Callable
 from math import prod
 
 from crossflops.ir.cost import ZERO, Cost
@@ -16,7 +17,7 @@ from crossflops.operators.access import (
 from crossflops.operators.access import (
     wanted as wanted_output,
 )
-from crossflops.operators.gradient import Backward, Gradient, Wanted
+from crossflops.operators.gradient import Backward, Gradient, Wanted, no_gradient
 from crossflops.operators.operands import Shape, axes, axis, dims_of, fits, label, shape_of, sizes
 from crossflops.operators.rule import ADDED, EXTINCT, Operators
 
@@ -335,3 +336,148 @@ def lp_normalization(node: Node) -> Cost:
     if integer(node, "p", 2) == 1:
         return both + Cost(compares=count)
     return both + Cost(muls=count, specials=groups)
+
+
+# Softmax and its kin: every element against its group.
+
+
+def softmax_cost(count: int, groups: int) -> Cost:
+    """Softmax of `count` elements in `groups`: the largest, sub, exp, the sum, div.
+
+    The largest and the sum take one operation fewer than a group has elements.
+    """
+    combined = folded(count, groups)
+    return Cost(compares=combined, adds=count + combined, specials=count, divs=count)
+
+
+def log_softmax_cost(count: int, groups: int) -> Cost:
+    """LogSoftmax: the largest, sub, exp, the sum; a log per group; sub."""
+    combined = folded(count, groups)
+    return Cost(compares=combined, adds=2 * count + combined, specials=count + groups)
+
+
+def _groups(node: Node) -> tuple[int, int]:
+    dims = shape(source(node, 0))
+    axis = axis_of(node, len(dims), -1)
+    if axis == len(dims):
+        raise ValueError(f"axis {axis} of {node.op} is out of range for rank {len(dims)}")
+    return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
+
+
+def _flattened_groups(node: Node) -> tuple[int, int]:
+    dims = shape(source(node, 0))
+    return prod(dims), prod(dims[: axis_of(node, len(dims), 1)])
+
+
+def softmax_back(count: int, groups: int) -> Cost:
+    """dX = Y (dY - sum(Y dY)): n muls, n - m adds, n subs, n muls."""
+    return Cost(muls=2 * count, adds=count + folded(count, groups))
+
+
+def log_softmax_back(count: int, groups: int) -> Cost:
+    """dX = dY - exp(Y) sum(dY): n - m adds, n exps, n muls, n subs."""
+    return Cost(muls=count, specials=count, adds=count + folded(count, groups))
+
+
+def _grouped(
+    work: Callable[[int, int], Cost], groups: Callable[[Node], tuple[int, int]]
+) -> Backward:
+    """So much work for n elements in m groups, of the only operand."""
+
+    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+        return Gradient({place: work(*groups(node)) for place in wanted})
+
+    return backward
+
+
+_SOFTMAX = "n-m compares, n subs, n exps, n-m adds, n divs; m groups"
+_LOG_SOFTMAX = "n-m compares, n subs, n exps, n-m adds, m logs, n subs; m groups"
+
+
+@operator(
+    "Softmax",
+    _SOFTMAX + " along axis",
+    since=13,
+    requires=axis(default=-1),
+    backward=_grouped(softmax_back, _groups),
+)
+def softmax(node: Node) -> Cost:
+    """Softmax since 13: Y = exp(X - max(X)) / sum(exp(X - max(X))) along `axis`.
+
+    n elements in m groups: n - m compares, n subs, n exps, n - m adds, n divs.
+    https://onnx.ai/onnx/operators/onnx__Softmax.html#softmax-13
+    """
+    return softmax_cost(*_groups(node))
+
+
+@operator(
+    "Softmax",
+    _SOFTMAX + " = rows of the flattened input",
+    requires=axis(default=1),
+    backward=_grouped(softmax_back, _flattened_groups),
+)
+def flattened_softmax(node: Node) -> Cost:
+    """Softmax before 13: the input is flattened at `axis` (default 1); a row is a group.
+
+    https://onnx.ai/onnx/operators/onnx__Softmax.html#softmax-11
+    """
+    return softmax_cost(*_flattened_groups(node))
+
+
+@operator(
+    "LogSoftmax",
+    _LOG_SOFTMAX + " along axis",
+    since=13,
+    requires=axis(default=-1),
+    backward=_grouped(log_softmax_back, _groups),
+)
+def log_softmax(node: Node) -> Cost:
+    """LogSoftmax since 13: Y = X - max(X) - log(sum(exp(X - max(X)))) along `axis`.
+
+    n elements in m groups: n - m compares, n subs, n exps, n - m adds, m logs, n subs.
+    https://onnx.ai/onnx/operators/onnx__LogSoftmax.html#logsoftmax-13
+    """
+    return log_softmax_cost(*_groups(node))
+
+
+@operator(
+    "LogSoftmax",
+    _LOG_SOFTMAX + " = rows of the flattened input",
+    requires=axis(default=1),
+    backward=_grouped(log_softmax_back, _flattened_groups),
+)
+def flattened_log_softmax(node: Node) -> Cost:
+    """LogSoftmax before 13: the input is flattened at `axis` (default 1); a row is a group.
+
+    https://onnx.ai/onnx/operators/onnx__LogSoftmax.html#logsoftmax-11
+    """
+    return log_softmax_cost(*_flattened_groups(node))
+
+
+@operator(
+    "Hardmax",
+    "n-m compares; m groups along axis",
+    since=13,
+    requires=axis(default=-1),
+    backward=no_gradient,
+)
+def hardmax(node: Node) -> Cost:
+    """Hardmax since 13: 1 at the first largest element along `axis`; n - m compares.
+
+    https://onnx.ai/onnx/operators/onnx__Hardmax.html#hardmax-13
+    """
+    return Cost(compares=folded(*_groups(node)))
+
+
+@operator(
+    "Hardmax",
+    "n-m compares; m rows of the flattened input",
+    requires=axis(default=1),
+    backward=no_gradient,
+)
+def flattened_hardmax(node: Node) -> Cost:
+    """Hardmax before 13: the input is flattened at `axis` (default 1); n - m compares.
+
+    https://onnx.ai/onnx/operators/onnx__Hardmax.html#hardmax-11
+    """
+    return Cost(compares=folded(*_flattened_groups(node)))

@@ -3,8 +3,8 @@
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, number, shape, size, source, text
+from crossflops.operators.normalization import log_softmax_cost
 from crossflops.operators.operands import equal, joint, label, shape_of, single, sizes
-from crossflops.operators.pointwise import log_softmax_cost
 from crossflops.operators.rule import TRAINING, Constraint, Operators
 
 operator = Operators()

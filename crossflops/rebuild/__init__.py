@@ -1,4 +1,9 @@
-"""An ONNX file -> the torch module that onnx2torch rebuilds from it, with inputs of its sizes."""
+"""An ONNX file -> the torch module that onnx2torch rebuilds from it, with inputs of its sizes.
+
+In: an `OnnxFile`, or a model of another framework. Out: a `Source` with the rebuilt module; what
+stands for the graph in TensorFlow's operations is in `tensorflow`.
+May import: targets, frontends, load, ir, errors.
+"""
 
 import importlib
 import re

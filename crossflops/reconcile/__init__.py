@@ -1,7 +1,8 @@
 """Every reason why the number of a tool, or the count of another model, differs from ours.
 
 In: a prediction, the trace and the ledger that it was made from, and what the tool printed.
-Out: an account of named causes with exact amounts. May import `rules`, `ir`, `errors`.
+Out: an account of named causes with exact amounts.
+May import: frontends, rules, ir, errors.
 """
 
 from crossflops.reconcile.parameters import EXPORTED, Stock, reconcile_parameters, reconcile_stored

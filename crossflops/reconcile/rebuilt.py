@@ -13,7 +13,7 @@ from crossflops.ir.reconciliation import (
 )
 
 REBUILT = "graph.rebuilt"
-_BY = {"torch": "onnx2torch", "tensorflow": "normalize/rebuilt/tensorflow"}
+_BY = {"torch": "onnx2torch", "tensorflow": "crossflops.rebuild.tensorflow"}
 
 
 def from_file(

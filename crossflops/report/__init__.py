@@ -1,5 +1,5 @@
 """The finished report, and the tables and questions that are asked of it.
 
 In: a ledger, and accounts of tools. Out: values that go to JSON and back, and that `render` shows.
-Imports: operators, ir, errors.
+May import: operators, ir, errors.
 """

@@ -186,7 +186,7 @@ class Rules:
         return self._rule("part", about, cause, more)
 
     def fails(self, *about: "About", cause: str, **more: Any) -> Callable[[_Function], _Function]:
-        """The tool raises where the function is not 0."""
+        """The tool raises where the function is not 0, or raises itself, to say more."""
         return self._rule("fails", about, cause, more)
 
     def hides(self, name: str, *about: "About", cause: str, **more: Any) -> None:

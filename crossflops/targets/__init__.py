@@ -1,7 +1,7 @@
 """What a person typed, or the object that Python gives -> a model with its inputs.
 
-A `Request` (`request.py`) comes in, a `Source` goes out. This room may import `frontends`, `load`,
-`ir` and what lies below; which framework a model is of, only `frontends` knows.
+In: a `Request` (`request.py`). Out: a `Source`. Which framework a model is of, `frontends` knows.
+May import: frontends, load, ir, errors.
 """
 
 import warnings

@@ -1,5 +1,5 @@
 """Shipped to the author of a plugin: probe models, strategies, and the conformance kit.
 
 In: an adapter. Out: tests that hold its convention against its tool. Needs the extra `[testing]`.
-Imports: reconcile, export, workers, plugins, frontends, tools, ledger, rules, ir.
+May import: reconcile, export, workers, plugins, frontends, tools, ledger, rules, ir.
 """

@@ -225,12 +225,12 @@ def _key(spec: TensorSpec) -> str:
 # Where torchinfo fails.
 
 
-@hooked.adds(called(), cause="op.unregistered-zero", times=ONCE)
+@hooked.fails(called(), cause="op.unregistered-zero", times=ONCE)
 def readable(call: Site) -> int:
-    """0; torchinfo fails on a result that is no tensor, sequence or mapping.
+    """A result that is no tensor, sequence or mapping.
 
-    So it does on a result without axes where a parameter is named "weight" or "bias", and on a
-    kernel_size that is neither a number nor a sequence (`get_kernel_size`).
+    torchinfo fails, too, on a result without axes where a parameter is named "weight" or "bias",
+    and on a kernel_size that is neither a number nor a sequence (`get_kernel_size`).
     """
     if call.call.returns == "object":
         raise TypeError(f"{call.key} returns neither tensors nor a collection of them")
@@ -241,9 +241,9 @@ def readable(call: Site) -> int:
     return 0
 
 
-@hooked.adds(called(), under(VMAP), cause="op.unregistered-zero", times=ONCE)
+@hooked.fails(called(), under(VMAP), cause="op.unregistered-zero", times=ONCE)
 def under_vmap(call: Site) -> int:
-    """0; torchinfo reads `.data` of the first tensor, which torch.vmap does not allow.
+    """torchinfo reads `.data` of the first tensor, which torch.vmap does not allow.
 
     Of a layer's inputs by position and of a sequence that it returns: `calculate_size`.
     """

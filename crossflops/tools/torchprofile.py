@@ -148,11 +148,11 @@ def baddbmm(call: Site) -> int:
     return b * n * m * p
 
 
-@_handler("aten::scaled_dot_product_attention")
-def attention(call: Site) -> int:
+@_handler("aten::scaled_dot_product_attention", name="attention")
+def scaled_dot_product_attention(call: Site) -> int:
     """B x heads x Sq x Skv x (D + Dv), as many heads of keys as of queries.
 
-    handlers.py: _scaled_dot_product_attention asserts the latter.
+    The tool asserts the latter.
     """
     query, key, value = (call.shape(name) for name in ("query", "key", "value"))
     heads = prod(query[1:-2])

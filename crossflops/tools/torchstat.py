@@ -106,11 +106,11 @@ _WRAPPED = Times(wrapped)
 failures = Rules("module", source=f"{_HOOK}: ModelHook._sub_module_call_hook")
 
 
-@failures.adds(
+@failures.fails(
     as_root(), cause=_FAILS, name="fails.image", source="torchstat/statistics.py: ModelStat"
 )
 def image(call: Site) -> int:
-    """0; the model is asked about one image of floats, (1, C, H, W)."""
+    """The model is not asked about one image of floats, (1, C, H, W)."""
     first = call.inputs[0]
     shape = first.shape or ()
     if len(call.inputs) > 1 or len(shape) != 4 or shape[0] != 1 or first.dtype != "float32":
@@ -118,16 +118,16 @@ def image(call: Site) -> int:
     return 0
 
 
-@failures.adds(called(), cause=_FAILS, name="fails.leaf", times=_WRAPPED)
+@failures.fails(called(), cause=_FAILS, name="fails.leaf", times=_WRAPPED)
 def one_tensor(call: Site) -> int:
-    """0; one tensor in by position, and one out."""
+    """Other than one tensor in by position, and one out."""
     call.shape("0")
     if len(call.outputs) != 1:
         raise LookupError(f"{call.key} returns {len(call.outputs)} tensors, not one")
     return 0
 
 
-@failures.adds(
+@failures.fails(
     *(_KNOWN, called()),
     cause=_FAILS,
     name="fails.arguments",
@@ -135,7 +135,7 @@ def one_tensor(call: Site) -> int:
     source=f"{_FLOPS}, {_MADD}, {_MEMORY}: assert",
 )
 def arguments(call: Site) -> int:
-    """0; what the rules assert of a layer that they know."""
+    """What a rule of the tool asserts of a layer that it knows does not hold."""
     first, second = call.shape("0"), call.input("1")
     bases = {name.rpartition(".")[2] for name in call.module.bases}
     if "Bilinear" in bases:
@@ -153,9 +153,9 @@ def arguments(call: Site) -> int:
     return 0
 
 
-@failures.adds(called(), cause=_FAILS, name="fails.recursion", times=Times(wrapped_base))
+@failures.fails(called(), cause=_FAILS, name="fails.recursion", times=Times(wrapped_base))
 def recursion(call: Site) -> int:
-    """Fails: the wrapper of a class calls the one that it found, which is itself.
+    """The wrapper of a class calls the one that it found, which is itself.
 
     model_hook.py: wrap_call.
     """

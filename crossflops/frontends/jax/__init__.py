@@ -1,8 +1,8 @@
 """A JAX function or a Flax module -> an ONNX graph, and what the model is made of.
 
-A callable with shapes comes in; a `Graph`, a `Trace` of equations (and of XLA's instructions,
-where these are to be observed) and the bytes of an ONNX model go out. This folder may import
-`frontends.onnx`, `operators`, `load`, `ir` and what lies below.
+In: a callable with shapes. Out: a `Graph`, a `Trace` of equations (and of XLA's instructions,
+where these are to be observed) and the bytes of an ONNX model.
+May import: frontends, load, operators, ir, errors.
 """
 
 import os
@@ -48,11 +48,7 @@ class Jax(OnShapes):
 
     def adopts(self, value: object) -> bool:
         """Whether this is callable, where JAX has been imported: it may be a function of JAX."""
-        if "jax" not in sys.modules or not callable(value):
-            return False
-        from crossflops.frontends.jax.kinds import is_of_another
-
-        return not is_of_another(value)
+        return "jax" in sys.modules and callable(value)
 
     def is_function(self, value: object) -> bool:
         """Whether JAX made the function, or the module that defines it imports JAX or Flax."""

@@ -4,13 +4,6 @@ import sys
 from collections.abc import Mapping
 from types import ModuleType
 
-_OTHERS = ("torch", "tensorflow", "keras", "sklearn")
-
-
-def is_of_another(value: object) -> bool:
-    """Whether another framework made this: a plain Python function does not tell what it calls."""
-    return type(value).__module__.startswith(_OTHERS)
-
 
 def is_module(value: object) -> bool:
     """Whether this is a module of Flax NNX."""

@@ -1,7 +1,7 @@
 """An ONNX file -> its graph, and the table of the modules that its nodes tell of.
 
-An `OnnxFile` comes in, a `Graph` and a `Trace` without calls go out. This folder may import
-`load`, `operators`, `ir` and what lies below.
+In: an `OnnxFile`. Out: a `Graph`, and a `Trace` without calls.
+May import: frontends, load, operators, ir, errors.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """A PyTorch model -> a faithful ONNX graph and the trace of what was called.
 
-A `torch.nn.Module` with tensors comes in; a `Graph`, a `Trace` with calls on every level and the
-exported program go out. This folder may import `ledger`, `load`, `ir` and what lies below.
+In: a `torch.nn.Module` with tensors. Out: a `Graph`, a `Trace` with calls on every level, and the
+exported program.
+May import: frontends, ir, errors.
 """
 
 import logging

@@ -1,7 +1,8 @@
 """A fitted estimator of scikit-learn -> an ONNX graph, and its steps as modules.
 
-An estimator with the shape of X comes in; a `Graph`, a `Trace` of modules without calls and the
-bytes of an ONNX model go out. This folder may import `frontends.onnx`, `ir` and what lies below.
+In: an estimator with the shape of X. Out: a `Graph`, a `Trace` of modules without calls, and the
+bytes of an ONNX model.
+May import: frontends, ir, errors.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 """A TensorFlow or Keras model -> an ONNX graph and the trace of the operations in its graph.
 
-A model with shapes comes in; a `Graph`, a `Trace` of the frozen graph's operations and the bytes
-of an ONNX model go out. This folder may import `frontends.onnx`, `operators`, `load`, `ir` and
-what lies below.
+In: a model with shapes. Out: a `Graph`, a `Trace` of the frozen graph's operations, and the bytes
+of an ONNX model.
+May import: frontends, load, ir, errors.
 """
 
 import os

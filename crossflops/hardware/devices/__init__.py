@@ -1,5 +1,5 @@
 """The catalogue: devices, their names, and what each can do at most.
 
 In: the name of a device, as a driver prints it. Out: devices, and sheets that show them.
-Imports: hardware, plugins, report, ir, errors.
+May import: hardware, plugins, report, ir, errors.
 """

@@ -1,5 +1,5 @@
 """From a count and a speed to a rate, and its share of a peak: MFU, HFU and MBU.
 
 In: a question with its work, its speed and its devices. Out: an efficiency, with what it assumes.
-Imports: hardware, report, ledger, tools, ir, errors.
+May import: hardware, report, ledger, tools, ir, errors.
 """

@@ -1,6 +1,8 @@
 """Operators that onnxruntime adds to ONNX: com.microsoft, and the layouts of optimized graphs.
 
-What they compute stands in docs/ContribOperators.md of onnxruntime, which every rule names.
+In: a node. Out: the kinds of work, by rules as those of ONNX's own operators; what each computes
+stands in docs/ContribOperators.md of onnxruntime, which every rule names.
+May import: operators, ir.
 """
 
 from crossflops.operators.contrib import (

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, positive, shape, size, source
+from crossflops.operators.normalization import softmax_cost
 from crossflops.operators.operands import (
     Shape,
     by_rank,
@@ -18,7 +19,7 @@ from crossflops.operators.operands import (
     shaped,
     sizes,
 )
-from crossflops.operators.pointwise import ADD, softmax_cost
+from crossflops.operators.pointwise import ADD
 from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operators, bounded
 
 operator = Operators(MICROSOFT)

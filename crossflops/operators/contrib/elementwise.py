@@ -18,6 +18,7 @@ from crossflops.operators.access import (
 )
 from crossflops.operators.convolution_and_pooling import POOL, conv_transpose, max_pool, transposed
 from crossflops.operators.movement import MOVED, dropout, gathered_nd, moved, padded
+from crossflops.operators.normalization import flattened_softmax
 from crossflops.operators.operands import (
     Shape,
     broadcasting,
@@ -32,16 +33,7 @@ from crossflops.operators.operands import (
     single,
     sizes,
 )
-from crossflops.operators.pointwise import (
-    ADD,
-    FUNCTIONS,
-    GELU,
-    GELU_TANH,
-    MUL,
-    SILU,
-    flattened_softmax,
-    per_element,
-)
+from crossflops.operators.pointwise import ADD, FUNCTIONS, GELU, GELU_TANH, MUL, SILU, per_element
 from crossflops.operators.reduction import unique
 from crossflops.operators.resampling import SAMPLED, grid_sample
 from crossflops.operators.rule import MICROSOFT, Operators, estimated

@@ -37,10 +37,12 @@ from crossflops.operators.normalization import (
     STANDARD,
     batch_normalization,
     local_response,
+    log_softmax_cost,
+    softmax_cost,
     standardization,
 )
 from crossflops.operators.operands import Shape, dims_of, made, rank, shaped, sizes
-from crossflops.operators.pointwise import GELU_TANH, log_softmax_cost, softmax_cost
+from crossflops.operators.pointwise import GELU_TANH
 from crossflops.operators.quantization import requantize
 from crossflops.operators.resampling import grid_sample, resize, scale_is_a_value
 from crossflops.operators.rule import (

@@ -21,7 +21,7 @@ from crossflops.operators.access import (
 )
 from crossflops.operators.contrib.elementwise import NAMED, named
 from crossflops.operators.matmul import MATMUL, contracted, matmul, of_columns, product, same_inner
-from crossflops.operators.normalization import rms
+from crossflops.operators.normalization import rms, softmax_cost
 from crossflops.operators.operands import (
     broadcast_to,
     dims_of,
@@ -33,7 +33,7 @@ from crossflops.operators.operands import (
     single,
     sizes,
 )
-from crossflops.operators.pointwise import ADD, MUL, softmax_cost
+from crossflops.operators.pointwise import ADD, MUL
 from crossflops.operators.quantization import dynamic_quantize_linear, requantize
 from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operators
 

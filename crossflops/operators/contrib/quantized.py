@@ -31,7 +31,7 @@ from crossflops.operators.convolution_and_pooling import (
 )
 from crossflops.operators.matmul import matmul
 from crossflops.operators.movement import joined
-from crossflops.operators.normalization import layer_normalization
+from crossflops.operators.normalization import layer_normalization, softmax_cost
 from crossflops.operators.operands import (
     axes,
     axis,
@@ -45,7 +45,7 @@ from crossflops.operators.operands import (
     single,
     sizes,
 )
-from crossflops.operators.pointwise import ADD, COMPARE, GELU, MUL, SPECIAL, softmax_cost
+from crossflops.operators.pointwise import ADD, COMPARE, GELU, MUL, SPECIAL
 from crossflops.operators.quantization import (
     SCALES,
     dequantize_linear,

@@ -1,4 +1,8 @@
-"""The graph that is counted -> a module of TensorFlow's operations, with inputs of its sizes."""
+"""The graph that is counted -> a module of TensorFlow's operations, with inputs of its sizes.
+
+In: a `Source` of another framework, or a file. Out: a `Source` with a `tf.Module`.
+May import: rebuild, frontends, load, ir, errors.
+"""
 
 from typing import Any
 

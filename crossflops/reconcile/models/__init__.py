@@ -1,7 +1,7 @@
 """Two models, layer by layer: where one is another model than the other, and by how much.
 
 In: two graphs with their ledgers. Out: an alignment, in which every difference has a cause.
-Imports: reconcile, frontends, ir.
+May import: reconcile, frontends, ir.
 """
 
 from crossflops.reconcile.models.alignment import align

@@ -1,7 +1,10 @@
-"""Pictures: one noun in, the bytes of an SVG or a PNG out. They need matplotlib, `[plots]`.
+"""Pictures of one noun. They need matplotlib, `[plots]`.
+
+In: a roofline, a bench. Out: the bytes of an SVG or a PNG; the same noun gives the same bytes.
+May import: render, ir, errors.
 
 Colours are those of Okabe and Ito, which people tell apart who see colours differently; markers
-and line styles say the same without colour. The same noun gives the same bytes.
+and line styles say the same without colour.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 In: nothing. Out: probes; every module in this folder offers its own in `FILES`. They are what no
 exporter writes: operators of other frameworks, functions, control flow, what is left out.
-Imports: testing; onnx only when a file is made.
+May import: testing; onnx only when a file is made.
 """
 
 import functools

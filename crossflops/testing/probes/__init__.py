@@ -1,7 +1,7 @@
 """Small models, each of which shows one thing that counters treat differently.
 
 In: nothing. Out: probes; every module in this folder offers its own in `PROBES`.
-Imports: testing, frontends, ir; a framework only when a probe is built.
+May import: testing, frontends, ir; a framework only when a probe is built.
 """
 
 import functools

@@ -1,5 +1,5 @@
 """The verb `efficiency`: whose work, which peaks, and the parts of an answer.
 
 In: a question, and a request where a model is counted. Out: an efficiency by number and peak.
-May import: every room below the verbs, and the verbs `count`, `compare` and `devices`.
+May import: verbs, errors, hardware, ir, ledger, reconcile, render, report, rules, targets, tools.
 """

@@ -1,8 +1,9 @@
 """Shapes of operators that ONNX's own inference does not know: onnxruntime's, and of ai.onnx.ml.
 
-While it infers, nodes of ai.onnx with the same shapes stand in for them, so that one run goes
-through the whole graph, bodies and small values included. A stand-in says nothing of what the
-node computes: `crossflops/operators/contrib` does.
+In: a node without shapes. Out: nodes of ai.onnx with the same shapes, which stand in for it while
+ONNX infers, so that one run goes through the whole graph, bodies and small values included. They
+say nothing of what the node computes: `crossflops/operators/contrib` does.
+May import: frontends, load.
 """
 
 from typing import Any

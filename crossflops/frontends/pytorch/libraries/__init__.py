@@ -1,7 +1,8 @@
 """The libraries of PyTorch models that know them by a name: timm, torchvision, transformers.
 
-A name, arguments and sizes come in; a `Named` goes out: the model without weights from anywhere,
-and its usual input. This folder may import `frontends.named`, `ir` and `errors`.
+In: a name, arguments and sizes. Out: a `Named`: the model without weights from anywhere, and its
+usual input.
+May import: frontends, ir, errors.
 """
 
 from crossflops.frontends.named import Library
