@@ -33,7 +33,8 @@ def test_every_verb_has_an_example_of_itself(line, name):
 def test_every_option_stands_in_one_group(line, name):
     """Nothing is left out of the help, and nothing is there twice."""
     _, out, _ = line(name, "--help")
-    shown = re.findall(r"^  (?:-\w, )?(--[a-z][\w-]*)", out, re.MULTILINE)
+    groups = out[out.index(f"{headings(out)[0]}:") :]  # behind the sentences, which name options
+    shown = re.findall(r"^  (?:-\w, )?(--[a-z][\w-]*)", groups, re.MULTILINE)
     known = [
         max(param.opts, key=len) for param in of(name).params if isinstance(param, click.Option)
     ]

@@ -203,16 +203,20 @@ def test_a_residual_is_a_bar_of_its_own():
     ]
 
 
-def test_a_file_of_waterfalls_has_each_tool_that_differs_and_bars_all(resnet):
-    """torch-flop-counter and the others beneath each other; a name chooses the totals instead."""
+def test_a_file_of_waterfalls_has_each_tool_that_differs(resnet):
+    """torch-flop-counter and the others beneath each other, each with its amounts."""
     text = comparison_plot(resnet, "waterfall.svg", ".svg").decode()
     for account in resnet.reconciliations:
         assert (f"{account.tool} = native" in text) == bool(account.delta)
     assert "+44 455 936" in text
     assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
-    bars_only = comparison_plot(resnet, "Bars.svg", ".svg").decode()
-    assert "Totals as MACs" in bars_only
-    assert "+44 455 936" not in bars_only
+
+
+def test_the_picture_of_the_readme_is_that_of_the_committed_report():
+    """`crossflops render reports/vit_b_16.json.gz --plot docs/bars-vit_b_16.svg` writes it."""
+    file = REPORTS.parent / "docs" / "bars-vit_b_16.svg"
+    report = Report.from_json(contents(REPORTS / "vit_b_16.json.gz"))
+    assert comparison_plot(report, file.name, ".svg") == file.read_bytes()
 
 
 def test_without_a_difference_there_is_nothing_to_draw(count):
@@ -228,7 +232,6 @@ def test_a_waterfall_as_png(resnet):
     data = comparison_plot(resnet, "waterfall.png", ".png")
     assert data.startswith(b"\x89PNG")
     assert comparison_plot(resnet, "waterfall.png", ".png") == data
-    assert comparison_plot(resnet, "bars.png", ".png") != data
 
 
 def test_a_picture_alone_has_its_colours_with_it():
