@@ -18,7 +18,7 @@ from crossflops.ir.measurement import Measurement
 from crossflops.ir.profile import Failure, Profile
 from crossflops.render.latex import latex
 from crossflops.render.layout import Noun, layout
-from crossflops.render.page import Block, Code, Command, Heading, Table, Text, Title
+from crossflops.render.page import Block, Code, Command, Figure, Heading, Table, Text, Title
 from crossflops.render.pages.against import COLUMNS, layer_lines
 from crossflops.render.pages.bench import Benched
 from crossflops.render.pages.inventory import ToolList
@@ -143,6 +143,8 @@ def _block(block: Block) -> str:
             return f"{lead}```\n{inert(text)}\n```"
         case Table():
             return _pipes(block)
+        case Figure(instead=words):
+            return "\n\n".join(map(_block, words))
 
 
 def _pipes(table: Table) -> str:

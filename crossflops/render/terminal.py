@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from crossflops.commands import standing_here
 from crossflops.render.layout import Noun, layout
-from crossflops.render.page import Block, Code, Command, Heading, Row, Table, Text, Title
+from crossflops.render.page import Block, Code, Command, Figure, Heading, Row, Table, Text, Title
 from crossflops.render.pages.summary import Unit
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ def _legible(block: Block) -> Block:
             return Text(legible(standing_here(text), WORD), legible(mark), tone)
         case Code(text):
             return Code("\n".join(map(inert, text.splitlines())))
+        case Figure():  # `Page.written` puts what stands in its stead
+            return block
         case Command(text, mark):
             return Command(inert(standing_here(text)), legible(mark))
         case Table():

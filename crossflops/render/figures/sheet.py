@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
+from crossflops.ir.reconciliation import Reconciliation
 from crossflops.render.figures.bars import tools
 from crossflops.render.figures.canvas import Canvas, Line, Shape, Words
 from crossflops.render.figures.waterfall import waterfall
@@ -32,6 +33,7 @@ def sheet(report: Report, name: str) -> Canvas:
 
 
 def _waterfalls(report: Report) -> list[tuple[str, Canvas]]:
+    walks: list[tuple[str, Reconciliation | Contrast]]
     if isinstance(report.between, Contrast):
         walks = [(f"{report.between.second} = {report.between.first}", report.between)]
     elif isinstance(report.against, Against):
