@@ -62,7 +62,7 @@ def two_models():
     first = loaded("resnet18")
     second = replace(first.totals, macs=first.macs - 1000)
     place = Place(nodes=("conv",), path="conv1", what="Conv")
-    shift = Shift(cause="model.layer-absent", macs=-1000)
+    shift = Shift(cause="model.layer-missing", macs=-1000)
     return replace(
         first,
         profiles=(),
@@ -71,11 +71,10 @@ def two_models():
             totals=second,
             alignment=Alignment(
                 first_work=Work(macs=1000), second_work=Work(),
-                causes=(CauseRow("model.layer-absent", -1000, 0, 0, 1),),
-                layers=(LayerPair(place, None, Work(macs=1000), Work(), (shift,)),)
-                if not LayerPair.__struct_config__.kw_only
-                else (LayerPair(first=place, second=None, first_work=Work(macs=1000),
-                                second_work=Work(), shifts=(shift,)),),
+                causes=(CauseRow(cause="model.layer-missing", macs=-1000, flops=0, params=0,
+                                 layers=1),),
+                layers=(LayerPair(first=place, second=None, first_work=Work(macs=1000),
+                                  second_work=Work(), shifts=(shift,)),),
             ),
         ),
     )  # fmt: skip
