@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from crossflops.cli.help import verb as verb_of
 from crossflops.cli.options import (
     MODEL,
     OUTPUT,
@@ -22,7 +23,11 @@ A_CHECK_FAILED = 1
 _POSITIVE = Positive()
 
 
-@click.command("profile")
+@verb_of(
+    "profile",
+    example="crossflops profile small.py:net --input 2x4 --seconds 1",
+    first=("--input", "--batch", "--top", "--depth", "-o"),
+)
 @options(
     TARGET,
     *MODEL,

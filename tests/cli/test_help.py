@@ -69,7 +69,7 @@ def test_an_option_without_a_group_stands_behind_the_others():
     assert places == sorted(places)
 
 
-RUN = [name for name in VERBS if name != "bench"]
+RUN = [name for name in VERBS if name not in ("bench", "profile")]
 
 
 @pytest.fixture
@@ -94,3 +94,11 @@ def test_the_example_runs(name, folder):
 def test_the_example_of_bench_runs(folder):
     """It needs onnxruntime."""
     assert main(shlex.split(of("bench").example)[1:]) == 0
+
+
+@pytest.mark.torch
+def test_the_example_of_profile_runs(folder):
+    """It needs PyTorch."""
+    code = "from torch import nn\ndef net():\n    return nn.Linear(4, 4)\n"
+    (folder / "small.py").write_text(code)
+    assert main(shlex.split(of("profile").example)[1:]) == 0

@@ -2,5 +2,5 @@
 
 In: an account, tools beside each other, a training step, a roofline. Out: a `Canvas`, which `svg`
 writes for a page or a file, and `crossflops.render.plots` paints as a PNG.
-May import: ir, report, quantity and the geometry of `plots.roofline`; no matplotlib.
+May import: render, report, ir, errors; no matplotlib.
 """

@@ -2,8 +2,7 @@
 
 In: a noun. Out: text in which every word of a model is escaped. The document asks for nothing
 from elsewhere; its numbers, its pictures and all that it says are there without JavaScript.
-May import: layout, pages, figures, report, ir; jinja2. The templates, the style and the script lie
-beside.
+May import: render, report, ir; jinja2. The templates, the style and the script lie beside.
 """
 
 from functools import cache

@@ -1,7 +1,7 @@
 """Pictures of one noun. They need matplotlib, `[plots]`.
 
 In: a roofline, a bench. Out: the bytes of an SVG or a PNG; the same noun gives the same bytes.
-May import: render, ir, errors.
+May import: render, report, ir, errors.
 
 Colours are those of Okabe and Ito, which people tell apart who see colours differently; markers
 and line styles say the same without colour.
