@@ -15,7 +15,8 @@ import msgspec
 from crossflops.errors import UnknownNameError
 from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
 from crossflops.ir.measurement import Measurement
-from crossflops.ir.profile import Failure, Profile
+from crossflops.ir.profile import Failure
+from crossflops.ir.profile import Profile as Answer
 from crossflops.render.latex import latex
 from crossflops.render.layout import Noun, layout
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Table, Text, Title
@@ -242,7 +243,7 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
     )
 
 
-def _tool(report: Report, answer: Profile | Failure) -> tuple[Any, ...]:
+def _tool(report: Report, answer: Answer | Failure) -> tuple[Any, ...]:
     if isinstance(answer, Failure):
         return (answer.tool, "", "", "", report.macs, "", "", f"{answer.stage}: {answer.message}")
     account = report.reconciliation(answer.tool)
