@@ -2,7 +2,7 @@
 
     python benchmarks/chains.py chain-100000 FOLDER
 
-Four kinds of nodes in turn: a product with a weight of its own, a bias, a Relu, a Transpose and its
+Five nodes in turn: a product with a weight of its own, a bias, a Relu, a Transpose and its
 inverse. The exporters' files (exporters.py) are what people have; these show how cost grows.
 """
 
