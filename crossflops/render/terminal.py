@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from crossflops.commands import standing_here
 from crossflops.render.layout import Noun, layout
-from crossflops.render.page import Block, Code, Command, Heading, Row, Table, Text, Title
+from crossflops.render.page import Block, Code, Command, Figure, Heading, Row, Table, Text, Title
 from crossflops.render.pages.summary import Unit
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ def _legible(block: Block) -> Block:
             return Code("\n".join(map(inert, text.splitlines())))
         case Command(text, mark):
             return Command(inert(standing_here(text)), legible(mark))
+        case Figure():
+            raise TypeError("a page in words has no pictures: see `Page.written`")
         case Table():
             return replace(
                 block,
