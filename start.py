@@ -119,6 +119,7 @@ def report() -> int:
             (["--no-deps", "torchvision"], "installing torchvision"),
         ),
     )
+    byte_compile(folder)
     command = script(folder, "crossflops")
     say(f"counting {MODEL[0]} with eight tools")
     line = [str(command), "compare", *MODEL, "-o", str(REPORT)]
@@ -290,13 +291,21 @@ def environment(folder: Path, steps: Steps) -> None:
         for packages, what in steps:
             say(what)
             python = str(script(folder, "python"))
-            # most of what is installed is never imported: what is gets compiled then
-            pip = [python, "-m", "pip", "install", "--no-compile", "-c", "constraints.txt"]
+            pip = [python, "-m", "pip", "install", "-c", "constraints.txt"]
             run([*pip, *packages])
         stamp.write_text(mark)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def byte_compile(folder: Path) -> None:
+    """Compile the package and its plugins, as pip does with all that is not editable.
+
+    Where PYTHONDONTWRITEBYTECODE is set, as in many containers, every start would compile them.
+    """
+    sources = ["crossflops", *(f"plugins/crossflops-{name}" for name in FIRST)]
+    run([str(script(folder, "python")), "-m", "compileall", "-q", *sources])
 
 
 def fingerprint(steps: Steps) -> str:

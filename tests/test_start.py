@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,11 +40,24 @@ def test_every_step_is_installed_once(start, tmp_path):
     start.environment(tmp_path / ".venv", STEPS)
     installs = [command[3:] for command in start.ran[1:]]
     assert installs == [
-        ["install", "--no-compile", "-c", "constraints.txt", "one"],
-        ["install", "--no-compile", "-c", "constraints.txt", "two"],
+        ["install", "-c", "constraints.txt", "one"],
+        ["install", "-c", "constraints.txt", "two"],
     ]
     start.environment(tmp_path / ".venv", STEPS)
     assert len(start.ran) == 3
+
+
+def test_the_package_is_byte_compiled_where_python_writes_none(start, tmp_path, monkeypatch):
+    """A container that sets PYTHONDONTWRITEBYTECODE would compile it at every start."""
+    package = tmp_path / "crossflops"
+    package.mkdir()
+    (package / "module.py").write_text("x = 1\n")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(start, "script", lambda folder, name: Path(sys.executable))
+    monkeypatch.setattr(start, "FIRST", ())
+    start.byte_compile(tmp_path)
+    subprocess.run(start.ran[-1], cwd=tmp_path, check=True)
+    assert list(package.glob("__pycache__/module.*.pyc"))
 
 
 def test_a_change_makes_the_environment_again(start, tmp_path):

@@ -175,6 +175,7 @@ _STDOUT, _STDERR = 1, 2
 def progress(what: str) -> Iterator[Callable[[str], None]]:
     """Show what is going on while the block runs; the value says what comes next.
 
+    A text that ends with a newline stays as a line, above the one that the next text replaces.
     Nothing is written when stderr is no terminal. Whatever the model, a framework, a native
     library or a process of theirs prints meanwhile goes to stderr: stdout belongs to the result.
     """
@@ -190,7 +191,15 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
             os.fdopen(os.dup(_STDERR), "w", encoding=sys.stderr.encoding) as terminal,
             Console(file=terminal).status(Text(legible(what))) as status,
         ):
-            yield lambda what: status.update(Text(legible(what)))
+
+            def tell(what: str) -> None:
+                text = Text(legible(what.removesuffix("\n")))
+                if what.endswith("\n"):
+                    status.console.print(text)
+                else:
+                    status.update(text)
+
+            yield tell
 
 
 @contextmanager

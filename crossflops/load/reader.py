@@ -78,7 +78,11 @@ def fields(data: Data, begin: int, end: int) -> Iterator[Field]:
         wire = tag & 7
         value = at
         if wire == BYTES:
-            length, value = varint(data, at, end)
+            # Written out for short ones: a node may have a million inputs.
+            if at < end and (length := data[at]) < 0x80:
+                value = at + 1
+            else:
+                length, value = varint(data, at, end)
             at = value + length
         elif wire == VARINT:
             value, at = varint(data, at, end)

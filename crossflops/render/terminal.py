@@ -124,6 +124,8 @@ def _legible(block: Block) -> Block:
             return block
         case Command(text, mark):
             return Command(inert(standing_here(text)), legible(mark))
+        case Figure():
+            raise TypeError("a page in words has no pictures: see `Page.written`")
         case Table():
             return replace(
                 block,

@@ -181,7 +181,8 @@ def compare(
         against=against,
         against_options=against_options or {},
     )
-    return ShownReport.of(compared(request, asked, on_progress or _silent))
+    tell = on_progress or _silent
+    return ShownReport.of(compared(request, asked, lambda what: tell(what.rstrip())))
 
 
 @imports_restored()

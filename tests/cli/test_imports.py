@@ -39,3 +39,9 @@ def test_a_count_imports_what_it_needs(tmp_path):
     rooms = {".".join(name.split(".")[:2]) for name in own}
     unneeded = ("bench", "causes", "hardware", "plugins", "reconcile", "tools", "workers")
     assert rooms.isdisjoint(f"crossflops.{room}" for room in unneeded)
+
+
+def test_a_count_imports_no_library_that_its_page_does_not_need(tmp_path):
+    """A page without colours is written without rich; versions are read from names of folders."""
+    imported = imported_by("count", tmp_path)
+    assert {"email", "logging", "rich.console", "tempfile", "zipfile"}.isdisjoint(imported)

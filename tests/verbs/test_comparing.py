@@ -83,7 +83,7 @@ class TestCompareHere:
         assert said == [
             "exporting the model to ONNX",
             "predictions are fixed; the tools run",
-            "honest done",
+            "honest done, 1 of 1",
         ]
 
     def test_a_mode_that_a_tool_forces_is_a_cause(self, tools):

@@ -5,7 +5,6 @@ exported program.
 May import: frontends, ir, errors.
 """
 
-import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -70,6 +69,8 @@ class PyTorch(Frontend):
 
     def unpickled(self, path: Path) -> Any:
         """What `torch.save` or `torch.export.save` wrote."""
+        import logging
+
         import torch
 
         if path.suffix == _ARCHIVE:

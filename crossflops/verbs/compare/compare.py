@@ -113,10 +113,10 @@ def _answered(
     fixed = predictions(counts, setting, {**conventions, **rebuilt.conventions})
     tell("predictions are fixed; the tools run")
     with running:
-        answers = crews.answers(started, failures, tell)
-    for crew in rebuilt.crews:
-        with crew.start(limits, tell) as started:
-            answers |= crews.answers(started, failures, tell)
+        answers = crews.answers(crew, started, failures, tell)
+    for other in rebuilt.crews:
+        with other.start(limits, tell) as started:
+            answers |= crews.answers(other, started, failures, tell)
     return counts, fixed, {**answers, **failures}
 
 

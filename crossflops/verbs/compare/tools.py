@@ -1,5 +1,6 @@
 """The tools' half of a comparison: which tool is asked about what, where, and how it answers."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -27,7 +28,7 @@ from crossflops.workers.observe import run_here
 from crossflops.workers.pool import Workers
 
 Answers = dict[str, Profile | Failure]
-Progress = Callable[[str], None]
+Progress = Callable[[str], None]  # a text that ends with a newline stays, others are replaced
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -156,13 +157,26 @@ def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
     return choice.only(_natives(choice, source)).conventions
 
 
-def answers(started: Asked, failures: Answers, tell: Progress) -> Answers:
-    """What the tools of a crew say, in the order in which they finish."""
+def answers(crew: Crew, started: Asked, failures: Answers, tell: Progress) -> Answers:
+    """What the tools of a crew say, in the order in which they finish. Of each a line is told."""
     outcomes: Answers = {}
+    begin, number = time.monotonic(), len(crew.choice.conventions)
     for tool, answer in started.go():
         outcomes[tool] = failures.get(tool, answer)
-        tell(f"{tool} {'failed' if isinstance(outcomes[tool], Failure) else 'done'}")
+        word = "failed" if isinstance(outcomes[tool], Failure) else "done"
+        rest = _time_left(time.monotonic() - begin, len(outcomes), number)
+        tell(f"{tool} {word}, {len(outcomes)} of {number}{rest}\n")
     return outcomes
+
+
+def _time_left(passed: float, ended: int, number: int) -> str:
+    """How long the other tools take at the pace of those that ended, in words; "" after the last.
+
+    >>> _time_left(20.0, 2, 3), _time_left(0.1, 1, 2), _time_left(9.0, 3, 3)
+    (', about 10 s left', ', about 1 s left', '')
+    """
+    left = passed / ended * (number - ended)
+    return f", about {max(1, round(left))} s left" if left else ""
 
 
 def written(study: Study, crew: Crew) -> Answers:

@@ -1,0 +1,65 @@
+"""What a person sees while a verb runs: a line for each tool as it ends, on a terminal alone."""
+
+import io
+import os
+import pty
+import sys
+
+from crossflops.cli.output import progress
+from crossflops.ir.profile import Failure
+from crossflops.plugins.choice import Choice
+from crossflops.verbs.compare import tools
+
+
+class _Started:
+    """Tools that answer at once."""
+
+    def go(self):
+        """Give three failures."""
+        for name in ("thop", "fvcore", "torchinfo"):
+            yield name, Failure(tool=name, stage="run", message="it failed", hint="mend it")
+
+
+def _crew(count):
+    conventions = dict.fromkeys([f"tool{number}" for number in range(count)])
+    choice = Choice(here={}, elsewhere={}, conventions=conventions, failures={})
+    return tools.Crew(choice, None)
+
+
+def test_every_tool_has_a_line_with_what_is_left():
+    """The last one has none left."""
+    told = []
+    tools.answers(_crew(3), _Started(), {}, told.append)
+    assert [line.partition(",")[0] for line in told] == [
+        "thop failed",
+        "fvcore failed",
+        "torchinfo failed",
+    ]
+    assert told[0].endswith("1 of 3, about 1 s left\n")
+    assert told[2] == "torchinfo failed, 3 of 3\n"
+
+
+def test_lines_stay_on_a_terminal(monkeypatch):
+    """A text without an end is replaced, one with it is not."""
+    reader, writer = pty.openpty()
+    terminal = os.fdopen(writer, "w")
+    kept = os.dup(2)
+    os.dup2(writer, 2)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    try:
+        with progress("comparing") as tell:
+            tell("thop done, 1 of 2\n")
+            tell("waiting")
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+    assert b"thop done, 1 of 2\r\n" in os.read(reader, 1 << 16)
+
+
+def test_nothing_is_told_without_a_terminal(monkeypatch):
+    """A log is not filled with lines of progress."""
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress("comparing") as tell:
+        tell("thop done, 1 of 2\n")
+    assert stream.getvalue() == ""
