@@ -20,9 +20,9 @@ from crossflops.report.profile import (
     Difference,
     Latencies,
     ModuleProfile,
-    Profile,
     ProfilePeak,
     StepMemory,
+    TrainingProfile,
     above_peak,
     uncovered,
 )
@@ -75,9 +75,7 @@ def _sum(works: Iterable[Training]) -> Training:
 
 def work_of(count: Count) -> Training:
     """All of the step."""
-    return _sum(
-        _times(report.training, times) for report, times in count.parts if report.training
-    )
+    return _sum(_times(report.training, times) for report, times in count.parts if report.training)
 
 
 def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
@@ -280,7 +278,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 RULE = "rates are 2 x MACs / seconds; MFU leaves out what is computed again, HFU does not"
 
 
-def profile_of(count: Count, timing: Timing, against: Against) -> Profile:
+def profile_of(count: Count, timing: Timing, against: Against) -> TrainingProfile:
     """The profile: see `crossflops.report.profile`."""
     watched = timing.watched
     times = watched.modules if watched is not None else {}
@@ -304,7 +302,7 @@ def profile_of(count: Count, timing: Timing, against: Against) -> Profile:
             f"{len({row.node for row in (*report.uncounted, *uncounted)})} nodes have no count "
             "and are in no sum: see uncounted"
         )
-    return Profile(
+    return TrainingProfile(
         model=report.model,
         runtime=timing.runtime,
         device=timing.device,

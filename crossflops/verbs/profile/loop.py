@@ -93,7 +93,7 @@ class FlopsProfiler:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Around one step: the chosen one is profiled, printed, and forgotten but for `profile`."""
+        """Around one step: the chosen one is profiled and printed."""
         self._steps += 1
         if not self.enabled or self._steps != self._at:
             yield
@@ -176,7 +176,9 @@ class FlopsProfiler:
                 "give the profiler the module that the loop calls",
             )
         count = count_of(self._model, watch, self._as)
-        return ShownProfile.of(profile_of(count, timing_of(self._model, watch, times), self._against))
+        return ShownProfile.of(
+            profile_of(count, timing_of(self._model, watch, times), self._against)
+        )
 
     # The names that DeepSpeed's profiler has.
 
