@@ -186,7 +186,7 @@ def test_a_step_that_raises_is_told():
 
 
 def test_the_chosen_step_is_profiled_and_nothing_else_changes(capsys):
-    """The losses are those of a run without it, to the last bit; the model is bare before, after."""
+    """Losses as without it, to the last bit; the model is bare before and after."""
 
     def run(profiled):
         torch.manual_seed(1)
