@@ -39,8 +39,9 @@ def profile_page(noun: TrainingProfile, choice: Choice = ALL) -> Page:
     blocks: list[Block] = [_title(noun), _summary(noun)]
     blocks += [block for row in noun.conventions for block in _convention(noun, row)]
     rows = [row for row in noun.modules if choice.depth < 0 or row.depth <= choice.depth]
-    blocks += [Heading("Top modules by depth"), _top(noun, rows, choice.top)]
-    if choice.detailed:
+    if rows:
+        blocks += [Heading("Top modules by depth"), _top(noun, rows, choice.top)]
+    if rows and choice.detailed:
         blocks += [Heading("Modules, each with all that is in it"), _tree(noun, rows)]
     blocks += [Text(text, " ! ", "bad") for text in noun.errors]
     blocks += [Text(text, " ! ", "warn") for text in noun.warnings]

@@ -30,7 +30,7 @@ from crossflops.report.report import Report
 from crossflops.targets.request import Request
 from crossflops.verbs.bench.kernels import own_peak
 from crossflops.verbs.count import native_count
-from crossflops.verbs.devices import known
+from crossflops.verbs.devices import known, look
 from crossflops.verbs.efficiency.work import explained
 
 # The count: of every call of the model in the step, added up.
@@ -228,6 +228,8 @@ def peak_of(
     if asked.device is None and device == "cpu":
         return _of_this_machine(precision, stored, threads)
     name = asked.device or device
+    if not name:
+        return None, ("no MFU: it is not known what ran; give --device or --peak-tflops",)
     try:
         found = find(name, known(name))
         rate = attainable(found, precision)
@@ -373,7 +375,7 @@ def _short_step(timing: Timing, report: Report, against: Against) -> tuple[str, 
     seconds = timing.latencies.optimizer
     if seconds is None or against.device is None:
         return ()
-    device = find(against.device, known(against.device))
+    device = look(against.device)
     if not device.bandwidth:
         return ()
     return optimizer_step(seconds, report.params, device.bandwidth)
