@@ -339,6 +339,5 @@ def test_a_step_that_raised_has_no_profile():
 def test_a_loop_that_does_not_call_the_model_goes_on():
     """With a warning."""
     profiler = crossflops.FlopsProfiler(Net())
-    with pytest.warns(CrossflopsWarning, match="was not called"):
-        with profiler.watch():
-            pass
+    with pytest.warns(CrossflopsWarning, match="was not called"), profiler.watch():
+        pass
