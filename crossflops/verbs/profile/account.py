@@ -28,6 +28,7 @@ from crossflops.report.profile import (
 )
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
+from crossflops.tools.registry import find as convention_named
 from crossflops.verbs.bench.kernels import own_peak
 from crossflops.verbs.count import native_count
 from crossflops.verbs.devices import known, look
@@ -298,6 +299,13 @@ def profile_of(count: Count, timing: Timing, against: Against) -> TrainingProfil
         notes.append("a repeated forward pass ended early: HFU has the most that it can have run")
     warnings = [*report.warnings, *doubts, *timing.warnings, *uncovered(rows, unseen)]
     warnings += [_hidden(path) for path in unseen]
+    warnings += [
+        f"{fold.tool} counts no MACs: it is not shown beside the step"
+        for fold in report.folds
+        if not convention_named(fold.tool, fold.edition).unit
+    ]
+    if len(count.parts) > 1 and report.folds:
+        warnings.append("the step had inputs of several kinds: no convention is shown beside it")
     uncounted = report.training.uncounted if report.training else ()
     if report.uncounted or uncounted:
         warnings.append(
@@ -388,8 +396,11 @@ def _conventions(count: Count) -> Iterable[ConventionProfile]:
         return
     calls = count.calls
     for fold in count.report.folds:
-        account = next((a for a in accounts if a.tool == fold.tool), None)
-        unit = account.unit if account is not None else 1
+        same = (a for a in accounts if (a.tool, a.edition) == (fold.tool, fold.edition))
+        account = next(same, None)
+        unit = convention_named(fold.tool, fold.edition).unit
+        if not unit:
+            continue  # which a warning says
         by_module: dict[str, int] = defaultdict(int)
         for row in fold.rows:
             path = row.path
