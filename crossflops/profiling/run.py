@@ -131,7 +131,7 @@ class _Step:
         optimizer: Any,
         clock: Clock,
     ) -> None:
-        self._call = lambda: model(*args, **kwargs)
+        self._call: Callable[[], Any] = lambda: model(*args, **kwargs)
         self._model, self._recipe = model, recipe
         self._optimizer, self._clock = optimizer, clock
         self.phases: list[list[Any]] = []

@@ -351,7 +351,7 @@ class Watch:
     # What was seen.
 
     def _by_module(self) -> dict[str, ModuleTimes]:
-        sums: dict[str, Counter[str]] = defaultdict(Counter)
+        sums: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
         for span in self._spans.all:
             seconds, counts = self._spans.seconds(span), sums[span.path]
             if span.phase == "backward":
