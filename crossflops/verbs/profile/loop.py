@@ -153,10 +153,10 @@ class FlopsProfiler:
         noun = Profiled(self.profile, choice or self._choice)
         target = output_file or self._file
         if target is None:
-            sys.stdout.write(shown(noun))
+            sys.stdout.write(f"{shown(noun)}\n")
             return
         path = Path(target)
-        text = written(noun, path) if suffix(path) in FORMATS else shown(noun).encode()
+        text = written(noun, path) if suffix(path) in FORMATS else f"{shown(noun)}\n".encode()
         draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             draft.write_bytes(text)
