@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from crossflops.errors import MissingExtraError, UnknownNameError
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
-from crossflops.report.profile import Choice, Profile
+from crossflops.report.profile import Choice, TrainingProfile
 from crossflops.report.report import Report
 from crossflops.report.view import By, TableView, focus, view
 
@@ -91,11 +91,11 @@ class ShownBench(Bench, frozen=True, kw_only=True):
         return _page(self)
 
 
-class ShownProfile(Profile, frozen=True, kw_only=True):
+class ShownProfile(TrainingProfile, frozen=True, kw_only=True):
     """What `crossflops.profile` returns: a profile with its page."""
 
     @classmethod
-    def of(cls, profile: Profile) -> "ShownProfile":
+    def of(cls, profile: TrainingProfile) -> "ShownProfile":
         """The same profile, able to show itself."""
         return cls(**asdict(profile))
 

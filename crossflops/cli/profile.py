@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from crossflops.cli.help import verb as verb_of
+from crossflops.cli.help import verb
 from crossflops.cli.options import (
     MODEL,
     OUTPUT,
@@ -23,10 +23,10 @@ A_CHECK_FAILED = 1
 _POSITIVE = Positive()
 
 
-@verb_of(
+@verb(
     "profile",
-    example="crossflops profile small.py:net --input 2x4 --seconds 1",
-    first=("--input", "--batch", "--top", "--depth", "-o"),
+    example="crossflops profile model.onnx --fwd-ms 1.2 --bwd-ms 2.5 --peak-tflops 1",
+    first=("--input", "--depth", "--top", "--device", "-o"),
 )
 @options(
     TARGET,
@@ -64,6 +64,8 @@ _POSITIVE = Positive()
 def profile(as_json: bool, file: Any, **fields: Any) -> int:
     """Train a model of PyTorch for some steps, and say where work and time go.
 
+    With times that were measured elsewhere nothing is run, and a TARGET may be any model.
+
     Latencies of the forward pass, the backward pass and the optimizer's step, beside the exact
     count of each; the modules that have most of it at each level, and all of them as a tree. The
     model runs in this process. Exit status 1 says that a module was faster than the peak, which
@@ -71,7 +73,7 @@ def profile(as_json: bool, file: Any, **fields: Any) -> int:
     """
     from crossflops.bench.order import Limits
     from crossflops.profiling.run import Recipe
-    from crossflops.verbs.profile import profile as verb
+    from crossflops.verbs.profile import profile as profiling
     from crossflops.verbs.profile.account import Against
 
     choice = Choice(**{name: fields.pop(name) for name in ("depth", "top", "detailed")})
@@ -80,14 +82,14 @@ def profile(as_json: bool, file: Any, **fields: Any) -> int:
         precision=fields.pop("precision"),
         peak_tflops=fields.pop("peak_tflops"),
     )
-    given = verb.Given(**{name: fields.pop(name) for name in ("fwd_ms", "bwd_ms", "step_ms")})
+    given = profiling.Given(**{name: fields.pop(name) for name in ("fwd_ms", "bwd_ms", "step_ms")})
     limits = Limits(warmup=10, runs=20, fewest=2, seconds=fields.pop("seconds"))
     recipe = Recipe(optimizer=fields.pop("optimizer"), limits=limits)
     threads = fields.pop("threads")
     counted = {name: fields.pop(name) for name in ("as_", "frozen")}
     asked = request(fields, sizes=sizes(fields), train=True, **counted)
-    how = verb.Conditions(recipe=recipe, against=against, given=given, threads=threads)
+    how = profiling.Conditions(recipe=recipe, against=against, given=given, threads=threads)
     with progress(f"profiling {asked.target}") as tell:
-        noun = verb.profile(asked, how, tell)
+        noun = profiling.profile(asked, how, tell)
     deliver(Profiled(noun, choice), as_json=as_json, file=file)
     return A_CHECK_FAILED if noun.errors else 0

@@ -19,11 +19,11 @@ from crossflops.render.pages.profile import Profiled
 from crossflops.report.bench import Bench
 from crossflops.report.compressed import contents
 from crossflops.report.efficiency import EfficiencyReport
-from crossflops.report.profile import Choice, Profile
+from crossflops.report.profile import Choice, TrainingProfile
 from crossflops.report.report import SCHEMA, Report
 
 _HINT = "give a file that `crossflops count`, `compare` or `bench` wrote with -o FILE.json"
-Found = TypeVar("Found", Report, Bench, EfficiencyReport, Profile)
+Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile)
 
 
 @verb(
@@ -50,7 +50,7 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
     if _has(data, "curve"):
         return _bench(_decoded(file_, data, Bench), plot, fields)
     if _has(data, "latencies"):
-        return _profile(_decoded(file_, data, Profile), fields)
+        return _profile(_decoded(file_, data, TrainingProfile), fields)
     if _has(data, "efficiency"):
         return _efficiency(_decoded(file_, data, EfficiencyReport), plot, fields)
     report = answered(_decoded(file_, data, Report), **wanted)
@@ -90,12 +90,10 @@ def _bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int:
     return 0
 
 
-def _profile(profile: Profile, fields: dict[str, Any]) -> int:
+def _profile(profile: TrainingProfile, fields: dict[str, Any]) -> int:
     """`--top` modules at each of `--depth` levels."""
     usual, depth = Choice(), fields["depth"]
-    choice = Choice(
-        depth=usual.depth if depth is None else depth, top=fields["top"] or usual.top
-    )
+    choice = Choice(depth=usual.depth if depth is None else depth, top=fields["top"] or usual.top)
     deliver(Profiled(profile, choice), as_json=fields["as_json"], file=fields["file"])
     return 0
 

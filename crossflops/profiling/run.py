@@ -1,6 +1,7 @@
 """A model trained for some steps in this process: first as it is, then watched."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,9 @@ def _optimizer(model: "nn.Module", asked: str | Callable[[Any], Any]) -> Any:
         return None
     if callable(asked):
         return asked(weights)
-    kind = next((k for name, k in vars(torch.optim).items() if name.lower() == asked.lower()), None)
+    kind = next(
+        (k for name, k in vars(torch.optim).items() if name.lower() == asked.lower()), None
+    )
     if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
         raise InputError(f"torch.optim has no {asked!r}", "give for example AdamW, SGD or none")
     return kind(weights, lr=1e-3)
@@ -128,7 +131,7 @@ class _Step:
         optimizer: Any,
         clock: Clock,
     ) -> None:
-        self._call = lambda: model(*args, **kwargs)
+        self._call: Callable[[], Any] = lambda: model(*args, **kwargs)
         self._model, self._recipe = model, recipe
         self._optimizer, self._clock = optimizer, clock
         self.phases: list[list[Any]] = []
@@ -170,9 +173,7 @@ class _Step:
 
     def resolved(self, marks: list[Any]) -> tuple[float, ...]:
         """The seconds of the three phases."""
-        return tuple(
-            self._clock.between(*pair) for pair in zip(marks, marks[1:], strict=False)
-        )
+        return tuple(self._clock.between(*pair) for pair in pairwise(marks))
 
 
 def _loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | None":

@@ -98,6 +98,7 @@ class Watch:
         self.calls: list[Call] = []
         self.unseen: tuple[str, ...] = ()
         self.active = False
+        self.failed = False
 
     # The step.
 
@@ -124,6 +125,11 @@ class Watch:
         while self._undo:
             self._undo.pop()()
         self._owner.clear()
+
+    def _fail(self) -> None:
+        """The step raised: its times say nothing."""
+        self.failed = True
+        self.leave()
 
     def stop(self) -> StepTimes:
         """The end of the step, and what was seen of it."""
@@ -225,7 +231,7 @@ class Watch:
             except BaseException:
                 self._spans.end(span, whole=False)
                 if not self._backward_depth:
-                    self.leave()
+                    self._fail()
                 raise
             since = self._spans.end(span)
             self._claim("", output)
@@ -299,7 +305,7 @@ class Watch:
                 result = inside(*args, **kwargs)
             except BaseException:
                 if self._backward_depth == 1:
-                    self.leave()
+                    self._fail()
                 raise
             finally:
                 self._backward_depth -= 1
@@ -345,7 +351,7 @@ class Watch:
     # What was seen.
 
     def _by_module(self) -> dict[str, ModuleTimes]:
-        sums: dict[str, Counter[str]] = defaultdict(Counter)
+        sums: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
         for span in self._spans.all:
             seconds, counts = self._spans.seconds(span), sums[span.path]
             if span.phase == "backward":

@@ -37,7 +37,7 @@ from crossflops.report.compressed import compressed
 from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.papers import PaperTable
-from crossflops.report.profile import Profile
+from crossflops.report.profile import TrainingProfile
 from crossflops.report.report import Report
 from crossflops.report.view import view as table_of
 from crossflops.rules.conditions import Condition
@@ -96,7 +96,7 @@ def json(noun: Noun, unit: Unit = "macs") -> str:
         noun = noun.report if isinstance(noun, Compared) else noun.bench
     if isinstance(noun, Profiled):
         noun = noun.profile
-    if isinstance(noun, Report | Viewed | Bench | EfficiencyReport | Profile):
+    if isinstance(noun, Report | Viewed | Bench | EfficiencyReport | TrainingProfile):
         return noun.to_json()
     plain = msgspec.json.encode(noun, enc_hook=_in_words)
     return msgspec.json.format(plain, indent=2).decode() + "\n"
@@ -218,7 +218,7 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
             return _written(table.columns, table.rows)
         case Benched(bench=bench) | (Bench() as bench):
             return _structs(bench.profile.kernels if bench.profile else _measured(bench))
-        case Profiled(profile=profile) | (Profile() as profile):
+        case Profiled(profile=profile) | (TrainingProfile() as profile):
             return _structs(profile.modules)
         case EfficiencyReport():
             bounds = [node for roof in rooflines(noun) for node in roof.nodes]

@@ -116,7 +116,7 @@ class StepMemory(msgspec.Struct, frozen=True, kw_only=True):
     how: str = ""
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     """A training step: what it computes, how long it took, and where.
 
     `work` is that of the model, without what checkpoints run again: `checkpointed_macs`, which are
@@ -235,7 +235,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> "Profile":
+    def from_json(cls, text: str | bytes) -> "TrainingProfile":
         """What `to_json` wrote. Raises msgspec.ValidationError on anything else."""
         return msgspec.json.decode(text, type=cls)
 

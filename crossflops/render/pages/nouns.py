@@ -32,7 +32,7 @@ from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.machine import Machine
 from crossflops.report.papers import PaperTable
-from crossflops.report.profile import Profile
+from crossflops.report.profile import TrainingProfile
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
 
@@ -48,7 +48,7 @@ Noun: TypeAlias = (
     | EfficiencyReport
     | Bench
     | Benched
-    | Profile
+    | TrainingProfile
     | Profiled
     | DeviceSheet
     | DeviceList
@@ -82,7 +82,7 @@ def page(noun: Noun, unit: Unit = "macs") -> Page:
             return bench_page(noun)
         case Profiled():
             return profile_page(noun.profile, noun.choice)
-        case Profile():
+        case TrainingProfile():
             return profile_page(noun)
         case DeviceSheet():
             return device_page(noun)

@@ -20,25 +20,28 @@ from crossflops.report.profile import (
     Choice,
     ConventionProfile,
     ModuleProfile,
-    Profile,
+    TrainingProfile,
     by_depth,
 )
+
+ALL = Choice()
 
 
 class Profiled(msgspec.Struct, frozen=True):
     """A profile, and how much of it is shown."""
 
-    profile: Profile
-    choice: Choice = Choice()
+    profile: TrainingProfile
+    choice: Choice = ALL
 
 
-def profile_page(noun: Profile, choice: Choice = Choice()) -> Page:
+def profile_page(noun: TrainingProfile, choice: Choice = ALL) -> Page:
     """The three views, what is wrong, doubtful and assumed."""
     blocks: list[Block] = [_title(noun), _summary(noun)]
     blocks += [block for row in noun.conventions for block in _convention(noun, row)]
     rows = [row for row in noun.modules if choice.depth < 0 or row.depth <= choice.depth]
-    blocks += [Heading("Top modules by depth"), _top(noun, rows, choice.top)]
-    if choice.detailed:
+    if rows:
+        blocks += [Heading("Top modules by depth"), _top(noun, rows, choice.top)]
+    if rows and choice.detailed:
         blocks += [Heading("Modules, each with all that is in it"), _tree(noun, rows)]
     blocks += [Text(text, " ! ", "bad") for text in noun.errors]
     blocks += [Text(text, " ! ", "warn") for text in noun.warnings]
@@ -47,7 +50,7 @@ def profile_page(noun: Profile, choice: Choice = Choice()) -> Page:
     return Page(tuple(blocks))
 
 
-def _title(noun: Profile) -> Title:
+def _title(noun: TrainingProfile) -> Title:
     parts = (
         noun.name,
         *(f"{spec.name} {shape(spec.shape)} {spec.dtype}" for spec in noun.model.inputs),
@@ -61,7 +64,7 @@ def _title(noun: Profile) -> Title:
 # The summary: a line for each phase.
 
 
-def _summary(noun: Profile) -> Table:
+def _summary(noun: TrainingProfile) -> Table:
     times, work = noun.latencies, noun.work
     again = f" + {short(noun.checkpointed_macs, 'MACs')} again" if noun.checkpointed_macs else ""
     rows = [
@@ -77,7 +80,7 @@ def _summary(noun: Profile) -> Table:
     return Table(columns=(Column(head="", flows=True), *heads), rows=tuple(rows))
 
 
-def _phase(noun: Profile, word: str, macs: int, flops: int, seconds: float | None) -> Row:
+def _phase(noun: TrainingProfile, word: str, macs: int, flops: int, seconds: float | None) -> Row:
     rate = noun.rate(macs, seconds)
     written = "-" if rate is None else short(rate, "FLOP/s")
     return Row.of(
@@ -89,7 +92,7 @@ def _time(seconds: float | None) -> str:
     return "-" if seconds is None else duration(seconds)
 
 
-def _figures(noun: Profile) -> Iterable[tuple[str, str]]:
+def _figures(noun: TrainingProfile) -> Iterable[tuple[str, str]]:
     memory = noun.memory
     if noun.mfu is not None:
         yield "MFU", percent(noun.mfu)
@@ -109,7 +112,7 @@ def _figures(noun: Profile) -> Iterable[tuple[str, str]]:
 # The same step by a tool's convention.
 
 
-def _convention(noun: Profile, row: ConventionProfile) -> list[Block]:
+def _convention(noun: TrainingProfile, row: ConventionProfile) -> list[Block]:
     forward, backward = noun.latencies.forward, noun.latencies.backward
     both = None if forward is None or backward is None else forward + backward
     lines = []
@@ -135,7 +138,7 @@ def _convention(noun: Profile, row: ConventionProfile) -> list[Block]:
     return blocks
 
 
-def _right(noun: Profile, times: int) -> int:
+def _right(noun: TrainingProfile, times: int) -> int:
     """The native work of the phases that stand for so many forward passes."""
     forward, backward = noun.work.forward_macs, noun.backward_macs
     return {1: forward, 2: backward, 3: forward + backward}[times]
@@ -144,21 +147,26 @@ def _right(noun: Profile, times: int) -> int:
 # The top modules at each depth: those of one class together.
 
 
-def _top(noun: Profile, rows: Iterable[ModuleProfile], top: int) -> Table:
+def _top(noun: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> Table:
     lines = []
     for depth, classes in by_depth(rows).items():
         by_time = _largest(classes, "seconds", top) if noun.modules[0].forward_seconds else []
         lines.append(
             Row.of(
                 str(depth),
-                _listed((row.class_, short(row.params)) for row in _largest(classes, "params", top)),
+                _listed(
+                    (row.class_, short(row.params)) for row in _largest(classes, "params", top)
+                ),
                 _listed((row.class_, short(row.macs)) for row in _largest(classes, "macs", top)),
                 _listed((row.class_, duration(row.seconds)) for row in by_time),
             )
         )
     columns = (
         Column(head="depth", right=True),
-        *(Column(head=head, flows=True) for head in ("parameters", "forward MACs", "forward time")),
+        *(
+            Column(head=head, flows=True)
+            for head in ("parameters", "forward MACs", "forward time")
+        ),
     )
     return Table(columns=columns, rows=tuple(lines))
 
@@ -175,7 +183,7 @@ def _listed(pairs: Iterable[tuple[str, str]]) -> str:
 # The tree.
 
 
-def _tree(noun: Profile, rows: Iterable[ModuleProfile]) -> Table:
+def _tree(noun: TrainingProfile, rows: Iterable[ModuleProfile]) -> Table:
     columns = (
         Column(head="module", flows=True),
         Column(head="class", spare=4, flows=True),
@@ -190,7 +198,7 @@ def _tree(noun: Profile, rows: Iterable[ModuleProfile]) -> Table:
     return Table(columns=columns, rows=tuple(_module(noun, row) for row in rows))
 
 
-def _module(noun: Profile, row: ModuleProfile) -> Row:
+def _module(noun: TrainingProfile, row: ModuleProfile) -> Row:
     whole = noun.modules[0]
     forward, backward = row.forward_seconds, row.backward_seconds
     rate = row.rate
@@ -210,5 +218,3 @@ def _module(noun: Profile, row: ModuleProfile) -> Row:
         percent(of_peak) if of_peak else "-",
     )
     return Row(cells, "bad" if (of_peak or 0) > 1 else "")
-
-

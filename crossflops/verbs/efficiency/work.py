@@ -88,18 +88,18 @@ def _of_model(question: Question, request: Request, tell: Progress, only_count: 
 
 
 def explained(report: Report, counted: Counted, setting: Setting) -> Report:
-    """The report with every reason why the convention differs from the native count.
+    """The report with every reason why each convention differs from the native count.
 
     Left out of nodes, and where the convention is about another mode than was counted.
     """
-    if report.as_ is None or report.as_.sees == "node" or not counted.trace.calls:
-        return report
-    convention = find(report.as_.tool, report.as_.edition)
-    if convention.setting(setting).training != setting.training:
-        return report
-    prediction = predict(convention, counted.trace, setting, counted.ledger)
-    reconciliation = reconcile(prediction, counted.trace, counted.ledger)
-    return replace(report, reconciliations=(reconciliation,))
+    accounts = []
+    for fold in report.folds if counted.trace.calls else ():
+        convention = find(fold.tool, fold.edition)
+        same = convention.setting(setting).training == setting.training
+        if fold.sees != "node" and same:
+            prediction = predict(convention, counted.trace, setting, counted.ledger)
+            accounts.append(reconcile(prediction, counted.trace, counted.ledger))
+    return replace(report, reconciliations=tuple(accounts)) if accounts else report
 
 
 def _without_model(question: Question, params: int | None) -> Studied:

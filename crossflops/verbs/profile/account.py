@@ -20,17 +20,18 @@ from crossflops.report.profile import (
     Difference,
     Latencies,
     ModuleProfile,
-    Profile,
     ProfilePeak,
     StepMemory,
+    TrainingProfile,
     above_peak,
     uncovered,
 )
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
+from crossflops.tools.registry import find as convention_named
 from crossflops.verbs.bench.kernels import own_peak
 from crossflops.verbs.count import native_count
-from crossflops.verbs.devices import known
+from crossflops.verbs.devices import known, look
 from crossflops.verbs.efficiency.work import explained
 
 # The count: of every call of the model in the step, added up.
@@ -75,9 +76,7 @@ def _sum(works: Iterable[Training]) -> Training:
 
 def work_of(count: Count) -> Training:
     """All of the step."""
-    return _sum(
-        _times(report.training, times) for report, times in count.parts if report.training
-    )
+    return _sum(_times(report.training, times) for report, times in count.parts if report.training)
 
 
 def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
@@ -230,6 +229,8 @@ def peak_of(
     if asked.device is None and device == "cpu":
         return _of_this_machine(precision, stored, threads)
     name = asked.device or device
+    if not name:
+        return None, ("no MFU: it is not known what ran; give --device or --peak-tflops",)
     try:
         found = find(name, known(name))
         rate = attainable(found, precision)
@@ -280,7 +281,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 RULE = "rates are 2 x MACs / seconds; MFU leaves out what is computed again, HFU does not"
 
 
-def profile_of(count: Count, timing: Timing, against: Against) -> Profile:
+def profile_of(count: Count, timing: Timing, against: Against) -> TrainingProfile:
     """The profile: see `crossflops.report.profile`."""
     watched = timing.watched
     times = watched.modules if watched is not None else {}
@@ -298,13 +299,20 @@ def profile_of(count: Count, timing: Timing, against: Against) -> Profile:
         notes.append("a repeated forward pass ended early: HFU has the most that it can have run")
     warnings = [*report.warnings, *doubts, *timing.warnings, *uncovered(rows, unseen)]
     warnings += [_hidden(path) for path in unseen]
+    warnings += [
+        f"{fold.tool} counts no MACs: it is not shown beside the step"
+        for fold in report.folds
+        if not convention_named(fold.tool, fold.edition).unit
+    ]
+    if len(count.parts) > 1 and report.folds:
+        warnings.append("the step had inputs of several kinds: no convention is shown beside it")
     uncounted = report.training.uncounted if report.training else ()
     if report.uncounted or uncounted:
         warnings.append(
             f"{len({row.node for row in (*report.uncounted, *uncounted)})} nodes have no count "
             "and are in no sum: see uncounted"
         )
-    return Profile(
+    return TrainingProfile(
         model=report.model,
         runtime=timing.runtime,
         device=timing.device,
@@ -375,7 +383,7 @@ def _short_step(timing: Timing, report: Report, against: Against) -> tuple[str, 
     seconds = timing.latencies.optimizer
     if seconds is None or against.device is None:
         return ()
-    device = find(against.device, known(against.device))
+    device = look(against.device)
     if not device.bandwidth:
         return ()
     return optimizer_step(seconds, report.params, device.bandwidth)
@@ -388,8 +396,11 @@ def _conventions(count: Count) -> Iterable[ConventionProfile]:
         return
     calls = count.calls
     for fold in count.report.folds:
-        account = next((a for a in accounts if a.tool == fold.tool), None)
-        unit = account.unit if account is not None else 1
+        same = (a for a in accounts if (a.tool, a.edition) == (fold.tool, fold.edition))
+        account = next(same, None)
+        unit = convention_named(fold.tool, fold.edition).unit
+        if not unit:
+            continue  # which a warning says
         by_module: dict[str, int] = defaultdict(int)
         for row in fold.rows:
             path = row.path

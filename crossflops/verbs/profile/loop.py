@@ -2,12 +2,13 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossflops.errors import CrossflopsError, InputError
+from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
 from crossflops.ir.trace import Setting
 from crossflops.profiling.settings import ProfilerSettings, settings
 from crossflops.profiling.watch import StepTimes, Watch
@@ -93,7 +94,7 @@ class FlopsProfiler:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Around one step: the chosen one is profiled, printed, and forgotten but for `profile`."""
+        """Around one step: the chosen one is profiled and printed."""
         self._steps += 1
         if not self.enabled or self._steps != self._at:
             yield
@@ -105,7 +106,10 @@ class FlopsProfiler:
             self.end()
             raise
         self.stop()
-        self.print()
+        try:
+            self.print()
+        except CrossflopsError as error:  # the training goes on
+            warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=3)
 
     def start(self) -> None:
         """Begin to watch."""
@@ -144,15 +148,15 @@ class FlopsProfiler:
         from crossflops.render.pages.profile import Profiled
         from crossflops.render.terminal import shown
 
-        if int(os.environ.get("RANK", "0") or 0):
+        if os.environ.get("RANK", "0") not in ("", "0"):
             return
         noun = Profiled(self.profile, choice or self._choice)
         target = output_file or self._file
         if target is None:
-            sys.stdout.write(shown(noun))
+            sys.stdout.write(f"{shown(noun)}\n")
             return
         path = Path(target)
-        text = written(noun, path) if suffix(path) in FORMATS else shown(noun).encode()
+        text = written(noun, path) if suffix(path) in FORMATS else f"{shown(noun)}\n".encode()
         draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             draft.write_bytes(text)
@@ -170,13 +174,19 @@ class FlopsProfiler:
             raise CrossflopsError(
                 "no step was profiled", "call start before a step, and stop behind it"
             )
+        if watch.failed:
+            raise CrossflopsError(
+                "the profiled step raised an exception", "profile a step that ends"
+            )
         if not watch.calls:
             raise CrossflopsError(
                 "the model was not called in the profiled step",
                 "give the profiler the module that the loop calls",
             )
         count = count_of(self._model, watch, self._as)
-        return ShownProfile.of(profile_of(count, timing_of(self._model, watch, times), self._against))
+        return ShownProfile.of(
+            profile_of(count, timing_of(self._model, watch, times), self._against)
+        )
 
     # The names that DeepSpeed's profiler has.
 

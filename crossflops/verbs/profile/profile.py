@@ -8,10 +8,11 @@ import msgspec
 from crossflops.errors import InputError
 from crossflops.frontends import frontend_of
 from crossflops.profiling.run import Recipe, Steps, train
-from crossflops.report.profile import Latencies, Profile
+from crossflops.report.profile import Latencies, TrainingProfile
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.bench.bench import cpus
+from crossflops.verbs.devices import look
 from crossflops.verbs.profile.account import Against, Count, Timing, counted, profile_of
 from crossflops.verbs.provenance import asked, made_with
 
@@ -55,9 +56,11 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @imports_restored()
-def profile(request: Request, how: Conditions, tell: Progress) -> Profile:
+def profile(request: Request, how: Conditions, tell: Progress) -> TrainingProfile:
     """See `crossflops.profile`. Raises InputError for what is no model of PyTorch."""
     given = how.given.are_there
+    if how.against.device is not None:
+        look(how.against.device)
     if not given:
         _refuse(request)
     tell("counting")
