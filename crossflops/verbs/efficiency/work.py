@@ -179,7 +179,8 @@ def _in_pieces(
 ) -> Numerator:
     """The native count node by node, in training with the exact step of each."""
     training = question.training
-    exact, left = None, ()
+    exact: Steps | None = None
+    left: tuple[str, ...] = ()
     if training.train:
         weights = Weights(counted.trace, training.frozen, training.trainable)
         exact = steps(counted.graph, weights)
