@@ -147,16 +147,16 @@ SPEED: Group = titled(
 
 TRAINING: Group = titled(
     "Training",
-    click.option("--train", is_flag=True, help="Training: three passes instead of one."),
+    click.option("--train", is_flag=True,
+                 help="Training: the exact count of a step of the TARGET, as `count --train` has "
+                      "it; without a TARGET three passes instead of one."),
     click.option("--train-multiplier", metavar="X",
                  help="So many passes instead of three, such as 2.5."),
-    click.option("--backward", type=click.Choice(["flat", "graph"]), default="flat",
-                 show_default=True,
-                 help="Three passes for everything, or for each node those that its gradients "
-                      "need."),
+    click.option("--backward", type=click.Choice(["flat", "graph"]),
+                 help="Three passes for everything, or for each node its exact count, which is "
+                      "the default with a TARGET."),
     click.option("--frozen", multiple=True, metavar="PATTERN",
-                 help="Modules or parameters that are not trained: 'layer1*'. Passes are then "
-                      "by node. Repeatable."),
+                 help="Modules or parameters that are not trained: 'layer1*'. Repeatable."),
     click.option("--trainable", multiple=True, metavar="PATTERN",
                  help="What of the --frozen is trained all the same: '*lora*'. Repeatable."),
     click.option("--recompute", metavar="none|full|attention|F", default="none", show_default=True,
@@ -166,6 +166,23 @@ TRAINING: Group = titled(
                  help="Attention recomputes its scores in the backward pass."),
     click.option("--accumulate", type=_COUNT, default=1, metavar="N",
                  help="Micro-batches of one step."),
+)  # fmt: skip
+
+
+# A whole run: the fields of `crossflops.hardware.rates.question.RunLength`.
+
+RUN: Group = titled(
+    "A whole run",
+    click.option("--run-tokens", metavar="N",
+                 help="A whole training run of so many tokens, such as 15T: its FLOPs, its "
+                      "device-hours and their energy."),
+    click.option("--run-examples", metavar="N", help="Or of so many examples, such as 1.28M."),
+    click.option("--run-steps", metavar="N", help="Or of so many steps of --batch examples."),
+    click.option("--mfu", metavar="X",
+                 help="The share of the peak that the run keeps, such as 0.4 or 40%, instead of a "
+                      "measured speed."),
+    click.option("--optimizer", default="", metavar="NAME[,KEY=VALUE]",
+                 help="Also what the steps of this optimizer take: see `count --train`."),
 )  # fmt: skip
 
 
@@ -198,6 +215,7 @@ EVERY_TOOL_FAILED = 3
     click.argument("target", required=False),
     *MODEL,
     *TRAINING,
+    *RUN,
     *SPEED,
     *PEAK,
     *WORK,
@@ -210,9 +228,16 @@ EVERY_TOOL_FAILED = 3
 def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> int:
     """Set a count against a device's peak.
 
-    The required rate is 2 x MACs x 1 (inference) or 3 (training) x examples per second, for one
-    device. Without a TARGET the work is given by --macs, or by --params and the sizes of a
-    transformer. Exit status 1 says that the rate is above the peak, which no sound measurement is.
+    The required rate is 2 x MACs x examples per second, for one device: the MACs of a forward
+    pass, in training those of the exact step, or three passes where the MACs are given. Without a
+    TARGET the work is given by --macs, or by --params and the sizes of a transformer. Exit status
+    1 says that the rate is above the peak, which no sound measurement is.
+
+    The compute of a whole run:
+
+    \b
+    crossflops efficiency hf:config.json --seq 8192 --train --run-tokens 15T \\
+        --mfu 0.4 --device h100-sxm --precision bf16 --json
     """
     from crossflops.verbs.efficiency.rate import answered, request_of
 

@@ -111,6 +111,33 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     bound_seconds: float | None = None
 
 
+class RunCompute(msgspec.Struct, frozen=True, kw_only=True):
+    """What a whole training run takes, with all that was assumed: to be quoted by itself.
+
+    `flops` are the model's, `executed_flops` those with what is computed again, `optimizer_flops`
+    those of its steps, which are in no other number. `device_hours` = flops / (mfu x peak) and
+    `energy_kwh` (at `tdp` watts) are estimates; `hours` are those of all `devices` at once. What
+    is not known is None.
+    """
+
+    tokens: int | float | None
+    examples: int | float | None
+    steps: int | float | None
+    flops: int
+    executed_flops: int | UnsetType = UNSET
+    optimizer_flops: int | UnsetType = UNSET
+    device: str | None
+    devices: int
+    precision: str
+    peak: float | None
+    mfu: float | None
+    device_hours: float | None
+    hours: float | None
+    tdp: float | None
+    energy_kwh: float | None
+    assumptions: tuple[str, ...]
+
+
 class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     """A required rate, and its share of a peak. `assumptions` are printed with every ratio.
 
@@ -150,6 +177,7 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     moved: Moved | UnsetType = UNSET
     modules: tuple[ModuleTime, ...] | UnsetType = UNSET
     roofline: Roofline | UnsetType = UNSET
+    run: RunCompute | UnsetType = UNSET
 
 
 class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):

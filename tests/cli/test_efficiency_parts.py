@@ -40,10 +40,10 @@ def chain():
 
 def test_three_passes_overstate_the_first_layer(ask, chain):
     """3 x 64 instead of 2 x 32 + 3 x 32 is a fifth too much, and that is warned of."""
-    flat = ask(chain, "--train", *SPEED)
+    flat = ask(chain, "--train", "--backward", "flat", *SPEED)
     assert (flat["multiplier"], flat["work"]) == (3, 2 * 3 * 64)
     assert any("x 3 overstates by 20.0 %" in one for one in flat["warnings"])
-    exact = ask(chain, "--train", "--backward", "graph", *SPEED)
+    exact = ask(chain, "--train", *SPEED)
     assert (exact["multiplier"], exact["work"]) == (2.5, 2 * (2 * 32 + 3 * 32))
     assert exact["warnings"] == []
 
@@ -71,7 +71,7 @@ def test_a_mask_without_attention_is_said(ask, chain):
 
 def test_recomputation_is_in_the_hfu_alone(ask, chain):
     """Four passes are executed, three of the model."""
-    found = ask(chain, "--train", "--recompute", "full", *SPEED)
+    found = ask(chain, "--train", "--backward", "flat", "--recompute", "full", *SPEED)
     assert (found["work"], found["executed"]) == (2 * 3 * 64, 2 * 4 * 64)
     assert found["hfu"] == pytest.approx(found["ratio"] * 4 / 3)
 

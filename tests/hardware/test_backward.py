@@ -3,7 +3,8 @@
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.hardware.rates.terms import Gradients, matches
+from crossflops.hardware.rates.terms import pieces
+from crossflops.ledger.training import Weights, matches, steps
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 from tests.onnx_files import saved, with_weights
@@ -29,10 +30,12 @@ g (float[2,4] x, float[4,4] weight) => (float[2,4] y)
 def passes(tmp_path):
     """Passes of the products of a graph, in its order."""
 
-    def found(text, weights=WEIGHTS, **asked):
+    def found(text, weights=WEIGHTS, frozen=(), trainable=()):
         _, counted = native_count(Request.of(saved(tmp_path, with_weights(text, *weights))))
-        by_key = Gradients(**asked).of(counted.graph)
-        return [by_key[one.node.key] for one in counted.ledger.counted if one.cost.macs]
+        trained = Weights(counted.trace, frozen, trainable)
+        exact = steps(counted.graph, trained)
+        trained.check(counted.graph)
+        return [piece.passes for piece in pieces(counted.graph, counted.ledger, exact=exact)]
 
     return found
 

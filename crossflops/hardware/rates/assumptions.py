@@ -31,7 +31,7 @@ def rule(
         unit,
         *_passes(parts, training, pieces),
         *_recomputed(parts, training),
-        f"{left}, the optimizer's step (10 to 20 FLOPs a parameter)",
+        f"{left}, the optimizer's step (count --train --optimizer)",
     )
 
 
@@ -41,8 +41,8 @@ def _passes(
     if training.train_multiplier is not None:
         return (f"x {training.train_multiplier}: given, for forward and backward pass",)
     known = any(piece.passes is not None for piece in pieces)
-    if training.by_graph and known:
-        kinds = sorted({term.passes for term in parts})
+    kinds = sorted({term.passes for term in parts})
+    if training.by_graph and known and kinds != [FLAT]:
         shares = [
             f"{100 * float(_macs(parts, k) / _macs(parts)):.3g} % of the MACs x {float(k):g}"
             for k in kinds
@@ -50,8 +50,8 @@ def _passes(
         frozen = f"; frozen: {', '.join(training.frozen)}" if training.frozen else ""
         trained = f"; trained: {', '.join(training.trainable)}" if training.trainable else ""
         return (
-            f"passes by where gradients flow: {', '.join(shares)} (one for the forward pass, one "
-            f"for every operand that needs a gradient){frozen}{trained}",
+            f"passes by the exact count of a training step: {', '.join(shares)} (one for the "
+            f"forward pass, one for every operand that needs a gradient){frozen}{trained}",
         )
     again = any(term.executed != term.passes for term in parts)
     sentence = (
@@ -96,7 +96,7 @@ def first_layer(training: Training, pieces: Sequence[Piece]) -> tuple[str, ...]:
     which = less[0].names[1] if len(less) == 1 else f"{len(less)} nodes"
     return (
         f"x 3 overstates by {100 * float(flat / true - 1):.1f} %: not every operand of {which} "
-        "needs a gradient; --backward graph counts the passes of each node",
+        "needs a gradient; without --backward flat the passes of each node are counted",
     )
 
 

@@ -52,7 +52,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
 
     train: bool = False
     train_multiplier: str | None = None
-    backward: str = "flat"
+    backward: str = ""
     frozen: tuple[str, ...] = ()
     trainable: tuple[str, ...] = ()
     recompute: str = "none"
@@ -61,8 +61,26 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_graph(self) -> bool:
-        """Whether the passes of each node are those that its gradients need."""
-        return self.backward == "graph" or bool(self.frozen)
+        """Whether the passes of each node are those of its exact count, where there is one."""
+        return self.backward != "flat" or bool(self.frozen)
+
+
+class RunLength(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole training run, in tokens, examples or steps, as texts such as 15T.
+
+    `mfu` is the share of the peak that it keeps, as text; `optimizer` is that of every step.
+    """
+
+    run_tokens: str | None = None
+    run_examples: str | None = None
+    run_steps: str | None = None
+    mfu: str | None = None
+    optimizer: str = ""
+
+    @property
+    def asked(self) -> bool:
+        """Whether a run is asked for."""
+        return any((self.run_tokens, self.run_examples, self.run_steps))
 
 
 class Precisions(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,6 +162,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     work: WhoseCount = WhoseCount()
     speed: Speed = Speed()
     training: Training = Training()
+    length: RunLength = RunLength()
     precisions: Precisions = Precisions()
     causality: Causality = Causality()
     against: WhichPeak = WhichPeak()
@@ -179,13 +198,18 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 _REPEATED = frozenset(
     ("tools", "frozen", "trainable", "precision_of", "mix", "peak_tflops", "what_if")
 )
-_TEXTS = frozenset(("macs", "pass_macs", "params", "train_multiplier", "bytes_per_example"))
+_TEXTS = frozenset(
+    (
+        *("macs", "pass_macs", "params", "train_multiplier", "bytes_per_example"),
+        *("run_tokens", "run_examples", "run_steps", "mfu"),
+    )
+)
 
 
 def _tidy(name: str, value: Any) -> Any:
     """As the fields have it: one for several, a number for its text, a word in lower case."""
     if value is None:
-        return () if name in _REPEATED else None
+        return () if name in _REPEATED else "" if name in ("backward", "optimizer") else None
     if name in _REPEATED:
         several = value if isinstance(value, list | tuple) else (value,)
         return tuple(map(str, several))

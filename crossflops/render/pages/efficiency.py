@@ -17,6 +17,7 @@ from crossflops.report.efficiency import (
     EfficiencyReport,
     ModuleTime,
     Moved,
+    RunCompute,
     Step,
     World,
     rooflines,
@@ -261,7 +262,32 @@ def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
             blocks += [Heading(f"Forward times of modules{name}"), _modules(row.modules)]
         if row.precisions is not UNSET:
             blocks += [Heading(f"Work by precision{name}"), _precisions(row)]
+        if isinstance(row.run, RunCompute):
+            blocks += [Heading(f"The whole run{name}"), _run(row.run)]
     return blocks
+
+
+def _run(run: RunCompute) -> Table:
+    """FLOPs, device-hours and energy; what is not known is a dash."""
+    lengths = [(name, getattr(run, name)) for name in ("tokens", "examples", "steps")]
+    rows = [Row.of(name, number(value), "") for name, value in lengths if value is not None]
+    rows.append(Row.of("FLOPs", f"{run.flops:.4g}", f"{exact(run.flops)}, of the model"))
+    if isinstance(run.executed_flops, int):
+        rows.append(Row.of("executed", f"{run.executed_flops:.4g}", "with what is done again"))
+    if isinstance(run.optimizer_flops, int):
+        rows.append(Row.of("optimizer", f"{run.optimizer_flops:.4g}", "apart"))
+    at = "" if run.mfu is None or run.peak is None else f"at {percent(run.mfu)} of the peak"
+    rows.append(Row.of("device-hours", _known(run.device_hours), at))
+    if run.devices > 1:
+        rows.append(Row.of("days", _known(run.hours, 24), f"on {exact(run.devices)} devices"))
+    watts = "" if run.tdp is None else f"at {run.tdp:g} W each"
+    rows.append(Row.of("energy, MWh", _known(run.energy_kwh, 1000), watts))
+    heads = (Column(head=""), Column(head="value", right=True), Column(head="from", flows=True))
+    return Table(columns=heads, rows=tuple(rows), bare=True)
+
+
+def _known(value: float | None, unit: float = 1) -> str:
+    return "-" if value is None else number(float(f"{value / unit:.4g}"))
 
 
 def _summary(step: Step) -> str:
@@ -336,7 +362,9 @@ def efficiency_page(noun: EfficiencyReport) -> Page:
     blocks += roofline_blocks(rooflines(noun))
     blocks += [Text(text, " ! ", "warn") for text in _unique(row.warnings for row in rows)]
     blocks.append(Heading("Assumed"))
-    blocks += [Text(text, " - ") for text in _unique(row.assumptions for row in rows)]
+    assumed = [row.assumptions for row in rows]
+    assumed += [row.run.assumptions for row in rows if isinstance(row.run, RunCompute)]
+    blocks += [Text(text, " - ") for text in _unique(assumed)]
     if noun.report is not None and not noun.report.profiles:
         blocks += inside(noun.report)
     return Page(tuple(blocks))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import AmbiguousDeviceError
-from crossflops.hardware.rates import breakdown, measured, runs, terms
+from crossflops.hardware.rates import breakdown, measured, runs, terms, whole_run
 from crossflops.hardware.rates.denominators import Peaks, denominators
 from crossflops.hardware.rates.mfu import Layout, layout, of_terms, pace
 from crossflops.hardware.rates.numerators import Numerator
@@ -44,6 +44,7 @@ _MEASURED = (
     "examples_per_second", "tokens_per_second", "latency_ms", "fwd_ms", "bwd_ms", "step_ms",
     "bandwidth", "param_bytes", "cache_bytes",
 )  # fmt: skip
+_WAYS = _MEASURED[:4]  # to say how fast it ran
 _COUNTED = (
     "batch", "tokens", "accumulate", "devices", "dp", "tp", "pp", "window", "layers", "hidden",
     "heads", "head_dim", "kv_heads", "seq", "context",
@@ -87,6 +88,13 @@ def refuse(question: Question, request: Request | None) -> None:
     if fields["pass_macs"] is not None and fields["batch"] is None:
         raise InputError("--pass-macs are those of a batch", "add --batch B")
     _refuse_training(fields)
+    whole_run.refuse(
+        question.length,
+        train=question.training.train,
+        measured=any(fields[name] is not None for name in _WAYS),
+        batch=question.speed.batch is not None,
+        model=request is not None and not (fields["as_"] or fields["compare"]),
+    )
     _refuse_without_graph(fields, request is None or given)
 
 
@@ -108,7 +116,7 @@ def _refuse_training(fields: Mapping[str, Any]) -> None:
     for name in _OF_TRAINING:
         if fields[name]:
             raise InputError(f"{_flag(name)} is about training", "add --train")
-    if fields["recompute"] != "none" or fields["backward"] != "flat" or fields["accumulate"] != 1:
+    if fields["recompute"] != "none" or fields["backward"] or fields["accumulate"] != 1:
         raise InputError(
             "--recompute, --backward and --accumulate are about training", "add --train"
         )
@@ -246,7 +254,7 @@ def _run(question: Question, work: Studied, world: Layout) -> breakdown.Measured
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     speed = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
-    other = question.roof.asked or question.speed.times is not None
+    other = question.roof.asked or question.speed.times is not None or question.length.asked
     if speed is None and work.transfer is None and not other:
         raise InputError(
             "no speed was given",
@@ -304,6 +312,8 @@ def _efficiency(
         assumptions=(*answer.assumptions, *measured.speed_and_attention(answer, run)),
         warnings=(*answer.warnings, *measured.doubts(run, against, step, moved)),
     )
+    whole = whole_run.run_compute(answer, split, run, against, work.optimizer)
+    answer = replace(answer, run=whole)
     return answer if question.speed.times is None else _timed(answer, run, work)
 
 

@@ -17,7 +17,6 @@ from crossflops.hardware.rates.breakdown import MeasuredRun
 from crossflops.hardware.rates.denominators import ANY, Peaks
 from crossflops.hardware.rates.numerators import Numerator, quantity
 from crossflops.hardware.rates.question import Question
-from crossflops.hardware.rates.terms import matches
 from crossflops.hardware.roofline.bounds import (
     Scenario,
     achieved,
@@ -40,6 +39,7 @@ from crossflops.ir.roofline import (
     StepBound,
 )
 from crossflops.ledger.count import count_whole
+from crossflops.ledger.training import matches
 from crossflops.report.bench import Bench, KernelRow
 from crossflops.report.compressed import contents
 from crossflops.report.efficiency import Efficiency

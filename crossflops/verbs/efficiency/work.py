@@ -24,7 +24,9 @@ from crossflops.hardware.roofline.step_traffic import BITS, Formats, loads, stor
 from crossflops.ir.graph import Graph
 from crossflops.ir.roofline import Load
 from crossflops.ir.trace import Setting
+from crossflops.ir.training import OptimizerStep, Steps
 from crossflops.ledger.count import count_whole
+from crossflops.ledger.training import Weights, steps
 from crossflops.reconcile import reconcile
 from crossflops.report.report import Report
 from crossflops.rules.prediction import predict
@@ -49,6 +51,7 @@ class Studied(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     params: int | None = None
     transfer: Transfer | None = None
+    optimizer: OptimizerStep | None = None
 
 
 def studied(
@@ -154,18 +157,50 @@ def _by_example(question: Question, studied_pass: Studied, params: int | None) -
         return replace(studied_pass, numerators=numerators)
     transfer = of_loads(_loads(question, counted.graph), examples)
     if not question.work.as_:
-        training = question.training
-        split = pieces(
-            counted.graph,
-            counted.ledger,
-            examples=examples,
-            frozen=training.frozen,
-            trainable=training.trainable,
-        )
         numerators = tuple(
-            replace(numerator, pieces=split or numerator.split) for numerator in numerators
+            _in_pieces(numerator, question, counted, examples) for numerator in numerators
         )
-    return replace(studied_pass, numerators=numerators, transfer=transfer)
+    step = _optimizer(question, counted)
+    return replace(studied_pass, numerators=numerators, transfer=transfer, optimizer=step)
+
+
+def _optimizer(question: Question, counted: Counted) -> OptimizerStep | None:
+    """The step of the optimizer of a whole run, where one is named."""
+    name, training = question.length.optimizer, question.training
+    if not name:
+        return None
+    from crossflops.ledger.optimizer import optimizer_step
+
+    return optimizer_step(name, counted.graph, counted.trace, training.frozen, training.trainable)
+
+
+def _in_pieces(
+    numerator: Numerator, question: Question, counted: Counted, examples: int
+) -> Numerator:
+    """The native count node by node, in training with the exact step of each."""
+    training = question.training
+    exact: Steps | None = None
+    left: tuple[str, ...] = ()
+    if training.train:
+        weights = Weights(counted.trace, training.frozen, training.trainable)
+        exact = steps(counted.graph, weights)
+        weights.check(counted.graph)
+        left = _without_backward(exact) if training.by_graph else ()
+    split = pieces(counted.graph, counted.ledger, examples=examples, exact=exact)
+    warnings = (*numerator.warnings, *left)
+    return replace(numerator, pieces=split or numerator.split, warnings=warnings)
+
+
+def _without_backward(exact: Steps) -> tuple[str, ...]:
+    """That some backward passes have no count, where that is so."""
+    if not exact.unknown:
+        return ()
+    names = ", ".join(unknown.key for unknown in exact.unknown[:3])
+    more = f" and {len(exact.unknown) - 3} more" if len(exact.unknown) > 3 else ""
+    return (
+        f"the backward passes of {names}{more} are not counted, so the work is a lower bound; "
+        "`crossflops count --train` says why",
+    )
 
 
 def _divided(numerator: Numerator, examples: int, question: Question) -> Numerator:

@@ -1,0 +1,190 @@
+"""The compute of a whole training run: FLOPs, device-hours, energy.
+
+    FLOPs        = work of one unit x units of the run
+    device-hours = FLOPs / (MFU x peak) / 3600
+    energy       = device-hours x TDP
+
+The second is the reverse of how an MFU is measured (Chowdhery et al., PaLM, appendix B), and it is
+an estimate: the MFU is that of the run as a whole, restarts and evaluations among it.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from crossflops.errors import InputError
+from crossflops.hardware.rates.breakdown import MeasuredRun
+from crossflops.hardware.rates.denominators import Peaks
+from crossflops.hardware.rates.numerators import quantity
+from crossflops.hardware.rates.question import RunLength
+from crossflops.hardware.rates.terms import WorkTerm
+from crossflops.ir.training import OptimizerStep
+from crossflops.report.efficiency import Efficiency, RunCompute
+
+_FLAGS = ("run_tokens", "run_examples", "run_steps")
+
+
+class Length(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a run is: `units` are examples, or tokens where the work is that of a token."""
+
+    units: Fraction
+    tokens: Fraction | None
+    examples: Fraction | None
+    steps: Fraction | None
+    how: str
+
+
+def share_of(text: str) -> float:
+    """A share as people write it, such as 0.4 or 40%. Raises InputError."""
+    number = text.strip().removesuffix("%")
+    try:
+        value = float(number) / (1 if number == text.strip() else 100)
+    except ValueError:
+        value = 0.0
+    if not 1e-6 <= value <= 1:
+        raise InputError(f"--mfu {text!r} is no share of a peak", "give one such as 0.4 or 40%")
+    return value
+
+
+def refuse(asked: RunLength, *, train: bool, measured: bool, batch: bool, model: bool) -> None:
+    """Raises InputError for what contradicts itself or needs what is not given."""
+    given = [name for name in _FLAGS if getattr(asked, name) is not None]
+    flags = [f"--{name.replace('_', '-')}" for name in given]
+    if len(given) > 1:
+        raise InputError(f"{' and '.join(flags)} contradict each other", "leave one out")
+    if not given:
+        if asked.mfu is not None or asked.optimizer:
+            flag = "--optimizer" if asked.optimizer else "--mfu"
+            raise InputError(f"{flag} is about a whole run", "add --run-tokens N, such as 15T")
+        return
+    quantity(getattr(asked, given[0]))
+    if not train:
+        raise InputError(f"{flags[0]} is about training", "add --train")
+    if asked.run_steps is not None and not batch:
+        raise InputError("steps have a batch", "add --batch B, the examples of one replica")
+    if asked.mfu is not None:
+        share_of(asked.mfu)
+        if measured:
+            raise InputError("--mfu and a measured speed contradict each other", "leave one out")
+    if asked.optimizer and not (model and batch):
+        raise InputError(
+            "an optimizer's step is that of a model, once for each batch",
+            "give a TARGET and --batch B, or leave --optimizer out",
+        )
+
+
+def length(run: MeasuredRun, unit: str) -> Length:
+    """The run's length in every unit that is known. Raises InputError where none fits."""
+    asked, tokens = run.question.length, run.tokens
+    batch = run.question.speed.batch
+    a_step = batch * run.question.training.accumulate * run.world.dp if batch else None
+    if asked.run_tokens is not None:
+        total = Fraction(quantity(asked.run_tokens))
+        examples = total / tokens if tokens else None
+        how = f"{asked.run_tokens} tokens"
+    else:
+        total = None
+        if asked.run_steps is not None:
+            assert a_step is not None
+            examples = Fraction(quantity(asked.run_steps) * a_step)
+            how = f"{asked.run_steps} steps of {a_step} examples"
+        else:
+            assert asked.run_examples is not None
+            examples, how = (
+                Fraction(quantity(asked.run_examples)),
+                f"{asked.run_examples} examples",
+            )
+        total = examples * tokens if tokens else None
+    units = total if unit == "token" else examples
+    if units is None:
+        raise InputError(
+            "it is unknown how many tokens an example has", "add --tokens N, those of one example"
+        )
+    steps = examples / a_step if a_step and examples is not None else None
+    return Length(units=units, tokens=total, examples=examples, steps=steps, how=how)
+
+
+def run_compute(
+    row: Efficiency,
+    parts: Sequence[WorkTerm],
+    run: MeasuredRun,
+    against: Peaks | None,
+    optimizer: OptimizerStep | None,
+) -> RunCompute | UnsetType:
+    """The compute of the run that was asked for, with all that it assumes."""
+    asked = run.question.length
+    if not asked.asked:
+        return UNSET
+    long = length(run, row.unit)
+    flops = round(sum((term.flops for term in parts), Fraction(0)) * long.units)
+    executed = round(sum((term.executed_flops for term in parts), Fraction(0)) * long.units)
+    updates = (
+        round(optimizer.all_flops * long.steps) if optimizer and long.steps is not None else UNSET
+    )
+    mfu = share_of(asked.mfu) if asked.mfu is not None else row.ratio
+    hours = flops / (mfu * row.peak) / 3600 if mfu and row.peak else None
+    tdp = against.device.tdp if against and against.device else None
+    return RunCompute(
+        tokens=_whole(long.tokens),
+        examples=_whole(long.examples),
+        steps=_whole(long.steps),
+        flops=flops,
+        executed_flops=executed if executed != flops else UNSET,
+        optimizer_flops=updates,
+        device=row.device,
+        devices=run.world.devices,
+        precision=row.precision,
+        peak=row.peak,
+        mfu=mfu,
+        device_hours=hours,
+        hours=None if hours is None else hours / run.world.devices,
+        tdp=tdp,
+        energy_kwh=None if hours is None or tdp is None else hours * tdp / 1000,
+        assumptions=(
+            *row.assumptions,
+            *_assumed(run, long, row, mfu, tdp),
+            *_of_optimizer(optimizer, run),
+        ),
+    )
+
+
+def _assumed(
+    run: MeasuredRun, long: Length, row: Efficiency, mfu: float | None, tdp: float | None
+) -> tuple[str, ...]:
+    """In words: the length, the MFU and the energy, and what is missing for them."""
+    per = f", {run.tokens} tokens each" if run.tokens and row.unit == "example" else ""
+    lines = [f"the run is {long.how}{per}: FLOPs are the work of one {row.unit} x their number"]
+    if row.peak is None:
+        return (*lines, "no device-hours: give --device and --precision, or --peak-tflops")
+    if mfu is None:
+        return (*lines, "no device-hours: give --mfu, or the speed as measured")
+    stated = run.question.length.mfu is not None
+    kind = "stated" if stated else "the measured one, kept throughout"
+    lines.append(
+        f"an MFU of {100 * mfu:.3g} %, {kind}: device-hours are an estimate; restarts, "
+        "evaluations and idle devices are in them only as far as the MFU has them"
+    )
+    if tdp is None:
+        return (*lines, "no energy: the TDP of the device is not known")
+    lines.append(
+        f"energy is that of the devices at their whole TDP, {tdp:g} W each: without hosts, "
+        "network and cooling"
+    )
+    return tuple(lines)
+
+
+def _of_optimizer(optimizer: OptimizerStep | None, run: MeasuredRun) -> tuple[str, ...]:
+    if optimizer is None:
+        return ()
+    return (
+        f"{optimizer.name}: {optimizer.all_flops} FLOPs a step for {optimizer.parameters} "
+        "parameters, once for all replicas; they are in no other number",
+    )
+
+
+def _whole(value: Fraction | None) -> int | float | None:
+    if value is None:
+        return None
+    return value.numerator if value.denominator == 1 else float(value)
