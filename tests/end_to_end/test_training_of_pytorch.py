@@ -140,7 +140,23 @@ class Cut(nn.Module):
         return self.head(h) * self.probe(h.detach()), aim - h
 
 
+class Both(nn.Module):
+    """A value beside itself, detached: multiplied, joined, and returned both ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.third, self.fourth = nn.Linear(4, 3), nn.Linear(8, 3)
+
+    def forward(self, x):
+        h = self.first(x)
+        gated = h.detach() @ self.second(h).mT
+        joined = self.fourth(torch.cat([h.detach(), h], -1))
+        return gated, h @ h.detach().mT, joined, self.third(x).detach()
+
+
 CASES = {
+    "both": (Both, lambda: (torch.randn(2, 4),)),
     "convolutions": (Convolutions, lambda: (torch.randn(2, 3, 16, 16),)),
     "sequences": (Sequences, lambda: (torch.randint(0, 11, (2, 4)),)),
     "sums": (Sums, lambda: (torch.randn(2, 3, 4),)),
@@ -151,6 +167,7 @@ CASES = {
     ),
 }
 FREEZES = {
+    "both": [("first",), ("second",), ("third",), ("*weight",)],
     "convolutions": [("stem",), ("stem", "norm"), ("grouped", "deep"), ("*.weight",), ("*",)],
     "sequences": [("words",), ("lstm",), ("lstm", "gru", "words"), ("*weight*",), ("head",)],
     "sums": [("first",), ("mix",), ("turn",), ("first", "mix")],
