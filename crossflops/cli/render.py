@@ -93,7 +93,9 @@ def _bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int:
 def _profile(profile: Profile, fields: dict[str, Any]) -> int:
     """`--top` modules at each of `--depth` levels."""
     usual, depth = Choice(), fields["depth"]
-    choice = Choice(depth=usual.depth if depth is None else depth, top=fields["top"] or usual.top)
+    choice = Choice(
+        depth=usual.depth if depth is None else depth, top=fields["top"] or usual.top
+    )
     deliver(Profiled(profile, choice), as_json=fields["as_json"], file=fields["file"])
     return 0
 

@@ -110,9 +110,7 @@ def _optimizer(model: "nn.Module", asked: str | Callable[[Any], Any]) -> Any:
         return None
     if callable(asked):
         return asked(weights)
-    kind = next(
-        (k for name, k in vars(torch.optim).items() if name.lower() == asked.lower()), None
-    )
+    kind = next((k for name, k in vars(torch.optim).items() if name.lower() == asked.lower()), None)
     if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
         raise InputError(f"torch.optim has no {asked!r}", "give for example AdamW, SGD or none")
     return kind(weights, lr=1e-3)
@@ -172,7 +170,9 @@ class _Step:
 
     def resolved(self, marks: list[Any]) -> tuple[float, ...]:
         """The seconds of the three phases."""
-        return tuple(self._clock.between(*pair) for pair in zip(marks, marks[1:], strict=False))
+        return tuple(
+            self._clock.between(*pair) for pair in zip(marks, marks[1:], strict=False)
+        )
 
 
 def _loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | None":

@@ -151,19 +151,14 @@ def _top(noun: Profile, rows: Iterable[ModuleProfile], top: int) -> Table:
         lines.append(
             Row.of(
                 str(depth),
-                _listed(
-                    (row.class_, short(row.params)) for row in _largest(classes, "params", top)
-                ),
+                _listed((row.class_, short(row.params)) for row in _largest(classes, "params", top)),
                 _listed((row.class_, short(row.macs)) for row in _largest(classes, "macs", top)),
                 _listed((row.class_, duration(row.seconds)) for row in by_time),
             )
         )
     columns = (
         Column(head="depth", right=True),
-        *(
-            Column(head=head, flows=True)
-            for head in ("parameters", "forward MACs", "forward time")
-        ),
+        *(Column(head=head, flows=True) for head in ("parameters", "forward MACs", "forward time")),
     )
     return Table(columns=columns, rows=tuple(lines))
 
@@ -215,3 +210,5 @@ def _module(noun: Profile, row: ModuleProfile) -> Row:
         percent(of_peak) if of_peak else "-",
     )
     return Row(cells, "bad" if (of_peak or 0) > 1 else "")
+
+

@@ -75,7 +75,9 @@ def _sum(works: Iterable[Training]) -> Training:
 
 def work_of(count: Count) -> Training:
     """All of the step."""
-    return _sum(_times(report.training, times) for report, times in count.parts if report.training)
+    return _sum(
+        _times(report.training, times) for report, times in count.parts if report.training
+    )
 
 
 def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:

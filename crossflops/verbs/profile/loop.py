@@ -176,9 +176,7 @@ class FlopsProfiler:
                 "give the profiler the module that the loop calls",
             )
         count = count_of(self._model, watch, self._as)
-        return ShownProfile.of(
-            profile_of(count, timing_of(self._model, watch, times), self._against)
-        )
+        return ShownProfile.of(profile_of(count, timing_of(self._model, watch, times), self._against))
 
     # The names that DeepSpeed's profiler has.
 
