@@ -80,7 +80,8 @@ class Weights:
         if place >= _SETTINGS.get(node.op.type, place + 1):
             return False
         parameter = self._by_name.get(spec.name)
-        if parameter is None and self._by_name:
+        unknown = parameter is None and bool(self._by_name)
+        if unknown and self._of_calls:
             return False
         names = {spec.name}
         if parameter is not None:
@@ -89,7 +90,8 @@ class Weights:
             names |= {node.path, node.key}
         asked = self._matching(self._trainable, names)
         frozen = self._matching(self._frozen, names)
-        if not self._of_calls and spec.shape == ():  # 0.125 or an epsilon, as exporters store them
+        # 0.125 or an epsilon, as exporters store them
+        if not self._of_calls and (unknown or spec.shape == ()):
             return asked
         return asked or (not frozen and (parameter is None or parameter.trainable))
 
