@@ -83,15 +83,16 @@ class Weights:
         unknown = parameter is None and bool(self._by_name)
         if unknown and self._of_calls:
             return False
+        # 0.125 or an epsilon, as exporters store them: trained where they are named
+        number = not self._of_calls and (unknown or spec.shape == ())
         names = {spec.name}
         if parameter is not None:
             names |= self._names[parameter.storage]
-        if not self._of_calls:
+        if not self._of_calls and not number:
             names |= {node.path, node.key}
         asked = self._matching(self._trainable, names)
         frozen = self._matching(self._frozen, names)
-        # 0.125 or an epsilon, as exporters store them
-        if not self._of_calls and (unknown or spec.shape == ()):
+        if number:
             return asked
         return asked or (not frozen and (parameter is None or parameter.trainable))
 
