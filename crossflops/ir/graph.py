@@ -12,6 +12,9 @@ Attribute: TypeAlias = (
 )
 
 
+UNSURE = -1  # among severed places: one more is cut, and which one is not known
+
+
 class Op(msgspec.Struct, frozen=True):
     """An operator: `domain` is "" for ai.onnx, `since` the version of its schema in force."""
 
@@ -35,7 +38,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     a node that cannot run, where it does.
 
     Through the inputs at the places in `severed` no gradient flows, since the model detaches them
-    or runs the node without gradients.
+    or runs the node without gradients; `UNSURE` stands among them where one is not known.
 
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
     an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
@@ -74,7 +77,8 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes in topological order.
 
     `params` is the number of parameters of the model, `param_bytes` what they take in storage.
-    `digest` identifies the structure (operators, attributes, shapes), not the weights.
+    `digest` identifies the structure (operators, attributes, shapes), not the weights. `severed`
+    are the places of outputs that are detached, so that no gradient flows back from them.
     """
 
     name: str
@@ -86,6 +90,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     bindings: dict[str, int] = {}
     digest: str = ""
     param_bytes: int = 0
+    severed: tuple[int, ...] = ()
 
 
 class Control(msgspec.Struct, frozen=True):

@@ -191,7 +191,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     "tensorflow", "jax" or "sklearn": the rules of a tool are about the calls of one of them.
     `kernels` are the fused ones that ran, by the id of every setting in which the model was run.
     `runtime` is what ran the model where values of a run decided about sizes or calls, else "";
-    `notes` are what a reader should know of that run.
+    `notes` are what a reader should know of that run. `checkpoints` says that a backward pass runs
+    parts of the model once more.
     """
 
     calls: tuple[Call, ...]
@@ -202,6 +203,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     kernels: dict[str, tuple[Kernel, ...]] = {}
     runtime: str = ""
     notes: tuple[str, ...] = ()
+    checkpoints: bool = False
 
     @cached_property
     def by_key(self) -> dict[str, Call]:

@@ -12,7 +12,7 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.ir.cost import Cost
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import UNSURE, Graph, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import NO_STEP, Step, Steps, Unknown
@@ -21,6 +21,8 @@ from crossflops.operators.gradient import Gradient, no_gradient
 from crossflops.operators.rule import Rule
 
 _CUSTOM = "autograd.Function.apply"  # in the key of a call: what runs in a custom function
+# The first of the inputs that say how to work, and are stored with a file as weights are.
+_SETTINGS = {"Resize": 1, "Upsample": 1, "Clip": 1, "Pad": 1, "Dropout": 1}
 _FLOATS = ("float", "bfloat", "complex")
 
 
@@ -51,7 +53,8 @@ class Weights:
 
     The patterns match the names of a parameter, all of them where it is tied, or a module around
     it; in a file also the node that uses it and that node's module. `trainable` goes over
-    `frozen`. A stored tensor that is no parameter of the model (a buffer) is not trained.
+    `frozen`. A stored tensor that is no parameter of the model (a buffer) is not trained, and of a
+    file a number without axes only where a pattern says so.
     """
 
     def __init__(self, trace: Trace, frozen: Iterable[str], trainable: Iterable[str]) -> None:
@@ -73,16 +76,24 @@ class Weights:
         """Whether this input of the node is a stored tensor that is trained."""
         if spec.role != "parameter" or not real(spec):
             return False
-        parameter = self._by_name.get(spec.name)
-        if parameter is None and self._by_name:
+        place = next((at for at, given in enumerate(node.inputs) if given is spec), 0)
+        if place >= _SETTINGS.get(node.op.type, place + 1):
             return False
+        parameter = self._by_name.get(spec.name)
+        unknown = parameter is None and bool(self._by_name)
+        if unknown and self._of_calls:
+            return False
+        # 0.125 or an epsilon, as exporters store them: trained where they are named
+        number = not self._of_calls and (unknown or spec.shape == ())
         names = {spec.name}
         if parameter is not None:
             names |= self._names[parameter.storage]
-        if not self._of_calls:
+        if not self._of_calls and not number:
             names |= {node.path, node.key}
         asked = self._matching(self._trainable, names)
         frozen = self._matching(self._frozen, names)
+        if number:
+            return asked
         return asked or (not frozen and (parameter is None or parameter.trainable))
 
     def check(self, graph: Graph) -> None:
@@ -114,8 +125,9 @@ def steps(graph: Graph, weights: Weights, *, cuts: bool = True) -> Steps:
     """
     walk = _Walk(weights, cuts)
     values = {spec.name: Value(trained=False, varying=True) for spec in graph.inputs}
-    ends = {spec.name for spec in graph.outputs if real(spec)}
-    work = walk.scope("", graph, values, ends)
+    missing = graph.severed if cuts else ()
+    ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
+    work, _ = walk.scope("", graph, values, ends, set(ends))
     return Steps(work, tuple(walk.unknown.values()))
 
 
@@ -127,12 +139,15 @@ class _Walk:
         self.unknown: dict[str, Unknown] = {}
         self._functions: dict[object, Work] = {}
 
-    def scope(self, prefix: str, graph: Graph, values: Values, ends: set[str]) -> Work:
-        """The work of the nodes of one level, and of all in them, by key.
+    def scope(
+        self, prefix: str, graph: Graph, values: Values, ends: set[str], used: set[str]
+    ) -> tuple[Work, set[str]]:
+        """The work of the nodes of one level, and of all in them, by key; what reaches the loss.
 
         `values` are those from around the level, and grows; `ends` are names of values that reach
-        the loss, and grows too.
+        the loss; what is `used` has a gradient already, and grows.
         """
+        ends = set(ends)
         for node in graph.nodes:
             self._forward(node, values)
         live: dict[str, set[str]] = {}
@@ -143,11 +158,10 @@ class _Walk:
                 ends |= {spec.name for _, spec in self._wanted(node, values)}
                 ends |= _captured(node)
         work: Work = {}
-        used = {spec.name for spec in graph.outputs}
         for node in graph.nodes:
             for key, step in self._node(prefix, node, values, live, used):
                 work[key] = work.get(key, NO_STEP) + step
-        return work
+        return work, ends
 
     def _value(self, spec: TensorSpec, node: Node, values: Values) -> Value:
         known = values.get(spec.name)
@@ -180,39 +194,50 @@ class _Walk:
                 values[spec.name] = Value(value.trained and real(spec), value.varying)
 
     def _through(self, node: Node, values: Values, varying: bool) -> list[Value]:
-        """The results of a node with bodies: a loop is followed twice, for what it hands on."""
+        """The results of a node with bodies: a loop is run until nothing new has a gradient."""
         results = [Value(False, varying)] * len(node.outputs)
         for body in node.bodies:
-            inner = self._inner(node, body, values)
-            for spec_place, spec in enumerate(body.outputs[_skipped(node)[1] :]):
-                value = inner.get(spec.name, FIXED)
-                if spec_place < len(results):
-                    old = results[spec_place]
-                    results[spec_place] = Value(
-                        old.trained or value.trained, old.varying or value.varying
-                    )
+            for inner in self._runs(node, body, values):
+                ends = body.outputs[_skipped(node)[1] :]
+                for place, spec in enumerate(ends[: len(results)]):
+                    results[place] = _either(results[place], inner.get(spec.name, FIXED))
         return results
 
-    def _inner(self, node: Node, body: Graph, values: Values) -> Values:
-        """The values of a body when it has run, its inputs bound to those of the node."""
-        own, results = _skipped(node)
-        around = {} if node.choice == "function" else dict(values)
-        given = {
-            name.name: self._value(spec, node, values) if spec is not None else FIXED
-            for name, spec in zip(body.inputs, node.inputs, strict=False)
-        }
-        for _ in range(1 if node.choice == "function" else 2):
-            inner = {**around, **given}
-            for one in body.nodes:
-                self._forward(one, inner)
-            states = [spec.name for spec in body.inputs][own:]
-            ends = [inner.get(spec.name, FIXED) for spec in body.outputs][results:]
-            if node.choice == "function":
+    def _runs(self, node: Node, body: Graph, values: Values) -> list[Values]:
+        """The values of a body in its first run, the next one, and on until they stay the same."""
+        if node.choice == "function":
+            return [self._inner({}, node, body, self._bound(node, body, values))]
+        first, results = _skipped(node)
+        states = [spec.name for spec in body.inputs][first : first + _carried(node, body)]
+        ends = [spec.name for spec in body.outputs][results:]
+        given = self._bound(node, body, values)
+        runs = [self._inner(values, node, body, given)]
+        while states:
+            handed = {
+                name: runs[-1].get(end, FIXED) for name, end in zip(states, ends, strict=False)
+            }
+            if all(given.get(name) == value for name, value in handed.items()):
                 break
-            for name, end in zip(states, ends, strict=False):
-                old = given.get(name, FIXED)
-                given[name] = Value(old.trained or end.trained, old.varying or end.varying)
-        return {**inner, **given}
+            given = {**given, **handed}
+            if any(all(run.get(n) == v for n, v in given.items()) for run in runs):
+                break  # states that change places: the runs before have seen all of it
+            runs.append(self._inner(values, node, body, given))
+        return runs
+
+    def _bound(self, node: Node, body: Graph, values: Values) -> Values:
+        """The inputs of a body, as the node gives them to its first run."""
+        pairs = zip(body.inputs, node.inputs, strict=False)
+        return {
+            name.name: self._value(spec, node, values) if spec is not None else FIXED
+            for name, spec in pairs
+        }
+
+    def _inner(self, around: Values, node: Node, body: Graph, given: Values) -> Values:
+        """The values of a body when it has run on these."""
+        inner = {**around, **given}
+        for one in body.nodes:
+            self._forward(one, inner)
+        return inner
 
     def _node(
         self,
@@ -224,49 +249,98 @@ class _Walk:
     ) -> Iterable[tuple[str, Step]]:
         """The work of one node: its own, or that of its bodies."""
         if node.bodies and node.stands_for is None:
-            yield from self._bodies(prefix, node, values, live)
+            yield from self._bodies(prefix, node, values, live, used)
             return
         yield prefix + node.key, self._own(prefix, node, values, node.key in live, used)
 
     def _bodies(
-        self, prefix: str, node: Node, values: Values, live: Mapping[str, set[str]]
+        self,
+        prefix: str,
+        node: Node,
+        values: Values,
+        live: Mapping[str, set[str]],
+        used: set[str],
     ) -> Iterable[tuple[str, Step]]:
         if node.op.type in ("Loop", "Scan") and node.trips is None:
             self._without(prefix + node.key, node, "how often it runs depends on data")
             return
         works: list[Work] = []
+        reached = live.get(node.key, set())
         for body in node.bodies:
-            before = f"{body.name}/" if node.choice == "function" else f"{prefix}{node.key}/"
-            inner = self._inner(node, body, values)
-            ends = self._ends(node, body, live.get(node.key, set()))
-            names = [spec.name for spec in body.inputs]
-            key = (id(body), tuple(inner.get(name) for name in names), frozenset(ends))
-            if node.choice == "function" and key in self._functions:
-                work = self._functions[key]
-            else:
-                work = self.scope(before, body, inner, ends)
             if node.choice == "function":
-                self._functions[key] = work
-            works.append(work)
+                works.append(self._function(node, body, values, reached))
+            else:
+                works.append(
+                    self._looped(f"{prefix}{node.key}/", node, body, values, reached, used)
+                )
         if node.op.type == "If" and node.choice == "" and len(works) > 1:
             works = [max(works, key=_forward_size)]  # as the ledger counts it
-        times = node.trips if node.trips is not None else 1
         for work in works:
-            yield from ((name, step * times) for name, step in work.items())
+            yield from work.items()
 
-    def _ends(self, node: Node, body: Graph, reached: set[str]) -> set[str]:
-        """The results of a body that reach the loss: what a loop hands on does where one does."""
-        if node.choice != "function":
-            return {spec.name for spec in body.outputs if real(spec)} if reached else set()
+    def _function(self, node: Node, body: Graph, values: Values, reached: set[str]) -> Work:
+        """The work of a local function, which other nodes may share."""
+        (inner,) = self._runs(node, body, values)
         pairs = zip(body.outputs, node.outputs, strict=False)
-        return {
-            inner.name for inner, outer in pairs if outer is not None and outer.name in reached
-        }
+        ends = {ours.name for ours, its in pairs if its is not None and its.name in reached}
+        names = [spec.name for spec in body.inputs]
+        key = (id(body), tuple(inner.get(name) for name in names), frozenset(ends))
+        if key not in self._functions:
+            self._functions[key], _ = self.scope(f"{body.name}/", body, inner, ends, set(ends))
+        return self._functions[key]
+
+    def _looped(
+        self,
+        prefix: str,
+        node: Node,
+        body: Graph,
+        values: Values,
+        reached: set[str],
+        used: set[str],
+    ) -> Work:
+        """The work of all runs of a body, from the last one to the first.
+
+        The last run hands on what reaches the loss of the node's own results; each one before
+        also the states that have a gradient in the run behind it.
+        """
+        times = node.trips if node.trips is not None else 1
+        runs = self._runs(node, body, values)
+        first, results = _skipped(node)
+        carried = _carried(node, body)
+        inputs = [spec.name for spec in body.inputs][first : first + carried]
+        outputs = [spec.name for spec in body.outputs][results:]
+        pairs = zip(outputs, node.outputs, strict=False)
+        ends = frozenset(ours for ours, its in pairs if its is not None and its.name in reached)
+        lasting = ends - set(outputs[:carried])
+        known: dict[tuple[int, frozenset[str], frozenset[str]], tuple[Work, set[str]]] = {}
+        outer = frozenset(_captured(node)) - {spec.name for spec in body.inputs}
+        whole: Work = {}
+        run = max(times, 1) - 1
+        while run >= 0:
+            phase = min(run, len(runs) - 1)
+            key = phase, ends, frozenset(used & outer)
+            if key not in known:
+                taken = set(used) | set(ends)
+                work, alive = self.scope(prefix, body, dict(runs[phase]), set(ends), taken)
+                known[key] = work, alive
+                used |= taken & outer
+            work, alive = known[key]
+            states = {end for name, end in zip(inputs, outputs, strict=False) if name in alive}
+            before = lasting | states
+            same = before == ends and frozenset(used & outer) == key[2] and phase == len(runs) - 1
+            count = run - phase + 1 if same else 1
+            for name, step in work.items():
+                whole[name] = whole.get(name, NO_STEP) + step * min(count, times)
+            run, ends = run - count, before
+        return whole
 
     def _own(self, prefix: str, node: Node, values: Values, live: bool, used: set[str]) -> Step:
         key = prefix + node.key
         known = rule(node.op)
         wanted = self._wanted(node, values) if live else []
+        if wanted and self._cuts and UNSURE in node.severed:
+            why = "one of its operands is detached, and which one is not known: counted as if none"
+            self.unknown[key] = Unknown(key, node, why)
         if wanted and _CUSTOM in node.call:
             why = "in an autograd.Function, whose backward is code of its own: counted as derived"
             self.unknown[key] = Unknown(key, node, why)
@@ -331,6 +405,20 @@ class _Walk:
 def _forward_size(work: Work) -> tuple[int, int]:
     whole = sum(work.values(), NO_STEP).forward
     return whole.macs, whole.flops
+
+
+def _either(one: Value, other: Value) -> Value:
+    return Value(one.trained or other.trained, one.varying or other.varying)
+
+
+def _carried(node: Node, body: Graph) -> int:
+    """How many states a loop hands from one run of its body to the next one."""
+    if node.op.type == "Loop":
+        return len(body.inputs) - _skipped(node)[0]
+    if node.op.type == "Scan":
+        scanned = node.attrs.get("num_scan_inputs", 0)
+        return len(body.inputs) - (scanned if isinstance(scanned, int) else 0)
+    return 0
 
 
 def _skipped(node: Node) -> tuple[int, int]:

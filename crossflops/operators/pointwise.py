@@ -263,7 +263,7 @@ def clip(node: Node) -> Cost:
     return Cost(compares=bounds) * out_size(node)
 
 
-def _gelu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def gelu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """dX = dY (F + X f), F the distribution and f the density of a standard normal number.
 
     F is div, erf, add, mul; f is exp(-X^2 / 2) / sqrt(2 pi): 3 muls and exp; then 2 muls, add.
@@ -281,7 +281,7 @@ def _gelu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     "Gelu",
     "n(Y)*(div, erf, add, 2 muls); tanh: n(Y)*(pow, tanh, 2 adds, 4 muls)",
     since=20,
-    backward=_gelu_backward,
+    backward=gelu_backward,
 )
 def gelu(node: Node) -> Cost:
     """Gelu: Y = 0.5 * X * (1 + erf(X / sqrt(2))): div, erf, add, 2 muls.

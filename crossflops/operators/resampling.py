@@ -10,6 +10,7 @@ from math import floor, prod
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, out_size, result, shape, source, text
+from crossflops.operators.gradient import Gradient, Wanted, each_operand, sums_back
 from crossflops.operators.operands import by_rank, dims_of, ints, label, shape_of, sizes
 from crossflops.operators.rule import (
     MICROSOFT,
@@ -56,13 +57,29 @@ def one_per_axis(node: Node) -> str:
     return ""
 
 
+def _resize_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """Each gradient, weighed, is added to its neighbours: a mul and an add for each.
+
+    nearest: an element sums the gradients of its copies (ATen/native/UpSample*.cpp).
+    """
+    if text(node, "mode", "nearest") == "nearest":
+        return sums_back(node, wanted, forward)
+    spread = Cost(muls=forward.muls, adds=forward.muls)
+    return Gradient(dict.fromkeys(wanted, spread))
+
+
 _RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that change"
 
 
 @operator(
-    "Resize", f"{_RESIZE}; cubic: 4^d", since=10, doubt=scale_is_a_value, requires=one_per_axis
+    "Resize",
+    f"{_RESIZE}; cubic: 4^d",
+    since=10,
+    doubt=scale_is_a_value,
+    requires=one_per_axis,
+    backward=_resize_backward,
 )
-@operator("Upsample", _RESIZE, requires=one_per_axis)
+@operator("Upsample", _RESIZE, requires=one_per_axis, backward=_resize_backward)
 def resize(node: Node) -> Cost:
     """Resize, Upsample: nearest 0; linear 2^d muls and 2^d - 1 adds per output, cubic 4^d.
 
@@ -111,6 +128,27 @@ SAMPLED: tuple[Constraint, ...] = (
 )
 
 
+def _sampled_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """dX: each gradient, weighed, is added to its 2^d neighbours (cubic 4^d), nearest to one.
+
+    dgrid, linear: for each neighbour and dimension d muls and an add, and d muls per position
+    (ATen/native/GridSampler.cpp). nearest: zeros. Raises ValueError for that of cubic ones.
+    """
+    dims, mode = len(shape(source(node, 1), at_least=3)) - 2, text(node, "mode", "linear")
+    taps = 1 if mode == "nearest" else (2 * _REACH[mode]) ** dims
+    work = {}
+    if 0 in wanted:
+        weighed = 0 if mode == "nearest" else taps
+        work[0] = Cost(muls=weighed, adds=taps) * out_size(node)
+    if 1 in wanted:
+        if mode not in ("linear", "bilinear", "nearest"):
+            raise ValueError(f"the gradient of the grid has no formula for mode {mode!r}")
+        moved = Cost(muls=dims, adds=1) * (taps * dims * out_size(node))
+        scaled = Cost(muls=prod(shape(source(node, 1))))
+        work[1] = ZERO if mode == "nearest" else moved + scaled
+    return Gradient(work)
+
+
 @operator(
     "GridSample",
     "N*prod(o)*d*(mul, add) + linear: n(Y)*(2^d muls, 2^d-1 adds); cubic: 4^d; "
@@ -118,6 +156,7 @@ SAMPLED: tuple[Constraint, ...] = (
     since=16,
     doubt=estimated,
     requires=SAMPLED,
+    backward=_sampled_backward,
 )
 def grid_sample(node: Node) -> Cost:
     """GridSample: linear 2^d muls and 2^d - 1 adds per output, cubic 4^d, nearest none.
@@ -157,7 +196,7 @@ def _turned(node: Node) -> str:
     return f"{label(node, 0)} has {theta[0]} at axis 0, and the size begins with {batch}"
 
 
-@operator("AffineGrid", "n(grid)*(d+1) MACs", since=20, requires=_turned)
+@operator("AffineGrid", "n(grid)*(d+1) MACs", since=20, requires=_turned, backward=each_operand(0))
 def affine_grid(node: Node) -> Cost:
     """AffineGrid: grid = theta * (base, 1); MACs = n(grid) * (d + 1).
 

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 # One run fills in what shapes do not tell: of a file with `--observe`, of a converted model.
 
 _UNASKED = 120.0  # seconds for a run that was not asked for: a loop need not end
+_CHECKPOINTS = (
+    "the model uses torch.utils.checkpoint: what its backward pass runs again is not in the count"
+)
 _DRAWS = "the file draws random numbers (from no seed): another run may have other sizes"
 
 
@@ -332,6 +335,8 @@ def _with_training(report: Report, native: Counted, request: Request) -> Report:
     thumb = (
         ThumbRow(row.cause, row.macs) for row in differences(native.graph, native.trace, exact)
     )
+    if native.trace.checkpoints:
+        warnings.warn(_CHECKPOINTS, CrossflopsWarning, stacklevel=2)
     report = tables.with_training(report, native.ledger, exact, thumb)
     return _with_optimizer(report, native, request) if request.optimizer else report
 

@@ -140,7 +140,23 @@ class Cut(nn.Module):
         return self.head(h) * self.probe(h.detach()), aim - h
 
 
+class Both(nn.Module):
+    """A value beside itself, detached: multiplied, joined, and returned both ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.third, self.fourth = nn.Linear(4, 3), nn.Linear(8, 3)
+
+    def forward(self, x):
+        h = self.first(x)
+        gated = h.detach() @ self.second(h).mT
+        joined = self.fourth(torch.cat([h.detach(), h], -1))
+        return gated, h @ h.detach().mT, joined, self.third(x).detach()
+
+
 CASES = {
+    "both": (Both, lambda: (torch.randn(2, 4),)),
     "convolutions": (Convolutions, lambda: (torch.randn(2, 3, 16, 16),)),
     "sequences": (Sequences, lambda: (torch.randint(0, 11, (2, 4)),)),
     "sums": (Sums, lambda: (torch.randn(2, 3, 4),)),
@@ -151,6 +167,7 @@ CASES = {
     ),
 }
 FREEZES = {
+    "both": [("first",), ("second",), ("third",), ("*weight",)],
     "convolutions": [("stem",), ("stem", "norm"), ("grouped", "deep"), ("*.weight",), ("*",)],
     "sequences": [("words",), ("lstm",), ("lstm", "gru", "words"), ("*weight*",), ("head",)],
     "sums": [("first",), ("mix",), ("turn",), ("first", "mix")],
@@ -216,3 +233,28 @@ def test_the_model_says_what_is_trained():
     assert run_by_pytorch(model, (x,))[1] == 7 * (4 * 5 + 2 * 5 * 2)
     step = total(steps(native.graph, Weights(native.trace, (), ("0",))))
     assert step.weights.macs == step.forward.macs
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_are_named(reentrant):
+    """What is run again is not counted yet, and the report says so."""
+    from torch.utils.checkpoint import checkpoint
+
+    class Blocks(nn.Module):
+        def __init__(self, reentrant):
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+            self.reentrant = reentrant
+
+        def forward(self, x):
+            if self.reentrant is None:
+                return self.second(self.first(x))
+            return checkpoint(self.second, self.first(x), use_reentrant=self.reentrant)
+
+    def said(model):
+        report, _ = native_count(Request.of(model, torch.randn(2, 3), train=True))
+        return [sentence for sentence in report.warnings if "torch.utils.checkpoint" in sentence]
+
+    with pytest.warns(UserWarning, match="runs again is not in the count"):
+        assert len(said(Blocks(reentrant))) == 1
+    assert said(Blocks(None)) == []

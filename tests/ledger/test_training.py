@@ -179,6 +179,17 @@ def test_einsum_of_two_and_of_three(training):
     assert macs(training(three, ("w", "v"), ("w",))[0]) == Macs(64, 0, 40)
 
 
+def test_numbers_of_a_file_are_not_trained(training):
+    """Factors without axes and sizes of a resizing are stored too: the image needs nothing."""
+    text = """
+    g (float[1,1,2,2] x, float[1,1,1,1] w) => (float[1,1,4,4] y)
+    <float half = {0.5}, float[4] scales = {1, 1, 2, 2}>
+    { h = Mul(x, half) r = Resize <mode = "nearest"> (h, , scales) y = Conv(r, w) }
+    """
+    assert macs(training(text, ("w",))[0]) == Macs(16, 0, 16)
+    assert macs(training(text, ("w",), (), ("half",))[0]) == Macs(16, 16, 16)
+
+
 def test_lookups_and_norms_multiply_nothing(training):
     """An embedding adds each gradient to a row; a norm behind it has no MACs."""
     text = """
@@ -207,7 +218,7 @@ def test_outputs_that_miss_the_loss(training):
 
 
 def test_a_loop_hands_its_gradient_on(training):
-    """Three runs of x by w [4,4]: all hand a gradient on, counted as an operand that has one."""
+    """Three runs of x by w [4,4]: the first one's x needs no gradient, the states behind it do."""
     text = """
     g (float[2,4] x, float[4,4] w) => (float[2,4] y)
     <int64 trips = {3}, bool go = {1}>
@@ -218,19 +229,84 @@ def test_a_loop_hands_its_gradient_on(training):
       }>
     }
     """
-    assert macs(training(text, ("w",))[0]) == Macs(96, 96, 96)
+    exact, _ = training(text, ("w",))
+    assert macs(exact) == Macs(96, 64, 96)
+    # w is used three times: two sums of its 16 gradients
+    assert total(exact).weights == Cost(macs=96, adds=32)
+
+
+SCAN = """
+g (float[2,4] x, float[5,2,4] xs, float[4,4] w, float[4,4] v) => (float[2,4] y, float[5,2,4] ys)
+{
+  y, ys = Scan <num_scan_inputs = 1, body = b (float[2,4] h, float[2,4] s)
+  => (float[2,4] k, float[2,4] o) {
+    a = MatMul(h, w)
+    k = Add(a, s)
+    o = MatMul(k, v)
+  }> (x, xs)
+}
+"""
+
+
+def test_a_scan_keeps_states_and_what_it_scans_apart(training):
+    """Five runs of two products of 32 MACs: the first state and all that is scanned need none."""
+    assert macs(training(SCAN, ("w", "v"))[0]) == Macs(320, 32 * 4 + 32 * 5, 320)
+    assert macs(training(SCAN, ("w", "v"), ("w",))[0]) == Macs(320, 0, 160)
+    assert macs(training(SCAN, ("w", "v"), ("v",))[0]) == Macs(320, 32 * 4 + 32 * 5, 160)
+
+
+def test_the_last_state_misses_the_loss_where_no_result_does(training):
+    """Only what is scanned reaches the loss: the last run hands no gradient to its state."""
+    text = """
+    g (float[2,4] x, float[4,4] w) => (float[3,2,4] ys)
+    <int64 trips = {3}, bool go = {1}>
+    {
+      y, ys = Loop(trips, go, x) <body = b (int64 i, bool c, float[2,4] h)
+      => (bool d, float[2,4] k, float[2,4] o) {
+        d = Identity(c)
+        k = MatMul(h, w)
+        o = Relu(h)
+      }>
+    }
+    """
+    # run 1 of x, run 2 of the state behind it; the product of run 3 reaches nothing
+    assert macs(training(text, ("w",))[0]) == Macs(96, 32, 64)
 
 
 def test_what_has_no_formula_is_named(training):
     """Unknown is never zero: the node is in no sum, and is named with the reason."""
     text = """
-    g (float[1,1,4,4] x, float[1,1,1,1] w, float[1,2,2,2] grid) => (float[1,1,2,2] y)
-    { h = Conv(x, w) y = GridSample(h, grid) }
+    g (float[1,4,4,4] x, float[1,1,1,1] w) => (float[1,4,4,4] y)
+    { h = Mul(x, w) y = LRN <size = 3> (h) }
     """
     exact, _ = training(text, ("w",))
     assert [(row.node.op.type, row.reason) for row in exact.unknown] == [
-        ("GridSample", "GridSample: its backward pass has no formula yet")
+        ("LRN", "LRN: its backward pass has no formula yet")
     ]
+
+
+# h [1,2,2,3] becomes y [1,2,4,6], 48 elements.
+RESIZED = """
+g (float[1,2,2,3] x, float[1] w) => (float[1,2,4,6] y)
+<float[4] scales = {{1, 1, 2, 2}}>
+{{ h = Mul(x, w) y = Resize <mode = "{mode}"> (h, , scales) }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("nearest", Cost(adds=48 - 12)),  # four copies of each element become one sum
+        ("linear", Cost(muls=48 * 4, adds=48 * 4)),  # each g, weighed, is added to 4 neighbours
+        ("cubic", Cost(muls=48 * 16, adds=48 * 16)),
+    ],
+)
+def test_resizing_hands_gradients_to_the_neighbours(training, mode, expected):
+    """As upsample_*_backward of PyTorch does it, element by element."""
+    exact, _ = training(RESIZED.format(mode=mode), ("w",))
+    assert exact.unknown == ()
+    resized = next(step for key, step in exact.by_key.items() if "Resize" in key or key == "y")
+    assert resized.backward == expected
 
 
 def test_a_pattern_of_no_weight_is_refused(training):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import UNSURE, Graph
 from crossflops.ir.trace import Call
 
 if TYPE_CHECKING:
@@ -17,69 +17,110 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
-# By the key of the call that made it, or "=" and the name of a parameter: is it detached?
-_Sources = dict[str, bool]
+# By the key of the call that made it, or "=" and the name of a parameter: for each way in which a
+# value comes from there, whether it is detached on that way.
+_Sources = dict[str, tuple[bool, ...]]
+_Ways = dict[tuple[str, str], tuple[bool, ...]]  # by two calls: the ways from one to the other
 
 
 def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
     """The graph, each node with the places of inputs through which no gradient flows.
 
-    `operators` are the calls by the name of their node in the program.
+    So has the graph itself for its outputs. `operators` are the calls by the name of their node
+    in the program.
     """
     calls = {call.key: call for call in operators.values()}
     cut = {key for key, call in calls.items() if not call.grad}
     present = {node.call for node in graph.nodes}
-    edges = _detached(program, operators, present)
-    if not cut and not edges:
+    ways, outputs = _ways(program, operators, present)
+    detached = {pair: flags for pair, flags in ways.items() if any(flags)}
+    ends = outputs if len(outputs) == len(graph.outputs) else ()
+    if not cut and not detached and not any(ends):
         return graph
-    made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
-
-    def severed(node: Node) -> tuple[int, ...]:
+    places = _places(graph, detached)
+    nodes = []
+    for node in graph.nodes:
+        severed = places.get(node.key, ())
         if node.call in cut or _detaches(calls.get(node.call)):
-            return tuple(range(len(node.inputs)))
-        return tuple(
-            place
-            for place, spec in enumerate(node.inputs)
-            if spec is not None and (made.get(spec.name, f"={spec.name}"), node.call) in edges
-        )
+            severed = tuple(range(len(node.inputs)))
+        nodes.append(msgspec.structs.replace(node, severed=severed))
+    missing = tuple(place for place, is_cut in enumerate(ends) if is_cut)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes), severed=missing)
 
-    nodes = (msgspec.structs.replace(node, severed=severed(node)) for node in graph.nodes)
-    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+def _places(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:
+    """By node the places of what is detached.
+
+    Where a call takes a value both ways, as it is and detached, its arguments and the inputs of
+    its nodes have the same order. UNSURE stands where their numbers differ.
+    """
+    made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
+    taken: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for node in graph.nodes:
+        for place, spec in enumerate(node.inputs):
+            if spec is not None:
+                pair = made.get(spec.name, f"={spec.name}"), node.call
+                taken.setdefault(pair, []).append((node.key, place))
+    found: dict[str, tuple[int, ...]] = {}
+    for pair, flags in detached.items():
+        uses = taken.get(pair, [])
+        if all(flags):
+            flags = (True,) * len(uses)
+        known = len(flags) == len(uses)
+        for (key, place), is_cut in zip(
+            uses, flags if known else (True,) * len(uses), strict=True
+        ):
+            if is_cut:
+                found[key] = (*found.get(key, ()), place if known else UNSURE)
+    return found
 
 
 def _detaches(call: Call | None) -> bool:
     return call is not None and call.target.startswith(_DETACHES)
 
 
-def _detached(
+def _ways(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
-) -> set[tuple[str, str]]:
-    """Pairs of calls between which every path detaches. Calls without nodes hand on what they get.
+) -> tuple[_Ways, tuple[bool, ...]]:
+    """The ways between calls, and of each output whether all ways to it are detached.
 
-    A call that takes a tensor both ways, as it is and detached, is in no pair.
+    Calls without nodes hand on what they get.
     """
     parameters = dict(program.graph_signature.inputs_to_parameters)
     reached: dict[fx.Node, _Sources] = {}
-    edges: set[tuple[str, str]] = set()
+    ways: _Ways = {}
     for node in program.graph.nodes:
         if node.op == "placeholder":
             known = parameters.get(node.name)
-            reached[node] = {f"={known}": False} if known else {}
+            reached[node] = {f"={known}": (False,)} if known else {}
             continue
-        sources = _merged([reached.get(argument, {}) for argument in node.all_input_nodes])
+        sources = _merged([reached.get(argument, {}) for argument in _arguments(node)])
         call = operators.get(node.name)
         if call is not None and call.key in present:
-            edges |= {(source, call.key) for source, detached in sources.items() if detached}
-            sources = {call.key: False}
+            for source, flags in sources.items():
+                ways[source, call.key] = ways.get((source, call.key), ()) + flags
+            sources = {call.key: (False,)}
         if _detaches(call):
-            sources = dict.fromkeys(sources, True)
+            sources = {source: (True,) * len(flags) for source, flags in sources.items()}
         reached[node] = sources
-    return edges
+    names = {node.name: node for node in program.graph.nodes}
+    given = [names.get(name) for name in program.graph_signature.user_outputs]
+    results = [reached.get(node, {}) for node in given if node is not None]
+    return ways, tuple(bool(flags) and all(map(all, flags.values())) for flags in results)
+
+
+def _arguments(node: "fx.Node") -> list["fx.Node"]:
+    """The nodes that it takes, in order, each as often as it takes it."""
+    from torch.fx import Node as Taken
+    from torch.utils._pytree import tree_leaves
+
+    leaves = tree_leaves((node.args, dict(node.kwargs)))
+    return [leaf for leaf in leaves if isinstance(leaf, Taken)]
 
 
 def _merged(many: list[_Sources]) -> _Sources:
     merged: _Sources = {}
     for sources in many:
-        for source, detached in sources.items():
-            merged[source] = merged.get(source, True) and detached
+        for source, flags in sources.items():
+            merged[source] = merged.get(source, ()) + flags
     return merged

@@ -141,6 +141,7 @@ def record(
         kernels=kernels,
         runtime=_version() if found.valued else "",
         notes=found.notes,
+        checkpoints=recorder.checkpoints,
     )
     drawing = recorder.generators if found.valued and found.draws else None
     return Recording(exported, operators, trace, drawing)

@@ -67,6 +67,7 @@ class Recorder:
         self.muted = 0
         self._graded = True
         self.autocast = False  # whether anything ran under it
+        self.checkpoints = False  # whether torch.utils.checkpoint ran anything
         self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
         self._around = around
         self._entering: int | None = None

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, positive, shape, size, source
+from crossflops.operators.gradient import FUSED
 from crossflops.operators.normalization import softmax_cost
 from crossflops.operators.operands import (
     Shape,
@@ -22,7 +23,7 @@ from crossflops.operators.operands import (
 from crossflops.operators.pointwise import ADD
 from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operators, bounded
 
-operator = Operators(MICROSOFT)
+operator = Operators(MICROSOFT, backward=FUSED)
 
 # What all attentions of onnxruntime have in common: scores, what is added to them, softmax.
 

@@ -17,6 +17,7 @@ from crossflops.operators.access import (
     text,
 )
 from crossflops.operators.convolution_and_pooling import POOL, conv_transpose, max_pool, transposed
+from crossflops.operators.gradient import FUSED
 from crossflops.operators.movement import MOVED, dropout, gathered_nd, moved, padded
 from crossflops.operators.normalization import flattened_softmax
 from crossflops.operators.operands import (
@@ -33,12 +34,21 @@ from crossflops.operators.operands import (
     single,
     sizes,
 )
-from crossflops.operators.pointwise import ADD, FUNCTIONS, GELU, GELU_TANH, MUL, SILU, per_element
+from crossflops.operators.pointwise import (
+    ADD,
+    FUNCTIONS,
+    GELU,
+    GELU_TANH,
+    MUL,
+    SILU,
+    gelu_backward,
+    per_element,
+)
 from crossflops.operators.reduction import unique
 from crossflops.operators.resampling import SAMPLED, grid_sample
 from crossflops.operators.rule import MICROSOFT, Operators, estimated
 
-operator = Operators(MICROSOFT)
+operator = Operators(MICROSOFT, backward=FUSED)
 
 operator("Pad", MOVED, requires=padded)(moved)
 operator("Trilu", MOVED, requires=(rank(0, 2, least=True), single(1)))(moved)
@@ -175,7 +185,7 @@ def named(node: Node, attribute: str = "activation", default: str = "") -> Cost:
     return NAMED[name.lower()]
 
 
-@operator("Gelu", "n(Y)*(div, erf, add, 2 muls)")
+@operator("Gelu", "n(Y)*(div, erf, add, 2 muls)", backward=gelu_backward)
 def gelu(node: Node) -> Cost:
     """Gelu: Y = 0.5 * X * (1 + erf(X / sqrt(2))): div, erf, add, 2 muls."""
     return GELU * out_size(node)

@@ -31,6 +31,7 @@ from crossflops.operators.convolution_and_pooling import (
     qlinear_conv,
     window,
 )
+from crossflops.operators.gradient import FUSED, Gradient, Wanted, each_operand
 from crossflops.operators.matmul import GEMM, MATMUL, contracted, gemm, matmul
 from crossflops.operators.movement import MOVED, moved
 from crossflops.operators.normalization import (
@@ -56,7 +57,7 @@ from crossflops.operators.rule import (
     estimated,
 )
 
-operator = Operators(MICROSOFT)
+operator = Operators(MICROSOFT, backward=FUSED)
 
 CONV_LAST: tuple[Constraint, ...] = (
     sizes("g=@group:1 X[N,...,g*I] W[g*P,I,...] B[g*P]"),
@@ -128,10 +129,17 @@ def _matrices(node: Node, index: int, name: str) -> Shape | None:
     return (*dims[:-2], dims[-1], dims[-2]) if integer(node, f"trans{name}", 0) else dims
 
 
+def _scaled_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """dA = alpha dY B'^T and dB = alpha A'^T dY: n(Y)*K MACs each; alpha != 1: n(Y) muls, once."""
+    work = each_operand(0, 1)(node, wanted, forward).operands
+    return Gradient(work, inner=Cost(muls=forward.muls))
+
+
 @operator(
     ("FusedMatMul", "TransposeMatMul"),
     "n(Y)*K MACs; alpha != 1: n(Y) muls",
     requires=fused_inner,
+    backward=_scaled_backward,
 )
 @operator(
     "SparseToDenseMatMul",

@@ -19,6 +19,7 @@ from crossflops.operators.access import (
     wanted,
 )
 from crossflops.operators.contrib.attention import PAIR, Scores, dense, head_size, scored
+from crossflops.operators.gradient import FUSED
 from crossflops.operators.normalization import rms
 from crossflops.operators.operands import (
     Shape,
@@ -33,7 +34,7 @@ from crossflops.operators.operands import (
 from crossflops.operators.pointwise import MUL
 from crossflops.operators.rule import MICROSOFT, Operators, bounded, estimated
 
-operator = Operators(MICROSOFT)
+operator = Operators(MICROSOFT, backward=FUSED)
 
 
 class Grouped(NamedTuple):

@@ -18,12 +18,13 @@ from crossflops.operators.access import (
     text,
     wanted,
 )
+from crossflops.operators.gradient import FUSED
 from crossflops.operators.normalization import RMS, STANDARD, rms, standardization
 from crossflops.operators.operands import dims_of, equal, label, rank, shape_of, single, sizes
 from crossflops.operators.pointwise import ADD, MUL, SILU, SPECIAL
 from crossflops.operators.rule import MICROSOFT, Operators
 
-operator = Operators(MICROSOFT)
+operator = Operators(MICROSOFT, backward=FUSED)
 
 
 def _rows(node: Node, index: int = 0) -> tuple[int, int]:

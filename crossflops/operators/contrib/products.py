@@ -20,6 +20,7 @@ from crossflops.operators.access import (
     text,
 )
 from crossflops.operators.contrib.elementwise import NAMED, named
+from crossflops.operators.gradient import FUSED
 from crossflops.operators.matmul import MATMUL, contracted, matmul, of_columns, product, same_inner
 from crossflops.operators.normalization import rms, softmax_cost
 from crossflops.operators.operands import (
@@ -37,7 +38,7 @@ from crossflops.operators.pointwise import ADD, MUL
 from crossflops.operators.quantization import dynamic_quantize_linear, requantize
 from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operators
 
-operator = Operators(MICROSOFT)
+operator = Operators(MICROSOFT, backward=FUSED)
 
 
 @operator(

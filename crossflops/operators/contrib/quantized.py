@@ -29,6 +29,7 @@ from crossflops.operators.convolution_and_pooling import (
     qlinear_conv,
     window,
 )
+from crossflops.operators.gradient import QUANTIZED
 from crossflops.operators.matmul import matmul
 from crossflops.operators.movement import joined
 from crossflops.operators.normalization import layer_normalization, softmax_cost
@@ -54,7 +55,7 @@ from crossflops.operators.quantization import (
 )
 from crossflops.operators.rule import MICROSOFT, NHWC, Formula, Operators
 
-operator = Operators(MICROSOFT)
+operator = Operators(MICROSOFT, backward=QUANTIZED)
 
 
 operator(

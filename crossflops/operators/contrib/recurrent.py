@@ -21,13 +21,14 @@ from crossflops.operators.access import (
     text,
 )
 from crossflops.operators.attention import recurrence
+from crossflops.operators.gradient import FUSED
 from crossflops.operators.operands import Shape, dims_of, equal, label, shape_of, shaped, sizes
 from crossflops.operators.pointwise import ADD, MUL, SILU, SOFTPLUS, SPECIAL
 from crossflops.operators.quantization import dynamic_quantize_linear
 from crossflops.operators.recurrent import dimensions, lstm
 from crossflops.operators.rule import MICROSOFT, Operators, bound_by_input
 
-operator = Operators(MICROSOFT)
+operator = Operators(MICROSOFT, backward=FUSED)
 
 
 def _swapped(spec: TensorSpec) -> TensorSpec:

@@ -1,0 +1,50 @@
+"""Backward MACs of models of many families are those that PyTorch runs, whatever is trained."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from crossflops.ledger.training import Weights, steps, total  # noqa: E402
+from crossflops.targets.request import Request  # noqa: E402
+from crossflops.verbs.count import native_count  # noqa: E402
+from tests import executed  # noqa: E402
+from tests.training_zoo import MODELS, VARIANTS, adapters  # noqa: E402
+
+pytestmark = pytest.mark.torch
+OWN = ("pyramid", "unet", "dcgan", "lstm", "bilstm", "gru", "rnn", "encoder")
+LIBRARY = ("bert", "gpt2", "t5", "llama", "mixtral", "clip")
+
+
+def made(name):
+    """The model with its arguments, from one seed."""
+    torch.manual_seed(0)
+    model, args, kwargs = MODELS[name]()
+    return model.eval(), args, kwargs
+
+
+def compared(name, variant, native):
+    """Forward and backward MACs as they are counted, and as they are run."""
+    model, args, kwargs = made(name)
+    variant(model).eval()
+    frozen, trained = [], []
+    for path, parameter in model.named_parameters(remove_duplicate=False):
+        (trained if parameter.requires_grad else frozen).append(path)
+    step = total(steps(native.graph, Weights(native.trace, frozen, trained)))
+    return (step.forward.macs, step.backward.macs), executed.step(model, args, kwargs)
+
+
+@pytest.mark.parametrize("name", [*OWN, *LIBRARY])
+def test_a_family_by_what_is_trained(name):
+    """One export, and one with adapters: everything, a half, norms and biases, a probe ..."""
+    if name in LIBRARY:
+        pytest.importorskip("transformers")
+    model, args, kwargs = made(name)
+    native = native_count(Request.of(model, (args, kwargs)))[1]
+    for variant in VARIANTS.values():
+        if variant is not adapters:
+            counted, ran = compared(name, variant, native)
+            assert counted == ran, variant.__name__
+    if any(type(module) is torch.nn.Linear for module in model.modules()):
+        native = native_count(Request.of(adapters(model), (args, kwargs)))[1]
+        counted, ran = compared(name, adapters, native)
+        assert counted == ran, "adapters"
