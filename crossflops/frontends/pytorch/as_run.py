@@ -21,13 +21,17 @@ def as_run() -> Iterator[None]:
     import importlib
 
     import torch
+    from torch.utils._python_dispatch import _disable_current_modes
 
     loop = importlib.import_module(_LOOP).while_loop
     usual = torch.Tensor.numpy
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
         held = _real(self)
-        return usual(self if held is None else held, *args, **kwargs)
+        if held is None:
+            return usual(self, *args, **kwargs)
+        with _disable_current_modes(), torch._C.DisableTorchFunction():
+            return usual(held.detach(), *args, **kwargs)
 
     primitives: Any = torch._VF
     with everywhere({id(loop): _written_out}), ExitStack() as undo:
@@ -83,10 +87,9 @@ def _padded(
     """
     import torch
 
-    held = _real(batch_sizes)
-    if held is None:
+    if _real(batch_sizes) is None:
         return usual(data, batch_sizes, batch_first, padding_value, total_length)
-    sizes = held.tolist()
+    sizes = batch_sizes.numpy().tolist()
     steps = max(len(sizes), total_length)
     out = data.new_full((steps, sizes[0], *data.shape[1:]), padding_value)
     lengths: list[int] = []
@@ -107,11 +110,10 @@ def _real(tensor: Any) -> Any:
     """
     from torch._functorch._aot_autograd.functional_utils import from_fun
     from torch.fx import traceback
-    from torch.utils._python_dispatch import _disable_current_modes
 
     held = getattr(from_fun(tensor), "real_tensor", None)
-    if held is None:
-        return None
-    traceback.current_meta.setdefault("custom", {})[READ] = True
-    with _disable_current_modes():
-        return held.detach()
+    marks = traceback.current_meta.get("custom")
+    if held is not None and marks is not None:
+        # A dict of its own: nodes that were traced before hold the other one.
+        traceback.current_meta["custom"] = {**marks, READ: True}
+    return held

@@ -103,7 +103,7 @@ def _register(kind: type) -> None:
 
     def unflatten(items: Any, context: Any) -> Any:
         names, beside = context
-        value = object.__new__(kind)
+        value = kind.__new__(kind)
         held = dict(zip(names, items, strict=True))
         held = {"data": held} if issubclass(kind, UserDict) else held
         for name, item in {**beside.attributes, **held}.items():
