@@ -224,6 +224,8 @@ def _hollow(asked: Asked) -> Traced:
         raise ValuesNeededError("its sizes depend on values")
     if reads_values(plain.program):
         raise ValuesNeededError("it reads values")
+    if loops(plain.program):
+        raise ValuesNeededError("values decide how often a loop runs")
     difference = _difference(asked, plain) if plain.heard_yes else ""
     if difference:
         raise ValuesNeededError(difference)
