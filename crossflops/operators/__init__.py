@@ -76,9 +76,9 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
 
         return (ml,)
     if domain in (TORCH, JAX, TENSORFLOW, SCIPY):
-        from crossflops.operators import aten, framework_functions
+        from crossflops.operators import aten, complex_numbers, framework_functions
 
-        return (aten, framework_functions)
+        return (aten, complex_numbers, framework_functions)
     return _ONNX
 
 

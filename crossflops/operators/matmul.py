@@ -217,8 +217,7 @@ def _einsum_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     inner, left = ZERO, terms[0]
     for place, right in enumerate(terms[1:], start=1):
         needed = set(out).union(*terms[place + 1 :])
-        _, first = _summed(left, needed | set(right))
-        _, second = _summed(right, needed | set(first))
+        _, first, second = _met(left, right, needed)
         if place in wanted:
             work[place] = _towards(second, first)
         if place == 1 and 0 in wanted:
@@ -238,8 +237,8 @@ def _towards(side: Labelled, other: Labelled) -> Cost:
 
 @operator(
     "Einsum",
-    "prod(all labels) MACs if a shared label is summed, else as many muls; a label of one "
-    "operand alone: n(in)-n(out) adds first; operands left to right",
+    "prod(all labels) MACs if a shared label of more than 1 is summed, else as many muls; a label "
+    "of one operand alone: n(in)-n(out) adds first; operands left to right",
     since=12,
     doubt=order_is_chosen,
     requires=labels_agree,
@@ -249,9 +248,10 @@ def _towards(side: Labelled, other: Labelled) -> Cost:
 def einsum(node: Node) -> Cost:
     """Einsum: two operands cost prod(dims of all labels) MACs where a shared label is summed.
 
-    Where none is, that many muls. A label of one operand alone that is not kept is summed
-    first, n(in) - n(out) adds; a repeated label takes the diagonal, free. More operands go left
-    to right in pairs, each pair keeping the labels that are still needed.
+    Where none is, or only such of size 1, that many muls, as PyTorch multiplies then. A label of
+    one operand alone that is not kept is summed first, n(in) - n(out) adds, and so is one of which
+    the other operand has a size of 1; a repeated label takes the diagonal, free. More operands go
+    left to right in pairs, each pair keeping the labels that are still needed.
     https://onnx.ai/onnx/operators/onnx__Einsum.html
     """
     terms, out = parse(text(node, "equation"), [shape(s) for s in _operands(node)])
@@ -270,13 +270,26 @@ def _operands(node: Node) -> list[TensorSpec]:
 
 
 def _pair(left: Labelled, right: Labelled, needed: set[str]) -> tuple[Cost, Labelled]:
-    first, left = _summed(left, needed | set(right))
-    second, right = _summed(right, needed | set(left))
+    before, left, right = _met(left, right, needed)
     both = _merged([left, right])
     kept = {label: dim for label, dim in both.items() if label in needed}
     work = prod(both.values())
     product = Cost(muls=work) if len(kept) == len(both) else Cost(macs=work)
-    return first + second + product, kept
+    return before + product, kept
+
+
+def _met(left: Labelled, right: Labelled, needed: set[str]) -> tuple[Cost, Labelled, Labelled]:
+    """Two operands as they meet: without the labels that only one of them has to sum.
+
+    Of a size of 1 there is nothing to sum: the other operand sums the label alone, if at all.
+    """
+    first, short = _summed(left, needed | _long(right))
+    second, other = _summed(right, needed | _long(left))
+    return first + second, short, other
+
+
+def _long(term: Labelled) -> set[str]:
+    return {label for label, dim in term.items() if dim != 1}
 
 
 def _summed(term: Labelled, needed: set[str]) -> tuple[Cost, Labelled]:

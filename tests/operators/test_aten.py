@@ -6,6 +6,7 @@ from math import inf
 import numpy as np
 import pytest
 
+from crossflops.errors import OperandError
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.ledger import Uncounted
 from crossflops.ledger.count import count_node
@@ -184,3 +185,75 @@ def test_a_sparse_product_is_bounded_by_a_dense_one():
     assert (counted.cost.macs, counted.cost.adds, counted.exactness) == (60, 15, "bound")
     alone = node("torch.ops::aten._sparse_addmm.default", shapes, [(3, 5)], beta=0)
     assert count_node(alone).cost.adds == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unsqueeze.default",
+        "select.int",
+        "split_with_sizes.default",
+        "index.Tensor",
+        "tile.default",
+    ],
+)
+def test_moved_complex_numbers_cost_nothing(name):
+    """What only moves is moved whether it has one part or two."""
+    assert work(node(f"torch.ops::aten.{name}", [(3, 4, 2)], [(3, 1, 4, 2)])) == ZERO
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "cost"),
+    [
+        # 6 numbers: e^a, cos b, sin b, and the first times each of the others
+        ("exp.default", {}, Cost(specials=18, muls=12)),
+        # a*a + b*b, its root, the log of that, atan2
+        ("log.default", {}, Cost(specials=18, muls=12, adds=6)),
+        # (a + ib)(a + ib): ac, bd, ad, bc, a difference and a sum
+        ("pow.Tensor_Scalar", {"exponent": 2.0}, Cost(muls=24, adds=12)),
+        # the log, p times both of its parts, the exponential
+        ("pow.Tensor_Scalar", {"exponent": 0.5}, Cost(specials=36, muls=36, adds=6)),
+    ],
+)
+def test_functions_of_complex_numbers(name, attributes, cost):
+    """As many functions of real numbers as the textbook's formula has."""
+    one = node(f"torch.ops::aten.{name}", [(2, 3, 2)], [(2, 3, 2)], **attributes)
+    assert work(one) == cost
+    assert count_node(one).exactness == "estimate"
+
+
+@pytest.mark.parametrize(("accumulate", "adds"), [(0, 0), (1, 2 * 4 * 2)])
+def test_complex_values_put_in_their_places(accumulate, adds):
+    """Two rows of four numbers: accumulated, both parts of each are added."""
+    one = node(
+        "torch.ops::aten.index_put.default",
+        [(3, 4, 2), "2:int64", (2, 4, 2)],
+        [(3, 4, 2)],
+        accumulate=accumulate,
+    )
+    assert work(one) == Cost(adds=adds)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "result", "pairs"),
+    [
+        ("mm", [(3, 4, 2), (4, 5, 2)], (3, 5, 2), 3 * 5 * 4),
+        ("bmm", [(2, 3, 4, 2), (2, 4, 5, 2)], (2, 3, 5, 2), 2 * 3 * 5 * 4),
+        ("mv", [(3, 4, 2), (4, 2)], (3, 2), 3 * 4),
+        ("dot", [(4, 2), (4, 2)], (2,), 4),
+    ],
+)
+def test_products_of_complex_numbers(name, shapes, result, pairs):
+    """Each pair of complex numbers is four real products."""
+    macs = real_products(range(pairs), range(pairs))
+    one = node(f"torch.ops::aten.{name}.default", shapes, [result])
+    assert work(one) == Cost(macs=macs)
+    added = node(f"torch.ops::aten.add{name}.default", [result, *shapes], [result], beta=2.0)
+    if name == "mm":
+        assert work(added) == Cost(macs=macs, adds=3 * 5 * 2, muls=3 * 5 * 2)
+
+
+def test_a_complex_product_of_other_lengths_is_refused():
+    """Rows of 4 do not meet columns of 3."""
+    with pytest.raises(OperandError, match="rows of 4"):
+        count_node(node("torch.ops::aten.mm.default", [(3, 4, 2), (3, 5, 2)], [(3, 5, 2)]))

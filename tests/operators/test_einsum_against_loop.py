@@ -13,9 +13,13 @@ from tests.operators.scalars import Tally, few, numbers, values, work
 
 
 def einsum_pair(tally, a, rows_a, b, rows_b, needed):
-    """One pair of an Einstein sum: own labels are summed, then all that are left are looped."""
-    a, rows_a = summed(a, rows_a, set(rows_b) | needed)
-    b, rows_b = summed(b, rows_b, set(rows_a) | needed)
+    """One pair of an Einstein sum: own labels are summed, then all that are left are looped.
+
+    A label of one element sums nothing, so it goes before the loop: what is left is a product.
+    """
+    long_a, long_b = longer(a, rows_a), longer(b, rows_b)
+    a, rows_a = summed(a, rows_a, long_b | needed)
+    b, rows_b = summed(b, rows_b, long_a | needed)
     sizes = dict(zip(rows_a, a.shape, strict=True)) | dict(zip(rows_b, b.shape, strict=True))
     kept = [label for label in sizes if label in needed]
     y = tally.array(np.zeros([sizes[label] for label in kept]))
@@ -26,6 +30,11 @@ def einsum_pair(tally, a, rows_a, b, rows_b, needed):
         into = tuple(place[label] for label in kept)
         y[into] = one * other if len(kept) == len(sizes) else tally.mac(y[into], one, other)
     return y, kept
+
+
+def longer(a, rows):
+    """The labels that stand for more than one element."""
+    return {label for label, extent in zip(rows, a.shape, strict=True) if extent > 1}
 
 
 def summed(a, rows, needed):

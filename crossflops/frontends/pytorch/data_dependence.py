@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import numpy as np
 
+from crossflops.frontends.pytorch.as_run import READ, as_run
 from crossflops.frontends.pytorch.graph import undecomposed
 from crossflops.frontends.pytorch.operators import generator_of
 from crossflops.frontends.pytorch.tensors import spec, specs
@@ -77,7 +78,7 @@ def valued() -> Iterator[Drawn]:
     setattr(FakeTensorMode, check, as_it_is)
     meta_utils._safe_copy = _copy
     try:
-        with seeded() as drawn, config.patch(fake_tensor_propagate_real_tensors=True):
+        with seeded() as drawn, config.patch(fake_tensor_propagate_real_tensors=True), as_run():
             yield drawn
     finally:
         FakeTensorMode._dispatch_impl = usual
@@ -248,6 +249,13 @@ def _fake(mode: Any, real: Any) -> Any:
 Known: TypeAlias = list[tuple[str, bool]]
 
 
+def loops(program: "ExportedProgram") -> bool:
+    """Whether a program holds a loop of PyTorch that goes on while values say so."""
+    return any(
+        getattr(node.target, "__name__", "") == "while_loop" for node in program.graph.nodes
+    )
+
+
 def open_sizes(program: "ExportedProgram") -> Known:
     """Which operators of a program that was exported without values have to do with open sizes."""
     return [(str(node.target), _touches(node, _is_open)) for node in _operators(program)]
@@ -300,6 +308,7 @@ def _by_order(program: "ExportedProgram") -> set[str]:
             continue
         if _has_open_size(node, sized):
             sized.add(node)
+        read = read or READ in (node.meta.get("custom") or {})
         if read or _touches(node, sized.__contains__):
             by_order.add(node.name)
         read = read or _reads(node.target) or _is_item(node)

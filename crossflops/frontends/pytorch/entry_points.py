@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from crossflops.frontends.pytorch.containers import plainly
 from crossflops.frontends.pytorch.operators import GENERATOR
 from crossflops.frontends.pytorch.recorder import Recorder
 from crossflops.frontends.seeds import standing_in
@@ -296,7 +297,7 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
             return recorder.module_call(self, call, args, kwargs)
         # The export pushes modes of its own before it enters the model; ours must be on top.
         with mode():
-            return recorder.module_call(self, call, args, kwargs)
+            return plainly(recorder.module_call(self, call, args, kwargs))
 
     _replace(undo, nn.Module, "_call_impl", call_impl)
     owners = {base for cls in recorder.index.classes for base in cls.__mro__}

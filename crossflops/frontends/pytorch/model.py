@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError, NormalizeError, ValuesNeededError, raised_at
 from crossflops.frontends.frontend import RUN, Ready, Source
+from crossflops.frontends.pytorch.containers import taken_apart
 from crossflops.frontends.pytorch.fakes import is_hollow
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
@@ -54,9 +55,11 @@ def fresh(
     import torch
     from torch.utils._pytree import tree_map_only
 
-    copied: tuple[tuple[Any, ...], dict[str, Any]] = tree_map_only(
-        torch.Tensor, torch.clone, (tuple(args), dict(kwargs))
-    )
+    given = tuple(args), dict(kwargs)
+    with taken_apart(given):
+        copied: tuple[tuple[Any, ...], dict[str, Any]] = tree_map_only(
+            torch.Tensor, torch.clone, given
+        )
     return copied
 
 

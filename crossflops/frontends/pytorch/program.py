@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.frontends.converted import identified, size
+from crossflops.frontends.pytorch.containers import taken_apart
 from crossflops.frontends.pytorch.data_dependence import (
     drawn,
     fill_shapes,
@@ -96,7 +97,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
     Raises NormalizeError when the recorded program has no ONNX form.
     """
     trace = recording.trace
-    with quiet(), spelled():
+    with quiet(), spelled(), taken_apart(recording.program.example_inputs):
         with seeded():
             states = recording.drawing
             known = {} if states is None else drawn(recording.program, states)
@@ -123,7 +124,7 @@ def record(
 ) -> Recording:
     """Only the run of the model, without its ONNX graph: all that a prediction needs."""
     compiler_tables()
-    with generators(), quiet(), spelled():
+    with generators(), quiet(), spelled(), taken_apart((args, kwargs)):
         found = traced(Asked(model, args, kwargs, setting))
         exported, recorder = found.program, found.recorder
         operators = operator_calls(exported, recorder.frames)

@@ -9,9 +9,11 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, NormalizeError, ValuesNeededError
 from crossflops.frontends.pytorch import executed
+from crossflops.frontends.pytorch.as_run import everywhere
 from crossflops.frontends.pytorch.data_dependence import (
     Known,
     has_values,
+    loops,
     open_sizes,
     reads_values,
     valued,
@@ -43,6 +45,7 @@ _QUESTIONS = {
     "torch._dynamo": ("is_compiling",),
     "torch._utils": ("is_compiling",),
     "torch._dynamo.external_utils": ("is_compiling",),
+    "transformers.utils.import_utils": ("is_fake_tensor",),
 }
 
 
@@ -55,10 +58,7 @@ class Answers:
 
 @contextmanager
 def questions(denied: bool) -> Iterator[Answers]:
-    """In this context the questions are noticed, and where they are `denied` answered with no.
-
-    Functions that were imported by name are found in the modules that hold them.
-    """
+    """In this context the questions are noticed, and where they are `denied` answered with no."""
     asked = Answers()
     wrappers = {
         id(original): _wrapped(original, asked, denied)
@@ -67,26 +67,13 @@ def questions(denied: bool) -> Iterator[Answers]:
         for name in names
         if (original := getattr(sys.modules[home], name, None)) is not None
     }
-    replaced: list[tuple[dict[str, Any], str, Any]] = []
-    spoken = {name for names in _QUESTIONS.values() for name in names}
-    try:
-        for module in list(sys.modules.values()):
-            held = getattr(module, "__dict__", None)
-            if not isinstance(held, dict):
-                continue
-            for name in spoken & held.keys():
-                if id(held[name]) in wrappers:
-                    replaced.append((held, name, held[name]))
-                    held[name] = wrappers[id(held[name])]
+    with everywhere(wrappers):
         yield asked
-    finally:
-        for held, name, original in replaced:
-            held[name] = original
 
 
-def _wrapped(original: Callable[[], bool], asked: Answers, denied: bool) -> Callable[[], bool]:
-    def answer() -> bool:
-        said = original()
+def _wrapped(original: Callable[..., bool], asked: Answers, denied: bool) -> Callable[..., bool]:
+    def answer(*args: Any) -> bool:
+        said = original(*args)
         if not said or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
             return said
         asked.heard_yes = True
@@ -237,6 +224,8 @@ def _hollow(asked: Asked) -> Traced:
         raise ValuesNeededError("its sizes depend on values")
     if reads_values(plain.program):
         raise ValuesNeededError("it reads values")
+    if loops(plain.program):
+        raise ValuesNeededError("values decide how often a loop runs")
     difference = _difference(asked, plain) if plain.heard_yes else ""
     if difference:
         raise ValuesNeededError(difference)
@@ -246,7 +235,7 @@ def _hollow(asked: Asked) -> Traced:
 def _revised(asked: Asked, plain: Traced) -> Traced:
     """What was exported without values, or with them where that holds no sizes or no truth."""
     known = open_sizes(plain.program)
-    is_open = any(is_open for _, is_open in known)
+    is_open = any(is_open for _, is_open in known) or loops(plain.program)
     difference = "" if is_open or not plain.heard_yes else _difference(asked, plain)
     if not is_open and not difference:
         return plain

@@ -1,0 +1,119 @@
+"""What a run does in Python, and an export that knows values can do as well.
+
+A run hands tensors to NumPy, PyTorch's `while_loop` asks its condition after every iteration, and
+`pad_packed_sequence` reads the lengths of sequences in C++. Where real tensors are carried, this
+is done here as in a run: the array has the real values, the loop is written out, iteration by
+iteration, with modules and entry points in it, and packed rows go to places that are numbers.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+READ = "crossflops read"  # stands at nodes behind a place where values left PyTorch
+_LOOP = "torch._higher_order_ops.while_loop"
+
+
+@contextmanager
+def as_run() -> Iterator[None]:
+    """In this context arrays have the real values, and loops of PyTorch go on while these say."""
+    import importlib
+
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    loop = importlib.import_module(_LOOP).while_loop
+    usual = torch.Tensor.numpy
+
+    def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
+        held = _real(self)
+        if held is None:
+            return usual(self, *args, **kwargs)
+        with _disable_current_modes(), torch._C.DisableTorchFunction():
+            return usual(held.detach(), *args, **kwargs)
+
+    primitives: Any = torch._VF
+    with everywhere({id(loop): _written_out}), ExitStack() as undo:
+        undo.callback(delattr, torch.Tensor, "numpy")
+        setattr(torch.Tensor, "numpy", numpy)  # noqa: B010  # mypy forbids assigning to a method
+        unpacked = primitives._pad_packed_sequence
+        undo.callback(delattr, primitives, "_pad_packed_sequence")
+        primitives._pad_packed_sequence = lambda *given: _padded(unpacked, *given)
+        yield
+
+
+@contextmanager
+def everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
+    """In this context modules hold these in the place of the functions with such an `id`.
+
+    Functions that were imported by name are found in the modules that hold them.
+    """
+    replaced: list[tuple[dict[str, Any], str, Any]] = []
+    try:
+        for module in list(sys.modules.values()):
+            held = getattr(module, "__dict__", None)
+            if not isinstance(held, dict):
+                continue
+            for name, value in list(held.items()):
+                if id(value) in wrappers:
+                    replaced.append((held, name, value))
+                    held[name] = wrappers[id(value)]
+        yield
+    finally:
+        for held, name, original in replaced:
+            held[name] = original
+
+
+def _written_out(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
+    """`while_loop` without a compiler: torch/_higher_order_ops/while_loop.py, while_loop_dense."""
+    carried = tuple(carried_inputs)
+    while bool(cond_fn(*carried)):
+        carried = tuple(body_fn(*carried))
+    return carried
+
+
+def _padded(
+    usual: Callable[..., Any],
+    data: Any,
+    batch_sizes: Any,
+    batch_first: bool,
+    padding_value: float,
+    total_length: int,
+) -> tuple[Any, Any]:
+    """What `_pad_packed_sequence` gives, piece by piece as in C++: native/PackedSequence.cpp.
+
+    data [N, ...] holds the rows of all steps, batch_sizes [T] how many of each step.
+    """
+    import torch
+
+    if _real(batch_sizes) is None:
+        return usual(data, batch_sizes, batch_first, padding_value, total_length)
+    sizes = batch_sizes.numpy().tolist()
+    steps = max(len(sizes), total_length)
+    out = data.new_full((steps, sizes[0], *data.shape[1:]), padding_value)
+    lengths: list[int] = []
+    first = row = 0
+    for step, (rows, left) in enumerate(zip(sizes, [*sizes[1:], 0], strict=True), start=1):
+        if rows != left:
+            piece = data[row : row + rows * (step - first)]
+            out[first:step, :rows] = piece.view(step - first, rows, *data.shape[1:])
+            first, row = step, row + rows * (step - first)
+            lengths = [step] * (rows - left) + lengths
+    return out.transpose(0, 1) if batch_first else out, torch.tensor(lengths)
+
+
+def _real(tensor: Any) -> Any:
+    """The real tensor behind one that is traced, and None where there is none.
+
+    What is traced from here on bears a mark, as the graph has no operator for what was read.
+    """
+    from torch._functorch._aot_autograd.functional_utils import from_fun
+    from torch.fx import traceback
+
+    held = getattr(from_fun(tensor), "real_tensor", None)
+    marks = traceback.current_meta.get("custom")
+    if held is not None and marks is not None:
+        # A dict of its own: nodes that were traced before hold the other one.
+        traceback.current_meta["custom"] = {**marks, READ: True}
+    return held
