@@ -103,6 +103,11 @@ def _class() -> Any:
         of_crossflops = True
         asked = ""
 
+        def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+            # A copy of a tensor has the same mode. A copied mode would hold its weak references
+            # to storages twice, and each frees them: PyTorch crashes.
+            return self
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
