@@ -69,7 +69,7 @@ def reads_when_built():
 
 def hides_what_it_reads():
     try:
-        wide = int(torch.tensor(3.0) * 2)
+        wide = int(torch.linspace(1, 6, 2)[1])
     except Exception:
         wide = 1
     return nn.Linear(4, wide)

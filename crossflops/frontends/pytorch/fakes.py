@@ -135,8 +135,8 @@ def _real_imports() -> Iterator[None]:
         with _disable_current_modes():
             usual(loader, module)
 
-    SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign]
+    SourceFileLoader.exec_module = exec_module  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:
-        SourceFileLoader.exec_module = usual  # type: ignore[method-assign]
+        SourceFileLoader.exec_module = usual  # type: ignore[assignment, method-assign]
