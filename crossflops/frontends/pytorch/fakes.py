@@ -26,7 +26,7 @@ def hollow() -> Iterator[None]:
     """
     mode = _mode()
     try:
-        with _real_imports(), mode:
+        with _real_imports(), _no_scripts(mode), mode:
             yield
     except (Exception, SystemExit) as error:
         raise ValuesNeededError(f"building it without values raises {_told(error)}") from error
@@ -118,6 +118,25 @@ def _class() -> Any:
                 raise
 
     return Hearing
+
+
+@contextmanager
+def _no_scripts(mode: Any) -> Iterator[None]:
+    """In this context no TorchScript is made, which holds its tensors itself, real or not."""
+    from torch.jit import RecursiveScriptModule
+
+    usual = RecursiveScriptModule.__init__
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        mode.asked = mode.asked or "TorchScript"
+        raise ValuesNeededError("parts of it are TorchScript")
+
+    vars_of_class: Any = RecursiveScriptModule
+    vars_of_class.__init__ = refuse
+    try:
+        yield
+    finally:
+        vars_of_class.__init__ = usual
 
 
 @contextmanager
