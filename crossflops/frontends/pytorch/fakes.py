@@ -131,12 +131,12 @@ def _no_scripts(mode: Any) -> Iterator[None]:
         mode.asked = mode.asked or "TorchScript"
         raise ValuesNeededError("parts of it are TorchScript")
 
-    vars_of_class: Any = RecursiveScriptModule
-    vars_of_class.__init__ = refuse
+    script_class: Any = RecursiveScriptModule
+    script_class.__init__ = refuse
     try:
         yield
     finally:
-        vars_of_class.__init__ = usual
+        script_class.__init__ = usual
 
 
 @contextmanager
@@ -154,8 +154,9 @@ def _real_imports() -> Iterator[None]:
         with _disable_current_modes():
             usual(loader, module)
 
-    SourceFileLoader.exec_module = exec_module  # type: ignore[assignment, method-assign]
+    loader_class: Any = SourceFileLoader
+    loader_class.exec_module = exec_module
     try:
         yield
     finally:
-        SourceFileLoader.exec_module = usual  # type: ignore[assignment, method-assign]
+        loader_class.exec_module = usual
