@@ -234,7 +234,7 @@ class Moves(Honest):
 
 
 class Unsettles(Honest):
-    """Changes the seed and the type in which PyTorch makes numbers, and loses the threads of it."""
+    """Changes the seed and the type in which PyTorch makes numbers, and a function."""
 
     def act(self, model):
         torch = importlib.import_module("torch")

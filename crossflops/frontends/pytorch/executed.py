@@ -77,7 +77,6 @@ def of_program(
 @contextmanager
 def _weighed(here: Callable[[], str]) -> Iterator[Executed]:
     """What is dispatched in this context, by where it is at that time."""
-    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry
 
@@ -93,7 +92,7 @@ def _weighed(here: Callable[[], str]) -> Iterator[Executed]:
         ) -> Any:
             kwargs = kwargs or {}
             packet = getattr(func, "overloadpacket", None)
-            if packet not in flop_registry and isinstance(func, torch._ops.OpOverload):
+            if packet not in flop_registry and _may_be_composite(func):
                 with self:
                     result = func.decompose(*args, **kwargs)
                 if result is not NotImplemented:
@@ -107,6 +106,13 @@ def _weighed(here: Callable[[], str]) -> Iterator[Executed]:
 
     with Weighing():
         yield found
+
+
+def _may_be_composite(func: Any) -> bool:
+    """Whether to ask for its composition: not of a question, which fake tensors ask as `prim`."""
+    import torch
+
+    return isinstance(func, torch._ops.OpOverload) and func.namespace != "prim"
 
 
 def differing(run: Executed, exported: Executed) -> list[str]:

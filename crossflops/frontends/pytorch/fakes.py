@@ -26,7 +26,7 @@ def hollow() -> Iterator[None]:
     """
     mode = _mode()
     try:
-        with _real_imports(), mode:
+        with _real_imports(), _no_scripts(mode), mode:
             yield
     except (Exception, SystemExit) as error:
         raise ValuesNeededError(f"building it without values raises {_told(error)}") from error
@@ -103,6 +103,11 @@ def _class() -> Any:
         of_crossflops = True
         asked = ""
 
+        def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+            # A copy of a tensor has the same mode. A copied mode would hold its weak references
+            # to storages twice, and each frees them: PyTorch crashes.
+            return self
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -113,6 +118,25 @@ def _class() -> Any:
                 raise
 
     return Hearing
+
+
+@contextmanager
+def _no_scripts(mode: Any) -> Iterator[None]:
+    """In this context no TorchScript is made, which holds its tensors itself, real or not."""
+    from torch.jit import RecursiveScriptModule
+
+    usual = RecursiveScriptModule.__init__
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        mode.asked = mode.asked or "TorchScript"
+        raise ValuesNeededError("parts of it are TorchScript")
+
+    script_class: Any = RecursiveScriptModule
+    script_class.__init__ = refuse
+    try:
+        yield
+    finally:
+        script_class.__init__ = usual
 
 
 @contextmanager
@@ -130,8 +154,9 @@ def _real_imports() -> Iterator[None]:
         with _disable_current_modes():
             usual(loader, module)
 
-    SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign]
+    loader_class: Any = SourceFileLoader
+    loader_class.exec_module = exec_module
     try:
         yield
     finally:
-        SourceFileLoader.exec_module = usual  # type: ignore[method-assign]
+        loader_class.exec_module = usual
