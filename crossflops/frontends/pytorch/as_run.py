@@ -74,7 +74,7 @@ def _written_out(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
 
 
 def _padded(
-    usual: Callable[..., Any],
+    usual: Callable[..., tuple[Any, Any]],
     data: Any,
     batch_sizes: Any,
     batch_first: bool,

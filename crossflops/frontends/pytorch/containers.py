@@ -89,7 +89,7 @@ class _Beside:
         return 0
 
 
-def _register(kind: type) -> None:
+def _register(kind: Any) -> None:
     from torch.utils import _pytree
 
     def flatten(value: Any) -> tuple[list[Any], Any]:
