@@ -42,8 +42,7 @@ _POSITIVE = Positive()
                  help="Levels of modules to show; -1 are all."),
     click.option("--top", type=click.IntRange(1), default=3, show_default=True, metavar="N",
                  help="Modules to show at each level."),
-    click.option("--detail/--no-detail", "detailed", default=True, show_default=True,
-                 help="Whether to show the tree of modules."),
+    click.option("--no-detail", is_flag=True, help="Leave the tree of modules out."),
     click.option("--optimizer", default="AdamW", show_default=True, metavar="NAME",
                  help="A class of torch.optim, or none."),
     click.option("--threads", type=click.IntRange(1), metavar="N",
@@ -76,7 +75,8 @@ def profile(as_json: bool, file: Any, **fields: Any) -> int:
     from crossflops.verbs.profile import profile as profiling
     from crossflops.verbs.profile.account import Against
 
-    choice = Choice(**{name: fields.pop(name) for name in ("depth", "top", "detailed")})
+    detailed = not fields.pop("no_detail")
+    choice = Choice(depth=fields.pop("depth"), top=fields.pop("top"), detailed=detailed)
     against = Against(
         device=fields.pop("device"),
         precision=fields.pop("precision"),

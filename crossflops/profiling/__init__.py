@@ -1,5 +1,6 @@
 """A training step that is watched: when each module works, forward, backward and again.
 
 In: a torch module, and the block in which it runs one step. Out: the times of that step by module,
-as plain numbers; the module is as it was. May import: bench, ir, errors; PyTorch in functions.
+as plain numbers; the module is as it was.
+May import: bench, ir, errors; PyTorch when a step runs.
 """
