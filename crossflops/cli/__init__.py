@@ -41,7 +41,7 @@ VERBS = {
     "explain": "Say what a cause is, or everything that a tool does.",
     "efficiency": "Set a count against a device's peak.",
     "bench": "Run a model, and say how fast it is and where its time goes.",
-    "profile": "Train a model for some steps, and say where work and time go.",
+    "profile": "Train a model of PyTorch for some steps, and say where work and time go.",
     "devices": "Look up a device and its peaks, or measure this machine.",
     "peak": "Derive a compute peak from a clock and units.",
     "bandwidth": "Derive a memory bandwidth from a clock and a bus.",

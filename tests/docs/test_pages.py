@@ -24,6 +24,7 @@ from tests.docs.blocks import (
 
 README = ROOT / "README.md"
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+CONTEXT = click.Context(group, **group.context_settings)
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`([^`]+)`")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -45,8 +46,7 @@ def anchors(page):
 
 def verbs():
     """Every verb with its command."""
-    context = click.Context(group)
-    return {name: group.get_command(context, name) for name in VERBS}
+    return {name: group.get_command(CONTEXT, name) for name in VERBS}
 
 
 def options(command):
@@ -103,7 +103,7 @@ def test_every_command_can_be_parsed(block):
         verb = found[words[1]]
         given = {word.partition("=")[0] for word in words[2:] if word.startswith("--")}
         assert given <= options(verb) | {"--help"}, command.text
-        parser = verb.make_parser(click.Context(verb))
+        parser = verb.make_parser(click.Context(verb, parent=CONTEXT))
         parser.parse_args(list(words[2:]))  # raises what a user would see
 
 
