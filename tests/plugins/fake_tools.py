@@ -233,19 +233,22 @@ class Moves(Honest):
         Model.macs = property(lambda self: 1)
 
 
+SEED = 99
+
+
 class Unsettles(Honest):
     """Changes the seed and the type in which PyTorch makes numbers, and a function."""
 
     def act(self, model):
         torch = importlib.import_module("torch")
-        torch.manual_seed(99)
+        torch.manual_seed(SEED)
         torch.set_default_dtype(torch.float64)
         torch.set_num_threads(1)
         torch.nn.functional.relu = None
 
 
-class DrawsNumbers(Honest):
-    """Answers with what the next random number is, if it is of the usual type."""
+class FindsPyTorch(Honest):
+    """Answers with 5 where PyTorch is as in a process that has just begun."""
 
     name = "other"
 
@@ -253,9 +256,8 @@ class DrawsNumbers(Honest):
         torch = importlib.import_module("torch")
         time.sleep(1)  # the other has begun
         assert torch.nn.functional.relu is not None
-        drawn = torch.rand(1)
-        assert drawn.dtype == torch.float32
-        model.macs = int(drawn * 10**6)
+        assert torch.initial_seed() != SEED
+        assert torch.rand(1).dtype == torch.float32
 
 
 class MovesInLoad(Honest):

@@ -159,6 +159,20 @@ def test_a_model_whose_values_decide_is_built_with_them(target, name, shape, mac
         crossflops.count(target(name), shape, weights="fake")
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("Selects", "its sizes depend on values"),
+        ("pruned", "which elements of weight_orig are pruned is a matter of values"),
+        ("reads_when_built", "building it reads values (aten._local_scalar_dense.default)"),
+        ("scripted", "parts of it are TorchScript"),
+    ],
+)
+def test_the_reason_is_what_needs_values(target, name, reason):
+    """And not what PyTorch stumbled over."""
+    assert crossflops.count(target(name), "4x4").weights.reason == reason
+
+
 def test_what_is_wrong_is_told_as_ever(target):
     """By the model with its weights."""
     with pytest.raises(TargetError, match="raised RuntimeError: no such thing"):
@@ -177,8 +191,8 @@ def test_weights_are_for_targets():
 
 def test_the_command_says_why_there_are_weights(target, capsys):
     """In its text and its JSON; nothing where there are none."""
-    assert main(["count", target("lazy"), "--input", "1x4"]) == 0
-    assert "The model was built with its weights: lazy" in capsys.readouterr().out
+    assert main(["count", target("Selects"), "--input", "4x4"]) == 0
+    assert "The model was built with its weights: its sizes depend on" in capsys.readouterr().out
     assert main(["count", target("plain"), "--input", "1x3x8x8"]) == 0
     assert "weights" not in capsys.readouterr().out
     assert main(["count", target("plain"), "--input", "1x3x8x8", "--json"]) == 0

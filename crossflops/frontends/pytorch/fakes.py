@@ -17,6 +17,8 @@ from crossflops.errors import ValuesNeededError
 from crossflops.frontends.pytorch.exporter import brief
 from crossflops.ir.provenance import FAKE, META, REAL
 
+_SCRIPTED = "parts of it are TorchScript"
+
 
 @contextmanager
 def hollow() -> Iterator[None]:
@@ -29,13 +31,10 @@ def hollow() -> Iterator[None]:
         with _real_imports(), _no_scripts(mode), mode:
             yield
     except (Exception, SystemExit) as error:
-        raise ValuesNeededError(f"building it without values raises {_told(error)}") from error
+        told = f"building it without values raises {type(error).__name__}: {brief(error)}"
+        raise ValuesNeededError(mode.asked or told) from error
     if mode.asked:
-        raise ValuesNeededError(f"building it reads values ({mode.asked})")
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {brief(error)}"
+        raise ValuesNeededError(mode.asked)
 
 
 def is_ours(tensor: Any) -> bool:
@@ -75,7 +74,7 @@ def refuse_scripted(model: Any) -> None:
     import torch
 
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
-        raise ValuesNeededError("parts of it are TorchScript")
+        raise ValuesNeededError(_SCRIPTED)
 
 
 def is_fake(tensor: Any) -> bool:
@@ -89,7 +88,7 @@ def _mode() -> Any:
 
 @functools.cache
 def _class() -> Any:
-    """PyTorch's mode, which remembers the first operator that asked for a value."""
+    """PyTorch's mode, which remembers in `asked` what first needed values, in words."""
     import torch  # in whole, before any part of it  # noqa: F401
     from torch._subclasses.fake_tensor import (
         DataDependentOutputException,
@@ -114,7 +113,7 @@ def _class() -> Any:
             try:
                 return super().__torch_dispatch__(func, types, args, kwargs)
             except (DataDependentOutputException, DynamicOutputShapeException):
-                self.asked = self.asked or str(func)
+                self.asked = self.asked or f"building it reads values ({func})"
                 raise
 
     return Hearing
@@ -128,8 +127,8 @@ def _no_scripts(mode: Any) -> Iterator[None]:
     usual = RecursiveScriptModule.__init__
 
     def refuse(*args: Any, **kwargs: Any) -> None:
-        mode.asked = mode.asked or "TorchScript"
-        raise ValuesNeededError("parts of it are TorchScript")
+        mode.asked = mode.asked or _SCRIPTED
+        raise ValuesNeededError(_SCRIPTED)
 
     script_class: Any = RecursiveScriptModule
     script_class.__init__ = refuse
