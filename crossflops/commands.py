@@ -26,9 +26,9 @@ _SELF = re.compile(rf"(?<=`){NAME} (?=[a-z-])|(?<=: ){NAME} (?=[a-z]+ )")
 def standing_here(text: str) -> str:
     """The text with every command in it as it works here, in this folder and environment."""
     if "pip " in text and _PIP.search(text):
-        text = _PLUGIN.sub(lambda found: shlex.join(_source(found[0])), text)
-        text = _EXTRA.sub(lambda found: shlex.join(_brought_by(found[1].split(","))), text)
-        text = _PIP.sub(lambda found: f"{_installer(found[1])} ", text)
+        text = _PLUGIN.sub(lambda match: shlex.join(_source(match[0])), text)
+        text = _EXTRA.sub(lambda match: shlex.join(_brought_by(match[1].split(","))), text)
+        text = _PIP.sub(lambda match: f"{_installer(match[1])} ", text)
     return _SELF.sub(f"{program()} ", text)
 
 
@@ -51,13 +51,13 @@ def python() -> str:
 
 def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
     """What an extra of crossflops consists of, each as pip takes it; () of an unknown one."""
-    found: list[tuple[str, ...]] = []
-    for one in _declared().get(extra, ()):
-        own = _EXTRA.fullmatch(one)
+    folders: list[tuple[str, ...]] = []
+    for requirement in _declared().get(extra, ()):
+        own = _EXTRA.fullmatch(requirement)
         names = own[1].split(",") if own else ()
-        found += [part for name in names for part in requirements(name)]
-        found += [] if own else [_source(one)]
-    return tuple(dict.fromkeys(found))
+        folders += [part for name in names for part in requirements(name)]
+        folders += [] if own else [_source(requirement)]
+    return tuple(dict.fromkeys(folders))
 
 
 def _installer(verb: str) -> str:
@@ -72,7 +72,7 @@ def _brought_by(extras: list[str]) -> list[str]:
     parts = [requirements(name) for name in extras]
     if not all(parts):
         return [f"{NAME}[{','.join(extras)}]"]
-    return [word for one in dict.fromkeys(sum(parts, ())) for word in one]
+    return [word for named in dict.fromkeys(sum(parts, ())) for word in named]
 
 
 def _source(requirement: str) -> tuple[str, ...]:
@@ -104,12 +104,12 @@ def _declared() -> dict[str, list[str]]:
         lines = metadata.requires(NAME) or []
     except metadata.PackageNotFoundError:
         return {}
-    found: dict[str, list[str]] = {}
+    by_extra: dict[str, list[str]] = {}
     for line in lines:
         name, _, marker = line.partition(";")
         extra = marker.partition("extra ==")[2].strip(" '\"")
-        found.setdefault(extra, []).append(name.strip())
-    return found
+        by_extra.setdefault(extra, []).append(name.strip())
+    return by_extra
 
 
 def _origin() -> dict[str, Any]:
@@ -125,8 +125,8 @@ def _origin() -> dict[str, Any]:
 
 def _is_on_path(name: str, wanted: Path) -> bool:
     """Whether the shell finds this very file by its name; links of environments stay apart."""
-    found = shutil.which(name)
-    return found is not None and Path(found).absolute() == wanted.absolute()
+    command = shutil.which(name)
+    return command is not None and Path(command).absolute() == wanted.absolute()
 
 
 def _from_here(path: Path) -> str:

@@ -79,7 +79,7 @@ def nearest(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
 
     names = list(known)
     folded = {name.casefold(): name for name in names}
-    near = [folded[one] for one in get_close_matches(wrong.casefold(), folded, n=_NEAR)]
+    near = [folded[close] for close in get_close_matches(wrong.casefold(), folded, n=_NEAR)]
     if near:
         return f"did you mean {' or '.join(near)}?"
     return otherwise or f"known: {', '.join(names) or 'none'}"
@@ -118,13 +118,13 @@ def raised_at(error: BaseException) -> str:
     """
     import traceback
 
-    for one in _causes(error):
-        frames = traceback.extract_tb(one.__traceback__)
+    for cause in _causes(error):
+        frames = traceback.extract_tb(cause.__traceback__)
         places = [(frame, _place(frame.filename)) for frame in frames]
         own = [(frame, place) for frame, (place, mine) in places if place and mine]
-        found = own or [(frame, place) for frame, (place, _) in places if place]
-        if found:
-            frame, place = found[-1]
+        places_known = own or [(frame, place) for frame, (place, _) in places if place]
+        if places_known:
+            frame, place = places_known[-1]
             return f" ({place}:{frame.lineno}, in {frame.name})"
     return ""
 
@@ -144,7 +144,7 @@ def relay(output: str) -> None:
     if os.environ.get(DEBUG, "0") in ("", "0"):
         return
     for line in output.splitlines():
-        plain = (one if one.isprintable() else ascii(one)[1:-1] for one in line)
+        plain = (char if char.isprintable() else ascii(char)[1:-1] for char in line)
         with contextlib.suppress(OSError):
             sys.stderr.write("".join(plain) + "\n")
             sys.stderr.flush()

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from crossflops.errors import MissingExtraError, UnknownNameError
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
-from crossflops.report.profile import Choice, TrainingProfile
+from crossflops.report.profile import ShownDepth, TrainingProfile
 from crossflops.report.report import Report
 from crossflops.report.view import By, TableView, focus, view
 
@@ -104,7 +104,7 @@ class ShownProfile(TrainingProfile, frozen=True, kw_only=True):
         from crossflops.render.pages.profile import Profiled
         from crossflops.render.terminal import shown
 
-        return shown(Profiled(self, Choice(depth=depth, top=top, detailed=detailed)))
+        return shown(Profiled(self, ShownDepth(depth=depth, top=top, detailed=detailed)))
 
     def save(self, path: str | Path) -> Path:
         """Write the profile in the format of the suffix. Returns the path."""

@@ -13,8 +13,8 @@ import msgspec
 from crossflops.bench import session
 from crossflops.bench.order import (
     Answer,
+    BenchLimits,
     FileOrder,
-    Limits,
     ModelOrder,
     Order,
     Ran,
@@ -25,11 +25,11 @@ from crossflops.bench.session import allocate
 from crossflops.errors import CrossflopsError, InputError, print_traceback
 from crossflops.frontends import Ready, Source, frontend_of, of_runtime
 from crossflops.frontends.inputs import from_archive
-from crossflops.ir.measurement import Measurement, Seen, Unfit
+from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit
 from crossflops.plugins.failures import described, shortened, speaks_of_memory
 from crossflops.workers.limits import limit_memory
 
-PROFILED = Limits(warmup=3, runs=10, fewest=3, seconds=5.0)
+PROFILED = BenchLimits(warmup=3, runs=10, fewest=3, seconds=5.0)
 _MOST = 500  # runs under the profiler: short ones are disturbed by whatever else there is
 _EVENTS = 50_000  # of a profile, about 20 MB
 _SPAN = 1.0  # seconds that they may take together
@@ -79,7 +79,9 @@ def run_file(order: FileOrder) -> Ran:
     timing = Ran(
         runtime=f"onnxruntime {module.__version__}",
         device="cpu",
-        inputs={name: Seen(str(value.dtype), value.shape) for name, value in feeds.items()},
+        inputs={
+            name: SteadyTensor(str(value.dtype), value.shape) for name, value in feeds.items()
+        },
         measurement=_timed(module, order, data, feeds, how),
     )
     if not order.profiled:
@@ -144,7 +146,7 @@ def _timed(
     return timed(once, order.batch, time.perf_counter, order.limits, how)
 
 
-def _profiling(timing: Ran, nodes: int) -> Limits:
+def _profiling(timing: Ran, nodes: int) -> BenchLimits:
     """How many runs are profiled: more of short ones, as far as the profile stays small."""
     took = timing.measurement.p50 if timing.measurement is not None else _SPAN
     wanted = min(_MOST, int(_SPAN / took) if took else _MOST, _EVENTS // max(1, nodes))
@@ -152,7 +154,12 @@ def _profiling(timing: Ran, nodes: int) -> Limits:
 
 
 def _profiled(
-    module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], timing: Ran, limits: Limits
+    module: Any,
+    order: FileOrder,
+    data: bytes,
+    feeds: dict[str, Any],
+    timing: Ran,
+    limits: BenchLimits,
 ) -> Ran:
     """Once more under the profiler, which takes time itself."""
     options = _options(module, order)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from crossflops.ir.measurement import Measurement, Seen, Unfit, measured
+from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit, measured
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
 
@@ -18,7 +18,7 @@ WINDOW = 5  # runs whose median has to stand still
 STILL = 0.02  # by how much of itself it may move
 
 
-class Limits(NamedTuple):
+class BenchLimits(NamedTuple):
     """How many runs: warm-up ends after `warmup` of them at the latest, timing after `runs`.
 
     Both end sooner when `seconds` have passed, but not before `fewest` runs.
@@ -30,7 +30,7 @@ class Limits(NamedTuple):
     seconds: float = 5.0
 
 
-USUAL = Limits()
+USUAL = BenchLimits()
 
 
 def settled(seconds: Sequence[float]) -> bool:
@@ -46,7 +46,7 @@ def settled(seconds: Sequence[float]) -> bool:
 
 
 def timed(
-    run: Run, batch: int, clock: Clock, limits: Limits = USUAL, how: str = ""
+    run: Run, batch: int, clock: Clock, limits: BenchLimits = USUAL, how: str = ""
 ) -> Measurement:
     """Run until it is warm, then time it. `run` returns when its work is done.
 
@@ -60,7 +60,11 @@ def timed(
 
 
 def _repeated(
-    run: Run, clock: Clock, most: int, limits: Limits, enough: Callable[[Sequence[float]], bool]
+    run: Run,
+    clock: Clock,
+    most: int,
+    limits: BenchLimits,
+    enough: Callable[[Sequence[float]], bool],
 ) -> list[float]:
     times: list[float] = []
     begin = clock()
@@ -89,7 +93,7 @@ class FileOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     batch: int
     optimization: str = "all"
     threads: int
-    limits: Limits = USUAL
+    limits: BenchLimits = USUAL
     profiled: bool = False
     unrun: bool = False
     memory: int | None = None
@@ -111,7 +115,7 @@ class ModelOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     runtime: str
     batch: int
     threads: int
-    limits: Limits = USUAL
+    limits: BenchLimits = USUAL
     trace: str | None = None
     memory: int | None = None
     paths: tuple[str, ...] = ()
@@ -127,7 +131,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ran"
 
     runtime: str
     device: str
-    inputs: dict[str, Seen]
+    inputs: dict[str, SteadyTensor]
     measurement: Measurement | None = None
     profile: str | None = None
     graph: str | None = None

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from crossflops.ir.measurement import Seen
+from crossflops.ir.measurement import SteadyTensor
 from crossflops.load.order import bodies
 
 _EVENT = "_kernel_time"
@@ -51,18 +51,19 @@ def name_nodes(graph: Any, prefix: str = "n") -> None:
             name_nodes(body, f"{node.name}.{place}.")
 
 
-def values(graph: Any, ran: Iterable[Event]) -> dict[str, Seen]:
+def values(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
     """The tensors that had one shape in all runs, by name."""
     made: dict[str, set[Shapes]] = {}
     for event in ran:
         made.setdefault(event.node, set()).add(event.made)
-    seen: dict[str, Seen] = {}
+    seen: dict[str, SteadyTensor] = {}
     for node in _all(graph):
         names = [name for name in node.output if name]
         shapes = made.get(node.name, set())
         if len(shapes) == 1 and len(only := next(iter(shapes))) == len(names):
             seen |= {
-                name: Seen(dtype, shape) for name, (dtype, shape) in zip(names, only, strict=True)
+                name: SteadyTensor(dtype, shape)
+                for name, (dtype, shape) in zip(names, only, strict=True)
             }
     return seen
 

@@ -16,7 +16,7 @@ from crossflops.bench import profile, session
 from crossflops.bench.order import Refusal
 from crossflops.errors import CrossflopsError, print_traceback
 from crossflops.frontends.inputs import from_archive
-from crossflops.ir.measurement import Observation, Seen
+from crossflops.ir.measurement import Observation, SteadyTensor
 from crossflops.ir.tensor import TensorSpec
 from crossflops.workers.limits import limit_memory
 
@@ -67,7 +67,9 @@ def observed(order: RunOrder) -> Observation:
     runs = profile.counted(ran)
     return Observation(
         runtime=f"onnxruntime {module.__version__}",
-        inputs={name: Seen(str(value.dtype), value.shape) for name, value in feeds.items()},
+        inputs={
+            name: SteadyTensor(str(value.dtype), value.shape) for name, value in feeds.items()
+        },
         values=profile.values(model.graph, ran),
         trips=profile.trips(model.graph, runs),
         branches=profile.branches(model.graph, runs),

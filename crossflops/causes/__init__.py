@@ -15,18 +15,18 @@ from crossflops.ir.cause import Cause
 
 @functools.cache
 def _by_id() -> dict[str, Cause]:
-    found: dict[str, Cause] = {}
+    by_id: dict[str, Cause] = {}
     for module in iter_modules(__path__):
-        for one in import_module(f"{__name__}.{module.name}").CAUSES:
-            if one.id in found:
-                raise ValueError(f"two causes are called {one.id!r}")
-            found[one.id] = one
-    return found
+        for cause in import_module(f"{__name__}.{module.name}").CAUSES:
+            if cause.id in by_id:
+                raise ValueError(f"two causes are called {cause.id!r}")
+            by_id[cause.id] = cause
+    return by_id
 
 
 def causes() -> tuple[Cause, ...]:
     """All causes, by id."""
-    return tuple(one for _, one in sorted(_by_id().items()))
+    return tuple(cause for _, cause in sorted(_by_id().items()))
 
 
 def words() -> tuple[Cause, ...]:

@@ -31,12 +31,14 @@ def search(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     the only one whose title begins with them.
     """
     wanted = [plain for word in words.split() if (plain := _plain(word))]
-    found = [(score, one) for one in causes if wanted and (score := _score(wanted, one))]
-    begun = [one for _, one in found if _begins("".join(wanted), one)]
+    scored = [(score, cause) for cause in causes if wanted and (score := _score(wanted, cause))]
+    begun = [cause for _, cause in scored if _begins("".join(wanted), cause)]
     if len(begun) == 1:
         return tuple(begun)
-    named = [pair for pair in found if pair[0] >= _NAME * len(wanted)]
-    return tuple(one for _, one in sorted(named or found, key=lambda pair: (-pair[0], pair[1].id)))
+    named = [pair for pair in scored if pair[0] >= _NAME * len(wanted)]
+    return tuple(
+        cause for _, cause in sorted(named or scored, key=lambda pair: (-pair[0], pair[1].id))
+    )
 
 
 def _score(wanted: list[str], cause: Cause) -> int:

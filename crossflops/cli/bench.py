@@ -68,13 +68,13 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     time of every kernel is joined to the nodes that it stands for, and to their MACs. Exit status
     1 says that some kernel, or all of it, was faster than the peak, which no sound measurement is.
     """
-    from crossflops.bench.order import Limits
+    from crossflops.bench.order import BenchLimits
     from crossflops.verbs.bench import bench as verb
 
     top, timeout = fields.pop("top"), fields["timeout"]
     model = request(fields, observe=True)
     batches, memory = _batches(fields.pop("batches")), _size(fields.pop("memory_limit"))
-    limits = Limits(seconds=fields.pop("seconds"))
+    limits = BenchLimits(seconds=fields.pop("seconds"))
     how = verb.Conditions(batches=batches, memory=memory, timeout=timeout, limits=limits, **fields)
     doing = f"running {model.target}" if how.trace is None else f"reading {how.trace}"
     with progress(doing) as tell:

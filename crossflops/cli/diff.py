@@ -53,6 +53,6 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
         return text, Path(text) if verb.is_report(text) else Request.of(text, **shared)
 
     with progress("counting") as tell:
-        found = verb.diff(side(first), side(second), most, tell)
-    deliver(found, as_json=fields["as_json"], file=fields["file"])
-    return 1 if found.over else 0
+        changes = verb.diff(side(first), side(second), most, tell)
+    deliver(changes, as_json=fields["as_json"], file=fields["file"])
+    return 1 if changes.over else 0

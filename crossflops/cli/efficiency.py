@@ -14,7 +14,7 @@ from crossflops.cli.options import MODEL, OUTPUT, Group, of_model, options, pict
 from crossflops.cli.output import deliver, keep_roofline, progress, say
 from crossflops.hardware.rates.question import Question
 from crossflops.ir.profile import Failure
-from crossflops.report.efficiency import Efficiency, EfficiencyReport, Step
+from crossflops.report.efficiency import Efficiency, EfficiencyReport, TimedStep
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 _COUNT = click.IntRange(1)
@@ -272,7 +272,7 @@ def _status(noun: EfficiencyReport) -> int:
 
 
 def _impossible(answer: Efficiency) -> bool:
-    phases = answer.step.phases if isinstance(answer.step, Step) else ()
+    phases = answer.step.phases if isinstance(answer.step, TimedStep) else ()
     shares = [answer.ratio, answer.hfu, *(phase.ratio for phase in phases)]
     shares += [module.ratio for module in answer.modules or ()]
     return any(isinstance(share, float) and share > 1 for share in shares)

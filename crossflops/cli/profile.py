@@ -17,7 +17,7 @@ from crossflops.cli.options import (
 )
 from crossflops.cli.output import deliver, progress
 from crossflops.render.pages.profile import Profiled
-from crossflops.report.profile import Choice
+from crossflops.report.profile import ShownDepth
 
 A_CHECK_FAILED = 1
 _POSITIVE = Positive()
@@ -70,25 +70,27 @@ def profile(as_json: bool, file: Any, **fields: Any) -> int:
     model runs in this process. Exit status 1 says that a module was faster than the peak, which
     no sound measurement is.
     """
-    from crossflops.bench.order import Limits
+    from crossflops.bench.order import BenchLimits
     from crossflops.profiling.run import Recipe
     from crossflops.verbs.profile import profile as profiling
-    from crossflops.verbs.profile.account import Against
+    from crossflops.verbs.profile.account import RatedAgainst
 
     detailed = not fields.pop("no_detail")
-    choice = Choice(depth=fields.pop("depth"), top=fields.pop("top"), detailed=detailed)
-    against = Against(
+    choice = ShownDepth(depth=fields.pop("depth"), top=fields.pop("top"), detailed=detailed)
+    against = RatedAgainst(
         device=fields.pop("device"),
         precision=fields.pop("precision"),
         peak_tflops=fields.pop("peak_tflops"),
     )
-    given = profiling.Given(**{name: fields.pop(name) for name in ("fwd_ms", "bwd_ms", "step_ms")})
-    limits = Limits(warmup=10, runs=20, fewest=2, seconds=fields.pop("seconds"))
+    given = profiling.GivenTimes(
+        **{name: fields.pop(name) for name in ("fwd_ms", "bwd_ms", "step_ms")}
+    )
+    limits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=fields.pop("seconds"))
     recipe = Recipe(optimizer=fields.pop("optimizer"), limits=limits)
     threads = fields.pop("threads")
     counted = {name: fields.pop(name) for name in ("as_", "frozen")}
     asked = request(fields, sizes=sizes(fields), train=True, **counted)
-    how = profiling.Conditions(recipe=recipe, against=against, given=given, threads=threads)
+    how = profiling.ProfileConditions(recipe=recipe, against=against, given=given, threads=threads)
     with progress(f"profiling {asked.target}") as tell:
         noun = profiling.profile(asked, how, tell)
     deliver(Profiled(noun, choice), as_json=as_json, file=file)

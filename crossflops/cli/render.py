@@ -19,7 +19,7 @@ from crossflops.render.pages.profile import Profiled
 from crossflops.report.bench import Bench
 from crossflops.report.compressed import contents
 from crossflops.report.efficiency import EfficiencyReport
-from crossflops.report.profile import Choice, TrainingProfile
+from crossflops.report.profile import ShownDepth, TrainingProfile
 from crossflops.report.report import SCHEMA, Report
 
 _HINT = "give a file that `crossflops count`, `compare` or `bench` wrote with -o FILE.json"
@@ -92,8 +92,10 @@ def _bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int:
 
 def _profile(profile: TrainingProfile, fields: dict[str, Any]) -> int:
     """`--top` modules at each of `--depth` levels."""
-    usual, depth = Choice(), fields["depth"]
-    choice = Choice(depth=usual.depth if depth is None else depth, top=fields["top"] or usual.top)
+    usual, depth = ShownDepth(), fields["depth"]
+    choice = ShownDepth(
+        depth=usual.depth if depth is None else depth, top=fields["top"] or usual.top
+    )
     deliver(Profiled(profile, choice), as_json=fields["as_json"], file=fields["file"])
     return 0
 

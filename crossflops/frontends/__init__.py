@@ -128,7 +128,9 @@ def names_like(name: str) -> str:
 
 def opened(value: Any) -> tuple[Any, Any]:
     """The model in a value that holds one, and the inputs that came with it; else it and None."""
-    holders = (found for frontend in FRONTENDS if (found := frontend.opened(value)) is not None)
+    holders = (
+        opening for frontend in FRONTENDS if (opening := frontend.opened(value)) is not None
+    )
     return next(holders, (value, None))
 
 

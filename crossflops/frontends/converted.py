@@ -12,7 +12,7 @@ from crossflops.ir.trace import Module, Scalar
 from crossflops.operators import rule
 
 
-class Operation(msgspec.Struct, frozen=True):
+class ConvertedOperation(msgspec.Struct, frozen=True):
     """An operation of a framework, as its own program has it."""
 
     op: Op
@@ -45,7 +45,7 @@ def _attribute(value: Scalar) -> Attribute:
 
 
 def standing(
-    nodes: tuple[Node, ...], operation: Callable[[Node], tuple[str, Operation] | None]
+    nodes: tuple[Node, ...], operation: Callable[[Node], tuple[str, ConvertedOperation] | None]
 ) -> tuple[Node, ...]:
     """The nodes of a graph, the first of each operation with what it costs, the others without.
 

@@ -42,15 +42,15 @@ def settled(
         data, feeds = runnable()
         with paused():
             seen = run(_known_part(data), feeds)
-        found, known = read(seen)
+        decisions, known = read(seen)
     except Exception as error:  # whatever it is: a run that was not asked for costs no count
         why = f"what depends on data is not known: {_told(error)}"
         return graph, {"calls": calls, "notes": (why,)}
-    told = _marked(found, graph)
-    if not any(node.depends_on_inputs for node in _everywhere(told.nodes)):
+    marked = _marked(decisions, graph)
+    if not any(node.depends_on_inputs for node in _everywhere(marked.nodes)):
         return graph, {"calls": calls}
     draws = any(node.op.type.startswith(_DRAWING) for node in _everywhere(graph.nodes))
-    return told, {"calls": known, "runtime": seen.runtime, "notes": (_DRAWS,) if draws else ()}
+    return marked, {"calls": known, "runtime": seen.runtime, "notes": (_DRAWS,) if draws else ()}
 
 
 def _told(error: Exception) -> str:

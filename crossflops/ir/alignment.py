@@ -93,10 +93,10 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def residual(self) -> Work:
         """What no cause covers."""
-        found = self.delta
-        for one in self.causes:
-            found = found - Work(macs=one.macs, flops=one.flops, params=one.params)
-        return found
+        left = self.delta
+        for cause in self.causes:
+            left = left - Work(macs=cause.macs, flops=cause.flops, params=cause.params)
+        return left
 
     @property
     def same(self) -> bool:

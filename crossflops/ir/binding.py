@@ -24,7 +24,9 @@ def positional(
     if not kwargs:
         return args
     parameters = inspect.signature(forward).parameters
-    names = [name for name, one in parameters.items() if one.kind in _KINDS_BY_POSITION]
+    names = [
+        name for name, parameter in parameters.items() if parameter.kind in _KINDS_BY_POSITION
+    ]
     stray = [name for name in kwargs if name not in names]
     if stray:
         raise InputError(

@@ -73,18 +73,18 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def by_call(self) -> dict[str, Cost]:
         """Cost by the key of the operator call that produced the nodes."""
-        found: dict[str, Cost] = {}
+        by_key: dict[str, Cost] = {}
         for count in self.counted:
-            found[count.node.call] = found.get(count.node.call, ZERO) + count.cost
-        return found
+            by_key[count.node.call] = by_key.get(count.node.call, ZERO) + count.cost
+        return by_key
 
     @cached_property
     def converter_by_call(self) -> dict[str, int]:
         """MACs that only a converter put in, by the key of the operator call."""
-        found: dict[str, int] = {}
+        by_key: dict[str, int] = {}
         for count in self.counted:
-            found[count.node.call] = found.get(count.node.call, 0) + count.converter_macs
-        return found
+            by_key[count.node.call] = by_key.get(count.node.call, 0) + count.converter_macs
+        return by_key
 
 
 # Which model was counted, and what the whole of it comes to.

@@ -69,7 +69,7 @@ def measured(
 # What a run of a model brought to light: sizes that depend on data, iterations, branches.
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SteadyTensor(msgspec.Struct, frozen=True):
     """A tensor that had the same shape whenever it was made."""
 
     dtype: str
@@ -98,8 +98,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     runtime: str
-    inputs: dict[str, Seen]
-    values: dict[str, Seen]
+    inputs: dict[str, SteadyTensor]
+    values: dict[str, SteadyTensor]
     trips: dict[str, int]
     branches: dict[str, str]
     draws: bool = False

@@ -7,7 +7,7 @@ import msgspec
 FAKE, REAL, META = "fake", "real", "meta"
 
 
-class Weights(msgspec.Struct, frozen=True):
+class WeightsKind(msgspec.Struct, frozen=True):
     """Whether a model of PyTorch has numbers in its weights.
 
     `kind` is "real" where it has, "fake" where it was built without, on fake tensors, and "meta"
@@ -19,7 +19,7 @@ class Weights(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A request, as it stands in the JSON of a report.
 
     `target` is what was typed, or of an object its class or function by its full name; a file
@@ -43,7 +43,7 @@ def named(model: str, digest: str, asked: object) -> str:
     Objects of one class have one name, and files in other folders may: the digest of the graph
     tells them apart.
     """
-    if not isinstance(asked, Asked):
+    if not isinstance(asked, RequestRecord):
         return model
     name = asked.target if asked.typed else model
     alone = asked.typed and not asked.target.startswith("...")

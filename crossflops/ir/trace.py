@@ -167,9 +167,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rows(self) -> int | None:
         """The positions that a padding mask left, in a setting where it made a nested tensor."""
-        said = (one for one in self.fused.values() if one.startswith(NESTED))
-        found = next(said, "").removeprefix(NESTED)
-        return int(found) if found else None
+        nested = (kernel for kernel in self.fused.values() if kernel.startswith(NESTED))
+        shape = next(nested, "").removeprefix(NESTED)
+        return int(shape) if shape else None
 
     def input(self, name: str) -> TensorSpec | None:
         """The input of that name, or None."""
@@ -213,25 +213,25 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def children(self) -> dict[str | None, tuple[Call, ...]]:
         """Calls by the key of their parent; the roots stand under None."""
-        found: dict[str | None, list[Call]] = {}
+        by_parent: dict[str | None, list[Call]] = {}
         for call in self.calls:
-            found.setdefault(call.parent, []).append(call)
-        return {key: tuple(calls) for key, calls in found.items()}
+            by_parent.setdefault(call.parent, []).append(call)
+        return {key: tuple(calls) for key, calls in by_parent.items()}
 
     @cached_property
     def last_calls(self) -> frozenset[str]:
         """The keys of the last calls of every module by `__call__`."""
-        found = {
+        by_module = {
             call.module: call.key
             for call in self.calls
             if call.level == "module" and call.via == "call"
         }
-        return frozenset(found.values())
+        return frozenset(by_module.values())
 
     def ancestors(self, call: Call) -> tuple[Call, ...]:
         """The calls around this one, innermost first."""
-        found = []
+        above = []
         while call.parent is not None:
             call = self.by_key[call.parent]
-            found.append(call)
-        return tuple(found)
+            above.append(call)
+        return tuple(above)

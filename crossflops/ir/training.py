@@ -7,7 +7,7 @@ from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingStep(msgspec.Struct, frozen=True, kw_only=True):
     """The work of one training step, of a node or of all of them, without the optimizer's.
 
     `inputs` are the gradients of what depends on the inputs of the model, `weights` those of what
@@ -24,16 +24,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         """The gradients of inputs and of weights."""
         return self.inputs + self.weights
 
-    def __add__(self, other: "Step") -> "Step":
-        return Step(
+    def __add__(self, other: "TrainingStep") -> "TrainingStep":
+        return TrainingStep(
             forward=self.forward + other.forward,
             inputs=self.inputs + other.inputs,
             weights=self.weights + other.weights,
             recomputed=self.recomputed + other.recomputed,
         )
 
-    def __mul__(self, times: int) -> "Step":
-        return Step(
+    def __mul__(self, times: int) -> "TrainingStep":
+        return TrainingStep(
             forward=self.forward * times,
             inputs=self.inputs * times,
             weights=self.weights * times,
@@ -41,7 +41,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-NO_STEP = Step()
+NO_STEP = TrainingStep()
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Unknown(msgspec.Struct, frozen=True):
 class Steps(msgspec.Struct, frozen=True):
     """The training step of a graph: of every node by its key in the ledger."""
 
-    by_key: dict[str, Step]
+    by_key: dict[str, TrainingStep]
     unknown: tuple[Unknown, ...]
 
 
@@ -72,7 +72,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     recomputed_flops: int
 
     @classmethod
-    def of(cls, step: Step) -> "Training":
+    def of(cls, step: TrainingStep) -> "Training":
         """The counts of a step."""
         return cls(
             forward_macs=step.forward.macs,
@@ -98,7 +98,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
         return self.forward_flops + backward + self.recomputed_flops
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class StepWork(msgspec.Struct, frozen=True, kw_only=True):
     """Operations by kind with their sum, and bytes; no contraction, so no MACs."""
 
     flops: int
@@ -111,14 +111,14 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     bytes_written: int
 
     @classmethod
-    def of(cls, cost: Cost) -> "Work":
+    def of(cls, cost: Cost) -> "StepWork":
         """The work of a cost. Raises ValueError where it has MACs."""
         if cost.macs:
             raise ValueError(f"{cost.macs} MACs where there are no contractions")
         return cls(**{name: getattr(cost, name) for name in cls.__struct_fields__})
 
 
-class OptimizerStep(Work, frozen=True, kw_only=True):
+class OptimizerStep(StepWork, frozen=True, kw_only=True):
     """An optimizer's step over all trained parameters, each storage once; exact integers.
 
     `options` are those of the optimizer, 0 where one is off. `parameters` are the elements that
@@ -130,7 +130,7 @@ class OptimizerStep(Work, frozen=True, kw_only=True):
     options: dict[str, float]
     parameters: int
     tensors: int
-    clipping: Work | UnsetType = UNSET
+    clipping: StepWork | UnsetType = UNSET
     sources: tuple[str, ...] = ()
 
     @classmethod
@@ -147,8 +147,8 @@ class OptimizerStep(Work, frozen=True, kw_only=True):
     ) -> "OptimizerStep":
         """The step of an update and, where gradients are clipped, of that."""
         return cls(
-            **msgspec.structs.asdict(Work.of(update)),
-            clipping=UNSET if clipping is None else Work.of(clipping),
+            **msgspec.structs.asdict(StepWork.of(update)),
+            clipping=UNSET if clipping is None else StepWork.of(clipping),
             name=name,
             options=options,
             parameters=parameters,
@@ -159,4 +159,4 @@ class OptimizerStep(Work, frozen=True, kw_only=True):
     @property
     def all_flops(self) -> int:
         """The FLOPs of the update and of clipping."""
-        return self.flops + (self.clipping.flops if isinstance(self.clipping, Work) else 0)
+        return self.flops + (self.clipping.flops if isinstance(self.clipping, StepWork) else 0)

@@ -17,7 +17,7 @@ from crossflops.ir.graph import Graph, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import OptimizerStep
-from crossflops.ledger.training import Weights, real
+from crossflops.ledger.training import TrainedWeights, real
 from crossflops.operators import rule
 from crossflops.operators.gradient import no_gradient
 
@@ -259,7 +259,7 @@ def optimizer_step(
     The loss is the sum of all float outputs. Raises what `asked` raises.
     """
     chosen, options = asked(text)
-    parameters = updated(graph, trace, Weights(trace, frozen, trainable))
+    parameters = updated(graph, trace, TrainedWeights(trace, frozen, trainable))
     whole = sum((chosen.update(parameter, options) for parameter in parameters), ZERO)
     clipped = clipping(parameters) if options[CLIP] else None
     return OptimizerStep.made_of(
@@ -273,7 +273,7 @@ def optimizer_step(
     )
 
 
-def updated(graph: Graph, trace: Trace, weights: Weights) -> list[Parameter]:
+def updated(graph: Graph, trace: Trace, weights: TrainedWeights) -> list[Parameter]:
     """The trained parameters that get a gradient, tied ones once; others are skipped."""
     named = {
         f"{path}.{parameter.name}".removeprefix("."): parameter

@@ -15,10 +15,10 @@ from crossflops.ir.cost import Cost
 from crossflops.ir.graph import UNSURE, Graph, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
-from crossflops.ir.training import NO_STEP, Step, Steps, Unknown
+from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown
 from crossflops.operators import missing, rule
 from crossflops.operators.gradient import Gradient, no_gradient
-from crossflops.operators.rule import Rule
+from crossflops.operators.rule import OperatorRule
 
 _CUSTOM = "autograd.Function.apply"  # in the key of a call: what runs in a custom function
 # The first of the inputs that say how to work, and are stored with a file as weights are.
@@ -26,16 +26,16 @@ _SETTINGS = {"Resize": 1, "Upsample": 1, "Clip": 1, "Pad": 1, "Dropout": 1}
 _FLOATS = ("float", "bfloat", "complex")
 
 
-class Value(NamedTuple):
+class GradientState(NamedTuple):
     """What training knows of a value: has it a gradient, and does it depend on an input."""
 
     trained: bool
     varying: bool
 
 
-FIXED = Value(trained=False, varying=False)
-Values: TypeAlias = dict[str, Value]
-Work: TypeAlias = dict[str, Step]
+FIXED = GradientState(trained=False, varying=False)
+Values: TypeAlias = dict[str, GradientState]
+Work: TypeAlias = dict[str, TrainingStep]
 
 
 def real(spec: TensorSpec) -> bool:
@@ -48,7 +48,7 @@ def matches(name: str, pattern: str) -> bool:
     return bool(name) and (fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*"))
 
 
-class Weights:
+class TrainedWeights:
     """Which stored tensors are trained: those that the model trains, unless a pattern says else.
 
     The patterns match the names of a parameter, all of them where it is tied, or a module around
@@ -111,30 +111,30 @@ class Weights:
         return bool(met)
 
 
-class Everything(Weights):
+class Everything(TrainedWeights):
     """All parameters are trained, whatever the model says: what a rule of thumb assumes."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__(trace, (), ("*",))
 
 
-def steps(graph: Graph, weights: Weights, *, cuts: bool = True) -> Steps:
+def steps(graph: Graph, weights: TrainedWeights, *, cuts: bool = True) -> Steps:
     """The training step of a graph with these weights.
 
     Without `cuts` gradients flow through what is detached, and from every node.
     """
-    walk = _Walk(weights, cuts)
-    values = {spec.name: Value(trained=False, varying=True) for spec in graph.inputs}
+    walk = _GradientWalk(weights, cuts)
+    values = {spec.name: GradientState(trained=False, varying=True) for spec in graph.inputs}
     missing = graph.severed if cuts else ()
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
     return Steps(work, tuple(walk.unknown.values()))
 
 
-class _Walk:
+class _GradientWalk:
     """One pass along the nodes for what has gradients, one back for what reaches the loss."""
 
-    def __init__(self, weights: Weights, cuts: bool) -> None:
+    def __init__(self, weights: TrainedWeights, cuts: bool) -> None:
         self._weights, self._cuts = weights, cuts
         self.unknown: dict[str, Unknown] = {}
         self._functions: dict[object, Work] = {}
@@ -163,9 +163,9 @@ class _Walk:
                 work[key] = work.get(key, NO_STEP) + step
         return work, ends
 
-    def _value(self, spec: TensorSpec, node: Node, values: Values) -> Value:
+    def _value(self, spec: TensorSpec, node: Node, values: Values) -> GradientState:
         known = values.get(spec.name)
-        return known or Value(self._weights.trained(spec, node), varying=False)
+        return known or GradientState(self._weights.trained(spec, node), varying=False)
 
     def _wanted(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
         """The inputs that have a gradient through this node, with their places."""
@@ -186,16 +186,16 @@ class _Walk:
         trained = bool(self._wanted(node, values)) and not stops
         given = [self._value(spec, node, values) for spec in node.inputs if spec is not None]
         varying = any(value.varying for value in given) or (not node.constant and not given)
-        results = [Value(trained, varying)] * len(node.outputs)
+        results = [GradientState(trained, varying)] * len(node.outputs)
         if node.bodies:
             results = self._through(node, values, varying)
         for spec, value in zip(node.outputs, results, strict=True):
             if spec is not None:
-                values[spec.name] = Value(value.trained and real(spec), value.varying)
+                values[spec.name] = GradientState(value.trained and real(spec), value.varying)
 
-    def _through(self, node: Node, values: Values, varying: bool) -> list[Value]:
+    def _through(self, node: Node, values: Values, varying: bool) -> list[GradientState]:
         """The results of a node with bodies: a loop is run until nothing new has a gradient."""
-        results = [Value(False, varying)] * len(node.outputs)
+        results = [GradientState(False, varying)] * len(node.outputs)
         for body in node.bodies:
             for inner in self._runs(node, body, values):
                 ends = body.outputs[_skipped(node)[1] :]
@@ -235,8 +235,8 @@ class _Walk:
     def _inner(self, around: Values, node: Node, body: Graph, given: Values) -> Values:
         """The values of a body when it has run on these."""
         inner = {**around, **given}
-        for one in body.nodes:
-            self._forward(one, inner)
+        for below in body.nodes:
+            self._forward(below, inner)
         return inner
 
     def _node(
@@ -246,7 +246,7 @@ class _Walk:
         values: Values,
         live: Mapping[str, set[str]],
         used: set[str],
-    ) -> Iterable[tuple[str, Step]]:
+    ) -> Iterable[tuple[str, TrainingStep]]:
         """The work of one node: its own, or that of its bodies."""
         if node.bodies and node.stands_for is None:
             yield from self._bodies(prefix, node, values, live, used)
@@ -260,7 +260,7 @@ class _Walk:
         values: Values,
         live: Mapping[str, set[str]],
         used: set[str],
-    ) -> Iterable[tuple[str, Step]]:
+    ) -> Iterable[tuple[str, TrainingStep]]:
         if node.op.type in ("Loop", "Scan") and node.trips is None:
             self._without(prefix + node.key, node, "how often it runs depends on data")
             return
@@ -334,7 +334,9 @@ class _Walk:
             run, ends = run - count, before
         return whole
 
-    def _own(self, prefix: str, node: Node, values: Values, live: bool, used: set[str]) -> Step:
+    def _own(
+        self, prefix: str, node: Node, values: Values, live: bool, used: set[str]
+    ) -> TrainingStep:
         key = prefix + node.key
         known = rule(node.op)
         wanted = self._wanted(node, values) if live else []
@@ -353,7 +355,7 @@ class _Walk:
             gradient = self._gradient(key, node, known, wanted, forward)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
             return self._without(key, node, str(error)) if wanted else NO_STEP
-        step = Step(forward=forward, inputs=gradient.inner, recomputed=gradient.recomputed)
+        step = TrainingStep(forward=forward, inputs=gradient.inner, recomputed=gradient.recomputed)
         for place, spec in wanted:
             if place not in gradient.operands:
                 continue
@@ -362,7 +364,7 @@ class _Walk:
                 work = work + Cost(adds=spec.numel)
             used.add(spec.name)
             varies = self._value(spec, node, values).varying
-            part = Step(inputs=work) if varies else Step(weights=work)
+            part = TrainingStep(inputs=work) if varies else TrainingStep(weights=work)
             step = step + part
         return step
 
@@ -370,7 +372,7 @@ class _Walk:
         self,
         key: str,
         node: Node,
-        known: Rule,
+        known: OperatorRule,
         wanted: list[tuple[int, TensorSpec]],
         forward: Cost,
     ) -> Gradient:
@@ -381,7 +383,7 @@ class _Walk:
             return Gradient({})
         return known.backward(node, frozenset(place for place, _ in wanted), forward)
 
-    def _standing(self, key: str, node: Node, wanted: bool) -> Step:
+    def _standing(self, key: str, node: Node, wanted: bool) -> TrainingStep:
         """Of what a converter wrote for an operation of its framework, only the forward work."""
         step = NO_STEP
         for operation in node.stands_for or ():
@@ -389,7 +391,7 @@ class _Walk:
             if known is None:
                 return self._without(key, node, missing(operation.op))
             try:
-                step = step + Step(forward=known.formula(operation))
+                step = step + TrainingStep(forward=known.formula(operation))
             except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
                 return self._without(key, node, str(error))
         if wanted and node.stands_for:
@@ -397,7 +399,7 @@ class _Walk:
             self._without(key, node, why)
         return step
 
-    def _without(self, key: str, node: Node, reason: str) -> Step:
+    def _without(self, key: str, node: Node, reason: str) -> TrainingStep:
         self.unknown[key] = Unknown(key, node, reason)
         return NO_STEP
 
@@ -407,8 +409,8 @@ def _forward_size(work: Work) -> tuple[int, int]:
     return whole.macs, whole.flops
 
 
-def _either(one: Value, other: Value) -> Value:
-    return Value(one.trained or other.trained, one.varying or other.varying)
+def _either(left: GradientState, right: GradientState) -> GradientState:
+    return GradientState(left.trained or right.trained, left.varying or right.varying)
 
 
 def _carried(node: Node, body: Graph) -> int:
@@ -437,7 +439,7 @@ def _captured(node: Node) -> set[str]:
     return names
 
 
-def total(step: Steps) -> Step:
+def total(step: Steps) -> TrainingStep:
     """The whole model."""
     return sum(step.by_key.values(), NO_STEP)
 
@@ -445,14 +447,14 @@ def total(step: Steps) -> Step:
 # The rule of thumb, a backward pass of twice the forward one, and what makes it wrong.
 
 
-class Difference(msgspec.Struct, frozen=True):
+class FlatDifference(msgspec.Struct, frozen=True):
     """MACs by which the exact count of a step differs from the rule of thumb, for one cause."""
 
     cause: str
     macs: int
 
 
-def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[Difference, ...]:
+def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifference, ...]:
     """The exact MACs of a step minus 3 x forward, by cause; causes of nothing are left out.
 
     Everything trained and nothing cut, against twice the forward pass: operands that need no
@@ -468,4 +470,4 @@ def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[Difference, .
         "backward.frozen": asked.backward.macs - reached.backward.macs,
         "backward.attention-recomputed": asked.recomputed.macs,
     }
-    return tuple(Difference(cause, macs) for cause, macs in by_cause.items() if macs)
+    return tuple(FlatDifference(cause, macs) for cause, macs in by_cause.items() if macs)

@@ -91,7 +91,7 @@ def _rest(path: str) -> bytes:
 def _near(path: Path) -> str:
     """The files beside it that are called like it."""
     try:
-        beside = [str(one) for one in path.parent.glob("*.onnx") if one != path]
+        beside = [str(file) for file in path.parent.glob("*.onnx") if file != path]
     except (OSError, ValueError):
         beside = []
     return nearest(str(path), beside, _HINT)

@@ -15,27 +15,27 @@ def label(node: Any, number: int) -> str:
 
 def reads(node: Any) -> set[str]:
     """The values that a node reads, those that its subgraphs take from around them included."""
-    found = {name for name in node.input if name}
+    names = {name for name in node.input if name}
     for body in bodies(node):
-        made = {value.name for value in body.input} | {one.name for one in body.initializer}
-        made.update(one.values.name for one in body.sparse_initializer)
+        made = {value.name for value in body.input} | {part.name for part in body.initializer}
+        made.update(part.values.name for part in body.sparse_initializer)
         inner: set[str] = {value.name for value in body.output if value.name}
-        for one in body.node:
-            inner |= reads(one)
-            made.update(one.output)
-        found |= inner - made
-    return found
+        for part in body.node:
+            inner |= reads(part)
+            made.update(part.output)
+        names |= inner - made
+    return names
 
 
 def bodies(node: Any) -> Sequence[Any]:
     """The subgraphs of a node, in the order of its attributes."""
-    found: list[Any] = []
+    graphs: list[Any] = []
     for attribute in node.attribute:
         if attribute.HasField("g"):
-            found.append(attribute.g)
+            graphs.append(attribute.g)
         elif attribute.type == _GRAPHS:
-            found += attribute.graphs
-    return found
+            graphs += attribute.graphs
+    return graphs
 
 
 def is_sorted(nodes: Iterable[Any], known: set[str]) -> bool:
@@ -61,8 +61,8 @@ def ordered(nodes: list[Any], known: set[str]) -> list[Any]:
     for number, node in enumerate(nodes):
         needed = {maker[name] for name in _made(node, number, maker, known)}
         waiting.append(len(needed))
-        for one in needed:
-            readers.setdefault(one, []).append(number)
+        for earlier in needed:
+            readers.setdefault(earlier, []).append(number)
     ready = [number for number, count in enumerate(waiting) if not count]
     done: list[int] = []
     while ready:

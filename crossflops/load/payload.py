@@ -104,7 +104,7 @@ def densify(graph: Any) -> None:
 
 def is_hollow(tensor: Any) -> bool:
     """Whether a TensorProto is one without data."""
-    return any(one.key == "location" and one.value == _PLACE for one in tensor.external_data)
+    return any(entry.key == "location" and entry.value == _PLACE for entry in tensor.external_data)
 
 
 def filled(data: bytes) -> bytes:
@@ -125,10 +125,10 @@ def _fill(tensor: Any) -> None:
     import numpy as np
     from onnx import helper
 
-    one = np.array(NUMBER, helper.tensor_dtype_to_np_dtype(tensor.data_type)).tobytes()
+    element = np.array(NUMBER, helper.tensor_dtype_to_np_dtype(tensor.data_type)).tobytes()
     del tensor.external_data[:]
     tensor.ClearField("data_location")
-    tensor.raw_data = one * int(np.prod(tensor.dims, dtype=np.int64))
+    tensor.raw_data = element * int(np.prod(tensor.dims, dtype=np.int64))
 
 
 def _tensors(graph: Any) -> Iterator[Any]:

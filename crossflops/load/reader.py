@@ -237,12 +237,12 @@ class _Copy:
     def _dims(self, field: Field) -> list[int]:
         if field.wire == VARINT:
             return [_signed(field.value)]
-        found, at = [], field.value
+        dims, at = [], field.value
         if field.wire == BYTES:
             while at < field.end:
                 value, at = varint(self._data, at, field.end)
-                found.append(_signed(value))
-        return found
+                dims.append(_signed(value))
+        return dims
 
     def _bytes(self, begin: int, end: int) -> bytes:
         self._kept += end - begin

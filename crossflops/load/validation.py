@@ -145,13 +145,13 @@ _HINT = "the file is damaged or was made by hand: export the model again"
 
 def check(model: Any) -> None:
     """Raise TargetError, which says where, for a name that is no text, or none of an operator."""
-    _texts("the model", (one.domain for one in model.opset_import))
+    _texts("the model", (imported.domain for imported in model.opset_import))
     _graph_of_texts(model.graph, "the graph")
     for number, function in enumerate(model.functions):
         where = f"function {number}"
         _texts(where, (function.name, function.domain, function.overload))
         _texts(where, (*function.input, *function.output, *function.attribute))
-        _texts(where, (one.domain for one in function.opset_import))
+        _texts(where, (imported.domain for imported in function.opset_import))
         _attributes(function.attribute_proto, where)
         _nodes(function.node, where)
 
@@ -175,15 +175,15 @@ def _nodes(nodes: Iterable[Any], where: str) -> None:
         if not node.op_type:
             raise TargetError(f"node {number} of {where} has no operator", _HINT)
         if node.metadata_props:
-            notes = (text for one in node.metadata_props for text in (one.key, one.value))
+            notes = (text for entry in node.metadata_props for text in (entry.key, entry.value))
             _texts(f"node {number} of {where}", notes)
         _attributes(node.attribute, f"node {number} of {where}")
 
 
 def _attributes(attributes: Iterable[Any], where: str) -> None:
-    for one in attributes:
-        _texts(where, (one.name, one.ref_attr_name))
-        for body in (*((one.g,) if one.HasField("g") else ()), *one.graphs):
+    for attribute in attributes:
+        _texts(where, (attribute.name, attribute.ref_attr_name))
+        for body in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
             _graph_of_texts(body, f"a subgraph of {where}")
 
 

@@ -40,12 +40,12 @@ from crossflops.operators.rule import (
     SCIPY,
     TENSORFLOW,
     TORCH,
-    Rule,
+    OperatorRule,
     Unruled,
     assemble,
 )
 
-__all__ = ["Rule", "missing", "not_counted", "rule", "rules", "unruled"]
+__all__ = ["OperatorRule", "missing", "not_counted", "rule", "rules", "unruled"]
 
 _ONNX = (
     *(
@@ -83,9 +83,11 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
 
 
 @cache
-def _editions(files: tuple[ModuleType, ...]) -> dict[tuple[str, str], list[tuple[int, Rule]]]:
+def _editions(
+    files: tuple[ModuleType, ...],
+) -> dict[tuple[str, str], list[tuple[int, OperatorRule]]]:
     """By domain and type: the rules, and since when each holds, the newest first."""
-    editions: dict[tuple[str, str], list[tuple[int, Rule]]] = defaultdict(list)
+    editions: dict[tuple[str, str], list[tuple[int, OperatorRule]]] = defaultdict(list)
     table = assemble(file.operator for file in files)
     for op, known in sorted(table.items(), key=lambda row: -row[0].since):
         editions[op.domain, op.type].append((op.since, known))
@@ -97,7 +99,7 @@ def _domain(op: Op) -> str:
 
 
 @lru_cache(maxsize=4096)
-def rule(op: Op) -> Rule | None:
+def rule(op: Op) -> OperatorRule | None:
     """The rule of the newest version that is not newer than `op`, or None if there is none."""
     domain = _domain(op)
     editions = _editions(_families(domain)).get((domain, op.type), ())
@@ -123,7 +125,7 @@ def missing(op: Op) -> str:
 
 
 @cache
-def rules() -> Mapping[Op, Rule]:
+def rules() -> Mapping[Op, OperatorRule]:
     """All rules, by operator and first version. Imports the files of every domain."""
     return MappingProxyType(assemble(file.operator for file in _all()))
 

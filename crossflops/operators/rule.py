@@ -55,7 +55,7 @@ EXTINCT = f"{_SCHEMAS}onnx_deprecated_operators.cc"
 ADDED = f"{_SCHEMAS}contrib_defs.cc"
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     """How one operator is counted.
 
     `formula` gives the kinds of work and never sets bytes: those follow from `traffic`.
@@ -119,7 +119,7 @@ def _objection(node: Node) -> str:
 
 
 class Facts(TypedDict, total=False):
-    """What `Rule` has a default for."""
+    """What `OperatorRule` has a default for."""
 
     traffic: Traffic
     operand: int
@@ -149,7 +149,7 @@ class Operators:
     def __init__(self, domain: str = "", backward: Backward | str = NOT_YET) -> None:
         self.domain = domain
         self.backward = backward
-        self.rules: dict[Op, Rule] = {}
+        self.rules: dict[Op, OperatorRule] = {}
         self.unruled: dict[str, Unruled] = {}
 
     def __call__(
@@ -167,8 +167,8 @@ class Operators:
 
         The page is that of the domain: for ai.onnx the operator's on onnx.ai, at that version
         where `since` is above 1; for com.microsoft its section of onnxruntime's
-        ContribOperators.md. See `Rule` for the rest. Raises ValueError when an operator version
-        has a rule already.
+        ContribOperators.md. See `OperatorRule` for the rest. Raises ValueError when an operator
+        version has a rule already.
         """
         facts.setdefault("backward", self.backward)
 
@@ -176,7 +176,7 @@ class Operators:
             for op in self._named(types, since, domain):
                 if op in self.rules:
                     raise ValueError(_twice(op))
-                self.rules[op] = Rule(
+                self.rules[op] = OperatorRule(
                     formula=formula,
                     equation=equation,
                     page=page or _page(op),
@@ -205,9 +205,9 @@ class Operators:
         return [Op(domain, name, since) for name in names]
 
 
-def assemble(families: Iterable[Operators]) -> dict[Op, Rule]:
+def assemble(families: Iterable[Operators]) -> dict[Op, OperatorRule]:
     """All rules of these files. Raises ValueError when an operator version has two."""
-    rules: dict[Op, Rule] = {}
+    rules: dict[Op, OperatorRule] = {}
     for family in families:
         for op, rule in family.rules.items():
             if op in rules:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from crossflops.ir.graph import Node
 from crossflops.ir.tensor import TensorSpec
-from crossflops.operators.rule import Rule
+from crossflops.operators.rule import OperatorRule
 
 Size: TypeAlias = Callable[[TensorSpec], int]
 
@@ -24,7 +24,7 @@ def numel(spec: TensorSpec) -> int:
     return spec.numel
 
 
-def traffic(known: Rule, node: Node, works: bool, size: Size = nbytes) -> tuple[int, int]:
+def traffic(known: OperatorRule, node: Node, works: bool, size: Size = nbytes) -> tuple[int, int]:
     """What is read and what is written. Raises ValueError where a shape is not known.
 
     "view" and "alias" move nothing, unless the node works: Dropout is one in inference only.

@@ -153,7 +153,7 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
         raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
     torch = sys.modules["torch"]
     # Frozen TorchScript has no such flag.
-    before = [(one, one.training) for one in model.modules() if hasattr(one, "training")]
+    before = [(layer, layer.training) for layer in model.modules() if hasattr(layer, "training")]
     model.train(setting.training)
     try:
         with seeded(), torch.set_grad_enabled(setting.grad):

@@ -29,19 +29,21 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     def only(self, tools: Collection[str]) -> "Choice":
         """The choice without the tools that are not among these, and without failures."""
         return Choice(
-            here={tool: one for tool, one in self.here.items() if tool in tools},
-            elsewhere={tool: one for tool, one in self.elsewhere.items() if tool in tools},
-            conventions={tool: one for tool, one in self.conventions.items() if tool in tools},
+            here={tool: value for tool, value in self.here.items() if tool in tools},
+            elsewhere={tool: value for tool, value in self.elsewhere.items() if tool in tools},
+            conventions={tool: value for tool, value in self.conventions.items() if tool in tools},
             failures={},
         )
 
     def without(self, failures: Mapping[str, Failure]) -> "Choice":
         """The choice after these tools turned out to be unable to run."""
         return Choice(
-            here={tool: one for tool, one in self.here.items() if tool not in failures},
-            elsewhere={tool: one for tool, one in self.elsewhere.items() if tool not in failures},
+            here={tool: value for tool, value in self.here.items() if tool not in failures},
+            elsewhere={
+                tool: value for tool, value in self.elsewhere.items() if tool not in failures
+            },
             conventions={
-                tool: one for tool, one in self.conventions.items() if tool not in failures
+                tool: value for tool, value in self.conventions.items() if tool not in failures
             },
             failures={**self.failures, **failures},
         )
@@ -58,20 +60,20 @@ def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choi
     elsewhere = {tool: interpreters[tool] for tool in wanted if tool in interpreters}
     adapters, failures = discovery.ready([tool for tool in wanted if tool not in elsewhere])
     conventions: dict[str, Convention] = {
-        tool: predicting(one.convention, one.version()) for tool, one in adapters.items()
+        tool: predicting(value.convention, value.version()) for tool, value in adapters.items()
     }
-    for tool, found in offers(elsewhere).items():
-        if isinstance(found, Failure):
-            failures[tool] = found
+    for tool, offer in offers(elsewhere).items():
+        if isinstance(offer, Failure):
+            failures[tool] = offer
             continue
         try:
-            conventions[tool] = for_version(found.convention, found.version)
+            conventions[tool] = for_version(offer.convention, offer.version)
         except Exception as problem:  # a plugin whose convention is not known here
             failures[tool] = failure(tool, "load", problem)
     return Choice(
         here=adapters,
         named=chosen is not None,
-        elsewhere={tool: one for tool, one in elsewhere.items() if tool in conventions},
+        elsewhere={tool: value for tool, value in elsewhere.items() if tool in conventions},
         conventions=conventions,
         failures=failures,
     )

@@ -29,16 +29,16 @@ def installed() -> dict[str, EntryPoint]:
 
     Raises UnknownNameError when two plugins bear one name, naming both distributions.
     """
-    found: dict[str, EntryPoint] = {}
+    by_name: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):
-        other = found.setdefault(point.name, point)
+        other = by_name.setdefault(point.name, point)
         if other.value != point.value or _source(other) != _source(point):
             raise UnknownNameError(
                 f"two plugins bear the name {point.name!r}: {_source(other)} ({other.value})"
                 f" and {_source(point)} ({point.value})",
                 "uninstall one of them",
             )
-    return dict(sorted(found.items()))
+    return dict(sorted(by_name.items()))
 
 
 def load(tool: str) -> Adapter | Failure:
@@ -58,7 +58,7 @@ def ready(tools: Sequence[str] | None) -> tuple[dict[str, Adapter], dict[str, Fa
     A plugin whose convention is not known is such a failure: nothing could be predicted. Raises
     UnknownNameError when no plugin bears a name.
     """
-    found: dict[str, Adapter] = {}
+    adapters: dict[str, Adapter] = {}
     failures: dict[str, Failure] = {}
     chosen = [tools] if isinstance(tools, str) else tools
     for tool in chosen if chosen is not None else installed():
@@ -71,8 +71,8 @@ def ready(tools: Sequence[str] | None) -> tuple[dict[str, Adapter], dict[str, Fa
         except Exception as problem:  # a plugin may do anything, and the others go on
             failures[tool] = failure(tool, "load", problem)
         else:
-            found[tool] = adapter
-    return found, failures
+            adapters[tool] = adapter
+    return adapters, failures
 
 
 def load_value(tool: str, value: str) -> Adapter | Failure:
@@ -144,15 +144,17 @@ def owner(package: str, candidates: Sequence[str]) -> Distribution:
     """
     wanted = candidates[0]
     folder = _folder(package)
-    found = [one for one in map(_installed, candidates) if one is not None]
-    if folder is None or not found:
+    distributions = [
+        distribution for distribution in map(_installed, candidates) if distribution is not None
+    ]
+    if folder is None or not distributions:
         raise MissingExtraError(f"{wanted} is not installed", f"pip install {wanted}")
-    intact = [one for one in found if _owns(one, folder)]
+    intact = [distribution for distribution in distributions if _owns(distribution, folder)]
     if len(intact) == 1:
         return intact[0]
-    if len(found) == 1:
-        return found[0]  # no record to hold against, as in an editable installation
-    names = " and ".join(one.name for one in found)
+    if len(distributions) == 1:
+        return distributions[0]  # no record to hold against, as in an editable installation
+    names = " and ".join(distribution.name for distribution in distributions)
     raise MissingExtraError(
         f"{names} both install the package {package}, and it cannot be told whose it is now",
         f"pip uninstall {names.replace(' and ', ' ')}, then pip install {wanted}",

@@ -44,10 +44,12 @@ def inventory(tools: Sequence[str]) -> Inventory:
     try:
         plugins = tuple(discovery.installed())
     except CrossflopsError as problem:  # two plugins of one name
-        answers: dict[str, Offer | Failure] = {one: failure(one, "load", problem) for one in tools}
+        answers: dict[str, Offer | Failure] = {
+            name: failure(name, "load", problem) for name in tools
+        }
         plugins = ()
     else:
-        answers = {one: _offer(one) for one in tools if one in plugins}
+        answers = {name: _offer(name) for name in tools if name in plugins}
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return Inventory(
         version=installed_version("crossflops"), home=home, plugins=plugins, answers=answers
@@ -107,10 +109,10 @@ def offers(interpreters: Mapping[str, str]) -> dict[str, Offer | Failure]:
     for tool, python in interpreters.items():
         tools.setdefault(python, []).append(tool)
     asked = {python: _Question(python, names) for python, names in tools.items()}
-    found: dict[str, Offer | Failure] = {}
+    by_tool: dict[str, Offer | Failure] = {}
     for question in asked.values():
-        found |= question.answers()
-    return {tool: found[tool] for tool in interpreters}
+        by_tool |= question.answers()
+    return {tool: by_tool[tool] for tool in interpreters}
 
 
 class _Question:
@@ -137,12 +139,12 @@ class _Question:
         if self._obstacle:
             return self._all(self._obstacle, "give the path of a Python, or the folder of a venv")
         try:
-            said, complaint = self._process.communicate(timeout=LIMIT)
+            output, complaint = self._process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
             return self._all(f"{self._python} did not answer within {LIMIT:g} s", "try it alone")
-        lines = [line for line in said.splitlines() if line.strip()]
+        lines = [line for line in output.splitlines() if line.strip()]
         release = _read(lines[0]) if lines else None
         if not isinstance(release, list) or (self._process.returncode and len(lines) < 2):
             quoted = _last(complaint) or f"it ended with status {self._process.returncode}"
@@ -170,11 +172,11 @@ class _Question:
         return {tool: self._answer(tool, there) for tool in self._tools}
 
     def _answer(self, tool: str, there: Inventory) -> Offer | Failure:
-        found = there.answers.get(tool)
-        if isinstance(found, Failure):
-            return msgspec.structs.replace(found, hint=into(self._python, found.hint))
-        if found is not None:
-            return found
+        offer = there.answers.get(tool)
+        if isinstance(offer, Failure):
+            return msgspec.structs.replace(offer, hint=into(self._python, offer.hint))
+        if offer is not None:
+            return offer
         known = ", ".join(there.plugins) or "none"
         return self._failure(
             tool,

@@ -32,10 +32,10 @@ def to_install(
     """
     folders = _folders(root)
     wanted = set(folders if tools is None else tools)
-    found = sorted({str(folders[tool]) for tool in wanted if tool in folders})
-    if found:
+    sources = sorted({str(folders[tool]) for tool in wanted if tool in folders})
+    if sources:
         own = [str(root)] if python is not None else []
-        return _pip([part for folder in (*own, *found) for part in ("-e", folder)], python)
+        return _pip([part for folder in (*own, *sources) for part in ("-e", folder)], python)
     extras = _extras()
     names = ["tools"] if tools is None else sorted(wanted)
     names = [name for name in names if name in extras]
@@ -58,7 +58,7 @@ def itself(python: str, root: Path = ROOT) -> str:
 
 def into(python: str, hint: str) -> str:
     """A hint with its `pip install` and `pip uninstall` as lines that work on an interpreter."""
-    return _PIP.sub(lambda found: f"{shlex.quote(python)} -m {found[0]}", hint)
+    return _PIP.sub(lambda match: f"{shlex.quote(python)} -m {match[0]}", hint)
 
 
 def _same(python: str | None) -> str:
@@ -68,12 +68,12 @@ def _same(python: str | None) -> str:
 
 def _folders(root: Path) -> dict[str, Path]:
     """The plugins of a source folder, by the tools that they declare."""
-    found: dict[str, Path] = {}
+    by_tool: dict[str, Path] = {}
     for file in sorted(root.glob("plugins/*/pyproject.toml")):
         project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
         for tool in project.get("entry-points", {}).get(GROUP, {}):
-            found[tool] = file.parent
-    return found
+            by_tool[tool] = file.parent
+    return by_tool
 
 
 def _extras() -> list[str]:

@@ -35,8 +35,8 @@ def settings(table: str, folder: Path | None = None) -> tuple[Path, Mapping[str,
     for place in (here, *here.parents):
         for name in (NAME, _PROJECT):
             file = place / name
-            if file.is_file() and (found := _content(file)) is not None:
-                return file, _table(found, table, file)
+            if file.is_file() and (content := _content(file)) is not None:
+                return file, _table(content, table, file)
     return here / NAME, {}
 
 
@@ -59,15 +59,15 @@ def _content(file: Path) -> Any:
     return tools.get("crossflops") if isinstance(tools, dict) else None
 
 
-def _table(found: Any, table: str, file: Path) -> Mapping[str, Any]:
-    strays = sorted(set(found) - set(_TABLES)) if isinstance(found, dict) else ["a value"]
+def _table(content: Any, table: str, file: Path) -> Mapping[str, Any]:
+    strays = sorted(set(content) - set(_TABLES)) if isinstance(content, dict) else ["a value"]
     if strays:
-        known = " and ".join(title(one, file) for one in _TABLES)
+        known = " and ".join(title(name, file) for name in _TABLES)
         raise InputError(f"{file} sets {strays[0]}, which means nothing", f"it may set {known}")
-    rows = found.get(table, {})
+    rows = content.get(table, {})
     if not isinstance(rows, dict):
-        said = f"{table} in {file} is no table"
-        raise InputError(said, f"write {title(table, file)}, and a line for each")
+        complaint = f"{table} in {file} is no table"
+        raise InputError(complaint, f"write {title(table, file)}, and a line for each")
     return rows
 
 
@@ -90,7 +90,7 @@ def chosen(
 
 def parsed(texts: Iterable[str]) -> dict[str, str]:
     """Interpreter by tool, from texts TOOL=INTERPRETER. Raises InputError."""
-    found: dict[str, str] = {}
+    by_tool: dict[str, str] = {}
     for text in texts:
         tool, equals, python = text.partition("=")
         tool, python = tool.strip(), python.strip()
@@ -99,9 +99,9 @@ def parsed(texts: Iterable[str]) -> dict[str, str]:
                 f"--python {text!r} is not TOOL=INTERPRETER",
                 "write for example --python thop=/venvs/thop/bin/python",
             )
-        if found.setdefault(tool, python) != python:
+        if by_tool.setdefault(tool, python) != python:
             raise InputError(f"--python names two interpreters for {tool}", "give one of them")
-    return found
+    return by_tool
 
 
 def _configured(folder: Path) -> dict[str, str]:
@@ -121,6 +121,8 @@ def _absolute(python: str, folder: Path) -> str:
     """
     path = folder / Path(os.path.expanduser(python))
     if path.is_dir():
-        return next((str(path / one) for one in _IN_VENV if (path / one).is_file()), str(path))
+        return next(
+            (str(path / place) for place in _IN_VENV if (path / place).is_file()), str(path)
+        )
     bare = os.path.dirname(python) == "" and not path.exists()
     return (shutil.which(python) if bare else None) or str(path)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-class Place(NamedTuple):
+class RunPlace(NamedTuple):
     """Where a model runs: "cpu" or the name of an accelerator."""
 
     device: str
@@ -19,13 +19,13 @@ class Place(NamedTuple):
     threads: int
 
 
-def place(model: "nn.Module") -> Place:
+def place(model: "nn.Module") -> RunPlace:
     """The place of a model's weights."""
     import torch
 
     device = device_of(model)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    return Place(name, f"torch {torch.__version__}", torch.get_num_threads())
+    return RunPlace(name, f"torch {torch.__version__}", torch.get_num_threads())
 
 
 def calls_of(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crossflops.bench.order import Limits, timed
+from crossflops.bench.order import BenchLimits, timed
 from crossflops.errors import InputError, NormalizeError
 from crossflops.ir.measurement import Measurement
 from crossflops.profiling.clock import Clock, clock_of
@@ -31,10 +31,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     examples: int = 1
     training: bool = False
     threads: int = 1
-    limits: Limits = Limits(warmup=10, runs=20, fewest=2, seconds=3.0)
+    limits: BenchLimits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=3.0)
 
 
-class Steps(msgspec.Struct, frozen=True, kw_only=True):
+class WatchedSteps(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured: see `crossflops.report.profile`."""
 
     iterations: Measurement
@@ -52,7 +52,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
 def train(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
-) -> Steps:
+) -> WatchedSteps:
     """Train the model, which is changed by it. Raises NormalizeError when a step raises."""
     import torch
 
@@ -66,7 +66,7 @@ def train(
 
 def _trained(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
-) -> Steps:
+) -> WatchedSteps:
     import torch
 
     model.train(recipe.training)
@@ -84,7 +84,7 @@ def _trained(
     except Exception as error:  # whatever the model raises is its word
         what = f"a training step raised {type(error).__name__}: {error}"
         raise NormalizeError(what, "see whether the model trains on these inputs") from error
-    return Steps(
+    return WatchedSteps(
         iterations=iterations,
         forward=median(forward for forward, _, _ in phases),
         backward=median(phase[1] for phase in phases) if step.has_gradients else None,

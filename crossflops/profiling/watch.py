@@ -55,7 +55,7 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     optimizers: tuple[str, ...] = ()
 
 
-class Call(msgspec.Struct, frozen=True):
+class ModelCall(msgspec.Struct, frozen=True):
     """A call of the model: its inputs, and whether and in which type autocast computed."""
 
     args: tuple[Any, ...]
@@ -95,7 +95,7 @@ class Watch:
         self._begun = Moment(None, 0.0)
         self._before = 0
         self._optimizers: Counter[str] = Counter()
-        self.calls: list[Call] = []
+        self.calls: list[ModelCall] = []
         self.unseen: tuple[str, ...] = ()
         self.active = False
         self.failed = False
@@ -224,7 +224,7 @@ class Watch:
             for tensor in tensors((args, kwargs)):  # what made them is not the model's
                 self._owner.setdefault(tensor.grad_fn, "")
             if self._backward_depth == 0:
-                self.calls.append(Call(args, kwargs, self._autocast()))
+                self.calls.append(ModelCall(args, kwargs, self._autocast()))
             span = self._spans.begin("", self._phase(), since)
             try:
                 output = inside(*args, **kwargs)

@@ -14,14 +14,22 @@ from torch import nn
 from crossflops.errors import NormalizeError
 from crossflops.rebuild import layers
 from crossflops.rebuild.layers import recurrent
-from crossflops.rebuild.nodes import READ_IT, Facts, domain_of, opened, opsets, refuse, schema_of
+from crossflops.rebuild.nodes import (
+    READ_IT,
+    NodeFacts,
+    domain_of,
+    opened,
+    opsets,
+    refuse,
+    schema_of,
+)
 
 # Converters that look at a whole node: they choose which of its inputs their layer takes.
 
-Whole = Callable[[Facts], tuple[Any, tuple[int, ...]]]
+Whole = Callable[[NodeFacts], tuple[Any, tuple[int, ...]]]
 
 
-def _triangle(facts: Facts) -> tuple[Any, tuple[int, ...]]:
+def _triangle(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
     diagonal = facts.constant(1)
     if facts.has(1) and diagonal is None:
         return None, ()
@@ -29,7 +37,7 @@ def _triangle(facts: Facts) -> tuple[Any, tuple[int, ...]]:
     return layers.Triangle(upper, int(diagonal.item()) if diagonal is not None else 0), (0,)
 
 
-def _one_hot(facts: Facts) -> tuple[Any, tuple[int, ...]]:
+def _one_hot(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
     depth, values = facts.constant(1), facts.constant(2)
     if depth is None or values is None:
         return None, ()
@@ -37,20 +45,20 @@ def _one_hot(facts: Facts) -> tuple[Any, tuple[int, ...]]:
     return layers.OneHot(int(depth.item()), off, on, facts.attributes.get("axis", -1)), (0,)
 
 
-def _global_max(facts: Facts) -> tuple[Any, tuple[int, ...]]:
+def _global_max(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
     shape = facts.shape(0)
     pools = {3: nn.AdaptiveMaxPool1d, 4: nn.AdaptiveMaxPool2d, 5: nn.AdaptiveMaxPool3d}
     kind = None if shape is None else pools.get(len(shape))
     return (None, ()) if kind is None else (kind(1), (0,))
 
 
-def _running_sum(facts: Facts) -> tuple[Any, tuple[int, ...]]:
+def _running_sum(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
     """That of onnx2torch 1.5 sums in reverse unless told otherwise, along a computed axis."""
     axis, attributes = facts.constant(1), facts.attributes
     if axis is None:
         return None, ()
-    told = (bool(attributes.get(name, 0)) for name in ("exclusive", "reverse"))
-    return layers.RunningSum(int(axis.item()), *told), (0,)
+    flags = (bool(attributes.get(name, 0)) for name in ("exclusive", "reverse"))
+    return layers.RunningSum(int(axis.item()), *flags), (0,)
 
 
 WHOLES: dict[str, Whole] = {
@@ -250,8 +258,8 @@ def lent(model: Any) -> Iterator[None]:
             operation_type=name,
             version=schema.since_version if schema else opset,
         )
-        found = _converter(domain, name, opset, _given(model, domain, name, opset))
-        registry[key] = _ours_before(_full(domain, name), found)
+        converter = _converter(domain, name, opset, _given(model, domain, name, opset))
+        registry[key] = _ours_before(_full(domain, name), converter)
     try:
         yield
     finally:
@@ -276,7 +284,7 @@ def _ours_before(operator: str, theirs: Any) -> Any:
     return convert if operator in {**CONVERTERS, **WHOLES} else theirs
 
 
-def _layer(operator: str, facts: Facts) -> tuple[Any, tuple[int, ...]]:
+def _layer(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
     """Our layer for a node, and the places of the inputs that it takes; None if it has none."""
     if operator in WHOLES:
         return WHOLES[operator](facts)
@@ -288,9 +296,9 @@ def _layer(operator: str, facts: Facts) -> tuple[Any, tuple[int, ...]]:
     return ours(facts.attributes, constants, facts.outputs), (0,)
 
 
-def _facts(operator: str, node: Any, graph: Any) -> Facts:
+def _facts(operator: str, node: Any, graph: Any) -> NodeFacts:
     names, known = node.input_values, graph.initializers
-    return Facts(
+    return NodeFacts(
         operator=operator,
         name=node.name,
         attributes=dict(node.attributes),
@@ -333,18 +341,18 @@ def convertible(model: Any) -> Any:
     refuse(model, "torch module")
     model = inliner.inline_local_functions(model)
     refuse(model, "torch module")
-    found = _folded(_opened(_folded(model) if lacking(model) else model))
-    first = missing = lacking(found)
+    converted = _folded(_opened(_folded(model) if lacking(model) else model))
+    first = missing = lacking(converted)
     for opset in _OLDER:
         if not missing:
-            return found
-        older = _older(found, opset)
+            return converted
+        older = _older(converted, opset)
         if older is not None:
             older = _folded(_opened(older))
             missing = lacking(older)
-            found = found if missing else older
+            converted = converted if missing else older
     if not missing:
-        return found
+        return converted
     operator, version = min(first)
     raise NormalizeError(
         f"nothing converts {operator} of opset {version} into a torch module", READ_IT
@@ -363,7 +371,7 @@ def _older(model: Any, opset: int) -> Any:
 
 
 def _opened(model: Any) -> Any:
-    return opened(model, lambda one: {name for name, _ in lacking(one)})
+    return opened(model, lambda candidate: {name for name, _ in lacking(candidate)})
 
 
 def _folded(model: Any) -> Any:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from crossflops.errors import NormalizeError
-from crossflops.rebuild.nodes import READ_IT, Facts
+from crossflops.rebuild.nodes import READ_IT, NodeFacts
 
 
 class Reshape(nn.Module):
@@ -60,8 +60,8 @@ class Split(nn.Module):
 
     def forward(self, x: Any) -> Any:
         """A tuple; the only piece by itself, as onnx2torch has it."""
-        found = torch.split(x, self.sizes or -(-x.shape[self.axis] // self.pieces), self.axis)
-        return found if self.pieces > 1 else found[0]
+        pieces = torch.split(x, self.sizes or -(-x.shape[self.axis] // self.pieces), self.axis)
+        return pieces if self.pieces > 1 else pieces[0]
 
 
 class Slice(nn.Module):
@@ -227,8 +227,8 @@ class Recurrent(nn.Module):
         y = y if self.layout else y.transpose(1, 2)
         y = torch.flip(y, [time]) if self.backwards else y
         ends = last if isinstance(last, tuple) else (last,)
-        found = (y, *(self._turned(end) for end in ends))
-        return found[: self.outputs] if self.outputs > 1 else y
+        results = (y, *(self._turned(end) for end in ends))
+        return results[: self.outputs] if self.outputs > 1 else y
 
     def _first(self, h: Any, c: Any) -> Any:
         """The states as the layer takes them."""
@@ -242,7 +242,7 @@ class Recurrent(nn.Module):
         return state.transpose(0, 1) if self.layout else state
 
 
-def recurrent(facts: Facts) -> tuple[nn.Module, tuple[int, ...]]:
+def recurrent(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
     """The layer, and the places of the inputs that it takes.
 
     Raises NormalizeError, naming it, where something is in the node that layers of torch lack.
@@ -266,22 +266,22 @@ def recurrent(facts: Facts) -> tuple[nn.Module, tuple[int, ...]]:
     return wrapped, (0, *_states(facts))
 
 
-def _fill(layer: nn.RNNBase, facts: Facts, direction: int) -> None:
+def _fill(layer: nn.RNNBase, facts: NodeFacts, direction: int) -> None:
     """The weights of a direction, its gates in the order of torch."""
     suffix = "l0_reverse" if direction else "l0"
     gates = _GATES[facts.operator]
-    found = {"weight_ih": facts.constant(1), "weight_hh": facts.constant(2)}
+    weights = {"weight_ih": facts.constant(1), "weight_hh": facts.constant(2)}
     if facts.has(3):
         bias = facts.constant(3)
-        found["bias_ih"], found["bias_hh"] = np.split(bias, 2, axis=1)
-    for name, value in found.items():
+        weights["bias_ih"], weights["bias_hh"] = np.split(bias, 2, axis=1)
+    for name, value in weights.items():
         parts = np.split(value[direction], len(gates), axis=0)
         ordered = np.concatenate([parts[gate] for gate in gates])
         with torch.no_grad():
             getattr(layer, f"{name}_{suffix}").copy_(torch.from_numpy(ordered))
 
 
-def _states(facts: Facts) -> tuple[int, ...]:
+def _states(facts: NodeFacts) -> tuple[int, ...]:
     """The places of the first states, unless all are zeros."""
     places = (5, 6) if facts.operator == "LSTM" else (5,)
     zeros = [not facts.has(place) or _zero(facts.constant(place)) for place in places]
@@ -292,13 +292,13 @@ def _zero(value: Any) -> bool:
     return value is not None and not np.any(value)
 
 
-def _activations(facts: Facts) -> tuple[str, ...]:
+def _activations(facts: NodeFacts) -> tuple[str, ...]:
     """Those of the first direction, in lower case."""
     names = facts.attributes.get("activations") or _USUAL[facts.operator]
     return tuple(name.lower() for name in names[: len(_USUAL[facts.operator])])
 
 
-def _refuse(facts: Facts) -> None:
+def _refuse(facts: NodeFacts) -> None:
     """What layers of torch lack. Raises NormalizeError."""
     attributes, usual = facts.attributes, _USUAL[facts.operator]
     given = [name.lower() for name in attributes.get("activations") or ()]
@@ -321,7 +321,7 @@ def _refuse(facts: Facts) -> None:
         raise _lacking(facts, "lengths for each sequence")
 
 
-def _full(facts: Facts) -> bool:
+def _full(facts: NodeFacts) -> bool:
     """Whether every sequence is known to be as long as X."""
     lengths, shape = facts.constant(4), facts.shape(0)
     if lengths is None or shape is None:
@@ -329,6 +329,6 @@ def _full(facts: Facts) -> bool:
     return bool(np.all(lengths == shape[1 if facts.attributes.get("layout") else 0]))
 
 
-def _lacking(facts: Facts, what: str) -> NormalizeError:
+def _lacking(facts: NodeFacts, what: str) -> NormalizeError:
     name = f"{facts.operator} {facts.name}".strip()
     return NormalizeError(f"{name} has {what}, which no layer of torch has", READ_IT)

@@ -10,7 +10,7 @@ from crossflops.errors import NormalizeError
 READ_IT = "the tools that count files, and `crossflops count`, take it as it is"
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A node: its attributes, which inputs it has, and the values of those that are constant.
 
     `constants` are arrays by place, None where an input is computed or left out; `shapes` are
@@ -111,5 +111,5 @@ def _typed(model: Any) -> Any:
 
 
 def _has_body(operator: str, versions: dict[str, int]) -> bool:
-    found = schema_of(operator, versions.get("", 1))
-    return found is not None and (found.has_function or found.has_context_dependent_function)
+    schema = schema_of(operator, versions.get("", 1))
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)

@@ -63,12 +63,12 @@ def reconcile_parameters(
 
 def _tensors(trace: Trace) -> dict[int, _Tensor]:
     """Every stored parameter by storage, under its first name."""
-    found: dict[int, _Tensor] = {}
+    by_storage: dict[int, _Tensor] = {}
     for row in trace.modules:
-        for one in row.params:
-            name = f"{row.path}.{one.name}" if row.path else one.name
-            found.setdefault(one.storage, _Tensor(name, row, one))
-    return found
+        for parameter in row.params:
+            name = f"{row.path}.{parameter.name}" if row.path else parameter.name
+            by_storage.setdefault(parameter.storage, _Tensor(name, row, parameter))
+    return by_storage
 
 
 def _times(rules: Parameters, trace: Trace) -> dict[int, int]:
@@ -78,35 +78,35 @@ def _times(rules: Parameters, trace: Trace) -> dict[int, int]:
     if rules.leaves:
         return _by_leaf(rules, trace)
     return {
-        one.storage: 1
+        parameter.storage: 1
         for row in trace.modules
         if row.names
-        for one in row.params
-        if one.trainable or not rules.trainable
+        for parameter in row.params
+        if parameter.trainable or not rules.trainable
     }
 
 
 def _by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
     """All that is beneath modules with a rule, once along each chain of parents."""
     called = _called(trace)
-    found: dict[int, int] = {}
+    times_of: dict[int, int] = {}
     for module in _reached(rules, trace.modules):
         if rules.called and module not in called:
             continue
-        for one in subtree(module, trace.modules):
-            found[one.storage] = found.get(one.storage, 0) + 1
-    return found
+        for inner in subtree(module, trace.modules):
+            times_of[inner.storage] = times_of.get(inner.storage, 0) + 1
+    return times_of
 
 
 def _by_leaf(rules: Parameters, trace: Trace) -> dict[int, int]:
     """What every module without children holds itself: shared storages once for each module."""
     called = _called(trace)
-    found: dict[int, int] = {}
+    times_of: dict[int, int] = {}
     for row in trace.modules:
         if row.names and not row.children and (row.id in called or not rules.called):
-            for one in row.params:
-                found[one.storage] = found.get(one.storage, 0) + 1
-    return found
+            for parameter in row.params:
+                times_of[parameter.storage] = times_of.get(parameter.storage, 0) + 1
+    return times_of
 
 
 def _reached(rules: Parameters, modules: tuple[Module, ...]) -> Iterator[int]:
@@ -174,7 +174,7 @@ def reconcile_stored(
 ) -> ParamsReconciliation:
     """Explain a tool's number, initializer by initializer. Without one it is what is predicted."""
     users = _users(stock.nodes)
-    found = {
+    by_name = {
         spec.name: _elements(rules, spec)
         for spec in stock.initializers
         if rules.stored == "all" or spec.name in users
@@ -183,13 +183,13 @@ def reconcile_stored(
         stock.apart: {"": sum(stock.weights.values()) - ours},
     }
     for name, native in stock.weights.items():
-        amount = found.get(name, 0)
+        amount = by_name.get(name, 0)
         cause = _PACKED if amount else NO_INITIALIZER
         booked.setdefault(cause, {})[name] = amount - native
-    for name, amount in found.items():
+    for name, amount in by_name.items():
         if name not in stock.weights:
             booked.setdefault(_cause(users.get(name, ())), {})[name] = amount
-    predicted = sum(found.values())
+    predicted = sum(by_name.values())
     return ParamsReconciliation(
         ours=ours,
         theirs=predicted if theirs is None else theirs,
@@ -218,12 +218,12 @@ def _elements(rules: Parameters, spec: TensorSpec) -> int:
 
 def _users(nodes: Sequence[Node]) -> dict[str, list[tuple[str, int]]]:
     """The operators that take a tensor, and at which places."""
-    found: dict[str, list[tuple[str, int]]] = {}
+    by_initializer: dict[str, list[tuple[str, int]]] = {}
     for node in nodes:
         for place, spec in enumerate(node.inputs):
             if spec is not None and spec.name:
-                found.setdefault(spec.name, []).append((node.op.type, place))
-    return found
+                by_initializer.setdefault(spec.name, []).append((node.op.type, place))
+    return by_initializer
 
 
 def _cause(users: Sequence[tuple[str, int]]) -> str:

@@ -15,7 +15,7 @@ from crossflops.rules.prediction import Booking, Prediction
 DIVIDED = "scope.batch-divided"
 
 
-class Step(msgspec.Struct, frozen=True):
+class PathStep(msgspec.Struct, frozen=True):
     """An amount booked under a cause, for one call and under one module.
 
     `macs` is the part of it that stands in MACs, which the step of the unit then scales. It is in
@@ -36,7 +36,7 @@ def by_path(
     prediction: Prediction,
     trace: Trace,
     ledger: Ledger,
-    steps: Iterable[Step],
+    steps: Iterable[PathStep],
     printed: Mapping[str, Amount],
 ) -> tuple[PathRow, ...]:
     """Every module with all beneath it, in the order of the module table.
@@ -51,13 +51,13 @@ def by_path(
     return rows(trace, ledger, predicted, causes, printed)
 
 
-def by_cause(steps: Iterable[Step]) -> dict[str, dict[str, Amount]]:
+def by_cause(steps: Iterable[PathStep]) -> dict[str, dict[str, Amount]]:
     """Amount by cause of all beneath each module."""
     causes: dict[str, dict[str, Amount]] = {}
     for step in sorted(steps, key=lambda step: step.stage):
         for path in (step.path,) if step.alone else around(step.path):
-            found = causes.setdefault(path, {})
-            found[step.cause] = found.get(step.cause, 0) + step.amount
+            of_path = causes.setdefault(path, {})
+            of_path[step.cause] = of_path.get(step.cause, 0) + step.amount
     return causes
 
 
@@ -73,7 +73,7 @@ def rows(
     for count in ledger.counted:
         for path in around(home(count.node, trace)):
             ours[path] = ours.get(path, 0) + count.cost.macs
-    found = (
+    path_rows = (
         PathRow(
             path=row.path,
             ours=ours.get(row.path, 0),
@@ -84,7 +84,7 @@ def rows(
         for row in trace.modules
         if row.names
     )
-    return tuple(row for row in found if row.ours or row.predicted or row.theirs)
+    return tuple(row for row in path_rows if row.ours or row.predicted or row.theirs)
 
 
 def _predicted(
@@ -95,18 +95,18 @@ def _predicted(
     for booking, standing in standings(prediction, trace):
         for path, times in standing.items():
             same = times == booking.times
-            one = booking if same else msgspec.structs.replace(booking, times=times)
-            inside.setdefault(path, []).append(one)
+            counted = booking if same else msgspec.structs.replace(booking, times=times)
+            inside.setdefault(path, []).append(counted)
     predicted: dict[str, Amount] = {}
     for path, bookings in inside.items():
         row = msgspec.structs.replace(prediction, bookings=tuple(bookings))
         predicted[path], left = row.sum(bookings), sum(row.divided())
-        found = causes.setdefault(path, {})
+        of_path = causes.setdefault(path, {})
         for cause, amount in (
             (DIVIDED, left - sum(map(row.worth, bookings))),
             (prediction.convention.rounds, predicted[path] - left),
         ):
-            found[cause] = found.get(cause, 0) + amount
+            of_path[cause] = of_path.get(cause, 0) + amount
     return predicted
 
 
@@ -127,11 +127,15 @@ def standings(prediction: Prediction, trace: Trace) -> Iterator[tuple[Booking, d
         yield booking, shown[times][booking.path]
 
 
-def _by_name(found: Mapping[int, Mapping[int, int]], trace: Trace) -> dict[str, dict[str, int]]:
+def _by_name(times_of: Mapping[int, Mapping[int, int]], trace: Trace) -> dict[str, dict[str, int]]:
     """The same table by paths; what is registered nowhere has none."""
     named = {row.id: row.path for row in trace.modules if row.names}
     return {
-        path: {named[one]: times for one, times in found[module].items() if one in named and times}
+        path: {
+            named[storage]: times
+            for storage, times in times_of[module].items()
+            if storage in named and times
+        }
         for module, path in named.items()
     }
 
@@ -144,8 +148,8 @@ def home(node: Node, trace: Trace) -> str:
 
 def around(path: str) -> tuple[str, ...]:
     """The module and all around it, the root "" last."""
-    found = [path]
+    paths = [path]
     while path:
         path = path.rpartition(".")[0]
-        found.append(path)
-    return tuple(found)
+        paths.append(path)
+    return tuple(paths)

@@ -17,52 +17,54 @@ _BY = {"torch": "onnx2torch", "tensorflow": "crossflops.rebuild.tensorflow"}
 
 
 def from_file(
-    found: Reconciliation, file: Ledger, rebuilt: Ledger, framework: str
+    account: Reconciliation, file: Ledger, rebuilt: Ledger, framework: str
 ) -> Reconciliation:
     """The reconciliation of a tool that ran on the rebuilt module, begun at the file's count.
 
-    `found` begins at the module's. The nodes of the file that are named are those of operators
+    `account` begins at the module's. The nodes of the file that are named are those of operators
     whose work is another in the module, and the reference says by how much, operator by operator.
     """
     amount = rebuilt.total.macs - file.total.macs
     if not amount:
-        return found
+        return account
     differences = _by_operator(file, rebuilt)
     step = Explanation(
         cause=REBUILT,
         amount=amount,
-        calls=tuple(one.node.key for one in file.counted if one.node.op.type in differences),
+        calls=tuple(count.node.key for count in file.counted if count.node.op.type in differences),
         reference=f"{_BY[framework]}: "
         + ", ".join(f"{op} {by:+}" for op, by in differences.items()),
         macs=amount,
     )
     return msgspec.structs.replace(
-        found,
+        account,
         ours=file.total.macs,
-        explanations=(step, *found.explanations),
-        by_path=tuple(_row(row, amount) for row in found.by_path),
+        explanations=(step, *account.explanations),
+        by_path=tuple(_row(row, amount) for row in account.by_path),
     )
 
 
 def parameters_from_file(
-    found: ParamsReconciliation, params: int, framework: str
+    account: ParamsReconciliation, params: int, framework: str
 ) -> ParamsReconciliation:
     """The same for the parameters: begun at those of the model, the module's as a first step."""
-    amount = found.ours - params
+    amount = account.ours - params
     if not amount:
-        return found
+        return account
     step = ParamsExplanation(cause=REBUILT, amount=amount, parameters=(), reference=_BY[framework])
-    return msgspec.structs.replace(found, ours=params, explanations=(step, *found.explanations))
+    return msgspec.structs.replace(
+        account, ours=params, explanations=(step, *account.explanations)
+    )
 
 
 def _by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:
     """The MACs that the module has more of, by operator, where it is not as many."""
-    found: dict[str, int] = {}
+    macs: dict[str, int] = {}
     for sign, ledger in ((-1, file), (1, rebuilt)):
-        for one in ledger.counted:
-            name = one.node.op.type
-            found[name] = found.get(name, 0) + sign * one.cost.macs
-    return {op: found[op] for op in sorted(found) if found[op]}
+        for count in ledger.counted:
+            name = count.node.op.type
+            macs[name] = macs.get(name, 0) + sign * count.cost.macs
+    return {op: macs[op] for op in sorted(macs) if macs[op]}
 
 
 def _row(row: PathRow, amount: int) -> PathRow:

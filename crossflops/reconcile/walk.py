@@ -16,7 +16,7 @@ from crossflops.ir.reconciliation import Explanation, Reconciliation
 from crossflops.ir.trace import OBSERVED, Call, Trace
 from crossflops.reconcile.paths import (
     DIVIDED,
-    Step,
+    PathStep,
     around,
     by_path,
     home,
@@ -119,16 +119,16 @@ def unpredicted(
 # Graph identity: what the tool is given is not what was counted.
 
 
-def _imposed(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator[Step]:
+def _imposed(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator[PathStep]:
     """What the mode that the tool forces does to the native count, module by module."""
     for sign, counted in ((1, ledger), (-1, native)) if native is not ledger else ():
         for count in counted.counted:
             amount = sign * count.cost.macs
             path = home(count.node, trace)
-            yield Step(Stage.GRAPH, FORCED, amount, count.node.call, "", path)
+            yield PathStep(Stage.GRAPH, FORCED, amount, count.node.call, "", path)
 
 
-def _file_steps(file: Ledger, native: Ledger) -> Iterator[Step]:
+def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
     """What the tool's file has more than ours, by module, and what a converter wrote."""
     more: dict[str, int] = {}
     for sign, ledger in ((1, file), (-1, native)):
@@ -136,13 +136,13 @@ def _file_steps(file: Ledger, native: Ledger) -> Iterator[Step]:
             more[count.node.path] = more.get(count.node.path, 0) + sign * count.cost.macs
     for path, amount in more.items():
         reference = "the file that the tool was given"
-        yield Step(Stage.GRAPH, OTHER_FILE, amount, path, reference, path, amount)
+        yield PathStep(Stage.GRAPH, OTHER_FILE, amount, path, reference, path, amount)
     for count in file.counted:
         node, amount = count.node, count.converter_macs
-        yield Step(Stage.GRAPH, CONVERTER, amount, node.key, WRITTEN, node.path, amount)
+        yield PathStep(Stage.GRAPH, CONVERTER, amount, node.key, WRITTEN, node.path, amount)
 
 
-def _forced(first: Iterable[Step], convention: Convention) -> tuple[Explanation, ...]:
+def _forced(first: Iterable[PathStep], convention: Convention) -> tuple[Explanation, ...]:
     """A forced mode is one step of the total, of no call."""
     amount = sum(int(step.amount) for step in first if step.cause == FORCED)
     if not amount:
@@ -151,7 +151,7 @@ def _forced(first: Iterable[Step], convention: Convention) -> tuple[Explanation,
     return (Explanation(cause=FORCED, amount=amount, calls=(), reference=source, macs=amount),)
 
 
-def _others(first: Iterable[Step]) -> list[Step]:
+def _others(first: Iterable[PathStep]) -> list[PathStep]:
     return [step for step in first if step.cause != FORCED and step.amount]
 
 
@@ -175,18 +175,18 @@ def _printed(profile: Profile | None, ground: Ground) -> dict[str, Amount]:
     return printed
 
 
-def _moved(prediction: Prediction, trace: Trace, macs: Mapping[str, int]) -> Iterator[Step]:
+def _moved(prediction: Prediction, trace: Trace, macs: Mapping[str, int]) -> Iterator[PathStep]:
     """Work that the tool books under another module than ours: it changes no total."""
     for key, place in prediction.covered.items():
         ours = trace.modules[trace.by_key[key].module].path
         theirs = prediction.bookings[place].path
         amount = macs.get(key, 0)
         if amount and ours != theirs:
-            yield Step(Stage.GRAPH, ELSEWHERE, -amount, key, "", ours)
-            yield Step(Stage.GRAPH, ELSEWHERE, amount, key, "", theirs)
+            yield PathStep(Stage.GRAPH, ELSEWHERE, -amount, key, "", ours)
+            yield PathStep(Stage.GRAPH, ELSEWHERE, amount, key, "", theirs)
 
 
-def _shown(prediction: Prediction, trace: Trace) -> Iterator[Step]:
+def _shown(prediction: Prediction, trace: Trace) -> Iterator[PathStep]:
     """How else a module with several parents stands in the numbers of those around it.
 
     The steps of a booking have all of it under the first name of its module.
@@ -207,14 +207,14 @@ def _shown(prediction: Prediction, trace: Trace) -> Iterator[Step]:
 
 def _instead(
     prediction: Prediction, before: Booking, after: Booking, dead: bool
-) -> Iterator[Step]:
+) -> Iterator[PathStep]:
     """From what the tool makes of a booking so many times to so many others."""
     convention, rule = prediction.convention, after.rule
     if rule.kind == "core":
         macs = int(after.amount) * (after.times - before.times)
         unit = (convention.unit - 1) * macs
-        yield Step(Stage.MULTIPLICITY, SHARED, macs, after.call, rule.reference, macs=macs)
-        yield Step(Stage.UNIT, PER_MAC, unit, after.call, convention.source)
+        yield PathStep(Stage.MULTIPLICITY, SHARED, macs, after.call, rule.reference, macs=macs)
+        yield PathStep(Stage.UNIT, PER_MAC, unit, after.call, convention.source)
     else:
         step = _part(prediction, after, dead)
         yield msgspec.structs.replace(step, amount=step.amount - prediction.worth(before))
@@ -223,7 +223,7 @@ def _instead(
 # From the work that is there to what the tool makes of it.
 
 
-def steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[Step]:
+def steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[PathStep]:
     """Every step, in the order of the bookings."""
     ours = [0] * len(prediction.bookings)
     written = [0] * len(prediction.bookings)
@@ -243,27 +243,27 @@ def steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[Step
     yield from _invisible(prediction, trace, ground)
     for booking, left in zip(prediction.bookings, prediction.divided(), strict=True):
         amount, reference = left - prediction.worth(booking), booking.rule.reference
-        yield Step(Stage.BATCH, DIVIDED, amount, booking.call, reference, booking.path)
+        yield PathStep(Stage.BATCH, DIVIDED, amount, booking.call, reference, booking.path)
     yield from _rounded(prediction)
 
 
-def _rounded(prediction: Prediction) -> Iterator[Step]:
+def _rounded(prediction: Prediction) -> Iterator[PathStep]:
     """What the tool's own arithmetic loses or wins on the whole."""
     convention = prediction.convention
     amount = prediction.sum(prediction.bookings) - sum(prediction.divided())
     if amount:
-        yield Step(Stage.PRECISION, convention.rounds, amount, "", convention.source)
+        yield PathStep(Stage.PRECISION, convention.rounds, amount, "", convention.source)
 
 
 def _core(
     prediction: Prediction, booking: Booking, macs: tuple[int, int], dead: bool
-) -> Iterator[Step]:
+) -> Iterator[PathStep]:
     """`macs` are ours, and those of the converter, which the tool may count, too."""
     rule, call, path = booking.rule, booking.call, booking.path
     ours, written = macs
 
-    def step(stage: Stage, cause: str, amount: int) -> Step:
-        return Step(stage, cause, amount, call, rule.reference, path, amount)
+    def step(stage: Stage, cause: str, amount: int) -> PathStep:
+        return PathStep(stage, cause, amount, call, rule.reference, path, amount)
 
     if rule.amount is None:
         yield step(Stage.VISIBILITY, rule.cause, -ours)
@@ -275,25 +275,25 @@ def _core(
         yield step(Stage.MULTIPLICITY, rule.again, counted)
     else:
         put_in = max(min(written, counted - ours), 0)
-        yield Step(Stage.GRAPH, CONVERTER, put_in, call, WRITTEN, path, put_in)
+        yield PathStep(Stage.GRAPH, CONVERTER, put_in, call, WRITTEN, path, put_in)
         yield step(Stage.FORMULA, rule.cause, counted - ours - put_in)
     repeated = counted * (booking.times - 1)
     yield step(Stage.MULTIPLICITY, SHARED, repeated)
     unit = (prediction.convention.unit - 1) * (counted + repeated)
-    yield Step(Stage.UNIT, PER_MAC, unit, call, prediction.convention.source, path)
+    yield PathStep(Stage.UNIT, PER_MAC, unit, call, prediction.convention.source, path)
 
 
-def _part(prediction: Prediction, booking: Booking, dead: bool) -> Step:
+def _part(prediction: Prediction, booking: Booking, dead: bool) -> PathStep:
     rule, amount = booking.rule, prediction.worth(booking)
     stage, cause = Stage.COMPONENT, rule.cause
     if booking.again:
         stage, cause = Stage.MULTIPLICITY, rule.again
     if dead:
         stage, cause = Stage.GRAPH, "control.dead-code"
-    return Step(stage, cause, amount, booking.call, rule.reference, booking.path)
+    return PathStep(stage, cause, amount, booking.call, rule.reference, booking.path)
 
 
-def _invisible(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[Step]:
+def _invisible(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[PathStep]:
     """Work that no core rule is about; what is not known of a node is left as it is natively."""
     convention = prediction.convention
     for key, amount in ground.macs.items():
@@ -303,12 +303,12 @@ def _invisible(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator
         path = trace.modules[call.module].path if call else ground.paths.get(key, "")
         if key in prediction.unknown:
             unit = (convention.unit - 1) * amount
-            yield Step(Stage.UNIT, PER_MAC, unit, key, convention.source, path)
+            yield PathStep(Stage.UNIT, PER_MAC, unit, key, convention.source, path)
             continue
         rule = prediction.unseen.get(key)
         cause = rule.cause if rule else convention.unseen
         reference = rule.reference if rule else convention.source
-        yield Step(Stage.VISIBILITY, cause, -amount, key, reference, path, -amount)
+        yield PathStep(Stage.VISIBILITY, cause, -amount, key, reference, path, -amount)
 
 
 def _is_dead(call: Call, trace: Trace) -> bool:
@@ -327,9 +327,9 @@ def _operators(call: Call, trace: Trace) -> Iterator[Call]:
             yield from _operators(child, trace)
 
 
-def explanations(walked: Iterable[Step]) -> tuple[Explanation, ...]:
+def explanations(walked: Iterable[PathStep]) -> tuple[Explanation, ...]:
     """One for each cause, in the order of the stages at which they are booked first."""
-    grouped: dict[str, list[Step]] = {}
+    grouped: dict[str, list[PathStep]] = {}
     for step in sorted(walked, key=lambda step: (step.stage, step.cause)):
         grouped.setdefault(step.cause, []).append(step)
     return tuple(

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.ir.measurement import Measurement, Unfit
-from crossflops.ir.provenance import Asked, named
+from crossflops.ir.provenance import RequestRecord, named
 from crossflops.report.report import SCHEMA, ModelInfo
 
 
@@ -126,7 +126,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
-    request: Asked | UnsetType = UNSET
+    request: RequestRecord | UnsetType = UNSET
     made_with: dict[str, str] | UnsetType = UNSET
 
     @property

@@ -24,7 +24,7 @@ NATIVE = ("macs", "flops", "params", "bytes_read", "bytes_written", "memory_traf
 RESIDUAL = "residual"
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
     """`name sign number`: an absolute number, or where `relative` a share over the baseline."""
 
     text: str
@@ -34,7 +34,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     relative: bool
 
     @classmethod
-    def of(cls, text: str) -> "Rule":
+    def of(cls, text: str) -> "BudgetRule":
         """The rule that is written so. Raises InputError.
 
         >>> Rule.of("macs <= 4.2G").number, Rule.of("params: +1%").number
@@ -114,7 +114,7 @@ class Checks(msgspec.Struct, frozen=True, kw_only=True):
         return all(check.holds for check in self.checks)
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RecordedCount(msgspec.Struct, frozen=True):
     """What a baseline keeps of a model: its numbers, and the own work of its modules."""
 
     values: dict[str, Amount]
@@ -124,11 +124,11 @@ class Recorded(msgspec.Struct, frozen=True):
 class Baseline(msgspec.Struct, frozen=True):
     """The committed file: what every model came to when it was written."""
 
-    models: dict[str, Recorded] = {}
+    models: dict[str, RecordedCount] = {}
     schema: str = SCHEMA
 
 
-def recorded(report: Report, values: Mapping[str, Amount]) -> Recorded:
+def recorded(report: Report, values: Mapping[str, Amount]) -> RecordedCount:
     """A report as the baseline keeps it; modules without work of their own are left out.
 
     A file without modules keeps its nodes in their place.
@@ -136,7 +136,9 @@ def recorded(report: Report, values: Mapping[str, Amount]) -> Recorded:
     rows = {path: work for path, (_, work) in own_work(report).items()}
     if not any(rows):
         rows = {row.node: Work(macs=row.macs, flops=row.flops) for row in report.nodes}
-    return Recorded(dict(values), {path: work for path, work in rows.items() if work != Work()})
+    return RecordedCount(
+        dict(values), {path: work for path, work in rows.items() if work != Work()}
+    )
 
 
 def values(report: Report) -> dict[str, Amount]:
@@ -157,7 +159,9 @@ def values(report: Report) -> dict[str, Amount]:
     return numbers
 
 
-def checked(target: str, rule: Rule, now: Recorded, before: Recorded | None) -> Check:
+def checked(
+    target: str, rule: BudgetRule, now: RecordedCount, before: RecordedCount | None
+) -> Check:
     """Whether a rule holds. Raises InputError where a rule names a number that there is not."""
     if rule.name not in now.values:
         raise InputError(
@@ -178,7 +182,7 @@ def checked(target: str, rule: Rule, now: Recorded, before: Recorded | None) -> 
     )
 
 
-def _grew(name: str, now: Recorded, before: Recorded | None) -> tuple[Growth, ...]:
+def _grew(name: str, now: RecordedCount, before: RecordedCount | None) -> tuple[Growth, ...]:
     """The modules that have more of a number than before, the largest first.
 
     Of a number that modules do not have, it is MACs.

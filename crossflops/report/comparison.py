@@ -9,14 +9,14 @@ from msgspec import UNSET, UnsetType
 from crossflops.ir.alignment import Alignment
 from crossflops.ir.ledger import ModelInfo, Totals
 from crossflops.ir.profile import Amount, Failure, Profile
-from crossflops.ir.provenance import Asked, named
+from crossflops.ir.provenance import RequestRecord, named
 from crossflops.ir.reconciliation import Explanation, ParamsReconciliation, Reconciliation
 from crossflops.ir.trace import Setting
 
 PER_MAC = "unit.mac-vs-flop"
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class ToolDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A cause that two tools have in different amounts: `amount = second - first`."""
 
     cause: str
@@ -46,7 +46,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     first_total: Amount
     second_total: Amount
     unit: int
-    differences: tuple[Difference, ...]
+    differences: tuple[ToolDifference, ...]
     model: int | UnsetType = UNSET
 
     @property
@@ -69,7 +69,7 @@ def contrast(first: Reconciliation, second: Reconciliation, models: bool = False
     mine, other = _amounts(first, unit), _amounts(second, unit)
     calls, more = _calls(first.explanations), _calls(second.explanations)
     rows = (
-        Difference(
+        ToolDifference(
             cause=cause,
             first=mine.get(cause, 0),
             second=other.get(cause, 0),
@@ -141,7 +141,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
     profiles: tuple[Profile | Failure, ...] = ()
     reconciliations: tuple[Reconciliation, ...] = ()
     tools: tuple[Contrast, ...] = ()
-    request: Asked | UnsetType = UNSET
+    request: RequestRecord | UnsetType = UNSET
     made_with: dict[str, str] | UnsetType = UNSET
 
     @property

@@ -107,7 +107,7 @@ def _nodes(report: Report) -> dict[str, tuple[str, Work]]:
 
 def changes(first: Rows, second: Rows) -> Iterator[Change]:
     """What differs, the largest in MACs first. What vanished here and appeared there has moved."""
-    found = [
+    rows = [
         Change(kind="changed", name=name, what=second[name][0], first=work, second=second[name][1])
         for name, (what, work) in first.items()
         if name in second and (what, work) != second[name]
@@ -118,19 +118,19 @@ def changes(first: Rows, second: Rows) -> Iterator[Change]:
             continue
         before = next((old for old, row in gone.items() if row == (what, amount)), None)
         if before is None:
-            found.append(Change(kind="appeared", name=name, what=what, second=amount))
+            rows.append(Change(kind="appeared", name=name, what=what, second=amount))
         else:
             del gone[before]
-            found.append(
+            rows.append(
                 Change(
                     kind="moved", name=name, before=before, what=what, first=amount, second=amount
                 )
             )
     for name, (what, amount) in gone.items():
-        found.append(Change(kind="vanished", name=name, what=what, first=amount))
+        rows.append(Change(kind="vanished", name=name, what=what, first=amount))
 
     def size(change: Change) -> tuple[int, int, int]:
         delta = change.delta
         return -abs(delta.macs), -abs(delta.flops), -abs(delta.params)
 
-    yield from sorted(found, key=size)
+    yield from sorted(rows, key=size)

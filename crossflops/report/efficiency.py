@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.ir.provenance import Asked
+from crossflops.ir.provenance import RequestRecord
 from crossflops.ir.roofline import Roofline
 from crossflops.report.report import SCHEMA, Report
 
@@ -68,7 +68,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float | None
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class TimedStep(msgspec.Struct, frozen=True, kw_only=True):
     """A training step as it was timed. `macs` are of one forward pass on one device."""
 
     batch: int
@@ -173,7 +173,7 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     others: tuple[OtherPeak, ...] | UnsetType = UNSET
     attention: Attention | UnsetType = UNSET
     world: World | UnsetType = UNSET
-    step: Step | UnsetType = UNSET
+    step: TimedStep | UnsetType = UNSET
     moved: Moved | UnsetType = UNSET
     modules: tuple[ModuleTime, ...] | UnsetType = UNSET
     roofline: Roofline | UnsetType = UNSET
@@ -190,7 +190,7 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     efficiency: tuple[Efficiency, ...]
     report: Report | None = None
-    request: Asked | UnsetType = UNSET
+    request: RequestRecord | UnsetType = UNSET
     made_with: dict[str, str] | UnsetType = UNSET
 
     def to_json(self) -> str:

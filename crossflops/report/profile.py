@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.profile import Amount
-from crossflops.ir.provenance import Asked, named
+from crossflops.ir.provenance import RequestRecord, named
 from crossflops.ir.training import Training
 from crossflops.report.report import SCHEMA, ModelInfo, UncountedRow
 
@@ -81,7 +81,7 @@ class ModuleProfile(msgspec.Struct, frozen=True, kw_only=True):
         return 2 * self.backward_macs / self.backward_seconds if self.backward_seconds else None
 
 
-class Difference(msgspec.Struct, frozen=True):
+class ProfileDifference(msgspec.Struct, frozen=True):
     """The amount by which a convention differs from the native count, for one cause."""
 
     cause: str
@@ -97,7 +97,7 @@ class ConventionProfile(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     edition: str
     macs: Amount
-    differences: tuple[Difference, ...]
+    differences: tuple[ProfileDifference, ...]
     residual: Amount
     by_module: dict[str, int]
 
@@ -147,7 +147,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
-    request: Asked | UnsetType = UNSET
+    request: RequestRecord | UnsetType = UNSET
     made_with: dict[str, str] | UnsetType = UNSET
 
     @property
@@ -301,7 +301,7 @@ def uncovered(modules: Iterable[ModuleProfile], unseen: Iterable[str] = ()) -> t
     return tuple(sentences)
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class ShownDepth(msgspec.Struct, frozen=True, kw_only=True):
     """How much of a profile is shown: -1 are all levels, `top` modules at each of them."""
 
     depth: int = -1

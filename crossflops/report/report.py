@@ -13,7 +13,7 @@ from crossflops.ir.ledger import Totals as Totals
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Formulas
 from crossflops.ir.profile import Amount, Failure, Folded, Profile
-from crossflops.ir.provenance import Asked, Weights, named
+from crossflops.ir.provenance import RequestRecord, WeightsKind, named
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OptimizerStep, Training
@@ -168,9 +168,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     between: Contrast | UnsetType = UNSET
     module: ModuleRow | UnsetType = UNSET
     consensus: Consensus | UnsetType = UNSET
-    request: Asked | UnsetType = UNSET
+    request: RequestRecord | UnsetType = UNSET
     made_with: dict[str, str] | UnsetType = UNSET
-    weights: Weights | UnsetType = UNSET
+    weights: WeightsKind | UnsetType = UNSET
     against: Against | UnsetType = UNSET
     training: TrainingReport | UnsetType = UNSET
     warnings: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Exactness, Ledger, Memory
 from crossflops.ir.profile import Folded
 from crossflops.ir.trace import Call, Module, Trace
-from crossflops.ir.training import NO_STEP, Step, Steps, Training
+from crossflops.ir.training import NO_STEP, Steps, Training, TrainingStep
 from crossflops.operators import rule
 from crossflops.report.report import (
     BranchRow,
@@ -110,8 +110,8 @@ def with_training(
         count.node.key: replace(exact.by_key.get(count.node.key, NO_STEP), forward=count.cost)
         for count in ledger.counted
     }
-    by_op: dict[str, Step] = {}
-    by_path: dict[str, Step] = {}
+    by_op: dict[str, TrainingStep] = {}
+    by_path: dict[str, TrainingStep] = {}
     for count in ledger.counted:
         step, op = by_key[count.node.key], _op(count.node)
         by_op[op] = by_op.get(op, NO_STEP) + step

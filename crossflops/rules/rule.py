@@ -248,7 +248,7 @@ def _targets(about: Iterable[About]) -> tuple[str, ...]:
 
 
 def _classes(conditions: Iterable[Condition]) -> tuple[str, ...]:
-    return tuple(name for one in conditions if one.whom for name in one.names)
+    return tuple(name for condition in conditions if condition.whom for name in condition.names)
 
 
 class Tool:

@@ -149,20 +149,20 @@ _OF_FILES = ("dims", "trips", "branches")
 _LAYOUTS = (3, 4, 5)  # ranks of images, whose channels stand behind the batch or at the end
 
 
-def second(target: Any, said: Mapping[str, Any], first: Request) -> Request:
-    """The request for `target`, with the options in `said` and otherwise those of the first.
+def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Request:
+    """The request for `target`, with `own_options` and otherwise those of the first.
 
     Inputs that are taken over are tried as they are, then with the channels moved to the end or
     from there, then without names; a file is asked last for sizes of its own. The first that the
     model takes is used. Raises InputError for an option that there is not.
     """
-    unknown = [name for name in said if name not in OPTIONS]
+    unknown = [name for name in own_options if name not in OPTIONS]
     if unknown:
         raise InputError(
             f"there is no option {unknown[0]!r} of the second model",
             f"there are {', '.join(OPTIONS)}",
         )
-    own = {name: value for name, value in said.items() if not is_empty(value)}
+    own = {name: value for name, value in own_options.items() if not is_empty(value)}
     given = "inputs" in own or "inputs_file" in own
     if not isinstance(target, str) and not given:
         return _given_model(target, first)

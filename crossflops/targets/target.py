@@ -225,12 +225,12 @@ def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
         raise TargetError(f"{target} is a model already", "leave --arg out")
 
 
-def _call(found: Callable[..., Any], arguments: Mapping[str, object], target: str) -> Any:
-    if not callable(found):
-        raise TargetError(f"{target} is a {type(found).__name__}, not a callable", _HINT)
-    _check(found, arguments, target)
+def _call(function: Callable[..., Any], arguments: Mapping[str, object], target: str) -> Any:
+    if not callable(function):
+        raise TargetError(f"{target} is a {type(function).__name__}, not a callable", _HINT)
+    _check(function, arguments, target)
     try:
-        return mended(lambda: found(**arguments))
+        return mended(lambda: function(**arguments))
     except CrossflopsError:
         raise
     except (Exception, SystemExit) as error:
@@ -243,10 +243,10 @@ def _call(found: Callable[..., Any], arguments: Mapping[str, object], target: st
         ) from error
 
 
-def _check(found: Callable[..., Any], arguments: Mapping[str, object], target: str) -> None:
+def _check(function: Callable[..., Any], arguments: Mapping[str, object], target: str) -> None:
     """Whether the arguments fit, told before the call: what it raises itself is another matter."""
     try:
-        parameters = inspect.signature(found).parameters
+        parameters = inspect.signature(function).parameters
     except (ValueError, TypeError):  # builtins do not tell
         return
     kinds = inspect.Parameter
@@ -263,18 +263,18 @@ def _check(found: Callable[..., Any], arguments: Mapping[str, object], target: s
             f"{target} takes no {_listed('argument', strays)}",
             f"it takes {', '.join(named)}" if named else "it takes none: leave --arg out",
         )
-    if needed := _needed(found, arguments):
+    if needed := _needed(function, arguments):
         raise TargetError(
             f"{target} needs {_listed('argument', needed)}",
             f"add {' '.join(f'--arg {name}=VALUE' for name in needed)}, each VALUE in JSON",
         )
 
 
-def _needed(found: Callable[..., Any], arguments: Mapping[str, object]) -> list[str]:
+def _needed(function: Callable[..., Any], arguments: Mapping[str, object]) -> list[str]:
     """The parameters without a default that no argument is given for."""
     kinds = inspect.Parameter
     try:
-        parameters = inspect.signature(found).parameters
+        parameters = inspect.signature(function).parameters
     except (ValueError, TypeError):
         return []
     return [

@@ -102,7 +102,11 @@ class Conformance:
     def _installed(self) -> tuple[Convention, ...]:
         """The conventions of all tools of PyTorch here: one run of a probe serves their kits."""
         tools = installed()
-        shared = (one for one in conventions() if one.framework == "torch" and one.tool in tools)
+        shared = (
+            convention
+            for convention in conventions()
+            if convention.framework == "torch" and convention.tool in tools
+        )
         return (self.convention, *shared)
 
     def _evidence_of(self, recorded: Recorded, asked: tuple[Setting, ...]) -> Evidence:
@@ -140,9 +144,9 @@ class Conformance:
     def _off(self, name: str) -> str:
         """How far the convention is off on a probe; "" when it is exact."""
         seen = self._seen(name, GRAD, NO_GRAD)
-        told = predicted(self.convention, seen, GRAD)
-        found = self.printed(seen, probes()[name].build(), GRAD)
-        return "" if found == told else f"{name}: printed {found}, predicted {told}"
+        expected = predicted(self.convention, seen, GRAD)
+        answer = self.printed(seen, probes()[name].build(), GRAD)
+        return "" if answer == expected else f"{name}: printed {answer}, predicted {expected}"
 
     @pytest.mark.parametrize("name", probes())
     def test_probe_is_predicted(self, name: str) -> None:
@@ -150,18 +154,18 @@ class Conformance:
         built = probes()[name].build()
         seen = self._seen(name, GRAD, NO_GRAD)
         for setting in self.asked:
-            told = predicted(self.convention, seen, setting)  # fixed before the tool runs
-            found = self.printed(seen, built, setting)
-            assert found == told, f"{setting.id}: printed {found}, predicted {told}"
+            expected = predicted(self.convention, seen, setting)  # fixed before the tool runs
+            answer = self.printed(seen, built, setting)
+            assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
 
     @pytest.mark.parametrize("name", file_probes())
     def test_file_is_predicted(self, name: str, tmp_path: Path) -> None:
         """The convention gives the tool's number of a file that no exporter writes."""
         if self.convention.sees != "node":
             pytest.skip("the tool counts no files")
-        told = predicted(self.convention, self._seen_in_file(name), GRAD)
-        found = printed(self.adapter, file_probes()[name].write(tmp_path), (), {}, GRAD)
-        assert found == told, f"printed {found}, predicted {told}"
+        expected = predicted(self.convention, self._seen_in_file(name), GRAD)
+        answer = printed(self.adapter, file_probes()[name].write(tmp_path), (), {}, GRAD)
+        assert answer == expected, f"printed {answer}, predicted {expected}"
 
     @pytest.mark.parametrize("name", PARAMETERS)
     def test_parameters_are_predicted(self, name: str) -> None:
@@ -176,9 +180,9 @@ class Conformance:
         """The convention gives the tool's number in training, or in the mode that it forces."""
         model, args, kwargs = probes()[name].build()
         seen = self._seen(name, TRAINING)
-        told = predicted(self.convention, seen, TRAINING)
-        found = self.printed(seen, (model.train(), args, kwargs), TRAINING)
-        assert found == told, f"printed {found}, predicted {told}"
+        expected = predicted(self.convention, seen, TRAINING)
+        answer = self.printed(seen, (model.train(), args, kwargs), TRAINING)
+        assert answer == expected, f"printed {answer}, predicted {expected}"
 
     @settings(
         max_examples=EXAMPLES,
@@ -193,9 +197,9 @@ class Conformance:
         drawn = msgspec.json.encode(architecture)
         seen = self._shared(drawn, lambda: (*architecture.build(), {}), (GRAD, NO_GRAD))
         for setting in self.asked:
-            told = predicted(self.convention, seen, setting)
-            found = self.printed(seen, (model, args, {}), setting)
-            assert found == told, f"{setting.id}: printed {found}, predicted {told}"
+            expected = predicted(self.convention, seen, setting)
+            answer = self.printed(seen, (model, args, {}), setting)
+            assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
 
     def test_wrong_weight_is_caught(self) -> None:
         """A rule that is off by a factor changes the prediction of some probe.
@@ -203,27 +207,29 @@ class Conformance:
         So does a rule that is left out, where it books nothing but says when the tool fails.
         """
         countable = [
-            one
-            for one in self.convention.rules
-            if (one.amount or one.kind == "fails") and one.id not in self.held_apart
+            rule
+            for rule in self.convention.rules
+            if (rule.amount or rule.kind == "fails") and rule.id not in self.held_apart
         ]
         right = [
             Right(seen, setting, *booked(self.convention, seen, setting))
             for seen, setting in self._evidence()
         ]
-        missed = [one.id for one in countable if not self._is_noticed(one, right)]
+        missed = [rule.id for rule in countable if not self._is_noticed(rule, right)]
         assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
 
     def _is_noticed(self, rule: Rule, right: list[Right]) -> bool:
         rules = self.convention.rules
         doubled = (
-            msgspec.structs.replace(one, factor=one.factor + 1) if one.id == rule.id else one
-            for one in rules
+            msgspec.structs.replace(other, factor=other.factor + 1)
+            if other.id == rule.id
+            else other
+            for other in rules
         )
-        fewer = (one for one in rules if one.id != rule.id or one.kind not in _LEFT_OUT)
+        fewer = (other for other in rules if other.id != rule.id or other.kind not in _LEFT_OUT)
         # where the rule books, or the tool fails, a fault shows at the first try
         likely_first = sorted(
-            right, key=lambda one: rule.id not in one.rules and one.total is not None
+            right, key=lambda other: rule.id not in other.rules and other.total is not None
         )
         return any(self._differs(tuple(wrong), likely_first) for wrong in (doubled, fewer))
 
@@ -231,7 +237,7 @@ class Conformance:
         if rules == self.convention.rules:
             return False
         wrong = msgspec.structs.replace(self.convention, rules=rules)
-        return any(predicted(wrong, one.evidence, one.setting) != one.total for one in right)
+        return any(predicted(wrong, case.evidence, case.setting) != case.total for case in right)
 
     def _evidence(self) -> Iterator[tuple[Evidence, Setting]]:
         for name in file_probes() if self.convention.sees == "node" else ():

@@ -218,7 +218,7 @@ def bench(
 
     Raises CrossflopsError where the model does not run, and InputError for what makes no sense.
     """
-    from crossflops.bench.order import Limits
+    from crossflops.bench.order import BenchLimits
     from crossflops.facade import ShownBench
     from crossflops.verbs.bench.bench import Conditions
     from crossflops.verbs.bench.bench import bench as benched
@@ -234,7 +234,7 @@ def bench(
         threads=threads,
         runtime=runtime,
         optimization=optimization,
-        limits=Limits(seconds=seconds),
+        limits=BenchLimits(seconds=seconds),
         timeout=timeout,
         trace=trace,
         write_trace=write_trace,
@@ -277,22 +277,24 @@ def profile(
 
     Raises InputError for what is no model of PyTorch, and NormalizeError where a step raises.
     """
-    from crossflops.bench.order import Limits
+    from crossflops.bench.order import BenchLimits
     from crossflops.facade import ShownProfile
     from crossflops.profiling.run import Recipe
-    from crossflops.verbs.profile.account import Against
-    from crossflops.verbs.profile.profile import Conditions, Given
+    from crossflops.verbs.profile.account import RatedAgainst
+    from crossflops.verbs.profile.profile import GivenTimes, ProfileConditions
     from crossflops.verbs.profile.profile import profile as profiled
 
     request = Request.of(
         target, inputs, inputs_file=inputs_file, setting=setting, as_=as_, train=True, **options
     )
     peaks = [peak_tflops] if isinstance(peak_tflops, float | int | str) else peak_tflops
-    limits = Limits(warmup=10, runs=20, fewest=2, seconds=seconds)
-    how = Conditions(
+    limits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=seconds)
+    how = ProfileConditions(
         recipe=Recipe(loss=loss, optimizer=optimizer, limits=limits),
-        against=Against(device=device, precision=precision, peak_tflops=tuple(map(str, peaks))),
-        given=Given(fwd_ms=fwd_ms, bwd_ms=bwd_ms, step_ms=step_ms),
+        against=RatedAgainst(
+            device=device, precision=precision, peak_tflops=tuple(map(str, peaks))
+        ),
+        given=GivenTimes(fwd_ms=fwd_ms, bwd_ms=bwd_ms, step_ms=step_ms),
         threads=threads,
     )
     return ShownProfile.of(profiled(request, how, on_progress or _silent))

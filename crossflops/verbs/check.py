@@ -21,10 +21,10 @@ from crossflops.report.budgets import (
     NATIVE,
     RESIDUAL,
     Baseline,
+    BudgetRule,
     Check,
     Checks,
-    Recorded,
-    Rule,
+    RecordedCount,
     checked,
     recorded,
     values,
@@ -43,7 +43,7 @@ class Budget(msgspec.Struct, frozen=True):
     """The rules about one target, and what says how it is built and run."""
 
     target: str
-    rules: tuple[Rule, ...]
+    rules: tuple[BudgetRule, ...]
     options: dict[str, Any]
 
 
@@ -68,7 +68,7 @@ def check(
         baseline = msgspec.structs.replace(baseline, models={**baseline.models, **now})
         _write(path, baseline)
     for budget in budgets:
-        before: Recorded | None = baseline.models.get(budget.target)
+        before: RecordedCount | None = baseline.models.get(budget.target)
         rows += [checked(budget.target, rule, now[budget.target], before) for rule in budget.rules]
     return Checks(checks=tuple(rows), baseline=path.name if baseline.models else "")
 
@@ -97,7 +97,7 @@ def _budget(target: str, row: Any, file: Path) -> Budget:
         raise InputError(
             f"{target} in {file} sets {strays[0]}", f"it may set rules, {', '.join(_OPTIONS)}"
         )
-    return Budget(target, tuple(map(Rule.of, rules)), options)
+    return Budget(target, tuple(map(BudgetRule.of, rules)), options)
 
 
 def _report(budget: Budget, tell: Callable[[str], None]) -> Report:

@@ -18,7 +18,7 @@ from crossflops.ir.ledger import Ledger
 from crossflops.ir.measurement import Observation, Run
 from crossflops.ir.polynomial import Formulas
 from crossflops.ir.profile import Folded, FoldedRow
-from crossflops.ir.provenance import FAKE, REAL, Weights
+from crossflops.ir.provenance import FAKE, REAL, WeightsKind
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace, View
 from crossflops.ledger.count import count, count_whole
@@ -92,7 +92,7 @@ def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
 # A model normalized and counted in the modes that conventions need.
 
 
-class Counted(msgspec.Struct, frozen=True):
+class CountedModel(msgspec.Struct, frozen=True):
     """A model that was normalized and counted in one mode.
 
     `program` is the ONNX model (of onnx_ir) that the graph was read from; None of a file. `run`
@@ -104,10 +104,12 @@ class Counted(msgspec.Struct, frozen=True):
     ledger: Ledger
     program: Any = None
     run: Run | None = None
-    weights: Weights | None = None
+    weights: WeightsKind | None = None
 
 
-def counted_afresh(request: Request, setting: Setting, observed: Sequence[Setting]) -> Counted:
+def counted_afresh(
+    request: Request, setting: Setting, observed: Sequence[Setting]
+) -> CountedModel:
     """As `counted`, of a model that is built for it: without numbers, where shapes are enough.
 
     Raises InputError where they are not, and are all that was asked for.
@@ -131,23 +133,23 @@ def _built_for(
     setting: Setting,
     observed: Sequence[Setting],
     reason: str = "",
-) -> Counted:
-    found = counted(source, setting, observed)
+) -> CountedModel:
+    native = counted(source, setting, observed)
     if request.given is not None or not source.weights:
-        return found
-    return msgspec.structs.replace(found, weights=Weights(source.weights, reason))
+        return native
+    return msgspec.structs.replace(native, weights=WeightsKind(source.weights, reason))
 
 
-def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Counted:
+def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> CountedModel:
     """Normalize and count in this setting, and see what the observed ones fuse."""
     model, graph, trace = program(source, setting, observed, run_of_bytes)
     run = None
     if trace.runtime or trace.notes:
         run = Run(trace.runtime, source.values, trace.notes)
-    return Counted(graph, trace, count(graph), model, run)
+    return CountedModel(graph, trace, count(graph), model, run)
 
 
-def write_program(counted: Counted, path: Path, hint: str) -> None:
+def write_program(counted: CountedModel, path: Path, hint: str) -> None:
     """Write the ONNX model that a graph was read from. Raises InputError where there is none."""
     if isinstance(counted.program, bytes):
         from crossflops.load.payload import filled
@@ -169,7 +171,7 @@ def observed(conventions: Iterable["Convention"], asked: Setting) -> list[View]:
     )
 
 
-def report(counted: Counted, folds: Iterable[Folded] = ()) -> Report:
+def report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
     """The report of a count."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report(counted.graph, counted.trace, counted.ledger, tuple(folds), memory)
@@ -181,7 +183,7 @@ def report(counted: Counted, folds: Iterable[Folded] = ()) -> Report:
 # A count as a tool's convention folds it into its number, without the tool.
 
 
-def folded(convention: "Convention", counted: Counted, asked: Setting) -> Folded:
+def folded(convention: "Convention", counted: CountedModel, asked: Setting) -> Folded:
     """The count as the convention folds it. Raises InputError where no call was recorded."""
     if convention.sees == "node":
         return _folded_nodes(convention, counted)
@@ -218,12 +220,12 @@ def folded(convention: "Convention", counted: Counted, asked: Setting) -> Folded
     )
 
 
-def seen_by(convention: "Convention", counted: Counted) -> Ledger:
+def seen_by(convention: "Convention", counted: CountedModel) -> Ledger:
     """One count for each node that a convention of graph nodes sees."""
     return counted.ledger if convention.opens else count_whole(counted.graph)
 
 
-def _folded_nodes(convention: "Convention", counted: Counted) -> Folded:
+def _folded_nodes(convention: "Convention", counted: CountedModel) -> Folded:
     """By node, zeros left out. Of nodes of which no rule can say anything nothing is booked."""
     from crossflops.rules.prediction import predict_nodes
 
@@ -279,7 +281,7 @@ def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
 
 
 @imports_restored()
-def native_count(request: Request) -> tuple[Report, Counted]:
+def native_count(request: Request) -> tuple[Report, CountedModel]:
     """What `crossflops.count` gives, and the graph and the ledger of the mode that was asked for.
 
     Raises UnknownNameError for a convention that there is not, InputError for weights that there
@@ -325,11 +327,11 @@ def _refuse_training(request: Request) -> None:
         optimizer_asked(request.optimizer)  # before a model is built
 
 
-def _with_training(report: Report, native: Counted, request: Request) -> Report:
+def _with_training(report: Report, native: CountedModel, request: Request) -> Report:
     """The report with the exact training step. Raises InputError for a pattern of no weight."""
-    from crossflops.ledger.training import Weights, differences, steps
+    from crossflops.ledger.training import TrainedWeights, differences, steps
 
-    weights = Weights(native.trace, request.frozen, request.trainable)
+    weights = TrainedWeights(native.trace, request.frozen, request.trainable)
     exact = steps(native.graph, weights)
     weights.check(native.graph)
     thumb = (
@@ -341,7 +343,7 @@ def _with_training(report: Report, native: Counted, request: Request) -> Report:
     return _with_optimizer(report, native, request) if request.optimizer else report
 
 
-def _with_optimizer(report: Report, native: Counted, request: Request) -> Report:
+def _with_optimizer(report: Report, native: CountedModel, request: Request) -> Report:
     """The report with the step of the optimizer beside the training step."""
     from crossflops.ledger.optimizer import optimizer_step
 
@@ -361,13 +363,13 @@ def _conventions(request: Request) -> list["Convention"]:
     return named([request.as_] if isinstance(request.as_, str) else request.as_)
 
 
-def _counted(request: Request, conventions: Sequence["Convention"]) -> tuple[Report, Counted]:
+def _counted(request: Request, conventions: Sequence["Convention"]) -> tuple[Report, CountedModel]:
     """The report at definite sizes, also as these conventions fold it, and the native count."""
     setting = request.setting
     watched = observed(conventions, setting)
     modes = {}
 
-    def mode(training: bool) -> Counted:
+    def mode(training: bool) -> CountedModel:
         if training not in modes:
             views = [view for view in watched if view.training == training]
             own_setting = msgspec.structs.replace(setting, training=training)

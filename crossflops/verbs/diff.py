@@ -13,7 +13,7 @@ from crossflops.report.difference import Difference, difference
 from crossflops.report.report import SCHEMA, Report
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
-from crossflops.verbs.count import Counted, native_count
+from crossflops.verbs.count import CountedModel, native_count
 
 Side: TypeAlias = tuple[str, Request | Path]  # a name, and what it is the name of
 _HINT = "give a model, or a file that `crossflops count -o FILE.json` wrote"
@@ -31,19 +31,19 @@ def diff(
     (report, native), (report_of_second, native_of_second) = (
         _side(side, tell) for side in (first, second)
     )
-    found = difference(report, report_of_second, (first[0], second[0]), most)
+    change = difference(report, report_of_second, (first[0], second[0]), most)
     if native is None or native_of_second is None:
-        return found
+        return change
     from crossflops.reconcile.models.alignment import align
     from crossflops.reconcile.models.reading import layers
 
     aligned = align(
         *(layers(side.graph, side.trace, side.ledger) for side in (native, native_of_second))
     )
-    return msgspec.structs.replace(found, causes=aligned.causes)
+    return msgspec.structs.replace(change, causes=aligned.causes)
 
 
-def _side(side: Side, tell: Callable[[str], None]) -> tuple[Report, Counted | None]:
+def _side(side: Side, tell: Callable[[str], None]) -> tuple[Report, CountedModel | None]:
     name, source = side
     tell(f"counting {name}")
     if isinstance(source, Request):

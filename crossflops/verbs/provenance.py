@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from crossflops.frontends import FRONTENDS
 from crossflops.frontends.inputs import written
 from crossflops.ir.ledger import ModelInfo
-from crossflops.ir.provenance import Asked
+from crossflops.ir.provenance import RequestRecord
 from crossflops.targets.request import Request
 
 AWAY = "..."  # stands for the folders of a file that lies elsewhere
@@ -70,7 +70,7 @@ def asked(
     request: Request,
     model: ModelInfo,
     flags: Mapping[str, Any],
-) -> Asked:
+) -> RequestRecord:
     """The request as a report tells it, without the flags that are None.
 
     Where no inputs were given they are those of the model.
@@ -87,7 +87,7 @@ def asked(
         "branches": request.branches or None,
         **request.sizes,
     }
-    return Asked(
+    return RequestRecord(
         verb=verb,
         target=_class(request) if request.target is None else portable(request.target),
         typed=request.target is not None,
@@ -97,13 +97,13 @@ def asked(
     )
 
 
-def asked_of(verb: str, flags: Mapping[str, Any], of: object) -> Asked:
+def asked_of(verb: str, flags: Mapping[str, Any], of: object) -> RequestRecord:
     """The request of a verb around a count: the flags of both. `of` is that of the count, if any.
 
     Without a model the target is "", and the work was given.
     """
-    if not isinstance(of, Asked):
-        return Asked(verb=verb, target="", typed=False, flags=_given(flags))
+    if not isinstance(of, RequestRecord):
+        return RequestRecord(verb=verb, target="", typed=False, flags=_given(flags))
     return replace(of, verb=verb, flags={**of.flags, **_given(flags)})
 
 
@@ -150,7 +150,7 @@ def _plain(value: Any) -> Any:
         case str() | Path():
             return portable(str(value))
         case Mapping():
-            return {str(key): _plain(one) for key, one in value.items()}
+            return {str(key): _plain(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [_plain(one) for one in value]
+            return [_plain(item) for item in value]
     return _full_name(value)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 import crossflops
 from crossflops import count
-from crossflops.bench.order import Limits
+from crossflops.bench.order import BenchLimits
 from crossflops.cli import main
 from crossflops.errors import InputError, NormalizeError
 from crossflops.ir.measurement import Measurement
@@ -21,7 +21,7 @@ pytest.importorskip("onnxruntime", reason="the extra [runtime] is not installed"
 
 pytestmark = pytest.mark.onnxruntime
 
-QUICK = Conditions(threads=1, limits=Limits(warmup=2, runs=2, fewest=1, seconds=1))
+QUICK = Conditions(threads=1, limits=BenchLimits(warmup=2, runs=2, fewest=1, seconds=1))
 NET = (
     "g (float[n,8,16,16] x, float[8,8,3,3] w, float[8,8,1,1] v, float[8] s, float[16,4] m) "
     "=> (y, z) { a = Conv <pads = [1,1,1,1]> (x, w) b = Relu (a) c = Conv (b, v) "

@@ -201,12 +201,12 @@ def test_what_a_run_contradicts_is_a_warning(tmp_path, monkeypatch):
     import msgspec
 
     from crossflops.bench import runs
-    from crossflops.ir.measurement import Seen
+    from crossflops.ir.measurement import SteadyTensor
 
     model = parsed("g (float[3,8] x) => (y) { y = Relu (x) }")
     model.graph.node[0].name = "the relu"
     found = runs.observe(saved(tmp_path, model))
-    wrong = msgspec.structs.replace(found, values={"y": Seen("float32", (4, 8))})
+    wrong = msgspec.structs.replace(found, values={"y": SteadyTensor("float32", (4, 8))})
     monkeypatch.setattr(runs, "observe", lambda *_: wrong)
     with pytest.warns(CrossflopsWarning, match=r"the run says that 'y' of node 'the relu'"):
         count(saved(tmp_path, model), observe=True)

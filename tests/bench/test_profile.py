@@ -7,7 +7,7 @@ import pytest
 from crossflops import count
 from crossflops.bench import profile
 from crossflops.errors import NormalizeError
-from crossflops.ir.measurement import Seen
+from crossflops.ir.measurement import SteadyTensor
 from tests.onnx_files import parsed, saved
 
 MODEL = (
@@ -42,8 +42,8 @@ def test_a_run_tells_shapes_iterations_and_branches():
     session = {"cat": "Session", "name": "model_run"}
     trace = [session, kernel("n0", (1, 2)), *BODY * 3, kernel("n1", (2,)), kernel("n2.0.0", (2,))]
     values, trips, branches = of([*trace, kernel("n2", (2,))])
-    assert values["n"] == Seen("float32", (1, 2))
-    assert values["e"] == Seen("float32", (2,))
+    assert values["n"] == SteadyTensor("float32", (1, 2))
+    assert values["e"] == SteadyTensor("float32", (2,))
     assert (trips, branches) == ({"y": 3}, {"z": "then"})
 
 

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from crossflops.bench.batches import Goal, search
-from crossflops.bench.order import Limits, settled, timed
+from crossflops.bench.order import BenchLimits, settled, timed
 from crossflops.ir.measurement import Measurement, Unfit, measured
 
 
@@ -26,7 +26,7 @@ class Machine:
 def test_warm_up_ends_when_the_median_of_five_stands_still():
     """Medians of five: 1 1 1 from the fifth on; six runs are the least, the slow first counts."""
     machine = Machine(itertools.chain([9.0], itertools.repeat(1.0)))
-    found = timed(machine.run, 4, machine.clock, Limits(runs=7, seconds=100))
+    found = timed(machine.run, 4, machine.clock, BenchLimits(runs=7, seconds=100))
     assert (found.warmup, found.runs, found.settled) == (6, 7, True)
     assert found.examples_per_second == 4.0
 
@@ -35,7 +35,7 @@ def test_a_falling_median_is_waited_for():
     """Each run takes half of the one before, down to a floor: medians move by half until then."""
     times = [64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0]
     machine = Machine(itertools.chain(times, itertools.repeat(1.0)))
-    found = timed(machine.run, 1, machine.clock, Limits(runs=3, seconds=1000))
+    found = timed(machine.run, 1, machine.clock, BenchLimits(runs=3, seconds=1000))
     # the median of five is first 1 at runs 5 to 9, and still 1 at runs 6 to 10
     assert found.warmup == 10
     assert found.seconds == (1.0, 1.0, 1.0)
@@ -44,14 +44,14 @@ def test_a_falling_median_is_waited_for():
 def test_what_never_settles_is_said():
     """Ever slower: warm-up ends at its limit, and the measurement says so."""
     machine = Machine(float(2**n) for n in range(100))
-    found = timed(machine.run, 1, machine.clock, Limits(warmup=8, runs=3, seconds=1e30))
+    found = timed(machine.run, 1, machine.clock, BenchLimits(warmup=8, runs=3, seconds=1e30))
     assert (found.warmup, found.settled) == (8, False)
 
 
 def test_slow_runs_end_after_the_seconds_but_not_before_the_fewest():
     """Runs of 10 s with 5 s to spend: three to warm up, three that count."""
     machine = Machine(itertools.repeat(10.0))
-    found = timed(machine.run, 1, machine.clock, Limits(seconds=5, fewest=3))
+    found = timed(machine.run, 1, machine.clock, BenchLimits(seconds=5, fewest=3))
     assert (found.warmup, found.runs) == (3, 3)
 
 

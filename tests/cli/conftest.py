@@ -12,7 +12,7 @@ from crossflops.ir.trace import Setting, Trace
 from crossflops.report.report import InputInfo, ModelInfo, Report, Totals, UncountedRow
 from crossflops.verbs import count
 from crossflops.verbs.compare import compare
-from crossflops.verbs.count import Counted
+from crossflops.verbs.count import CountedModel
 
 KINDS = ("adds", "muls", "divs", "compares", "specials")
 ZEROS = dict.fromkeys((*KINDS, "bytes_read", "bytes_written", "constant_macs"), 0)
@@ -55,7 +55,7 @@ def answers(line, monkeypatch):
             return result
 
         def native(request):
-            return answer(request), Counted(GRAPH, TRACE, LEDGER)
+            return answer(request), CountedModel(GRAPH, TRACE, LEDGER)
 
         monkeypatch.setattr(count, "native_count", native)
         monkeypatch.setattr(compare, "compare", answer)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.report.budgets import Rule
+from crossflops.report.budgets import BudgetRule
 from tests.cli.test_table import ONE, TWO
 from tests.onnx_files import saved, with_weights
 
@@ -72,10 +72,10 @@ def test_what_cannot_be_understood_is_refused(line, project, tmp_path):
 def test_a_rule_that_is_none_is_refused(text):
     """A share has a sign, a number has none."""
     with pytest.raises(InputError):
-        Rule.of(text)
+        BudgetRule.of(text)
 
 
 def test_a_limit_is_exact():
     """101 % of 4089184256 is 4130076098.56, and the largest whole number in it is the limit."""
-    assert Rule.of("macs <= +1%").limit(4089184256) == 4130076098
-    assert Rule.of("macs <= 4.2G").limit(None) == 4200000000
+    assert BudgetRule.of("macs <= +1%").limit(4089184256) == 4130076098
+    assert BudgetRule.of("macs <= 4.2G").limit(None) == 4200000000

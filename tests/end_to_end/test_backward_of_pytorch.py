@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.ledger.training import Weights, matches, steps, total
+from crossflops.ledger.training import TrainedWeights, matches, steps, total
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 
@@ -60,7 +60,7 @@ def test_pytorch_does_as_many(counted, frozen, trainable):
     from torch.utils.flop_counter import FlopCounterMode
 
     model, x, own = counted
-    step = total(steps(own.graph, Weights(own.trace, frozen, trainable)))
+    step = total(steps(own.graph, TrainedWeights(own.trace, frozen, trainable)))
     ours = 2 * (step.forward + step.backward).macs
     for name, weight in model.named_parameters():
         off = any(matches(name, one) for one in frozen)

@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from crossflops.frontends.pytorch.torchvision import mends  # noqa: E402
-from crossflops.ledger.training import Weights, steps, total  # noqa: E402
+from crossflops.ledger.training import TrainedWeights, steps, total  # noqa: E402
 from crossflops.targets.request import Request  # noqa: E402
 from crossflops.verbs.count import native_count  # noqa: E402
 from tests import executed  # noqa: E402
@@ -35,7 +35,7 @@ def compared(name, variant, native):
     frozen, trained = [], []
     for path, parameter in model.named_parameters(remove_duplicate=False):
         (trained if parameter.requires_grad else frozen).append(path)
-    step = total(steps(native.graph, Weights(native.trace, frozen, trained)))
+    step = total(steps(native.graph, TrainedWeights(native.trace, frozen, trained)))
     return (step.forward.macs, step.backward.macs), executed.step(model, args, kwargs)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.ledger.training import Weights, matches, steps, total
+from crossflops.ledger.training import TrainedWeights, matches, steps, total
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 
@@ -208,7 +208,7 @@ def counted():
 def test_pytorch_runs_as_many(counted, name, frozen):
     """Forward and backward MACs, with patterns of frozen parameters."""
     model, inputs, native = counted(name)
-    step = total(steps(native.graph, Weights(native.trace, frozen, ())))
+    step = total(steps(native.graph, TrainedWeights(native.trace, frozen, ())))
     names = {}
     for path, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(path)
@@ -231,7 +231,7 @@ def test_the_model_says_what_is_trained():
     assert report.training.backward_input_macs == 7 * 5 * 2
     assert report.training.uncounted == ()
     assert run_by_pytorch(model, (x,))[1] == 7 * (4 * 5 + 2 * 5 * 2)
-    step = total(steps(native.graph, Weights(native.trace, (), ("0",))))
+    step = total(steps(native.graph, TrainedWeights(native.trace, (), ("0",))))
     assert step.weights.macs == step.forward.macs
 
 

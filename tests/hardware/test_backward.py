@@ -6,7 +6,7 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.hardware.rates.terms import pieces
-from crossflops.ledger.training import Weights, matches, steps
+from crossflops.ledger.training import TrainedWeights, matches, steps
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 from tests.onnx_files import saved, with_weights
@@ -34,7 +34,7 @@ def passes(tmp_path):
 
     def found(text, weights=WEIGHTS, frozen=(), trainable=()):
         _, counted = native_count(Request.of(saved(tmp_path, with_weights(text, *weights))))
-        trained = Weights(counted.trace, frozen, trainable)
+        trained = TrainedWeights(counted.trace, frozen, trainable)
         exact = steps(counted.graph, trained)
         trained.check(counted.graph)
         return [piece.passes for piece in pieces(counted.graph, counted.ledger, exact=exact)]

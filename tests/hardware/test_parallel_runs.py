@@ -4,10 +4,10 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.hardware.rates.mfu import bubble, layout, pace
-from crossflops.hardware.rates.question import Parallel, Speed, Training
+from crossflops.hardware.rates.question import Parallel, Speed, TrainingOptions
 
 ONE = layout(Parallel())
-TRAIN = Training(train=True)
+TRAIN = TrainingOptions(train=True)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_only_replicas_see_examples_of_their_own():
 def test_accumulated_micro_batches():
     """Four of them, 30 ms each, and one step of 10 ms: 130 ms for four batches."""
     speed = Speed(fwd_ms=10, bwd_ms=20, step_ms=10, batch=8)
-    found = pace(speed, Training(train=True, accumulate=4), ONE)
+    found = pace(speed, TrainingOptions(train=True, accumulate=4), ONE)
     assert found.seconds == pytest.approx(0.130)
     assert found.per_second == pytest.approx(32 / 0.130)
 
@@ -52,7 +52,7 @@ def test_accumulated_micro_batches():
 def test_a_pipeline_fills_and_drains():
     """Four micro-batches on three stages take six slots, of which two are the bubble."""
     speed = Speed(fwd_ms=10, bwd_ms=20, batch=8)
-    found = pace(speed, Training(train=True, accumulate=4), layout(Parallel(pp=3)))
+    found = pace(speed, TrainingOptions(train=True, accumulate=4), layout(Parallel(pp=3)))
     assert found.seconds == pytest.approx(6 * 0.030)
     assert bubble(3, 4) == pytest.approx(2 / 6)
     assert bubble(1, 4) == 0
@@ -73,16 +73,16 @@ def test_a_pipeline_fills_and_drains():
 def test_units(speed, asked, rate):
     """Examples or tokens, whichever the work is that of; on four devices."""
     four = layout(Parallel(dp=4))
-    assert pace(Speed(**speed), Training(), four, **asked).per_second == pytest.approx(rate)
+    assert pace(Speed(**speed), TrainingOptions(), four, **asked).per_second == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(
     ("speed", "training", "what"),
     [
-        ({"latency_ms": 1, "examples_per_second": 1}, Training(), "contradict"),
-        ({"tokens_per_second": 1}, Training(), "how many tokens"),
+        ({"latency_ms": 1, "examples_per_second": 1}, TrainingOptions(), "contradict"),
+        ({"tokens_per_second": 1}, TrainingOptions(), "how many tokens"),
         ({"bwd_ms": 1}, TRAIN, "parts of a step"),
-        ({"fwd_ms": 1, "bwd_ms": 1}, Training(), "part of training"),
+        ({"fwd_ms": 1, "bwd_ms": 1}, TrainingOptions(), "part of training"),
         ({"fwd_ms": 1}, TRAIN, "has a backward pass"),
         ({"latency_ms": 1, "per_device": True}, TRAIN, "about a rate"),
     ],
@@ -95,4 +95,4 @@ def test_what_makes_no_speed_is_refused(speed, training, what):
 
 def test_nothing_measured_is_no_speed():
     """Neither a rate nor a time."""
-    assert pace(Speed(batch=8), Training(), ONE) is None
+    assert pace(Speed(batch=8), TrainingOptions(), ONE) is None

@@ -9,7 +9,7 @@ from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.rates.attention_scores import AttentionScores
 from crossflops.hardware.rates.denominators import Peaks
 from crossflops.hardware.rates.mfu import share
-from crossflops.hardware.rates.question import Causality, Precisions, Training
+from crossflops.hardware.rates.question import Causality, Precisions, TrainingOptions
 from crossflops.hardware.rates.terms import Piece, shares, terms
 
 SQUARE = AttentionScores(queries=8, keys=8, causal="declared")
@@ -23,7 +23,7 @@ PRODUCT = Piece(
 )  # fmt: skip
 FLAT = {"backward": "flat"}
 ALL = (CONV, LINEAR, PRODUCT)
-INFERENCE, FULL, FP16 = Training(), Causality(), Precisions(precision="fp16")
+INFERENCE, FULL, FP16 = TrainingOptions(), Causality(), Precisions(precision="fp16")
 
 
 def sums(training=INFERENCE, causality=FULL):
@@ -51,13 +51,13 @@ def sums(training=INFERENCE, causality=FULL):
 )
 def test_passes(training, model, executed):
     """2 x 170 MACs: three times, four with all of it done again, or as each node needs it."""
-    assert sums(Training(**({"train": True} | training))) == (model, executed)
+    assert sums(TrainingOptions(**({"train": True} | training))) == (model, executed)
 
 
 def test_what_has_no_backward_pass_is_not_done_again():
     """Below the lowest trained weight the forward pass runs once."""
     frozen = Piece(macs=Fraction(10), passes=Fraction(1))
-    asked = Training(train=True, frozen=("x",), recompute="full")
+    asked = TrainingOptions(train=True, frozen=("x",), recompute="full")
     (found,) = terms((frozen,), asked, Causality(), Precisions())
     assert (found.passes, found.executed) == (1, 1)
 
@@ -66,7 +66,7 @@ def test_what_has_no_backward_pass_is_not_done_again():
 def test_what_is_no_part_is_refused(recompute):
     """A part of the forward pass is between none and all of it."""
     with pytest.raises(InputError, match="no part of the forward pass"):
-        sums(Training(train=True, recompute=recompute))
+        sums(TrainingOptions(train=True, recompute=recompute))
 
 
 def test_attention_by_its_mask():
@@ -78,7 +78,7 @@ def test_attention_by_its_mask():
 
 def by_precision(**asked):
     """FLOPs by precision."""
-    parts = terms(ALL, Training(), Causality(), Precisions(**asked))
+    parts = terms(ALL, TrainingOptions(), Causality(), Precisions(**asked))
     found: dict[str, Fraction] = {}
     for one in parts:
         found[one.precision] = found.get(one.precision, Fraction(0)) + one.flops
@@ -100,7 +100,7 @@ def test_precisions_as_they_are_stored():
     assert by_precision(precision="graph") == {"fp32": 200, "bf16": 140}
     packed = Piece(macs=Fraction(1), stored="float32xint4")
     with pytest.raises(InputError, match="float32xint4"):
-        terms((packed,), Training(), Causality(), Precisions(precision="graph"))
+        terms((packed,), TrainingOptions(), Causality(), Precisions(precision="graph"))
 
 
 def test_shares_of_the_work():
@@ -132,11 +132,11 @@ def test_a_pattern_that_matches_nothing_is_refused():
 def test_the_ideal_time_of_two_precisions():
     """200 FLOPs at 156 and 140 at 19.5 TFLOP/s of an A100: the times add up, not the peaks."""
     asked = Precisions(precision="fp32", precision_of=("Conv=tf32",))
-    parts = terms(ALL, Training(), Causality(), asked)
+    parts = terms(ALL, TrainingOptions(), Causality(), asked)
     found = share(parts, Peaks(device=find("a100-sxm4-40gb")))
     seconds = 200 / 156e12 + 140 / 19.5e12
     assert found.ideal == pytest.approx(seconds)
     assert found.peak == pytest.approx(340 / seconds)
     with pytest.raises(UnknownNameError, match="fp8"):
-        share(terms(ALL, Training(), Causality(), Precisions(precision="fp8")),
+        share(terms(ALL, TrainingOptions(), Causality(), Precisions(precision="fp8")),
               Peaks(device=find("a100-sxm4-40gb")))  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.ir.cost import Cost
-from crossflops.ledger.training import Weights, differences, steps, total
+from crossflops.ledger.training import TrainedWeights, differences, steps, total
 from crossflops.operators import rules
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
@@ -29,7 +29,7 @@ def training(tmp_path):
     def count(text, weights, frozen=(), trainable=(), opset=17):
         path = saved(tmp_path, with_weights(text, *weights, opset=opset))
         _, native = native_count(Request.of(path))
-        known = Weights(native.trace, frozen, trainable)
+        known = TrainedWeights(native.trace, frozen, trainable)
         exact = steps(native.graph, known)
         known.check(native.graph)
         thumb = {row.cause: row.macs for row in differences(native.graph, native.trace, exact)}

@@ -13,7 +13,14 @@ import numpy as np
 from crossflops.errors import NormalizeError
 from crossflops.frontends.conversion import silenced
 from crossflops.frontends.jax import rules
-from crossflops.frontends.jax.lowering import DOMAIN, Equation, Recorder, lowering, named, noted
+from crossflops.frontends.jax.lowering import (
+    DOMAIN,
+    Equation,
+    LoweringRecorder,
+    lowering,
+    named,
+    noted,
+)
 from crossflops.frontends.jax.model import Pure, apart
 from crossflops.frontends.jax.rewrites import resizes_named
 
@@ -139,8 +146,8 @@ def _replace(node: Any, made: list[Any]) -> None:
     import onnx_ir as ir
 
     result = node.outputs[0]
-    for one in made:
-        one.outputs[0].shape, one.outputs[0].type = result.shape, result.type
+    for replacement in made:
+        replacement.outputs[0].shape, replacement.outputs[0].type = result.shape, result.type
     made[-1].outputs[0].name = result.name
     ir.convenience.replace_nodes_and_values(
         node.graph, node, [node], made, [result], [made[-1].outputs[0]]
@@ -156,7 +163,7 @@ _LEFT_OUT = (
 _LARGEST = 1 << 30  # bytes of weights that are written out; protobuf holds 2 GiB
 
 
-class Converted(msgspec.Struct, frozen=True):
+class ConvertedFunction(msgspec.Struct, frozen=True):
     """The bytes of an ONNX model, the equations that it was made of, and these by node name.
 
     `declared` is the same with the shapes that jax2onnx declares for the results of nodes. Where
@@ -169,7 +176,7 @@ class Converted(msgspec.Struct, frozen=True):
     origins: dict[str, int]
 
 
-def to_onnx(pure: Pure) -> Converted:
+def to_onnx(pure: Pure) -> ConvertedFunction:
     """An ONNX model of the function. Raises NormalizeError where jax2onnx fails.
 
     A rule for a whole function that fails is left out, and what JAX makes of the function is
@@ -205,10 +212,10 @@ def _attempts() -> Iterator[tuple[bool, set[str]]]:
     yield from ((True, left_out) for left_out in (rules.unwanted(), rules.replacing()))
 
 
-def _converted(pure: Pure, opaque: bool) -> Converted:
+def _converted(pure: Pure, opaque: bool) -> ConvertedFunction:
     import onnx_ir as ir
 
-    recorder = Recorder()
+    recorder = LoweringRecorder()
     with lowering(recorder, opaque), rules.mended(), _keeping(), _living(), resizes_named():
         model = importlib.import_module("jax2onnx").to_onnx(
             pure.function,
@@ -228,7 +235,9 @@ def _converted(pure: Pure, opaque: bool) -> Converted:
     proto = ir.to_proto(model)
     declared = proto.SerializeToString()
     _forget(proto.graph)
-    return Converted(proto.SerializeToString(), declared, tuple(recorder.equations), origins)
+    return ConvertedFunction(
+        proto.SerializeToString(), declared, tuple(recorder.equations), origins
+    )
 
 
 def input_name(name: str) -> str:
@@ -311,9 +320,9 @@ def _living() -> Iterator[None]:
     trace = module._trace_to_jaxpr
 
     def traced(**given: Any) -> Any:
-        found = trace(**given)
-        closed = _alive(found.closed_jaxpr)
-        return dataclasses.replace(found, closed_jaxpr=closed, jaxpr=closed.jaxpr)
+        traced_values = trace(**given)
+        closed = _alive(traced_values.closed_jaxpr)
+        return dataclasses.replace(traced_values, closed_jaxpr=closed, jaxpr=closed.jaxpr)
 
     module._trace_to_jaxpr = traced
     try:

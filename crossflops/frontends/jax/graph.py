@@ -9,10 +9,17 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from crossflops.frontends.converted import Operation, everywhere, identified, known, size, standing
+from crossflops.frontends.converted import (
+    ConvertedOperation,
+    everywhere,
+    identified,
+    known,
+    size,
+    standing,
+)
 from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.frontend import Run, Source
-from crossflops.frontends.jax.converter import Converted, input_name, to_onnx
+from crossflops.frontends.jax.converter import ConvertedFunction, input_name, to_onnx
 from crossflops.frontends.jax.layers import rows
 from crossflops.frontends.jax.lowering import DOMAIN, Equation
 from crossflops.frontends.jax.model import Pure, pure
@@ -46,7 +53,7 @@ class Linked(NamedTuple):
     calls: tuple[Call, ...]
 
 
-def linked(graph: Graph, converted: Converted, rows: tuple[Module, ...]) -> Linked:
+def linked(graph: Graph, converted: ConvertedFunction, rows: tuple[Module, ...]) -> Linked:
     """Every node is linked to the equation that it was made for, in the module around that.
 
     A node that only the converter put in (a layout transposition, say) gets a call of its own,
@@ -75,16 +82,18 @@ def linked(graph: Graph, converted: Converted, rows: tuple[Module, ...]) -> Link
 
     nodes_of_graph = tuple(placed(node, None) for node in standing(graph.nodes, _meant(converted)))
     graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
-    found = [
+    linked_calls = [
         _operator(key, equation, chain, ids, nodes.get(key, ()))
         for key, equation, chain in zip(keys, converted.equations, chains, strict=True)
         if equation.primitive not in _HOLDERS or key in nodes
     ]
     own = (_with(call, nodes[call.key]) for call in made.values())
-    return Linked(graph, (*_modules(chains, rows, ids), *found, *own))
+    return Linked(graph, (*_modules(chains, rows, ids), *linked_calls, *own))
 
 
-def _meant(converted: Converted) -> Callable[[Node], tuple[str, Operation] | None]:
+def _meant(
+    converted: ConvertedFunction,
+) -> Callable[[Node], tuple[str, ConvertedOperation] | None]:
     """The operation of JAX that a node was made for: the outermost around it whose cost is known.
 
     What is in loops that were unrolled was made as often as they run.
@@ -96,7 +105,7 @@ def _meant(converted: Converted) -> Callable[[Node], tuple[str, Operation] | Non
         own = number if any(known(DOMAIN, name) for name in equation.names) else None
         outermost.append(own if above is None else above)
 
-    def meant(node: Node) -> tuple[str, Operation] | None:
+    def meant(node: Node) -> tuple[str, ConvertedOperation] | None:
         name, _, run = node.key.partition("@")
         number = converted.origins.get(name)
         chosen = outermost[number] if number is not None else None
@@ -105,7 +114,7 @@ def _meant(converted: Converted) -> Callable[[Node], tuple[str, Operation] | Non
         equation = equations[chosen]
         name = next(name for name in equation.names if known(DOMAIN, name))
         op = Op(DOMAIN, name, 1)
-        return f"{chosen}@{run}", Operation(
+        return f"{chosen}@{run}", ConvertedOperation(
             op, equation.inputs, equation.outputs, equation.settings
         )
 
@@ -129,7 +138,7 @@ def _keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ...]]) -> l
     return keys
 
 
-def _computing(nodes: Iterable[Node], converted: Converted) -> set[int]:
+def _computing(nodes: Iterable[Node], converted: ConvertedFunction) -> set[int]:
     """The equations for which at least one node does more than to move values."""
     return {
         converted.origins[name]
@@ -195,7 +204,7 @@ def _with(call: Call, nodes: Iterable[str]) -> Call:
     return msgspec.structs.replace(call, nodes=tuple(nodes))
 
 
-class Seen(msgspec.Struct, frozen=True):
+class TraceableModel(msgspec.Struct, frozen=True):
     """A model as a function of arrays that JAX can trace, and its modules."""
 
     name: str
@@ -252,7 +261,10 @@ def _runnable(source: Source, setting: Setting) -> Runnable:
 
 
 def _read(
-    converted: Converted, read: Callable[..., tuple[Graph, Trace]], name: str, setting: Setting
+    converted: ConvertedFunction,
+    read: Callable[..., tuple[Graph, Trace]],
+    name: str,
+    setting: Setting,
 ) -> tuple[bytes, Graph]:
     """The graph with shapes that follow from the inputs; with declared ones where none do."""
     graph, _ = read(converted.data, name, setting)
@@ -266,11 +278,15 @@ def _is_definite(node: Node) -> bool:
     return known and all(_is_definite(inner) for body in node.bodies for inner in body.nodes)
 
 
-def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting) -> Seen:
+def record(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> TraceableModel:
     """Only the function and the modules, without ONNX: all that a tool needs."""
     name = _name(model)
-    found = pure(model, args, kwargs, setting.training)
-    return Seen(name, found, rows(model, name, found, setting.training), setting)
+    pure_model = pure(model, args, kwargs, setting.training)
+    return TraceableModel(
+        name, pure_model, rows(model, name, pure_model, setting.training), setting
+    )
 
 
 def _name(model: Any) -> str:

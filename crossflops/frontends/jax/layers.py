@@ -20,8 +20,8 @@ def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...
     if not is_module(model):
         held = pure.weights if isinstance(pure.weights, Mapping) else {}
         return scopes.linen_rows(_root(name, pure), pure.called, held.get("params", {}))
-    found = list(modules(model))
-    ids = {path: number for number, (path, _) in enumerate(found)}
+    layers = list(modules(model))
+    ids = {path: number for number, (path, _) in enumerate(layers)}
     below: dict[str, list[tuple[str, int]]] = {}
     for path, number in ids.items():
         if path:
@@ -41,7 +41,7 @@ def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...
             training=training,
             settings=plain(vars(module).items()),
         )
-        for number, (path, module) in enumerate(found)
+        for number, (path, module) in enumerate(layers)
     )
 
 

@@ -49,7 +49,7 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
         return (self.function, self.primitive) if self.function else (self.primitive,)
 
 
-class Recorder:
+class LoweringRecorder:
     """The equations in the order in which jax2onnx begins to lower them."""
 
     def __init__(self) -> None:
@@ -105,7 +105,9 @@ def _function(eqn: Any, method: Mapping[str, Scalar]) -> str:
     if eqn.primitive.name in _WRITTEN_IN:
         frames = getattr(eqn.source_info.traceback, "frames", ())
         names = {_name_in_jax(frame.file_name, frame.function_name) for frame in frames}
-        return next((one for one in _WRITTEN_IN[eqn.primitive.name] if one in names), "")
+        return next(
+            (function for function in _WRITTEN_IN[eqn.primitive.name] if function in names), ""
+        )
     return ""
 
 
@@ -139,14 +141,14 @@ def named(model: Any) -> dict[str, int]:
     A node that jax2onnx made between equations belongs to that of what it reads, or of what reads
     it; one in a subgraph to that of the node that holds it.
     """
-    found: dict[str, int] = {}
-    _name(model.graph, None, found, {})
+    names: dict[str, int] = {}
+    _name(model.graph, None, names, {})
     for function in model.functions.values():
-        _name(function, None, found, {})
-    return found
+        _name(function, None, names, {})
+    return names
 
 
-def _name(graph: Any, around: int | None, found: dict[str, int], used: dict[str, int]) -> None:
+def _name(graph: Any, around: int | None, names: dict[str, int], used: dict[str, int]) -> None:
     for node in graph:
         number = noted(node)
         if number is None:
@@ -156,11 +158,11 @@ def _name(graph: Any, around: int | None, found: dict[str, int], used: dict[str,
         used[kind] = used.get(kind, 0) + 1
         node.name = f"{kind}_{used[kind]}"
         if number is not None:
-            found[node.name] = number
+            names[node.name] = number
             node.metadata_props[_NOTE] = str(number)
         for attribute in node.attributes.values():
             for body in _bodies(attribute):
-                _name(body, number, found, used)
+                _name(body, number, names, used)
 
 
 def noted(node: Any) -> int | None:
@@ -205,7 +207,7 @@ class _NoRule:
 
 
 @contextmanager
-def lowering(recorder: Recorder, opaque: bool) -> Iterator[None]:
+def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     """While this is open, every equation is recorded, and one that fails gets another chance.
 
     First as its equal in other equations. Then, if `opaque`, as a node of the domain "jax",
@@ -290,7 +292,7 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
         return held
 
     given = [stored(variable) for variable in eqn.invars]
-    same = all(one is two for one, two in zip(given, eqn.invars, strict=True))
+    same = all(operand is two for operand, two in zip(given, eqn.invars, strict=True))
     return eqn if same else eqn.replace(invars=given)
 
 
@@ -303,7 +305,7 @@ def _is_large(eqn: Any) -> bool:
 def _is_simple(eqn: Any) -> bool:
     """Whether no other equations are in it."""
     values = eqn.params.values()
-    held = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+    held = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
     return not any(hasattr(item, "eqns") or hasattr(item, "jaxpr") for item in held)
 
 

@@ -76,7 +76,7 @@ def pure(
         with linen_entered(called):
             return call(weights, *positional, **named)
 
-    found = Pure(
+    pure_model = Pure(
         function=functools.partial(weighted, _own(held) if valued else _light(held)),
         specs=specs,
         names=_names(args, kwargs, places),
@@ -84,8 +84,8 @@ def pure(
         weights=jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), held),
         called=called,
     )
-    _try_out(found)
-    return found
+    _try_out(pure_model)
+    return pure_model
 
 
 def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
@@ -199,8 +199,8 @@ def _names(args: Any, kwargs: Mapping[str, Any], places: list[int]) -> tuple[str
     """The arrays by the place or the name of their argument: "0", "tokens", "0.kernel"."""
     import jax
 
-    found = jax.tree_util.tree_flatten_with_path((args, dict(kwargs)))[0]
-    paths = [jax.tree_util.keystr(path[1:], simple=True, separator=".") for path, _ in found]
+    leaves = jax.tree_util.tree_flatten_with_path((args, dict(kwargs)))[0]
+    paths = [jax.tree_util.keystr(path[1:], simple=True, separator=".") for path, _ in leaves]
     return tuple(paths[place] for place in places)
 
 

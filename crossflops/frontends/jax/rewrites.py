@@ -145,9 +145,9 @@ def _primitive(name: str) -> Any:
     from jax.core import ShapedArray
     from jax.extend.core import Primitive
 
-    found = Primitive(name)
-    found.def_abstract_eval(lambda x, _, *, out, **more: ShapedArray(out, x.dtype))
-    return found
+    primitive = Primitive(name)
+    primitive.def_abstract_eval(lambda x, _, *, out, **more: ShapedArray(out, x.dtype))
+    return primitive
 
 
 def lower(ctx: Any, eqn: Any) -> None:
@@ -261,9 +261,9 @@ def _forwards(eqn: Any) -> Equal | None:
         from jax import lax
 
         turned = [lax.rev(array, (0,)) for array in given[stacked:]]
-        found = eqn.primitive.bind(*given[:stacked], *turned, **{**params, "reverse": False})
+        results = eqn.primitive.bind(*given[:stacked], *turned, **{**params, "reverse": False})
         carried = params["num_carry"]
-        return [*found[:carried], *(lax.rev(array, (0,)) for array in found[carried:])]
+        return [*results[:carried], *(lax.rev(array, (0,)) for array in results[carried:])]
 
     return Equal(run)
 
@@ -401,8 +401,8 @@ def resizes_named() -> Iterator[None]:
 
 def method_of(stack: str) -> dict[str, str | int]:
     """The mode and whether it is smoothed, as ONNX's Resize names them; {} where unknown."""
-    found = _MARK.search(stack)
-    return {"mode": found[1], "antialias": int(found[2])} if found and found[1] else {}
+    mark = _MARK.search(stack)
+    return {"mode": mark[1], "antialias": int(mark[2])} if mark and mark[1] else {}
 
 
 def without_method(stack: str) -> str:

@@ -123,8 +123,8 @@ def _each_once(method: Any) -> Any:
         left, right, result = method(self, *given)
         if batch and not contracted:
             shared = [left[axis] for axis in batch]
-            others = [one for n, one in enumerate(left) if n not in batch]
-            others += [one for n, one in enumerate(right) if n not in other_batch]
+            others = [label for n, label in enumerate(left) if n not in batch]
+            others += [label for n, label in enumerate(right) if n not in other_batch]
             result = "".join((*shared, *others))
         return left, right, result
 

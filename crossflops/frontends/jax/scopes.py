@@ -27,8 +27,8 @@ def path_of(stack: str) -> str | None:
 
     "jit(f)/nnx:/vmap(nnx:layers.0)/dot_general" is in "layers.0".
     """
-    found = paths_of(stack)
-    return found[-1] if found else None
+    paths = paths_of(stack)
+    return paths[-1] if paths else None
 
 
 def modules(model: Any) -> list[tuple[str, Any]]:
@@ -38,13 +38,13 @@ def modules(model: Any) -> list[tuple[str, Any]]:
     """
     from flax import nnx
 
-    found = {tuple(map(str, path)): module for path, module in nnx.iter_modules(model)}
+    by_path = {tuple(map(str, path)): module for path, module in nnx.iter_modules(model)}
 
     def order(path: tuple[str, ...]) -> list[tuple[int, str]]:
-        holders = (found.get(path[:end]) for end in range(len(path)))
-        return [_place(part, one) for part, one in zip(path, holders, strict=True)]
+        holders = (by_path.get(path[:end]) for end in range(len(path)))
+        return [_place(part, holder) for part, holder in zip(path, holders, strict=True)]
 
-    return [(".".join(path), found[path]) for path in sorted(found, key=order)]
+    return [(".".join(path), by_path[path]) for path in sorted(by_path, key=order)]
 
 
 def _place(name: str, holder: Any) -> tuple[int, str]:
@@ -81,7 +81,7 @@ def _methods(kind: type) -> list[str]:
     own = [
         base for base in kind.__mro__ if issubclass(base, nnx.Module) and base is not nnx.Module
     ]
-    names = {name for base in own for name, one in vars(base).items() if callable(one)}
+    names = {name for base in own for name, member in vars(base).items() if callable(member)}
     plain = (name for name in names if not name.startswith("_") and name not in vars(nnx.Module))
     return ["__call__", *sorted(plain)] if "__call__" in names else sorted(plain)
 
@@ -184,7 +184,7 @@ def linen_rows(root: Module, called: Called, variables: Mapping[str, Any]) -> tu
     for path in paths[1:]:
         around = _around(path, ids)
         below[around].append((path.removeprefix(around).lstrip("."), ids[path]))
-    found = [
+    rows = [
         Module(
             id=ids[path],
             names=(path,),
@@ -197,8 +197,8 @@ def linen_rows(root: Module, called: Called, variables: Mapping[str, Any]) -> tu
         for path in paths
     ]
     if not variables:  # a function, which holds what it closes over itself
-        found[0] = msgspec.structs.replace(root, children=found[0].children)
-    return tuple(found)
+        rows[0] = msgspec.structs.replace(root, children=rows[0].children)
+    return tuple(rows)
 
 
 def _by_module(variables: Mapping[str, Any], paths: list[str]) -> dict[str, list[Parameter]]:

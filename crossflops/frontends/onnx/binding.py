@@ -93,15 +93,15 @@ def model_inputs(graph: Any) -> list[Any]:
 
 def _given(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict[str, tuple[int, ...]]:
     names = [value.name for value in inputs]
-    found: dict[str, tuple[int, ...]] = {}
+    given_shapes: dict[str, tuple[int, ...]] = {}
     for spec in specs:
         place = int(spec.name) if spec.name.isdecimal() and spec.name not in names else -1
         name = names[place] if 0 <= place < len(names) else spec.name
         if name not in names:
             raise InputError(f"the model has no input {name!r}", f"inputs: {', '.join(names)}")
         assert spec.shape is not None
-        found[name] = spec.shape
-    return found
+        given_shapes[name] = spec.shape
+    return given_shapes
 
 
 def _dims(value: Any) -> Any:
@@ -149,7 +149,7 @@ def _write(value: Any, shape: tuple[int, ...] | None, bound: Mapping[str, int]) 
         raise InputError(f"input {value.name!r} {wrong}", _HINT)
 
 
-def _require(inputs: list[Any], said: _Said) -> None:
+def _require(inputs: list[Any], stated: _Said) -> None:
     """Every dimension of every input tensor is a number."""
     named: list[str] = []
     missing: list[str] = []
@@ -176,7 +176,7 @@ def _require(inputs: list[Any], said: _Said) -> None:
     if missing:
         raise InputError(
             f"sizes of inputs are not known: {'; '.join(missing)}",
-            f"give them, with your numbers: {said.command(named, whole)}",
+            f"give them, with your numbers: {stated.command(named, whole)}",
         )
 
 

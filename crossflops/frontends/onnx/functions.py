@@ -80,13 +80,13 @@ def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[
     }
     scope = Scope(dict(names), "", attributes)
     work = _Inliner({})
-    found: list[Any] = []
+    nodes: list[Any] = []
     for number, origin in enumerate(function.node):
         node = type(origin).FromString(origin.SerializeToString())
         node.name = label(origin, number)
         _resolve(node, scope)
-        work.place(node, scope, {}, found)
-    return found
+        work.place(node, scope, {}, nodes)
+    return nodes
 
 
 def _size(graph: Any, functions: Mapping[Identity, Any]) -> int:
@@ -149,26 +149,26 @@ class _Inliner:
 
     def graph(self, graph: Any, scope: Scope, edition: dict[str, int]) -> None:
         """Expand the nodes of a graph, in place. `edition`: the operator sets of its function."""
-        found: list[Any] = []
+        nodes: list[Any] = []
         for number, node in enumerate(graph.node):
             if not node.name:
                 node.name = scope.prefix + label(node, number)
-            self.place(node, scope, edition, found)
-        copies = [type(node).FromString(node.SerializeToString()) for node in found]
+            self.place(node, scope, edition, nodes)
+        copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
         del graph.node[:]
         graph.node.extend(copies)
 
-    def place(self, node: Any, scope: Scope, edition: dict[str, int], found: list[Any]) -> None:
+    def place(self, node: Any, scope: Scope, edition: dict[str, int], nodes: list[Any]) -> None:
         """Append a node, or what it calls, to those that were found."""
         key = _called(node, self._functions)
         if key is not None:
-            return self._call(node, self._functions[key], scope, found)
+            return self._call(node, self._functions[key], scope, nodes)
         for body in bodies(node):
             inner = captured(body, scope.names)
             self._rename(body, Scope(inner, scope.prefix, scope.attributes), edition)
         if edition:
             self.editions[node.name] = edition
-        found.append(node)
+        nodes.append(node)
         return None
 
     def _rename(self, body: Any, scope: Scope, edition: dict[str, int]) -> None:
@@ -180,7 +180,7 @@ class _Inliner:
             value.name = scope.names.get(value.name, value.name)
         self.graph(body, scope, edition)
 
-    def _call(self, call: Any, function: Any, outer: Scope, found: list[Any]) -> None:
+    def _call(self, call: Any, function: Any, outer: Scope, nodes: list[Any]) -> None:
         self._number += 1
         prefix = f"{call.name}/"
         unique = f"{call.name}#{self._number}/"
@@ -205,8 +205,8 @@ class _Inliner:
             _resolve(node, scope)
             for place, name in enumerate(node.output):
                 node.output[place] = names.get(name, "")
-            self.place(node, scope, edition, found)
-        self._pass_through(call, function, names, returned, found)
+            self.place(node, scope, edition, nodes)
+        self._pass_through(call, function, names, returned, nodes)
 
     def _pass_through(
         self,
@@ -214,7 +214,7 @@ class _Inliner:
         function: Any,
         names: Mapping[str, str],
         returned: Mapping[str, str],
-        found: list[Any],
+        nodes: list[Any],
     ) -> None:
         """An output that is an input, or another output once more, becomes an Identity."""
         for inner, name in zip(function.output, call.output, strict=False):
@@ -222,7 +222,7 @@ class _Inliner:
                 node = type(call)(op_type="Identity", name=f"{call.name}/{name}")
                 node.input.append(names.get(inner, ""))
                 node.output.append(name)
-                found.append(node)
+                nodes.append(node)
 
 
 def _resolve(node: Any, scope: Scope) -> None:
@@ -302,7 +302,7 @@ class Calls:
     def opset(self, node: Any) -> dict[str, int]:
         """The operator sets of the function that a node calls."""
         own = self._functions[identity(node)].opset_import
-        return {**self._opset, **{one.domain: one.version for one in own}}
+        return {**self._opset, **{imported.domain: imported.version for imported in own}}
 
     def called(self, node: Any) -> bool:
         """Whether the node calls a function."""
@@ -385,17 +385,17 @@ def operands(
 ) -> tuple[Operand | None, ...]:
     """The same, with element types by name."""
     first: dict[str, int] = {}
-    found: list[Operand | None] = []
+    known_operands: list[Operand | None] = []
     for place, name in enumerate(node.input):
         if not name:
-            found.append(None)
+            known_operands.append(None)
             continue
         dtype, shape = types[name]
         value = values.get(name) if dtype in _KNOWN else None
         if value is not None and value.rank == SEQUENCE:
             value = None
-        found.append(Operand(dtype, shape, value, first.setdefault(name, place)))
-    return tuple(found)
+        known_operands.append(Operand(dtype, shape, value, first.setdefault(name, place)))
+    return tuple(known_operands)
 
 
 def _is_known(types: Mapping[str, Type], name: str) -> bool:
@@ -403,8 +403,8 @@ def _is_known(types: Mapping[str, Type], name: str) -> bool:
 
 
 def _declare(graph: Any, name: str, kind: Type) -> None:
-    found = [value for value in (*graph.value_info, *graph.output) if value.name == name]
-    for value in found or (graph.value_info.add(name=name),):
+    declared = [value for value in (*graph.value_info, *graph.output) if value.name == name]
+    for value in declared or (graph.value_info.add(name=name),):
         if shape_of(value.type) is None:
             put(value.type, kind.shape or (), kind.dtype)
 

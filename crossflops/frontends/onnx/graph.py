@@ -19,7 +19,7 @@ from crossflops.frontends.onnx.loops import (
     level,
     trips,
 )
-from crossflops.frontends.onnx.modules import Place, places
+from crossflops.frontends.onnx.modules import NodePlace, places
 from crossflops.frontends.onnx.parameters import ARGUMENT, everywhere, parameters
 from crossflops.frontends.onnx.shapes import OBJECTION
 from crossflops.frontends.onnx.types import Type, attributes, of_graph
@@ -51,12 +51,12 @@ class Reading(msgspec.Struct, frozen=True):
 
 def to_graph(
     model: Any, types: dict[str, Type], name: str, bindings: dict[str, int], reading: Reading
-) -> tuple[Graph, list[Place]]:
+) -> tuple[Graph, list[NodePlace]]:
     """The graph of a model with these types, and the module that each node is in."""
     specs = _specs(model.graph, types)
-    found = places(model.graph.node, specs)
+    placed = places(model.graph.node, specs)
     inputs = [tensor.name for tensor in model_inputs(model.graph)]
-    nodes = _nodes(level(model.graph, types=types), specs, set(inputs), found, reading)
+    nodes = _nodes(level(model.graph, types=types), specs, set(inputs), placed, reading)
     params, param_bytes = parameters(nodes)
     graph = Graph(
         name=name,
@@ -68,7 +68,7 @@ def to_graph(
         opset=reading.opset,
         bindings=bindings,
     )
-    return msgspec.structs.replace(graph, digest=digest(graph)), found
+    return msgspec.structs.replace(graph, digest=digest(graph)), placed
 
 
 def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:
@@ -101,7 +101,7 @@ def _nodes(
     around: Level,
     specs: Mapping[str, TensorSpec],
     varying: set[str],
-    where: list[Place],
+    where: list[NodePlace],
     reading: Reading,
 ) -> tuple[Node, ...]:
     """The nodes of one level. `varying` are the values that depend on an input; it grows."""
@@ -180,13 +180,13 @@ def _counted(node: Any, around: Level, asked: Mapping[str, str]) -> tuple[tuple[
     """The attributes whose subgraphs may run, and for an If how these were chosen."""
     if not is_control(node, "If"):
         return tuple(attribute.name for attribute in node.attribute if attribute.HasField("g")), ""
-    said = asked.get(node.name)
+    stated = asked.get(node.name)
     chosen = chosen_branch(node, around, asked)
     if not chosen:
-        return BRANCHES, "" if said is None else "sum"
-    if said is None:
+        return BRANCHES, "" if stated is None else "sum"
+    if stated is None:
         return (chosen,), "constant"
-    return (chosen,), "seen" if said.startswith(RAN) else "asked"
+    return (chosen,), "seen" if stated.startswith(RAN) else "asked"
 
 
 def _bodies(
@@ -195,7 +195,7 @@ def _bodies(
     around: Level,
     specs: Mapping[str, TensorSpec],
     varying: set[str],
-    place: Place,
+    place: NodePlace,
     reading: Reading,
 ) -> tuple[Graph, ...]:
     """The subgraphs of a node in the attributes of these names."""
@@ -212,7 +212,7 @@ def _bodies(
             if any(value in varying for value in node.input)
             else set(varying)
         )
-        within = [_within(one, place) for one in places(proto.node, inside)]
+        within = [_within(inner, place) for inner in places(proto.node, inside)]
         nodes = _nodes(level(proto, around, types), inside, own, within, reading)
         bodies.append(
             Graph(
@@ -244,7 +244,7 @@ def _function(
         graph = unit.model.graph
         known = unit.types
         inside = _specs(graph, known)
-        own = {name for name, one in zip(unit.inputs, vary, strict=False) if one and name}
+        own = {name for name, varies in zip(unit.inputs, vary, strict=False) if varies and name}
         for name in set(unit.inputs) - own:
             if name in inside:
                 inside[name] = _as(inside[name], ARGUMENT)
@@ -262,6 +262,6 @@ def _function(
     return reading.bodies[unit.name, vary]
 
 
-def _within(inner: Place, outer: Place) -> Place:
+def _within(inner: NodePlace, outer: NodePlace) -> NodePlace:
     """A node in a subgraph is in the module of the node that holds it."""
     return outer if not inner.path or inner.path.startswith(outer.path) is False else inner

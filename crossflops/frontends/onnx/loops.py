@@ -32,14 +32,14 @@ def steps(
         names = [value.name for value in body.input]
         starts = [Value(0, (done,)), Value(0, (1,)), *carried]
         values = {n: v for n, v in zip(names, starts, strict=False) if v is not None}
-        found = known(body.node, (), shapes, {**around, **values})
-        goes_on = scalar(found.get(body.output[0].name))
+        values_inside = known(body.node, (), shapes, {**around, **values})
+        goes_on = scalar(values_inside.get(body.output[0].name))
         if goes_on is None:
             return None
         if not goes_on:
             return done + 1
         results = [value.name for value in body.output[1 : len(carried) + 1]]
-        carried = [found.get(name) for name in results]
+        carried = [values_inside.get(name) for name in results]
     return None
 
 
@@ -190,17 +190,17 @@ def mark(node: Any, value: Any) -> str:
 
 def unproven(graph: Any) -> set[str]:
     """Values that loops carry with a shape which, as far as is known, they may not give back."""
-    found = set()
+    unproven_loops = set()
     for node in graph.node:
         body = body_of(node) if is_control(node, "Loop") else None
         inside = of_graph(body) if body is not None else {}
         for value, result in zip(body.input[2:], body.output[1:], strict=False) if body else ():
             came, gave = shape_of(value.type), inside.get(result.name)
             if came is not None and (gave is None or gave.shape != came):
-                found.add(mark(node, value))
-        for one in bodies(node):
-            found |= unproven(one)
-    return found
+                unproven_loops.add(mark(node, value))
+        for inner in bodies(node):
+            unproven_loops |= unproven(inner)
+    return unproven_loops
 
 
 def _refine_loop(node: Any, around: Level, given: Mapping[str, int], grows: set[str]) -> bool:
@@ -244,8 +244,8 @@ def declare(around: Level, outputs: Any, place: int, shape: tuple[int, ...], dty
     if not name or around.shapes.get(name) is not None:
         return False
     values = (*around.graph.value_info, *around.graph.output)
-    found = [value for value in values if value.name == name]  # an output may stand in both
-    for value in found or (around.graph.value_info.add(name=name),):
+    declared = [value for value in values if value.name == name]  # an output may stand in both
+    for value in declared or (around.graph.value_info.add(name=name),):
         put(value.type, shape, dtype)
     around.shapes[name] = shape
     return True
@@ -344,9 +344,11 @@ def decide(graph: Any, asked: Mapping[str, str], outer: Level | None = None) -> 
         body = body_of(node, chosen) if chosen else None
         inside = of_graph(body) if body is not None else {}
         for place, result in enumerate(body.output if body is not None else ()):
-            found = inside.get(result.name)
-            if found is not None and found.shape is not None:
-                changed |= declare(around, node.output, place, found.shape, found.dtype)
-        for one in bodies(node):
-            changed |= decide(one, asked, around)
+            known_result = inside.get(result.name)
+            if known_result is not None and known_result.shape is not None:
+                changed |= declare(
+                    around, node.output, place, known_result.shape, known_result.dtype
+                )
+        for inner in bodies(node):
+            changed |= decide(inner, asked, around)
     return changed

@@ -27,7 +27,7 @@ _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _MERGED = re.compile(r"aten\.(\w*batch_norm\w*|add|sub|mul|div|pad|constant_pad_nd)\b")
 
 
-class Place(NamedTuple):
+class NodePlace(NamedTuple):
     """The modules around a node from the root inwards, as (path, class); the class may be ""."""
 
     chain: tuple[tuple[str, str], ...]
@@ -38,7 +38,7 @@ class Place(NamedTuple):
         return self.chain[-1][0] if self.chain else ""
 
 
-def of_notes(node: Any, specs: Mapping[str, TensorSpec] = {}) -> Place | None:
+def of_notes(node: Any, specs: Mapping[str, TensorSpec] = {}) -> NodePlace | None:
     """The place that torch.onnx wrote into the metadata, None where it wrote none.
 
     `name_scopes` lists the module paths from the root ("") inwards, and last the operator;
@@ -56,18 +56,18 @@ def of_notes(node: Any, specs: Mapping[str, TensorSpec] = {}) -> Place | None:
         if weight:
             return _inside(weight.rpartition(".")[0], classes[0])
     classes = classes[: len(paths)] + [""] * (len(paths) - len(classes))
-    return Place(tuple(zip(paths, classes, strict=True)))
+    return NodePlace(tuple(zip(paths, classes, strict=True)))
 
 
 def _is_parameter(name: str, specs: Mapping[str, TensorSpec]) -> bool:
     return name in specs and specs[name].role == "parameter"
 
 
-def _inside(path: str, root: str) -> Place:
+def _inside(path: str, root: str) -> NodePlace:
     """The place of that path, of whose modules the class of the root alone is known here."""
     parts = path.split(".") if path else []
     paths = (".".join(parts[: end + 1]) for end in range(len(parts)))
-    return Place((("", root), *((path, "") for path in paths)))
+    return NodePlace((("", root), *((path, "") for path in paths)))
 
 
 def _items(text: str) -> list[str]:
@@ -75,7 +75,7 @@ def _items(text: str) -> list[str]:
     return [single or double for single, double in _ITEM.findall(text)]
 
 
-def of_name(name: str) -> Place:
+def of_name(name: str) -> NodePlace:
     """The place that a node name tells: "/layer1/layer1.0/conv1/Conv" is in layer1.0.conv1.
 
     PyTorch's older exporter repeats the path of a container in the names of its items; tf2onnx
@@ -94,22 +94,22 @@ def of_name(name: str) -> Place:
         else:
             path = f"{path}.{word}" if path else word
         chain.append((path, ""))
-    return Place(tuple(chain))
+    return NodePlace(tuple(chain))
 
 
-def places(nodes: Iterable[Any], specs: Mapping[str, TensorSpec]) -> list[Place]:
+def places(nodes: Iterable[Any], specs: Mapping[str, TensorSpec]) -> list[NodePlace]:
     """The place of every node of a graph, in which values are what `specs` says."""
     nodes = list(nodes)
     noted = [of_notes(node, specs) for node in nodes]
     if any(place is not None for place in noted):
-        return [place or Place(()) for place in noted]
+        return [place or NodePlace(()) for place in noted]
     return [of_name(node.name) for node in nodes]
 
 
-def table(found: Iterable[Place], root: str) -> tuple[Module, ...]:
+def table(module_places: Iterable[NodePlace], root: str) -> tuple[Module, ...]:
     """The module table: the root and every module that a node is in, parents first."""
     classes: dict[str, str] = {"": ""}
-    for place in found:
+    for place in module_places:
         for path, name in place.chain:
             for end in (at for at, letter in enumerate(path) if letter == "."):
                 classes.setdefault(path[:end], "")
@@ -153,8 +153,8 @@ def with_parameters(modules: tuple[Module, ...], graph: Graph) -> tuple[Module, 
         for name, numel in sizes.items():
             path = _owner(name, paths, users[key])
             short = name.removeprefix(f"{path}.")
-            found = _parameter(short, numel, specs.get(name), next(storages))
-            own.setdefault(path, []).append(found)
+            parameter = _parameter(short, numel, specs.get(name), next(storages))
+            own.setdefault(path, []).append(parameter)
     return tuple(
         msgspec.structs.replace(row, params=tuple(own.get(row.path, ()))) for row in modules
     )

@@ -196,8 +196,8 @@ def parameters(nodes: Iterable[Node]) -> Size:
 
 
 def _sum(sizes: Iterable[Size]) -> Size:
-    found = list(sizes)
-    return Size(sum(one.numel for one in found), sum(one.nbytes for one in found))
+    all_sizes = list(sizes)
+    return Size(sum(size.numel for size in all_sizes), sum(size.nbytes for size in all_sizes))
 
 
 def _weights(nodes: list[Node], functions: dict[int, dict[str, Size]]) -> dict[str, Size]:
@@ -218,12 +218,12 @@ def held(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
     tops = list(nodes)
     makers, seen = _makers(list(everywhere(tops))), set[str]()
     functions: dict[int, dict[str, Size]] = {}
-    found: dict[str, dict[str, int]] = {}
+    by_owner: dict[str, dict[str, int]] = {}
     for top in tops:
         for node in everywhere([top]):
             for name, size in _own(node, makers, seen, functions).items():
-                found.setdefault(top.key, {})[name] = size.numel
-    return found
+                by_owner.setdefault(top.key, {})[name] = size.numel
+    return by_owner
 
 
 def _makers(nodes: Iterable[Node]) -> dict[str, Node]:
@@ -238,9 +238,9 @@ def _own(
     functions: dict[int, dict[str, Size]],
 ) -> dict[str, Size]:
     """The weights that a node is the first to use."""
-    found: dict[str, Size] = {}
+    own_sizes: dict[str, Size] = {}
     if node.constant:
-        return found
+        return own_sizes
     if node.choice == "function":
         return _of_call(node, makers, seen, functions)
     if node.op.domain == ML:
@@ -249,8 +249,8 @@ def _own(
         spec = node.inputs[place] if place < len(node.inputs) else None
         if spec is not None and _may_be(node, spec):
             sizes = packed(node, place)
-            found |= _roots(spec, makers, seen, sizes, node.op.type in _INTEGER)
-    return found
+            own_sizes |= _roots(spec, makers, seen, sizes, node.op.type in _INTEGER)
+    return own_sizes
 
 
 def _in_attributes(node: Node) -> dict[str, Size]:
@@ -295,16 +295,16 @@ def _roots(
     roots: dict[str, Size] = {}
     todo = [(spec, whole)]
     while todo:
-        one, numbers = todo.pop()
-        if one.name in seen:
+        name, numbers = todo.pop()
+        if name.name in seen:
             continue
-        maker = makers.get(one.name)
-        if maker is None and one.role not in ("parameter", "constant", ARGUMENT):
+        maker = makers.get(name.name)
+        if maker is None and name.role not in ("parameter", "constant", ARGUMENT):
             continue
-        seen.add(one.name)
+        seen.add(name.name)
         if maker is None or maker.op.type in ("Constant", "ConstantOfShape"):
-            if one.shape is not None and (packed or numbers or _is_weight(one)):
-                roots[one.name] = Size(packed or prod(one.shape), one.nbytes)
+            if name.shape is not None and (packed or numbers or _is_weight(name)):
+                roots[name.name] = Size(packed or prod(name.shape), name.nbytes)
             continue
         behind = maker.inputs[:1] if maker.op.type in _MOVES else maker.inputs
         numbers = numbers or maker.op.type == "DequantizeLinear"

@@ -14,7 +14,7 @@ from crossflops.frontends.onnx.file import OnnxFile
 from crossflops.frontends.onnx.functions import Calls
 from crossflops.frontends.onnx.graph import Reading, check_operands, to_graph
 from crossflops.frontends.onnx.modules import table, with_parameters
-from crossflops.frontends.onnx.shapes import Asked, ImpossibleShapeError, infer_shapes
+from crossflops.frontends.onnx.shapes import ImpossibleShapeError, InferenceRequest, infer_shapes
 from crossflops.frontends.onnx.types import Type
 from crossflops.ir.graph import Control, Graph, Node
 from crossflops.ir.measurement import Observation
@@ -95,7 +95,7 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
         ("", model.graph),
         *((f"{function.name}/", function) for function in local.values() if apart),
     ]
-    asked = Asked(*loops.named(graphs, file.control))
+    asked = InferenceRequest(*loops.named(graphs, file.control))
     if file.seen is not None:
         asked = shapes.asked_or_seen(model.graph, asked, file.seen)
     if apart:
@@ -117,8 +117,11 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
 
 
 def _with_calls(
-    model: Any, local: dict[functions.Identity, Any], opset: dict[str, int], asked: Asked
-) -> Asked:
+    model: Any,
+    local: dict[functions.Identity, Any],
+    opset: dict[str, int],
+    asked: InferenceRequest,
+) -> InferenceRequest:
     """The functions as they are called: to be counted once for each kind of call."""
     copies = {
         key: type(function).FromString(function.SerializeToString())

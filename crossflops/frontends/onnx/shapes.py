@@ -39,7 +39,7 @@ _ROUNDS = 48  # a Loop behind or inside a Loop takes one or two
 _DEEPEST = 8  # loops within loops that are unrolled
 
 
-class Asked(NamedTuple):
+class InferenceRequest(NamedTuple):
     """What a caller says, by node name: how often loops run, which branches count.
 
     And the functions of the model that are called, where they are not inlined.
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
     calls: Calls | None = None
 
 
-def settled(model: Any, asked: Asked) -> tuple[Any, set[str]]:
+def settled(model: Any, asked: InferenceRequest) -> tuple[Any, set[str]]:
     """The inferred model, and what its loops carry with changing shapes.
 
     Loops whose runs differ are replaced by their runs.
@@ -68,7 +68,7 @@ def settled(model: Any, asked: Asked) -> tuple[Any, set[str]]:
     return inferred, grows
 
 
-def _inferred(model: Any, asked: Asked) -> tuple[Any, set[str]]:
+def _inferred(model: Any, asked: InferenceRequest) -> tuple[Any, set[str]]:
     """The inferred model, and the values that loops carry with changing shapes.
 
     As soon as one of these turns up, what was inferred with its first shape is thrown away.
@@ -92,7 +92,7 @@ def _inferred(model: Any, asked: Asked) -> tuple[Any, set[str]]:
     return _inferred_whole(model, asked), grows
 
 
-def _inferred_whole(model: Any, asked: Asked) -> Any:
+def _inferred_whole(model: Any, asked: InferenceRequest) -> Any:
     count = len(model.graph.node)
     # what a call gives back is not known at first, which would be an error
     strict = asked.calls is None
@@ -140,7 +140,7 @@ class Gap(NamedTuple):
 def infer_shapes(
     model: Any,
     bound: Mapping[str, int],
-    asked: Asked,
+    asked: InferenceRequest,
     trusted: bool,
     seen: Mapping[str, Type] = {},
 ) -> tuple[Any, dict[str, Type]]:
@@ -198,8 +198,8 @@ def _object(model: Any, gaps: list[Gap]) -> None:
         and not bodies(node)
     ]
     for node in suspects[:_MOST_WARNINGS]:
-        if told := objection(_alone(model, node, types, graphs)):
-            _note(node, told)
+        if complaint := objection(_alone(model, node, types, graphs)):
+            _note(node, complaint)
 
 
 def _alone(model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[Any]) -> Any:
@@ -224,7 +224,7 @@ def _alone(model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[An
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
-    return (one for one, _ in _steady(graph, frozenset(), True))
+    return (inner for inner, _ in _steady(graph, frozenset(), True))
 
 
 def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[Any, bool]]:
@@ -247,13 +247,13 @@ def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
     copy = type(model)()
     copy.CopyFrom(model)
     _taken_out(copy.graph, bound, inside=False)
-    for name, told in _OBJECTION.findall(objection(copy)):
+    for name, complaint in _OBJECTION.findall(objection(copy)):
         if name in loops:
-            _note(loops[name], told)
+            _note(loops[name], complaint)
 
 
-def _note(node: Any, told: str) -> None:
-    node.metadata_props.add(key=OBJECTION, value=told.rpartition("Error] ")[2])
+def _note(node: Any, complaint: str) -> None:
+    node.metadata_props.add(key=OBJECTION, value=complaint.rpartition("Error] ")[2])
 
 
 def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Declared:
@@ -261,7 +261,7 @@ def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Dec
 
     What bodies say of their inputs is removed if `inside`.
     """
-    found: Declared = {}
+    taken: Declared = {}
     double: set[str] = set()
     for number, held in enumerate(_graphs(graph)):
         given = (
@@ -274,7 +274,7 @@ def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Dec
                 if dim.dim_param in bound:
                     dim.dim_value = bound[dim.dim_param]
             stated = Type(value.type.tensor_type.elem_type, shape_of(value.type))
-            if found.setdefault(value.name, stated) != stated:
+            if taken.setdefault(value.name, stated) != stated:
                 double.add(value.name)
             if number or value.type.HasField("tensor_type"):
                 unset(value.type)  # an output without a type may yet turn out to be a sequence
@@ -283,7 +283,7 @@ def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Dec
         held.value_info.extend(kept)
     return {
         name: stated
-        for name, stated in found.items()
+        for name, stated in taken.items()
         if name not in double and stated.shape is not None and not wrong_dims(stated.shape)
     }
 
@@ -296,23 +296,23 @@ def _open(graph: Any, grows: Collection[str]) -> tuple[list[Gap], dict[str, Type
     Raises TargetError for a shape that no tensor can have. In a branch, which may never run, such
     a shape says nothing and is taken away.
     """
-    found: list[Gap] = []
+    gaps: list[Gap] = []
     whole: dict[str, Type] = {}
-    for depth, (one, steady) in enumerate(_steady(graph, grows, True)):
+    for depth, (inner, steady) in enumerate(_steady(graph, grows, True)):
         if depth:
-            _forget_impossible(one)
-        types = of_graph(one)
+            _forget_impossible(inner)
+        types = of_graph(inner)
         whole = whole or types
-        others = {value.name for value in one.value_info if not is_tensor(value.type)}
-        others |= {value.name for value in one.output if not is_tensor(value.type)}
-        for number, node in enumerate(one.node):
+        others = {value.name for value in inner.value_info if not is_tensor(value.type)}
+        others |= {value.name for value in inner.output if not is_tensor(value.type)}
+        for number, node in enumerate(inner.node):
             for name in node.output:
                 shape = types[name].shape if name in types else None
                 if shape is not None:
                     _check(node, number, name, shape, types)
                 elif name and steady and name not in others:
-                    found.append(Gap(one, name))
-    return found, whole
+                    gaps.append(Gap(inner, name))
+    return gaps, whole
 
 
 def _forget_impossible(graph: Any) -> None:
@@ -338,12 +338,16 @@ def _check(
 def _fill(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
     """Write the types of open values into their graphs; whether there is any."""
     filled = False
-    for one, name in gaps:
+    for inner, name in gaps:
         if name in types:
-            values = (*one.value_info, *one.output)
-            found = next((value for value in values if value.name == name), None)
+            values = (*inner.value_info, *inner.output)
+            value_info = next((value for value in values if value.name == name), None)
             stated = types[name]
-            put((found or one.value_info.add(name=name)).type, stated.shape or (), stated.dtype)
+            put(
+                (value_info or inner.value_info.add(name=name)).type,
+                stated.shape or (),
+                stated.dtype,
+            )
             filled = True
     return filled
 
@@ -379,7 +383,7 @@ def _whole(graph: Any) -> dict[str, Type]:
 
 def _compare(graph: Any, types: Mapping[str, Type], who: str) -> None:
     """Warn of every node whose result has another shape there."""
-    said = 0
+    compared = 0
     for held in _graphs(graph):
         values = (*held.value_info, *held.output)
         shapes = {value.name: shape_of(value.type) for value in values if value.name in types}
@@ -388,8 +392,8 @@ def _compare(graph: Any, types: Mapping[str, Type], who: str) -> None:
                 ours, theirs = shapes.get(name), types.get(name)
                 if ours is None or theirs is None or wrong_dims(ours):
                     continue
-                if ours != theirs.shape and said < _MOST_WARNINGS:
-                    said += 1
+                if ours != theirs.shape and compared < _MOST_WARNINGS:
+                    compared += 1
                     warnings.warn(
                         f"{who} that {name!r} of node {label(node, number)!r} has shape "
                         f"{theirs.shape}, and from the inputs follows {ours}",
@@ -403,7 +407,7 @@ def _compare(graph: Any, types: Mapping[str, Type], who: str) -> None:
 _NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 
 
-def asked_or_seen(graph: Any, asked: Asked, seen: Observation) -> Asked:
+def asked_or_seen(graph: Any, asked: InferenceRequest, seen: Observation) -> InferenceRequest:
     """What the caller says about loops and branches, and what the run showed of the others."""
     trips, branches = {}, {}
     for around in levels(graph):

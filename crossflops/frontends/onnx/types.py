@@ -34,16 +34,16 @@ def is_tensor(proto: Any) -> bool:
 
 def of_graph(graph: Any) -> dict[str, Type]:
     """The types of all values that a graph says anything about."""
-    found = {
+    types = {
         value.name: Type(value.type.tensor_type.elem_type, shape_of(value.type))
         for values in (graph.value_info, graph.output, graph.input)
         for value in values
         if is_tensor(value.type)
     }
-    found |= {
+    types |= {
         tensor.name: Type(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
     }
-    return found
+    return types
 
 
 def put(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
@@ -69,20 +69,20 @@ _FLOAT, _INT, _STRING, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 6, 7, 8  # AttributeP
 
 def attributes(node: Any) -> dict[str, Attribute]:
     """The attributes that are numbers or texts, or lists of them."""
-    found: dict[str, Attribute] = {}
+    values: dict[str, Attribute] = {}
     for attribute in node.attribute:
         if attribute.type == _FLOAT:
-            found[attribute.name] = attribute.f
+            values[attribute.name] = attribute.f
         elif attribute.type == _INT:
-            found[attribute.name] = attribute.i
+            values[attribute.name] = attribute.i
         elif attribute.type == _STRING:
-            found[attribute.name] = attribute.s.decode(errors="replace")
+            values[attribute.name] = attribute.s.decode(errors="replace")
         elif attribute.type == _FLOATS:
-            found[attribute.name] = tuple(attribute.floats)
+            values[attribute.name] = tuple(attribute.floats)
         elif attribute.type == _INTS:
-            found[attribute.name] = tuple(attribute.ints)
+            values[attribute.name] = tuple(attribute.ints)
         elif attribute.type == _STRINGS:
-            found[attribute.name] = tuple(
+            values[attribute.name] = tuple(
                 text.decode(errors="replace") for text in attribute.strings
             )
-    return found
+    return values

@@ -37,17 +37,17 @@ def uneven(
     The graph has been inferred; `grows` are the values that a loop carries with changing shape.
     """
     around = level(graph, outer)
-    found: dict[Place, int] = {}
+    uneven_loops: dict[Place, int] = {}
     for number, node in enumerate(graph.node):
         here = (*place, number)
         if is_control(node, "Loop") and body_of(node) is not None:
             count = trips(node, around, given)
             if count and _differs(node, around, grows):
-                found[here] = count
+                uneven_loops[here] = count
                 continue
         for which, body in enumerate(bodies(node)):
-            found |= uneven(body, given, grows, around, (*here, which))
-    return found
+            uneven_loops |= uneven(body, given, grows, around, (*here, which))
+    return uneven_loops
 
 
 def _differs(node: Any, around: Level, grows: set[str]) -> bool:
@@ -135,7 +135,7 @@ def _runs(loop: Any, count: int, graph: Any, how: Unrolling) -> list[Any]:
         moved.name = shared[tensor.name]
     carried = list(loop.input[2:])
     stacks: list[list[str]] = [[] for _ in body.output[1 + len(carried) :]]
-    found: list[Any] = []
+    nodes: list[Any] = []
     for run in range(count):
         names = dict(shared)
         for value, kind in zip(body.input[:2], (_INT64, _BOOL), strict=False):
@@ -146,12 +146,12 @@ def _runs(loop: Any, count: int, graph: Any, how: Unrolling) -> list[Any]:
                 raw_data=run.to_bytes(8, "little") if kind == _INT64 else b"\1",
             )
         names |= {value.name: name for value, name in zip(body.input[2:], carried, strict=False)}
-        found += _run(loop, body.node, run, names, how)
+        nodes += _run(loop, body.node, run, names, how)
         results = [names.get(value.name, value.name) for value in body.output]
         carried = results[1 : 1 + len(carried)]
         for stack, name in zip(stacks, results[1 + len(carried) :], strict=True):
             stack.append(name)
-    return [*found, *_results(loop, carried, stacks, graph, how.opset)]
+    return [*nodes, *_results(loop, carried, stacks, graph, how.opset)]
 
 
 def _run(
@@ -160,20 +160,20 @@ def _run(
     """The nodes of one run. `names`: what the values of the body are called; it grows."""
     folder = loop.name.rpartition("/")[0]
     suffix = f"@{loop.name.replace('/', '.')}[{run}]"
-    found = []
+    copies = []
     for number, origin in enumerate(nodes):
         node = _copy(origin)
         own = label(origin, number)
         node.name = (own if "/" in own or not folder else f"{folder}/{own}") + suffix
-        for said in how.asked:
-            if origin.name in said:
-                said[node.name] = said[origin.name]
+        for question in how.asked:
+            if origin.name in question:
+                question[node.name] = question[origin.name]
         _rename(node, names)
         for place, name in enumerate(origin.output):
             if name:
                 names[name] = node.output[place] = f"{loop.name}[{run}]/{name}"
-        found.append(node)
-    return found
+        copies.append(node)
+    return copies
 
 
 def _rename(node: Any, names: Mapping[str, str]) -> None:
@@ -181,8 +181,8 @@ def _rename(node: Any, names: Mapping[str, str]) -> None:
         node.input[place] = names.get(name, name)
     for body in bodies(node):
         inner = captured(body, names)
-        for one in body.node:
-            _rename(one, inner)
+        for inner_node in body.node:
+            _rename(inner_node, inner)
         for value in body.output:
             value.name = inner.get(value.name, value.name)
 

@@ -60,12 +60,12 @@ def rounded(numbers: Iterable[Number], kind: str) -> tuple[float, ...]:
     try:
         if any(abs(item) > _EXACT for item in items if isinstance(item, int)):
             raise ValueError("that may be rounded twice")
-        found: tuple[float, ...] = struct.unpack(form, struct.pack(form, *items))
+        stored: tuple[float, ...] = struct.unpack(form, struct.pack(form, *items))
     except (OverflowError, struct.error) as error:
         raise ValueError("that is no such float") from error
-    if not all(map(isfinite, found)):
+    if not all(map(isfinite, stored)):
         raise ValueError("that is no number")
-    return found
+    return stored
 
 
 def of_tensor(tensor: Any) -> Value | None:
@@ -253,8 +253,8 @@ def _quotient(dividend: Number, divisor: Number) -> Number:
     """As in C: of whole numbers towards zero."""
     if isinstance(dividend, float):
         return dividend / divisor
-    found = abs(dividend) // abs(divisor)
-    return found if (dividend < 0) == (divisor < 0) else -found
+    quotient = abs(dividend) // abs(divisor)
+    return quotient if (dividend < 0) == (divisor < 0) else -quotient
 
 
 def _remainder(dividend: Number, divisor: Number) -> Number:
@@ -274,8 +274,8 @@ def _power(base: Number, exponent: Number) -> Number:
 def _raised(values: list[Value]) -> Value:
     base, exponent = values
     kind = base.kind
-    found = _POWER([base._replace(kind=""), exponent._replace(kind="")])
-    return _made(found.rank, found.items, kind)
+    power = _POWER([base._replace(kind=""), exponent._replace(kind="")])
+    return _made(power.rank, power.items, kind)
 
 
 _TIMES = _pairwise(lambda a, b: a * b)
@@ -337,18 +337,18 @@ def known(
     nodes: Any, tensors: Any, shapes: Mapping[str, tuple[int, ...] | None], outer: dict[str, Value]
 ) -> dict[str, Value]:
     """The values that follow from small constants and from shapes, by name."""
-    found = dict(outer)
+    known_values = dict(outer)
     for tensor in tensors:
         if (value := of_tensor(tensor)) is not None:
-            found[tensor.name] = value
+            known_values[tensor.name] = value
     for node in nodes:
         if node.op_type not in _EVALUATED or node.domain not in ("", "ai.onnx"):
             continue
         if len(node.output) == 1 or node.op_type == "SequenceMap":
-            value = _evaluate(node, shapes, found)
+            value = _evaluate(node, shapes, known_values)
             if value is not None and len(value.items) <= MOST and _fit(value):
-                found.update(dict.fromkeys(node.output, value))
-    return found
+                known_values.update(dict.fromkeys(node.output, value))
+    return known_values
 
 
 def _fit(value: Value) -> bool:
@@ -356,7 +356,7 @@ def _fit(value: Value) -> bool:
 
 
 def _evaluate(
-    node: Any, shapes: Mapping[str, tuple[int, ...] | None], found: Mapping[str, Value]
+    node: Any, shapes: Mapping[str, tuple[int, ...] | None], known_values: Mapping[str, Value]
 ) -> Value | None:
     attributes = {attribute.name: attribute for attribute in node.attribute}
     if node.op_type == "Constant":
@@ -365,8 +365,8 @@ def _evaluate(
         shape = shapes.get(node.input[0]) if node.input else None
         return _of_shape(node.op_type, shape, attributes)
     if node.op_type in _SEQUENCES:
-        return _sequence(node, shapes, found, attributes)
-    values = [found.get(name) for name in node.input if name]
+        return _sequence(node, shapes, known_values, attributes)
+    values = [known_values.get(name) for name in node.input if name]
     if not values or any(value is None for value in values):
         return None
     if any(value is not None and value.rank == MATRIX for value in values):
@@ -398,7 +398,7 @@ def _of_shape(
 def _sequence(
     node: Any,
     shapes: Mapping[str, tuple[int, ...] | None],
-    found: Mapping[str, Value],
+    known_values: Mapping[str, Value],
     attributes: Mapping[str, Any],
 ) -> Value | None:
     """How many tensors a sequence holds: each operator that makes one says it by its inputs."""
@@ -411,12 +411,12 @@ def _sequence(
         axis = attributes["axis"].i if "axis" in attributes else 0
         if shape is None or not -len(shape) <= axis < len(shape):
             return None
-        split = found.get(node.input[1]) if len(node.input) > 1 else Value(0, (1,))
+        split = known_values.get(node.input[1]) if len(node.input) > 1 else Value(0, (1,))
         if split is None or (split.rank == 0 and split.items[0] < 1):
             return None
         parts = len(split.items) if split.rank else -(-shape[axis] // split.whole[0])
         return Value(SEQUENCE, (parts,))
-    before = length(found.get(node.input[0]))
+    before = length(known_values.get(node.input[0]))
     if before is None:
         return None
     after = before + _SEQUENCES[node.op_type]

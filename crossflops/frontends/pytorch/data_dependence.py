@@ -444,7 +444,7 @@ def _run(
     import torch
     from torch.utils._pytree import tree_map_only
 
-    found: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     origins = undecomposed(exported) if known else {}
 
     class Keeping(torch.fx.Interpreter):
@@ -458,7 +458,7 @@ def _run(
             given = known.get(origins.get(n.name, ""))
             result = given if _is_like(result, given) else result
             if wanted(n.name, has_drawn):
-                found[n.name] = tree_map_only(torch.Tensor, torch.clone, result)
+                state[n.name] = tree_map_only(torch.Tensor, torch.clone, result)
             return result
 
     try:
@@ -466,7 +466,7 @@ def _run(
             Keeping(exported.graph_module).run(*_arguments(exported))
     except Exception:  # what is not found stays unknown, and is named
         pass
-    return found
+    return state
 
 
 def _is_like(result: Any, given: Any) -> bool:

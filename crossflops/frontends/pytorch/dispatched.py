@@ -14,7 +14,7 @@ from crossflops.frontends.pytorch.entry_points import recorded
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.recorder import Recorder
 from crossflops.frontends.pytorch.tensors import settings, specs
-from crossflops.frontends.pytorch.watched import BRANCH, RUN, Seen, chains, hooks
+from crossflops.frontends.pytorch.watched import BRANCH, RUN, WatchedCall, chains, hooks
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Scalar, Setting
 
@@ -35,12 +35,12 @@ _WORK = (
 
 # The setting of an operator that a composite one, seen by itself, is composed of.
 COMPOSED = "composed"
-Counted = list[tuple[Seen, int]]  # with what PyTorch's own mode counts for it
+Counted = list[tuple[WatchedCall, int]]  # with what PyTorch's own mode counts for it
 
 
 def dispatched(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
-) -> list[Seen]:
+) -> list[WatchedCall]:
     """The operators that multiply, in order, each with its tensors and settings by place.
 
     The first stands for the run itself. The model may be changed by the run (buffers in training
@@ -71,11 +71,11 @@ def dispatched(
             if result is NotImplemented:
                 result = func(*args, **(kwargs or {}))
             if str(func).startswith(_WORK):
-                said = settings(args, kwargs or {})
-                said |= {COMPOSED: bool(self.depth), BRANCH: bool(self.branches)}
+                facts = settings(args, kwargs or {})
+                facts |= {COMPOSED: bool(self.depth), BRANCH: bool(self.branches)}
                 weigh = flop_registry.get(func._overloadpacket, lambda *_, **__: 0)
                 weight = weigh(*args, **(kwargs or {}), out_val=result)
-                self.found.append((_seen(func, args, result, recorder, said), weight))
+                self.found.append((_seen(func, args, result, recorder, facts), weight))
             return result
 
         def either(self, condition: Any, if_true: Any, if_false: Any, operands: Any) -> Any:
@@ -112,7 +112,7 @@ def dispatched(
     mode = Dispatched()
     with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, mode:
         model(*args, **kwargs)
-    return [Seen(RUN), *(seen for seen, _ in mode.found)]
+    return [WatchedCall(RUN), *(seen for seen, _ in mode.found)]
 
 
 def _larger(first: Counted, second: Counted) -> Counted:
@@ -128,15 +128,17 @@ def _larger(first: Counted, second: Counted) -> Counted:
     ]
 
 
-def _packet(seen: Seen) -> str:
+def _packet(seen: WatchedCall) -> str:
     return seen.target.rpartition(".")[0]
 
 
-def _seen(func: Any, args: Any, result: Any, recorder: Recorder, said: dict[str, Scalar]) -> Seen:
-    return Seen(
+def _seen(
+    func: Any, args: Any, result: Any, recorder: Recorder, facts: dict[str, Scalar]
+) -> WatchedCall:
+    return WatchedCall(
         target=str(func),
         frames=tuple(frame.key for frame in reversed(recorder.stack)),
-        settings=said,
+        settings=facts,
         inputs=tuple(specs(tuple(args))),
         outputs=tuple(specs(result)),
     )
@@ -160,7 +162,7 @@ REPEATED = "repeated"  # of an operator: whether another of its name called it a
 
 def events(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
-) -> list[Seen]:
+) -> list[WatchedCall]:
     """The operators that Python called, in order, each with those that it called itself.
 
     The first stands for the run itself.
@@ -188,7 +190,7 @@ def events(
         finally:
             threads = legacy._disable_profiler_legacy()
     frames = chains(recorder)
-    return [Seen(RUN), *(seen for thread in threads for seen in _tree(thread, frames))]
+    return [WatchedCall(RUN), *(seen for thread in threads for seen in _tree(thread, frames))]
 
 
 @contextmanager
@@ -199,10 +201,10 @@ def _marked(number: int) -> Iterator[None]:
         yield
 
 
-def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[Seen]:
+def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]:
     """The outermost operators of a thread. Events come as "push" and "pop", in order."""
-    tree: list[Seen] = []
-    open_: list[int | Seen] = []
+    tree: list[WatchedCall] = []
+    open_: list[int | WatchedCall] = []
     for event in thread:
         if event.kind() == "pop":
             open_.pop()
@@ -213,8 +215,8 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[Seen]:
             open_.append(int(name.removeprefix(_MARK)))
             continue
         around = open_[-1] if open_ else None
-        seen = Seen(name, inputs=_specs(event.shapes()), inside=[])
-        if isinstance(around, Seen):
+        seen = WatchedCall(name, inputs=_specs(event.shapes()), inside=[])
+        if isinstance(around, WatchedCall):
             around.inside.append(seen)
         else:
             seen.frames = () if around is None else frames[around]
@@ -224,7 +226,7 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[Seen]:
     return tree
 
 
-def _mark_repeated(seen: list[Seen], around: str | None = None) -> None:
+def _mark_repeated(seen: list[WatchedCall], around: str | None = None) -> None:
     for call in seen:
         call.settings = {REPEATED: len(seen) == 1 and call.target == around}
         _mark_repeated(call.inside, call.target)

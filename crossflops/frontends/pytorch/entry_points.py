@@ -184,8 +184,8 @@ def _functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
 def _overridable() -> frozenset[int]:
     import torch
 
-    found = torch.overrides.get_overridable_functions()
-    return frozenset(id(function) for functions in found.values() for function in functions)
+    by_owner = torch.overrides.get_overridable_functions()
+    return frozenset(id(function) for functions in by_owner.values() for function in functions)
 
 
 def _wrap(recorder: Recorder, name: str, function: Callable[..., Any]) -> Callable[..., Any]:

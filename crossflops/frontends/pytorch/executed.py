@@ -39,10 +39,10 @@ def of_model(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any
     with (
         torch.enable_grad(),
         recorded(recorder, captured=False),
-        _weighed(here) as found,
+        _weighed(here) as executed,
     ):
         model(*args, **kwargs)
-    return found
+    return executed
 
 
 def of_program(
@@ -69,9 +69,9 @@ def of_program(
 
     whole = program.module(check_guards=False)
     flat = tree_flatten(fresh(args, kwargs))[0]
-    with torch.enable_grad(), _weighed(lambda: at[0]) as found:
+    with torch.enable_grad(), _weighed(lambda: at[0]) as executed:
         Placed(whole).run(*flat, enable_io_processing=False)
-    return found
+    return executed
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def _weighed(here: Callable[[], str]) -> Iterator[Executed]:
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry
 
-    found: Executed = Counter()
+    executed: Executed = Counter()
 
     class Weighing(TorchDispatchMode):
         """Weighs operators that have a formula; takes composites apart that reach it."""
@@ -101,11 +101,11 @@ def _weighed(here: Callable[[], str]) -> Iterator[Executed]:
             if packet in flop_registry and (
                 work := flop_registry[packet](*args, **kwargs, out_val=result)
             ):
-                found[here()] += work
+                executed[here()] += work
             return result
 
     with Weighing():
-        yield found
+        yield executed
 
 
 def _may_be_composite(func: Any) -> bool:

@@ -85,11 +85,11 @@ def unknown_operator(error: BaseException) -> Any:
 
     cause: BaseException | None = error
     while cause is not None:
-        found = _UNKNOWN.search(str(cause)) if type(cause).__name__ == "DispatchError" else None
-        if found:
-            namespace, _, name = found["name"].partition(".")
+        match = _UNKNOWN.search(str(cause)) if type(cause).__name__ == "DispatchError" else None
+        if match:
+            namespace, _, name = match["name"].partition(".")
             packet = getattr(getattr(torch.ops, namespace), name)
-            return getattr(packet, found["overload"])
+            return getattr(packet, match["overload"])
         cause = cause.__cause__
     return None
 
@@ -177,12 +177,12 @@ def _attribute_type(written: str) -> Any:
     from onnx.defs import OpSchema
 
     kind = OpSchema.AttrType
-    found = _PLAIN.fullmatch(written)
-    if found is None:
+    match = _PLAIN.fullmatch(written)
+    if match is None:
         return None
-    if found["items"]:
-        return kind.FLOATS if found["items"] == "float" else kind.INTS
-    return {"float": kind.FLOAT, "str": kind.STRING}.get(found["one"], kind.INT)
+    if match["items"]:
+        return kind.FLOATS if match["items"] == "float" else kind.INTS
+    return {"float": kind.FLOAT, "str": kind.STRING}.get(match["one"], kind.INT)
 
 
 def _is_plain(value: Any) -> bool:

@@ -61,7 +61,7 @@ def _places(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:
             if spec is not None:
                 pair = made.get(spec.name, f"={spec.name}"), node.call
                 taken.setdefault(pair, []).append((node.key, place))
-    found: dict[str, tuple[int, ...]] = {}
+    cut: dict[str, tuple[int, ...]] = {}
     for pair, flags in detached.items():
         uses = taken.get(pair, [])
         if all(flags):
@@ -71,8 +71,8 @@ def _places(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:
             uses, flags if known else (True,) * len(uses), strict=True
         ):
             if is_cut:
-                found[key] = (*found.get(key, ()), place if known else UNSURE)
-    return found
+                cut[key] = (*cut.get(key, ()), place if known else UNSURE)
+    return cut
 
 
 def _detaches(call: Call | None) -> bool:

@@ -117,8 +117,8 @@ def _is_small_or_integer(value: "ir.Value") -> bool:
 
 def fx_name(node: "ir.Node") -> str:
     """Name of the operator call of the decomposed program that an ONNX node came from."""
-    found = re.match(r"%(\w+)", node.metadata_props.get(_FX_NODE, ""))
-    return found[1] if found else ""
+    match = re.match(r"%(\w+)", node.metadata_props.get(_FX_NODE, ""))
+    return match[1] if match else ""
 
 
 def weight_names(program: "ONNXProgram") -> frozenset[str]:

@@ -13,7 +13,7 @@ from crossflops.frontends.pytorch.entry_points import APPLY, recorded
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.recorder import Recorder
 from crossflops.frontends.pytorch.tensors import plain
-from crossflops.frontends.pytorch.watched import RUN, Seen, chains, hooks
+from crossflops.frontends.pytorch.watched import RUN, WatchedCall, chains, hooks
 from crossflops.ir.binding import positional
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import UNWATCHED, Scalar, Setting
@@ -34,7 +34,7 @@ _DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long": "
 
 def jit_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
-) -> list[Seen]:
+) -> list[WatchedCall]:
     """The nodes of the graph, in order; one `untraced` with the reason where tracing raises.
 
     The first stands for the run itself. Where tracing raises only because it is watched, there is
@@ -48,7 +48,7 @@ def jit_nodes(
 
 def traced_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
-) -> list[Seen]:
+) -> list[WatchedCall]:
     """As `jit_nodes`, of the model as it is: the tracer takes no result but tensors, and lists,
     tuples and dicts of them.
     """
@@ -61,7 +61,7 @@ def _traced(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
-) -> list[Seen]:
+) -> list[WatchedCall]:
     import torch
 
     recorder = Recorder(
@@ -75,9 +75,9 @@ def _traced(
     except (Exception, SystemExit) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
         traces = _is_traced_unwatched(whole, model, args, kwargs, setting)
-        return [Seen(UNWATCHED if traces else UNTRACED, settings={"reason": reason})]
+        return [WatchedCall(UNWATCHED if traces else UNTRACED, settings={"reason": reason})]
     frames = chains(recorder)
-    return [Seen(RUN), *(_seen(node, frames) for node in graph.nodes())]
+    return [WatchedCall(RUN), *(_seen(node, frames) for node in graph.nodes())]
 
 
 def _is_traced_unwatched(
@@ -150,7 +150,7 @@ def _tensors(result: Any) -> Iterator[Any]:
             yield from _tensors(item)
 
 
-def _seen(node: Any, frames: list[tuple[str, ...]]) -> Seen:
+def _seen(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
     values = list(node.inputs())
     results = list(node.outputs())
     undefined = any(_is_undefined(value) for value in (*values, *results))
@@ -164,7 +164,7 @@ def _seen(node: Any, frames: list[tuple[str, ...]]) -> Seen:
         settings[UNREADABLE] = True
         settings["reason"] = f"'torch._C.Node' object has no attribute '{unknown[0]}'"
     scope = node.scopeName().rpartition("/")[2]
-    return Seen(
+    return WatchedCall(
         target=node.kind(),
         frames=frames[int(scope)] if scope.isdigit() else (),
         settings=settings,

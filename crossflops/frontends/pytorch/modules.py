@@ -42,7 +42,7 @@ class ModuleIndex:
             self._objects.setdefault(identity(module), module)
         self._ids = {key: number for number, key in enumerate(names)}
         self._storages: dict[int, int] = {}
-        self._rows = [self._row(key, tuple(found)) for key, found in names.items()]
+        self._rows = [self._row(key, tuple(paths)) for key, paths in names.items()]
 
     @property
     def rows(self) -> tuple[Module, ...]:

@@ -54,8 +54,8 @@ def _is_operator(node: "fx.Node") -> bool:
 
 def frame_of(node: "fx.Node") -> int | None:
     """The number of the frame in which it was traced."""
-    found: int | None = (node.meta.get("custom") or {}).get(MARK)
-    return found
+    mark: int | None = (node.meta.get("custom") or {}).get(MARK)
+    return mark
 
 
 def generator_of(node: "fx.Node", states: Sequence[Any]) -> Any:
@@ -209,15 +209,15 @@ def write_out_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[
     The program is changed. Returns `calls` with the casts in it, by node name: each belongs to
     the operator call that it serves.
     """
-    found = dict(calls)
+    written = dict(calls)
     for node in list(program.graph.nodes):
         for place in _miscast(node):
             cast = _cast(program, node, place)
             node.replace_input_with(place, cast)
             if node.name in calls:
-                found[cast.name] = calls[node.name]
+                written[cast.name] = calls[node.name]
     program.graph_module.recompile()
-    return found
+    return written
 
 
 def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:

@@ -33,10 +33,10 @@ from crossflops.frontends.pytorch.model import (
 from crossflops.frontends.pytorch.modules import placed
 from crossflops.frontends.pytorch.operators import operator_calls, write_out_casts
 from crossflops.frontends.pytorch.recorder import linked, tree
-from crossflops.frontends.pytorch.tracing import Asked, is_asked, traced
+from crossflops.frontends.pytorch.tracing import ExportRequest, is_asked, traced
 from crossflops.frontends.pytorch.watched import (
     Ran,
-    Seen,
+    WatchedCall,
     fused_kernels,
     is_fused,
     observed_calls,
@@ -125,26 +125,26 @@ def record(
     """Only the run of the model, without its ONNX graph: all that a prediction needs."""
     compiler_tables()
     with generators(), quiet(), spelled(), taken_apart((args, kwargs)):
-        found = traced(Asked(model, args, kwargs, setting))
-        exported, recorder = found.program, found.recorder
+        recorded = traced(ExportRequest(model, args, kwargs, setting))
+        exported, recorder = recorded.program, recorded.recorder
         operators = operator_calls(exported, recorder.frames)
-        if found.valued:
-            operators = marked(exported, operators, found.known)
+        if recorded.valued:
+            operators = marked(exported, operators, recorded.known)
         calls = tree(recorder.frames, operators)
         if recorder.autocast:
             operators = write_out_casts(exported, operators)
         calls, seen, kernels = _observe(model, args, kwargs, observed, calls)
     trace = Trace(
         calls=calls,
-        modules=found.index.rows,
+        modules=recorded.index.rows,
         setting=setting,
         observed=seen,
         kernels=kernels,
-        runtime=_version() if found.valued else "",
-        notes=found.notes,
+        runtime=_version() if recorded.valued else "",
+        notes=recorded.notes,
         checkpoints=recorder.checkpoints,
     )
-    drawing = recorder.generators if found.valued and found.draws else None
+    drawing = recorder.generators if recorded.valued and recorded.draws else None
     return Recording(exported, operators, trace, drawing)
 
 
@@ -172,14 +172,14 @@ def _observe(
         if compiles:
             forget_compiled()  # a tool has compiled nothing before: its profiler sees all of it
         try:
-            found, kernels = _ran_afresh(model, args, kwargs, setting, setting.id not in ran)
+            run_calls, kernels = _ran_afresh(model, args, kwargs, setting, setting.id not in ran)
         except (Exception, SystemExit) as error:
             if level == "module":
                 continue  # so it does for the tool, whose failure it is
             run_unwatched(model, args, kwargs, setting, error)
-            found, kernels = [Seen(UNWATCHED, settings={"reason": brief(error)})], None
+            run_calls, kernels = [WatchedCall(UNWATCHED, settings={"reason": brief(error)})], None
         if isinstance(setting, View):
-            seen.extend(observed_calls(found, calls, setting))
+            seen.extend(observed_calls(run_calls, calls, setting))
         if kernels is None:
             continue
         if level != "module":
@@ -198,7 +198,7 @@ def _sees_kernels(setting: Setting) -> bool:
     return not isinstance(setting, View) or setting.level in _DISPATCHED
 
 
-def _ran_afresh(*asked: Any) -> tuple[list[Seen], list[Ran] | None]:
+def _ran_afresh(*asked: Any) -> tuple[list[WatchedCall], list[Ran] | None]:
     """As `_ran`, and where that raises once more, without what was compiled before."""
     try:
         return _ran(*asked)
@@ -213,7 +213,7 @@ def _ran(
     kwargs: Mapping[str, Any],
     setting: Setting,
     ask: bool,
-) -> tuple[list[Seen], list[Ran] | None]:
+) -> tuple[list[WatchedCall], list[Ran] | None]:
     """What the run shows that the setting asks for, and the fused kernels in it.
 
     A run that shows no kernels is followed by one that does if those are asked for, else there
@@ -223,13 +223,13 @@ def _ran(
     def own() -> tuple[Any, ...]:
         return (switch(duplicate(model), setting.training), *fresh(args, kwargs), setting)
 
-    found: list[Seen] = []
+    seen: list[WatchedCall] = []
     if isinstance(setting, View) and setting.level in _RUNS:
         with seeded():
-            found = _RUNS[setting.level](*own())
+            seen = _RUNS[setting.level](*own())
         if _sees_kernels(setting):
-            return found, [(call.frames, call.target) for call in found if is_fused(call.target)]
+            return seen, [(call.frames, call.target) for call in seen if is_fused(call.target)]
         if not ask:
-            return found, None
+            return seen, None
     with seeded():
-        return found, fused_kernels(*own())
+        return seen, fused_kernels(*own())

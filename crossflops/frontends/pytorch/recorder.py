@@ -244,12 +244,12 @@ def tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
         by_parent.setdefault(call.parent or "", []).append(call)
     modules = [frame.key for frame in frames if frame.level == "module"]
     wanted = _with_all_around(frames, [*by_parent, *modules])
-    found: list[Call] = []
+    calls: list[Call] = []
     for frame in frames:
         if frame.key in wanted:
-            found.append(_call(frame))
-            found.extend(by_parent.get(frame.key, ()))
-    return tuple(found)
+            calls.append(_call(frame))
+            calls.extend(by_parent.get(frame.key, ()))
+    return tuple(calls)
 
 
 def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:

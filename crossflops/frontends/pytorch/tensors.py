@@ -25,9 +25,9 @@ def _shape(tensor: Any) -> tuple[int, ...] | None:
     """The shape, None where an extent depends on values, or on rows of different lengths."""
     if tensor.is_nested:
         return None
-    found = [_extent(size) for size in tensor.shape]
-    known = tuple(extent for extent in found if extent is not None)
-    return known if len(known) == len(found) else None
+    extents = [_extent(size) for size in tensor.shape]
+    known = tuple(extent for extent in extents if extent is not None)
+    return known if len(known) == len(extents) else None
 
 
 def _extent(extent: Any) -> int | None:
@@ -71,8 +71,8 @@ def kind(value: Any) -> str:
 def settings(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Scalar]:
     """The plain arguments, by place or by keyword."""
     named = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
-    found = {name: plain(value) for name, value in named.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    plain_values = {name: plain(value) for name, value in named.items()}
+    return {name: value for name, value in plain_values.items() if value is not None}
 
 
 def lists(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:

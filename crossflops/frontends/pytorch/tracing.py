@@ -73,9 +73,9 @@ def questions(denied: bool) -> Iterator[Answers]:
 
 def _wrapped(original: Callable[..., bool], asked: Answers, denied: bool) -> Callable[..., bool]:
     def answer(*args: Any) -> bool:
-        said = original(*args)
-        if not said or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
-            return said
+        value = original(*args)
+        if not value or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
+            return value
         asked.heard_yes = True
         return not denied
 
@@ -110,12 +110,12 @@ def answers(
 
     With gradients: without them an encoder takes its fast path, which not all layers can follow.
     """
-    found: list[bool] = []
+    denials: list[bool] = []
 
     def heard(original: Callable[..., bool]) -> Callable[..., bool]:
         def detect(*args: Any, **kwargs: Any) -> bool:
-            found.append(original(*args, **kwargs))
-            return found[-1]
+            denials.append(original(*args, **kwargs))
+            return denials[-1]
 
         return detect
 
@@ -124,7 +124,7 @@ def answers(
             run(switch(duplicate(model), training), args, kwargs, grad=True)
         except InputError:
             return []  # the export runs into it, too, and says so
-    return found
+    return denials
 
 
 @contextmanager
@@ -161,7 +161,7 @@ _DRAWS = "the model draws random numbers (from seed 0 here): another run may hav
 _OWN_GENERATOR = "the model draws from a generator of its own: a run may have other sizes"
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ExportRequest(msgspec.Struct, frozen=True):
     """The model, with what it is called with and how."""
 
     model: Any
@@ -189,7 +189,7 @@ class Traced(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def traced(asked: Asked) -> Traced:
+def traced(asked: ExportRequest) -> Traced:
     """The model as it is exported, and where that leaves sizes open, is refused, or does other
     products than a run does, as it is exported with the values that it is given.
 
@@ -214,7 +214,7 @@ def traced(asked: Asked) -> Traced:
     raise refusal
 
 
-def _hollow(asked: Asked) -> Traced:
+def _hollow(asked: ExportRequest) -> Traced:
     """A model without numbers, where none are needed. Raises ValuesNeededError."""
     refuse_scripted(asked.model)
     if is_asked(asked.model):
@@ -232,7 +232,7 @@ def _hollow(asked: Asked) -> Traced:
     return plain
 
 
-def _revised(asked: Asked, plain: Traced) -> Traced:
+def _revised(asked: ExportRequest, plain: Traced) -> Traced:
     """What was exported without values, or with them where that holds no sizes or no truth."""
     known = open_sizes(plain.program)
     is_open = any(is_open for _, is_open in known) or loops(plain.program)
@@ -246,7 +246,7 @@ def _revised(asked: Asked, plain: Traced) -> Traced:
     return msgspec.structs.replace(again, known=known) if is_open else again
 
 
-def _with_values(asked: Asked) -> Traced | str:
+def _with_values(asked: ExportRequest) -> Traced | str:
     """With values, and on the path of a run; if that cannot be traced, on that of an export.
 
     Why neither can, if so; "" where there are no values.
@@ -262,7 +262,7 @@ def _with_values(asked: Asked) -> Traced | str:
     return refusals[0]
 
 
-def _difference(asked: Asked, trace: Traced) -> str:
+def _difference(asked: ExportRequest, trace: Traced) -> str:
     """In which modules a run executes other products than the program; "" where in none.
 
     Or that it is unknown, where one of them cannot be watched. Without values neither runs.
@@ -290,11 +290,11 @@ def _noted(trace: Traced, *notes: str) -> Traced:
     return msgspec.structs.replace(trace, notes=(*trace.notes, *filter(None, notes)))
 
 
-def _attempt(asked: Asked, with_values: bool = False, denied: bool = False) -> Traced:
+def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = False) -> Traced:
     """One export of a copy of the model."""
     index = ModuleIndex(own := switch(duplicate(asked.model), asked.setting.training))
     recorder = Recorder(index, around=_marked)
-    with valued() if with_values else seeded() as drawn, questions(denied) as said:
+    with valued() if with_values else seeded() as drawn, questions(denied) as questioned:
         program = _export(own, asked, recorder)
     draws = drawn.outside or (with_values and drawn.by_torch)
     own_generator = with_values and bool(recorder.generators)
@@ -303,13 +303,13 @@ def _attempt(asked: Asked, with_values: bool = False, denied: bool = False) -> T
         recorder,
         index,
         valued=with_values,
-        heard_yes=said.heard_yes,
+        heard_yes=questioned.heard_yes,
         draws=draws or own_generator,
         notes=(*[_DRAWS] * draws, *[_OWN_GENERATOR] * own_generator),
     )
 
 
-def _export(model: "nn.Module", asked: Asked, recorder: Recorder) -> Any:
+def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any:
     import torch
     from torch.fx.traceback import preserve_node_meta
 

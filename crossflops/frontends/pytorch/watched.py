@@ -31,7 +31,7 @@ RUN = "(run)"  # stands for the run itself, in which nothing else may be seen
 BRANCH = "branch"  # the setting of an operator that stands in a branch of a condition
 
 
-class Seen(msgspec.Struct):
+class WatchedCall(msgspec.Struct):
     """An operator that ran: `frames` are the keys of the calls around it, innermost first.
 
     `inside` are the operators that it called itself. Tensors and settings have the names of the
@@ -43,7 +43,7 @@ class Seen(msgspec.Struct):
     settings: dict[str, Scalar] = {}
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
-    inside: list["Seen"] = []
+    inside: list["WatchedCall"] = []
 
 
 def chains(recorder: Recorder) -> list[tuple[str, ...]]:
@@ -58,7 +58,9 @@ _CONDITION = "cond"  # torch.cond, as an operator of an exported program
 Around = Callable[[str | None, dict[str, Call]], str]
 
 
-def observed_calls(seen: Sequence[Seen], calls: Sequence[Call], view: View) -> tuple[Call, ...]:
+def observed_calls(
+    seen: Sequence[WatchedCall], calls: Sequence[Call], view: View
+) -> tuple[Call, ...]:
     """What was seen in this run, as calls beside those of the export."""
     by_key = {call.key: call for call in calls}
     root = next(call.key for call in calls if call.parent is None)
@@ -68,8 +70,8 @@ def observed_calls(seen: Sequence[Seen], calls: Sequence[Call], view: View) -> t
     ran = [call.key for call in calls if call.level == "operator" and _ran(call, view)]
     work = _work([_seen_kind(call) for call in seen], places, ran, by_key, around)
     names: Counter[str] = Counter()
-    found: list[Call] = []
-    for one, home, keys in zip(seen, homes, work, strict=True):
+    watched_calls: list[Call] = []
+    for observed, home, keys in zip(seen, homes, work, strict=True):
         live = not keys or any(by_key[key].live for key in keys)
         like = Call(
             key="",
@@ -82,25 +84,25 @@ def observed_calls(seen: Sequence[Seen], calls: Sequence[Call], view: View) -> t
             setting=view.id,
             of=keys,
         )
-        found.extend(_calls(one, like, names))
-    return tuple(found)
+        watched_calls.extend(_calls(observed, like, names))
+    return tuple(watched_calls)
 
 
-def _calls(one: Seen, like: Call, names: Counter[str]) -> Iterator[Call]:
+def _calls(observed: WatchedCall, like: Call, names: Counter[str]) -> Iterator[Call]:
     """The call of an operator, then of those inside it. Keys are unique among all real runs."""
-    name = f"{like.parent}/{short(one.target)}"
+    name = f"{like.parent}/{short(observed.target)}"
     names[name] += 1
     call = msgspec.structs.replace(
         like,
         key=f"{name}@{names[name]} ({like.level}, {like.setting})",
-        target=one.target,
+        target=observed.target,
         ordinal=names[name],
-        settings=one.settings,
-        inputs=one.inputs,
-        outputs=one.outputs,
+        settings=observed.settings,
+        inputs=observed.inputs,
+        outputs=observed.outputs,
     )
     yield call
-    for inner in one.inside:
+    for inner in observed.inside:
         yield from _calls(inner, msgspec.structs.replace(like, parent=call.key), names)
 
 
@@ -128,7 +130,7 @@ def _ran(call: Call, view: View) -> bool:
     return view.level not in {"jit", "traced"} or call.live or call.stored
 
 
-def _seen_kind(seen: Seen) -> str:
+def _seen_kind(seen: WatchedCall) -> str:
     """What runs in a branch is the condition's work: of it an export shows nothing else."""
     return _CONDITION if seen.settings.get(BRANCH) else _kind(seen.target)
 
@@ -144,13 +146,13 @@ def _work(
     waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
     for number, (kind, place) in enumerate(zip(kinds, places, strict=True)):
         waiting[place, kind].append(number)
-    found: list[list[str]] = [[] for _ in kinds]
+    work: list[list[str]] = [[] for _ in kinds]
     alone: dict[str, list[str]] = defaultdict(list)
     for key in ran:
         place = around(key, by_key)
         same = waiting[place, _kind(by_key[key].target)]
         if same:
-            found[same.popleft()].append(key)
+            work[same.popleft()].append(key)
         else:
             alone[place].append(key)
     free: dict[str, list[int]] = defaultdict(list)
@@ -158,8 +160,8 @@ def _work(
         free[place].extend(numbers)
     for place, keys in alone.items():
         for number in _nearest(place, free, by_key, around):
-            found[number].extend(keys)
-    return [tuple(keys) for keys in found]
+            work[number].extend(keys)
+    return [tuple(keys) for keys in work]
 
 
 def _nearest(
@@ -186,12 +188,14 @@ def _kind(target: str) -> str:
 @contextmanager
 def hooks(model: "nn.Module", setting: Setting) -> Iterator[None]:
     """Forward hooks on the modules that the setting names, until the context is left."""
-    found: dict[bool | str, Iterable[Any]] = {
+    hooked_modules: dict[bool | str, Iterable[Any]] = {
         False: (),
         True: model.modules(),
         "children": model.children(),
     }
-    handles = [one.register_forward_hook(lambda *_: None) for one in found[setting.hooked]]
+    handles = [
+        module.register_forward_hook(lambda *_: None) for module in hooked_modules[setting.hooked]
+    ]
     try:
         yield
     finally:
@@ -241,7 +245,7 @@ def fused_kernels(
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    found: list[Ran] = []
+    runs: list[Ran] = []
     left: dict[str, int] = {}  # by the key of an encoder's frame
     recorder = Recorder(ModuleIndex(model))
 
@@ -257,13 +261,13 @@ def fused_kernels(
             if name == _NESTING and recorder.stack:
                 left[recorder.stack[-1].key] = int(args[1].sum())
             if is_fused(name):
-                found.append((tuple(frame.key for frame in reversed(recorder.stack)), name))
+                runs.append((tuple(frame.key for frame in reversed(recorder.stack)), name))
             return func(*args, **(kwargs or {}))
 
     record = recorded(recorder, captured=False)
     with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, Kernels():
         model(*args, **kwargs)
-    return [*found, *_nested(recorder, left)]
+    return [*runs, *_nested(recorder, left)]
 
 
 def _nested(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
@@ -286,7 +290,7 @@ def summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
         if not name.startswith(NESTED):
             homes.setdefault(name, []).append(_module_path(frames[0]) if frames else "")
     return tuple(
-        Kernel(name, len(found), tuple(dict.fromkeys(found))) for name, found in homes.items()
+        Kernel(name, len(paths), tuple(dict.fromkeys(paths))) for name, paths in homes.items()
     )
 
 
@@ -314,13 +318,13 @@ def swallowed(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
             while around is not None:
                 inside.setdefault(around, []).append(call)
                 around = parents[around]
-    found: dict[str, str] = {}
+    swallowed_by: dict[str, str] = {}
     for frames, kernel in kernels:
         if kernel.startswith(NESTED):
-            found[frames[0]] = kernel
+            swallowed_by[frames[0]] = kernel
             continue
         home = next((key for key in frames if key in inside), None)
         for call in inside.get(home or "", ()):
             if call.level == "operator" or kernel.startswith(_INSTEAD):
-                found.setdefault(call.key, kernel)
-    return found
+                swallowed_by.setdefault(call.key, kernel)
+    return swallowed_by

@@ -54,7 +54,9 @@ def _changed(estimator: Any) -> Iterator[tuple[str, Any]]:
     steps = getattr(estimator, "steps", None)
     if isinstance(steps, list):
         kept = [(name, best(step)) for name, step in steps if step not in _IDENTITY]
-        if kept and any(one is not two for (_, one), (_, two) in zip(kept, steps, strict=False)):
+        if kept and any(
+            before is not two for (_, before), (_, two) in zip(kept, steps, strict=False)
+        ):
             yield "steps", kept
 
 
@@ -104,11 +106,11 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
     marked: dict[int, Any] = {}
 
     def converted(kernel: Any, rows: Any, *more: Any, **named: Any) -> Any:
-        found = convert(kernel, rows, *more, **named)
+        result = convert(kernel, rows, *more, **named)
         if type(kernel).__name__ in _VALUES:
             given = {id(operand) for operand in (rows, named.get("x_train"), *more)}
-            marked.update((id(operator), operator) for operator in _tree(found, given, kind))
-        return found
+            marked.update((id(operator), operator) for operator in _tree(result, given, kind))
+        return result
 
     def added(self: Any, scope: Any, container: Any, *more: Any, **named: Any) -> Any:
         before = len(container.nodes)
@@ -125,14 +127,14 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
         yield
 
 
-def _tree(found: Any, given: set[int], kind: type) -> Iterator[Any]:
+def _tree(root: Any, given: set[int], kind: type) -> Iterator[Any]:
     """An operator of skl2onnx and those that it reads, without what the kernel was given."""
-    todo = [found]
+    todo = [root]
     while todo:
-        one = todo.pop()
-        if isinstance(one, kind) and id(one) not in given:
-            yield one
-            todo += getattr(one, "inputs", None) or ()
+        value = todo.pop()
+        if isinstance(value, kind) and id(value) not in given:
+            yield value
+            todo += getattr(value, "inputs", None) or ()
 
 
 def as_computed(node: Node, makers: Mapping[str, Any], empty: Collection[str]) -> Node:
@@ -182,7 +184,7 @@ _TYPES = {
 }
 
 
-class Converted(msgspec.Struct, frozen=True):
+class ConvertedEstimator(msgspec.Struct, frozen=True):
     """The bytes of an ONNX model, and the id of the estimator behind each node, by node name.
 
     `empty` are the nodes in which the estimator computes nothing (see `written`).
@@ -195,7 +197,7 @@ class Converted(msgspec.Struct, frozen=True):
 
 def to_onnx(
     model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec], parts: list[Any]
-) -> Converted:
+) -> ConvertedEstimator:
     """Convert with plain probabilities (no ZipMap). `parts` are all estimators in the model.
 
     Raises InputError for a type that skl2onnx does not take, NormalizeError where it fails.
@@ -223,29 +225,29 @@ def _said(error: Exception) -> str:
     """What skl2onnx says, in a line."""
     text = f"{type(error).__name__}: {error}"
     if type(error).__name__ == "MissingShapeCalculator":
-        found = re.search(r"for type '<class '([^']*)'>'", str(error))
-        text = f"it has no converter for {found[1]}" if found else text
+        match = re.search(r"for type '<class '([^']*)'>'", str(error))
+        text = f"it has no converter for {match[1]}" if match else text
     return textwrap.shorten(text, _LONGEST, placeholder=" ...")
 
 
 def _converted(
     model: Any, types: list[Any], options: dict[int, Any], opset: dict[str, int] | None
-) -> Converted:
+) -> ConvertedEstimator:
     import skl2onnx
 
     made: dict[str, int] = {}
     empty: set[str] = set()
     with warnings.catch_warnings(), _recorded(made), kernels_recorded(empty):
         warnings.simplefilter("ignore")
-        found = skl2onnx.convert_sklearn(
+        converted = skl2onnx.convert_sklearn(
             model,
             name=type(model).__name__,
             initial_types=types,
             options=options,
             target_opset=opset,
         )
-    _declare(found.graph, types)
-    return Converted(found.SerializeToString(), made, frozenset(empty))
+    _declare(converted.graph, types)
+    return ConvertedEstimator(converted.SerializeToString(), made, frozenset(empty))
 
 
 def _declare(graph: Any, types: list[Any]) -> None:
@@ -257,7 +259,7 @@ def _declare(graph: Any, types: list[Any]) -> None:
     from onnx import TensorProto
     from onnx.helper import get_node_attr_value, make_tensor_value_info
 
-    rows = next((one.shape[0] for _, one in types if one.shape), None)
+    rows = next((declared.shape[0] for _, declared in types if declared.shape), None)
     stored = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "TfIdfVectorizer":

@@ -24,15 +24,15 @@ class Part(msgspec.Struct, frozen=True):
 
 def parts(root: Any) -> list[Part]:
     """All fitted estimators in one, parents first, each once."""
-    found = [Part("", root, True)]
+    found_parts = [Part("", root, True)]
     seen = {id(root)}
-    for one in found:
-        for name, estimator, named in _inside(one.estimator):
+    for part in found_parts:
+        for name, estimator, named in _inside(part.estimator):
             if id(estimator) not in seen:
                 seen.add(id(estimator))
                 word = name.replace(".", "_") if named else name
-                found.append(Part(f"{one.path}.{word}".lstrip("."), estimator, named))
-    return found
+                found_parts.append(Part(f"{part.path}.{word}".lstrip("."), estimator, named))
+    return found_parts
 
 
 def _inside(estimator: Any) -> Iterator[tuple[str, Any, bool]]:

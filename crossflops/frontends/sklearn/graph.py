@@ -30,21 +30,27 @@ def program(
         raise InputError("--train-mode is for models that have one", "leave it out")
     _check(model, args, kwargs)
     inside = parts(model)
-    found = to_onnx(model, args, kwargs, [part.estimator for part in inside])
+    converted = to_onnx(model, args, kwargs, [part.estimator for part in inside])
     name = type(model).__name__
     with warnings.catch_warnings():
         # skl2onnx says of an output what the estimator would give, not what its nodes make
         warnings.filterwarnings("ignore", "the file says", CrossflopsWarning)
-        graph, _ = of_bytes(found.data, name, setting)
+        graph, _ = of_bytes(converted.data, name, setting)
     paths = {id(part.estimator): part.path for part in inside}
     estimators = {id(part.estimator): part.estimator for part in inside}
-    makers = {node: estimators.get(maker) for node, maker in found.makers.items()}
-    owners = {node: paths[maker] for node, maker in found.makers.items() if maker in paths}
+    makers = {node: estimators.get(maker) for node, maker in converted.makers.items()}
+    owners = {node: paths[maker] for node, maker in converted.makers.items() if maker in paths}
     rows = _table(inside, set(owners.values()))
-    nodes = [_placed(as_computed(node, makers, found.empty), owners, "") for node in graph.nodes]
+    nodes = [
+        _placed(as_computed(node, makers, converted.empty), owners, "") for node in graph.nodes
+    ]
     graph = msgspec.structs.replace(graph, nodes=tuple(nodes))
     graph = identified(graph, name, **size(rows))
-    return found.data, graph, Trace(calls=(), modules=rows, setting=setting, framework="sklearn")
+    return (
+        converted.data,
+        graph,
+        Trace(calls=(), modules=rows, setting=setting, framework="sklearn"),
+    )
 
 
 def _check(model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]) -> None:
@@ -101,11 +107,11 @@ def _table(inside: list[Part], with_nodes: set[str]) -> tuple[Module, ...]:
 
 def _order(inside: list[Part]) -> Callable[[str], list[int]]:
     """Paths as they were found, what is inside behind what is around it."""
-    found: dict[str, int] = {}
+    order: dict[str, int] = {}
     for number, part in enumerate(inside):
         for path in _upwards(part.path):
-            found.setdefault(path, number)
-    return lambda path: [found[above] for above in _upwards(path)]
+            order.setdefault(path, number)
+    return lambda path: [order[above] for above in _upwards(path)]
 
 
 def _upwards(path: str) -> list[str]:
@@ -124,7 +130,7 @@ def _params(inside: list[Part], kept: set[str]) -> dict[str, list[Parameter]]:
         key = tuple(map(id, value)) if isinstance(value, tuple) else id(value)
         return numbers.setdefault(key, len(numbers))
 
-    found: dict[str, list[Parameter]] = {}
+    by_path: dict[str, list[Parameter]] = {}
     taken: set[int] = set()
     for part in inside:
         home = part.path
@@ -136,5 +142,5 @@ def _params(inside: list[Part], kept: set[str]) -> dict[str, list[Parameter]]:
                 continue
             taken.add(parameter.storage)
             name = f"{prefix}.{parameter.name}".lstrip(".")
-            found.setdefault(home, []).append(msgspec.structs.replace(parameter, name=name))
-    return found
+            by_path.setdefault(home, []).append(msgspec.structs.replace(parameter, name=name))
+    return by_path

@@ -156,10 +156,10 @@ def _write_out_erfc(graph: Any) -> None:
         held = graph.node[-1]
         name, result = held.name, held.output[0]
         held.op_type, held.output[0] = "Erf", f"{result}/erf"
-        one = f"{result}/one"
-        graph.initializer.append(helper.make_tensor(one, 1, (), [1.0]))
+        ones_name = f"{result}/one"
+        graph.initializer.append(helper.make_tensor(ones_name, 1, (), [1.0]))
         graph.node.append(
-            helper.make_node("Sub", [one, held.output[0]], [result], name=f"{name}__1")
+            helper.make_node("Sub", [ones_name, held.output[0]], [result], name=f"{name}__1")
         )
 
 
@@ -194,7 +194,7 @@ class Noted(NamedTuple):
     failed: set[str]
 
 
-class Converted(NamedTuple):
+class ConvertedGraph(NamedTuple):
     """The bytes of an ONNX model, and by its nodes the operations that tf2onnx wrote them for.
 
     Those alone of whose operation it is known what it costs, whatever nodes are written for it.
@@ -204,7 +204,7 @@ class Converted(NamedTuple):
     origins: dict[str, str]
 
 
-def to_onnx(frozen: Any, weighted: bool = False) -> Converted:
+def to_onnx(frozen: Any, weighted: bool = False) -> ConvertedGraph:
     """An ONNX model of a frozen function, whose nodes keep TensorFlow's names.
 
     Weights are there by shape, all their elements are one number, unless they are wanted
@@ -227,7 +227,7 @@ def to_onnx(frozen: Any, weighted: bool = False) -> Converted:
             "see what python -m tf2onnx.convert says about it",
         ) from error
     tidy(model)
-    return Converted(model.SerializeToString(), noted.origins)
+    return ConvertedGraph(model.SerializeToString(), noted.origins)
 
 
 def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[str]) -> Any:
@@ -249,17 +249,17 @@ def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[
             _recorded(tfonnx, noted, left),
         ):
             tf.import_graph_def(inlined, name="")
-            found = tfonnx.process_tf_graph(
+            graph_of_onnx = tfonnx.process_tf_graph(
                 imported,
                 opset=OPSET,
                 input_names=inputs,
                 output_names=outputs,
                 continue_on_error=True,
             )
-            found = optimizer.optimize_graph(found, False, optimizers=chosen)
-            tell_groups(found)
-            model = found.make_model("crossflops")
-            tell_shapes(model.graph, imported, found.get_dtype)
+            graph_of_onnx = optimizer.optimize_graph(graph_of_onnx, False, optimizers=chosen)
+            tell_groups(graph_of_onnx)
+            model = graph_of_onnx.make_model("crossflops")
+            tell_shapes(model.graph, imported, graph_of_onnx.get_dtype)
     return model
 
 
@@ -356,7 +356,9 @@ def _recorded(tfonnx: Any, noted: Noted, left: set[str]) -> Iterator[None]:
             for kind, (handler, *rest) in handlers.items()
             if kind in _LOOPS or known(DOMAIN, kind)
         }
-        every = {kind: one for kind, one in {**handlers, **watched}.items() if kind not in left}
+        every = {
+            kind: handle for kind, handle in {**handlers, **watched}.items() if kind not in left
+        }
         return mapping(graph, every, *more, **named)
 
     with patch.object(tfonnx, name, mapped):
@@ -420,7 +422,7 @@ def _folded(graph: Any, stored: Any, outputs: Any) -> tuple[dict[str, Any], dict
     import tensorflow as tf
 
     known: set[str] = set()
-    found: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
     made: list[Any] = []
     for op in graph.get_operations():
         result = op.outputs[0] if len(op.outputs) == 1 else None
@@ -428,19 +430,19 @@ def _folded(graph: Any, stored: Any, outputs: Any) -> tuple[dict[str, Any], dict
             continue
         if op.type == "Shape" and op.inputs[0].shape.is_fully_defined():
             shape = op.inputs[0].shape.as_list()
-            found[result.name] = np.array(shape, result.dtype.as_numpy_dtype)
+            constants[result.name] = np.array(shape, result.dtype.as_numpy_dtype)
         elif op.type != "Const" and not _folds(op, result, known):
             continue
         elif op.type != "Const":
             made.append(result)
         known.add(result.name)
-    types = {name: tf.as_dtype(value.dtype) for name, value in found.items()}
+    types = {name: tf.as_dtype(value.dtype) for name, value in constants.items()}
     if made:
         with tf.compat.v1.Session(graph=graph) as session:
-            values = session.run(made, feed_dict=dict(found))
-        found |= {one.name: value for one, value in zip(made, values, strict=True)}
-        types |= {one.name: one.dtype for one in made}
-    return found, types
+            values = session.run(made, feed_dict=dict(constants))
+        constants |= {output.name: value for output, value in zip(made, values, strict=True)}
+        types |= {output.name: output.dtype for output in made}
+    return constants, types
 
 
 def _folds(op: Any, result: Any, known: set[str]) -> bool:

@@ -11,9 +11,9 @@ from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.tensorflow.converter import to_onnx
-from crossflops.frontends.tensorflow.layers import KerasLayers, Layers, NamedLayers, variables
+from crossflops.frontends.tensorflow.layers import KerasLayers, LayerTable, NamedLayers, variables
 from crossflops.frontends.tensorflow.model import (
-    Traced,
+    TracedFunction,
     arguments,
     freeze,
     is_frozen,
@@ -59,7 +59,7 @@ def program(
     return data, graph, msgspec.structs.replace(seen.trace, **fields)
 
 
-def _runnable(source: Source, traced: Traced) -> Runnable:
+def _runnable(source: Source, traced: TracedFunction) -> Runnable:
     """The model with its weights, and the values of its inputs by their names."""
     import tensorflow as tf
 
@@ -74,29 +74,31 @@ def _runnable(source: Source, traced: Traced) -> Runnable:
     }
 
 
-class Seen(msgspec.Struct, frozen=True):
+class FrozenModel(msgspec.Struct, frozen=True):
     """A model as TensorFlow would run it: traced, frozen, and the trace of its operations."""
 
     name: str
-    traced: Traced
+    traced: TracedFunction
     frozen: Any
-    layers: Layers
+    layers: LayerTable
     trace: Trace
 
 
 @quiet()
-def record(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting) -> Seen:
+def record(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> FrozenModel:
     """Only the frozen graph and its operations, without ONNX: all that a prediction needs."""
-    found = traced(model, args, kwargs, setting.training)
-    frozen = freeze(found.function, lowered=True).graph
-    layers = layers_of(model, found, frozen)
+    traced_model = traced(model, args, kwargs, setting.training)
+    frozen = freeze(traced_model.function, lowered=True).graph
+    layers = layers_of(model, traced_model, frozen)
     trace = Trace(
         calls=calls(frozen, layers),
         modules=layers.rows,
         setting=setting,
         framework="tensorflow",
     )
-    return Seen(_name(model), found, frozen, layers, trace)
+    return FrozenModel(_name(model), traced_model, frozen, layers, trace)
 
 
 def _name(model: Any) -> str:
@@ -106,25 +108,25 @@ def _name(model: Any) -> str:
     return "SavedModel" if hasattr(model, "signatures") else type(model).__name__
 
 
-def layers_of(model: Any, found: Traced, frozen: Any) -> Layers:
+def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTable:
     """The modules: the layers of a Keras model, else what the names of operations tell."""
     if is_rebuilt(model):
-        rows: Layers = model.layers()
+        rows: LayerTable = model.layers()
         return rows
     if hasattr(model, "_flatten_layers"):
-        return KerasLayers(model, found.scopes)
+        return KerasLayers(model, traced_model.scopes)
     layers = NamedLayers([op.name for op in operations(frozen)], _name(model))
     own = tuple(
         Parameter(
             variable.name.partition(":")[0], tuple(variable.shape), number, variable.dtype.name
         )
-        for number, variable in enumerate(variables(found.function))
+        for number, variable in enumerate(variables(traced_model.function))
     )
     layers.rows = (msgspec.structs.replace(layers.rows[0], params=own), *layers.rows[1:])
     return layers
 
 
-def _size(model: Any, seen: Seen) -> dict[str, int]:
+def _size(model: Any, seen: FrozenModel) -> dict[str, int]:
     """Number and bytes of the parameters, which are variables.
 
     Nothing for a graph that was frozen already: its constants were variables. Those of a function

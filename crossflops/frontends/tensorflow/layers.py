@@ -31,10 +31,10 @@ def recorded(scopes: dict[str, Any]) -> Iterator[None]:
     enter = name_scope.__enter__
 
     def entered(self: Any) -> Any:
-        found = enter(self)
+        entered_scope = enter(self)
         if self.caller is not None:
             scopes.setdefault(get_default_graph().get_name_scope(), self.caller)
-        return found
+        return entered_scope
 
     name_scope.__enter__ = entered
     try:
@@ -51,16 +51,18 @@ def scope_of(name: str, scopes: Mapping[str, Row]) -> str | None:
     "lstm/while/cell".
     """
     parts = name.split("/")[:-1]
-    found: str | None = None
+    innermost: str | None = None
     begin = 0
     while begin < len(parts):
         scope, end = _longest(parts, begin, scopes)
         called = not begin or parts[begin - 1].startswith(_CALLS)
-        if scope is not None and (called or found is None or scope.startswith(f"{found}/")):
-            found, begin = scope, end
+        if scope is not None and (
+            called or innermost is None or scope.startswith(f"{innermost}/")
+        ):
+            innermost, begin = scope, end
         else:
             begin += 1
-    return found
+    return innermost
 
 
 def _longest(parts: list[str], begin: int, scopes: Mapping[str, Row]) -> tuple[str | None, int]:
@@ -87,7 +89,7 @@ KINDS = {
 }
 
 
-class Layers:
+class LayerTable:
     """The modules of a model, and in which of them an operation is."""
 
     rows: tuple[Module, ...]
@@ -109,15 +111,15 @@ class Layers:
         raise NotImplementedError
 
 
-class KerasLayers(Layers):
+class KerasLayers(LayerTable):
     """The layers of a Keras model by their names, and the scopes in which they ran."""
 
     def __init__(self, model: Any, scopes: Mapping[str, Any]) -> None:
         self._storages: dict[int, int] = {}
         self._ids: dict[int, int] = {}
         self._paths: dict[int, str] = {}
-        found = list(self._walk(model, ""))
-        self.rows = tuple(self._row(layer) for layer in found)
+        layers = list(self._walk(model, ""))
+        self.rows = tuple(self._row(layer) for layer in layers)
         self._scopes = {
             scope: self._ids[id(layer)]
             for scope, layer in scopes.items()
@@ -171,13 +173,13 @@ class KerasLayers(Layers):
 
 def _children(layer: Any) -> list[tuple[str, Any]]:
     """The layers directly in a layer, by names that have no dots and are not twice there."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for child in layer._flatten_layers(include_self=False, recursive=False):
         name = child.name.replace(".", "_")
-        while name in found and found[name] is not child:
+        while name in by_name and by_name[name] is not child:
             name += "_again"
-        found[name] = child
-    return list(found.items())
+        by_name[name] = child
+    return list(by_name.items())
 
 
 def _weights(layer: Any) -> list[Any]:
@@ -190,7 +192,7 @@ def _weights(layer: Any) -> list[Any]:
     return [*layer._trainable_variables, *(layer._non_trainable_variables if quantized else ())]
 
 
-class NamedLayers(Layers):
+class NamedLayers(LayerTable):
     """What the names of operations tell, where no Keras model is at hand."""
 
     def __init__(self, names: Iterable[str], root: str) -> None:
@@ -213,6 +215,6 @@ class NamedLayers(Layers):
 
 def variables(function: Any) -> list[Any]:
     """The trained variables that a function reads, all where it trains none."""
-    found = {id(variable): variable for variable in function.variables}
-    trained = [one for one in found.values() if one.trainable]
-    return trained or [one for one in found.values() if one.dtype.is_floating]
+    by_id = {id(variable): variable for variable in function.variables}
+    trained = [weight for weight in by_id.values() if weight.trainable]
+    return trained or [weight for weight in by_id.values() if weight.dtype.is_floating]

@@ -55,10 +55,10 @@ def function_of(
     def run(*given: Any, **named: Any) -> Any:
         inputs = {f"{name}:0": tensor for name, tensor in zip(places, given, strict=True)}
         inputs |= {f"{name}:0": tensor for name, tensor in named.items()}
-        found = tf.graph_util.import_graph_def(
+        imported = tf.graph_util.import_graph_def(
             graph, input_map=inputs, return_elements=results, name=""
         )
-        return [tensor for op in found for tensor in op.outputs]
+        return [tensor for op in imported for tensor in op.outputs]
 
     return run
 
@@ -158,8 +158,8 @@ def _by_shape() -> Iterator[None]:
     def written(values: Any, *given: Any, **named: Any) -> Any:
         if not getattr(values, "ndim", 0) or any(values.strides) or values.size <= _LARGE:
             return write(values, *given, **named)
-        told = values.flat[0]
-        return write(told, dtype=values.dtype, shape=values.shape, allow_broadcast=True)
+        first_value = values.flat[0]
+        return write(first_value, dtype=values.dtype, shape=values.shape, allow_broadcast=True)
 
     with (
         patch.object(kind, "_eval", value),
@@ -179,7 +179,7 @@ CHOSEN = "crossflops_signature"  # an attribute of a SavedModel whose target nam
 _SERVING = ("serving_default", "serve")
 
 
-class Traced(msgspec.Struct, frozen=True):
+class TracedFunction(msgspec.Struct, frozen=True):
     """A concrete function with definite input shapes, and the Keras layer of every name scope.
 
     `scopes` are by the name scope that was open while the layer ran.
@@ -211,16 +211,18 @@ def is_rebuilt(model: Any) -> bool:
     return getattr(model, "is_rebuilt_by_crossflops", False) is True
 
 
-def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool) -> Traced:
+def traced(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
+) -> TracedFunction:
     """The model traced on inputs of these shapes. Raises InputError where it does not take them.
 
     `args` and `kwargs` hold tf.TensorSpec.
     """
     function, args, kwargs = _function(model, args, dict(kwargs), training)
-    found = _concrete(function, args, kwargs)
-    if _is_keras(model) and writes(found.function):
-        found = _concrete(_storing_nothing(function), args, kwargs)
-    return found
+    concrete = _concrete(function, args, kwargs)
+    if _is_keras(model) and writes(concrete.function):
+        concrete = _concrete(_storing_nothing(function), args, kwargs)
+    return concrete
 
 
 def arguments(
@@ -232,13 +234,13 @@ def arguments(
 
 def _concrete(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Traced:
+) -> TracedFunction:
     import tensorflow as tf
 
     scopes: dict[str, Any] = {}
     try:
         with recorded(scopes):
-            return Traced(
+            return TracedFunction(
                 tf.function(function, autograph=False).get_concrete_function(*args, **kwargs),
                 scopes,
             )
@@ -350,7 +352,7 @@ def _parameters(model: Any) -> tuple[str, ...]:
         parameters = inspect.signature(model.call).parameters
     except (TypeError, ValueError):
         return ()
-    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return ("training",) if "training" in parameters else ()
     return tuple(parameters)
 
@@ -359,19 +361,23 @@ def _signature(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """A SavedModel's signature takes keywords; places are those of its inputs, by name."""
-    found = model.signatures
+    signatures = model.signatures
     chosen = getattr(model, CHOSEN, None)
-    name = chosen or next((name for name in _SERVING if name in found), next(iter(found)))
-    if chosen is None and name not in _SERVING and len(found) > 1:
+    name = chosen or next(
+        (name for name in _SERVING if name in signatures), next(iter(signatures))
+    )
+    if chosen is None and name not in _SERVING and len(signatures) > 1:
         raise InputError(
-            f"the SavedModel has the signatures {', '.join(found)}",
+            f"the SavedModel has the signatures {', '.join(signatures)}",
             f"write one of them behind a colon: FOLDER:{name}",
         )
-    signature = found[name]
+    signature = signatures[name]
     wanted = signature.structured_input_signature[1]
     names = list(wanted)
     if len(args) > len(names) or (set(kwargs) | set(names[: len(args)])) != set(names):
-        shown = ", ".join(f"{one}={tuple(spec.shape)}" for one, spec in wanted.items())
+        shown = ", ".join(
+            f"{input_name}={tuple(spec.shape)}" for input_name, spec in wanted.items()
+        )
         raise InputError(
             f"the signature {name} has the inputs {shown}",
             "give one --input for each: " + " ".join(f"--input {name}=SHAPE" for name in names),

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import Operation, known, standing
+from crossflops.frontends.converted import ConvertedOperation, known, standing
 from crossflops.frontends.tensorflow.converter import DOMAIN
-from crossflops.frontends.tensorflow.layers import RECURRENT, Layers
+from crossflops.frontends.tensorflow.layers import RECURRENT, LayerTable
 from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Scalar
@@ -27,36 +27,36 @@ def operations(graph: Any) -> list[Any]:
     return [op for op in graph.get_operations() if op.type not in _SILENT]
 
 
-def calls(graph: Any, layers: Layers) -> tuple[Call, ...]:
+def calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
     """Every operation as a call, beneath calls of the modules whose scopes it is in."""
-    found: dict[str, Call] = {"(model)": _module("(model)", None, 0, layers)}
+    by_key: dict[str, Call] = {"(model)": _module("(model)", None, 0, layers)}
     operators: list[Call] = []
     loops, branches = in_loops(graph), in_branches(graph)
     for op in operations(graph):
         scope, module = layers.of(op.name)
-        parent = _open(scope, module, layers, found)
+        parent = _open(scope, module, layers, by_key)
         held = {"in_loop": op.name in loops, "in_branch": op.name in branches}
         operators.append(_operator(op, parent, module, held, layers))
     below: dict[str, list[Call]] = {}
     for operator in operators:
         below.setdefault(operator.parent or "", []).append(operator)
     order: list[Call] = []
-    for key, call in found.items():
+    for key, call in by_key.items():
         order += [call, *below.get(key, ())]
     return tuple(order)
 
 
-def _open(scope: str, module: int, layers: Layers, found: dict[str, Call]) -> str:
+def _open(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) -> str:
     """The key of the module call of a scope, made with those around it if it is new."""
     if not scope:
         return "(model)"
-    if scope not in found:
-        parent = _open(*layers.around(scope), layers, found)
-        found[scope] = _module(scope, parent, module, layers)
+    if scope not in by_key:
+        parent = _open(*layers.around(scope), layers, by_key)
+        by_key[scope] = _module(scope, parent, module, layers)
     return scope
 
 
-def _module(key: str, parent: str | None, module: int, layers: Layers) -> Call:
+def _module(key: str, parent: str | None, module: int, layers: LayerTable) -> Call:
     return Call(
         key=key,
         parent=parent,
@@ -68,7 +68,7 @@ def _module(key: str, parent: str | None, module: int, layers: Layers) -> Call:
 
 
 def _operator(
-    op: Any, parent: str, module: int, held: Mapping[str, Scalar], layers: Layers
+    op: Any, parent: str, module: int, held: Mapping[str, Scalar], layers: LayerTable
 ) -> Call:
     layer = layers.kind(module, op.name)
     inputs = tuple(_inputs(op))
@@ -238,7 +238,7 @@ class Links:
         if node.op.domain or node.op.type not in _PRODUCTS:
             return named[0].name if named else None
         fed = list(self._named(_names(node.inputs)))
-        found = (
+        candidates = (
             # a loop that was unrolled has a node for each of its steps
             next((op for op in named if op.type in CONTRACTIONS), None)
             or next(
@@ -247,10 +247,10 @@ class Links:
             or self._nearest(named, _before)
             or self._nearest(fed, _readers)
         )
-        if found is None:
+        if candidates is None:
             return named[0].name if named else None
-        self._taken.add(found.name)
-        return str(found.name)
+        self._taken.add(candidates.name)
+        return str(candidates.name)
 
     def recorded(self, node: Node) -> str | None:
         """The operation that tf2onnx wrote the node for, where that was written down.
@@ -277,9 +277,9 @@ class Links:
     def _named(self, names: Iterable[str]) -> Iterator[Any]:
         for name in names:
             name = _BRANCH.sub("", name.partition("@")[0])  # the rest is of an unrolled loop
-            for one in (name, _COUNTER.sub("", name)):
-                if one in self._ops:
-                    yield self._ops[one]
+            for candidate in (name, _COUNTER.sub("", name)):
+                if candidate in self._ops:
+                    yield self._ops[candidate]
                     break
 
     def _nearest(self, begin: list[Any], step: Callable[[Any], list[Any]]) -> Any:
@@ -312,7 +312,7 @@ def linked(
     graph: Graph,
     calls: tuple[Call, ...],
     frozen: Any,
-    layers: Layers,
+    layers: LayerTable,
     origins: Mapping[str, str] = {},
 ) -> tuple[Graph, tuple[Call, ...]]:
     """The graph with the call and the module of every node, and the calls with their nodes.
@@ -352,13 +352,13 @@ def linked(
 
 def _meant(
     links: Links, calls: Mapping[str, Call]
-) -> Callable[[Node], tuple[str, Operation] | None]:
+) -> Callable[[Node], tuple[str, ConvertedOperation] | None]:
     """The operation of TensorFlow that a node was written for, where it is known what that costs.
 
     A loop that was unrolled has the nodes of its body as often as it runs.
     """
 
-    def meant(node: Node) -> tuple[str, Operation] | None:
+    def meant(node: Node) -> tuple[str, ConvertedOperation] | None:
         name = links.recorded(node)
         call = calls.get(name or "")
         if call is None or not known(DOMAIN, call.target):
@@ -367,21 +367,21 @@ def _meant(
             return None  # handles have no sizes, the tensors that stand in their place have
         run = node.key.partition("@")[2] + "".join(_RUN.findall(node.key))
         op = Op(DOMAIN, call.target, 1)
-        return f"{name}@{run}", Operation(op, call.inputs, call.outputs, call.settings)
+        return f"{name}@{run}", ConvertedOperation(op, call.inputs, call.outputs, call.settings)
 
     return meant
 
 
-def _made(node: Node, layers: Layers) -> Call:
+def _made(node: Node, layers: LayerTable) -> Call:
     """A call that only the converter made. Its module is told by names around it."""
     names = [node.key, *_names(node.outputs), *_names(node.inputs)]
-    found = next((one for name in names if (one := layers.of(name))[0]), ("", 0))
+    made_by = next((layer for name in names if (layer := layers.of(name))[0]), ("", 0))
     return Call(
         key=f"{node.key} ({MADE})",
         parent=None,
         level="operator",
         target=f"{MADE}{node.op.type}",
-        module=found[1],
+        module=made_by[1],
         assumed=False,
         outputs=tuple(spec for spec in node.outputs if spec is not None),
     )

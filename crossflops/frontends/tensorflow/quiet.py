@@ -58,12 +58,12 @@ class _Quietly(MetaPathFinder):
 
 def _shown_if_it_fails(load: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
     def loaded(module: ModuleType) -> None:
-        with tempfile.TemporaryFile() as said, _descriptor_on(said.fileno()) as shown:
+        with tempfile.TemporaryFile() as spoken, _descriptor_on(spoken.fileno()) as shown:
             try:
                 load(module)
             except BaseException:
-                said.seek(0)
-                os.write(shown, said.read())
+                spoken.seek(0)
+                os.write(shown, spoken.read())
                 raise
 
     return loaded

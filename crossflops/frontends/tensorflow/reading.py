@@ -106,10 +106,10 @@ def _check(path: Path, allow_pickle: bool) -> None:
 
 def _own_classes(path: Path) -> list[str]:
     """The classes in the configuration of a model that are not those of Keras."""
-    found = (
+    classes = (
         config for config in _config(path) if not str(config.get("module")).startswith(_KNOWN)
     )
-    names = {str(config["class_name"]) for config in found if "class_name" in config}
+    names = {str(config["class_name"]) for config in classes if "class_name" in config}
     return sorted(name for name in names if not name.startswith("__"))
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from crossflops.hardware.devices.catalogue import clock_of, derived, deviation, find
 from crossflops.hardware.devices.peaks import sparse
 from crossflops.hardware.rates.denominators import Peaks, conditions
-from crossflops.hardware.rates.question import Training
+from crossflops.hardware.rates.question import TrainingOptions
 from crossflops.hardware.rates.terms import FLAT, Piece, WorkTerm, passes
 from crossflops.ir.device import Device
 
@@ -20,7 +20,7 @@ _WORTH_SAYING = Fraction(1, 2000)
 
 
 def rule(
-    parts: Sequence[WorkTerm], training: Training, pieces: Sequence[Piece]
+    parts: Sequence[WorkTerm], training: TrainingOptions, pieces: Sequence[Piece]
 ) -> tuple[str, ...]:
     """How MACs became FLOPs, and what is not among them."""
     unit = "2 FLOPs per MAC: a multiplication and an addition"
@@ -36,7 +36,7 @@ def rule(
 
 
 def _passes(
-    parts: Sequence[WorkTerm], training: Training, pieces: Sequence[Piece]
+    parts: Sequence[WorkTerm], training: TrainingOptions, pieces: Sequence[Piece]
 ) -> tuple[str, ...]:
     if training.train_multiplier is not None:
         return (f"x {training.train_multiplier}: given, for forward and backward pass",)
@@ -69,7 +69,7 @@ def _macs(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
     ) or Fraction(1)
 
 
-def _recomputed(parts: Sequence[WorkTerm], training: Training) -> tuple[str, ...]:
+def _recomputed(parts: Sequence[WorkTerm], training: TrainingOptions) -> tuple[str, ...]:
     if not any(term.executed != term.passes for term in parts):
         return ()
     repeated = {
@@ -80,7 +80,7 @@ def _recomputed(parts: Sequence[WorkTerm], training: Training) -> tuple[str, ...
     return (f"HFU counts what is done again, {repeated}; MFU does not",)
 
 
-def first_layer(training: Training, pieces: Sequence[Piece]) -> tuple[str, ...]:
+def first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[str, ...]:
     """By how much 3 passes overstate a network whose first layer needs no input gradient."""
     if not training.train or training.train_multiplier is not None:
         return ()
@@ -100,7 +100,7 @@ def first_layer(training: Training, pieces: Sequence[Piece]) -> tuple[str, ...]:
     )
 
 
-_GRAPH = Training(train=True, backward="graph")
+_GRAPH = TrainingOptions(train=True, backward="graph")
 
 
 def denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from crossflops.report.efficiency import (
     Moved,
     OtherPeak,
     Phase,
-    Step,
+    TimedStep,
     World,
 )
 
@@ -75,7 +75,9 @@ def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:
     )
 
 
-def step(parts: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None) -> Step | UnsetType:
+def step(
+    parts: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None
+) -> TimedStep | UnsetType:
     """A training step as DeepSpeed's profiler sums it up, of one device.
 
     forward  = 2 x MACs of the micro-batch, backward = 2 x MACs x (k - 1), over their latencies;
@@ -94,7 +96,7 @@ def step(parts: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None) -> 
         _phase("backward", backward, times["backward"], examples, against),
         _phase("forward + backward", parts, both, examples, against),
     )
-    return Step(
+    return TimedStep(
         batch=pace.batch,
         macs=round(sum((term.macs for term in parts), Fraction(0)) * examples),
         phases=phases,

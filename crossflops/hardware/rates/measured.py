@@ -7,7 +7,7 @@ import msgspec
 from crossflops.hardware.rates.assumptions import REASONS
 from crossflops.hardware.rates.breakdown import MeasuredRun
 from crossflops.hardware.rates.denominators import Peaks
-from crossflops.report.efficiency import Attention, Efficiency, Moved, Step
+from crossflops.report.efficiency import Attention, Efficiency, Moved, TimedStep
 
 # Figures that no run can have: what is faster than the machine, or does not add up.
 #
@@ -151,7 +151,7 @@ def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
 
 
 def _phases(step: object) -> Iterator[str]:
-    if not isinstance(step, Step):
+    if not isinstance(step, TimedStep):
         return
     above = [phase for phase in step.phases if (phase.ratio or 0) > 1]
     for phase in above:

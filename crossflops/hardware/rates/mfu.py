@@ -25,7 +25,13 @@ from crossflops.errors import InputError
 from crossflops.hardware.rates import assumptions
 from crossflops.hardware.rates.denominators import ANY, Peaks
 from crossflops.hardware.rates.numerators import Numerator
-from crossflops.hardware.rates.question import Causality, Parallel, Precisions, Speed, Training
+from crossflops.hardware.rates.question import (
+    Causality,
+    Parallel,
+    Precisions,
+    Speed,
+    TrainingOptions,
+)
 from crossflops.hardware.rates.terms import WorkTerm, terms, whole
 from crossflops.ir.device import Device
 from crossflops.report.efficiency import Efficiency, PrecisionShare
@@ -94,7 +100,7 @@ def bubble(pipeline: int, micro_batches: int) -> float:
 
 def pace(
     speed: Speed,
-    training: Training,
+    training: TrainingOptions,
     world: Layout,
     *,
     tokens: int | None = None,
@@ -163,7 +169,7 @@ def _refuse_parts(speed: Speed) -> None:
         raise InputError("--bwd-ms and --step-ms are parts of a step", "give --fwd-ms beside them")
 
 
-def _parts(speed: Speed, training: Training) -> tuple[tuple[str, float], ...]:
+def _parts(speed: Speed, training: TrainingOptions) -> tuple[tuple[str, float], ...]:
     """The seconds of a pass, or of the parts of a step."""
     if speed.latency_ms is not None:
         _refuse_parts(speed)
@@ -211,7 +217,7 @@ def efficiency(
     if peaks is None and against is not None:
         assert not isinstance(against, Device)
         peaks = Peaks(given={ANY: against})
-    asked = Training(train=training)
+    asked = TrainingOptions(train=training)
     parts = terms(whole(macs), asked, Causality(), Precisions(precision=precision))
     of = Numerator(label=numerator, macs=macs, notes=notes, warnings=warnings)
     return of_terms(parts, of, examples_per_second, training=asked, against=peaks)
@@ -222,7 +228,7 @@ def of_terms(
     numerator: Numerator,
     per_second: float | None,
     *,
-    training: Training,
+    training: TrainingOptions,
     against: Peaks | None = None,
     world: Layout = ALONE,
 ) -> Efficiency:

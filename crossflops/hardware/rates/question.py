@@ -47,7 +47,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     times: str | None = None
 
 
-class Training(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is run besides the forward pass. Patterns are globs of parameters or modules."""
 
     train: bool = False
@@ -161,7 +161,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     work: WhoseCount = WhoseCount()
     speed: Speed = Speed()
-    training: Training = Training()
+    training: TrainingOptions = TrainingOptions()
     length: RunLength = RunLength()
     precisions: Precisions = Precisions()
     causality: Causality = Causality()

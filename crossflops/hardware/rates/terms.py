@@ -19,7 +19,7 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.hardware.rates.attention_scores import AttentionScores, scores
-from crossflops.hardware.rates.question import Causality, Precisions, Training
+from crossflops.hardware.rates.question import Causality, Precisions, TrainingOptions
 from crossflops.hardware.roofline.step_traffic import PRECISIONS
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Ledger
@@ -103,7 +103,10 @@ class WorkTerm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def terms(
-    pieces: Iterable[Piece], training: Training, causality: Causality, precisions: Precisions
+    pieces: Iterable[Piece],
+    training: TrainingOptions,
+    causality: Causality,
+    precisions: Precisions,
 ) -> tuple[WorkTerm, ...]:
     """What is asked of the pieces of a count. Equal ones are added up.
 
@@ -131,7 +134,7 @@ def terms(
     )
 
 
-def passes(piece: Piece, training: Training) -> Fraction:
+def passes(piece: Piece, training: TrainingOptions) -> Fraction:
     """k of the model for one piece."""
     if not training.train:
         return Fraction(1)
@@ -142,7 +145,7 @@ def passes(piece: Piece, training: Training) -> Fraction:
     return FLAT
 
 
-def again(piece: Piece, k: Fraction, training: Training) -> Fraction:
+def again(piece: Piece, k: Fraction, training: TrainingOptions) -> Fraction:
     """Forward passes over a piece that are done once more. What has no backward is not."""
     recompute = training.recompute
     if not training.train or k <= 1:

@@ -293,15 +293,15 @@ operator("MatMulInteger16", "n(Y)*K MACs", requires=MATMUL)(matmul)
 # Mixtures of experts: each token meets the k experts that a router chose for it.
 
 
-class Places(NamedTuple):
+class ProductPlaces(NamedTuple):
     """At which inputs the weights, biases and scales of the three layers are."""
 
     weights: tuple[int, int, int]
     biases: tuple[int, int, int]
 
 
-_PLAIN = Places((2, 4, 6), (3, 5, 7))
-_PACKED = Places((2, 5, 8), (4, 7, 10))
+_PLAIN = ProductPlaces((2, 4, 6), (3, 5, 7))
+_PACKED = ProductPlaces((2, 5, 8), (4, 7, 10))
 
 
 class Experts(NamedTuple):

@@ -35,6 +35,6 @@ def rebuild(program: Any, graph: Graph) -> Source:
         model = models.of_file(program)
     else:
         model = (models.of_bytes if isinstance(program, bytes) else models.of_program)(program)
-    found = models.program(model, {node.key: node.path for node in graph.nodes})
+    module = models.program(model, {node.key: node.path for node in graph.nodes})
     inputs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in graph.inputs)
-    return Source(OnnxModule(found, graph.name or "model"), inputs, {})
+    return Source(OnnxModule(module, graph.name or "model"), inputs, {})

@@ -13,9 +13,9 @@ from crossflops.errors import CrossflopsError, NormalizeError
 from crossflops.frontends.converted import identified
 from crossflops.frontends.onnx import OnnxFile, functions, reading
 from crossflops.frontends.onnx.binding import bind, model_inputs
-from crossflops.frontends.onnx.modules import Place, table
+from crossflops.frontends.onnx.modules import NodePlace, table
 from crossflops.frontends.onnx.types import attributes
-from crossflops.frontends.tensorflow.layers import KINDS, Layers
+from crossflops.frontends.tensorflow.layers import KINDS, LayerTable
 from crossflops.frontends.tensorflow.operators import CONTRACTIONS
 from crossflops.ir.graph import Attribute, Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
@@ -25,7 +25,7 @@ from crossflops.load.order import label
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import parse, since
 from crossflops.rebuild.nodes import READ_IT, domain_of, opened, opsets, refuse
-from crossflops.rebuild.tensorflow.rules import RULES, Given, UnfitError
+from crossflops.rebuild.tensorflow.rules import RULES, NodeInputs, UnfitError
 
 _SMALL = 64  # elements: a shape, a scale. More floats are work, which is not folded
 _LARGE = 1 << 20
@@ -35,7 +35,7 @@ _SPREADING = ("ConstantOfShape", "Expand", "Tile")
 _PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 
-class Program(msgspec.Struct, frozen=True):
+class RebuiltProgram(msgspec.Struct, frozen=True):
     """An ONNX model as bytes, its sizes definite and its nodes named, and where each node is.
 
     Weights may be there by shape alone: they are zeros. `paths` are the modules of the nodes.
@@ -54,7 +54,7 @@ class OnnxModule(tf.Module):
 
     is_rebuilt_by_crossflops = True  # what the frontend of TensorFlow asks
 
-    def __init__(self, program: Program, name: str) -> None:
+    def __init__(self, program: RebuiltProgram, name: str) -> None:
         super().__init__(name=re.sub(r"\W", "_", f"m{name}" if name[:1].isdigit() else name))
         self.program = program
 
@@ -65,7 +65,7 @@ class OnnxModule(tf.Module):
         """The graph of what was recorded of this module: see `graph_of`."""
         return graph_of(self, seen, setting)
 
-    def layers(self) -> Layers:
+    def layers(self) -> LayerTable:
         """Which node of the ONNX model an operation was written for."""
         return NodeLayers(self)
 
@@ -82,15 +82,15 @@ class OnnxModule(tf.Module):
 
 def scopes(paths: Mapping[str, str]) -> dict[str, str]:
     """A name scope for every node, no two alike."""
-    found: dict[str, str] = {}
+    by_node: dict[str, str] = {}
     taken: set[str] = set()
     for name, path in paths.items():
         scope = "/".join(_word(part) for part in (*path.split("."), name) if part)
         while scope.lower() in taken:
             scope += "_"
         taken.add(scope.lower())
-        found[name] = scope
-    return found
+        by_node[name] = scope
+    return by_node
 
 
 def _word(name: str) -> str:
@@ -146,13 +146,13 @@ class _Run:
     def _operations(self, node: Any) -> list[Any]:
         with tf.name_scope(f"{self._scopes[node.name]}/"):
             inputs = [self.tensor(name) if name else None for name in node.input]
-            found = RULES[node.op_type](self._given(node, inputs))
-        return found if isinstance(found, list) else [found]
+            results = RULES[node.op_type](self._given(node, inputs))
+        return results if isinstance(results, list) else [results]
 
-    def _given(self, node: Any, inputs: list[Any]) -> Given:
+    def _given(self, node: Any, inputs: list[Any]) -> NodeInputs:
         own = domain_of(node.domain)
         version = since(own, node.op_type, self._opset.get(own, 1))
-        return Given(
+        return NodeInputs(
             inputs,
             [self._known.get(name) for name in node.input],
             {**attributes(node), **_tensors(node)},
@@ -172,8 +172,10 @@ class _Run:
                 self.tensor(name) if sizes else tf.constant(self._known[name]) if name else None
                 for name in node.input
             ]
-            found = RULES[node.op_type](self._given(node, given))
-            arrays = [tensor.numpy() for tensor in (found if isinstance(found, list) else [found])]
+            results = RULES[node.op_type](self._given(node, given))
+            arrays = [
+                tensor.numpy() for tensor in (results if isinstance(results, list) else [results])
+            ]
         arrays = [np.asarray(array) for array in arrays]
         return arrays if all(map(_is_of_sizes, arrays)) else None
 
@@ -213,12 +215,12 @@ def _constant(tensor: Any) -> Any:
 
 def _tensors(node: Any) -> dict[str, Any]:
     """The attributes that are tensors, as arrays."""
-    found = {
+    by_name = {
         attribute.name: _array(attribute.t)
         for attribute in node.attribute
         if attribute.HasField("t")
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in by_name.items() if value is not None}
 
 
 def _written(node: Any) -> Any:
@@ -242,7 +244,7 @@ _INTO = "TensorFlow function"
 _BESIDE = ("Constant",)
 
 
-def program(model: Any, paths: Mapping[str, str]) -> Program:
+def program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
     """The program of an ONNX model with definite sizes, changed in place.
 
     `paths` are the modules by the names of nodes, as far as they are known. Raises
@@ -262,7 +264,7 @@ def program(model: Any, paths: Mapping[str, str]) -> Program:
             f"nothing converts {name} of opset {version} into operations of TensorFlow", READ_IT
         )
     placed = _placed(model, made, paths)  # which names the nodes
-    return Program(data=model.SerializeToString(), paths=placed)
+    return RebuiltProgram(data=model.SerializeToString(), paths=placed)
 
 
 def _opened(model: Any) -> Any:
@@ -286,14 +288,14 @@ def _placed(model: Any, made: Mapping[str, str], paths: Mapping[str, str]) -> di
 
     The nodes of a body stand where the node stood, and the last of them makes its result.
     """
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     origin = ""
     for number, node in reversed(list(enumerate(model.graph.node))):
         origin = next((made[value] for value in node.output if value in made), origin)
-        if node.name != origin or origin in found:
+        if node.name != origin or origin in by_name:
             node.name = f"{origin}/{node.op_type}_{number}"
-        found[node.name] = paths.get(origin, "")
-    return dict(reversed(found.items()))
+        by_name[node.name] = paths.get(origin, "")
+    return dict(reversed(by_name.items()))
 
 
 def of_file(file: OnnxFile) -> Any:
@@ -387,12 +389,14 @@ def _weights(shape: Shape, target: str) -> Shape:
 MADE = "onnx."  # before the type of a node that no operation stands for
 
 
-class NodeLayers(Layers):
+class NodeLayers(LayerTable):
     """The modules of the model that was rebuilt, and the node that every operation stands for."""
 
     def __init__(self, model: OnnxModule) -> None:
         paths, nodes = model.program.paths, parse(model.program.data).graph.node
-        self.rows = table([Place(((path, ""),)) for path in paths.values() if path], model.name)
+        self.rows = table(
+            [NodePlace(((path, ""),)) for path in paths.values() if path], model.name
+        )
         self._ids = {row.path: row.id for row in self.rows}
         self._types = {node.name: node.op_type for node in nodes}
         self._nodes = {scope: name for name, scope in scopes(paths).items()}
@@ -461,9 +465,9 @@ def _linked(
         for number, call in enumerate(products):
             yield msgspec.structs.replace(part(node, call, f"{node.key}/{number}"), path=path)
         return
-    found = next(iter(products or calls), None)
-    if found is None:
-        found = Call(
+    linked = next(iter(products or calls), None)
+    if linked is None:
+        linked = Call(
             key=f"{node.key} ({MADE})",
             parent=None,
             level="operator",
@@ -471,5 +475,5 @@ def _linked(
             module=module,
             outputs=tuple(spec for spec in node.outputs if spec is not None),
         )
-        made.append(found)
-    yield msgspec.structs.replace(node, call=found.key, path=path)
+        made.append(linked)
+    yield msgspec.structs.replace(node, call=linked.key, path=path)

@@ -5,6 +5,6 @@ May import: reconcile, frontends, ir.
 """
 
 from crossflops.reconcile.models.alignment import align
-from crossflops.reconcile.models.reading import Layers, layers
+from crossflops.reconcile.models.reading import AlignableModel, layers
 
-__all__ = ["Layers", "align", "layers"]
+__all__ = ["AlignableModel", "align", "layers"]

@@ -6,32 +6,32 @@ from crossflops.ir.alignment import Alignment, CauseRow, LayerPair, Place, Shift
 from crossflops.reconcile.models.contractions import WEIGHTED, Contraction
 from crossflops.reconcile.models.operations import beside, told_by_norm
 from crossflops.reconcile.models.pairing import Group, paired
-from crossflops.reconcile.models.reading import FIRST, Layers, Operation
+from crossflops.reconcile.models.reading import FIRST, AlignableModel, Operation
 from crossflops.reconcile.models.steps import BATCH, PLACES, Inputs, shifts
 
 MISSING, WRITTEN, UNUSED = "model.layer-missing", "model.representation", "model.parameters-unused"
 BEFORE, NOBODY = "before the first layer", "in no layer"
 
 
-def align(first: Layers, second: Layers) -> Alignment:
+def align(first: AlignableModel, second: AlignableModel) -> Alignment:
     """Every layer of both models, with causes that add up to the differences by construction."""
     groups = (Group((FIRST,), (FIRST,)), *paired(first.contractions, second.contractions))
     inputs = _inputs(first, second)
     own = [list(_group_shifts(group, first, second, inputs)) for group in groups]
-    found = beside(first, second, groups, own)
+    differences = beside(first, second, groups, own)
     rows = [
         LayerPair(
             first=mine[0],
             second=theirs[0],
             first_work=mine[1],
             second_work=theirs[1],
-            shifts=_joined(told_by_norm(own[number], found.shifts[number])),
+            shifts=_joined(told_by_norm(own[number], differences.shifts[number])),
         )
         for number, group in enumerate(groups)
         for mine, theirs in [
             (
-                _place(group.first, first, found.first[number]),
-                _place(group.second, second, found.second[number]),
+                _place(group.first, first, differences.first[number]),
+                _place(group.second, second, differences.second[number]),
             )
         ]
     ]
@@ -46,11 +46,13 @@ def align(first: Layers, second: Layers) -> Alignment:
     )
 
 
-def _inputs(first: Layers, second: Layers) -> Inputs:
-    return Inputs(*(one.inputs[0] if one.inputs else () for one in (first, second)))
+def _inputs(first: AlignableModel, second: AlignableModel) -> Inputs:
+    return Inputs(*(ledger.inputs[0] if ledger.inputs else () for ledger in (first, second)))
 
 
-def _group_shifts(group: Group, first: Layers, second: Layers, inputs: Inputs) -> Iterator[Shift]:
+def _group_shifts(
+    group: Group, first: AlignableModel, second: AlignableModel, inputs: Inputs
+) -> Iterator[Shift]:
     """What differs in the contractions of a group."""
     if group.first == (FIRST,):
         return
@@ -86,25 +88,25 @@ def _alike(first: Contraction, second: Contraction) -> bool:
 
 
 def _total(ones: Iterable[Contraction | Operation]) -> Work:
-    found = Work()
-    for one in ones:
-        macs = one.macs if isinstance(one, Contraction) else 0
-        found = found + Work(macs=macs, flops=one.flops, params=one.params)
-    return found
+    work = Work()
+    for operation in ones:
+        macs = operation.macs if isinstance(operation, Contraction) else 0
+        work = work + Work(macs=macs, flops=operation.flops, params=operation.params)
+    return work
 
 
 def _place(
-    places: tuple[int, ...], side: Layers, beside: Sequence[Operation]
+    places: tuple[int, ...], side: AlignableModel, beside: Sequence[Operation]
 ) -> tuple[Place | None, Work]:
     """A layer of one model, and what it comes to with the operations that belong to it."""
     if places == (FIRST,):
-        what = Place(nodes=tuple(one.node for one in beside), path="", what=BEFORE)
+        what = Place(nodes=tuple(operation.node for operation in beside), path="", what=BEFORE)
         return (what if beside else None), _total(beside)
     ones = [side.contractions[place] for place in places]
     if not ones:
         return None, _total(beside)
     what = Place(
-        nodes=tuple(dict.fromkeys(one.node for one in ones)),
+        nodes=tuple(dict.fromkeys(operation.node for operation in ones)),
         path=ones[0].path,
         what=_what(ones),
     )
@@ -113,40 +115,44 @@ def _place(
 
 def _what(ones: list[Contraction]) -> str:
     """A contraction in words: "Conv 3x3 64 -> 128 /2, 28x28"."""
-    one, more = ones[0], f" and {len(ones) - 1} more" if len(ones) > 1 else ""
-    if one.kind != WEIGHTED:
-        return f"{one.op}{more}"
-    text = [one.op]
-    if one.window:
-        text.append("x".join(map(str, one.window.kernel)))
-    text.append(f"{one.inner * one.groups} -> {one.outer}{more}")
-    if one.groups > 1:
-        text.append(f"in {one.groups} groups")
-    if one.window and set(one.window.strides) != {1}:
-        text.append(f"/{'x'.join(map(str, dict.fromkeys(one.window.strides)))}")
-    where = "x".join(map(str, one.window.after)) if one.window else str(one.places)
+    operation, more = ones[0], f" and {len(ones) - 1} more" if len(ones) > 1 else ""
+    if operation.kind != WEIGHTED:
+        return f"{operation.op}{more}"
+    text = [operation.op]
+    if operation.window:
+        text.append("x".join(map(str, operation.window.kernel)))
+    text.append(f"{operation.inner * operation.groups} -> {operation.outer}{more}")
+    if operation.groups > 1:
+        text.append(f"in {operation.groups} groups")
+    if operation.window and set(operation.window.strides) != {1}:
+        text.append(f"/{'x'.join(map(str, dict.fromkeys(operation.window.strides)))}")
+    where = (
+        "x".join(map(str, operation.window.after)) if operation.window else str(operation.places)
+    )
     return f"{' '.join(text)}, {where}"
 
 
-def _joined(found: Iterable[Shift]) -> tuple[Shift, ...]:
+def _joined(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
     """The shifts of each cause in one; none where nothing is added and nothing is said."""
     by_cause: dict[str, list[Shift]] = {}
-    for one in found:
-        by_cause.setdefault(one.cause, []).append(one)
+    for shift in shifts:
+        by_cause.setdefault(shift.cause, []).append(shift)
     joined = (
         Shift(
             cause=cause,
-            macs=sum(one.macs for one in ones),
-            flops=sum(one.flops for one in ones),
-            params=sum(one.params for one in ones),
-            note="; ".join(dict.fromkeys(one.note for one in ones if one.note)),
+            macs=sum(shift.macs for shift in ones),
+            flops=sum(shift.flops for shift in ones),
+            params=sum(shift.params for shift in ones),
+            note="; ".join(dict.fromkeys(shift.note for shift in ones if shift.note)),
         )
         for cause, ones in by_cause.items()
     )
-    return tuple(one for one in joined if one.macs or one.flops or one.params or one.note)
+    return tuple(
+        shift for shift in joined if shift.macs or shift.flops or shift.params or shift.note
+    )
 
 
-def _unused(first: Layers, second: Layers) -> Iterator[LayerPair]:
+def _unused(first: AlignableModel, second: AlignableModel) -> Iterator[LayerPair]:
     """Parameters that belong to a model, and to no node of its graph."""
     if first.rest or second.rest:
         nobody = Place(nodes=(), path="", what=NOBODY)
@@ -162,22 +168,28 @@ def _unused(first: Layers, second: Layers) -> Iterator[LayerPair]:
 
 def _causes(rows: Iterable[LayerPair]) -> tuple[CauseRow, ...]:
     """The largest in MACs first, then in FLOPs, then in parameters."""
-    found: dict[str, list[Shift]] = {}
+    by_cause: dict[str, list[Shift]] = {}
     for row in rows:
-        for one in row.shifts:
-            found.setdefault(one.cause, []).append(one)
+        for shift in row.shifts:
+            by_cause.setdefault(shift.cause, []).append(shift)
     causes = (
         CauseRow(
             cause=cause,
-            macs=sum(one.macs for one in ones),
-            flops=sum(one.flops for one in ones),
-            params=sum(one.params for one in ones),
+            macs=sum(shift.macs for shift in ones),
+            flops=sum(shift.flops for shift in ones),
+            params=sum(shift.params for shift in ones),
             layers=len(ones),
         )
-        for cause, ones in found.items()
+        for cause, ones in by_cause.items()
     )
     return tuple(
         sorted(
-            causes, key=lambda one: (-abs(one.macs), -abs(one.flops), -abs(one.params), one.cause)
+            causes,
+            key=lambda shift: (
+                -abs(shift.macs),
+                -abs(shift.flops),
+                -abs(shift.params),
+                shift.cause,
+            ),
         )
     )

@@ -89,31 +89,31 @@ def contractions(
     that depend on no input.
     """
     if node.op.type in _ATTENTIONS and (parts := _attention(node, macs, times)):
-        return [_scaled(node, one, times, batch) for one in parts]
+        return [_scaled(node, part, times, batch) for part in parts]
     facts = _convolution(node, macs // times) or _product(node, macs // times, constant)
     plain = {"kind": str(node.op), "places": macs // times}
-    found = _scaled(node, facts or plain, times, batch)
-    if found.macs != macs:  # shapes that do not tell what its formula tells
-        found = _scaled(node, {"kind": str(node.op), "places": macs}, 1, batch)
+    contraction = _scaled(node, facts or plain, times, batch)
+    if contraction.macs != macs:  # shapes that do not tell what its formula tells
+        contraction = _scaled(node, {"kind": str(node.op), "places": macs}, 1, batch)
     place = _BIASES.get(node.op.type)
     given = node.inputs[place] if place is not None and place < len(node.inputs) else None
     if given is not None and given.shape is not None:
-        found = msgspec.structs.replace(found, bias=prod(given.shape))
-    return [found]
+        contraction = msgspec.structs.replace(contraction, bias=prod(given.shape))
+    return [contraction]
 
 
 def _scaled(node: Node, facts: dict[str, object], times: int, batch: int) -> Contraction:
     """The contraction with its places split into those of one example and the examples."""
-    found = msgspec.convert(
+    contraction = msgspec.convert(
         {**facts, "node": node.key, "path": node.path, "op": str(node.op), "macs": 0}, Contraction
     )
-    rows = found.places * times
+    rows = contraction.places * times
     share = batch if rows % batch == 0 else 1
     return msgspec.structs.replace(
-        found,
+        contraction,
         batch=share,
         places=rows // share,
-        macs=rows * found.taps * found.inner * found.outer,
+        macs=rows * contraction.taps * contraction.inner * contraction.outer,
         window=facts.get("window"),
     )
 
@@ -153,8 +153,8 @@ def _window(
     rank = len(kernel)
 
     def by_axis(name: str, default: int) -> tuple[int, ...]:
-        found = node.attrs.get(name)
-        return found if isinstance(found, tuple) and found else (default,) * rank  # type: ignore[return-value]
+        values = node.attrs.get(name)
+        return values if isinstance(values, tuple) and values else (default,) * rank  # type: ignore[return-value]
 
     strides, dilations = by_axis("strides", 1), by_axis("dilations", 1)
     ends = node.attrs.get("pads")
@@ -193,7 +193,11 @@ def _stored(node: Node, constant: frozenset[str]) -> int:
 
     places = (0, 1, 3) if node.op.type == "QLinearMatMul" else (0, 1)
     specs = [node.inputs[place] for place in places if place < len(node.inputs)]
-    sizes = [prod(one.shape) for one in specs if one is not None and fixed(one) and one.shape]
+    sizes = [
+        prod(operand.shape)
+        for operand in specs
+        if operand is not None and fixed(operand) and operand.shape
+    ]
     return max(sizes, default=0)
 
 

@@ -43,17 +43,17 @@ def _traced(
     paired: list[NDArray[np.uint8]], from_above: list[NDArray[np.uint8]], second: int
 ) -> list[tuple[int, int]]:
     """The way back, which takes a pair wherever one is on a best way."""
-    found: list[tuple[int, int]] = []
+    pairs_back: list[tuple[int, int]] = []
     i, j = len(paired) - 1, second - 1
     while i >= 0 and j >= 0:
         if _bit(paired[i], j):
-            found.append((i, j))
+            pairs_back.append((i, j))
             i, j = i - 1, j - 1
         elif _bit(from_above[i], j):
             i -= 1
         else:
             j -= 1
-    return found[::-1]
+    return pairs_back[::-1]
 
 
 def _bit(row: NDArray[np.uint8], place: int) -> bool:
@@ -72,10 +72,19 @@ class _Table:
     """A column of numbers for each fact of a sequence of contractions."""
 
     def __init__(self, ones: Sequence[Contraction], paths: dict[str, int]) -> None:
-        kinds = [one.kind for one in ones]
+        kinds = [contraction.kind for contraction in ones]
         self.kind = np.array([paths.setdefault(f"kind {kind}", len(paths)) for kind in kinds])
-        self.path = np.array([_named(paths, one.path) for one in ones])
-        columns = [(one.taps, one.inner, one.outer, one.places, one.groups) for one in ones]
+        self.path = np.array([_named(paths, contraction.path) for contraction in ones])
+        columns = [
+            (
+                contraction.taps,
+                contraction.inner,
+                contraction.outer,
+                contraction.places,
+                contraction.groups,
+            )
+            for contraction in ones
+        ]
         facts = np.array(columns, np.float64).reshape(len(ones), 5)
         self.taps, self.inner, self.outer, self.rows, self.groups = facts.T
 
@@ -110,8 +119,8 @@ def contraction_scores(
             + PATH * ((theirs.path == mine.path[i]) & (mine.path[i] != 0))
             + _OTHER_GROUPS * (depthwise != (mine.groups[i] > 1))
         )
-        found = np.where((theirs.kind == mine.kind[i]) & (points >= ENOUGH), points, 0)
-        return found.astype(np.int32)
+        scores = np.where((theirs.kind == mine.kind[i]) & (points >= ENOUGH), points, 0)
+        return scores.astype(np.int32)
 
     return row
 
@@ -124,24 +133,24 @@ def operation_scores(
     Only the same operators are alike: most with the same owner, then of one size.
     """
     names: dict[str, int] = {}
-    ops = np.array([names.setdefault(one.op, len(names)) for one in second])
-    sizes = np.array([one.size for one in second], np.float64)
-    owners = np.array([one.owner for one in second])
+    ops = np.array([names.setdefault(operation.op, len(names)) for operation in second])
+    sizes = np.array([operation.size for operation in second], np.float64)
+    owners = np.array([operation.owner for operation in second])
 
     def row(i: int) -> Scores:
-        one = first[i]
-        owned = owners == partner.get(one.owner, -2)
-        points = 20 + 50 * owned + 30 * (sizes == one.size)
-        found = np.where(ops == names.get(one.op, -1), points, 0)
-        return found.astype(np.int32)
+        operation = first[i]
+        owned = owners == partner.get(operation.owner, -2)
+        points = 20 + 50 * owned + 30 * (sizes == operation.size)
+        scores = np.where(ops == names.get(operation.op, -1), points, 0)
+        return scores.astype(np.int32)
 
     return row
 
 
-def _near(many: NDArray[np.float64], one: float) -> NDArray[np.float64]:
+def _near(many: NDArray[np.float64], value: float) -> NDArray[np.float64]:
     """The smaller of two numbers over the larger, 1 where both are equal."""
-    larger = np.maximum(many, one)
-    return np.where(larger > 0, np.minimum(many, one) / np.maximum(larger, 1), 1.0)
+    larger = np.maximum(many, value)
+    return np.where(larger > 0, np.minimum(many, value) / np.maximum(larger, 1), 1.0)
 
 
 _MOST = 1024  # contractions that may together be one, such as the steps of a loop
@@ -162,19 +171,19 @@ def paired(first: Sequence[Contraction], second: Sequence[Contraction]) -> tuple
     weights are alike (parallel branches are written down in any order); then several that are
     together what one is on the other side (queries, keys and values) become one group.
     """
-    found = dict(aligned(len(first), len(second), contraction_scores(first, second)))
-    found = _crossed(first, second, found)
-    found |= _across(first, second, found)
-    merged = list(_merged(first, second, found))
+    partner = dict(aligned(len(first), len(second), contraction_scores(first, second)))
+    partner = _crossed(first, second, partner)
+    partner |= _across(first, second, partner)
+    merged = list(_merged(first, second, partner))
     for group in merged:
         for place in group.first:
-            found.pop(place, None)
-        for place, other in list(found.items()):
+            partner.pop(place, None)
+        for place, other in list(partner.items()):
             if other in group.second:
-                del found[place]
-    mine = set(found).union(*(group.first for group in merged))
-    theirs = set(found.values()).union(*(group.second for group in merged))
-    groups = [Group((i,), (j,)) for i, j in found.items()]
+                del partner[place]
+    mine = set(partner).union(*(group.first for group in merged))
+    theirs = set(partner.values()).union(*(group.second for group in merged))
+    groups = [Group((i,), (j,)) for i, j in partner.items()]
     groups += merged
     groups += [Group((i,), ()) for i in range(len(first)) if i not in mine]
     groups += [Group((), (j,)) for j in range(len(second)) if j not in theirs]
@@ -184,28 +193,36 @@ def paired(first: Sequence[Contraction], second: Sequence[Contraction]) -> tuple
 def _ordered(groups: Iterable[Group]) -> tuple[Group, ...]:
     """In the order of the first; what only the second has stands behind what it has before it."""
     known = list(groups)
-    both = sorted((one.second[0], one.first[0]) for one in known if one.first and one.second)
+    both = sorted(
+        (group.second[0], group.first[0]) for group in known if group.first and group.second
+    )
     heads = [head for head, _ in both]
 
-    def place(one: Group) -> tuple[int, int]:
-        if one.first:
-            return one.first[0], -1
-        before = bisect_left(heads, one.second[0])
-        return (both[before - 1][1] if before else -1), one.second[0]
+    def place(group: Group) -> tuple[int, int]:
+        if group.first:
+            return group.first[0], -1
+        before = bisect_left(heads, group.second[0])
+        return (both[before - 1][1] if before else -1), group.second[0]
 
     return tuple(sorted(known, key=place))
 
 
-def _shape(one: Contraction) -> tuple[str | int, ...]:
-    return one.kind, one.taps, one.inner, one.outer, one.groups
+def _shape(contraction: Contraction) -> tuple[str | int, ...]:
+    return (
+        contraction.kind,
+        contraction.taps,
+        contraction.inner,
+        contraction.outer,
+        contraction.groups,
+    )
 
 
-def _exact(one: Contraction) -> tuple[str | int, ...]:
-    return (*_shape(one), one.places)
+def _exact(contraction: Contraction) -> tuple[str | int, ...]:
+    return (*_shape(contraction), contraction.places)
 
 
 def _crossed(
-    first: Sequence[Contraction], second: Sequence[Contraction], found: dict[int, int]
+    first: Sequence[Contraction], second: Sequence[Contraction], partner: dict[int, int]
 ) -> dict[int, int]:
     """The pairs, those given up whose ends both have an equal elsewhere: branches that cross.
 
@@ -213,11 +230,11 @@ def _crossed(
     """
     loose = {
         i: j
-        for i, j in found.items()
+        for i, j in partner.items()
         if _exact(first[i]) != _exact(second[j]) and not first[i].path == second[j].path != ""
     }
     while loose:
-        kept = {i: j for i, j in found.items() if i not in loose}
+        kept = {i: j for i, j in partner.items() if i not in loose}
         more = _across(first, second, kept, exact=True)
         taken = set(more.values())
         stay = [i for i, j in loose.items() if i not in more or j not in taken]
@@ -225,29 +242,33 @@ def _crossed(
             return kept | more
         for i in stay:
             del loose[i]
-    return found
+    return partner
 
 
 def _across(
     first: Sequence[Contraction],
     second: Sequence[Contraction],
-    found: dict[int, int],
+    partner: dict[int, int],
     exact: bool = False,
 ) -> dict[int, int]:
     """Pairs of equal weights, if `exact` on as many places, among what is left: the nearest."""
     key = _exact if exact else _shape
-    taken = sorted(found.values())
+    taken = sorted(partner.values())
     left: dict[tuple[str | int, ...], list[tuple[int, int]]] = {}
     for j in sorted(set(range(len(second))) - set(taken)):
         left.setdefault(key(second[j]), []).append((bisect_left(taken, j), j))
-    heads = sorted(found)
+    heads = sorted(partner)
     more = {}
-    for i in sorted(set(range(len(first))) - set(found)):
+    for i in sorted(set(range(len(first))) - set(partner)):
         choice = left.get(key(first[i]))
         if choice:
             rank = bisect_left(heads, i)
             best = min(
-                choice, key=lambda one: (first[i].path != second[one[1]].path, abs(one[0] - rank))
+                choice,
+                key=lambda candidate: (
+                    first[i].path != second[candidate[1]].path,
+                    abs(candidate[0] - rank),
+                ),
             )
             choice.remove(best)
             more[i] = best[1]
@@ -255,40 +276,40 @@ def _across(
 
 
 def _merged(
-    first: Sequence[Contraction], second: Sequence[Contraction], found: dict[int, int]
+    first: Sequence[Contraction], second: Sequence[Contraction], partner: dict[int, int]
 ) -> Iterator[Group]:
     """Runs that are, together, one contraction of the other side that has no equal there.
 
     Not where two of them have a partner each: these are as many layers of other widths.
     """
-    equal = {i for i, j in found.items() if _shape(first[i]) == _shape(second[j])}
-    taken = {found[i] for i in equal}
+    equal = {i for i, j in partner.items() if _shape(first[i]) == _shape(second[j])}
+    taken = {partner[i] for i in equal}
     anchors = sorted(equal), sorted(taken)
     mine = [i for i in range(len(first)) if i not in equal]
     theirs = [j for j in range(len(second)) if j not in taken]
     gaps = _gaps(mine, anchors[0]), _gaps(theirs, anchors[1])
-    near = found.keys() - equal, set(found.values()) - taken  # paired with what is not equal
+    near = partner.keys() - equal, set(partner.values()) - taken  # paired with what is not equal
     gone: tuple[set[int], set[int]] = set(), set()
     for gap in sorted(gaps[0].keys() & gaps[1].keys()):
         here, there = gaps[0][gap], gaps[1][gap]
-        for one, run in _runs(first, here, second, there):
+        for place, run in _runs(first, here, second, there):
             if len(near[1].intersection(run)) < 2:
-                gone[0].add(one)
+                gone[0].add(place)
                 gone[1].update(run)
-                yield Group((one,), run)
+                yield Group((place,), run)
         here = [i for i in here if i not in gone[0]]
         there = [j for j in there if j not in gone[1]]
-        for one, run in _runs(second, there, first, here):
+        for place, run in _runs(second, there, first, here):
             if len(near[0].intersection(run)) < 2:
-                yield Group(run, (one,))
+                yield Group(run, (place,))
 
 
 def _gaps(places: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
     """The places by the number of anchors before them."""
-    found: dict[int, list[int]] = {}
+    by_gap: dict[int, list[int]] = {}
     for place in places:
-        found.setdefault(bisect_left(anchors, place), []).append(place)
-    return found
+        by_gap.setdefault(bisect_left(anchors, place), []).append(place)
+    return by_gap
 
 
 def _runs(
@@ -305,22 +326,24 @@ def _runs(
                 break
 
 
-def _run(one: Contraction, others: Sequence[Contraction], theirs: list[int]) -> tuple[int, ...]:
+def _run(
+    contraction: Contraction, others: Sequence[Contraction], theirs: list[int]
+) -> tuple[int, ...]:
     """The shortest run from the first of these that comes to one contraction, if one does.
 
     It does as many MACs for each example with as many weights, of which those that are used
     again, as by steps of a loop, count once. Where layers stand for a layer, or products for a
     product, each has to be a part of it: sums of powers of two are equal by chance all too often.
     """
-    wanted, size = one.macs // one.batch, one.stored or one.weights
+    wanted, size = contraction.macs // contraction.batch, contraction.stored or contraction.weights
     macs = stored = fresh = 0
     for length, j in enumerate(theirs, 1):
         part = others[j]
-        if part.kind == one.kind and not _is_part(part, one):
+        if part.kind == contraction.kind and not _is_part(part, contraction):
             return ()
         macs += part.macs // part.batch
         stored += part.stored or part.weights
-        fresh += part.params if one.kind != WEIGHTED else part.weights
+        fresh += part.params if contraction.kind != WEIGHTED else part.weights
         if macs == wanted and size in (stored, fresh):
             return tuple(theirs[:length])
         if macs > wanted:
@@ -328,8 +351,12 @@ def _run(one: Contraction, others: Sequence[Contraction], theirs: list[int]) -> 
     return ()
 
 
-def _is_part(part: Contraction, one: Contraction) -> bool:
+def _is_part(part: Contraction, contraction: Contraction) -> bool:
     """Whether it gives some of the outputs of the other, or some of its rows."""
     if part.kind == WEIGHTED:
-        return (part.taps, part.inner, part.places) == (one.taps, one.inner, one.places)
-    return (part.inner, part.outer) == (one.inner, one.outer)
+        return (part.taps, part.inner, part.places) == (
+            contraction.taps,
+            contraction.inner,
+            contraction.places,
+        )
+    return (part.inner, part.outer) == (contraction.inner, contraction.outer)

@@ -23,25 +23,25 @@ def holdings(graph: Graph, trace: Trace) -> dict[str, int]:
     other stored tensors too, such as the statistics of a batch normalization: there a tensor
     counts that is as large as a parameter of the node's module, or else of any other.
     """
-    found = held(graph.nodes)
+    held_by = held(graph.nodes)
     stored = {
-        one.storage: (module.path, one.numel)
+        parameter.storage: (module.path, parameter.numel)
         for module in reversed(trace.modules)
-        for one in module.params
+        for parameter in module.params
     }
     if not stored:
-        return {key: sum(sizes.values()) for key, sizes in found.items()}
-    return dict(_budgeted(graph, found, Counter(stored.values())))
+        return {key: sum(sizes.values()) for key, sizes in held_by.items()}
+    return dict(_budgeted(graph, held_by, Counter(stored.values())))
 
 
 def _budgeted(
-    graph: Graph, found: dict[str, dict[str, int]], budget: Counter[tuple[str, int]]
+    graph: Graph, held_by: dict[str, dict[str, int]], budget: Counter[tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
     """The tensors of every node that are parameters, by their sizes."""
     paths = {node.key: node.path for node in graph.nodes}
     counts: Counter[str] = Counter()
     strays: list[tuple[str, int]] = []
-    for key, sizes in found.items():
+    for key, sizes in held_by.items():
         for size in sizes.values():
             if budget[paths[key], size] > 0:
                 budget[paths[key], size] -= 1
@@ -81,7 +81,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     constant: bool = False
 
 
-class Layers(msgspec.Struct, frozen=True, kw_only=True):
+class AlignableModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model as the alignment sees it.
 
     `batch` and `places` are the first axis of the first input, and all the others but the
@@ -99,18 +99,18 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[tuple[int, ...], ...]
 
 
-def layers(graph: Graph, trace: Trace, ledger: Ledger) -> Layers:
+def layers(graph: Graph, trace: Trace, ledger: Ledger) -> AlignableModel:
     """Read a counted model. What the contractions and operations hold adds up to its totals."""
     reader = _Reader(graph, holdings(graph, trace))
-    for one in ledger.counts:
-        if isinstance(one, Counted):
-            reader.read(one)
+    for count in ledger.counts:
+        if isinstance(count, Counted):
+            reader.read(count)
         else:  # it may hold parameters all the same
-            reader.read(Counted(node=one.node, cost=ZERO, formula="", precision=""))
-    found, beside = reader.finished()
-    held = sum(one.params for one in found) + sum(one.params for one in beside)
-    return Layers(
-        contractions=found,
+            reader.read(Counted(node=count.node, cost=ZERO, formula="", precision=""))
+    contractions, beside = reader.finished()
+    held = sum(count.params for count in contractions) + sum(count.params for count in beside)
+    return AlignableModel(
+        contractions=contractions,
         operations=beside,
         macs=ledger.total.macs,
         flops=ledger.total.flops,
@@ -143,26 +143,26 @@ class _Reader:
         # Values made of constants -> the place in _beside of what made them, and its inputs.
         self._makers: dict[str, tuple[int, tuple[str, ...]]] = {}
 
-    def read(self, one: Counted) -> None:
+    def read(self, count: Counted) -> None:
         """Take in the next node."""
-        node = one.node
+        node = count.node
         owner = max(
             (self._owners.get(spec.name, FIRST) for spec in node.inputs if spec), default=FIRST
         )
-        if one.cost.macs:
-            self._contraction(one)
+        if count.cost.macs:
+            self._contraction(count)
             return
-        if self._is_bias(one):
-            owner = self._add_bias(one)
+        if self._is_bias(count):
+            owner = self._add_bias(count)
         else:
-            self._operation(one, owner, one.cost.flops, self._held.pop(node.key, 0))
+            self._operation(count, owner, count.cost.flops, self._held.pop(node.key, 0))
             self._pass_on(node)
         self._own(node, owner)
 
-    def _contraction(self, one: Counted) -> None:
-        node, held = one.node, self._held.pop(one.node.key, 0)
-        parts = contractions(node, one.cost.macs, one.times, self._batch, self._constant)
-        beyond = one.cost.flops - 2 * one.cost.macs
+    def _contraction(self, count: Counted) -> None:
+        node, held = count.node, self._held.pop(count.node.key, 0)
+        parts = contractions(node, count.cost.macs, count.times, self._batch, self._constant)
+        beyond = count.cost.flops - 2 * count.cost.macs
         for place, part in enumerate(parts):
             adds = min(beyond, part.outer * part.batch * part.places) if part.bias else 0
             beyond -= adds
@@ -174,14 +174,14 @@ class _Reader:
                 msgspec.structs.replace(part, adds=adds, weights=own - bias, bias_params=bias)
             )
         owner = len(self._found) - 1
-        self._operation(one, owner, beyond, 0)
+        self._operation(count, owner, beyond, 0)
         self._own(node, owner)
         if not beyond and not parts[-1].bias:
             self._bare |= {spec.name: owner for spec in node.outputs[:1] if spec}
 
-    def _operation(self, one: Counted, owner: int, flops: int, params: int) -> None:
-        node = one.node
-        if one.node.constant:
+    def _operation(self, count: Counted, owner: int, flops: int, params: int) -> None:
+        node = count.node
+        if count.node.constant:
             maker = len(self._beside), tuple(spec.name for spec in node.inputs if spec)
             self._makers |= {spec.name: maker for spec in node.outputs if spec}
         elif not flops and not params:
@@ -219,9 +219,9 @@ class _Reader:
             place = self._bare[source.name]
             self._bare |= {spec.name: place for spec in node.outputs[:1] if spec}
 
-    def _is_bias(self, one: Counted) -> bool:
+    def _is_bias(self, count: Counted) -> bool:
         """Whether it adds a stored number for each output channel to a contraction's result."""
-        return one.node.op.type == "Add" and self._biased(one.node) is not None
+        return count.node.op.type == "Add" and self._biased(count.node) is not None
 
     def _biased(self, node: Node) -> tuple[int, int] | None:
         """The place of the contraction, and the elements that are added to its result."""
@@ -231,25 +231,25 @@ class _Reader:
             if place is None or added is None or added.shape is None:
                 continue
             fixed = added.role in ("parameter", "constant") or added.name in self._constant
-            found = self._found[place]
-            if fixed and found.kind == WEIGHTED and prod(added.shape) == found.outer:
-                return place, found.outer
+            contraction = self._found[place]
+            if fixed and contraction.kind == WEIGHTED and prod(added.shape) == contraction.outer:
+                return place, contraction.outer
         return None
 
-    def _add_bias(self, one: Counted) -> int:
-        known = self._biased(one.node)
+    def _add_bias(self, count: Counted) -> int:
+        known = self._biased(count.node)
         assert known is not None
         place, size = known
-        found = self._found[place]
+        contraction = self._found[place]
         self._found[place] = msgspec.structs.replace(
-            found,
+            contraction,
             bias=size,
-            adds=one.cost.flops,
-            bias_params=self._held.pop(one.node.key, 0),
+            adds=count.cost.flops,
+            bias_params=self._held.pop(count.node.key, 0),
         )
         return place
 
     def finished(self) -> tuple[tuple[Contraction, ...], tuple[Operation, ...]]:
         """What was read. Parameters of nodes that are in no ledger are left out."""
-        kept = (one for one in self._beside if one.flops or one.params)
+        kept = (operation for operation in self._beside if operation.flops or operation.params)
         return tuple(self._found), tuple(kept)

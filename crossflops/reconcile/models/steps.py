@@ -37,8 +37,8 @@ class Inputs(msgspec.Struct, frozen=True):
             if size in theirs:
                 mine.remove(size)
                 theirs.remove(size)
-        found = {Fraction(b, a) for a, b in zip(mine, theirs, strict=True) if a and b}
-        return found.pop() if len(found) == 1 else Fraction(1)
+        ratios = {Fraction(b, a) for a, b in zip(mine, theirs, strict=True) if a and b}
+        return ratios.pop() if len(ratios) == 1 else Fraction(1)
 
 
 def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[Shift]:
@@ -83,19 +83,29 @@ def _whole(first: Contraction, second: Contraction) -> Iterator[Shift]:
         yield Shift(cause=cause, macs=more - batched, flops=flops, params=params)
 
 
-def _macs(one: Contraction) -> int:
-    return one.batch * one.places * one.taps * one.inner * one.outer
+def _macs(contraction: Contraction) -> int:
+    return (
+        contraction.batch
+        * contraction.places
+        * contraction.taps
+        * contraction.inner
+        * contraction.outer
+    )
 
 
-def _flops(one: Contraction) -> int:
+def _flops(contraction: Contraction) -> int:
     """With an addition of the bias for each output, as where `adds` says so."""
-    biased = one.batch * one.places * one.outer if one.bias else 0
-    return 2 * _macs(one) + biased
+    biased = contraction.batch * contraction.places * contraction.outer if contraction.bias else 0
+    return 2 * _macs(contraction) + biased
 
 
-def _params(one: Contraction) -> int:
-    own = one.taps * one.inner * one.outer if one.kind == WEIGHTED and one.weights else 0
-    return own + (one.outer if one.bias_params else 0)
+def _params(contraction: Contraction) -> int:
+    own = (
+        contraction.taps * contraction.inner * contraction.outer
+        if contraction.kind == WEIGHTED and contraction.weights
+        else 0
+    )
+    return own + (contraction.outer if contraction.bias_params else 0)
 
 
 def _states(
@@ -135,7 +145,10 @@ def _channels(
         note = f"kernel {_sizes(now)} -> {_sizes(then)}"
         now = replace(now, taps=then.taps)
         yield KERNEL, now, note
-    depthwise = all(one.inner == 1 and one.groups == one.outer for one in (now, then))
+    depthwise = all(
+        contraction.inner == 1 and contraction.groups == contraction.outer
+        for contraction in (now, then)
+    )
     if depthwise:
         now = replace(now, groups=then.groups)  # as many as there are channels
     elif now.groups != then.groups:
@@ -155,8 +168,12 @@ def _channels(
         yield cause, now, f"{word} {mine * times} -> {theirs * times}"
 
 
-def _sizes(one: Contraction) -> str:
-    return "x".join(map(str, one.window.kernel)) if one.window else str(one.taps)
+def _sizes(contraction: Contraction) -> str:
+    return (
+        "x".join(map(str, contraction.window.kernel))
+        if contraction.window
+        else str(contraction.taps)
+    )
 
 
 def _places(now: Contraction, then: Contraction, inputs: Inputs) -> Iterator[tuple[str, int, str]]:
@@ -204,27 +221,27 @@ def _window(mine: Window, theirs: Window, inputs: Inputs) -> Iterator[tuple[str,
         note = f"dilation {_by(mine.dilations)} -> {_by(theirs.dilations)}"
         yield DILATION, _product(theirs.after), note
     resized = _after(mine, theirs.before, theirs.strides) != _product(theirs.after)
-    told = _padded(mine) != _padded(theirs) and inputs.ratio == 1 and not strided
-    if resized or (told and mine.kernel == theirs.kernel):
-        note = f"padded to {_by(_padded(mine))} -> {_by(_padded(theirs))}" if told else ""
+    differ = _padded(mine) != _padded(theirs) and inputs.ratio == 1 and not strided
+    if resized or (differ and mine.kernel == theirs.kernel):
+        note = f"padded to {_by(_padded(mine))} -> {_by(_padded(theirs))}" if differ else ""
         yield PADDING if mine.kernel == theirs.kernel else KERNEL, _product(theirs.after), note
 
 
-def _after(one: Window, before: tuple[int, ...], strides: tuple[int, ...]) -> int:
+def _after(window: Window, before: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """Places of the result: (size + pads - d (k - 1) - 1) / stride + 1 by axis, rounded down."""
-    axes = zip(before, one.pads, one.dilations, one.kernel, strides, strict=True)
+    axes = zip(before, window.pads, window.dilations, window.kernel, strides, strict=True)
     return _product(tuple(max((i + p - d * (k - 1) - 1) // s + 1, 0) for i, p, d, k, s in axes))
 
 
-def _padded(one: Window) -> tuple[int, ...]:
-    return tuple(size + pad for size, pad in zip(one.before, one.pads, strict=True))
+def _padded(window: Window) -> tuple[int, ...]:
+    return tuple(size + pad for size, pad in zip(window.before, window.pads, strict=True))
 
 
 def _product(sizes: tuple[int, ...]) -> int:
-    found = 1
+    product = 1
     for size in sizes:
-        found *= size
-    return found
+        product *= size
+    return product
 
 
 def _by(sizes: tuple[int, ...]) -> str:

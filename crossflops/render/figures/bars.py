@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from crossflops.ir.profile import Profile
 from crossflops.ir.training import Training
-from crossflops.render.figures.canvas import Box, Canvas, Ink, Line, Shape, Words, fitted
+from crossflops.render.figures.canvas import Box, Canvas, DrawnLine, Ink, Shape, Words, fitted
 from crossflops.render.quantity import change, short
 from crossflops.report.report import Report
 
@@ -81,7 +81,7 @@ def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
     if mark is not None:
         x = _LEFT + float(Fraction(mark) / most) * room
         shapes += [
-            Line(x1=x, y1=_TOP - 4, x2=x, y2=height - 4, ink="ink", width=1.5, dashed=True),
+            DrawnLine(x1=x, y1=_TOP - 4, x2=x, y2=height - 4, ink="ink", width=1.5, dashed=True),
             Words(x=x, y=_TOP - 9, text="native", anchor="middle", size=11),
         ]
     return Canvas(width=_WIDTH, height=height, label=label, shapes=tuple(shapes))

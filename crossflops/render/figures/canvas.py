@@ -34,7 +34,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     tip: str = ""
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class DrawnLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line from one point to another."""
 
     x1: float
@@ -69,7 +69,7 @@ class Dot(msgspec.Struct, frozen=True, kw_only=True):
     hollow: bool = False
 
 
-Shape: TypeAlias = Box | Line | Words | Dot
+Shape: TypeAlias = Box | DrawnLine | Words | Dot
 
 
 class Canvas(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ def _shape(shape: Shape, alone: bool) -> str:
             place = f'x="{_px(shape.x)}" y="{_px(shape.y)}"'
             size = f'width="{_px(shape.width)}" height="{_px(shape.height)}"'
             return f"<rect {place} {size} {_fill(shape.ink, alone)}{_tipped(shape.tip, 'rect')}"
-        case Line():
+        case DrawnLine():
             ends = (
                 f'x1="{_px(shape.x1)}" y1="{_px(shape.y1)}" x2="{_px(shape.x2)}" '
                 f'y2="{_px(shape.y2)}"'

@@ -4,7 +4,7 @@ from math import log10, sqrt
 from typing import NamedTuple
 
 from crossflops.ir.roofline import Roofline
-from crossflops.render.figures.canvas import Box, Canvas, Dot, Ink, Line, Shape, Words, fitted
+from crossflops.render.figures.canvas import Box, Canvas, Dot, DrawnLine, Ink, Shape, Words, fitted
 from crossflops.render.plots.roofline import Span, by_operator, merged, spans, tick, tops
 from crossflops.render.quantity import short
 
@@ -56,18 +56,18 @@ def _paper(axes: _Axes, roof: Roofline) -> list[Shape]:
     for value in _decades(axes.across):
         x = axes.x(value)
         shapes += [
-            Line(x1=x, y1=_TOP, x2=x, y2=foot),
+            DrawnLine(x1=x, y1=_TOP, x2=x, y2=foot),
             Words(x=x, y=foot + 15, text=f"{value:g}", ink="soft", anchor="middle", size=11),
         ]
     for value in _decades(axes.up):
         y = axes.y(value)
         shapes += [
-            Line(x1=_LEFT, y1=y, x2=right, y2=y),
+            DrawnLine(x1=_LEFT, y1=y, x2=right, y2=y),
             Words(x=_LEFT - 6, y=y + 4, text=tick(value), ink="soft", anchor="end", size=11),
         ]
     return [
         *shapes,
-        Line(x1=ridge, y1=_TOP, x2=ridge, y2=foot, ink="soft", dashed=True),
+        DrawnLine(x1=ridge, y1=_TOP, x2=ridge, y2=foot, ink="soft", dashed=True),
         Words(x=ridge - 6, y=foot - 8, text="memory-bound", ink="soft", anchor="end", size=11),
         Words(x=ridge + 6, y=foot - 8, text="compute-bound", ink="soft", size=11),
         Words(x=(_LEFT + right) / 2, y=_HEIGHT - 6, text="FLOP / byte", ink="soft",
@@ -82,7 +82,7 @@ def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
     start = max(left, axes.up[0] / bandwidth)
     highest = max(named.values())
     shapes: list[Shape] = [
-        Line(x1=axes.x(start), y1=axes.y(start * bandwidth), x2=axes.x(highest / bandwidth),
+        DrawnLine(x1=axes.x(start), y1=axes.y(start * bandwidth), x2=axes.x(highest / bandwidth),
              y2=axes.y(highest), ink="ink", width=1.5),
         Words(x=axes.x(start) + 40, y=axes.y(start * bandwidth) - 14,
               text=short(bandwidth, "B/s"), size=11),
@@ -93,7 +93,7 @@ def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
         unit = "OP/s" if name.startswith("int") else "FLOP/s"
         text = f"{name} {short(top, unit)}"
         shapes += [
-            Line(x1=axes.x(top / bandwidth), y1=y, x2=axes.x(right), y2=y,
+            DrawnLine(x1=axes.x(top / bandwidth), y1=y, x2=axes.x(right), y2=y,
                  ink="ink" if binds else "soft", width=2 if binds else 1, dashed=not binds),
             Words(x=axes.x(right) - 4, y=y - 4, text=fitted(text, 300, 11), anchor="end", size=11,
                   bold=binds, ink="ink" if binds else "soft"),

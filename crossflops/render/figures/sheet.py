@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from crossflops.errors import InputError
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.render.figures.bars import tools
-from crossflops.render.figures.canvas import Canvas, Line, Shape, Words
+from crossflops.render.figures.canvas import Canvas, DrawnLine, Shape, Words
 from crossflops.render.figures.waterfall import waterfall
 from crossflops.render.quantity import added
 from crossflops.report.comparison import Against, Contrast
@@ -60,6 +60,6 @@ def _stacked(drawn: list[tuple[str, Canvas]], label: str) -> Canvas:
 
 
 def _moved(shape: Shape, x: float, y: float) -> Shape:
-    if isinstance(shape, Line):
+    if isinstance(shape, DrawnLine):
         return replace(shape, x1=shape.x1 + x, x2=shape.x2 + x, y1=shape.y1 + y, y2=shape.y2 + y)
     return replace(shape, x=shape.x + x, y=shape.y + y)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from crossflops.ir.alignment import Alignment
 from crossflops.ir.profile import Amount
 from crossflops.ir.reconciliation import Reconciliation
-from crossflops.render.figures.canvas import Box, Canvas, Ink, Line, Shape, Words, fitted
+from crossflops.render.figures.canvas import Box, Canvas, DrawnLine, Ink, Shape, Words, fitted
 from crossflops.render.quantity import short, signed
 from crossflops.report.comparison import Contrast
 
@@ -109,10 +109,10 @@ def _grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
         x = scale.at(tick)
         text = f"{'+' if tick > 0 else ''}{short(round(tick))}"
         shapes += [
-            Line(x1=x, y1=_TOP, x2=x, y2=foot),
+            DrawnLine(x1=x, y1=_TOP, x2=x, y2=foot),
             Words(x=x, y=foot + 16, text=text, ink="soft", anchor="middle", size=11),
         ]
-    return [*shapes, Line(x1=zero, y1=_TOP - 6, x2=zero, y2=foot, ink="ink", width=1.5)]
+    return [*shapes, DrawnLine(x1=zero, y1=_TOP - 6, x2=zero, y2=foot, ink="ink", width=1.5)]
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -145,7 +145,7 @@ def _rows(
         foot = scale.at(places[number + 1])
         name = fitted(step.name, _LEFT - 12)
         shapes += [
-            Line(x1=foot, y1=y + _ROW / 2, x2=foot, y2=y + _ROW * 1.5, ink="soft"),
+            DrawnLine(x1=foot, y1=y + _ROW / 2, x2=foot, y2=y + _ROW * 1.5, ink="soft"),
             box,
             *(_gap(box) if broken[number] else ()),
             Words(x=0, y=y + 17, text=name),
@@ -166,7 +166,7 @@ def _gap(box: Box) -> list[Shape]:
     """The break in a bar that is shorter than its amount."""
     middle = box.x + box.width / 2
     return [
-        Line(x1=middle + x - 3, y1=box.y + box.height + 2, x2=middle + x + 3, y2=box.y - 2,
+        DrawnLine(x1=middle + x - 3, y1=box.y + box.height + 2, x2=middle + x + 3, y2=box.y - 2,
              ink="shade", width=2.5)
         for x in (-3, 3)
     ]  # fmt: skip

@@ -2,7 +2,8 @@
 
 In: a noun. Out: text in which every word of a model is escaped. The document asks for nothing
 from elsewhere; its numbers, its pictures and all that it says are there without JavaScript.
-May import: render, report, ir; jinja2. The templates, the style and the script lie beside.
+May import: render, rules, report, ir, errors; jinja2. Templates, style and script
+lie beside.
 """
 
 from functools import cache

@@ -96,17 +96,17 @@ def _cards(report: Report) -> tuple[Card, ...]:
 
 def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> list[Section]:
     """The blocks under their headings; a figure with a title is a section by itself."""
-    found: list[tuple[str, list[Markup]]] = [(_FIRST, [])]
+    sections: list[tuple[str, list[Markup]]] = [(_FIRST, [])]
     for block in page.blocks:
         if block is opening:
             continue
         if isinstance(block, Heading):
-            found.append((block.text, []))
+            sections.append((block.text, []))
             continue
         if isinstance(block, Figure) and block.title:
-            found.append((block.title, []))
-        found[-1][1].extend(_parts(block, seconds, found[-1][0]))
-    filled = [(heading, parts) for heading, parts in found if parts]
+            sections.append((block.title, []))
+        sections[-1][1].extend(_parts(block, seconds, sections[-1][0]))
+    filled = [(heading, parts) for heading, parts in sections if parts]
     return [
         Section(f"part-{number}", _clean(heading), tuple(parts))
         for number, (heading, parts) in enumerate(filled)

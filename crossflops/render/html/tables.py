@@ -35,7 +35,7 @@ class Head(NamedTuple):
         return "n" if self.right else "w" if self.flows else ""
 
 
-class Line(NamedTuple):
+class ShownRow(NamedTuple):
     """A row; in a tree `level` says how deep it lies, from 1 on."""
 
     cells: tuple[str, ...]
@@ -49,7 +49,7 @@ class Grid(NamedTuple):
 
     label: str
     heads: tuple[Head, ...]
-    rows: tuple[Line, ...]
+    rows: tuple[ShownRow, ...]
     bare: bool = False
     search: bool = False
     sort: bool = False
@@ -59,7 +59,7 @@ class Grid(NamedTuple):
 def table(block: Table, label: str) -> Grid:
     """A table of a page with all its columns, those of detail and without a head among them."""
     rows = tuple(
-        Line(tuple(inert(cell) for cell in row.cells), row.tone or "") for row in block.rows
+        ShownRow(tuple(inert(cell) for cell in row.cells), row.tone or "") for row in block.rows
     )
     heads = tuple(Head(column.head, column.right, flows=column.flows) for column in block.columns)
     bare = not any(head.text for head in heads)
@@ -88,7 +88,7 @@ def _heads(report: Report, seconds: dict[str, float]) -> tuple[Head, ...]:
     return tuple(heads)
 
 
-class _Counts(NamedTuple):
+class _CallCounts(NamedTuple):
     macs: int
     flops: int
     moved: int
@@ -100,10 +100,10 @@ class _Counts(NamedTuple):
         return (*counts, *((f"{self.seconds * 1e6:.4g}",) if timed else ()))
 
 
-def _counts(node: NodeRow, report: Report, seconds: dict[str, float]) -> _Counts:
+def _counts(node: NodeRow, report: Report, seconds: dict[str, float]) -> _CallCounts:
     step = node.training if isinstance(node.training, Training) else None
     parts = tuple(getattr(step, name) if step else 0 for _, name in _STEP)
-    return _Counts(
+    return _CallCounts(
         node.macs,
         node.flops,
         node.bytes_read + node.bytes_written,
@@ -112,9 +112,9 @@ def _counts(node: NodeRow, report: Report, seconds: dict[str, float]) -> _Counts
     )
 
 
-def _sum(counts: Iterable[_Counts], width: int) -> _Counts:
+def _sum(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
     summands = list(counts)
-    return _Counts(
+    return _CallCounts(
         sum(each.macs for each in summands),
         sum(each.flops for each in summands),
         sum(each.moved for each in summands),
@@ -134,7 +134,7 @@ def modules(report: Report, seconds: dict[str, float]) -> Grid:
     if len(paths) < 2:
         rows = _operators(report, counts, bool(seconds))
         return Grid("Operators, by what they cost", (Head("operator"), *heads), rows)
-    by_path: dict[str, list[_Counts]] = {path: [] for path in paths}
+    by_path: dict[str, list[_CallCounts]] = {path: [] for path in paths}
     for node, each in counts:
         for path in _around(node.path):
             if path in by_path:
@@ -151,14 +151,16 @@ def modules(report: Report, seconds: dict[str, float]) -> Grid:
 
 def _module(
     path: str, row: ModuleRow | None, paths: dict[str, str], counts: tuple[str, ...]
-) -> Line:
+) -> ShownRow:
     level, above = 1, path
     while above:
         above = paths[above]
         level += 1
     parent = path in set(paths.values()) if path else True
     class_, params = (row.class_, exact(row.params)) if row else ("", "")
-    return Line((inert(path) or "(the model)", inert(class_), *counts, params), "", level, parent)
+    return ShownRow(
+        (inert(path) or "(the model)", inert(class_), *counts, params), "", level, parent
+    )
 
 
 def _paths(report: Report) -> dict[str, str]:
@@ -192,17 +194,17 @@ def _around(path: str) -> Iterator[str]:
 
 
 def _operators(
-    report: Report, counts: Sequence[tuple[NodeRow, _Counts]], timed: bool
-) -> tuple[Line, ...]:
+    report: Report, counts: Sequence[tuple[NodeRow, _CallCounts]], timed: bool
+) -> tuple[ShownRow, ...]:
     width = len(_STEP) if report.training else 0
-    by_op: dict[str, list[_Counts]] = {}
+    by_op: dict[str, list[_CallCounts]] = {}
     for node, each in counts:
         by_op.setdefault(node.op, []).append(each)
     sums = {op: _sum(each, width) for op, each in by_op.items()}
     order = sorted(sums, key=lambda op: (-sums[op].flops, op))
     whole = _sum((each for _, each in counts), width).cells(timed)
-    rows = [Line((inert(op), *sums[op].cells(timed)), "", 2) for op in order]
-    return (Line(("(the model)", *whole), "", 1, True), *rows) if rows else ()
+    rows = [ShownRow((inert(op), *sums[op].cells(timed)), "", 2) for op in order]
+    return (ShownRow(("(the model)", *whole), "", 1, True), *rows) if rows else ()
 
 
 # Every node.
@@ -219,7 +221,7 @@ def nodes(report: Report, seconds: dict[str, float]) -> Grid:
         Head("how sure"),
     )
     rows = tuple(
-        Line(
+        ShownRow(
             (
                 inert(node.node),
                 inert(node.op),

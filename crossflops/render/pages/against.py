@@ -23,7 +23,7 @@ from crossflops.render.pages.summary import Unit, inside, uncounted
 from crossflops.render.pages.summary import inputs as described
 from crossflops.render.pages.summary import title as model_title
 from crossflops.render.quantity import about, added, change, exact, number, short, signed
-from crossflops.report.comparison import Against, Contrast, Difference
+from crossflops.report.comparison import Against, Contrast, ToolDifference
 from crossflops.report.report import Report
 
 # Two models layer by layer: the causes with their sums, and the layers that differ.
@@ -319,7 +319,7 @@ def _account(contrast: Contrast, other: Against, names: Names) -> list[Block]:
     return [Heading(head), table]
 
 
-def _counted(cause: Difference) -> Row:
+def _counted(cause: ToolDifference) -> Row:
     return Row.of(
         cause.cause,
         signed(cause.amount),

@@ -19,13 +19,13 @@ class Matches(msgspec.Struct, frozen=True):
     causes: tuple[Cause, ...]
 
 
-def matches_page(found: Matches) -> Page:
+def matches_page(matches: Matches) -> Page:
     """A line for each cause; `explain` with its name shows the page."""
     columns = (Column(head="cause"), Column(head="what", flows=True))
-    rows = tuple(Row((one.id, one.title)) for one in found.causes)
-    title = Title((f"{len(found.causes)} causes have to do with {found.words!r}",))
-    said = Text(f"`crossflops explain {found.causes[0].id}` shows the page of the first", " ")
-    return Page((title, Table(columns=columns, rows=rows), said))
+    rows = tuple(Row((cause.id, cause.title)) for cause in matches.causes)
+    title = Title((f"{len(matches.causes)} causes have to do with {matches.words!r}",))
+    hint = Text(f"`crossflops explain {matches.causes[0].id}` shows the page of the first", " ")
+    return Page((title, Table(columns=columns, rows=rows), hint))
 
 
 def cause_page(cause: Cause) -> Page:
@@ -51,17 +51,17 @@ def cause_blocks(cause: Cause) -> tuple[Block, ...]:
 def _example(id: str, example: Example) -> tuple[Block, ...]:
     options = "".join(f" and {option}" for option in example.options)
     if example.unit:
-        told = f"from model to other, {id} is {signed(example.amount)} {example.unit} here"
-        return (Heading("Two models that show it"), Code(example.code), Text(told, " ", "dim"))
-    told = f"with {example.tool}{options}, {id} is {signed(example.amount)} here"
-    return (Heading("A model that shows it"), Code(example.code), Text(told, " ", "dim"))
+        sentence = f"from model to other, {id} is {signed(example.amount)} {example.unit} here"
+        return (Heading("Two models that show it"), Code(example.code), Text(sentence, " ", "dim"))
+    sentence = f"with {example.tool}{options}, {id} is {signed(example.amount)} here"
+    return (Heading("A model that shows it"), Code(example.code), Text(sentence, " ", "dim"))
 
 
 def _tools(id: str) -> list[Block]:
     rows = [
-        Row((f"{one.tool}@{one.edition}", found))
-        for one in conventions()
-        if (found := _what(one, id))
+        Row((f"{convention.tool}@{convention.edition}", words))
+        for convention in conventions()
+        if (words := _what(convention, id))
     ]
     if not rows:
         return []
@@ -71,10 +71,10 @@ def _tools(id: str) -> list[Block]:
 
 def _what(convention: Convention, id: str) -> str:
     """What of a convention books the cause; "" if nothing does."""
-    found = [_rule(rule) for rule in convention.rules if rule.cause == id]
-    if len(found) > _SEVERAL:
-        found = [*found[:_SEVERAL], f"and {len(found) - _SEVERAL} more"]
-    return "; ".join([*_whole(convention, id), *found])
+    sentences = [_rule(rule) for rule in convention.rules if rule.cause == id]
+    if len(sentences) > _SEVERAL:
+        sentences = [*sentences[:_SEVERAL], f"and {len(sentences) - _SEVERAL} more"]
+    return "; ".join([*_whole(convention, id), *sentences])
 
 
 def _whole(convention: Convention, id: str) -> list[str]:
@@ -94,21 +94,21 @@ def _parameters(rules: Parameters | None) -> dict[str, str]:
     """Which parameters a tool leaves out, or counts again."""
     if rules is None:
         return {}
-    found = {"params.unregistered": "counts parameters of registered modules"}
+    by_cause = {"params.unregistered": "counts parameters of registered modules"}
     if rules.modules:
         layers = "counts parameters of layers with a rule"
-        found |= dict.fromkeys(("params.no-rule", "params.bare", "params.root"), layers)
-        found["params.counted-again"] = "once for each parent"
+        by_cause |= dict.fromkeys(("params.no-rule", "params.bare", "params.root"), layers)
+        by_cause["params.counted-again"] = "once for each parent"
     if rules.leaves:
-        found["params.nonleaf"] = "counts parameters of modules without others in them"
-        found["params.counted-again"] = "once for each module"
+        by_cause["params.nonleaf"] = "counts parameters of modules without others in them"
+        by_cause["params.counted-again"] = "once for each module"
     if rules.called:
-        found["params.uncalled"] = "counts parameters when a layer is called"
+        by_cause["params.uncalled"] = "counts parameters when a layer is called"
     if rules.trainable:
-        found["params.frozen"] = "counts parameters that require a gradient"
+        by_cause["params.frozen"] = "counts parameters that require a gradient"
     if rules.extra:
-        found |= dict.fromkeys(("params.counted-again", "params.pruned"), equation(rules.extra))
-    return found
+        by_cause |= dict.fromkeys(("params.counted-again", "params.pruned"), equation(rules.extra))
+    return by_cause
 
 
 def _evaluates(convention: Convention) -> bool:

@@ -36,7 +36,7 @@ from crossflops.render.quantity import (
     short,
     signed,
 )
-from crossflops.report.comparison import Contrast, Difference
+from crossflops.report.comparison import Contrast, ToolDifference
 from crossflops.report.consensus import Consensus
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
@@ -83,7 +83,7 @@ def _table(contrast: Contrast) -> Table:
     )
 
 
-def _row(row: Difference) -> Row:
+def _row(row: ToolDifference) -> Row:
     calls = max(len(row.first_calls), len(row.second_calls))
     return Row.of(
         row.cause,

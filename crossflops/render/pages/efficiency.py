@@ -18,7 +18,7 @@ from crossflops.report.efficiency import (
     ModuleTime,
     Moved,
     RunCompute,
-    Step,
+    TimedStep,
     World,
     rooflines,
 )
@@ -256,7 +256,7 @@ def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
     blocks: list[Block] = []
     for row in rows:
         name = f" on {row.device}" if len(rows) > 1 and row.device else ""
-        if isinstance(row.step, Step):
+        if isinstance(row.step, TimedStep):
             blocks += [Heading(_summary(row.step) + name), _step(row.step)]
         if row.modules:
             blocks += [Heading(f"Forward times of modules{name}"), _modules(row.modules)]
@@ -290,12 +290,12 @@ def _known(value: float | None, unit: float = 1) -> str:
     return "-" if value is None else number(float(f"{value / unit:.4g}"))
 
 
-def _summary(step: Step) -> str:
+def _summary(step: TimedStep) -> str:
     params = "" if step.params is None else f", {short(step.params)} parameters"
     return f"One device: batch {step.batch}, {short(step.macs, 'MACs')} forward{params}"
 
 
-def _step(step: Step) -> Table:
+def _step(step: TimedStep) -> Table:
     rows = [
         Row.of(
             phase.name,

@@ -17,24 +17,24 @@ from crossflops.render.quantity import (
 )
 from crossflops.report.profile import (
     ByClass,
-    Choice,
     ConventionProfile,
     ModuleProfile,
+    ShownDepth,
     TrainingProfile,
     by_depth,
 )
 
-ALL = Choice()
+ALL = ShownDepth()
 
 
 class Profiled(msgspec.Struct, frozen=True):
     """A profile, and how much of it is shown."""
 
     profile: TrainingProfile
-    choice: Choice = ALL
+    choice: ShownDepth = ALL
 
 
-def profile_page(noun: TrainingProfile, choice: Choice = ALL) -> Page:
+def profile_page(noun: TrainingProfile, choice: ShownDepth = ALL) -> Page:
     """The three views, what is wrong, doubtful and assumed."""
     blocks: list[Block] = [_title(noun), _summary(noun)]
     blocks += [block for row in noun.conventions for block in _convention(noun, row)]

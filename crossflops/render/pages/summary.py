@@ -10,7 +10,7 @@ from crossflops.ir.ledger import Memory
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Dimension, Formulas, written
 from crossflops.ir.profile import Folded
-from crossflops.ir.provenance import Weights
+from crossflops.ir.provenance import WeightsKind
 from crossflops.ir.trace import Setting
 from crossflops.render.page import (
     Block,
@@ -52,7 +52,7 @@ def values(report: Report) -> list[Block]:
     """On which values of the inputs sizes depend, and what a reader should know of that."""
     weights, run = report.weights, report.observed
     made: list[Block] = []
-    if isinstance(weights, Weights) and weights.reason:
+    if isinstance(weights, WeightsKind) and weights.reason:
         made = [Text(f"The model was built with its weights: {weights.reason}.", " ")]
     if not isinstance(run, Run):
         return made

@@ -98,18 +98,18 @@ def _listed(word: str, names: tuple[str, ...], known: frozenset[str] = frozenset
 
 def _together(names: tuple[str, ...]) -> list[str]:
     """Short names, neighbours that differ in their number of dimensions as one."""
-    short = [sub(r"^(torch\.nn\.modules\.\w+|aten)\.|\.(default|\*)$", "", one) for one in names]
-    short = [sub(r"^torch\.nn\.functional\.", "F.", one) for one in short]
-    found = []
+    short = [sub(r"^(torch\.nn\.modules\.\w+|aten)\.|\.(default|\*)$", "", name) for name in names]
+    short = [sub(r"^torch\.nn\.functional\.", "F.", name) for name in short]
+    groups = []
     for (start, end), alike in groupby(map(_split, short), lambda parts: (parts[0], parts[2])):
-        found.append(f"{start}{'/'.join(middle for _, middle, _ in alike)}{end}")
-    return found
+        groups.append(f"{start}{'/'.join(middle for _, middle, _ in alike)}{end}")
+    return groups
 
 
 def _split(name: str) -> tuple[str, str, str]:
     """The name before its number of dimensions, that number, and what follows."""
-    found = fullmatch(r"(.*?)([123]d)(.*)", name)
-    return (found[1], found[2], found[3]) if found else (name, "", "")
+    match = fullmatch(r"(.*?)([123]d)(.*)", name)
+    return (match[1], match[2], match[3]) if match else (name, "", "")
 
 
 _FORCED: dict[str, dict[bool | str, str]] = {
@@ -121,7 +121,7 @@ _FORCED: dict[str, dict[bool | str, str]] = {
         "children": "hooks on the children of the model",
     },
 }
-_ABOUT = {one: f"{one}s called" for one in ("module", "function", "operator")} | {
+_ABOUT = {level: f"{level}s called" for level in ("module", "function", "operator")} | {
     "jit": "nodes traced by torch.jit",
     "traced": "nodes traced by torch.jit",
     "event": "operators as they begin",

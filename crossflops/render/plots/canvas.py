@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from crossflops.render.figures.canvas import COLOURS, Box, Canvas, Dot, Line, Shape, Words
+from crossflops.render.figures.canvas import COLOURS, Box, Canvas, Dot, DrawnLine, Shape, Words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def _paint(axes: "Axes", shape: Shape, place: int) -> None:
             axes.add_patch(
                 Rectangle(corner, shape.width, shape.height, color=colour, lw=0, zorder=place)
             )
-        case Line():
+        case DrawnLine():
             axes.plot(
                 [shape.x1, shape.x2], [shape.y1, shape.y2], color=colour, zorder=place,
                 linewidth=shape.width * _POINT, linestyle="--" if shape.dashed else "-",

@@ -17,10 +17,10 @@ __all__ = ["FileProbe", "file_probes"]
 @functools.cache
 def file_probes() -> dict[str, FileProbe]:
     """All probes by name. Two of one name raise ValueError."""
-    found: dict[str, FileProbe] = {}
+    by_name: dict[str, FileProbe] = {}
     for module in iter_modules(__path__):
         for probe in getattr(import_module(f"{__name__}.{module.name}"), "FILES", ()):
-            if probe.name in found:
+            if probe.name in by_name:
                 raise ValueError(f"two probes are called {probe.name!r}")
-            found[probe.name] = probe
-    return found
+            by_name[probe.name] = probe
+    return by_name

@@ -23,10 +23,10 @@ from crossflops.rules.rule import Convention
 from crossflops.testing.conformance import Evidence, predicted, printed
 from crossflops.testing.jax import probes
 from crossflops.testing.jax.architectures import architectures
-from crossflops.testing.jax.probes import Probe
+from crossflops.testing.jax.probes import JaxProbe
 from crossflops.tools.registry import conventions, for_version, predicting
 
-PROBES: dict[str, Probe] = {one.name: one for one in (*probes.PROBES, *probes.PROBES)}
+PROBES: dict[str, JaxProbe] = {probe.name: probe for probe in (*probes.PROBES, *probes.PROBES)}
 EXAMPLES = 12
 SETTING = Setting()
 
@@ -43,15 +43,15 @@ def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
 
     seen = record(model, args, kwargs, SETTING)
     root = Call(key="(model)", parent=None, level="module", target=seen.name, module=0, via="call")
-    found = Trace(calls=(root,), modules=seen.modules, setting=SETTING, framework="jax")
-    observed = tuple(programs(seen.pure, found, None, _views()))
-    return msgspec.structs.replace(found, observed=observed)
+    trace = Trace(calls=(root,), modules=seen.modules, setting=SETTING, framework="jax")
+    observed = tuple(programs(seen.pure, trace, None, _views()))
+    return msgspec.structs.replace(trace, observed=observed)
 
 
 def _views() -> list[View]:
     """What the tools of JAX look at."""
-    of_jax = [one for one in conventions() if one.framework == "jax"]
-    return [view for one in of_jax if (view := one.view(SETTING))]
+    of_jax = [convention for convention in conventions() if convention.framework == "jax"]
+    return [view for convention in of_jax if (view := convention.view(SETTING))]
 
 
 @functools.cache
@@ -83,23 +83,25 @@ class JaxConformance:
     @pytest.mark.parametrize("name", PROBES)
     def test_probe_is_predicted(self, name: str) -> None:
         """The convention gives the tool's number, which is told before the tool runs."""
-        told = predicted(self.convention, _seen(name), SETTING)
-        found = printed(self.adapter, *PROBES[name].build(), SETTING)
-        assert found == told, f"printed {found}, predicted {told}"
-        assert found is not None
+        expected = predicted(self.convention, _seen(name), SETTING)
+        answer = printed(self.adapter, *PROBES[name].build(), SETTING)
+        assert answer == expected, f"printed {answer}, predicted {expected}"
+        assert answer is not None
 
     @pytest.mark.parametrize(
-        "name", [name for name, one in PROBES.items() if one.flops is not None]
+        "name", [name for name, probe in PROBES.items() if probe.flops is not None]
     )
     def test_hand_calculation(self, name: str) -> None:
         """What is told of the program that XLA is given is what a hand calculation gives."""
-        told = predicted(for_version("xla-lowered", self.adapter.version()), _seen(name), SETTING)
-        assert told == PROBES[name].flops
+        expected = predicted(
+            for_version("xla-lowered", self.adapter.version()), _seen(name), SETTING
+        )
+        assert expected == PROBES[name].flops
 
     def test_a_product_without_a_node(self) -> None:
         """What the graph has no node for is predicted, too."""
-        told = predicted(self.convention, _more_than_the_graph(), SETTING)
-        assert printed(self.adapter, *probes.THREE_PRODUCTS.build(), SETTING) == told
+        expected = predicted(self.convention, _more_than_the_graph(), SETTING)
+        assert printed(self.adapter, *probes.THREE_PRODUCTS.build(), SETTING) == expected
 
     @settings(
         max_examples=EXAMPLES,
@@ -113,13 +115,13 @@ class JaxConformance:
     ) -> None:
         """The convention gives the tool's number on a model that no author wrote down."""
         model, spec = architecture()
-        told = predicted(self.convention, Evidence(_trace(model, (spec,), {})), SETTING)
-        found = printed(self.adapter, model, (spec,), {}, SETTING)
-        assert found == told, f"printed {found}, predicted {told}"
+        expected = predicted(self.convention, Evidence(_trace(model, (spec,), {})), SETTING)
+        answer = printed(self.adapter, model, (spec,), {}, SETTING)
+        assert answer == expected, f"printed {answer}, predicted {expected}"
 
     def test_wrong_weight_is_caught(self) -> None:
         """A rule that is off by a factor changes the prediction of some probe."""
-        countable = [one.id for one in self.convention.rules if one.amount]
+        countable = [rule.id for rule in self.convention.rules if rule.amount]
         missed = set(countable)
         for seen in self._evidence():
             missed -= self._noticed(seen, missed)
@@ -131,12 +133,12 @@ class JaxConformance:
         A change that single precision swallows is none.
         """
         right = self._total(self.convention, seen)
-        return {one for one in ids if self._total(self._wrong(one), seen) != right}
+        return {id for id in ids if self._total(self._wrong(id), seen) != right}
 
     def _wrong(self, rule_id: str) -> Convention:
         rules = tuple(
-            msgspec.structs.replace(one, factor=one.factor + 1) if one.id == rule_id else one
-            for one in self.convention.rules
+            msgspec.structs.replace(rule, factor=rule.factor + 1) if rule.id == rule_id else rule
+            for rule in self.convention.rules
         )
         return msgspec.structs.replace(self.convention, rules=rules)
 

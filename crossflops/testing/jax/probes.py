@@ -11,7 +11,7 @@ from crossflops.frontends.jax import FRONTEND
 Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
-class Probe(msgspec.Struct, frozen=True):
+class JaxProbe(msgspec.Struct, frozen=True):
     """A named function or module with its inputs, written as on the command line.
 
     `flops` is what XLA's analysis of the program that it is given comes to, by hand; None where
@@ -159,59 +159,59 @@ def _rounded(jax: Any, x: Any, w: Any) -> Any:
 
 CONVOLUTIONS = (
     # 16 x 3 - 2 of 16 x 3 taps along each side meet the image
-    Probe("conv", _conv(), (_IMAGE, "3x3x8x4"), 2 * 46 * 46 * 32),
-    Probe("conv_valid", _conv(padding="VALID"), (_IMAGE, "3x3x8x4"), 2 * 42 * 42 * 32),
-    Probe("conv_groups", _conv(feature_group_count=4), (_IMAGE, "3x3x2x12"), 2 * 46 * 46 * 24),
-    Probe("conv_depthwise", _conv(feature_group_count=8), (_IMAGE, "3x3x1x8"), 2 * 46 * 46 * 8),
-    Probe("conv_strided", _conv(window_strides=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 23 * 23 * 32),
+    JaxProbe("conv", _conv(), (_IMAGE, "3x3x8x4"), 2 * 46 * 46 * 32),
+    JaxProbe("conv_valid", _conv(padding="VALID"), (_IMAGE, "3x3x8x4"), 2 * 42 * 42 * 32),
+    JaxProbe("conv_groups", _conv(feature_group_count=4), (_IMAGE, "3x3x2x12"), 2 * 46 * 46 * 24),
+    JaxProbe("conv_depthwise", _conv(feature_group_count=8), (_IMAGE, "3x3x1x8"), 2 * 46 * 46 * 8),
+    JaxProbe("conv_strided", _conv(window_strides=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 23 * 23 * 32),
     # two rows and columns of padding on either side
-    Probe("conv_dilated", _conv(rhs_dilation=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 44 * 44 * 32),
-    Probe("conv_holes", _conv(lhs_dilation=(3, 2), window_strides=(2, 2), rhs_dilation=(2, 1),
+    JaxProbe("conv_dilated", _conv(rhs_dilation=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 44 * 44 * 32),
+    JaxProbe("conv_holes", _conv(lhs_dilation=(3, 2), window_strides=(2, 2), rhs_dilation=(2, 1),
                               padding=[(5, 2), (4, 1)]), (_IMAGE, "4x5x8x4")),
-    Probe("conv_cropped", _conv(padding=[(-2, -1), (-1, 3)]), (_IMAGE, "3x3x8x4")),
-    Probe("conv_batch_groups", _conv(batch_group_count=2), ("4x8x8x8", "3x3x8x4"),
+    JaxProbe("conv_cropped", _conv(padding=[(-2, -1), (-1, 3)]), (_IMAGE, "3x3x8x4")),
+    JaxProbe("conv_batch_groups", _conv(batch_group_count=2), ("4x8x8x8", "3x3x8x4"),
           2 * 22 * 22 * 2 * 8 * 4),
-    Probe("conv_complex", _conv(), ("1x8x8x2:complex64", "3x3x2x4:complex64")),
-    Probe("conv_bfloat16", _conv(), ("1x8x8x2:bfloat16", "3x3x2x4:bfloat16"), 2 * 22 * 22 * 8),
-    Probe("conv_bias", function(lambda jax, x, w, b: jax.lax.conv_general_dilated(
+    JaxProbe("conv_complex", _conv(), ("1x8x8x2:complex64", "3x3x2x4:complex64")),
+    JaxProbe("conv_bfloat16", _conv(), ("1x8x8x2:bfloat16", "3x3x2x4:bfloat16"), 2 * 22 * 22 * 8),
+    JaxProbe("conv_bias", function(lambda jax, x, w, b: jax.lax.conv_general_dilated(
         x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + b),
           (_IMAGE, "3x3x8x4", "4"), 2 * 46 * 46 * 32 + 1024),
-    Probe("conv_transposed", function(lambda jax, x, w: jax.lax.conv_transpose(
+    JaxProbe("conv_transposed", function(lambda jax, x, w: jax.lax.conv_transpose(
         x, w, (2, 2), "SAME")), (_IMAGE, "3x3x8x4"), 2 * 47 * 47 * 32),
-    Probe("conv_in_loop", function(_in_loop), (_IMAGE, "3x3x8x8")),
-    Probe("conv_in_branches", function(_branches_of_images), (_IMAGE, "3x3x8x8")),
-    Probe("gradients", function(_gradients), (_IMAGE, "3x3x8x4")),
-    Probe("gradients_depthwise", function(_depthwise_gradient), (_IMAGE, "3x3x1x8")),
-    Probe("max_pool", _pool("max", 2, 2, "VALID"), (_IMAGE,), 3 * 64 * 8),
-    Probe("max_pool_padded", _pool("max", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
-    Probe("average_pool", _pool("add", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
-    Probe("resized", function(lambda jax, x: jax.image.resize(x, (1, 32, 32, 8), "bilinear")),
+    JaxProbe("conv_in_loop", function(_in_loop), (_IMAGE, "3x3x8x8")),
+    JaxProbe("conv_in_branches", function(_branches_of_images), (_IMAGE, "3x3x8x8")),
+    JaxProbe("gradients", function(_gradients), (_IMAGE, "3x3x8x4")),
+    JaxProbe("gradients_depthwise", function(_depthwise_gradient), (_IMAGE, "3x3x1x8")),
+    JaxProbe("max_pool", _pool("max", 2, 2, "VALID"), (_IMAGE,), 3 * 64 * 8),
+    JaxProbe("max_pool_padded", _pool("max", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
+    JaxProbe("average_pool", _pool("add", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
+    JaxProbe("resized", function(lambda jax, x: jax.image.resize(x, (1, 32, 32, 8), "bilinear")),
           (_IMAGE,)),
 )  # fmt: skip
 PRODUCTS = (
-    Probe("product", function(lambda jax, x, y: x @ y), (_SQUARE, _WEIGHTS), 2 * 4 * 16 * 16),
-    Probe("product_bias", function(lambda jax, x, y, b: x @ y + b), (_SQUARE, _WEIGHTS, "16"),
+    JaxProbe("product", function(lambda jax, x, y: x @ y), (_SQUARE, _WEIGHTS), 2 * 4 * 16 * 16),
+    JaxProbe("product_bias", function(lambda jax, x, y, b: x @ y + b), (_SQUARE, _WEIGHTS, "16"),
           2048 + 64),
-    Probe("product_bfloat16", function(lambda jax, x, y: x @ y),
+    JaxProbe("product_bfloat16", function(lambda jax, x, y: x @ y),
           ("4x8:bfloat16", "8x16:bfloat16"), 2 * 4 * 8 * 16),
-    Probe("product_int8", function(lambda jax, x, y: jax.lax.dot(
+    JaxProbe("product_int8", function(lambda jax, x, y: jax.lax.dot(
         x, y, preferred_element_type=jax.numpy.int32)), ("4x8:int8", "8x16:int8"), 1024),
-    Probe("product_large", function(lambda jax, x, y: x @ y), ("4097x4099", "4099x4111"),
+    JaxProbe("product_large", function(lambda jax, x, y: x @ y), ("4097x4099", "4099x4111"),
           138_077_011_968),
-    Probe("einsum", function(lambda jax, x, y: jax.numpy.einsum("bij,jkl->bikl", x, y)),
+    JaxProbe("einsum", function(lambda jax, x, y: jax.numpy.einsum("bij,jkl->bikl", x, y)),
           ("3x4x8", "8x5x6"), 2 * 3 * 4 * 5 * 6 * 8),
-    Probe("mapped", function(lambda jax, x, y: jax.vmap(lambda a, b: a @ b)(x, y)),
+    JaxProbe("mapped", function(lambda jax, x, y: jax.vmap(lambda a, b: a @ b)(x, y)),
           ("3x4x8", "3x8x2"), 2 * 3 * 4 * 8 * 2),
-    Probe("attention", function(lambda jax, q, k, v: jax.nn.dot_product_attention(
+    JaxProbe("attention", function(lambda jax, q, k, v: jax.nn.dot_product_attention(
         q, k, v, is_causal=True)), ("2x10x4x8",) * 3),
     # the product, and 2 for the counter: its step and its comparison
-    Probe("scan", _scan(3), (_SQUARE, _WEIGHTS), 2048 + 2),
-    Probe("scan_longer", _scan(20), (_SQUARE, _WEIGHTS), 2048 + 2),
-    Probe("branches", function(_branches), ("1:int32", _SQUARE, _WEIGHTS)),
-    Probe("condition", function(lambda jax, x, w: jax.lax.cond(
+    JaxProbe("scan", _scan(3), (_SQUARE, _WEIGHTS), 2048 + 2),
+    JaxProbe("scan_longer", _scan(20), (_SQUARE, _WEIGHTS), 2048 + 2),
+    JaxProbe("branches", function(_branches), ("1:int32", _SQUARE, _WEIGHTS)),
+    JaxProbe("condition", function(lambda jax, x, w: jax.lax.cond(
         x.sum() > 0, lambda x: x @ w, lambda x: x + 1, x)), (_SQUARE, _WEIGHTS), 2048 + 63 + 2),
-    Probe("loops", function(_nested), (_SQUARE, _WEIGHTS)),
-    Probe("loop_rounded", function(_rounded), ("4097x1111", "1111x1111")),
+    JaxProbe("loops", function(_nested), (_SQUARE, _WEIGHTS)),
+    JaxProbe("loop_rounded", function(_rounded), ("4097x1111", "1111x1111")),
 )  # fmt: skip
 _FUNCTIONS_PROBES = (*CONVOLUTIONS, *PRODUCTS)
 
@@ -229,46 +229,51 @@ def _recurrent(cell: str) -> Any:
     return module(lambda nnx, rngs: nnx.RNN(getattr(nnx, cell)(16, 32, rngs=rngs)))
 
 
-def _activation(name: str, **options: Any) -> Probe:
+def _activation(name: str, **options: Any) -> JaxProbe:
     body = function(lambda jax, x: getattr(jax.nn, name)(x, **options))
-    return Probe("_".join(("nn", name, *options)), body, (_N_SQUARE,))
+    return JaxProbe("_".join(("nn", name, *options)), body, (_N_SQUARE,))
 
 
-def _numpy(name: str, inputs: tuple[str, ...] = (_N_SQUARE,)) -> Probe:
-    return Probe(f"numpy_{name}", function(lambda jax, *x: getattr(jax.numpy, name)(*x)), inputs)
+def _numpy(name: str, inputs: tuple[str, ...] = (_N_SQUARE,)) -> JaxProbe:
+    return JaxProbe(
+        f"numpy_{name}", function(lambda jax, *x: getattr(jax.numpy, name)(*x)), inputs
+    )
 
 
-def _linalg(name: str, inputs: tuple[str, ...] = ("5x5",)) -> Probe:
+def _linalg(name: str, inputs: tuple[str, ...] = ("5x5",)) -> JaxProbe:
     def body(jax: Any, *x: Any) -> Any:
         return getattr(jax.numpy.linalg, name)(*x)
 
-    return Probe(f"linalg_{name}", function(body), inputs)
+    return JaxProbe(f"linalg_{name}", function(body), inputs)
 
 
 MODULES = (
-    Probe("module_conv", module(lambda nnx, rngs: nnx.Conv(8, 4, (3, 3), rngs=rngs)), (_N_IMAGE,),
+    JaxProbe("module_conv",
+          module(lambda nnx, rngs: nnx.Conv(8, 4, (3, 3), rngs=rngs)), (_N_IMAGE,),
           2 * 46 * 46 * 32 + 1024),
-    Probe("module_conv_transposed",
+    JaxProbe("module_conv_transposed",
           module(lambda nnx, rngs: nnx.ConvTranspose(8, 4, (3, 3), strides=2, rngs=rngs)),
           (_N_IMAGE,), 2 * 47 * 47 * 32 + 4096),
-    Probe("module_linear", module(lambda nnx, rngs: nnx.Linear(64, 32, rngs=rngs)), (_ROWS,),
+    JaxProbe("module_linear", module(lambda nnx, rngs: nnx.Linear(64, 32, rngs=rngs)), (_ROWS,),
           20 * (2 * 64 * 32 + 32)),
     # x - mean, rsqrt(var + epsilon) x scale, their product, and the bias
-    Probe("module_batch_norm", module(lambda nnx, rngs: nnx.BatchNorm(8, rngs=rngs)), (_N_IMAGE,),
+    JaxProbe("module_batch_norm",
+          module(lambda nnx, rngs: nnx.BatchNorm(8, rngs=rngs)), (_N_IMAGE,),
           3 * 2048 + 2 * 8),
-    Probe("module_layer_norm", module(lambda nnx, rngs: nnx.LayerNorm(64, rngs=rngs)), (_ROWS,)),
-    Probe("module_group_norm",
+    JaxProbe("module_layer_norm",
+          module(lambda nnx, rngs: nnx.LayerNorm(64, rngs=rngs)), (_ROWS,)),
+    JaxProbe("module_group_norm",
           module(lambda nnx, rngs: nnx.GroupNorm(8, num_groups=4, rngs=rngs)), (_N_IMAGE,)),
-    Probe("module_instance_norm", module(lambda nnx, rngs: nnx.InstanceNorm(8, rngs=rngs)),
+    JaxProbe("module_instance_norm", module(lambda nnx, rngs: nnx.InstanceNorm(8, rngs=rngs)),
           (_N_IMAGE,)),
-    Probe("module_rms_norm", module(lambda nnx, rngs: nnx.RMSNorm(64, rngs=rngs)), (_ROWS,)),
-    Probe("module_embed", module(lambda nnx, rngs: nnx.Embed(100, 16, rngs=rngs)),
+    JaxProbe("module_rms_norm", module(lambda nnx, rngs: nnx.RMSNorm(64, rngs=rngs)), (_ROWS,)),
+    JaxProbe("module_embed", module(lambda nnx, rngs: nnx.Embed(100, 16, rngs=rngs)),
           ("2x10:int32",)),
-    Probe("module_attention", module(_attention), (_ROWS,)),
-    Probe("module_dropout", module(lambda nnx, rngs: nnx.Dropout(0.5, rngs=rngs)), (_ROWS,), 0),
-    Probe("module_lstm", _recurrent("LSTMCell"), ("2x5x16",)),
-    Probe("module_gru", _recurrent("GRUCell"), ("2x5x16",)),
-    Probe("module_bfloat16",
+    JaxProbe("module_attention", module(_attention), (_ROWS,)),
+    JaxProbe("module_dropout", module(lambda nnx, rngs: nnx.Dropout(0.5, rngs=rngs)), (_ROWS,), 0),
+    JaxProbe("module_lstm", _recurrent("LSTMCell"), ("2x5x16",)),
+    JaxProbe("module_gru", _recurrent("GRUCell"), ("2x5x16",)),
+    JaxProbe("module_bfloat16",
           module(lambda nnx, rngs: nnx.Linear(64, 32, dtype="bfloat16", rngs=rngs)), (_ROWS,)),
 )  # fmt: skip
 ACTIVATIONS = (
@@ -276,8 +281,8 @@ ACTIVATIONS = (
     *map(_activation, ("softplus", "softmax", "log_softmax", "logsumexp", "standardize")),
     _activation("gelu"),
     _activation("gelu", approximate=False),
-    Probe("nn_gelu_bfloat16", function(lambda jax, x: jax.nn.gelu(x)), ("4x16:bfloat16",)),
-    Probe("nn_one_hot", function(lambda jax, x: jax.nn.one_hot(x, 10)), ("4:int32",)),
+    JaxProbe("nn_gelu_bfloat16", function(lambda jax, x: jax.nn.gelu(x)), ("4x16:bfloat16",)),
+    JaxProbe("nn_one_hot", function(lambda jax, x: jax.nn.one_hot(x, 10)), ("4:int32",)),
 )
 ARRAYS = (
     *map(_numpy, ("cumsum", "argmax", "sort", "mean", "var", "median", "prod", "any", "flip")),
@@ -286,26 +291,26 @@ ARRAYS = (
     _linalg("cholesky"),
     _linalg("inv"),
     _linalg("solve", ("5x5", "5x3")),
-    Probe("fft", function(lambda jax, x: jax.numpy.fft.rfft(x)), (_N_SQUARE,), 8 * 64 * 4),
-    Probe("top_k", function(lambda jax, x: jax.lax.top_k(x, 3)), (_N_SQUARE,), 0),
-    Probe("near_top_k", function(lambda jax, x: jax.lax.approx_max_k(x, 3)), ("4x160",),
+    JaxProbe("fft", function(lambda jax, x: jax.numpy.fft.rfft(x)), (_N_SQUARE,), 8 * 64 * 4),
+    JaxProbe("top_k", function(lambda jax, x: jax.lax.top_k(x, 3)), (_N_SQUARE,), 0),
+    JaxProbe("near_top_k", function(lambda jax, x: jax.lax.approx_max_k(x, 3)), ("4x160",),
           640 * 10),
-    Probe("scatter", function(lambda jax, x, i, y: x.at[i].add(y)),
+    JaxProbe("scatter", function(lambda jax, x, i, y: x.at[i].add(y)),
           ("10x4", "3:int32", "3x4"), 3 + 3 + 3 + 12),
-    Probe("rows", function(lambda jax, x, i: x[i]), ("100x16", "2x10:int32"), 60),
-    Probe("whole_numbers", function(lambda jax, x: x % 7 // 2), ("16:int32",)),
-    Probe("random", function(lambda jax, x: jax.random.normal(jax.random.key(0), (3, 5)) + x),
+    JaxProbe("rows", function(lambda jax, x, i: x[i]), ("100x16", "2x10:int32"), 60),
+    JaxProbe("whole_numbers", function(lambda jax, x: x % 7 // 2), ("16:int32",)),
+    JaxProbe("random", function(lambda jax, x: jax.random.normal(jax.random.key(0), (3, 5)) + x),
           ("3x5",)),
-    Probe("again", function(lambda jax, x: jax.numpy.where(x > 1, x * 2, 0) / x.sum() + x * 2),
+    JaxProbe("again", function(lambda jax, x: jax.numpy.where(x > 1, x * 2, 0) / x.sum() + x * 2),
           (_N_SQUARE,)),
-    Probe("once", function(lambda jax, x: jax.numpy.tanh(x * 3) + x * 3), (_N_SQUARE,), 3 * 64),
-    Probe("nothing", function(lambda jax, x: x), (_N_SQUARE,), 0),
+    JaxProbe("once", function(lambda jax, x: jax.numpy.tanh(x * 3) + x * 3), (_N_SQUARE,), 3 * 64),
+    JaxProbe("nothing", function(lambda jax, x: x), (_N_SQUARE,), 0),
 )  # fmt: skip
 _MODULES_PROBES = (*MODULES, *ACTIVATIONS, *ARRAYS)
 
 
-ONE_PRODUCT = Probe("one_product", function(lambda jax, x, w: x @ w), (_N_SQUARE, "16x8"), 1024)
-THREE_PRODUCTS = Probe(
+ONE_PRODUCT = JaxProbe("one_product", function(lambda jax, x, w: x @ w), (_N_SQUARE, "16x8"), 1024)
+THREE_PRODUCTS = JaxProbe(
     "three_products",
     function(lambda jax, x, w: (x.T @ x).sum() + x @ w @ w.T),
     (_N_SQUARE, "16x8"),

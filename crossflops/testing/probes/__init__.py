@@ -16,10 +16,10 @@ __all__ = ["Probe", "probes"]
 @functools.cache
 def probes() -> dict[str, Probe]:
     """All probes by name. Two of one name raise ValueError."""
-    found: dict[str, Probe] = {}
+    by_name: dict[str, Probe] = {}
     for module in iter_modules(__path__):
         for probe in getattr(import_module(f"{__name__}.{module.name}"), "PROBES", ()):
-            if probe.name in found:
+            if probe.name in by_name:
                 raise ValueError(f"two probes are called {probe.name!r}")
-            found[probe.name] = probe
-    return found
+            by_name[probe.name] = probe
+    return by_name

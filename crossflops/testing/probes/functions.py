@@ -154,7 +154,7 @@ def _complex(name: str) -> Any:
     def body(model: Any, *tensors: Any) -> Any:
         import torch
 
-        return getattr(torch, name)(*(torch.complex(one, one) for one in tensors)).real
+        return getattr(torch, name)(*(torch.complex(tensor, tensor) for tensor in tensors)).real
 
     return function(body)
 
@@ -217,9 +217,9 @@ def _hooked() -> Any:
 
     layer, weight = torch_nn.Linear(8, 8, bias=False), torch.ones(8, 8)
     model = torch_nn.Sequential(layer)
-    for one in (layer, model):
-        one.register_forward_pre_hook(lambda module, given: (torch.matmul(given[0], weight),))
-        one.register_forward_hook(lambda module, given, y: torch.add(y, y))
+    for target in (layer, model):
+        target.register_forward_pre_hook(lambda module, given: (torch.matmul(given[0], weight),))
+        target.register_forward_hook(lambda module, given, y: torch.add(y, y))
     return model
 
 

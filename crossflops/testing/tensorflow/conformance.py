@@ -20,10 +20,10 @@ from crossflops.rules.rule import Convention
 from crossflops.testing.conformance import Evidence, predicted, printed
 from crossflops.testing.tensorflow import probes
 from crossflops.testing.tensorflow.architectures import architectures
-from crossflops.testing.tensorflow.probes import Probe
+from crossflops.testing.tensorflow.probes import TfProbe
 from crossflops.tools.registry import predicting
 
-PROBES: dict[str, Probe] = {one.name: one for one in (*probes.PROBES, *probes.PROBES)}
+PROBES: dict[str, TfProbe] = {probe.name: probe for probe in (*probes.PROBES, *probes.PROBES)}
 EXAMPLES = 12
 SETTING = Setting()
 
@@ -56,10 +56,10 @@ class TensorFlowConformance:
     @pytest.mark.parametrize("name", PROBES)
     def test_probe_is_predicted(self, name: str) -> None:
         """The convention gives the tool's number, which is told before the tool runs."""
-        told = predicted(self.convention, _seen(name), SETTING)
-        found = printed(self.adapter, *PROBES[name].build(), SETTING)
-        assert found == told, f"printed {found}, predicted {told}"
-        assert found is not None
+        expected = predicted(self.convention, _seen(name), SETTING)
+        answer = printed(self.adapter, *PROBES[name].build(), SETTING)
+        assert answer == expected, f"printed {answer}, predicted {expected}"
+        assert answer is not None
 
     @settings(
         max_examples=EXAMPLES,
@@ -73,20 +73,20 @@ class TensorFlowConformance:
     ) -> None:
         """The convention gives the tool's number on a model that no author wrote down."""
         model, spec = architecture()
-        told = predicted(self.convention, Evidence(_trace(model, (spec,), {})), SETTING)
-        found = printed(self.adapter, model, (spec,), {}, SETTING)
-        assert found == told, f"printed {found}, predicted {told}"
+        expected = predicted(self.convention, Evidence(_trace(model, (spec,), {})), SETTING)
+        answer = printed(self.adapter, model, (spec,), {}, SETTING)
+        assert answer == expected, f"printed {answer}, predicted {expected}"
 
     def test_wrong_weight_is_caught(self) -> None:
         """A rule that is off by a factor changes the prediction of some probe."""
-        countable = [one.id for one in self.convention.rules if one.amount]
-        missed = [one for one in countable if not self._is_noticed(one)]
+        countable = [rule.id for rule in self.convention.rules if rule.amount]
+        missed = [rule for rule in countable if not self._is_noticed(rule)]
         assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
 
     def _is_noticed(self, rule_id: str) -> bool:
         rules = tuple(
-            msgspec.structs.replace(one, factor=one.factor + 1) if one.id == rule_id else one
-            for one in self.convention.rules
+            msgspec.structs.replace(rule, factor=rule.factor + 1) if rule.id == rule_id else rule
+            for rule in self.convention.rules
         )
         wrong = msgspec.structs.replace(self.convention, rules=rules)
         return any(

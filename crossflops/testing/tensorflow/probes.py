@@ -11,7 +11,7 @@ from crossflops.frontends.tensorflow import FRONTEND
 Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
-class Probe(msgspec.Struct, frozen=True):
+class TfProbe(msgspec.Struct, frozen=True):
     """A named model with its inputs, written as on the command line.
 
     `macs` is what a hand calculation gives; None where that is unknown, or where the native count
@@ -114,50 +114,52 @@ def _pointwise(tf: Any, x: Any) -> Any:
 
 
 _FUNCTIONS_PROBES = (
-    Probe("matmul", function(lambda tf, x, y: x @ y), (_SQUARE, "16x8"), 4 * 16 * 8),
-    Probe("matmul_transposed",
+    TfProbe("matmul", function(lambda tf, x, y: x @ y), (_SQUARE, "16x8"), 4 * 16 * 8),
+    TfProbe("matmul_transposed",
           function(lambda tf, x, y: tf.matmul(x, y, transpose_a=True)), ("16x4", "16x8"), 512),
-    Probe("matmul_batched", function(lambda tf, x, y: x @ y), ("2x4x16", "2x16x8"), 1024),
-    Probe("matmul_adjoint",
+    TfProbe("matmul_batched", function(lambda tf, x, y: x @ y), ("2x4x16", "2x16x8"), 1024),
+    TfProbe("matmul_adjoint",
           function(lambda tf, x, y: tf.matmul(x, y, transpose_a=True)),
           ("2x16x4", "2x16x8"), 1024),
-    Probe("einsum", function(lambda tf, x, y: tf.einsum("bij,bjk->bik", x, y)),
+    TfProbe("einsum", function(lambda tf, x, y: tf.einsum("bij,bjk->bik", x, y)),
           ("2x4x16", "2x16x8"), 1024),
-    Probe("loop", _loop(lambda tf, x, y: y @ tf.ones((16, 16))), (_SQUARE,), 3 * 4 * 256),
-    Probe("matmul_in_loop", _loop(lambda tf, x, y: y + x @ tf.ones((16, 16))),
+    TfProbe("loop", _loop(lambda tf, x, y: y @ tf.ones((16, 16))), (_SQUARE,), 3 * 4 * 256),
+    TfProbe("matmul_in_loop", _loop(lambda tf, x, y: y + x @ tf.ones((16, 16))),
           (_SQUARE,), 3 * 4 * 256),
-    Probe("conv_in_loop",
+    TfProbe("conv_in_loop",
           _loop(lambda tf, x, y: y + tf.nn.conv2d(
               tf.ones((1, 8, 8, 4)), tf.ones((3, 3, 4, 4)), 1, "SAME")),
           (_MAPS,), 3 * 64 * 4 * 36),
-    Probe("depthwise_in_loop",
+    TfProbe("depthwise_in_loop",
           _loop(lambda tf, x, y: y + tf.nn.depthwise_conv2d(
               tf.ones((1, 8, 8, 4)), tf.ones((3, 3, 4, 1)), (1, 1, 1, 1), "SAME")),
           (_MAPS,), 3 * 64 * 36),
-    Probe("loop_over_data", function(lambda tf, x: tf.while_loop(
+    TfProbe("loop_over_data", function(lambda tf, x: tf.while_loop(
         lambda y: tf.reduce_sum(y) < 9, lambda y: (y @ y,), (x,))[0]), ("4x4",), None),
-    Probe("branches", function(_branches), (_SQUARE,), None),
-    Probe("branches_of_convolutions", function(_branches_of_convolutions), (_MAPS,), 64 * 4 * 36),
-    Probe("compiled", function(_compiled), (_SQUARE,), 512),
-    Probe("conv_transposed_odd", function(_transposed), ("1x3x3x1",), 27),
-    Probe("conv_first_channels", function(lambda tf, x: tf.nn.conv2d(
+    TfProbe("branches", function(_branches), (_SQUARE,), None),
+    TfProbe("branches_of_convolutions",
+          function(_branches_of_convolutions), (_MAPS,), 64 * 4 * 36),
+    TfProbe("compiled", function(_compiled), (_SQUARE,), 512),
+    TfProbe("conv_transposed_odd", function(_transposed), ("1x3x3x1",), 27),
+    TfProbe("conv_first_channels", function(lambda tf, x: tf.nn.conv2d(
         x, tf.ones((3, 3, 4, 6)), 1, "SAME", data_format="NCHW")), ("1x4x8x8",), 64 * 6 * 36),
-    Probe("conv_transposed_first_channels", function(lambda tf, x: tf.nn.conv2d_transpose(
+    TfProbe("conv_transposed_first_channels", function(lambda tf, x: tf.nn.conv2d_transpose(
         x, tf.ones((3, 3, 6, 4)), (1, 6, 16, 16), 2, data_format="NCHW")), ("1x4x8x8",), None),
-    Probe("pool_first_channels", function(lambda tf, x: tf.nn.max_pool2d(
+    TfProbe("pool_first_channels", function(lambda tf, x: tf.nn.max_pool2d(
         x, 2, 2, "VALID", data_format="NCHW")), ("1x4x8x8",), 0),
-    Probe("dilation", function(lambda tf, x: tf.nn.dilation2d(
+    TfProbe("dilation", function(lambda tf, x: tf.nn.dilation2d(
         x, tf.ones((3, 3, 4)), (1, 1, 1, 1), "SAME", "NHWC", (1, 1, 1, 1))), (_MAPS,), None),
-    Probe("gradients", function(_gradients), (_MAPS,), None),
-    Probe("pointwise", function(_pointwise), (_SQUARE,), 0),
-    Probe("l2_loss", function(lambda tf, x: tf.nn.l2_loss(x)), (_SQUARE,), None),
-    Probe("reductions", function(lambda tf, x: (
+    TfProbe("gradients", function(_gradients), (_MAPS,), None),
+    TfProbe("pointwise", function(_pointwise), (_SQUARE,), 0),
+    TfProbe("l2_loss", function(lambda tf, x: tf.nn.l2_loss(x)), (_SQUARE,), None),
+    TfProbe("reductions", function(lambda tf, x: (
         tf.reduce_sum(x, 1), tf.reduce_mean(x, 0), tf.argmax(x, 1), tf.reduce_max(x))),
           (_SQUARE,), 0),
-    Probe("whole_numbers", function(lambda tf, x: x * 2 + 1), ("3x5:int32",), 0),
-    Probe("bias_alone", function(lambda tf, x: tf.nn.bias_add(x, tf.ones(16))), (_SQUARE,), 0),
-    Probe("broadcast", function(lambda tf, x, y: x + y), ("4x1", "1x16"), 0),
-    Probe("open_shape", function(lambda tf, x: tf.boolean_mask(x, x[:, 0] > 0) @ tf.ones((16, 8))),
+    TfProbe("whole_numbers", function(lambda tf, x: x * 2 + 1), ("3x5:int32",), 0),
+    TfProbe("bias_alone", function(lambda tf, x: tf.nn.bias_add(x, tf.ones(16))), (_SQUARE,), 0),
+    TfProbe("broadcast", function(lambda tf, x, y: x + y), ("4x1", "1x16"), 0),
+    TfProbe("open_shape",
+          function(lambda tf, x: tf.boolean_mask(x, x[:, 0] > 0) @ tf.ones((16, 8))),
           (_SQUARE,), None),
 )  # fmt: skip
 
@@ -190,44 +192,45 @@ def _sequence(name: str, **kwargs: Any) -> Any:
 
 
 _LAYERS_PROBES = (
-    Probe("conv", _same("Conv2D", 8, 3, use_bias=False), (_IMAGE,), 256 * 8 * 27),
-    Probe("conv_bias", _same("Conv2D", 8, 3), (_IMAGE,), 256 * 8 * 27),
-    Probe("conv_bias_batch4", _same("Conv2D", 8, 3), ("4x16x16x3",), 4 * 256 * 8 * 27),
-    Probe("conv_groups", _same("Conv2D", 16, 3, groups=4), (_T_MAPS,), 256 * 16 * 18),
-    Probe("conv_dilated", _same("Conv2D", 8, 3, dilation_rate=2), (_IMAGE,), 256 * 8 * 27),
-    Probe("conv_dilated_3", _same("Conv2D", 8, 3, dilation_rate=3), (_IMAGE,), 256 * 8 * 27),
-    Probe("depthwise", _same("DepthwiseConv2D", 3), (_T_MAPS,), 256 * 8 * 9),
-    Probe("depthwise_dilated", _same("DepthwiseConv2D", 3, dilation_rate=3), (_T_MAPS,), 256 * 72),
-    Probe("separable", _same("SeparableConv2D", 4, 3), (_T_MAPS,), 256 * 8 * 9 + 256 * 32),
-    Probe("conv_transposed", _same("Conv2DTranspose", 4, 3, strides=2), ("1x8x8x8",), 18432),
-    Probe("conv_transposed_valid", stack(layer("Conv2DTranspose", 4, 3, strides=2)),
+    TfProbe("conv", _same("Conv2D", 8, 3, use_bias=False), (_IMAGE,), 256 * 8 * 27),
+    TfProbe("conv_bias", _same("Conv2D", 8, 3), (_IMAGE,), 256 * 8 * 27),
+    TfProbe("conv_bias_batch4", _same("Conv2D", 8, 3), ("4x16x16x3",), 4 * 256 * 8 * 27),
+    TfProbe("conv_groups", _same("Conv2D", 16, 3, groups=4), (_T_MAPS,), 256 * 16 * 18),
+    TfProbe("conv_dilated", _same("Conv2D", 8, 3, dilation_rate=2), (_IMAGE,), 256 * 8 * 27),
+    TfProbe("conv_dilated_3", _same("Conv2D", 8, 3, dilation_rate=3), (_IMAGE,), 256 * 8 * 27),
+    TfProbe("depthwise", _same("DepthwiseConv2D", 3), (_T_MAPS,), 256 * 8 * 9),
+    TfProbe("depthwise_dilated",
+          _same("DepthwiseConv2D", 3, dilation_rate=3), (_T_MAPS,), 256 * 72),
+    TfProbe("separable", _same("SeparableConv2D", 4, 3), (_T_MAPS,), 256 * 8 * 9 + 256 * 32),
+    TfProbe("conv_transposed", _same("Conv2DTranspose", 4, 3, strides=2), ("1x8x8x8",), 18432),
+    TfProbe("conv_transposed_valid", stack(layer("Conv2DTranspose", 4, 3, strides=2)),
           ("1x8x8x8",), 18432),
-    Probe("conv1d", _same("Conv1D", 8, 3), ("2x20x4",), 40 * 8 * 12),
-    Probe("conv3d", _same("Conv3D", 4, 3), ("1x6x6x6x2",), 216 * 4 * 54),
-    Probe("dense", stack(layer("Dense", 32)), ("4x64",), 4 * 64 * 32),
-    Probe("dense_rows", stack(layer("Dense", 32)), (_ROWS,), 20 * 64 * 32),
-    Probe("dense_gelu", stack(layer("Dense", 32, activation="gelu")), ("4x64",), 4 * 64 * 32),
-    Probe("batch_norm", stack(layer("BatchNormalization")), (_T_MAPS,), 0),
-    Probe("layer_norm", stack(layer("LayerNormalization")), (_ROWS,), 0),
-    Probe("group_norm", stack(layer("GroupNormalization", 4)), (_T_MAPS,), 0),
-    Probe("rms_norm", stack(layer("RMSNormalization")), (_ROWS,), 0),
-    Probe("relu", stack(layer("ReLU")), (_T_MAPS,), 0),
-    Probe("gelu", stack(layer("Activation", "gelu")), (_T_MAPS,), 0),
-    Probe("softmax", stack(layer("Softmax")), (_ROWS,), 0),
-    Probe("max_pool", stack(layer("MaxPool2D", 2)), (_T_MAPS,), 0),
-    Probe("average_pool", stack(layer("AveragePooling2D", 2)), (_T_MAPS,), 0),
-    Probe("global_average", stack(layer("GlobalAveragePooling2D")), (_T_MAPS,), 0),
-    Probe("upsample", stack(layer("UpSampling2D", 2)), (_T_MAPS,), 0),
-    Probe("upsample_linear", stack(layer("UpSampling2D", 2, interpolation="bilinear")),
+    TfProbe("conv1d", _same("Conv1D", 8, 3), ("2x20x4",), 40 * 8 * 12),
+    TfProbe("conv3d", _same("Conv3D", 4, 3), ("1x6x6x6x2",), 216 * 4 * 54),
+    TfProbe("dense", stack(layer("Dense", 32)), ("4x64",), 4 * 64 * 32),
+    TfProbe("dense_rows", stack(layer("Dense", 32)), (_ROWS,), 20 * 64 * 32),
+    TfProbe("dense_gelu", stack(layer("Dense", 32, activation="gelu")), ("4x64",), 4 * 64 * 32),
+    TfProbe("batch_norm", stack(layer("BatchNormalization")), (_T_MAPS,), 0),
+    TfProbe("layer_norm", stack(layer("LayerNormalization")), (_ROWS,), 0),
+    TfProbe("group_norm", stack(layer("GroupNormalization", 4)), (_T_MAPS,), 0),
+    TfProbe("rms_norm", stack(layer("RMSNormalization")), (_ROWS,), 0),
+    TfProbe("relu", stack(layer("ReLU")), (_T_MAPS,), 0),
+    TfProbe("gelu", stack(layer("Activation", "gelu")), (_T_MAPS,), 0),
+    TfProbe("softmax", stack(layer("Softmax")), (_ROWS,), 0),
+    TfProbe("max_pool", stack(layer("MaxPool2D", 2)), (_T_MAPS,), 0),
+    TfProbe("average_pool", stack(layer("AveragePooling2D", 2)), (_T_MAPS,), 0),
+    TfProbe("global_average", stack(layer("GlobalAveragePooling2D")), (_T_MAPS,), 0),
+    TfProbe("upsample", stack(layer("UpSampling2D", 2)), (_T_MAPS,), 0),
+    TfProbe("upsample_linear", stack(layer("UpSampling2D", 2, interpolation="bilinear")),
           (_T_MAPS,), 0),
-    Probe("embedding", stack(layer("Embedding", 100, 16)), ("2x10:int32",), 0),
-    Probe("residual", _residual, (_T_MAPS,), 0),
-    Probe("attention", _attention, ("2x10x32",), 4 * 20 * 32 * 32 + 12800),
-    Probe("lstm", _sequence("LSTM"), ("2x5x16",), 10 * 4 * 32 * 48),
-    Probe("lstm_unrolled", _sequence("LSTM", unroll=True), ("2x5x16",), 10 * 4 * 32 * 48),
-    Probe("gru", _sequence("GRU"), ("2x5x16",), 10 * 3 * 32 * 48),
-    Probe("gru_unrolled", _sequence("GRU", unroll=True), ("2x5x16",), 10 * 3 * 32 * 48),
-    Probe("simple_rnn", _sequence("SimpleRNN"), ("2x5x16",), 10 * 32 * 48),
+    TfProbe("embedding", stack(layer("Embedding", 100, 16)), ("2x10:int32",), 0),
+    TfProbe("residual", _residual, (_T_MAPS,), 0),
+    TfProbe("attention", _attention, ("2x10x32",), 4 * 20 * 32 * 32 + 12800),
+    TfProbe("lstm", _sequence("LSTM"), ("2x5x16",), 10 * 4 * 32 * 48),
+    TfProbe("lstm_unrolled", _sequence("LSTM", unroll=True), ("2x5x16",), 10 * 4 * 32 * 48),
+    TfProbe("gru", _sequence("GRU"), ("2x5x16",), 10 * 3 * 32 * 48),
+    TfProbe("gru_unrolled", _sequence("GRU", unroll=True), ("2x5x16",), 10 * 3 * 32 * 48),
+    TfProbe("simple_rnn", _sequence("SimpleRNN"), ("2x5x16",), 10 * 32 * 48),
 )  # fmt: skip
 
 

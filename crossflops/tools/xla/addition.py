@@ -24,8 +24,8 @@ def nearest(value: float) -> float:
     """
     extra = abs(value).bit_length() - _DIGITS if isinstance(value, int) else 0
     if extra <= 0:
-        found: float = unpack("f", pack("f", value))[0]
-        return found
+        rounded: float = unpack("f", pack("f", value))[0]
+        return rounded
     kept, rest = divmod(abs(int(value)), 1 << extra)
     half = 1 << (extra - 1)
     kept += rest > half or (rest == half and kept % 2)
@@ -73,7 +73,7 @@ def _alike(first: Sequence[str], second: Sequence[str]) -> int:
     """How many functions around are the same, from the outermost inwards."""
     pairs = zip(first, second, strict=False)
     return next(
-        (place for place, (one, other) in enumerate(pairs) if one != other),
+        (place for place, (left, other) in enumerate(pairs) if left != other),
         min(len(first), len(second)),
     )
 

@@ -57,7 +57,7 @@ def _window(call: Call) -> Sequence[Mapping[str, int]]:
 def dot(call: Call) -> int:
     """n(out) x the contracted sizes. GetDotFlops, without its factor of two."""
     first = _input(call, 0)
-    return prod(first[one] for one in _sizes(call, "lhs_contracting")) * prod(_result(call))
+    return prod(first[axis] for axis in _sizes(call, "lhs_contracting")) * prod(_result(call))
 
 
 def convolution(call: Call) -> int:
@@ -80,9 +80,9 @@ def _positions(call: Call) -> int:
     image, weights, result = _input(call, 0), _input(call, 1), _result(call)
     places = zip(
         _window(call),
-        (image[one] for one in _sizes(call, "input_spatial")),
-        (weights[one] for one in _sizes(call, "kernel_spatial")),
-        (result[one] for one in _sizes(call, "output_spatial")),
+        (image[axis] for axis in _sizes(call, "input_spatial")),
+        (weights[axis] for axis in _sizes(call, "kernel_spatial")),
+        (result[axis] for axis in _sizes(call, "output_spatial")),
         strict=True,
     )
     return prod(_along(window, *limits) for window, *limits in places)
@@ -134,32 +134,32 @@ def _windows(call: Call) -> int:
     """(window - 1) x n(out), and less for a window that is as wide as the whole dimension."""
     elements = prod(_result(call))
     window = _window(call)
-    wide = [place for place, one in enumerate(window) if one["size"] != 1]
-    padded = [one for one in window if one["padding_low"] or one["padding_high"]]
+    wide = [place for place, side in enumerate(window) if side["size"] != 1]
+    padded = [side for side in window if side["padding_low"] or side["padding_high"]]
     if len(wide) == len(padded) == len(call.outputs) == 1:
-        one, size = window[wide[0]], _result(call)[wide[0]]
-        low, high = one["padding_low"], one["padding_high"]
-        if low == high == size - 1 and low and one["size"] == 2 * low + 1:
+        side, size = window[wide[0]], _result(call)[wide[0]]
+        low, high = side["padding_low"], side["padding_high"]
+        if low == high == size - 1 and low and side["size"] == 2 * low + 1:
             return elements // size + size - 1
-    return (prod(one["size"] for one in window) - 1) * elements
+    return (prod(side["size"] for side in window) - 1) * elements
 
 
 def selections(call: Call) -> int:
     """n(source) x (window - 1): how often its select is applied. HandleSelectAndScatter."""
-    return prod(_input(call, 1)) * (prod(one["size"] for one in _window(call)) - 1)
+    return prod(_input(call, 1)) * (prod(side["size"] for side in _window(call)) - 1)
 
 
 def scalar_flops(opcodes: Scalar) -> int:
     """The flops of a function of scalars: one for each elementwise instruction in it."""
-    return sum(one in ELEMENTWISE for one in cast(Sequence[str], opcodes))
+    return sum(opcode in ELEMENTWISE for opcode in cast(Sequence[str], opcodes))
 
 
 def reduction(call: Call) -> int:
     """The flops of a reducer x how often it is applied. ProcessSubcomputation."""
-    found = applications(call) * scalar_flops(call.settings["applied"])
+    operations = applications(call) * scalar_flops(call.settings["applied"])
     if call.target == "select-and-scatter":
-        found += selections(call) * scalar_flops(call.settings["selecting"])
-    return found
+        operations += selections(call) * scalar_flops(call.settings["selecting"])
+    return operations
 
 
 def sort(call: Call) -> int:
@@ -170,7 +170,7 @@ def sort(call: Call) -> int:
 
 def fft(call: Call) -> int:
     """8 n(in) x floor(log2) of every length, multiplied. HandleFft."""
-    logarithms = prod(one.bit_length() - 1 for one in _sizes(call, "fft_length"))
+    logarithms = prod(length.bit_length() - 1 for length in _sizes(call, "fft_length"))
     return 4 * FLOPS_PER_MAC * logarithms * prod(_input(call, 0))
 
 
@@ -186,7 +186,7 @@ def triangular_solve(call: Call) -> int:
 
 def all_reduce(call: Call) -> int:
     """n(out): two replicas are assumed. HandleAllReduce."""
-    return sum(prod(_shape(one)) for one in call.outputs)
+    return sum(prod(_shape(spec)) for spec in call.outputs)
 
 
 def custom_call(call: Call) -> int:

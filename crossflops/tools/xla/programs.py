@@ -30,8 +30,8 @@ def _compared(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Cal
     """
     before, after = list(lowered), list(compiled)
     pairs = _pairs(filter(_counts, before), list(filter(_counts, after)))
-    taken = {one.key for one in pairs.values()}
-    equal = {_named(one) for one in pairs.values()}
+    taken = {partner.key for partner in pairs.values()}
+    equal = {_named(partner) for partner in pairs.values()}
 
     def kind(call: Call, repeated: str) -> str:
         return "" if not _counts(call) else repeated if _named(call) in equal else "rewritten"
@@ -61,19 +61,19 @@ def _alike(call: Call) -> Key:
 def _pairs(before: Iterable[Call], after: list[Call]) -> Pairs:
     """Instructions that do the same work: under the same names, or else under any."""
     left = list(before)
-    found: Pairs = {}
+    pairs: Pairs = {}
     for key in (_named, _alike):
-        found |= _matched(left, [one for one in after if one.key not in found], key)
-        taken = Counter(one.key for one in found.values())
-        left = [one for one in left if one.key not in taken]
-    return found
+        pairs |= _matched(left, [call for call in after if call.key not in pairs], key)
+        taken = Counter(call.key for call in pairs.values())
+        left = [call for call in left if call.key not in taken]
+    return pairs
 
 
 def _matched(before: list[Call], after: list[Call], key: Callable[[Call], Key]) -> Pairs:
     waiting: dict[Key, list[Call]] = defaultdict(list)
-    for one in reversed(before):
-        waiting[key(one)].append(one)
-    return {one.key: waiting[key(one)].pop() for one in after if waiting[key(one)]}
+    for call in reversed(before):
+        waiting[key(call)].append(call)
+    return {call.key: waiting[key(call)].pop() for call in after if waiting[key(call)]}
 
 
 def _kept(call: Call, before: Call) -> Call:
@@ -95,8 +95,8 @@ def _of_compilation(call: Call) -> Call:
 
 
 def _changed(call: Call, change: str, lowered: bool, removed: bool) -> Call:
-    told = {"change": change, "lowered": lowered, "removed": removed}
-    return msgspec.structs.replace(call, settings={**call.settings, **told})
+    facts = {"change": change, "lowered": lowered, "removed": removed}
+    return msgspec.structs.replace(call, settings={**call.settings, **facts})
 
 
 def with_branches(calls: Sequence[Call]) -> list[Call]:

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from crossflops.bench.batches import MOST, Goal, search
 from crossflops.bench.benching import bench as run
-from crossflops.bench.order import USUAL, FileOrder, Limits, ModelOrder, Order, Ran
+from crossflops.bench.order import USUAL, BenchLimits, FileOrder, ModelOrder, Order, Ran
 from crossflops.errors import CrossflopsError, InputError, NormalizeError
 from crossflops.frontends import of_runtime
 from crossflops.ir.measurement import Measurement, Unfit
@@ -28,7 +28,7 @@ from crossflops.verbs.provenance import asked, made_with
 Progress = Callable[[str], None]
 AUTO = "auto"
 _TRACE = "trace.json"
-_BRIEF = Limits(warmup=1, runs=1, fewest=1)  # of a batch that was timed before
+_BRIEF = BenchLimits(warmup=1, runs=1, fewest=1)  # of a batch that was timed before
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     threads: int | None = None
     runtime: str = ONNX
     optimization: str = "all"
-    limits: Limits = USUAL
+    limits: BenchLimits = USUAL
     timeout: float = 300.0
     write_trace: str | None = None
     peak_tflops: float | None = None

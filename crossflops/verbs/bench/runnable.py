@@ -14,7 +14,7 @@ from crossflops.ir.ledger import Counted as CountedNode
 from crossflops.ir.tensor import TensorSpec
 from crossflops.load import read
 from crossflops.targets.request import Request
-from crossflops.verbs.count import Counted, counted, seen, write_program
+from crossflops.verbs.count import CountedModel, counted, seen, write_program
 
 # The same model at another batch size.
 
@@ -87,7 +87,7 @@ class Runnable(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     request: Request
-    counted: Counted
+    counted: CountedModel
     folder: str
     path: str = ""
     dims: dict[str, int] = {}
@@ -147,7 +147,7 @@ def _file(request: Request, source: Source, folder: str) -> Runnable:
     )
 
 
-def _as_it_runs(request: Request, otherwise: Counted | None) -> tuple[Counted, str]:
+def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[CountedModel, str]:
     """The count with what one run shows, else, where nothing can be seen, the count there is."""
     try:
         settled, run = seen(request)
@@ -159,7 +159,7 @@ def _as_it_runs(request: Request, otherwise: Counted | None) -> tuple[Counted, s
     return native, f"sizes, iterations and branches are those of a run on {run.inputs}"
 
 
-def _depends_on_data(native: Counted) -> bool:
+def _depends_on_data(native: CountedModel) -> bool:
     return any(
         not isinstance(count, CountedNode) or count.exactness == "bound"
         for count in native.ledger.counts

@@ -23,7 +23,7 @@ from crossflops.verbs.compare.questions import (
     set_against,
 )
 from crossflops.verbs.compare.tools import Limits, Progress
-from crossflops.verbs.count import Counted, heard
+from crossflops.verbs.count import CountedModel, heard
 from crossflops.verbs.provenance import asked as told
 from crossflops.verbs.provenance import changed, made_with
 
@@ -72,7 +72,7 @@ def compare(request: Request, asked: Comparison, tell: Progress) -> Report:
 
 def _compared(
     request: Request, choice: Choice, asked: Comparison, tell: Progress
-) -> tuple[Counted, Report]:
+) -> tuple[CountedModel, Report]:
     """One model: the native count in the setting that was asked for, and what tools make of it."""
     choice = crews.able(choice, asked.isolate)
     with (

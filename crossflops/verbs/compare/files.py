@@ -17,7 +17,7 @@ from crossflops.ir.trace import Setting
 from crossflops.load import decoded, read
 from crossflops.reconcile import EXPORTED, OTHER_FILE, Stock
 from crossflops.targets.request import Request
-from crossflops.verbs.count import Counted, counted, write_program
+from crossflops.verbs.count import CountedModel, counted, write_program
 
 NAME = "model.onnx"
 
@@ -31,13 +31,13 @@ class FileOfTools(msgspec.Struct, frozen=True):
     given: OnnxFile | None
     path: Path
 
-    def counted(self, native: Counted, setting: Setting) -> Counted:
+    def counted(self, native: CountedModel, setting: Setting) -> CountedModel:
         """The graph in the file, nothing inlined. `native` is the model that is counted."""
         if self.given is None:
             return native
         return counted(Source(self.given, (), {}), setting, ())
 
-    def stock(self, mine: Counted) -> Stock:
+    def stock(self, mine: CountedModel) -> Stock:
         """What the file stores. `mine` is the graph in it."""
         model = read(self.given.path) if self.given else mine.program
         if isinstance(model, bytes):
@@ -52,7 +52,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
             apart=OTHER_FILE if self.given else EXPORTED,
         )
 
-    def told(self, mine: Counted) -> Graph:
+    def told(self, mine: CountedModel) -> Graph:
         """The graph of the file with the shapes that onnx.shape_inference alone tells.
 
         Of a model that was exported these are its own, but for sizes that values decided.
@@ -66,7 +66,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
             shapes = None
         return mine.graph if shapes is None else as_told(mine.graph, shapes)
 
-    def write(self, native: Counted) -> None:
+    def write(self, native: CountedModel) -> None:
         """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""
         if self.given is None:
             hint = "convert the model to ONNX, and give the file by --onnx"

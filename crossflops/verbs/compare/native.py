@@ -30,7 +30,7 @@ from crossflops.rules.prediction import (
 from crossflops.rules.rule import Convention
 from crossflops.verbs import count
 from crossflops.verbs.compare.files import FileOfTools
-from crossflops.verbs.count import Counted, counted, observed, seen_by
+from crossflops.verbs.count import CountedModel, counted, observed, seen_by
 
 
 class Unpredicted(msgspec.Struct, frozen=True):
@@ -53,17 +53,17 @@ class Study(msgspec.Struct, frozen=True):
     another one, counted in the same way.
     """
 
-    counted: dict[bool, Counted]
-    file: Counted | None = None
-    inferred: Counted | None = None
+    counted: dict[bool, CountedModel]
+    file: CountedModel | None = None
+    inferred: CountedModel | None = None
     stock: Stock | None = None
-    rebuilt: dict[str, dict[bool, Counted]] = {}
+    rebuilt: dict[str, dict[bool, CountedModel]] = {}
 
-    def run(self, tool: str, training: bool) -> Counted:
+    def run(self, tool: str, training: bool) -> CountedModel:
         """What a tool that runs a model has before it, in a mode."""
         return self.rebuilt.get(tool, self.counted)[training]
 
-    def seen(self, tool: str, convention: Convention, asked: Setting) -> Counted:
+    def seen(self, tool: str, convention: Convention, asked: Setting) -> CountedModel:
         """What a tool counts: the nodes of the file, or the model in the mode that it forces."""
         if convention.sees != "node" or self.file is None:
             return self.run(tool, convention.setting(asked).training)
@@ -104,7 +104,7 @@ def predictions(
 
 def by_mode(
     source: Source, asked: Setting, conventions: Mapping[str, Convention]
-) -> dict[bool, Counted]:
+) -> dict[bool, CountedModel]:
     """The model counted as it was asked for, and in every mode that a tool forces."""
     modes = {asked.training} | {
         convention.setting(asked).training for convention in conventions.values()
@@ -120,7 +120,7 @@ def by_mode(
     }
 
 
-def _predicted(convention: Convention, asked: Setting, mine: Counted) -> Predicted:
+def _predicted(convention: Convention, asked: Setting, mine: CountedModel) -> Predicted:
     try:
         if convention.sees == "node":
             return predict_nodes(convention, mine.graph, seen_by(convention, mine))
@@ -183,7 +183,7 @@ def _explained(
 
 
 def _reconciled(
-    prediction: Predicted, native: Counted, mine: Counted, profile: Profile
+    prediction: Predicted, native: CountedModel, mine: CountedModel, profile: Profile
 ) -> Reconciliation:
     if isinstance(prediction, Unpredicted):
         return unpredicted(prediction.convention, native.ledger, profile, prediction.error)
@@ -191,7 +191,7 @@ def _reconciled(
 
 
 def _parameters(
-    convention: Convention, counted: Counted, profile: Profile, stock: Stock | None
+    convention: Convention, counted: CountedModel, profile: Profile, stock: Stock | None
 ) -> ParamsReconciliation | UnsetType:
     """Why the tool counts other parameters, where it counts any and it is known how."""
     rules, theirs = convention.parameters, profile.params

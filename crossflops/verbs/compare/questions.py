@@ -14,7 +14,7 @@ from crossflops.report.report import Report
 from crossflops.report.view import focus
 
 if TYPE_CHECKING:
-    from crossflops.verbs.count import Counted
+    from crossflops.verbs.count import CountedModel
 
 
 def chosen(
@@ -115,7 +115,10 @@ def about_the_second() -> Iterator[None]:
 
 
 def set_against(
-    first: Report, second: Report, counted: Sequence["Counted"], between: tuple[str, str] | None
+    first: Report,
+    second: Report,
+    counted: Sequence["CountedModel"],
+    between: tuple[str, str] | None,
 ) -> Report:
     """The first report with what is between its model and that of the second."""
     from crossflops.reconcile.models import align, layers

@@ -22,7 +22,7 @@ from crossflops.targets.request import Request
 from crossflops.targets.target import named_in_full
 from crossflops.verbs.compare.files import FileOfTools
 from crossflops.verbs.compare.native import Study, by_mode
-from crossflops.verbs.count import Counted
+from crossflops.verbs.count import CountedModel
 from crossflops.workers.jobs import Job
 from crossflops.workers.observe import run_here
 from crossflops.workers.pool import Workers
@@ -51,7 +51,7 @@ class Crew(msgspec.Struct, frozen=True):
     model: Source | None = None
     file: FileOfTools | None = None
 
-    def start(self, limits: Limits, tell: Progress) -> AbstractContextManager["Asked"]:
+    def start(self, limits: Limits, tell: Progress) -> AbstractContextManager["StartedTools"]:
         """Workers that load their tools and build their model, until they are let go."""
         model = self.model
         if not limits.isolate:
@@ -97,7 +97,7 @@ class Crew(msgspec.Struct, frozen=True):
         return declared or not torch or tool in choice.elsewhere or tool in readers(choice)
 
 
-class Asked(Protocol):
+class StartedTools(Protocol):
     """Tools that were started: workers, or this process."""
 
     def go(self) -> Iterator[tuple[str, Profile | Failure]]:
@@ -157,7 +157,7 @@ def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
     return choice.only(_natives(choice, source)).conventions
 
 
-def answers(crew: Crew, started: Asked, failures: Answers, tell: Progress) -> Answers:
+def answers(crew: Crew, started: StartedTools, failures: Answers, tell: Progress) -> Answers:
     """What the tools of a crew say, in the order in which they finish. Of each a line is told."""
     outcomes: Answers = {}
     begin, number = time.monotonic(), len(crew.choice.conventions)
@@ -194,7 +194,7 @@ class Rebuilt(msgspec.Struct, frozen=True):
     """Crews about what was rebuilt for them, the counts of it by tool, and what failed."""
 
     crews: tuple[Crew, ...]
-    counted: dict[str, dict[bool, Counted]]
+    counted: dict[str, dict[bool, CountedModel]]
     failures: Answers
 
     @property
@@ -207,10 +207,10 @@ class Rebuilt(msgspec.Struct, frozen=True):
         }
 
 
-def rebuilt(request: Request, choice: Choice, mine: Counted, tell: Progress) -> Rebuilt:
+def rebuilt(request: Request, choice: Choice, mine: CountedModel, tell: Progress) -> Rebuilt:
     """What tools are asked about that cannot run the model itself, which was counted as `mine`."""
     crews: list[Crew] = []
-    counts: dict[str, dict[bool, Counted]] = {}
+    counts: dict[str, dict[bool, CountedModel]] = {}
     failures: Answers = {}
     origin = "the file" if request.is_file else "the model's ONNX graph"
     for framework, kind in REBUILT.items():

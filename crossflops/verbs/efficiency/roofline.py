@@ -44,7 +44,7 @@ from crossflops.report.bench import Bench, KernelRow
 from crossflops.report.compressed import contents
 from crossflops.report.efficiency import Efficiency
 from crossflops.targets.request import Request
-from crossflops.verbs.count import Counted
+from crossflops.verbs.count import CountedModel
 from crossflops.verbs.devices import look
 from crossflops.verbs.efficiency.work import Studied
 
@@ -101,7 +101,7 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
         return known if self.given else ()
 
 
-def roofline(asked: Roofing, model: Counted | None) -> Roofline:
+def roofline(asked: Roofing, model: CountedModel | None) -> Roofline:
     """The roofline, node by node where the bytes are counted.
 
     Raises UnknownNameError for a precision that the device does not have.
@@ -177,7 +177,7 @@ def _restated(total: int, each: float | None, precision: str) -> int:
     return round(total * BITS[storage(precision)] / (8 * each))
 
 
-def _counted(model: Counted | None, asked: Roofing) -> Loads:
+def _counted(model: CountedModel | None, asked: Roofing) -> Loads:
     if model is None:
         raise ValueError("neither a graph nor bytes are given")
     graph, ledger = model.graph, model.ledger
@@ -199,7 +199,7 @@ def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
 
 
 def _kernels(
-    asked: Roofing, model: Counted | None, base: Variant, nodes: Sequence[NodeBound]
+    asked: Roofing, model: CountedModel | None, base: Variant, nodes: Sequence[NodeBound]
 ) -> tuple[KernelBound, ...]:
     if model is None or not asked.kernels:
         return ()
@@ -207,7 +207,7 @@ def _kernels(
     return kernel_bounds(graph, ledger, nodes, asked.kernels, base.run, base.formats)
 
 
-def _assumptions(asked: Roofing, model: Counted | None, step: StepBound) -> tuple[str, ...]:
+def _assumptions(asked: Roofing, model: CountedModel | None, step: StepBound) -> tuple[str, ...]:
     assumptions = [f"bytes, {asked.bytes_name}: {asked.formula or FORMULAS[asked.bytes_name]}"]
     if asked.passes != 1 and not asked.given:
         assumptions.append(
@@ -230,7 +230,7 @@ def _assumptions(asked: Roofing, model: Counted | None, step: StepBound) -> tupl
     return tuple(assumptions)
 
 
-def _folded(model: Counted) -> list[str]:
+def _folded(model: CountedModel) -> list[str]:
     before = [count for count in model.ledger.counted if count.node.constant]
     if not before:
         return []
@@ -243,7 +243,9 @@ def _folded(model: Counted) -> list[str]:
     ]
 
 
-def _warnings(model: Counted | None, efficiency: float | None, asked: Roofing) -> tuple[str, ...]:
+def _warnings(
+    model: CountedModel | None, efficiency: float | None, asked: Roofing
+) -> tuple[str, ...]:
     warnings = []
     unknown = 0 if model is None or asked.given else len(model.ledger.uncounted)
     if unknown:

@@ -26,14 +26,14 @@ from crossflops.ir.roofline import Load
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OptimizerStep, Steps
 from crossflops.ledger.count import count_whole
-from crossflops.ledger.training import Weights, steps
+from crossflops.ledger.training import TrainedWeights, steps
 from crossflops.reconcile import reconcile
 from crossflops.report.report import Report
 from crossflops.rules.prediction import predict
 from crossflops.targets.request import Request
 from crossflops.tools.registry import find
 from crossflops.verbs import count
-from crossflops.verbs.count import Counted
+from crossflops.verbs.count import CountedModel
 
 Progress = Callable[[str], None]
 
@@ -46,7 +46,7 @@ class Studied(msgspec.Struct, frozen=True, kw_only=True):
 
     numerators: tuple[Numerator, ...]
     report: Report | None = None
-    counted: Counted | None = None
+    counted: CountedModel | None = None
     examples: int = 1
     tokens: int | None = None
     params: int | None = None
@@ -90,7 +90,7 @@ def _of_model(question: Question, request: Request, tell: Progress, only_count: 
     return Studied(numerators=numerators, report=report, counted=counted)
 
 
-def explained(report: Report, counted: Counted, setting: Setting) -> Report:
+def explained(report: Report, counted: CountedModel, setting: Setting) -> Report:
     """The report with every reason why each convention differs from the native count.
 
     Left out of nodes, and where the convention is about another mode than was counted.
@@ -164,7 +164,7 @@ def _by_example(question: Question, studied_pass: Studied, params: int | None) -
     return replace(studied_pass, numerators=numerators, transfer=transfer, optimizer=step)
 
 
-def _optimizer(question: Question, counted: Counted) -> OptimizerStep | None:
+def _optimizer(question: Question, counted: CountedModel) -> OptimizerStep | None:
     """The step of the optimizer of a whole run, where one is named."""
     name, training = question.length.optimizer, question.training
     if not name:
@@ -175,14 +175,14 @@ def _optimizer(question: Question, counted: Counted) -> OptimizerStep | None:
 
 
 def _in_pieces(
-    numerator: Numerator, question: Question, counted: Counted, examples: int
+    numerator: Numerator, question: Question, counted: CountedModel, examples: int
 ) -> Numerator:
     """The native count node by node, in training with the exact step of each."""
     training = question.training
     exact: Steps | None = None
     left: tuple[str, ...] = ()
     if training.train:
-        weights = Weights(counted.trace, training.frozen, training.trainable)
+        weights = TrainedWeights(counted.trace, training.frozen, training.trainable)
         exact = steps(counted.graph, weights)
         weights.check(counted.graph)
         left = _without_backward(exact) if training.by_graph else ()

@@ -17,9 +17,9 @@ from crossflops.ir.training import Training
 from crossflops.profiling.watch import ModuleTimes, StepTimes
 from crossflops.report.profile import (
     ConventionProfile,
-    Difference,
     Latencies,
     ModuleProfile,
+    ProfileDifference,
     ProfilePeak,
     StepMemory,
     TrainingProfile,
@@ -197,7 +197,7 @@ def again(rows: Iterable[ModuleProfile], times: Mapping[str, ModuleTimes]) -> tu
 # The peak.
 
 
-class Against(msgspec.Struct, frozen=True, kw_only=True):
+class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
     """What the rates are set against: a device of the catalogue, or given peaks, see `efficiency`.
 
     `precision` is the one that ran, by default that of the weights or of autocast.
@@ -209,7 +209,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def peak_of(
-    asked: Against, stored: str, device: str, threads: int
+    asked: RatedAgainst, stored: str, device: str, threads: int
 ) -> tuple[ProfilePeak | None, tuple[str, ...]]:
     """The peak, or None and a sentence that says why there is none.
 
@@ -232,13 +232,13 @@ def peak_of(
     if not name:
         return None, ("no MFU: it is not known what ran; give --device or --peak-tflops",)
     try:
-        found = find(name, known(name))
-        rate = attainable(found, precision)
+        known_device = find(name, known(name))
+        rate = attainable(known_device, precision)
     except UnknownNameError as error:
         if asked.device is not None:
             raise
         return None, (f"no MFU: {error.message}; give --device or --peak-tflops",)
-    source = f"{found.label}, dense {precision}"
+    source = f"{known_device.label}, dense {precision}"
     return ProfilePeak(rate=rate, precision=precision, source=source), ()
 
 
@@ -281,7 +281,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 RULE = "rates are 2 x MACs / seconds; MFU leaves out what is computed again, HFU does not"
 
 
-def profile_of(count: Count, timing: Timing, against: Against) -> TrainingProfile:
+def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingProfile:
     """The profile: see `crossflops.report.profile`."""
     watched = timing.watched
     times = watched.modules if watched is not None else {}
@@ -378,7 +378,7 @@ def _examples(count: Count) -> int | None:
     return total
 
 
-def _short_step(timing: Timing, report: Report, against: Against) -> tuple[str, ...]:
+def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[str, ...]:
     """An optimizer's step that is faster than the memory of a named device."""
     seconds = timing.latencies.optimizer
     if seconds is None or against.device is None:
@@ -411,7 +411,7 @@ def _conventions(count: Count) -> Iterable[ConventionProfile]:
         steps = account.explanations if account is not None else ()
         ours = calls * count.report.macs
         total = calls * fold.total
-        causes = tuple(Difference(step.cause, calls * step.amount) for step in steps)
+        causes = tuple(ProfileDifference(step.cause, calls * step.amount) for step in steps)
         yield ConventionProfile(
             tool=fold.tool,
             edition=fold.edition,

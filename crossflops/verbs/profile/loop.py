@@ -12,9 +12,9 @@ from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
 from crossflops.ir.trace import Setting
 from crossflops.profiling.settings import ProfilerSettings, settings
 from crossflops.profiling.watch import StepTimes, Watch
-from crossflops.report.profile import Choice, Latencies
+from crossflops.report.profile import Latencies, ShownDepth
 from crossflops.targets.request import Request
-from crossflops.verbs.profile.account import Against, Count, Timing, counted, profile_of
+from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
 
 if TYPE_CHECKING:
     from crossflops.facade import ShownProfile
@@ -57,9 +57,9 @@ class FlopsProfiler:
     ) -> None:
         given = () if peak_tflops is None else (str(peak_tflops),)
         self._model, self._at, self._steps = model, step, 0
-        self._choice = Choice(depth=depth, top=top, detailed=detailed)
+        self._choice = ShownDepth(depth=depth, top=top, detailed=detailed)
         self._file = output_file
-        self._against = Against(device=device, peak_tflops=given, precision=precision)
+        self._against = RatedAgainst(device=device, peak_tflops=given, precision=precision)
         self._as = as_
         self.enabled = True
         self._forget()
@@ -142,7 +142,9 @@ class FlopsProfiler:
             self._profile = self._counted()
         return self._profile
 
-    def print(self, output_file: str | Path | None = None, choice: Choice | None = None) -> None:
+    def print(
+        self, output_file: str | Path | None = None, choice: ShownDepth | None = None
+    ) -> None:
         """The three views on stdout, or in a file; of several processes only the first prints."""
         from crossflops.render.formats import FORMATS, suffix, written
         from crossflops.render.pages.profile import Profiled
@@ -228,12 +230,12 @@ class FlopsProfiler:
         output_file: str | Path | None = None,
     ) -> None:
         """As `print`, with what DeepSpeed's has for arguments; the step is a word of its own."""
-        choice = Choice(depth=module_depth, top=top_modules, detailed=detailed)
+        choice = ShownDepth(depth=module_depth, top=top_modules, detailed=detailed)
         self.print(output_file, choice)
 
     def print_model_aggregated_profile(self, module_depth: int = -1, top_modules: int = 1) -> None:
         """Without the tree."""
-        self.print(choice=Choice(depth=module_depth, top=top_modules, detailed=False))
+        self.print(choice=ShownDepth(depth=module_depth, top=top_modules, detailed=False))
 
 
 def _worded(amount: int, as_string: bool, unit: str) -> int | str:

@@ -7,19 +7,19 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.frontends import frontend_of
-from crossflops.profiling.run import Recipe, Steps, train
+from crossflops.profiling.run import Recipe, WatchedSteps, train
 from crossflops.report.profile import Latencies, TrainingProfile
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.bench.bench import cpus
 from crossflops.verbs.devices import look
-from crossflops.verbs.profile.account import Against, Count, Timing, counted, profile_of
+from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
 from crossflops.verbs.provenance import asked, made_with
 
 Progress = Callable[[str], None]
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Times in milliseconds that were measured elsewhere: with them nothing is run."""
 
     fwd_ms: float | None = None
@@ -46,17 +46,17 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+class ProfileConditions(msgspec.Struct, frozen=True, kw_only=True):
     """How a model is profiled: how it is trained, against which peak, or times that are given."""
 
     recipe: Recipe = Recipe()
-    against: Against = Against()
-    given: Given = Given()
+    against: RatedAgainst = RatedAgainst()
+    given: GivenTimes = GivenTimes()
     threads: int | None = None
 
 
 @imports_restored()
-def profile(request: Request, how: Conditions, tell: Progress) -> TrainingProfile:
+def profile(request: Request, how: ProfileConditions, tell: Progress) -> TrainingProfile:
     """See `crossflops.profile`. Raises InputError for what is no model of PyTorch."""
     given = how.given.are_there
     if how.against.device is not None:
@@ -106,7 +106,7 @@ def _refuse(request: Request) -> None:
         )
 
 
-def _trained(request: Request, how: Conditions, inputs: Any) -> Timing:
+def _trained(request: Request, how: ProfileConditions, inputs: Any) -> Timing:
     """Steps of a copy of the model, or of one that was built for this."""
     source = request.source()
     frontend = frontend_of(source.model)
@@ -126,7 +126,7 @@ def _trained(request: Request, how: Conditions, inputs: Any) -> Timing:
     return _timing(steps, recipe, threads)
 
 
-def _timing(steps: Steps, recipe: Recipe, threads: int) -> Timing:
+def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
     iterations = steps.iterations
     mode = "train" if recipe.training else "eval"
     notes = [

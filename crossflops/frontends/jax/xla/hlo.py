@@ -66,7 +66,7 @@ class Computation(msgspec.Struct, frozen=True):
     root: int
 
 
-class Program(msgspec.Struct, frozen=True, dict=True):
+class HloProgram(msgspec.Struct, frozen=True, dict=True):
     """An HLO module: its computations by id, and the id of the one that is run."""
 
     computations: dict[int, Computation]
@@ -82,17 +82,17 @@ class Program(msgspec.Struct, frozen=True, dict=True):
         }
 
 
-def read(data: bytes) -> Program:
+def read(data: bytes) -> HloProgram:
     """The program of an HloModuleProto. Raises TargetError where the bytes are none."""
-    found: dict[int, Computation] = {}
+    computations: dict[int, Computation] = {}
     entry = 0
     for field in fields(data, 0, len(data)):
         if field.number == 3 and field.wire == BYTES:
             number, computation = _computation(data, field)
-            found[number] = computation
+            computations[number] = computation
         elif field.number == 6:
             entry = field.value
-    return Program(found, entry)
+    return HloProgram(computations, entry)
 
 
 def _computation(data: bytes, at: Field) -> tuple[int, Computation]:
@@ -139,7 +139,7 @@ def _instruction(data: bytes, at: Field) -> Instruction:
             settings |= _dimensions(data, field, _CONVOLUTION)
         elif number == 30:
             settings |= _dimensions(data, field, _DOT)
-    settings |= {name: one[0] if name in _SINGLE else one for name, one in lists.items()}
+    settings |= {name: values[0] if name in _SINGLE else values for name, values in lists.items()}
     return Instruction(
         id=ids[35][0] if ids[35] else 0,
         name=texts[1],
@@ -165,11 +165,11 @@ def _numbers(data: bytes, at: Field) -> list[int]:
     """The whole numbers of a field that may hold one, or many in a row."""
     if at.wire != BYTES:
         return [_signed(at.value)]
-    found, place = [], at.value
+    numbers, place = [], at.value
     while place < at.end:
         value, place = varint(data, place, at.end)
-        found.append(_signed(value))
-    return found
+        numbers.append(_signed(value))
+    return numbers
 
 
 def _signed(value: int) -> int:
@@ -236,20 +236,20 @@ _WHOLE = ("int", "uint", "bool")
 _REDUCERS: dict[tuple[str, ...], str] = {("maximum",): "max", ("add",): "sum"}
 
 
-def bias_of(operands: Sequence[Instruction], program: Program) -> str:
+def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
     """What made one term of a sum, where the other is a weight of fewer axes.
 
     A "convolution", a "product", or "".
     """
-    for one, other in (operands, operands[::-1]):
-        made, given = _origin(one, program), _origin(other, program)
+    for operand, other in (operands, operands[::-1]):
+        made, given = _origin(operand, program), _origin(other, program)
         narrow = given.opcode in _GIVEN and _axes(given) < _axes(other)
         if made.opcode in _CONTRACTIONS and narrow:
             return _CONTRACTIONS[made.opcode]
     return ""
 
 
-def _origin(instruction: Instruction, program: Program) -> Instruction:
+def _origin(instruction: Instruction, program: HloProgram) -> Instruction:
     """What made a value, before others handed it on."""
     while instruction.opcode in _HANDED_ON:
         instruction = program.by_id[instruction.operands[0]]

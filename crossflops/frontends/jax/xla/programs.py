@@ -18,8 +18,8 @@ from crossflops.frontends.jax.model import Pure, apart
 from crossflops.frontends.jax.scopes import path_of
 from crossflops.frontends.jax.xla.hlo import (
     Computation,
+    HloProgram,
     Instruction,
-    Program,
     bias_of,
     numbers,
     pooled,
@@ -40,7 +40,7 @@ _REDUCERS = ("map", "reduce", "reduce-window", "scatter")
 _INLINED = ("call", "fusion", "async-start")
 
 
-class Site(msgspec.Struct, frozen=True):
+class ProgramPlace(msgspec.Struct, frozen=True):
     """Where in a program an instruction is: in which functions, under which names, in a loop.
 
     `place` orders the instructions of a program as it was written. `branches` are the conditions
@@ -53,9 +53,9 @@ class Site(msgspec.Struct, frozen=True):
     place: tuple[int, ...] = ()
     branches: tuple[tuple[str, int, int], ...] = ()
 
-    def inside(self, at: Instruction, number: int = 0, step: str = "") -> "Site":
+    def inside(self, at: Instruction, number: int = 0, step: str = "") -> "ProgramPlace":
         """Within a computation that an instruction calls, the body of a loop at a `step`."""
-        return Site(
+        return ProgramPlace(
             nest=(*self.nest, at.name, step) if step else (*self.nest, at.name),
             names=self.named(at.op_name) if at.opcode == "call" else self.names,
             looped=self.looped or at.opcode == "while",
@@ -63,7 +63,7 @@ class Site(msgspec.Struct, frozen=True):
             branches=self.branches,
         )
 
-    def within(self, condition: Instruction, number: int) -> "Site":
+    def within(self, condition: Instruction, number: int) -> "ProgramPlace":
         """In this branch of a condition, whose computation the site is inside already."""
         branch = ("/".join(self.nest), number, len(condition.called))
         return msgspec.structs.replace(self, branches=(*self.branches, branch))
@@ -75,31 +75,31 @@ class Site(msgspec.Struct, frozen=True):
         return f"{self.names}/{op_name}"
 
 
-def calls(program: Program, level: Level, setting: str, owner: Owner) -> tuple[Call, ...]:
+def calls(program: HloProgram, level: Level, setting: str, owner: Owner) -> tuple[Call, ...]:
     """Every instruction that runs, functions inlined, each in the body of a loop once.
 
     Before them one call for the program as a whole. Among the settings, `branches` says in which
     branch of which condition an instruction is, of how many, from the outside to the inside;
     `place` orders instructions as the program was written.
     """
-    walk = _Walk(program, level, setting, owner)
+    walk = _ProgramWalk(program, level, setting, owner)
     entry = program.computations[program.entry]
     whole = Call(
         key=f"{level}:", parent=None, level=level, target="program", module=0, setting=setting
     )
-    return (whole, *walk.of(entry, Site()))
+    return (whole, *walk.of(entry, ProgramPlace()))
 
 
-class _Walk:
+class _ProgramWalk:
     """One walk over a program; holds what all its instructions share."""
 
-    def __init__(self, program: Program, level: Level, setting: str, owner: Owner) -> None:
+    def __init__(self, program: HloProgram, level: Level, setting: str, owner: Owner) -> None:
         self._program = program
         self._level = level
         self._setting = setting
         self._owner = owner
 
-    def of(self, computation: Computation, site: Site) -> Iterator[Call]:
+    def of(self, computation: Computation, site: ProgramPlace) -> Iterator[Call]:
         for instruction in in_order(computation):
             if instruction.opcode in _INLINED:
                 yield from self._inner(instruction, 0, site.inside(instruction))
@@ -111,17 +111,17 @@ class _Walk:
             elif instruction.opcode not in _SILENT:
                 yield self._call(instruction, site)
 
-    def _inner(self, instruction: Instruction, number: int, site: Site) -> Iterator[Call]:
+    def _inner(self, instruction: Instruction, number: int, site: ProgramPlace) -> Iterator[Call]:
         yield from self.of(self._program.computations[instruction.called[number]], site)
 
-    def _branches(self, instruction: Instruction, site: Site) -> Iterator[Call]:
+    def _branches(self, instruction: Instruction, site: ProgramPlace) -> Iterator[Call]:
         # the converter to ONNX begins with the branch for "true", which is the last one here
         for number in range(len(instruction.called)):
             yield from self._inner(
                 instruction, number, site.inside(instruction, -number).within(instruction, number)
             )
 
-    def _call(self, instruction: Instruction, site: Site) -> Call:
+    def _call(self, instruction: Instruction, site: ProgramPlace) -> Call:
         names = site.named(instruction.op_name)
         parent, module, facts = self._owner(names)
         operands = [self._program.by_id[key] for key in instruction.operands]
@@ -160,7 +160,7 @@ class _Walk:
         return {}
 
     def _opcodes(self, computation: int) -> list[str]:
-        inner = self.of(self._program.computations[computation], Site())
+        inner = self.of(self._program.computations[computation], ProgramPlace())
         return [call.target for call in inner]
 
 
@@ -279,8 +279,10 @@ _PRODUCTS = (
 
 def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
     """The operator calls that nodes with products in them belong to, in their order."""
-    found = {node.call for node in everywhere(graph.nodes) if node.op.type in _PRODUCTS}
-    return [call for call in calls if call.level == "operator" and call.key in found]
+    calls_of_products = {
+        node.call for node in everywhere(graph.nodes) if node.op.type in _PRODUCTS
+    }
+    return [call for call in calls if call.level == "operator" and call.key in calls_of_products]
 
 
 def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Call, ...]:
@@ -296,8 +298,8 @@ def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Cal
         key=_place,
     )
     of: dict[str, list[str]] = {contraction.key: [] for contraction in contractions}
-    for one, operator in _linked(contractions, operators):
-        of[one.key].append(operator.key)
+    for product, operator in _linked(contractions, operators):
+        of[product.key].append(operator.key)
     known = bool(operators)
     return tuple(
         _link(instruction, of[instruction.key], known) if instruction.key in of else instruction
@@ -379,7 +381,7 @@ def programs(
         yield from calls(after, "compiled", setting, place)
 
 
-def compiled(lowered: Any) -> Program:
+def compiled(lowered: Any) -> HloProgram:
     """The program that XLA compiles. Raises NormalizeError."""
     try:
         modules = lowered.compile().runtime_executable().hlo_modules()

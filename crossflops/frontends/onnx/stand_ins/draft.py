@@ -30,18 +30,18 @@ class Draft:
 
     def shape(self, index: int) -> Shape:
         """The shape of an input, None when it is not known or left out."""
-        found = self._types.get(self.input(index))
-        return found.shape if found is not None and self.input(index) else None
+        kind = self._types.get(self.input(index))
+        return kind.shape if kind is not None and self.input(index) else None
 
     def shape_of(self, name: str) -> Shape:
         """The shape of any value."""
-        found = self._types.get(name)
-        return found.shape if found is not None else None
+        kind = self._types.get(name)
+        return kind.shape if kind is not None else None
 
     def dtype(self, index: int, default: int = FLOAT) -> int:
         """The element type of an input."""
-        found = self._types.get(self.input(index))
-        return found.dtype or default if found is not None else default
+        kind = self._types.get(self.input(index))
+        return kind.dtype or default if kind is not None else default
 
     def integer(self, name: str, default: int = 0) -> int:
         """An integer attribute."""

@@ -29,9 +29,9 @@ def infer(model: Any, strict: bool = True) -> Any:
     if not _OWN & set(opset):  # nodes of ai.onnx.ml alone, and the stand-ins are of ai.onnx
         asked = _copy(model)
         asked.opset_import.add(domain="", version=_OPSET)
-        found = infer(asked, strict)
-        del found.opset_import[-1]
-        return found
+        answer = infer(asked, strict)
+        del answer.opset_import[-1]
+        return answer
     version = opset.get("", opset.get("ai.onnx", 1))
     drafts: list[bytes] | None = None
     for _ in range(_RUNS):
@@ -60,25 +60,27 @@ class _Exchange:
     def plan(self, graph: Any, outer: Types) -> None:
         """Write the stand-ins for the nodes of a graph and of its bodies."""
         types: Mapping[str, Any] = {**outer, **of_graph(graph)}
-        found: list[Any] = []
+        stand_ins: list[Any] = []
         changed = False
         for node in graph.node:
             draft = self._draft(graph, node, types)
             if draft is None:
                 for body in bodies(node):
                     self.plan(body, types)
-                found.append(node)
+                stand_ins.append(node)
                 continue
             changed = True
             self.originals.append(_copy(node))
-            for one in draft.nodes:
-                one.metadata_props.add(key=_KEY, value=str(len(self.originals) - 1))
-                self.drafts.append(one.SerializeToString())
+            for stand_in in draft.nodes:
+                stand_in.metadata_props.add(key=_KEY, value=str(len(self.originals) - 1))
+                self.drafts.append(stand_in.SerializeToString())
             self._made.update(draft.made)
-            found += draft.nodes
+            stand_ins += draft.nodes
         if changed:
-            _forget_parts(graph, {name for one in found for name in one.output if name})
-            self._plans.append((graph, found))
+            _forget_parts(
+                graph, {name for stand_in in stand_ins for name in stand_in.output if name}
+            )
+            self._plans.append((graph, stand_ins))
 
     def put_in(self) -> None:
         """Exchange the nodes for their stand-ins, in place; what is in a body comes first."""
@@ -99,15 +101,17 @@ class _Exchange:
 
     def take_out(self, graph: Any, inferred: bool) -> None:
         """Put the nodes back, in place, and forget the values that only stand-ins made."""
-        found: list[Any] = []
+        kept_nodes: list[Any] = []
         back: set[int] = set()
         changed = False
         for node in graph.node:
-            place = next((int(one.value) for one in node.metadata_props if one.key == _KEY), None)
+            place = next(
+                (int(entry.value) for entry in node.metadata_props if entry.key == _KEY), None
+            )
             if place is None:
                 for body in bodies(node):
                     self.take_out(body, inferred)
-                found.append(node)
+                kept_nodes.append(node)
                 continue
             changed = True
             original = self.originals[place]
@@ -115,9 +119,9 @@ class _Exchange:
                 learn(original, node)
             if place not in back:
                 back.add(place)
-                found.append(original)
+                kept_nodes.append(original)
         if changed:
-            _replace(graph, found)
+            _replace(graph, kept_nodes)
             kept = [_copy(value) for value in graph.value_info if value.name not in self._made]
             del graph.value_info[:]
             graph.value_info.extend(kept)

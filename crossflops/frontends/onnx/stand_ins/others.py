@@ -213,9 +213,9 @@ def extractor(draft: Draft) -> None:
         _filled(draft, 0, (*(dims[:-1] or (1,)), prod(places)), draft.dtype(0))
     elif dims:
         flat = draft.put("Reshape", (draft.input(1), draft.ints((-1,))))
-        found = draft.put("Gather", (draft.input(0), flat), axis=len(dims) - 1)
+        gathered = draft.put("Gather", (draft.input(0), flat), axis=len(dims) - 1)
         shape = draft.ints((*(dims[:-1] or (1,)), -1))
-        draft.put("Reshape", (found, shape), draft.output(0))
+        draft.put("Reshape", (gathered, shape), draft.output(0))
 
 
 _ML_WRITERS: Mapping[str, Callable[[Draft], None]] = {

@@ -5,7 +5,7 @@ May import: rebuild, load, ir.
 """
 
 from crossflops.rebuild.tensorflow.rules import elementwise, products, shapes
-from crossflops.rebuild.tensorflow.rules.given import Given, Rule, UnfitError
+from crossflops.rebuild.tensorflow.rules.given import NodeInputs, Rule, UnfitError
 
 RULES: dict[str, Rule] = {
     **products.RULES,
@@ -13,4 +13,4 @@ RULES: dict[str, Rule] = {
     **shapes.RULES,
 }
 
-__all__ = ["RULES", "Given", "Rule", "UnfitError"]
+__all__ = ["RULES", "NodeInputs", "Rule", "UnfitError"]

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.rebuild.tensorflow.rules.given import (
-    Given,
+    NodeInputs,
     Result,
     Rule,
     UnfitError,
@@ -31,7 +31,7 @@ def _chain(function: Callable[[Any, Any], Any]) -> Rule:
     return lambda given: functools.reduce(function, given.inputs)
 
 
-def _mean(given: Given) -> Result:
+def _mean(given: NodeInputs) -> Result:
     total = functools.reduce(tf.add, given.inputs)
     return total / like(len(given.inputs), total)
 
@@ -40,7 +40,7 @@ def _divide(a: Any, b: Any) -> Any:
     return tf.truncatediv(a, b) if a.dtype.is_integer else tf.divide(a, b)
 
 
-def _modulo(given: Given) -> Result:
+def _modulo(given: NodeInputs) -> Result:
     how = tf.truncatemod if given.get("fmod", 0) else tf.math.floormod
     return how(*given.inputs)
 
@@ -49,7 +49,7 @@ def _power(x: Any, y: Any) -> Any:
     return tf.pow(x, tf.cast(y, x.dtype))
 
 
-def _clip(given: Given) -> Result:
+def _clip(given: NodeInputs) -> Result:
     """Between two bounds, inputs or (before opset 11) attributes; of 0 and 6 it is ReLU6."""
     x = given.inputs[0]
     low, high = given.input(1), given.input(2)
@@ -68,7 +68,7 @@ def _clip(given: Given) -> Result:
     return x if high is None else tf.minimum(x, tf.reshape(high, []))
 
 
-def _cast(given: Given) -> Result:
+def _cast(given: NodeInputs) -> Result:
     name = ELEMENT_TYPES.get(given.get("to", 1), "")
     try:
         wanted = tf.as_dtype(name)
@@ -79,24 +79,24 @@ def _cast(given: Given) -> Result:
     return tf.cast(given.inputs[0], wanted)
 
 
-def _leaky(given: Given) -> Result:
+def _leaky(given: NodeInputs) -> Result:
     return tf.nn.leaky_relu(given.inputs[0], given.get("alpha", 0.01))
 
 
-def _prelu(given: Given) -> Result:
+def _prelu(given: NodeInputs) -> Result:
     """As keras.layers.PReLU."""
     x, slope = given.inputs
     return tf.nn.relu(x) - slope * tf.nn.relu(-x)
 
 
-def _elu(given: Given) -> Result:
+def _elu(given: NodeInputs) -> Result:
     """alpha (exp x - 1) where x is below 0."""
     x, alpha = given.inputs[0], given.get("alpha", 1.0)
     y = tf.nn.elu(x)
     return y if alpha == 1 else tf.where(x > like(0, x), x, like(alpha, x) * y)
 
 
-def _selu(given: Given) -> Result:
+def _selu(given: NodeInputs) -> Result:
     x = given.inputs[0]
     alpha, gamma = given.get("alpha", 1.67326319), given.get("gamma", 1.05070102)
     if (round(alpha, 4), round(gamma, 4)) == (1.6733, 1.0507):
@@ -104,49 +104,49 @@ def _selu(given: Given) -> Result:
     return like(gamma, x) * tf.where(x > like(0, x), x, like(alpha, x) * tf.nn.elu(x))
 
 
-def _celu(given: Given) -> Result:
+def _celu(given: NodeInputs) -> Result:
     x, alpha = given.inputs[0], like(given.get("alpha", 1.0), given.inputs[0])
     return tf.nn.relu(x) + tf.minimum(like(0, x), alpha * tf.math.expm1(x / alpha))
 
 
-def _hard_sigmoid(given: Given) -> Result:
+def _hard_sigmoid(given: NodeInputs) -> Result:
     x = given.inputs[0]
     line = like(given.get("alpha", 0.2), x) * x + like(given.get("beta", 0.5), x)
     return tf.clip_by_value(line, like(0, x), like(1, x))
 
 
-def _hard_swish(given: Given) -> Result:
+def _hard_swish(given: NodeInputs) -> Result:
     """x ReLU6(x + 3) / 6, as keras.activations.hard_swish."""
     x = given.inputs[0]
     return x * (tf.nn.relu6(x + like(3, x)) * like(1 / 6, x))
 
 
-def _gelu(given: Given) -> Result:
+def _gelu(given: NodeInputs) -> Result:
     return tf.nn.gelu(given.inputs[0], approximate=given.get("approximate", "none") == "tanh")
 
 
-def _swish(given: Given) -> Result:
+def _swish(given: NodeInputs) -> Result:
     x, alpha = given.inputs[0], given.get("alpha", 1.0)
     return tf.nn.silu(x, alpha)
 
 
-def _mish(given: Given) -> Result:
+def _mish(given: NodeInputs) -> Result:
     x = given.inputs[0]
     return x * tf.tanh(tf.nn.softplus(x))
 
 
-def _thresholded(given: Given) -> Result:
+def _thresholded(given: NodeInputs) -> Result:
     x = given.inputs[0]
     return tf.where(x > like(given.get("alpha", 1.0), x), x, like(0, x))
 
 
-def _shrink(given: Given) -> Result:
+def _shrink(given: NodeInputs) -> Result:
     x, bias = given.inputs[0], like(given.get("bias", 0.0), given.inputs[0])
     edge, nothing = like(given.get("lambd", 0.5), x), like(0, x)
     return tf.where(x > edge, x - bias, tf.where(x < -edge, x + bias, nothing))
 
 
-def _is_infinite(given: Given) -> Result:
+def _is_infinite(given: NodeInputs) -> Result:
     x = given.inputs[0]
     ends = [
         x == like(sign * math.inf, x)
@@ -159,7 +159,7 @@ def _is_infinite(given: Given) -> Result:
 def _softmax(function: Callable[..., Any]) -> Rule:
     """Along one axis; before opset 13 over all from that axis on."""
 
-    def rule(given: Given) -> Result:
+    def rule(given: NodeInputs) -> Result:
         x = given.inputs[0]
         if given.since >= 13:
             return function(x, axis=given.get("axis", -1))
@@ -170,7 +170,7 @@ def _softmax(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _shift(given: Given) -> Result:
+def _shift(given: NodeInputs) -> Result:
     left = given.get("direction", "LEFT") == "LEFT"
     return (tf.bitwise.left_shift if left else tf.bitwise.right_shift)(*given.inputs)
 
@@ -212,7 +212,7 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
 def _reduction(function: Callable[..., Any]) -> Rule:
     """Over axes from an input or an attribute; over all, or over none, where there are none."""
 
-    def rule(given: Given) -> Result:
+    def rule(given: NodeInputs) -> Result:
         x = given.inputs[0]
         axes = given.numbers(1, "axes")
         if not axes:
@@ -250,7 +250,7 @@ def _log_sum(x: Any, axes: list[int], keepdims: bool) -> Any:
 def _place(function: Callable[..., Any]) -> Rule:
     """The place of the first extreme; of the last one, counted from the other end."""
 
-    def rule(given: Given) -> Result:
+    def rule(given: NodeInputs) -> Result:
         x, axis = given.inputs[0], given.get("axis", 0)
         if given.get("select_last_index", 0):
             y = like(shape(x)[axis] - 1, tf.zeros((), tf.int64))
@@ -262,7 +262,7 @@ def _place(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _batch(given: Given) -> Result:
+def _batch(given: NodeInputs) -> Result:
     """As keras.layers.BatchNormalization; in training by the moments of the batch."""
     x, scale, bias, mean, variance = given.inputs
     wide = [-1, *(1,) * (rank(x) - 2)]
@@ -280,11 +280,11 @@ def _batch(given: Given) -> Result:
     return [y, *news][: given.outputs]
 
 
-def _scaled(x: Any, mean: Any, variance: Any, bias: Any, scale: Any, given: Given) -> Any:
+def _scaled(x: Any, mean: Any, variance: Any, bias: Any, scale: Any, given: NodeInputs) -> Any:
     return tf.nn.batch_normalization(x, mean, variance, bias, scale, given.get("epsilon", 1e-5))
 
 
-def _layer(given: Given) -> Result:
+def _layer(given: NodeInputs) -> Result:
     """As keras.layers.LayerNormalization."""
     x = given.inputs[0]
     axes = list(range(given.get("axis", -1) % rank(x), rank(x)))
@@ -296,7 +296,7 @@ def _layer(given: Given) -> Result:
     return [y, mean, inverse][: given.outputs]
 
 
-def _group(given: Given) -> Result:
+def _group(given: NodeInputs) -> Result:
     """As keras.layers.GroupNormalization: the groups apart, then a scale for each channel.
 
     Before opset 21 there is a scale for each group.
@@ -312,14 +312,14 @@ def _group(given: Given) -> Result:
     return tf.reshape(_scaled(apart, mean, variance, bias, scale, given), sizes)
 
 
-def _instance(given: Given) -> Result:
+def _instance(given: NodeInputs) -> Result:
     x, scale, bias = given.inputs
     wide = [-1, *(1,) * (rank(x) - 2)]
     mean, variance = tf.nn.moments(x, list(range(2, rank(x))), keepdims=True)
     return _scaled(x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), given)
 
 
-def _root(given: Given) -> Result:
+def _root(given: NodeInputs) -> Result:
     """As keras.layers.RMSNormalization."""
     x, scale = given.inputs
     axes = list(range(given.get("axis", -1) % rank(x), rank(x)))
@@ -327,14 +327,14 @@ def _root(given: Given) -> Result:
     return x * tf.math.rsqrt(square + like(given.get("epsilon", 1e-5), x)) * scale
 
 
-def _unit(given: Given) -> Result:
+def _unit(given: NodeInputs) -> Result:
     """x / |x| along an axis; 0 where that is 0."""
     x, axis = given.inputs[0], given.get("axis", -1)
     size = (_length if given.get("p", 2) == 2 else _absolute)(x, [axis], keepdims=True)
     return tf.math.divide_no_nan(x, size)
 
 
-def _responses(given: Given) -> Result:
+def _responses(given: NodeInputs) -> Result:
     """Local response normalization over `size` channels; TensorFlow has it for an odd size."""
     x, size = given.inputs[0], given.get("size", 1)
     if size % 2 == 0 or rank(x) != 4:
@@ -345,12 +345,12 @@ def _responses(given: Given) -> Result:
     return channels_first(y)
 
 
-def _cumulative(given: Given) -> Result:
+def _cumulative(given: NodeInputs) -> Result:
     axis, flags = given.number(1, 0), ("exclusive", "reverse")
     return tf.cumsum(given.inputs[0], axis, *(bool(given.get(flag, 0)) for flag in flags))
 
 
-def _standardized(given: Given) -> Result:
+def _standardized(given: NodeInputs) -> Result:
     """(x - mean) / sqrt(variance + 1e-9)."""
     x, axes = given.inputs[0], list(given.get("axes", (0, 2, 3)))
     mean, variance = tf.nn.moments(x, axes, keepdims=True)

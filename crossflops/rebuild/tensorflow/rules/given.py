@@ -15,7 +15,7 @@ class UnfitError(Exception):
     """A rule does not know this form of its operator. The text says which form."""
 
 
-class Given:
+class NodeInputs:
     """The inputs of a node by place, its attributes, and what it is to give.
 
     `inputs` are tensors, None where one is left out; `known` their values where these are known
@@ -48,25 +48,25 @@ class Given:
         """An input as an array, None where it is left out. Raises UnfitError if not known."""
         if self.input(place) is None:
             return None
-        found = self.known[place]
-        if found is None:
+        known = self.known[place]
+        if known is None:
             raise UnfitError(f"whose input {place} depends on data")
-        return np.asarray(found)
+        return np.asarray(known)
 
     def numbers(self, place: int, name: str = "") -> list[int] | None:
         """Integers from an input or, as in older versions, from an attribute."""
-        found = self.value(place)
-        if found is None:
-            found = self.attributes.get(name)
-        return None if found is None else [int(number) for number in np.ravel(found)]
+        value = self.value(place)
+        if value is None:
+            value = self.attributes.get(name)
+        return None if value is None else [int(number) for number in np.ravel(value)]
 
     def number(self, place: int, default: Any) -> Any:
         """A single number from an input."""
-        found = self.value(place)
-        return default if found is None else np.ravel(found)[0].item()
+        value = self.value(place)
+        return default if value is None else np.ravel(value)[0].item()
 
 
-Rule: TypeAlias = Callable[[Given], Result]
+Rule: TypeAlias = Callable[[NodeInputs], Result]
 
 
 def shape(tensor: Any) -> list[int]:

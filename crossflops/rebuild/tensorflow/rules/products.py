@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from crossflops.rebuild.tensorflow.rules.given import (
-    Given,
+    NodeInputs,
     Result,
     Rule,
     UnfitError,
@@ -21,7 +21,7 @@ from crossflops.rebuild.tensorflow.rules.given import (
 )
 
 
-def _matmul(given: Given) -> Result:
+def _matmul(given: NodeInputs) -> Result:
     """As numpy.matmul: a vector is a row on the left, a column on the right."""
     a, b = given.inputs
     left, right = rank(a) == 1, rank(b) == 1
@@ -31,7 +31,7 @@ def _matmul(given: Given) -> Result:
     return tf.squeeze(y, [-1 if right else -2]) if left else y
 
 
-def _gemm(given: Given) -> Result:
+def _gemm(given: NodeInputs) -> Result:
     """alpha A B + beta C; C of one row is a bias."""
     a, b = given.inputs[:2]
     c = given.input(2)
@@ -48,11 +48,11 @@ def _gemm(given: Given) -> Result:
     return tf.nn.bias_add(y, c) if shape(c) == shape(y)[-1:] else y + c
 
 
-def _einsum(given: Given) -> Result:
+def _einsum(given: NodeInputs) -> Result:
     return tf.einsum(given.get("equation", "").replace(" ", ""), *given.inputs)
 
 
-def _attention(given: Given) -> Result:
+def _attention(given: NodeInputs) -> Result:
     """softmax(scale Q K' + mask) V, with heads apart. Keys and values of few heads are repeated.
 
     Q, K and V are (batch, heads, tokens, size), or (batch, tokens, heads x size).
@@ -91,7 +91,7 @@ def _heads(x: Any, heads: int) -> Any:
     return tf.transpose(tf.reshape(x, [batch, tokens, heads, width // heads]), [0, 2, 1, 3])
 
 
-def _masked(given: Given, scores: Any) -> Any:
+def _masked(given: NodeInputs, scores: Any) -> Any:
     """Scores of minus infinity where a key is not to be looked at.
 
     A causal query i looks at keys up to i, and at all of the past.
@@ -124,29 +124,29 @@ _PRODUCTS_RULES: dict[str, Rule] = {
 Pads = list[tuple[int, int]]
 
 
-def pads(given: Given, sizes: Sequence[int], kernel: Sequence[int]) -> Pads:
+def pads(given: NodeInputs, sizes: Sequence[int], kernel: Sequence[int]) -> Pads:
     """(before, after) for every axis of an image, from `pads` or `auto_pad`."""
     axes, how = len(kernel), given.get("auto_pad", "NOTSET")
     if how in ("NOTSET", ""):
         flat = given.get("pads", (0,) * 2 * axes)
         return list(zip(flat[:axes], flat[axes:], strict=True))
-    found: Pads = []
+    amounts: Pads = []
     for size, extent, stride, step in zip(
         sizes, kernel, steps(given, "strides", axes), steps(given, "dilations", axes), strict=True
     ):
         reach = (extent - 1) * step + 1
         total = max(0, (-(-size // stride) - 1) * stride + reach - size) if how != "VALID" else 0
         less, more = total // 2, total - total // 2
-        found.append((less, more) if how != "SAME_LOWER" else (more, less))
-    return found
+        amounts.append((less, more) if how != "SAME_LOWER" else (more, less))
+    return amounts
 
 
-def steps(given: Given, name: str, axes: int) -> list[int]:
+def steps(given: NodeInputs, name: str, axes: int) -> list[int]:
     """Strides or dilations: an attribute with a number for every axis, 1 where it is left out."""
     return list(given.get(name, ()) or (1,) * axes)
 
 
-def _convolution(given: Given) -> Result:
+def _convolution(given: NodeInputs) -> Result:
     """Y = X * W + B: Conv2D, DepthwiseConv2dNative for a group for each channel, or Conv3D."""
     x, weights = given.inputs[:2]
     axes = rank(x) - 2
@@ -198,7 +198,7 @@ def _in_space(
         raise UnfitError(f"in {len(strides)} dimensions")
     if any(map(any, padding)):
         x = tf.pad(x, [[0, 0], *map(list, padding), [0, 0]])
-    found = [
+    kernels = [
         tf.nn.conv3d(
             part,
             tf.transpose(filters, [2, 3, 4, 1, 0]),
@@ -208,7 +208,7 @@ def _in_space(
         )
         for part, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True)
     ]
-    return _together(found)
+    return _together(kernels)
 
 
 def _parts(tensor: Any, group: int, axis: int) -> list[Any]:
@@ -219,7 +219,7 @@ def _together(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else tf.concat(parts, -1)
 
 
-def _transposed(given: Given) -> Result:
+def _transposed(given: NodeInputs) -> Result:
     """The transposed convolution: Conv2DBackpropInput or Conv3DBackpropInputV2 for each group."""
     x, weights = given.inputs[:2]
     axes, group = rank(x) - 2, given.get("group", 1)
@@ -230,7 +230,7 @@ def _transposed(given: Given) -> Result:
     if axes == 1:
         x, weights = tf.expand_dims(x, 2), tf.expand_dims(weights, 2)
         sizes, padding, strides = [1, *sizes], [(0, 0), *padding], [1, *strides]
-    found = []
+    slices = []
     x = channels_last(x)
     for part, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True):
         last = tf.transpose(filters, [*range(2, rank(filters)), 1, 0])
@@ -241,13 +241,13 @@ def _transposed(given: Given) -> Result:
             whole[1:-1] = [size + sum(pair) for size, pair in zip(sizes, padding, strict=True)]
             y = tf.nn.conv3d_transpose(part, last, whole, [1, *strides, 1], "VALID")
             y = tf.slice(y, [0, *(pair[0] for pair in padding), 0], [-1, *sizes, -1])
-        found.append(y)
-    y = _biased(_together(found), given.input(2))
+        slices.append(y)
+    y = _biased(_together(slices), given.input(2))
     return channels_first(tf.squeeze(y, [1]) if axes == 1 else y)
 
 
 def _enlarged(
-    given: Given, image: list[int], kernel: list[int], strides: list[int]
+    given: NodeInputs, image: list[int], kernel: list[int], strides: list[int]
 ) -> tuple[list[int], Pads]:
     """The sizes of the result, and what is cut off on either side of each axis.
 
@@ -274,7 +274,7 @@ _CONVOLUTIONS_RULES: dict[str, Rule] = {"Conv": _convolution, "ConvTranspose": _
 # Pools, with channels last.
 
 
-def _maximum(given: Given) -> Result:
+def _maximum(given: NodeInputs) -> Result:
     """The largest of every window; what pads is smaller than anything."""
     if given.outputs > 1:
         raise UnfitError("with indices")
@@ -283,7 +283,7 @@ def _maximum(given: Given) -> Result:
     return _pooled(given, lowest, tf.nn.max_pool)
 
 
-def _average(given: Given) -> Result:
+def _average(given: NodeInputs) -> Result:
     """The mean of every window; times window / elements where what pads is not to be counted."""
     x = given.inputs[0]
     kernel, image = list(given.get("kernel_shape", ())), shape(x)[2:]
@@ -312,7 +312,7 @@ def _counts(
     return counts
 
 
-def _whole(given: Given, image: list[int], kernel: list[int]) -> Pads:
+def _whole(given: NodeInputs, image: list[int], kernel: list[int]) -> Pads:
     """The pads and, with `ceil_mode`, what the last windows reach beyond them.
 
     A window that would begin in the pad behind the image is left out, as PyTorch does.
@@ -330,7 +330,7 @@ def _whole(given: Given, image: list[int], kernel: list[int]) -> Pads:
     return whole
 
 
-def _pooled(given: Given, filler: Any, pool: Any) -> Any:
+def _pooled(given: NodeInputs, filler: Any, pool: Any) -> Any:
     x = given.inputs[0]
     kernel = list(given.get("kernel_shape", ()))
     axes = rank(x) - 2
@@ -350,7 +350,7 @@ def _pooled(given: Given, filler: Any, pool: Any) -> Any:
 
 
 def _over_all(reduce: Any) -> Rule:
-    def rule(given: Given) -> Result:
+    def rule(given: NodeInputs) -> Result:
         x = given.inputs[0]
         return reduce(x, list(range(2, rank(x))), keepdims=True)
 

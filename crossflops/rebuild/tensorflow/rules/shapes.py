@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.rebuild.tensorflow.rules.given import (
-    Given,
+    NodeInputs,
     Result,
     Rule,
     UnfitError,
@@ -19,7 +19,7 @@ from crossflops.rebuild.tensorflow.rules.given import (
 )
 
 
-def _reshape(given: Given) -> Result:
+def _reshape(given: NodeInputs) -> Result:
     """0 keeps a size unless `allowzero`, -1 takes what is left."""
     x, sizes = given.inputs[0], given.numbers(1, "shape") or []
     keeps = not given.get("allowzero", 0)
@@ -27,14 +27,14 @@ def _reshape(given: Given) -> Result:
     return tf.reshape(x, kept)
 
 
-def _flatten(given: Given) -> Result:
+def _flatten(given: NodeInputs) -> Result:
     x, axis = given.inputs[0], given.get("axis", 1)
     sizes = shape(x)
     axis = axis if axis >= 0 else axis + len(sizes)
     return tf.reshape(x, [prod(sizes[:axis]), prod(sizes[axis:])])
 
 
-def _squeeze(given: Given) -> Result:
+def _squeeze(given: NodeInputs) -> Result:
     axes = given.numbers(1, "axes")
     x = given.inputs[0]
     if axes is None:
@@ -42,7 +42,7 @@ def _squeeze(given: Given) -> Result:
     return tf.squeeze(x, axes) if axes else tf.identity(x)
 
 
-def _unsqueeze(given: Given) -> Result:
+def _unsqueeze(given: NodeInputs) -> Result:
     x, axes = given.inputs[0], given.numbers(1, "axes") or []
     whole = rank(x) + len(axes)
     for axis in sorted(axis % whole for axis in axes):
@@ -50,25 +50,25 @@ def _unsqueeze(given: Given) -> Result:
     return x
 
 
-def _transpose(given: Given) -> Result:
+def _transpose(given: NodeInputs) -> Result:
     x = given.inputs[0]
     return tf.transpose(x, given.get("perm", ()) or list(range(rank(x)))[::-1])
 
 
-def _expand(given: Given) -> Result:
+def _expand(given: NodeInputs) -> Result:
     x, sizes = given.inputs[0], given.numbers(1) or []
     return tf.broadcast_to(x, np.broadcast_shapes(tuple(shape(x)), tuple(sizes)))
 
 
-def _tile(given: Given) -> Result:
+def _tile(given: NodeInputs) -> Result:
     return tf.tile(given.inputs[0], given.numbers(1) or [])
 
 
-def _concat(given: Given) -> Result:
+def _concat(given: NodeInputs) -> Result:
     return tf.concat(given.inputs, given.get("axis", 1))
 
 
-def _split(given: Given) -> Result:
+def _split(given: NodeInputs) -> Result:
     """Of given sizes, else of equal ones, of which the last may be smaller."""
     x, axis = given.inputs[0], given.get("axis", 0)
     sizes = given.numbers(1, "split")
@@ -79,7 +79,7 @@ def _split(given: Given) -> Result:
     return tf.split(x, sizes, axis)
 
 
-def _slice(given: Given) -> Result:
+def _slice(given: NodeInputs) -> Result:
     x = given.inputs[0]
     starts, ends = given.numbers(1, "starts") or [], given.numbers(2, "ends") or []
     axes = given.numbers(3, "axes")
@@ -94,7 +94,7 @@ def _slice(given: Given) -> Result:
     return x[tuple(cuts)]
 
 
-def _pad(given: Given) -> Result:
+def _pad(given: NodeInputs) -> Result:
     x, mode = given.inputs[0], given.get("mode", "constant")
     flat = given.numbers(1, "pads") or []
     axes = given.numbers(3) or list(range(rank(x)))
@@ -119,33 +119,33 @@ def _pad(given: Given) -> Result:
     return x
 
 
-def _filled(given: Given) -> Result:
+def _filled(given: NodeInputs) -> Result:
     """A constant of a shape; zeros of float32 where no value is given."""
     value = given.attributes.get("value", np.zeros(1, np.float32))
     return tf.fill(given.numbers(0) or [], tf.constant(np.ravel(value)[0]))
 
 
-def _shape(given: Given) -> Result:
+def _shape(given: NodeInputs) -> Result:
     sizes = shape(given.inputs[0])
     return tf.constant(sizes[given.get("start", 0) : given.get("end", None)], tf.int64)
 
 
-def _size(given: Given) -> Result:
+def _size(given: NodeInputs) -> Result:
     return tf.constant(prod(shape(given.inputs[0])), tf.int64)
 
 
-def _range(given: Given) -> Result:
+def _range(given: NodeInputs) -> Result:
     return tf.range(*(given.number(at, 0) for at in range(3)), dtype=given.inputs[0].dtype)
 
 
-def _eye(given: Given) -> Result:
+def _eye(given: NodeInputs) -> Result:
     x = given.inputs[0]
     rows, columns = shape(x)
     dtype = tf.as_dtype(ELEMENT_TYPES[given.get("dtype", 0)]) if given.get("dtype", 0) else x.dtype
     return tf.constant(np.eye(rows, columns, k=given.get("k", 0)), dtype)
 
 
-def _triangle(given: Given) -> Result:
+def _triangle(given: NodeInputs) -> Result:
     """What is on one side of a diagonal stays."""
     x, k = given.inputs[0], given.number(1, 0)
     rows, columns = shape(x)[-2:]
@@ -154,7 +154,7 @@ def _triangle(given: Given) -> Result:
     return tf.where(tf.constant(kept), x, tf.zeros((), x.dtype))
 
 
-def _to_space(given: Given) -> Result:
+def _to_space(given: NodeInputs) -> Result:
     """Channels to blocks; in the order CRD rows of a block are within a channel."""
     x, block = given.inputs[0], given.get("blocksize", 1)
     n, c, h, w = shape(x)
@@ -166,7 +166,7 @@ def _to_space(given: Given) -> Result:
     return tf.reshape(x, [n, less, h * block, w * block])
 
 
-def _to_depth(given: Given) -> Result:
+def _to_depth(given: NodeInputs) -> Result:
     x, block = given.inputs[0], given.get("blocksize", 1)
     n, c, h, w = shape(x)
     x = tf.reshape(x, [n, c, h // block, block, w // block, block])
@@ -175,11 +175,11 @@ def _to_depth(given: Given) -> Result:
     return tf.reshape(x, [n, c * block**2, h // block, w // block])
 
 
-def _same(given: Given) -> Result:
+def _same(given: NodeInputs) -> Result:
     return tf.identity(given.inputs[0])
 
 
-def _dropout(given: Given) -> Result:
+def _dropout(given: NodeInputs) -> Result:
     """Nothing is dropped outside training."""
     if given.input(2) is not None and given.number(2, False):
         raise UnfitError("in training")
@@ -222,7 +222,7 @@ def _positive(places: Any, known: Any, size: int) -> Any:
     return tf.constant(np.where(known < 0, known + size, known), places.dtype)
 
 
-def _gather(given: Given) -> Result:
+def _gather(given: NodeInputs) -> Result:
     x, axis = given.inputs[0], given.get("axis", 0)
     return tf.gather(x, _positive(given.inputs[1], given.known[1], shape(x)[axis]), axis=axis)
 
@@ -236,14 +236,14 @@ def _coordinates(places: Any, axis: int) -> Any:
     return tf.stack(parts, -1)
 
 
-def _gather_elements(given: Given) -> Result:
+def _gather_elements(given: NodeInputs) -> Result:
     x = given.inputs[0]
     axis = given.get("axis", 0) % rank(x)
     places = _positive(given.inputs[1], given.known[1], shape(x)[axis])
     return tf.gather_nd(x, _coordinates(places, axis))
 
 
-def _gather_nd(given: Given) -> Result:
+def _gather_nd(given: NodeInputs) -> Result:
     return tf.gather_nd(*given.inputs, batch_dims=given.get("batch_dims", 0))
 
 
@@ -259,19 +259,19 @@ def _written(x: Any, places: Any, updates: Any, how: str) -> Any:
     return writers[how](x, places, updates)
 
 
-def _scatter_nd(given: Given) -> Result:
+def _scatter_nd(given: NodeInputs) -> Result:
     x, places, updates = given.inputs
     return _written(x, places, updates, given.get("reduction", "none"))
 
 
-def _scatter_elements(given: Given) -> Result:
+def _scatter_elements(given: NodeInputs) -> Result:
     x, _, updates = given.inputs
     axis = given.get("axis", 0) % rank(x)
     places = _positive(given.inputs[1], given.known[1], shape(x)[axis])
     return _written(x, _coordinates(places, axis), updates, given.get("reduction", "none"))
 
 
-def _one_hot(given: Given) -> Result:
+def _one_hot(given: NodeInputs) -> Result:
     off_on, depth = given.inputs[2], int(given.number(1, 0))
     places = tf.cast(_positive(given.inputs[0], given.known[0], depth), tf.int64)
     axis = given.get("axis", -1) % (rank(places) + 1)
@@ -279,7 +279,7 @@ def _one_hot(given: Given) -> Result:
     return tf.one_hot(places, depth, off_on[1], off_on[0], axis, off_on.dtype)
 
 
-def _largest(given: Given) -> Result:
+def _largest(given: NodeInputs) -> Result:
     """The k largest or smallest along an axis, in order."""
     x, k = given.inputs[0], given.number(1, given.get("k", 1))
     axis = given.get("axis", -1) % rank(x)
@@ -292,7 +292,7 @@ def _largest(given: Given) -> Result:
     return [tf.transpose(values, back), tf.cast(tf.transpose(places, back), tf.int64)]
 
 
-def _resize(given: Given) -> Result:
+def _resize(given: NodeInputs) -> Result:
     """Nearest by the places that are known, linear by TensorFlow's own or from its taps."""
     x, mode = given.inputs[0], given.get("mode", "nearest")
     sizes, scales = _resized(given, shape(x))
@@ -319,7 +319,7 @@ def _resize(given: Given) -> Result:
     return x
 
 
-def _resized(given: Given, old: list[int]) -> tuple[list[int], list[float]]:
+def _resized(given: NodeInputs, old: list[int]) -> tuple[list[int], list[float]]:
     """Sizes after, and scales, of every axis."""
     if given.since < 11:
         scales = [float(axis) for axis in np.ravel(given.value(1))]
@@ -394,10 +394,10 @@ def _between(x: Any, source: Any, axis: int) -> Any:
     return first + (second - first) * share
 
 
-def _upsample(given: Given) -> Result:
+def _upsample(given: NodeInputs) -> Result:
     """The operator before Resize: scales are input 1, or an attribute, and places are floored."""
     scales = given.value(1) if given.since >= 9 else given.get("scales", ())
-    given = Given(
+    given = NodeInputs(
         (given.inputs[0], tf.constant(scales)), (None, np.asarray(scales)), given.attributes, 1, 10
     )
     return _resize(given)
