@@ -40,10 +40,14 @@ def standing_in(state: Any) -> Iterator[None]:
 
 
 class Drawn:
-    """Whether random numbers were drawn: by PyTorch's generator, and outside of it."""
+    """Whether random numbers were drawn: by PyTorch's generator, and outside of it.
+
+    And whether a trace that knows values `left` PyTorch for NumPy.
+    """
 
     by_torch = False
     outside = False
+    left = False
 
 
 @contextmanager

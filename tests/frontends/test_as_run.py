@@ -73,6 +73,7 @@ def test_an_array_of_numpy_has_the_values_of_a_run():
     found = crossflops.count(Sorted(), (ROWS, chosen))
     assert found.totals.macs == 7 * 8 * 4 + 3 * 8 * 12
     assert found.uncounted == ()
+    assert any("computes in NumPy" in note for note in found.observed.notes)
     products = [node for node in found.nodes if node.macs]
     assert [node.depends_on_inputs for node in products] == [True, True]
 

@@ -15,8 +15,14 @@ READ = "crossflops read"  # stands at nodes behind a place where values left PyT
 _LOOP = "torch._higher_order_ops.while_loop"
 
 
+class Arrays:
+    """Whether a model took an array: what NumPy does with it no graph holds."""
+
+    taken = False
+
+
 @contextmanager
-def as_run() -> Iterator[None]:
+def as_run() -> Iterator[Arrays]:
     """In this context arrays have the real values, and loops of PyTorch go on while these say."""
     import importlib
 
@@ -24,12 +30,13 @@ def as_run() -> Iterator[None]:
     from torch.utils._python_dispatch import _disable_current_modes
 
     loop = importlib.import_module(_LOOP).while_loop
-    usual = torch.Tensor.numpy
+    usual, arrays = torch.Tensor.numpy, Arrays()
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
         held = _real(self)
         if held is None:
             return usual(self, *args, **kwargs)
+        arrays.taken = True
         with _disable_current_modes(), torch._C.DisableTorchFunction():
             return usual(held.detach(), *args, **kwargs)
 
@@ -40,7 +47,7 @@ def as_run() -> Iterator[None]:
         unpacked = primitives._pad_packed_sequence
         undo.callback(delattr, primitives, "_pad_packed_sequence")
         primitives._pad_packed_sequence = lambda *given: _padded(unpacked, *given)
-        yield
+        yield arrays
 
 
 @contextmanager
@@ -86,10 +93,13 @@ def _padded(
     data [N, ...] holds the rows of all steps, batch_sizes [T] how many of each step.
     """
     import torch
+    from torch.utils._python_dispatch import _disable_current_modes
 
-    if _real(batch_sizes) is None:
+    held = _real(batch_sizes)
+    if held is None:
         return usual(data, batch_sizes, batch_first, padding_value, total_length)
-    sizes = batch_sizes.numpy().tolist()
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        sizes = held.tolist()
     steps = max(len(sizes), total_length)
     out = data.new_full((steps, sizes[0], *data.shape[1:]), padding_value)
     lengths: list[int] = []

@@ -78,8 +78,13 @@ def valued() -> Iterator[Drawn]:
     setattr(FakeTensorMode, check, as_it_is)
     meta_utils._safe_copy = _copy
     try:
-        with seeded() as drawn, config.patch(fake_tensor_propagate_real_tensors=True), as_run():
+        with (
+            seeded() as drawn,
+            config.patch(fake_tensor_propagate_real_tensors=True),
+            as_run() as arrays,
+        ):
             yield drawn
+            drawn.left = arrays.taken
     finally:
         FakeTensorMode._dispatch_impl = usual
         setattr(FakeTensorMode, check, checked)

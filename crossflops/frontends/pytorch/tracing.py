@@ -158,6 +158,7 @@ def _replaced(make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> Ite
 
 _NAMED = 6  # modules that a note names
 _DRAWS = "the model draws random numbers (from seed 0 here): another run may have other sizes"
+_LEFT = "the model computes in NumPy, too: what it does there is not counted"
 _OWN_GENERATOR = "the model draws from a generator of its own: a run may have other sizes"
 
 
@@ -305,7 +306,7 @@ def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = Fal
         valued=with_values,
         heard_yes=questioned.heard_yes,
         draws=draws or own_generator,
-        notes=(*[_DRAWS] * draws, *[_OWN_GENERATOR] * own_generator),
+        notes=(*[_DRAWS] * draws, *[_OWN_GENERATOR] * own_generator, *[_LEFT] * drawn.left),
     )
 
 
