@@ -59,14 +59,14 @@ def _made_by_another(value: object, frontend: Frontend) -> bool:
     return type(value).__module__.startswith(tuple(name for names in others for name in names))
 
 
-def named(name: str) -> Frontend | None:
+def frontend_named(name: str) -> Frontend | None:
     """The framework that traces and conventions call so."""
     return next((frontend for frontend in FRONTENDS if frontend.name == name), None)
 
 
 def title(name: str) -> str:
     """What messages call the framework of this name."""
-    frontend = named(name)
+    frontend = frontend_named(name)
     return name if frontend is None else frontend.title
 
 
@@ -111,6 +111,14 @@ def meant_by(name: str) -> tuple[str, ...]:
         for library in frontend.libraries()
         for known in library.names()
         if known.casefold() == name.casefold()
+    )
+
+
+def absent_libraries() -> tuple[str, ...]:
+    """The packages that know models by plain names and are not installed."""
+    libraries = (library for frontend in FRONTENDS for library in frontend.libraries())
+    return tuple(
+        library.package for library in libraries if library.names_models and not library.names()
     )
 
 

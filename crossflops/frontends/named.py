@@ -35,10 +35,14 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Library(Protocol):
-    """What knows models by name: `prefix` stands before the colon, `package` is imported."""
+    """What knows models by name: `prefix` stands before the colon, `package` is imported.
+
+    `names_models` says whether it has names of its own, which may be typed without the prefix.
+    """
 
     prefix: str
     package: str
+    names_models: bool = True
 
     def names(self) -> Sequence[str]:
         """The names that it knows, () where it is not installed; imports nothing."""

@@ -14,6 +14,7 @@ from typing import Any
 from crossflops.errors import TRACEBACK, CrossflopsError, InputError, TargetError, raised_at
 from crossflops.frontends import (
     FRONTENDS,
+    absent_libraries,
     building,
     hollow,
     library_of,
@@ -169,7 +170,14 @@ def _unreadable(target: str) -> TargetError:
     if path.suffix and not path.exists():
         return TargetError(f"there is no file {path}", _HINT)
     near = names_like(target) if _BARE.fullmatch(target) else ""
-    return TargetError(f"cannot tell what the target {target!r} is", near or _HINT)
+    return TargetError(f"cannot tell what the target {target!r} is", near or _by_name(target))
+
+
+def _by_name(target: str) -> str:
+    """A hint for what may be the name of a model, where a library of such is not installed."""
+    missing = absent_libraries() if _BARE.fullmatch(target) else ()
+    installs = " or ".join(f"`pip install {package}`" for package in missing)
+    return f"{_HINT}; for a model by its name {installs}" if installs else _HINT
 
 
 def _module(place: str) -> ModuleType:

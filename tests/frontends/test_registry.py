@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 import crossflops
-from crossflops.frontends import FRONTENDS, frontend_of, named, title
+from crossflops.frontends import FRONTENDS, frontend_named, frontend_of, title
 from crossflops.frontends.onnx import OnnxFile
 
 PACKAGE = Path(crossflops.__file__).parent
@@ -73,11 +73,11 @@ def test_a_framework_goes_with_its_folder_and_its_line(folder, tmp_path):
 def test_frameworks_are_told_apart_by_name_and_object():
     """Names are those of traces, titles those of messages; what is no model has no framework."""
     assert len(FRONTENDS) == len(FRAMEWORKS) + 1
-    assert all(named(frontend.name) is frontend for frontend in FRONTENDS)
+    assert all(frontend_named(frontend.name) is frontend for frontend in FRONTENDS)
     assert all(title(frontend.name) == frontend.title for frontend in FRONTENDS)
     assert (title("sklearn"), title("caffe")) == ("scikit-learn", "caffe")
-    assert named("caffe") is None
-    assert frontend_of(OnnxFile(path="model.onnx")) is named("onnx")
+    assert frontend_named("caffe") is None
+    assert frontend_of(OnnxFile(path="model.onnx")) is frontend_named("onnx")
     assert frontend_of("a text") is None
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from crossflops.errors import CrossflopsWarning, InputError, TargetError
+from crossflops.errors import CrossflopsWarning, InputError, MissingExtraError, TargetError
 from crossflops.frontends import FRONTENDS, meant_by, names_like
 from crossflops.frontends.named import Named, declared, image
 from crossflops.ir.tensor import TensorSpec
@@ -73,6 +73,29 @@ def test_a_misspelt_name_gets_the_nearest(libraries):
     with pytest.raises(TargetError) as prefixed:
         build("timm:tinny_net", {})
     assert prefixed.value.hint == "did you mean tiny_net?"
+
+
+@pytest.mark.parametrize("target", ["timm:any_net", "torchvision:any_net", "hf:any_folder"])
+def test_a_library_that_is_not_there_is_named(monkeypatch, target):
+    """Also where the framework of its models is not there, and a count needs no weights."""
+    package = {"hf": "transformers"}.get(target.partition(":")[0], target.partition(":")[0])
+    for absent in ("torch", package):
+        monkeypatch.setitem(sys.modules, absent, None)
+    for values in (True, False):
+        with pytest.raises(MissingExtraError) as caught:
+            build(target, {}, values=values)
+        assert caught.value.hint == f"pip install {package}"
+
+
+def test_a_bare_name_without_any_library_says_which_to_install(monkeypatch):
+    """The hint has a command for each library that has models by plain names."""
+    monkeypatch.setattr("crossflops.frontends.named.find_spec", lambda _name: None)
+    declared.cache_clear()
+    with pytest.raises(TargetError) as caught:
+        build("resnet50", {})
+    declared.cache_clear()
+    assert "`pip install timm` or `pip install torchvision`" in caught.value.hint
+    assert "transformers" not in caught.value.hint
 
 
 def test_the_usual_input_is_at_the_sizes_that_are_asked_for(libraries):

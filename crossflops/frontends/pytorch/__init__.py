@@ -8,6 +8,7 @@ May import: frontends, ir, errors.
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,8 @@ class PyTorch(Frontend):
     @contextmanager
     def hollow(self, sure: bool) -> Iterator[None]:
         """Tensors are fake. A callable that imports PyTorch itself builds a real model."""
-        if not sure and "torch" not in sys.modules:
+        there = find_spec("torch") is not None if sure else "torch" in sys.modules
+        if not there:
             yield
             return
         from crossflops.frontends.pytorch.fakes import hollow

@@ -26,6 +26,7 @@ class Transformers(Library):
 
     prefix = "hf"
     package = "transformers"
+    names_models = False
 
     def names(self) -> Sequence[str]:
         """None: a repository is no name of the library."""
