@@ -31,8 +31,8 @@ def hollow() -> Iterator[None]:
         with _real_imports(), _no_scripts(mode), mode:
             yield
     except (Exception, SystemExit) as error:
-        told = f"building it without values raises {type(error).__name__}: {brief(error)}"
-        raise ValuesNeededError(mode.asked or told) from error
+        complaint = f"building it without values raises {type(error).__name__}: {brief(error)}"
+        raise ValuesNeededError(mode.asked or complaint) from error
     if mode.asked:
         raise ValuesNeededError(mode.asked)
 
