@@ -18,7 +18,7 @@ from crossflops.errors import CrossflopsError, print_traceback
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.measurement import Observation, SteadyTensor
 from crossflops.ir.tensor import TensorSpec
-from crossflops.workers.limits import limit_memory
+from crossflops.workers.memory import limit_memory
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from crossflops.plugins.adapter import Adapter, functions
 from crossflops.plugins.failures import failure
 from crossflops.workers import worker
 from crossflops.workers.jobs import Contents, Job, Order
-from crossflops.workers.limits import address_space, limit_memory, threads
+from crossflops.workers.memory import address_space, limit_memory, threads
 
 # Read when a library is imported: none of them may start a pool of threads in the parent.
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

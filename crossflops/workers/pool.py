@@ -16,7 +16,7 @@ from crossflops.ir.trace import Setting
 from crossflops.plugins.failures import failure
 from crossflops.workers import jobs
 from crossflops.workers.jobs import Job, Order
-from crossflops.workers.limits import physical_memory
+from crossflops.workers.memory import physical_memory
 from crossflops.workers.parent import UNFIT
 from crossflops.workers.process import READY, News, Worker
 from crossflops.workers.warm import Parent, can_fork

@@ -26,7 +26,7 @@ from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import Stage, failure
 from crossflops.workers import jobs
 from crossflops.workers.jobs import Job, Order
-from crossflops.workers.limits import limit_memory
+from crossflops.workers.memory import limit_memory
 from crossflops.workers.observe import observe, rejected
 
 Say = Callable[[str], None]

@@ -54,7 +54,7 @@ def test_resnet50_training_on_v100(efficiency, arguments, device, rate, share):
     status, out, err = efficiency(*arguments, "--device", device)
     assert (status, err) == (0, "")
     assert any(one.startswith(f"required {rate}") for one in out)
-    assert f"share {share} required / peak" in out
+    assert f"MFU {share} required / peak" in out
 
 
 def test_a_device_with_variants_lists_them_and_ends_with_2(efficiency):
@@ -76,7 +76,7 @@ def test_a_device_whose_variants_agree_is_no_error(efficiency):
     status, out, err = efficiency(*FP16, "--device", "A100")
     assert (status, err) == (0, "")
     assert "peak 312.0 TFLOP/s A100, dense fp16" in out
-    assert "share 10.5 % required / peak" in out
+    assert "MFU 10.5 % required / peak" in out
     assert "which agree in all that is asked" in " ".join(out)
 
 
@@ -132,14 +132,14 @@ def test_a_peak_of_one_s_own(efficiency):
     """113.05 TFLOP/s, the PCIe card by its clock, makes it 28.9 %."""
     status, out, _ = efficiency(*FP16, "--peak-tflops", "113.05")
     assert status == 0
-    assert "share 28.9 % required / peak" in out
+    assert "MFU 28.9 % required / peak" in out
 
 
 def test_above_the_peak_a_check_does_not_hold(efficiency):
     """More than 100 % is shown with its likely reasons, and ends with 1."""
     status, out, _ = efficiency(*FP16, "--peak-tflops", "24.58")
     assert status == 1
-    assert "share 133.0 % required / peak" in out
+    assert "MFU 133.0 % required / peak" in out
     assert any("133.0 % of the peak is impossible" in one for one in out)
     assert any("likely reasons" in one for one in out)
 
@@ -149,7 +149,7 @@ def test_without_a_device_the_rate_is_the_answer(efficiency):
     status, out, _ = efficiency("--macs", "4.112G", *SPEED)
     assert status == 0
     assert "required 822.4 GFLOP/s at 100 examples/s" in out
-    assert not any(one.startswith("share") for one in out)
+    assert not any(one.startswith("MFU") for one in out)
 
 
 def test_a_model_is_counted(efficiency, answers, line, report):
@@ -188,7 +188,7 @@ def test_compare_shows_why_and_then_each_rate(efficiency, answers, line, report)
     assert status == 0
     assert line.comparison.tools == ("thop",)
     assert callable(line.tell)
-    assert out.index("thop = native + 5") < out.index("by MACs required share")
+    assert out.index("thop = native + 5") < out.index("by MACs required MFU")
     assert any(one.startswith("native MACs 10 ") for one in out)
     assert any(one.startswith("thop 15 ") for one in out)
 
@@ -254,4 +254,4 @@ def test_precision_is_read_in_any_case(efficiency):
     """FP16, as papers write it, is fp16."""
     status, out, _ = efficiency(*FP16[:-1], "FP16", "--device", "v100-pcie")
     assert status == 0
-    assert "share 29.2 % required / peak" in out
+    assert "MFU 29.2 % required / peak" in out

@@ -41,7 +41,7 @@ def test_one_row_is_a_derivation():
         "work 24.67 GFLOPs for one example",
         "required 32.69 TFLOP/s at 1 325 examples/s",
         "peak 112.0 TFLOP/s v100-pcie, dense fp16",
-        "share 29.2 % required / peak",
+        "MFU 29.2 % required / peak",
         "",
         "Assumed",
         "- 2 FLOPs per MAC",
@@ -53,10 +53,10 @@ def test_devices_stand_beside_each_other():
     """What differs is a table, what is common stands above it, assumptions are said once."""
     found = lines(row(), SXM2)
     assert "required 32.69 TFLOP/s at 1 325 examples/s" in found
-    assert "device peak share" in found
+    assert "device peak MFU" in found
     assert "v100-pcie 112.0 TFLOP/s 29.2 %" in found
     assert "v100-sxm2 125.0 TFLOP/s 26.2 %" in found
-    assert not any(line.startswith(("peak ", "share ")) for line in found)
+    assert not any(line.startswith(("peak ", "MFU ")) for line in found)
     assert found.count("- 2 FLOPs per MAC") == 1
     assert "- v100-sxm2: another sheet" in found
 
@@ -76,7 +76,7 @@ def test_numerators_stand_beside_each_other(resnet):
     assert start > found.index("thop = native + 44 558 336")
     assert "peak 112.0 TFLOP/s v100-pcie, dense fp16" in found[start:]
     assert "rule 2 FLOPs per MAC x 3" in found[start:]
-    assert "by MACs required share" in found[start:]
+    assert "by MACs required MFU" in found[start:]
     assert "native MACs 4 089 184 256 32.51 TFLOP/s 29.0 %" in found[start:]
     assert "thop 4 133 742 592 32.86 TFLOP/s 29.3 %" in found[start:]
 
@@ -92,7 +92,7 @@ def test_without_a_peak_there_is_no_share():
     """A rate alone shows neither a peak nor a share, and no zero for them."""
     found = lines(row(device=None, peak=None, ratio=None, precision="", multiplier=1))
     assert found[0] == "MACs as given · inference · 1 325 examples/s"
-    assert not any(line.startswith(("peak", "share")) for line in found)
+    assert not any(line.startswith(("peak", "MFU")) for line in found)
     assert "0.0 %" not in " ".join(found)
 
 
@@ -109,7 +109,7 @@ def test_warnings_are_shown_once():
 )
 def test_small_shares_are_not_zero(ratio, said):
     """A share keeps two digits however small it is; only zero is zero."""
-    assert f"share {said} required / peak" in lines(row(ratio=ratio))
+    assert f"MFU {said} required / peak" in lines(row(ratio=ratio))
 
 
 @pytest.mark.parametrize("value", [0.5, 303.1, 12345.0, 1234567.25])

@@ -15,7 +15,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError
 from crossflops.report.machine import Cpu
-from crossflops.workers.limits import physical_memory
+from crossflops.workers.memory import physical_memory
 
 # How much one core computes in a clock, from its instruction set and its model.
 #

@@ -50,7 +50,7 @@ def before(first: Efficiency, alone: bool) -> list[Line]:
 
 
 def behind(first: Efficiency, alone: bool) -> list[Line]:
-    """What belongs to the share: that of executed work, other peaks, the world, the bytes.
+    """What belongs to the MFU: the HFU of executed work, other peaks, the world, the bytes.
 
     With several rows shares stand in their table (`more`).
     """
@@ -69,7 +69,7 @@ def behind(first: Efficiency, alone: bool) -> list[Line]:
 
 
 def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
-    """Columns that stand beside the share, in a table of several rows."""
+    """Columns that stand beside the MFU, in a table of several rows."""
     rows = tuple(rows)
     columns: list[tuple[str, Cell]] = []
     if any(isinstance(row.hfu, float) for row in rows):
@@ -133,7 +133,7 @@ def _shares(row: Efficiency) -> str:
     attention = row.attention
     if not isinstance(attention, Attention) or attention.full_ratio is None or not _halved(row):
         return _sizes(row)
-    return f"{_sizes(row)}; share full {_full(row)}, causal {_half(row)}"
+    return f"{_sizes(row)}; MFU full {_full(row)}, causal {_half(row)}"
 
 
 def _halved(row: Efficiency) -> bool:
@@ -308,12 +308,12 @@ def _step(step: TimedStep) -> Table:
     ]
     speed = f"{number(step.examples_per_second)} examples/s"
     whole = ("whole step", f"{1e3 * step.seconds:.5g} ms", "", speed, "")
-    right = [Column(head=head, right=True) for head in ("latency", "work", "rate", "share")]
+    right = [Column(head=head, right=True) for head in ("latency", "work", "rate", "MFU")]
     return Table(columns=(Column(head=""), *right), rows=(*rows, Row(whole)))
 
 
 def _modules(modules: tuple[ModuleTime, ...]) -> Table:
-    right = [Column(head=head, right=True) for head in ("time", "work", "rate", "share")]
+    right = [Column(head=head, right=True) for head in ("time", "work", "rate", "MFU")]
     return Table(
         columns=(Column(head="module", flows=True), *right),
         rows=tuple(
@@ -391,9 +391,7 @@ def _explained(noun: EfficiencyReport) -> list[Block]:
     alone = len(noun.efficiency) == 1
     if alone and first.ratio is not None and first.rate is not None and account.theirs:
         times = account.ours * (account.unit or 1) / account.theirs
-        sentence += (
-            f", {short(first.rate * times, 'FLOP/s')}, share {percent(first.ratio * times)}"
-        )
+        sentence += f", {short(first.rate * times, 'FLOP/s')}, MFU {percent(first.ratio * times)}"
     return [
         Heading(f"{first.numerator} = native{added(account.delta)}{unit}"),
         explanations(account),
@@ -423,7 +421,7 @@ def _common(rows: tuple[Efficiency, ...]) -> Table:
     if first.peak is not None:
         lines.append(Line("peak", _peak, _against))
     if first.ratio is not None and len(rows) == 1:
-        lines.append(Line("share", _share, lambda row: "required / peak"))
+        lines.append(Line("MFU", _mfu, lambda row: "required / peak"))
     lines += behind(first, alone=len(rows) == 1)
     return Table(
         columns=(Column(head=""), Column(head="value"), Column(head="from", flows=True)),
@@ -437,7 +435,7 @@ def _common(rows: tuple[Efficiency, ...]) -> Table:
 
 
 def _varying(rows: tuple[Efficiency, ...]) -> Table:
-    """What differs between the rows, and the share in any case."""
+    """What differs between the rows, and the MFU in any case."""
     table = rows[0].line is not UNSET  # whose columns are all shown
     columns: list[tuple[Column, Cell, bool]] = [
         (Column(head="line", right=True, spare=9), lambda row: str(row.line or ""), table),
@@ -452,7 +450,7 @@ def _varying(rows: tuple[Efficiency, ...]) -> Table:
     ]
     shown = [(column, cell) for column, cell, always in columns if always or not _same(rows, cell)]
     if any(row.ratio is not None for row in rows):
-        shown.append((Column(head="share", right=True), _share))
+        shown.append((Column(head="MFU", right=True), _mfu))
     shown += [(Column(head=head, right=True), cell) for head, cell in more(rows)]
     return Table(
         columns=tuple(column for column, _ in shown),
@@ -501,7 +499,7 @@ def _against(row: Efficiency) -> str:
     return f"{row.device}, dense {mean}{row.precision}" if row.device else f"{mean}given"
 
 
-def _share(row: Efficiency) -> str:
+def _mfu(row: Efficiency) -> str:
     return percent(row.ratio)
 
 
