@@ -70,6 +70,17 @@ def title(name: str) -> str:
     return name if frontend is None else frontend.title
 
 
+def require_trained(trace: Trace) -> None:
+    """Raises InputError where a trace does not say which parameters of the graph are trained."""
+    frontend = frontend_named(trace.framework)
+    if frontend is None or not frontend.knows_trained:
+        way = (frontend.converted_by if frontend else "") or "a converter to ONNX"
+        raise InputError(
+            f"a training step of a model of {title(trace.framework)} is not counted yet",
+            f"write a file with {way}, and count that: its weights are trained but for --frozen",
+        )
+
+
 def of_runtime(runtime: str) -> Frontend:
     """The framework in which models run where `--runtime` says so."""
     return next(frontend for frontend in FRONTENDS if frontend.runtime == runtime)

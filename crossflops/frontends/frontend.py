@@ -87,6 +87,8 @@ class Frontend(Protocol):
     # its profiler writes a folder of its own.
     runtime: str = ""
     traces_into_folder: bool = False
+    # Whether its traces say which parameters of the graph are trained.
+    knows_trained: bool = False
     # Whether a caller can name loops and branches of its models.
     has_control: bool = False
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.errors import CrossflopsWarning, InputError, ValuesNeededError
-from crossflops.frontends import Source, program, title
+from crossflops.frontends import Source, program, require_trained, title
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph
@@ -331,6 +331,7 @@ def _with_training(report: Report, native: CountedModel, request: Request) -> Re
     """The report with the exact training step. Raises InputError for a pattern of no weight."""
     from crossflops.ledger.training import TrainedWeights, differences, steps
 
+    require_trained(native.trace)
     weights = TrainedWeights(native.trace, request.frozen, request.trainable)
     exact = steps(native.graph, weights)
     weights.check(native.graph)

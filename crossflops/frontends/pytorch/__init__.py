@@ -46,6 +46,7 @@ class PyTorch(Frontend):
         **dict.fromkeys((".pt", ".pth"), "is a pickle"),
     }
     runtime = "torch"
+    knows_trained = True
 
     def recognizes(self, value: object) -> bool:
         """Whether this is a torch.nn.Module."""

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
+from crossflops.frontends import require_trained
 from crossflops.hardware.rates import numerators
 from crossflops.hardware.rates.numerators import (
     Numerator,
@@ -171,6 +172,7 @@ def _optimizer(question: Question, counted: CountedModel) -> OptimizerStep | Non
         return None
     from crossflops.ledger.optimizer import optimizer_step
 
+    require_trained(counted.trace)
     return optimizer_step(name, counted.graph, counted.trace, training.frozen, training.trainable)
 
 
@@ -181,7 +183,11 @@ def _in_pieces(
     training = question.training
     exact: Steps | None = None
     left: tuple[str, ...] = ()
-    if training.train:
+    asked = bool(training.backward or training.frozen or training.trainable)
+    if training.train and not asked:
+        left = _without_step(counted)
+    if training.train and not left and (training.by_graph or training.trainable):
+        require_trained(counted.trace)
         weights = TrainedWeights(counted.trace, training.frozen, training.trainable)
         exact = steps(counted.graph, weights)
         weights.check(counted.graph)
@@ -189,6 +195,15 @@ def _in_pieces(
     split = pieces(counted.graph, counted.ledger, examples=examples, exact=exact)
     warnings = (*numerator.warnings, *left)
     return replace(numerator, pieces=split or numerator.split, warnings=warnings)
+
+
+def _without_step(counted: CountedModel) -> tuple[str, ...]:
+    """That a multiple is taken for the training step, where its exact count is not known."""
+    try:
+        require_trained(counted.trace)
+    except InputError as error:
+        return (f"{error.message}: 3 x the forward pass is taken instead",)
+    return ()
 
 
 def _without_backward(exact: Steps) -> tuple[str, ...]:
