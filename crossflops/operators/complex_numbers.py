@@ -54,14 +54,12 @@ _MOVES = {
     ),
     "scatter": ("scatter.src", "scatter.value"),
     "select": ("select.int",),
-    "split": ("split.Tensor", "split_with_sizes.default"),
     "squeeze": ("squeeze.default", "squeeze.dims"),
     "Tensor.view": ("reshape.default", "alias.default", "view.dtype"),
     "Tensor.index_put": ("index.Tensor",),
     "tile": ("tile.default",),
     "tril": ("tril.default",),
     "triu": ("triu.default",),
-    "unbind": ("unbind.int",),
     "unsqueeze": ("unsqueeze.default",),
     "where": ("where.self",),
     "zeros_like": ("zeros_like.default",),
@@ -71,6 +69,19 @@ for page, names in _MOVES.items():
         (f"aten.{name}" for name in names),
         MOVED,
         page=f"{TORCH_PAGES}{page}.html",
+        backward=moves_back,
+    )(moved)
+
+# Those that give a list of views: each part is read where it is taken from the list.
+for page, names in {
+    "split": ("split.Tensor", "split_with_sizes.default"),
+    "unbind": ("unbind.int",),
+}.items():
+    operator(
+        (f"aten.{name}" for name in names),
+        MOVED,
+        page=f"{TORCH_PAGES}{page}.html",
+        traffic="view",
         backward=moves_back,
     )(moved)
 
