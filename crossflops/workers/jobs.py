@@ -3,7 +3,6 @@
 import importlib
 import os
 import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +71,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 # A model object and its inputs on their way into a worker process.
 
 Contents = tuple[Any, tuple[Any, ...], dict[str, Any]]
+_ZIP = b"PK\x03\x04"
 
 HINT = (
     "let the class live in a module that can be imported, give a target string such as"
@@ -102,10 +102,12 @@ def unpack(path: Path) -> Contents:
 
 def _read(path: Path) -> Contents:
     contents: Contents
-    if zipfile.is_zipfile(path):
-        load = importlib.import_module("torch").load
-        contents = load(path, weights_only=False, mmap=True)
-    else:
-        with path.open("rb") as file:
+    with path.open("rb") as file:
+        # what PyTorch writes is a zip; a model of Keras is a pickle that ends with one
+        if file.read(len(_ZIP)) == _ZIP:
+            load = importlib.import_module("torch").load
+            contents = load(path, weights_only=False, mmap=True)
+        else:
+            file.seek(0)
             contents = pickle.load(file)
     return contents
