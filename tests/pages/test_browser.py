@@ -206,8 +206,8 @@ def test_the_map_is_drilled_into_and_sized_by_other_counts(show):
     )
     second = sorted(box["x"] for box in inner if box["y"] > inner[0]["y"] + 20)
     assert all(left < right or left == right for left, right in pairwise(second))
-    page.get_by_label("Size by").select_option("bytes moved")
-    assert "bytes moved" in page.locator(".told").inner_text()
+    page.get_by_label("Size by").select_option("memory traffic")
+    assert "memory traffic" in page.locator(".told").inner_text()
     page.locator(".trail button").first.click()
     assert page.locator(".map button").first.inner_text() == "(the model)"
 

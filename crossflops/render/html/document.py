@@ -90,7 +90,7 @@ def _cards(report: Report) -> tuple[Card, ...]:
     scope, totals = report.scope, report.totals
     figures = [("MACs", scope.macs), ("FLOPs", scope.flops), ("parameters", scope.params)]
     if not isinstance(report.module, ModuleRow):
-        figures.append(("bytes moved", totals.bytes_read + totals.bytes_written))
+        figures.append(("memory traffic, bytes", totals.bytes_read + totals.bytes_written))
     return tuple(Card(name, short(count), exact(count)) for name, count in figures)
 
 

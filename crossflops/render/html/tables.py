@@ -82,7 +82,7 @@ def seconds_of(noun: EfficiencyReport) -> dict[str, float]:
 
 def _heads(report: Report, seconds: dict[str, float]) -> tuple[Head, ...]:
     """Of the counts, which are the same for modules and nodes."""
-    heads = [Head(name, True, True) for name in ("MACs", "FLOPs", "bytes moved")]
+    heads = [Head(name, True, True) for name in ("MACs", "FLOPs", "memory traffic")]
     heads += [Head(name, True, True) for name, _ in _STEP] if report.training else []
     heads += [Head("shortest time (µs)", True, True)] if seconds else []
     return tuple(heads)
