@@ -11,7 +11,6 @@ from crossflops.verbs.count import native_count  # noqa: E402
 from tests import executed  # noqa: E402
 from tests.training_zoo import MODELS, VARIANTS, adapters  # noqa: E402
 
-pytestmark = pytest.mark.torch
 OWN = ("pyramid", "unet", "dcgan", "lstm", "bilstm", "gru", "rnn", "encoder")
 LIBRARY = ("bert", "gpt2", "t5", "llama", "mixtral", "clip")
 
@@ -39,11 +38,23 @@ def compared(name, variant, native):
     return (step.forward.macs, step.backward.macs), executed.step(model, args, kwargs)
 
 
-@pytest.mark.parametrize("name", [*OWN, *LIBRARY])
+@pytest.mark.torch
+@pytest.mark.parametrize("name", OWN)
 def test_a_family_by_what_is_trained(name):
     """One export, and one with adapters: everything, a half, norms and biases, a probe ..."""
-    if name in LIBRARY:
-        pytest.importorskip("transformers")
+    check(name)
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("name", LIBRARY)
+def test_a_family_of_transformers_by_what_is_trained(name):
+    """The same, of the library's models."""
+    pytest.importorskip("transformers")
+    check(name)
+
+
+def check(name):
+    """Every variant of a model has the MACs that are run."""
     model, args, kwargs = made(name)
     native = native_count(Request.of(model, (args, kwargs)))[1]
     for variant in VARIANTS.values():

@@ -17,7 +17,7 @@ def refused(model, inputs):
 
 @pytest.mark.tensorflow
 def test_a_model_of_keras():
-    """Its rate of training takes 3 x the forward pass, and says why: 3 x 2 x 12 FLOPs of an example."""
+    """Its rate of training takes 3 x the forward pass, and says why: 3 x 24 FLOPs."""
     keras = pytest.importorskip("keras")
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
     assert "TensorFlow is not counted yet" in refused(model, ["1x4"])
