@@ -34,43 +34,47 @@ def _inner_of_sum(node: Node) -> str:
 
 # What moves numbers, by the function's page: the overloads of its operators.
 _MOVES = {
-    "Tensor.expand": ("expand.default",),
-    "Tensor.copy_": ("_to_copy.default", "lift_fresh_copy.default", "detach.default"),
-    "Tensor.repeat": ("repeat.default",),
-    "Tensor.unfold": ("unfold.default",),
-    "Tensor.masked_fill": ("masked_fill.Scalar", "masked_fill.Tensor"),
-    "as_strided": ("as_strided.default",),
-    "diag_embed": ("diag_embed.default",),
-    "diagonal": ("diagonal.default",),
-    "gather": ("gather.default",),
-    "index_select": ("index_select.default",),
-    "masked_select": ("masked_select.default",),
-    "nn.functional.pad": ("pad.default", "constant_pad_nd.default"),
-    "ones_like": ("ones_like.default",),
-    "repeat_interleave": (
-        "repeat_interleave.self_int",
-        "repeat_interleave.self_Tensor",
-        "repeat_interleave.Tensor",
+    "Tensor.expand": ("aten.expand.default",),
+    "Tensor.copy_": (
+        "aten._to_copy.default",
+        "aten.lift_fresh_copy.default",
+        "aten.detach.default",
     ),
-    "scatter": ("scatter.src", "scatter.value"),
-    "select": ("select.int",),
-    "squeeze": ("squeeze.default", "squeeze.dims"),
-    "Tensor.view": ("reshape.default", "alias.default", "view.dtype"),
-    "Tensor.index_put": ("index.Tensor",),
-    "tile": ("tile.default",),
-    "tril": ("tril.default",),
-    "triu": ("triu.default",),
-    "unsqueeze": ("unsqueeze.default",),
-    "where": ("where.self",),
-    "zeros_like": ("zeros_like.default",),
+    "Tensor.to": ("prims.convert_element_type.default",),
+    "Tensor.repeat": ("aten.repeat.default",),
+    "Tensor.unfold": ("aten.unfold.default",),
+    "Tensor.masked_fill": ("aten.masked_fill.Scalar", "aten.masked_fill.Tensor"),
+    "as_strided": ("aten.as_strided.default",),
+    "diag_embed": ("aten.diag_embed.default",),
+    "diagonal": ("aten.diagonal.default",),
+    "gather": ("aten.gather.default",),
+    "index_select": ("aten.index_select.default",),
+    "masked_select": ("aten.masked_select.default",),
+    "nn.functional.pad": ("aten.pad.default", "aten.constant_pad_nd.default"),
+    "ones_like": ("aten.ones_like.default",),
+    "Tensor.new_full": (
+        *("aten.new_full.default", "aten.new_zeros.default", "aten.new_ones.default"),
+        *("aten.new_empty.default", "aten.full_like.default", "aten.empty_like.default"),
+    ),
+    "repeat_interleave": (
+        "aten.repeat_interleave.self_int",
+        "aten.repeat_interleave.self_Tensor",
+        "aten.repeat_interleave.Tensor",
+    ),
+    "scatter": ("aten.scatter.src", "aten.scatter.value"),
+    "select": ("aten.select.int",),
+    "squeeze": ("aten.squeeze.default", "aten.squeeze.dims"),
+    "Tensor.view": ("aten.reshape.default", "aten.alias.default", "aten.view.dtype"),
+    "Tensor.index_put": ("aten.index.Tensor",),
+    "tile": ("aten.tile.default",),
+    "tril": ("aten.tril.default",),
+    "triu": ("aten.triu.default",),
+    "unsqueeze": ("aten.unsqueeze.default",),
+    "where": ("aten.where.self",),
+    "zeros_like": ("aten.zeros_like.default",),
 }
 for page, names in _MOVES.items():
-    operator(
-        (f"aten.{name}" for name in names),
-        MOVED,
-        page=f"{TORCH_PAGES}{page}.html",
-        backward=moves_back,
-    )(moved)
+    operator(names, MOVED, page=f"{TORCH_PAGES}{page}.html", backward=moves_back)(moved)
 
 # Those that give a list of views: each part is read where it is taken from the list.
 for page, names in {
