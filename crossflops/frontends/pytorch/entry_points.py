@@ -297,7 +297,8 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
             return recorder.module_call(self, call, args, kwargs)
         # The export pushes modes of its own before it enters the model; ours must be on top.
         with mode():
-            return plainly(recorder.module_call(self, call, args, kwargs))
+            result = recorder.module_call(self, call, args, kwargs)
+            return result if recorder.bare else plainly(result)  # tracers see what the model gives
 
     _replace(undo, nn.Module, "_call_impl", call_impl)
     owners = {base for cls in recorder.index.classes for base in cls.__mro__}

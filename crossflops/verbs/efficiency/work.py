@@ -19,7 +19,7 @@ from crossflops.hardware.rates.numerators import (
     of_loads,
     quantity,
 )
-from crossflops.hardware.rates.question import Question
+from crossflops.hardware.rates.question import Question, TrainingOptions
 from crossflops.hardware.rates.terms import pieces, whole
 from crossflops.hardware.roofline.step_traffic import BITS, Formats, loads, storage
 from crossflops.ir.graph import Graph
@@ -180,30 +180,30 @@ def _in_pieces(
     numerator: Numerator, question: Question, counted: CountedModel, examples: int
 ) -> Numerator:
     """The native count node by node, in training with the exact step of each."""
-    training = question.training
     exact: Steps | None = None
     left: tuple[str, ...] = ()
-    asked = bool(training.backward or training.frozen or training.trainable)
-    if training.train and not asked:
-        left = _without_step(counted)
-    if training.train and not left and (training.by_graph or training.trainable):
-        require_trained(counted.trace)
-        weights = TrainedWeights(counted.trace, training.frozen, training.trainable)
-        exact = steps(counted.graph, weights)
-        weights.check(counted.graph)
-        left = _without_backward(exact) if training.by_graph else ()
+    if question.training.train:
+        exact, left = _exact_step(question.training, counted)
     split = pieces(counted.graph, counted.ledger, examples=examples, exact=exact)
     warnings = (*numerator.warnings, *left)
     return replace(numerator, pieces=split or numerator.split, warnings=warnings)
 
 
-def _without_step(counted: CountedModel) -> tuple[str, ...]:
-    """That a multiple is taken for the training step, where its exact count is not known."""
+def _exact_step(
+    training: TrainingOptions, counted: CountedModel
+) -> tuple[Steps | None, tuple[str, ...]]:
+    """The exact step of training, and warnings about it; None where a multiple has to do."""
     try:
         require_trained(counted.trace)
     except InputError as error:
-        return (f"{error.message}: 3 x the forward pass is taken instead",)
-    return ()
+        if training.backward == "graph" or training.frozen or training.trainable:
+            raise
+        multiple = f"{error.message}: 3 x the forward pass is taken instead"
+        return None, () if training.backward else (multiple,)
+    weights = TrainedWeights(counted.trace, training.frozen, training.trainable)
+    exact = steps(counted.graph, weights)
+    weights.check(counted.graph)
+    return exact, _without_backward(exact) if training.by_graph else ()
 
 
 def _without_backward(exact: Steps) -> tuple[str, ...]:
