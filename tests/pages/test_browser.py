@@ -10,9 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from msgspec.structs import replace
-from playwright.sync_api import sync_playwright
 
 from crossflops.ir.alignment import Alignment, CauseRow, LayerPair, Place, Shift, Work
 from crossflops.ir.training import Training
@@ -92,6 +90,8 @@ PAGES = {
 @pytest.fixture(scope="module")
 def browser():
     """A Chromium without a window."""
+    from playwright.sync_api import sync_playwright
+
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     assert found, "no Chromium is here: install it (Debian: apt-get install chromium)"
     with sync_playwright() as driver:
@@ -132,6 +132,8 @@ def test_axe_finds_nothing_serious(show, name, scheme):
     """By the rules of WCAG that axe-core checks, contrast in both colour schemes among them."""
     page = show(PAGES[name](), scheme=scheme)
     # the policy of the page keeps scripts from elsewhere out; axe comes through the debugger
+    from axe_playwright_python.sync_playwright import Axe
+
     found = Axe().run(page).response["violations"]
     serious = [each for each in found if each["impact"] in ("serious", "critical")]
     assert [(each["id"], each["nodes"][0]["html"]) for each in serious] == []
