@@ -70,10 +70,16 @@ def title(name: str) -> str:
     return name if frontend is None else frontend.title
 
 
+def knows_trained(trace: Trace) -> bool:
+    """Whether a trace says which parameters of the graph are trained."""
+    frontend = frontend_named(trace.framework)
+    return frontend is not None and frontend.knows_trained
+
+
 def require_trained(trace: Trace) -> None:
     """Raises InputError where a trace does not say which parameters of the graph are trained."""
-    frontend = frontend_named(trace.framework)
-    if frontend is None or not frontend.knows_trained:
+    if not knows_trained(trace):
+        frontend = frontend_named(trace.framework)
         way = (frontend.converted_by if frontend else "") or "a converter to ONNX"
         raise InputError(
             f"a training step of a model of {title(trace.framework)} is not counted yet",

@@ -5,6 +5,7 @@ from msgspec import UNSET, UnsetType
 
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.tensor import TensorSpec
 
 
 class TrainingStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,10 +54,14 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """The training step of a graph: of every node by its key in the ledger."""
+    """The training step of a graph: of every node by its key in the ledger.
+
+    `updated` are the stored tensors that get a gradient, each once by its name.
+    """
 
     by_key: dict[str, TrainingStep]
     unknown: tuple[Unknown, ...]
+    updated: tuple[TensorSpec, ...] = ()
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):

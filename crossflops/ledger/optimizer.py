@@ -6,20 +6,15 @@ the fewest passes: within one every tensor is read and written once, and a pass 
 over the tensor must be known. Parameters, gradients and states have the type of the parameter.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from inspect import getdoc
 from math import prod
 from typing import NamedTuple, TypeAlias
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import Graph, Node
-from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
-from crossflops.ir.training import OptimizerStep
-from crossflops.ledger.training import TrainedWeights, real
-from crossflops.operators import rule
-from crossflops.operators.gradient import no_gradient
+from crossflops.ir.training import OptimizerStep, Steps
 
 Options: TypeAlias = Mapping[str, float]
 Update: TypeAlias = Callable[[Parameter, Options], Cost]
@@ -251,15 +246,13 @@ def _number(pair: str, value: str) -> float:
     return number
 
 
-def optimizer_step(
-    text: str, graph: Graph, trace: Trace, frozen: Iterable[str], trainable: Iterable[str]
-) -> OptimizerStep:
-    """One step over the trained parameters that a loss reaches, each storage once.
+def optimizer_step(text: str, trace: Trace, exact: Steps) -> OptimizerStep:
+    """One step over the parameters that get a gradient in a training step, each storage once.
 
-    The loss is the sum of all float outputs. Raises what `asked` raises.
+    Raises what `asked` raises.
     """
     chosen, options = asked(text)
-    parameters = updated(graph, trace, TrainedWeights(trace, frozen, trainable))
+    parameters = updated(trace, exact)
     whole = sum((chosen.update(parameter, options) for parameter in parameters), ZERO)
     clipped = clipping(parameters) if options[CLIP] else None
     return OptimizerStep.made_of(
@@ -273,8 +266,8 @@ def optimizer_step(
     )
 
 
-def updated(graph: Graph, trace: Trace, weights: TrainedWeights) -> list[Parameter]:
-    """The trained parameters that get a gradient, tied ones once; others are skipped."""
+def updated(trace: Trace, exact: Steps) -> list[Parameter]:
+    """The parameters that get a gradient, tied ones once; others are skipped."""
     named = {
         f"{path}.{parameter.name}".removeprefix("."): parameter
         for module in trace.modules
@@ -285,29 +278,10 @@ def updated(graph: Graph, trace: Trace, weights: TrainedWeights) -> list[Paramet
         for module in trace.modules:
             named |= {parameter.name: parameter for parameter in module.params}
     by_storage: dict[object, Parameter] = {}
-    for node, spec in _reached(graph, {spec.name for spec in graph.outputs if real(spec)}):
-        if weights.trained(spec, node):
-            parameter = named.get(spec.name)
-            if parameter is None:
-                by_storage[spec.name] = Parameter(spec.name, spec.shape or (), 0, spec.dtype)
-            else:
-                by_storage[parameter.storage] = parameter
+    for spec in exact.updated:
+        parameter = named.get(spec.name)
+        if parameter is None:
+            by_storage[spec.name] = Parameter(spec.name, spec.shape or (), 0, spec.dtype)
+        else:
+            by_storage[parameter.storage] = parameter
     return list(by_storage.values())
-
-
-def _reached(graph: Graph, ends: set[str]) -> Iterator[tuple[Node, TensorSpec]]:
-    """The uses of float values from which a way leads to `ends`, which grows."""
-    for node in reversed(graph.nodes):
-        known = rule(node.op)
-        stops = known is not None and known.backward is no_gradient
-        if stops or not any(spec is not None and spec.name in ends for spec in node.outputs):
-            continue
-        for place, spec in enumerate(node.inputs):
-            if spec is not None and place not in node.severed and real(spec):
-                ends.add(spec.name)
-                yield node, spec
-        for body in node.bodies:
-            inner = {spec.name for spec in body.outputs if real(spec)}
-            yield from _reached(body, inner)
-            if node.choice != "function":  # whose names are its own
-                ends |= inner

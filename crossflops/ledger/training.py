@@ -128,7 +128,7 @@ def steps(graph: Graph, weights: TrainedWeights, *, cuts: bool = True) -> Steps:
     missing = graph.severed if cuts else ()
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
-    return Steps(work, tuple(walk.unknown.values()))
+    return Steps(work, tuple(walk.unknown.values()), tuple(walk.updated.values()))
 
 
 class _GradientWalk:
@@ -137,6 +137,7 @@ class _GradientWalk:
     def __init__(self, weights: TrainedWeights, cuts: bool) -> None:
         self._weights, self._cuts = weights, cuts
         self.unknown: dict[str, Unknown] = {}
+        self.updated: dict[str, TensorSpec] = {}
         self._functions: dict[object, Work] = {}
 
     def scope(
@@ -155,8 +156,10 @@ class _GradientWalk:
             reached = {spec.name for spec in node.outputs if spec and spec.name in ends}
             if reached or not self._cuts:
                 live[node.key] = reached
-                ends |= {spec.name for _, spec in self._wanted(node, values)}
-                ends |= _captured(node)
+                wanted = {spec.name: spec for _, spec in self._wanted(node, values)}
+                stored = {name: spec for name, spec in wanted.items() if name not in values}
+                self.updated |= stored
+                ends |= wanted.keys() | _captured(node)
         work: Work = {}
         for node in graph.nodes:
             for key, step in self._node(prefix, node, values, live, used):

@@ -30,6 +30,7 @@ from crossflops.targets.target import imports_restored
 from crossflops.verbs.provenance import asked, made_with
 
 if TYPE_CHECKING:
+    from crossflops.ir.training import Steps
     from crossflops.rules.rule import Convention
 
 # One run fills in what shapes do not tell: of a file with `--observe`, of a converted model.
@@ -327,31 +328,37 @@ def _refuse_training(request: Request) -> None:
         optimizer_asked(request.optimizer)  # before a model is built
 
 
-def _with_training(report: Report, native: CountedModel, request: Request) -> Report:
-    """The report with the exact training step. Raises InputError for a pattern of no weight."""
-    from crossflops.ledger.training import TrainedWeights, differences, steps
+def exact_steps(native: CountedModel, frozen: Iterable[str], trainable: Iterable[str]) -> "Steps":
+    """The training step of a model that was counted.
+
+    Raises InputError for a pattern of no weight, and where its trace does not say what is trained.
+    """
+    from crossflops.ledger.training import TrainedWeights, steps
 
     require_trained(native.trace)
-    weights = TrainedWeights(native.trace, request.frozen, request.trainable)
+    weights = TrainedWeights(native.trace, frozen, trainable)
     exact = steps(native.graph, weights)
     weights.check(native.graph)
+    return exact
+
+
+def _with_training(report: Report, native: CountedModel, request: Request) -> Report:
+    """The report with the exact training step. Raises InputError for a pattern of no weight."""
+    from crossflops.ledger.training import differences
+
+    exact = exact_steps(native, request.frozen, request.trainable)
     thumb = (
         ThumbRow(row.cause, row.macs) for row in differences(native.graph, native.trace, exact)
     )
     if native.trace.checkpoints:
         warnings.warn(_CHECKPOINTS, CrossflopsWarning, stacklevel=2)
     report = tables.with_training(report, native.ledger, exact, thumb)
-    return _with_optimizer(report, native, request) if request.optimizer else report
-
-
-def _with_optimizer(report: Report, native: CountedModel, request: Request) -> Report:
-    """The report with the step of the optimizer beside the training step."""
+    if not request.optimizer:
+        return report
     from crossflops.ledger.optimizer import optimizer_step
 
     assert isinstance(report.training, TrainingReport)
-    step = optimizer_step(
-        request.optimizer, native.graph, native.trace, request.frozen, request.trainable
-    )
+    step = optimizer_step(request.optimizer, native.trace, exact)
     training = msgspec.structs.replace(report.training, optimizer=step)
     return msgspec.structs.replace(report, training=training)
 

@@ -45,3 +45,20 @@ def test_as_many_parameters_as_pytorch_updates(frozen):
     assert step.tensors == len(optimizer.state)
     assert step.parameters == sum(tensor.numel() for tensor in optimizer.state)
     assert step.flops == 14 * step.parameters
+
+
+class Outputs(nn.Module):
+    """Layers whose results miss the loss: detached, and of integers."""
+
+    def __init__(self):
+        super().__init__()
+        self.trained, self.detached, self.chosen = (nn.Linear(4, size) for size in (5, 3, 2))
+
+    def forward(self, x):
+        return self.trained(x), self.detached(x).detach(), self.chosen(x).argmax(-1)
+
+
+def test_what_misses_the_loss_is_not_updated():
+    """5 x 4 weights and 5 biases are left."""
+    step = count(Outputs(), torch.ones(2, 4), train=True, optimizer="sgd").training.optimizer
+    assert (step.parameters, step.tensors) == (25, 2)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
-from crossflops.frontends import require_trained
+from crossflops.frontends import knows_trained
 from crossflops.hardware.rates import numerators
 from crossflops.hardware.rates.numerators import (
     Numerator,
@@ -27,7 +27,6 @@ from crossflops.ir.roofline import Load
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OptimizerStep, Steps
 from crossflops.ledger.count import count_whole
-from crossflops.ledger.training import TrainedWeights, steps
 from crossflops.reconcile import reconcile
 from crossflops.report.report import Report
 from crossflops.rules.prediction import predict
@@ -157,52 +156,44 @@ def _by_example(question: Question, studied_pass: Studied, params: int | None) -
     if counted is None:
         return replace(studied_pass, numerators=numerators)
     transfer = of_loads(_loads(question, counted.graph), examples)
-    if not question.work.as_:
-        numerators = tuple(
-            _in_pieces(numerator, question, counted, examples) for numerator in numerators
-        )
-    step = _optimizer(question, counted)
-    return replace(studied_pass, numerators=numerators, transfer=transfer, optimizer=step)
-
-
-def _optimizer(question: Question, counted: CountedModel) -> OptimizerStep | None:
-    """The step of the optimizer of a whole run, where one is named."""
-    name, training = question.length.optimizer, question.training
-    if not name:
-        return None
-    from crossflops.ledger.optimizer import optimizer_step
-
-    require_trained(counted.trace)
-    return optimizer_step(name, counted.graph, counted.trace, training.frozen, training.trainable)
-
-
-def _in_pieces(
-    numerator: Numerator, question: Question, counted: CountedModel, examples: int
-) -> Numerator:
-    """The native count node by node, in training with the exact step of each."""
     exact: Steps | None = None
     left: tuple[str, ...] = ()
     if question.training.train:
         exact, left = _exact_step(question.training, counted)
-    split = pieces(counted.graph, counted.ledger, examples=examples, exact=exact)
-    warnings = (*numerator.warnings, *left)
-    return replace(numerator, pieces=split or numerator.split, warnings=warnings)
+    if not question.work.as_:
+        split = pieces(counted.graph, counted.ledger, examples=examples, exact=exact)
+        numerators = tuple(
+            replace(each, pieces=split or each.split, warnings=(*each.warnings, *left))
+            for each in numerators
+        )
+    step = _optimizer(question.length.optimizer, counted, exact)
+    return replace(studied_pass, numerators=numerators, transfer=transfer, optimizer=step)
+
+
+def _optimizer(name: str, counted: CountedModel, exact: Steps | None) -> OptimizerStep | None:
+    """The step of the optimizer of a whole run, where one is named."""
+    if not name:
+        return None
+    if exact is None:
+        raise InputError(
+            f"which parameters {name} updates is not known here", "leave --optimizer out"
+        )
+    from crossflops.ledger.optimizer import optimizer_step
+
+    return optimizer_step(name, counted.trace, exact)
 
 
 def _exact_step(
     training: TrainingOptions, counted: CountedModel
 ) -> tuple[Steps | None, tuple[str, ...]]:
     """The exact step of training, and warnings about it; None where a multiple has to do."""
-    try:
-        require_trained(counted.trace)
-    except InputError as error:
-        if training.backward == "graph" or training.frozen or training.trainable:
-            raise
-        multiple = f"{error.message}: 3 x the forward pass is taken instead"
+    asked = training.backward == "graph" or training.frozen or training.trainable
+    if not asked and not knows_trained(counted.trace):
+        multiple = (
+            "the exact training step of such a model is not known: it is taken as 3 x forward"
+        )
         return None, () if training.backward else (multiple,)
-    weights = TrainedWeights(counted.trace, training.frozen, training.trainable)
-    exact = steps(counted.graph, weights)
-    weights.check(counted.graph)
+    exact = count.exact_steps(counted, training.frozen, training.trainable)
     return exact, _without_backward(exact) if training.by_graph else ()
 
 
