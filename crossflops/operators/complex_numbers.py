@@ -107,7 +107,7 @@ def index_put(node: Node) -> Cost:
 
 # Functions of a complex number z = a + ib, by the functions of real numbers that they are made of:
 # e^z = e^a (cos b + i sin b), log z = log |z| + i atan2(b, a), z^p = e^(p log z).
-_SQUARE = Cost(muls=4, adds=2)
+_PRODUCT = Cost(muls=4, adds=2)
 _EXP = Cost(specials=3, muls=2)
 _LOG = Cost(specials=3, muls=2, adds=1)
 
@@ -127,9 +127,22 @@ def of_numbers(node: Node) -> Cost:
     https://docs.pytorch.org/docs/stable/generated/torch.exp.html
     """
     name = node.op.type.split(".")[1]
-    power = _SQUARE if number(node, "exponent", 0.0) == 2 else _LOG + Cost(muls=2) + _EXP
+    power = _PRODUCT if number(node, "exponent", 0.0) == 2 else _LOG + Cost(muls=2) + _EXP
     each = {"exp": _EXP, "log": _LOG}.get(name, power)
     return each * (out_size(node) // 2)
+
+
+@operator(
+    "aten.cumprod.default.complex",
+    "per z: 4 muls, 2 adds",
+    page=f"{TORCH_PAGES}cumprod.html",
+)
+def running_product(node: Node) -> Cost:
+    """aten.cumprod of complex numbers: a product for each of them, as of real ones.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.cumprod.html
+    """
+    return _PRODUCT * (out_size(node) // 2)
 
 
 @operator(

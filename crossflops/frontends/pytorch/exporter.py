@@ -66,9 +66,10 @@ def _copy(table: Any) -> Any:
 # One operator that the exporter does not know would else cost the whole count.
 
 DOMAIN = "torch.ops"
+COMPLEX = ".complex"
 _UNKNOWN = re.compile(r"<OpOverload\(op='(?P<name>[\w.]+)', overload='(?P<overload>\w+)'\)>")
 _PLAIN = re.compile(
-    r"(?:Optional\[)?(?:List\[(?P<items>int|float|bool)\]|(?P<one>int|float|bool|str))\]?"
+    r"(?:Optional\[)?(?:List\[(?P<items>int|float|bool)\]|(?P<one>int|float|number|bool|str))\]?"
 )
 _TYPES = [
     f"tensor({name})"
@@ -98,7 +99,8 @@ def unknown_operator(error: BaseException) -> Any:
 def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
     """The translations hold for complex arguments, too.
 
-    PyTorch keeps those apart, and `torch.onnx.export` adds none of them to its own.
+    PyTorch keeps those apart, and `torch.onnx.export` adds none of them to its own. An operator
+    that is kept whole for real numbers bears another name for complex ones, whose work is other.
     """
     from torch.onnx._internal.exporter import _dispatching
 
@@ -106,6 +108,8 @@ def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
 
     def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
         known = table.get(node.target)
+        if known is not None and str(node.target).startswith(_KEPT) and _takes_complex(node):
+            known = opaque(node.target, COMPLEX)
         return (known, "") if known is not None else dispatch(node, registry)
 
     _dispatching.dispatch = ours_first
@@ -115,16 +119,23 @@ def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
         _dispatching.dispatch = dispatch
 
 
-def opaque(operator: Any) -> Callable[..., Any]:
+def _takes_complex(node: Any) -> bool:
+    values = (source.meta.get("val") for source in node.all_input_nodes)
+    return any(_is_tensor(value) and value.is_complex() for value in values)
+
+
+def opaque(operator: Any, suffix: str = "") -> Callable[..., Any]:
     """A translation of the operator into one node of the domain `torch.ops`.
 
     Its inputs are the tensors among the arguments, lists of tensors flattened; its attributes
     the plain arguments that are given, by their names in the operator's schema.
     """
+    from onnx.defs import OpSchema
     from onnxscript import values
 
+    real = OpSchema.AttrType.FLOAT
     arguments = operator._schema.arguments
-    opset, name = values.Opset(DOMAIN, 1), str(operator)
+    opset, name = values.Opset(DOMAIN, 1), f"{operator}{suffix}"
 
     def translate(*args: Any, **kwargs: Any) -> Any:
         named = dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
@@ -134,9 +145,9 @@ def opaque(operator: Any) -> Callable[..., Any]:
             for x in (argument if _is_list(argument) else [argument])
         ]
         tensors = [x for x in flat if _is_tensor(x)]
-        schema = _schema(operator, bool(tensors))
+        schema = _schema(operator, name, bool(tensors))
         plain = {
-            name: value
+            name: float(value) if schema.attributes[name].type == real else value
             for name, value in named.items()
             if name in schema.attributes and _is_plain(value)
         }
@@ -145,7 +156,7 @@ def opaque(operator: Any) -> Callable[..., Any]:
     return translate
 
 
-def _schema(operator: Any, has_inputs: bool) -> Any:
+def _schema(operator: Any, name: str, has_inputs: bool) -> Any:
     """How ONNX is told of the operator: a list of inputs must not be empty, but may be absent."""
     from onnx.defs import OpSchema
 
@@ -158,7 +169,7 @@ def _schema(operator: Any, has_inputs: bool) -> Any:
     )
     results = sum("Tensor" in str(result.type) for result in operator._schema.returns)
     return OpSchema(
-        str(operator),
+        name,
         DOMAIN,
         1,
         inputs=[inputs] if has_inputs else [],
@@ -173,7 +184,10 @@ def _schema(operator: Any, has_inputs: bool) -> Any:
 
 
 def _attribute_type(written: str) -> Any:
-    """The ONNX type of an attribute for an argument of this type, None where there is none."""
+    """The ONNX type of an attribute for an argument of this type, None where there is none.
+
+    PyTorch's `number`, an int, a float or a complex number, is a float where it is no complex one.
+    """
     from onnx.defs import OpSchema
 
     kind = OpSchema.AttrType
@@ -182,7 +196,9 @@ def _attribute_type(written: str) -> Any:
         return None
     if match["items"]:
         return kind.FLOATS if match["items"] == "float" else kind.INTS
-    return {"float": kind.FLOAT, "str": kind.STRING}.get(match["one"], kind.INT)
+    return {"float": kind.FLOAT, "number": kind.FLOAT, "str": kind.STRING}.get(
+        match["one"], kind.INT
+    )
 
 
 def _is_plain(value: Any) -> bool:

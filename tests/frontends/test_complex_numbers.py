@@ -1,0 +1,55 @@
+"""Work on complex numbers in whole PyTorch models, as the export hands it over."""
+
+import pytest
+
+import crossflops
+from tests.models import nn, torch
+
+pytestmark = pytest.mark.torch
+ROWS = torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(0))  # 12 numbers
+
+
+class OnComplex(nn.Module):
+    """A function of a complex tensor, whose parts come and go as real ones."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, parts):
+        """The parts of what the function gives."""
+        return torch.view_as_real(self.function(torch.view_as_complex(parts)))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda z: z * z, lambda z: z**2, lambda z: z.square(), lambda z: z.cumprod(0)],
+    ids=["product", "power", "square", "running product"],
+)
+def test_a_product_of_each_number(function):
+    """(a + ib)(c + id) = ac - bd + i(ad + bc): 4 muls and 2 adds, 12 times."""
+    totals = crossflops.count(OnComplex(function), ROWS).totals
+    assert (totals.macs, totals.muls, totals.adds, totals.specials) == (0, 48, 24, 0)
+
+
+@pytest.mark.parametrize("name", ["inv", "cholesky", "eigvals"])
+def test_what_is_counted_for_real_matrices_alone_is_named(name):
+    """Two parts of a number are no axis of a matrix: [2, 2, 2] is not a batch of two of them."""
+    real = torch.stack([torch.eye(2), torch.zeros(2, 2)], -1)
+    report = crossflops.count(OnComplex(getattr(torch.linalg, name)), real)
+    assert report.totals.macs == report.totals.muls == 0
+    assert any(row.op.endswith(".complex") for row in report.uncounted)
+
+
+class Scaled(nn.Module):
+    """3 times a sparse product, with nothing added."""
+
+    def forward(self, x, y):
+        """Numbers of Python are arguments of the operator."""
+        return torch.sparse.addmm(x, x.to_sparse(), y, beta=0, alpha=3.0)
+
+
+def test_numbers_that_an_operator_is_given_are_known():
+    """4 x 4 x 4 MACs at most, a factor for each of 16 results, and no sum for a beta of 0."""
+    totals = crossflops.count(Scaled(), (torch.eye(4), torch.ones(4, 4))).totals
+    assert (totals.macs, totals.muls, totals.adds) == (64, 16, 0)
