@@ -43,8 +43,8 @@ _POSITIVE = Positive()
     click.option("--top", type=click.IntRange(1), default=3, show_default=True, metavar="N",
                  help="Modules to show at each level."),
     click.option("--no-detail", is_flag=True, help="Leave the tree of modules out."),
-    click.option("--optimizer", default="AdamW", show_default=True, metavar="NAME",
-                 help="A class of torch.optim, or none."),
+    click.option("--optimizer", default="adamw", show_default=True, metavar="NAME",
+                 help="A class of torch.optim, such as adamw or sgd, or none."),
     click.option("--threads", type=click.IntRange(1), metavar="N",
                  help="Threads of an operator. Default: OMP_NUM_THREADS, else the CPUs of this "
                       "process."),

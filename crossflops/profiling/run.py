@@ -27,7 +27,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     loss: Callable[[Any], Any] | None = None
-    optimizer: str | Callable[[Any], Any] = "AdamW"
+    optimizer: str | Callable[[Any], Any] = "adamw"
     examples: int = 1
     training: bool = False
     threads: int = 1
@@ -112,10 +112,10 @@ def _optimizer(model: "nn.Module", asked: str | Callable[[Any], Any]) -> Any:
     if callable(asked):
         return asked(weights)
     kind = next(
-        (k for name, k in vars(torch.optim).items() if name.lower() == asked.lower()), None
+        (value for name, value in vars(torch.optim).items() if name.lower() == asked.lower()), None
     )
     if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
-        raise InputError(f"torch.optim has no {asked!r}", "give for example AdamW, SGD or none")
+        raise InputError(f"torch.optim has no {asked!r}", "give for example adamw, sgd or none")
     return kind(weights, lr=1e-3)
 
 

@@ -251,7 +251,7 @@ def profile(
     inputs_file: str | None = None,
     setting: Setting = Setting(),
     loss: Callable[[Any], Any] | None = None,
-    optimizer: str | Callable[[Any], Any] = "AdamW",
+    optimizer: str | Callable[[Any], Any] = "adamw",
     threads: int | None = None,
     seconds: float = 3.0,
     as_: str | Sequence[str] | None = None,
