@@ -58,8 +58,9 @@ _LONGEST = 1e6  # seconds, eleven days: a system's own clocks take no infinity
 # TARGET and everything that says how to build and run it: `request` takes their values.
 
 TARGET = click.argument("target")
+BUILT = "The model and how it is built"
 MODEL: Group = titled(
-    "The model and how it is built",
+    BUILT,
     click.option("--input", "inputs", multiple=True, metavar="[NAME=]SHAPE[:DTYPE]",
                  help="An input, such as 1x3x224x224 or input_ids=1x128:int64. Repeat for "
                       "several."),
@@ -183,12 +184,12 @@ def argument(text: str) -> tuple[str, object]:
         raise InputError(f"the value of --arg {text!r} is not JSON", hint) from None
 
 
-WEIGHTS = click.option(
-    "--weights",
-    type=click.Choice(["real", "fake"]),
-    help="Build a target of PyTorch with numbers in its weights, or without. The default: "
-    "without, where no size and no path depends on a value.",
-)
+(WEIGHTS,) = titled(
+    BUILT,
+    click.option("--weights", type=click.Choice(["real", "fake"]),
+                 help="Build a target of PyTorch with numbers in its weights, or without. The "
+                      "default: without, where no size and no path depends on a value."),
+)  # fmt: skip
 
 
 TRAIN: Group = titled(
@@ -258,7 +259,8 @@ OUTPUT: Group = titled(
     "Output",
     click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else."),
     click.option("-o", "--output", "file", callback=_destination, metavar="FILE",
-                 help="Write to FILE instead, in the format of its suffix: @@"),
+                 help="Write to FILE instead, in the format of its suffix: .json, .md, .html, "
+                      ".txt, .tex, .csv ..."),
 )  # fmt: skip
 UNIT = click.option(
     "--unit",

@@ -8,6 +8,7 @@ import pytest
 
 from crossflops.cli import VERBS, group, main
 from crossflops.cli.help import FIRST, Verb, titled, verb
+from crossflops.render.formats import FORMATS
 from tests.onnx_files import saved, with_weights
 
 
@@ -27,6 +28,17 @@ def test_every_verb_has_an_example_of_itself(line, name):
     _, out, _ = line(name, "--help")
     assert out.rstrip().splitlines()[-1].strip() == of(name).example
     assert of(name).example.startswith(f"crossflops {name}")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in VERBS if {"file", "as_json"} <= {p.name for p in of(name).params}]
+)
+def test_the_formats_of_output_are_formats(name):
+    """The suffixes that the help of -o names are known to what writes a file."""
+    [output] = [param for param in of(name).params if param.name == "file"]
+    suffixes = re.findall(r"\.\w+(?=[, ])", output.help)
+    assert len(suffixes) > 3
+    assert set(suffixes) <= FORMATS.keys()
 
 
 @pytest.mark.parametrize("name", VERBS)
