@@ -61,6 +61,7 @@ def _file(name: str, file: str, peer: bool = True) -> Row:
     return Row(name, ("count", "FILE"), "onnx-tool" if peer else "", words, file)
 
 
+UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
 SMALL, BERT, LLAMA = (f"{TARGETS}:{name}" for name in ("small", "bert_base", "llama_405b"))
 ROWS = (
     _file("count a file of ResNet-50 (PyTorch)", "resnet50-torch"),
@@ -73,7 +74,7 @@ ROWS = (
     _file("count 1 000 000 nodes", "chain-1000000", peer=False),
     Row("count a file without byte code", ("count", "FILE"), "with it", ("-m", "crossflops",
         "count", "FILE"), "resnet50-torch", {"PYTHONPYCACHEPREFIX": "EMPTY",
-        "PYTHONDONTWRITEBYTECODE": "1"}),
+        UNCOMPILED: "1"}),
     Row("count a small torch module", ("count", SMALL)),
     Row("compare it, all tools", ("compare", SMALL), "count",
         ("-m", "crossflops", "count", SMALL)),
@@ -123,9 +124,11 @@ def measured(row: Row, folder: Path, options: argparse.Namespace) -> dict[str, A
             peer = _filled((sys.executable, *row.peer_words), places) if row.peer else []
             extra = {name: places.get(value, value) for name, value in row.env.items()}
             runs: tuple[list[Use], list[Use]] = ([], [])
+            # the first run of each keeps its byte code, also where the machine's usual is not to
+            compiled = {key: at for key, at in os.environ.items() if key != UNCOMPILED}
             for number in range(options.runs + 1):
                 for line, uses, added in ((ours, runs[0], extra), (peer, runs[1], {})):
-                    use = process(line, {**os.environ, **added}, options.limit) if line else None
+                    use = process(line, {**compiled, **added}, options.limit) if line else None
                     if use is not None and number:
                         uses.append(use)
     except (subprocess.SubprocessError, OSError) as error:
