@@ -192,7 +192,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `kernels` are the fused ones that ran, by the id of every setting in which the model was run.
     `runtime` is what ran the model where values of a run decided about sizes or calls, else "";
     `notes` are what a reader should know of that run. `checkpoints` says that a backward pass runs
-    parts of the model once more.
+    parts of the model once more, `writes_detached` that a detached tensor is changed in place.
     """
 
     calls: tuple[Call, ...]
@@ -204,6 +204,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     runtime: str = ""
     notes: tuple[str, ...] = ()
     checkpoints: bool = False
+    writes_detached: bool = False
 
     @cached_property
     def by_key(self) -> dict[str, Call]:

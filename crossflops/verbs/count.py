@@ -39,6 +39,10 @@ _UNASKED = 120.0  # seconds for a run that was not asked for: a loop need not en
 _CHECKPOINTS = (
     "the model uses torch.utils.checkpoint: what its backward pass runs again is not in the count"
 )
+_WRITES_DETACHED = (
+    "the model changes a detached tensor in place: gradients that flow past the change are not in"
+    " the count"
+)
 _DRAWS = "the file draws random numbers (from no seed): another run may have other sizes"
 
 
@@ -352,6 +356,8 @@ def _with_training(report: Report, native: CountedModel, request: Request) -> Re
     )
     if native.trace.checkpoints:
         warnings.warn(_CHECKPOINTS, CrossflopsWarning, stacklevel=2)
+    if native.trace.writes_detached:
+        warnings.warn(_WRITES_DETACHED, CrossflopsWarning, stacklevel=2)
     report = tables.with_training(report, native.ledger, exact, thumb)
     if not request.optimizer:
         return report

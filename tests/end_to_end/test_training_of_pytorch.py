@@ -2,6 +2,8 @@
 
 import pytest
 
+from crossflops import count
+from crossflops.errors import CrossflopsWarning
 from crossflops.ledger.training import TrainedWeights, matches, steps, total
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
@@ -258,3 +260,39 @@ def test_checkpoints_are_named(reentrant):
     with pytest.warns(UserWarning, match="runs again is not in the count"):
         assert len(said(Blocks(reentrant))) == 1
     assert said(Blocks(None)) == []
+
+
+class OfData(nn.Module):
+    """Two layers, of one of which only the numbers are taken."""
+
+    def __init__(self, change=None):
+        super().__init__()
+        self.kept, self.cut, self.change = nn.Linear(4, 5), nn.Linear(4, 5), change
+
+    def forward(self, x):
+        kept = self.kept(x)
+        if self.change is not None:
+            self.change(kept)
+        return kept * self.cut(x).data
+
+
+def test_data_is_cut_as_what_is_detached():
+    """2 x 4 x 5 MACs for each layer; the weights of one have a gradient."""
+    report = count(OfData(), torch.ones(2, 4), train=True)
+    assert (report.macs, report.training.backward_weight_macs) == (80, 40)
+    assert report.warnings == ()
+
+
+def add(kept):
+    """+= of what is detached."""
+    detached = kept.detach()
+    detached += 1
+
+
+@pytest.mark.parametrize(
+    "change", [lambda kept: kept.data.mul_(2), add, lambda kept: kept.detach().fill_(1)]
+)
+def test_a_detached_tensor_that_is_changed_in_place_is_said(change):
+    """PyTorch does not see the change, the exported graph has nothing else."""
+    with pytest.warns(CrossflopsWarning, match="changes a detached tensor in place"):
+        count(OfData(change), torch.ones(2, 4), train=True)

@@ -51,6 +51,27 @@ def as_run() -> Iterator[Arrays]:
 
 
 @contextmanager
+def detached_data(inside: Callable[[], bool]) -> Iterator[None]:
+    """In this context `tensor.data` of a model is `tensor.detach()`, while `inside` says so.
+
+    torch.export loses sight of what comes from `data`.
+    """
+    import torch
+
+    usual: Any = torch.Tensor.data
+
+    def data(self: Any) -> Any:
+        return self.detach() if inside() else usual.__get__(self)
+
+    kind: Any = torch.Tensor
+    kind.data = property(data, usual.__set__)
+    try:
+        yield
+    finally:
+        del kind.data
+
+
+@contextmanager
 def everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
     """In this context modules hold these in the place of the functions with such an `id`.
 

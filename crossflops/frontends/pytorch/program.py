@@ -143,6 +143,7 @@ def record(
         runtime=_version() if recorded.valued else "",
         notes=recorded.notes,
         checkpoints=recorder.checkpoints,
+        writes_detached=recorder.writes_detached,
     )
     drawing = recorder.generators if recorded.valued and recorded.draws else None
     return Recording(exported, operators, trace, drawing)

@@ -1,5 +1,6 @@
 """Who called what while a model ran, as one list of calls linked to their nodes."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ ROOT = "(model)"
 
 
 _CUSTOM = "torch.autograd.Function.apply"
+# mul_, and what += and the like call, but not __int__, __index__ and __invert__
+_IN_PLACE = re.compile(r"[a-z]\w*[a-z0-9]_|__i(?!nt_|ndex_|nvert_)\w+__")
 
 
 class Frame(msgspec.Struct):
@@ -68,6 +71,8 @@ class Recorder:
         self._graded = True
         self.autocast = False  # whether anything ran under it
         self.checkpoints = False  # whether torch.utils.checkpoint ran anything
+        self.writes_detached = False  # whether a detached tensor was changed in place
+        self._detached: list[Any] = []  # kept, so that no other object gets the identity of one
         self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
         self._around = around
         self._entering: int | None = None
@@ -122,9 +127,11 @@ class Recorder:
         """Run a function. A second entry of the one that is just running is the same call."""
         if not self.recording or self.stack[-1].target == name:
             return run()
+        if _is_in_place(name) and args and any(args[0] is tensor for tensor in self._detached):
+            self.writes_detached = True
         parent = self.stack[-1]
         key, ordinal = self._key(f"{parent.key}/{short(name)}")
-        return self._run(
+        result = self._run(
             Frame(
                 key=key,
                 ordinal=ordinal,
@@ -141,6 +148,9 @@ class Recorder:
             ),
             run,
         )
+        if short(name) == "Tensor.detach":
+            self._detached.append(result)
+        return result
 
     def _module(
         self, row: Module, via: str, run: Callable[[], Any], args: Any, kwargs: Any
@@ -221,6 +231,12 @@ def _is_traced_by_compiler() -> bool:
     import torch
 
     return bool(torch.compiler.is_dynamo_compiling())
+
+
+def _is_in_place(name: str) -> bool:
+    """Whether a target changes its tensor: Tensor.mul_, Tensor.__iadd__, Tensor.__setitem__."""
+    method = short(name).removeprefix("Tensor.")
+    return method == "__setitem__" or _IN_PLACE.fullmatch(method) is not None
 
 
 def short(name: str) -> str:

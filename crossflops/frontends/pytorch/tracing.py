@@ -9,7 +9,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, NormalizeError, ValuesNeededError
 from crossflops.frontends.pytorch import executed
-from crossflops.frontends.pytorch.as_run import everywhere
+from crossflops.frontends.pytorch.as_run import detached_data, everywhere
 from crossflops.frontends.pytorch.data_dependence import (
     Known,
     has_values,
@@ -324,6 +324,7 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
             torch.set_grad_enabled(True),
             answered(known),
             recorded(recorder),
+            detached_data(lambda: bool(recorder.stack)),
         ):
             return torch.export.export(whole, args, dict(kwargs), strict=False)
     except (Exception, SystemExit) as error:
