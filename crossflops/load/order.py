@@ -31,11 +31,15 @@ def bodies(node: Any) -> Sequence[Any]:
     """The subgraphs of a node, in the order of its attributes."""
     graphs: list[Any] = []
     for attribute in node.attribute:
-        if attribute.HasField("g"):
-            graphs.append(attribute.g)
-        elif attribute.type == _GRAPHS:
-            graphs += attribute.graphs
+        graphs += subgraphs(attribute)
     return graphs
+
+
+def subgraphs(attribute: Any) -> Sequence[Any]:
+    """The subgraphs in an attribute."""
+    if attribute.HasField("g"):
+        return (attribute.g,)
+    return attribute.graphs if attribute.type == _GRAPHS else ()
 
 
 def is_sorted(nodes: Iterable[Any], known: set[str]) -> bool:

@@ -55,7 +55,7 @@ def wrong_dims(dims: tuple[int, ...]) -> str:
     """What is wrong with these dimensions, or ""."""
     if len(dims) > _MOST_DIMENSIONS:
         return f"has {len(dims)} dimensions"
-    if any(extent < 0 for extent in dims):
+    if min(dims, default=0) < 0:
         return f"has the negative dimension {min(dims)}"
     if prod(dims) > MOST_ELEMENTS:
         return f"has {'x'.join(map(str, dims))} elements, more than 2^63"

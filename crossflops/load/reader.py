@@ -63,7 +63,12 @@ def varint(data: Data, at: int, end: int) -> tuple[int, int]:
 
 
 def fields(data: Data, begin: int, end: int) -> Iterator[Field]:
-    """The fields of the message that lies between `begin` and `end`.
+    """The fields of the message that lies between `begin` and `end`. Raises as `rows`."""
+    return map(Field._make, rows(data, begin, end))
+
+
+def rows(data: Data, begin: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """As `fields`, without names: a file has twenty for each node.
 
     Raises TargetError on a wire type that does not exist or is no longer in use, on field
     number 0 or above 2^29, and on a length that goes beyond the message.
@@ -94,7 +99,7 @@ def fields(data: Data, begin: int, end: int) -> Iterator[Field]:
             raise damaged(f"field number {tag >> 3}", start)
         if at > end:
             raise damaged(f"a field of {at - value} bytes reaches beyond its message", start)
-        yield Field(tag >> 3, wire, start, value, at)
+        yield tag >> 3, wire, start, value, at
 
 
 def length_prefix(number: int, length: int) -> bytes:
@@ -121,6 +126,10 @@ _MOST_FIELDS = (
 )  # of the whole file: a hundred thousand nodes with all their notes have less
 
 _KEPT_METADATA: Final = (b"pkg.torch.onnx.name_scopes", b"pkg.torch.onnx.class_hierarchy")
+# How an entry begins whose key stands first, as every writer has it: its tag, its length, the key.
+_KEY = b"\x0a"
+_KEPT_HEADS: Final = tuple(_KEY + bytes([len(key)]) + key for key in _KEPT_METADATA)
+_LONGEST_HEAD = max(map(len, _KEPT_HEADS))
 _DROP, _METADATA, _STRING, _TENSOR = "drop", "metadata", "string", "tensor"
 
 # What is in the messages of a model: the number of a field -> how it is copied.
@@ -171,33 +180,36 @@ class _Copy:
         inside = _MESSAGES[kind]
         parts: list[bytes] = []
         run = begin  # what lies between here and the current field is copied in one piece
-        for field in fields(self._data, begin, end):
+        for number, wire, start, value, stop in rows(self._data, begin, end):
             self._fields += 1
             if self._fields > _MOST_FIELDS:
-                raise damaged(f"more than {_MOST_FIELDS} fields", field.begin)
-            how = inside.get(field.number)
-            if how is None or field.wire != BYTES or not self._differs(how, field):
+                raise damaged(f"more than {_MOST_FIELDS} fields", start)
+            how = inside.get(number)
+            if how is None or wire != BYTES or not self._differs(how, value, stop):
                 continue
-            parts.append(self._bytes(run, field.begin))
-            run = field.end
+            if start > run:
+                parts.append(self._bytes(run, start))
+            run = stop
             if how in _MESSAGES or how == _TENSOR:
-                copied = self.message(how, field.value, field.end, depth + 1)
-                parts += (length_prefix(field.number, len(copied)), copied)
+                copied = self.message(how, value, stop, depth + 1)
+                parts += (length_prefix(number, len(copied)), copied)
         parts.append(self._bytes(run, end))
         return b"".join(parts)
 
-    def _differs(self, how: str, field: Field) -> bool:
-        """Whether the field is not copied as it is."""
-        size = field.end - field.value
+    def _differs(self, how: str, begin: int, end: int) -> bool:
+        """Whether a field with its value between `begin` and `end` is not copied as it is."""
         if how == _DROP:
             return True
         if how == _METADATA:
-            return not self._is_kept_metadata(field)
-        return size > (_LARGEST_STRING if how == _STRING else SMALL)
+            return not self._is_kept_metadata(begin, end)
+        return end - begin > (_LARGEST_STRING if how == _STRING else SMALL)
 
-    def _is_kept_metadata(self, field: Field) -> bool:
+    def _is_kept_metadata(self, begin: int, end: int) -> bool:
         """Whether it is one of the exporter's notes about modules (StringStringEntryProto)."""
-        for entry in fields(self._data, field.value, field.end):
+        head = self._data[begin : min(begin + _LONGEST_HEAD, end)]
+        if head.startswith(_KEY):
+            return head.startswith(_KEPT_HEADS)
+        for entry in fields(self._data, begin, end):
             if entry.number == 1 and entry.wire == BYTES:
                 return entry.end - entry.value < 64 and (
                     self._slice(entry.value, entry.end) in _KEPT_METADATA

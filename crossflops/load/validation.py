@@ -5,7 +5,7 @@ from typing import Any
 
 from crossflops.errors import TargetError
 from crossflops.load import payload
-from crossflops.load.order import bodies, is_sorted, label, ordered
+from crossflops.load.order import bodies, is_sorted, label, ordered, subgraphs
 from crossflops.load.payload import densify
 
 _AGAIN = "the file is damaged or was made by hand: export the model again"
@@ -47,7 +47,8 @@ def _graph(graph: Any, outer: set[str]) -> None:
     _once(stored, f"graph {graph.name!r}")
     seen = outer | _unique(own, graph.node, f"graph {graph.name!r}")
     for tensor in graph.initializer:
-        _tensor(tensor, f"initializer {tensor.name!r}")
+        if wrong := _wrong(tensor):
+            raise TargetError(f"initializer {tensor.name!r} {wrong}", _AGAIN)
     densify(graph)
     for value in (*graph.input, *graph.value_info, *graph.output):
         forget_negative(value.type)
@@ -61,8 +62,9 @@ def _graph(graph: Any, outer: set[str]) -> None:
 
 def _node(node: Any, number: int, outer: set[str]) -> None:
     for attribute in node.attribute:
-        for tensor in (attribute.t,) if attribute.HasField("t") else ():
-            _tensor(tensor, f"attribute {attribute.name!r} of node {label(node, number)!r}")
+        if attribute.HasField("t") and (wrong := _wrong(attribute.t)):
+            where = f"attribute {attribute.name!r} of node {label(node, number)!r}"
+            raise TargetError(f"{where} {wrong}", _AGAIN)
     for body in bodies(node):
         _graph(body, outer)
 
@@ -121,21 +123,21 @@ def forget_negative(kind: Any) -> None:
                 dim.ClearField("dim_value")
 
 
-def _tensor(tensor: Any, where: str) -> None:
+def _wrong(tensor: Any) -> str:
+    """What is wrong with the shape or the payload of a tensor, or ""."""
     dims = tuple(tensor.dims)
     if wrong := payload.wrong_dims(dims):
-        raise TargetError(f"{where} {wrong}", _AGAIN)
+        return wrong
     if tensor.data_location == _EXTERNAL:
-        return
+        return ""
     held = [(payload.RAW_DATA, len(tensor.raw_data))] if tensor.HasField("raw_data") else []
     held += [
         (number, len(values) * width)
         for name, number, width in _PAYLOADS
         if (values := getattr(tensor, name))
     ]
-    for number, nbytes in held:
-        if wrong := payload.wrong_size(dims, tensor.data_type, number, nbytes):
-            raise TargetError(f"{where} {wrong}", _AGAIN)
+    wrongs = (payload.wrong_size(dims, tensor.data_type, number, n) for number, n in held)
+    return next(filter(None, wrongs), "")
 
 
 # Names are texts: protobuf hands out bytes where a file holds what is no UTF-8.
@@ -168,22 +170,21 @@ def _graph_of_texts(graph: Any, where: str) -> None:
 
 def _nodes(nodes: Iterable[Any], where: str) -> None:
     for number, node in enumerate(nodes):
-        _texts(
-            f"node {number} of {where}",
-            (node.op_type, node.domain, node.overload, node.name, *node.input, *node.output),
-        )
+        texts = [node.op_type, node.domain, node.overload, node.name, *node.input, *node.output]
+        for entry in node.metadata_props:
+            texts += (entry.key, entry.value)
+        here = f"node {number} of {where}"
+        _texts(here, texts)
         if not node.op_type:
-            raise TargetError(f"node {number} of {where} has no operator", _HINT)
-        if node.metadata_props:
-            notes = (text for entry in node.metadata_props for text in (entry.key, entry.value))
-            _texts(f"node {number} of {where}", notes)
-        _attributes(node.attribute, f"node {number} of {where}")
+            raise TargetError(f"{here} has no operator", _HINT)
+        if node.attribute:
+            _attributes(node.attribute, here)
 
 
 def _attributes(attributes: Iterable[Any], where: str) -> None:
     for attribute in attributes:
         _texts(where, (attribute.name, attribute.ref_attr_name))
-        for body in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
+        for body in subgraphs(attribute):
             _graph_of_texts(body, f"a subgraph of {where}")
 
 

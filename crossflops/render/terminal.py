@@ -86,9 +86,10 @@ def terminal(noun: Noun, width: int, colour: bool = False, unit: Unit = "macs") 
     lines: list[str] = []
     before: Block | None = None
     named: tuple[str, ...] = ()
-    for block in map(_legible, layout(noun, unit).blocks):
-        if isinstance(block, Table) and (block.detail or not block.rows):
+    for named_as_is in layout(noun, unit).blocks:
+        if isinstance(named_as_is, Table) and (named_as_is.detail or not named_as_is.rows):
             continue
+        block = _legible(named_as_is)
         if _apart(before, block):
             lines.append("")
         lines += _lines(block, width, colour)

@@ -221,10 +221,13 @@ def _by_op(ledger: Ledger) -> tuple[OpRow, ...]:
 
 def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, ...]:
     """Every registered module with all beneath it, in the order of the module table."""
-    costs: dict[str, Cost] = {}
+    itself: dict[str, Cost] = {}
     for count in ledger.counted:
-        for path in _around(count.node.path):
-            costs[path] = costs.get(path, ZERO) + count.cost
+        itself[count.node.path] = itself.get(count.node.path, ZERO) + count.cost
+    costs: dict[str, Cost] = {}
+    for inner, cost in itself.items():
+        for path in _around(inner):
+            costs[path] = costs.get(path, ZERO) + cost
     return tuple(
         ModuleRow(
             path=row.path,

@@ -115,7 +115,7 @@ def _nodes(
             names, choice = _counted(node, around, reading.branches)
             bodies = _bodies(node, names, around, specs, varying, place, reading)
         given = list(map(unpinned, node.input))
-        inside = _read_inside(bodies) if choice != "function" else ()
+        inside = _read_inside(bodies) if bodies and choice != "function" else ()
         depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
         if depends:
             varying.update(node.output)
@@ -139,7 +139,10 @@ def _nodes(
 
 
 def _objection(node: Any) -> str:
-    return next((str(note.value) for note in node.metadata_props if note.key == OBJECTION), "")
+    for note in node.metadata_props:
+        if note.key == OBJECTION:
+            return str(note.value)
+    return ""
 
 
 def _values(node: Any, around: Level) -> dict[int, tuple[int, ...]]:

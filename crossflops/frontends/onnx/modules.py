@@ -72,6 +72,8 @@ def _inside(path: str, root: str) -> NodePlace:
 
 def _items(text: str) -> list[str]:
     """The strings in a printed Python list."""
+    if text[:2] == "['" and text[-2:] == "']" and '"' not in text and "\\" not in text:
+        return text[2:-2].split("', '")  # nearly every list is like that
     return [single or double for single, double in _ITEM.findall(text)]
 
 
@@ -111,8 +113,9 @@ def table(module_places: Iterable[NodePlace], root: str) -> tuple[Module, ...]:
     classes: dict[str, str] = {"": ""}
     for place in module_places:
         for path, name in place.chain:
-            for end in (at for at, letter in enumerate(path) if letter == "."):
-                classes.setdefault(path[:end], "")
+            if path not in classes:  # otherwise the modules around it are there, too
+                for end in (at for at, letter in enumerate(path) if letter == "."):
+                    classes.setdefault(path[:end], "")
             classes[path] = classes.get(path) or name
     classes[""] = classes[""] or root
     ids = {path: number for number, path in enumerate(classes)}

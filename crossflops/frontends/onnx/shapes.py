@@ -24,7 +24,7 @@ from crossflops.frontends.onnx.loops import (
     refine,
     unproven,
 )
-from crossflops.frontends.onnx.stand_ins import concerned
+from crossflops.frontends.onnx.stand_ins import concerned, opset_of
 from crossflops.frontends.onnx.types import Type, is_tensor, of_graph, put, shape_of, unset
 from crossflops.frontends.onnx.unroll import Unrolling, uneven, unroll
 from crossflops.ir.graph import Graph, Node
@@ -96,7 +96,7 @@ def _inferred_whole(model: Any, asked: InferenceRequest) -> Any:
     count = len(model.graph.node)
     # what a call gives back is not known at first, which would be an error
     strict = asked.calls is None
-    if concerned(model.graph):
+    if concerned(model.graph, opset_of(model)):
         from crossflops.frontends.onnx.stand_ins.exchange import infer as infer_foreign
 
         inferred = infer_foreign(model, strict)
@@ -267,20 +267,23 @@ def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Dec
         given = (
             held.input if number and inside else ()
         )  # the inputs of the model itself are what we start from
-        for value in (*held.value_info, *held.output, *given):
+        kept = [value for value in held.value_info if not is_tensor(value.type)]
+        open_values = (*held.output, *given)
+        for value in (*held.value_info, *open_values):
             if not is_tensor(value.type):
                 continue
-            for dim in value.type.tensor_type.shape.dim:
+            for dim in value.type.tensor_type.shape.dim if bound else ():
                 if dim.dim_param in bound:
                     dim.dim_value = bound[dim.dim_param]
             stated = Type(value.type.tensor_type.elem_type, shape_of(value.type))
             if taken.setdefault(value.name, stated) != stated:
                 double.add(value.name)
-            if number or value.type.HasField("tensor_type"):
-                unset(value.type)  # an output without a type may yet turn out to be a sequence
-        kept = [value for value in held.value_info if not is_tensor(value.type)]
         del held.value_info[:]
         held.value_info.extend(kept)
+        for value in open_values:
+            # an output without a type may yet turn out to be a sequence
+            if is_tensor(value.type) and (number or value.type.HasField("tensor_type")):
+                unset(value.type)
     return {
         name: stated
         for name, stated in taken.items()
@@ -385,14 +388,18 @@ def _compare(graph: Any, types: Mapping[str, Type], who: str) -> None:
     """Warn of every node whose result has another shape there."""
     compared = 0
     for held in _graphs(graph):
-        values = (*held.value_info, *held.output)
-        shapes = {value.name: shape_of(value.type) for value in values if value.name in types}
-        for number, node in enumerate(held.node if shapes else ()):
+        others = {
+            value.name: ours
+            for value in (*held.value_info, *held.output)
+            if value.name in types
+            and (ours := shape_of(value.type)) is not None
+            and ours != types[value.name].shape
+            and not wrong_dims(ours)
+        }
+        for number, node in enumerate(held.node if others else ()):
             for name in node.output:
-                ours, theirs = shapes.get(name), types.get(name)
-                if ours is None or theirs is None or wrong_dims(ours):
-                    continue
-                if ours != theirs.shape and compared < _MOST_WARNINGS:
+                if name in others and compared < _MOST_WARNINGS:
+                    ours, theirs = others[name], types[name]
                     compared += 1
                     warnings.warn(
                         f"{who} that {name!r} of node {label(node, number)!r} has shape "

@@ -14,21 +14,34 @@ _DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc", "ai.
 _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
 # Of ai.onnx: those that onnxruntime adds to it, and that ONNX has dropped.
 _ADDED = (
-    *("SimplifiedLayerNormalization", "LayerNormalization", "MemcpyFromHost", "MemcpyToHost"),
+    *("SimplifiedLayerNormalization", "MemcpyFromHost", "MemcpyToHost"),
     *("Affine", "Crop", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"),
 )
 
 
-def foreign(node: Any) -> bool:
-    """Whether ONNX's own inference does not know the operator."""
+_SINCE = {"LayerNormalization": 17}  # of ai.onnx, where onnxruntime had them before
+_OPSET = 21  # of stand-ins where the file has none
+
+
+def opset_of(model: Any) -> int:
+    """The version of ai.onnx in which stand-ins of the model are written."""
+    opset = {opset.domain: opset.version for opset in model.opset_import}
+    return int(opset.get("", opset.get("ai.onnx", _OPSET)))
+
+
+def foreign(node: Any, opset: int) -> bool:
+    """Whether ONNX's own inference does not know the operator in this version."""
     if node.domain == "ai.onnx.preview":
         return bool(node.op_type == "FlexAttention")
-    return node.domain in _DOMAINS or (not node.domain and node.op_type in _ADDED)
+    if node.domain:
+        return node.domain in _DOMAINS
+    return node.op_type in _ADDED or opset < _SINCE.get(node.op_type, 0)
 
 
-def concerned(graph: Any) -> bool:
+def concerned(graph: Any, opset: int) -> bool:
     """Whether any node may need a stand-in."""
     return any(
-        foreign(node) or (node.op_type in _CONTROL and any(map(concerned, bodies(node))))
+        foreign(node, opset)
+        or (node.op_type in _CONTROL and any(concerned(body, opset) for body in bodies(node)))
         for node in graph.node
     )

@@ -5,7 +5,14 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from crossflops.frontends.onnx.inference import infer as infer_onnx
-from crossflops.frontends.onnx.stand_ins import attention, concerned, foreign, others, products
+from crossflops.frontends.onnx.stand_ins import (
+    attention,
+    concerned,
+    foreign,
+    opset_of,
+    others,
+    products,
+)
 from crossflops.frontends.onnx.stand_ins.attention import learn
 from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT32, Draft, Types
 from crossflops.frontends.onnx.types import is_tensor, of_graph, shape_of, unset
@@ -14,7 +21,6 @@ from crossflops.load.order import bodies
 _RUNS = 12
 _KEY = "crossflops.stand_in"
 _OWN = {"", "ai.onnx"}
-_OPSET = 21  # of stand-ins where the file has none
 
 
 def infer(model: Any, strict: bool = True) -> Any:
@@ -23,16 +29,16 @@ def infer(model: Any, strict: bool = True) -> Any:
     What a stand-in needs may follow only from the run before: it is repeated while that changes
     anything. Raises NormalizeError as ONNX's inference does.
     """
-    if not concerned(model.graph):
+    version = opset_of(model)
+    if not concerned(model.graph, version):
         return infer_onnx(model, strict)
-    opset = {opset.domain: opset.version for opset in model.opset_import}
-    if not _OWN & set(opset):  # nodes of ai.onnx.ml alone, and the stand-ins are of ai.onnx
+    if _OWN.isdisjoint(opset.domain for opset in model.opset_import):
+        # nodes of ai.onnx.ml alone, and the stand-ins are of ai.onnx
         asked = _copy(model)
-        asked.opset_import.add(domain="", version=_OPSET)
+        asked.opset_import.add(domain="", version=version)
         answer = infer(asked, strict)
         del answer.opset_import[-1]
         return answer
-    version = opset.get("", opset.get("ai.onnx", 1))
     drafts: list[bytes] | None = None
     for _ in range(_RUNS):
         exchange = _Exchange(version)
@@ -88,9 +94,7 @@ class _Exchange:
             _replace(graph, nodes)
 
     def _draft(self, graph: Any, node: Any, types: Types) -> Draft | None:
-        if not foreign(node):
-            return None
-        if node.op_type == "LayerNormalization" and self._opset >= 17:
+        if not foreign(node, self._opset):
             return None
         draft = Draft(graph, node, types, self._opset)
         try:
