@@ -1,6 +1,7 @@
 """A weightless model whose shapes are known -> the graph that is counted."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -176,7 +177,10 @@ def _op(node: Any, reading: Reading) -> Op:
     domain = "" if node.domain == "ai.onnx" else node.domain
     imports = reading.editions.get(node.name, reading.opset)
     version = imports.get(domain, reading.opset.get(domain, 1))
-    return Op(domain, node.op_type, since(domain, node.op_type, version))
+    return _operator(domain, node.op_type, since(domain, node.op_type, version))
+
+
+_operator = lru_cache(maxsize=1024)(Op)  # one object for all nodes of an operator
 
 
 def _counted(node: Any, around: Level, asked: Mapping[str, str]) -> tuple[tuple[str, ...], Choice]:

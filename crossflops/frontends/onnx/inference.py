@@ -23,7 +23,7 @@ from crossflops.load import read
 from crossflops.load.protobuf import library, parse, since
 
 _SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
-_MEMORY, _MEMORY_PER_BYTE = 192 << 20, 24
+_MEMORY, _MEMORY_PER_BYTE = 192 << 20, 48
 _LARGEST = 1 << 28
 _NO_MEMORY = "bad_alloc"  # what C++ calls it
 _UNKNOWN = re.compile(r"node name (.*?)\. No opset import for domain (\S*?) ?optype (\w+)")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from itertools import count
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,6 +25,9 @@ _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 # What PyTorch operators make of a product and never multiply by themselves. The exporter writes a
 # node in the place of both, which bears the name of the last one.
 _MERGED = re.compile(r"aten\.(\w*batch_norm\w*|add|sub|mul|div|pad|constant_pad_nd)\b")
+
+
+_P = TypeVar("_P", bound="NodePlace | None")
 
 
 class NodePlace(NamedTuple):
@@ -102,10 +105,16 @@ def of_name(name: str) -> NodePlace:
 def places(nodes: Iterable[Any], specs: Mapping[str, TensorSpec]) -> list[NodePlace]:
     """The place of every node of a graph, in which values are what `specs` says."""
     nodes = list(nodes)
-    noted = [of_notes(node, specs) for node in nodes]
+    noted = _shared(of_notes(node, specs) for node in nodes)
     if any(place is not None for place in noted):
         return [place or NodePlace(()) for place in noted]
-    return [of_name(node.name) for node in nodes]
+    return _shared(of_name(node.name) for node in nodes)
+
+
+def _shared(values: Iterable[_P]) -> list[_P]:
+    """The values, equal ones as one object: a million nodes may be in a few hundred places."""
+    kept: dict[_P, _P] = {}
+    return [kept.setdefault(value, value) for value in values]
 
 
 def table(module_places: Iterable[NodePlace], root: str) -> tuple[Module, ...]:

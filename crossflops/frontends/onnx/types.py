@@ -34,14 +34,20 @@ def is_tensor(proto: Any) -> bool:
 
 def of_graph(graph: Any) -> dict[str, Type]:
     """The types of all values that a graph says anything about."""
+    kept: dict[Type, Type] = {}  # equal types as one object: most nodes have one of a few
+
+    def of(dtype: int, shape: Shape) -> Type:
+        stated = Type(dtype, shape)
+        return kept.setdefault(stated, stated)
+
     types = {
-        value.name: Type(value.type.tensor_type.elem_type, shape_of(value.type))
+        value.name: of(value.type.tensor_type.elem_type, shape_of(value.type))
         for values in (graph.value_info, graph.output, graph.input)
         for value in values
         if is_tensor(value.type)
     }
     types |= {
-        tensor.name: Type(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
+        tensor.name: of(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
     }
     return types
 
