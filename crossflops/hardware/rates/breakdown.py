@@ -193,3 +193,15 @@ def others(
             source=device.measured_matmul_source or "the catalogue",
         ),
     )
+
+
+# The least that an update moves per parameter, in bytes, and what the usual one does:
+# SGD in float32 reads a gradient and a weight and writes the weight (3 x 4); Adam in mixed
+# precision reads and writes a float32 weight and two moments, reads a 16-bit gradient and writes
+# a 16-bit weight (6 x 4 + 2 + 2). Source of the latter: Rajbhandari et al., ZeRO, 3.1.
+LEAST, ADAM = 12, 28
+
+
+def update_seconds(params: int, bandwidth: float) -> tuple[float, float]:
+    """The least that an update of so many parameters takes, and what Adam takes, by the memory."""
+    return params * LEAST / bandwidth, params * ADAM / bandwidth

@@ -22,18 +22,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.errors import InputError
-from crossflops.hardware.rates import assumptions
-from crossflops.hardware.rates.denominators import ANY, Peaks
+from crossflops.hardware.rates.denominators import Peaks
 from crossflops.hardware.rates.numerators import Numerator
-from crossflops.hardware.rates.question import (
-    Causality,
-    Parallel,
-    Precisions,
-    Speed,
-    TrainingOptions,
-)
-from crossflops.hardware.rates.terms import WorkTerm, terms, whole
-from crossflops.ir.device import Device
+from crossflops.hardware.rates.question import Parallel, Speed, TrainingOptions
+from crossflops.hardware.rates.terms import WorkTerm
 from crossflops.report.efficiency import Efficiency, PrecisionShare
 
 # Devices and time: how many examples a second a measured run makes, on how many devices.
@@ -192,47 +184,19 @@ def _parts(speed: Speed, training: TrainingOptions) -> tuple[tuple[str, float], 
 ALONE = Layout(devices=1, dp=1, tp=1, pp=1)
 
 
-def efficiency(
-    macs: int,
-    numerator: str,
-    examples_per_second: float,
-    *,
-    precision: str,
-    training: bool,
-    against: Device | float | None = None,
-    notes: tuple[str, ...] = (),
-    warnings: tuple[str, ...] = (),
-) -> Efficiency:
-    """A required rate and its share of a peak, of a count of which nothing more is known.
-
-    `macs` are those of one example, `numerator` says whose they are, `notes` and `warnings` what
-    is known about them. `against` is a device, or a peak in FLOP/s; without it the rate stands
-    alone, and the ratio is None. A ratio above 1 is possible in no run that was measured right,
-    so it is a warning.
-
-    Raises InputError for a count, a speed or a peak that is none, and UnknownNameError for a
-    precision that the device does not have.
-    """
-    peaks = Peaks(device=against) if isinstance(against, Device) else None
-    if peaks is None and against is not None:
-        assert not isinstance(against, Device)
-        peaks = Peaks(given={ANY: against})
-    asked = TrainingOptions(train=training)
-    parts = terms(whole(macs), asked, Causality(), Precisions(precision=precision))
-    of = Numerator(label=numerator, macs=macs, notes=notes, warnings=warnings)
-    return of_terms(parts, of, examples_per_second, training=asked, against=peaks)
-
-
 def of_terms(
     parts: Sequence[WorkTerm],
     numerator: Numerator,
     per_second: float | None,
     *,
-    training: TrainingOptions,
     against: Peaks | None = None,
     world: Layout = ALONE,
 ) -> Efficiency:
-    """The same of work in parts. `per_second` are units (examples or tokens) of all devices."""
+    """A required rate, and its share of a peak; without one the rate stands alone.
+
+    `per_second` are units (examples or tokens) of all devices. Raises InputError for a count, a
+    speed or a peak that is none, and UnknownNameError for a precision that the device lacks.
+    """
     _check(numerator.macs, per_second, against)
     sums = share(parts, against)
     each = None if per_second is None else per_second / world.devices
@@ -255,18 +219,6 @@ def of_terms(
         executed=round(sums.executed) if again else UNSET,
         hfu=spent if again else UNSET,
         precisions=_precisions(parts, against),
-        assumptions=(
-            *numerator.notes,
-            *assumptions.rule(parts, training, numerator.pieces),
-            *assumptions.denominator(against, parts),
-        ),
-        warnings=(
-            *numerator.warnings,
-            *assumptions.first_layer(training, numerator.pieces),
-            *assumptions.doubts(against, parts),
-            *assumptions.namesakes(against, parts, ratio),
-            *assumptions.impossible(numerator.label, against, parts, ratio, spent),
-        ),
     )
 
 

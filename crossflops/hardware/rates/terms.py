@@ -145,6 +145,25 @@ def passes(piece: Piece, training: TrainingOptions) -> Fraction:
     return FLAT
 
 
+class Overstatement(msgspec.Struct, frozen=True, kw_only=True):
+    """By which share 3 passes of everything are more than the exact step, and where they are."""
+
+    share: Fraction
+    pieces: tuple[Piece, ...]
+
+
+def overstated(pieces: Iterable[Piece]) -> Overstatement | None:
+    """What 3 passes come to beside the passes that are known. None where none is, or no more."""
+    known = [(piece, piece.passes) for piece in pieces if piece.passes is not None]
+    exact = sum((piece.macs * k for piece, k in known), Fraction(0))
+    flat = sum((piece.macs for piece, _ in known), Fraction(0)) * FLAT
+    if not exact or flat <= exact:
+        return None
+    return Overstatement(
+        share=flat / exact - 1, pieces=tuple(piece for piece, k in known if k < FLAT)
+    )
+
+
 def again(piece: Piece, k: Fraction, training: TrainingOptions) -> Fraction:
     """Forward passes over a piece that are done once more. What has no backward is not."""
     recompute = training.recompute

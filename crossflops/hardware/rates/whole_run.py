@@ -33,7 +33,6 @@ class Length(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Fraction | None
     examples: Fraction | None
     steps: Fraction | None
-    how: str
 
 
 def share_of(text: str) -> float:
@@ -75,27 +74,25 @@ def refuse(asked: RunLength, *, train: bool, measured: bool, batch: bool, model:
         )
 
 
+def examples_of_step(run: MeasuredRun) -> int | None:
+    """The examples of all replicas that one step sees; None where no batch is given."""
+    batch = run.question.speed.batch
+    return batch * run.question.training.accumulate * run.world.dp if batch else None
+
+
 def length(run: MeasuredRun, unit: str) -> Length:
     """The run's length in every unit that is known. Raises InputError where none fits."""
-    asked, tokens = run.question.length, run.tokens
-    batch = run.question.speed.batch
-    a_step = batch * run.question.training.accumulate * run.world.dp if batch else None
+    asked, tokens, a_step = run.question.length, run.tokens, examples_of_step(run)
     if asked.run_tokens is not None:
-        total = Fraction(quantity(asked.run_tokens))
-        examples = total / tokens if tokens else None
-        how = f"{asked.run_tokens} tokens"
+        total: Fraction | None = Fraction(quantity(asked.run_tokens))
+        examples = Fraction(quantity(asked.run_tokens), tokens) if tokens else None
     else:
-        total = None
         if asked.run_steps is not None:
             assert a_step is not None
             examples = Fraction(quantity(asked.run_steps) * a_step)
-            how = f"{asked.run_steps} steps of {a_step} examples"
         else:
             assert asked.run_examples is not None
-            examples, how = (
-                Fraction(quantity(asked.run_examples)),
-                f"{asked.run_examples} examples",
-            )
+            examples = Fraction(quantity(asked.run_examples))
         total = examples * tokens if tokens else None
     units = total if unit == "token" else examples
     if units is None:
@@ -103,7 +100,7 @@ def length(run: MeasuredRun, unit: str) -> Length:
             "it is unknown how many tokens an example has", "add --tokens N, those of one example"
         )
     steps = examples / a_step if a_step and examples is not None else None
-    return Length(units=units, tokens=total, examples=examples, steps=steps, how=how)
+    return Length(units=units, tokens=total, examples=examples, steps=steps)
 
 
 def run_compute(
@@ -113,7 +110,7 @@ def run_compute(
     against: Peaks | None,
     optimizer: OptimizerStep | None,
 ) -> RunCompute | UnsetType:
-    """The compute of the run that was asked for, with all that it assumes."""
+    """The compute of the run that was asked for."""
     asked = run.question.length
     if not asked.asked:
         return UNSET
@@ -142,45 +139,6 @@ def run_compute(
         hours=None if hours is None else hours / run.world.devices,
         tdp=tdp,
         energy_kwh=None if hours is None or tdp is None else hours * tdp / 1000,
-        assumptions=(
-            *row.assumptions,
-            *_assumed(run, long, row, mfu, tdp),
-            *_of_optimizer(optimizer, run),
-        ),
-    )
-
-
-def _assumed(
-    run: MeasuredRun, long: Length, row: Efficiency, mfu: float | None, tdp: float | None
-) -> tuple[str, ...]:
-    """In words: the length, the MFU and the energy, and what is missing for them."""
-    per = f", {run.tokens} tokens each" if run.tokens and row.unit == "example" else ""
-    lines = [f"the run is {long.how}{per}: FLOPs are the work of one {row.unit} x their number"]
-    if row.peak is None:
-        return (*lines, "no device-hours: give --device and --precision, or --peak-tflops")
-    if mfu is None:
-        return (*lines, "no device-hours: give --mfu, or the speed as measured")
-    stated = run.question.length.mfu is not None
-    kind = "stated" if stated else "the measured one, kept throughout"
-    lines.append(
-        f"an MFU of {100 * mfu:.3g} %, {kind}: device-hours are an estimate; restarts, "
-        "evaluations and idle devices are in them only as far as the MFU has them"
-    )
-    if tdp is None:
-        return (*lines, "no energy: the TDP of the device is not known")
-    lines.append(
-        f"energy is that of the devices at their whole TDP, {tdp:g} W each: without hosts, "
-        "network and cooling"
-    )
-    return tuple(lines)
-
-
-def _of_optimizer(optimizer: OptimizerStep | None, run: MeasuredRun) -> tuple[str, ...]:
-    if optimizer is None:
-        return ()
-    return (
-        f"{optimizer.name}: {optimizer.all_flops} FLOPs a step for {optimizer.parameters} "
-        "parameters, once for all replicas; they are in no other number",
     )
 
 

@@ -14,7 +14,7 @@ from crossflops.bench.benching import bench as run
 from crossflops.bench.order import FileOrder, Ran
 from crossflops.bench.session import LEVELS
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.hardware.rates.measured import COVERED
+from crossflops.hardware.rates.runs import COVERED
 from crossflops.ir.measurement import Measurement
 from crossflops.report.bench import Bench, BenchPeak, KernelProfile
 from crossflops.report.report import InputInfo, ModelInfo

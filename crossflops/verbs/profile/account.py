@@ -10,11 +10,11 @@ from crossflops.errors import CrossflopsError, UnknownNameError
 from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.devices.peaks import attainable
 from crossflops.hardware.rates.denominators import ANY, given_peak
-from crossflops.hardware.rates.measured import optimizer_step
 from crossflops.hardware.rates.terms import as_stored
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.training import Training
 from crossflops.profiling.watch import ModuleTimes, StepTimes
+from crossflops.render.pages.rates import short_step
 from crossflops.report.profile import (
     ConventionProfile,
     Latencies,
@@ -386,7 +386,7 @@ def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[
     device = look(against.device)
     if not device.bandwidth:
         return ()
-    return optimizer_step(seconds, report.params, device.bandwidth)
+    return short_step(seconds, report.params, device.bandwidth)
 
 
 def _conventions(count: Count) -> Iterable[ConventionProfile]:
