@@ -17,6 +17,8 @@ from crossflops.ir.device import Device
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.training import OptimizerStep
 from crossflops.report.efficiency import Attention, Efficiency, Moved, RunCompute, TimedStep
+from crossflops.report.profile import ModuleProfile, uncovered
+from crossflops.report.profile import above_peak as faster_modules
 from crossflops.report.report import Report
 
 TOLERATED = 0.02  # by how much a sheet may differ from its own arithmetic, as sheets round
@@ -446,6 +448,27 @@ def of_modules(rows: Iterable[Timed], peak: float | None) -> tuple[str, ...]:
 def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """What the speed and the attention of an efficiency rest on."""
     return (*_speed(run), *_attention(row.attention, run))
+
+
+def of_profile(
+    rows: Sequence[ModuleProfile], peak: float | None, unseen: Iterable[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of a watched step: modules above the peak, and those whose parts leave time unexplained."""
+    above = () if peak is None else faster_modules(rows, peak)
+    return (
+        tuple(
+            f"{row.path or '(the model)'}, {word}: {rate / 1e12:.4g} TFLOP/s is above the peak of "
+            f"{(peak or 0) / 1e12:.4g}: its time was taken without waiting for the device, or the "
+            "peak is another"
+            for row, word, rate in above
+        ),
+        tuple(
+            f"{row.path or '(the model)'} took {1e3 * seconds:.4g} ms, and the {parts} modules in "
+            f"it {1e3 * total:.4g} ms: {100 * total / seconds:.0f} % of it"
+            for row, parts, total in uncovered(rows, unseen)
+            if (seconds := row.forward_seconds)
+        ),
+    )
 
 
 def _speed(run: MeasuredRun) -> Iterator[str]:
