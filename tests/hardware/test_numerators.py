@@ -216,17 +216,18 @@ def test_every_tool_by_its_own_number():
 
 
 @pytest.mark.parametrize(
-    ("total", "unknown", "why"),
+    ("tool", "total", "unknown", "why"),
     [
-        (7, ("thop",), "what it counts for one MAC is not known"),
-        (float("nan"), (), "it printed nan"),
-        (float("inf"), (), "it printed inf"),
-        (-1, (), "it printed -1"),
+        ("bytes", 7, (), "it counts no multiply-accumulates"),
+        ("thop", 7, ("thop",), "what it counts for one MAC is not known"),
+        ("thop", float("nan"), (), "it printed nan"),
+        ("thop", float("inf"), (), "it printed inf"),
+        ("thop", -1, (), "it printed -1"),
     ],
 )
-def test_a_tool_without_a_usable_number_is_named(total, unknown, why):
+def test_a_tool_without_a_usable_number_is_named(tool, total, unknown, why):
     """A tool that cannot be turned into MACs is left out, and a warning says so."""
-    comparison = compared({"thop": total}, unknown)
+    comparison = compared({tool: total}, unknown)
     (ours,) = by_tool(comparison)
     assert ours.label == "native MACs"
-    assert f"thop is left out: {why}" in words(ours, comparison)[1]
+    assert f"{tool} is left out: {why}" in words(ours, comparison)[1]

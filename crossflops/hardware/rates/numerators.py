@@ -28,6 +28,14 @@ _QUANTITY = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)\s?([kKMGTP]?)")
 _POWERS = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
 
 
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool whose total gives no MACs. What it counts per MAC is None where that is unknown."""
+
+    tool: str
+    total: Amount
+    per_mac: int | None
+
+
 class Numerator(msgspec.Struct, frozen=True, kw_only=True):
     """MACs of one unit (example or token): whose, how many, and where they are from.
 
@@ -44,7 +52,7 @@ class Numerator(msgspec.Struct, frozen=True, kw_only=True):
     printed: Amount | None = None
     per_mac: int = 1
     assumed: bool = False
-    left_out: tuple[Profile, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
     attention: tuple[int, int, int] | None = None
 
     @property
@@ -115,10 +123,10 @@ def by_tool(report: Report) -> tuple[Numerator, ...]:
         if not isinstance(profile, Profile):
             continue
         account = accounts.get(profile.tool)
-        if account is None or not isfinite(profile.total) or profile.total < 0:
-            left.append(profile)
+        unit = find(profile.tool, account.edition).unit if account else None
+        if not unit or not isfinite(profile.total) or profile.total < 0:
+            left.append(LeftOut(tool=profile.tool, total=profile.total, per_mac=unit))
             continue
-        unit = find(profile.tool, account.edition).unit
         numerators.append(
             Numerator(
                 label=profile.tool,

@@ -8,13 +8,13 @@ from crossflops.hardware.devices.catalogue import clock_of, derived, deviation, 
 from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE
 from crossflops.hardware.rates.breakdown import LEAST, MeasuredRun, update_seconds
 from crossflops.hardware.rates.denominators import Peaks, possible
-from crossflops.hardware.rates.numerators import Numerator
+from crossflops.hardware.rates.numerators import LeftOut, Numerator
 from crossflops.hardware.rates.question import Question, TrainingOptions
 from crossflops.hardware.rates.runs import Timed, above_peak, unaccounted
 from crossflops.hardware.rates.terms import FLAT, Piece, WorkTerm, overstated
 from crossflops.hardware.rates.whole_run import examples_of_step
 from crossflops.ir.device import Device
-from crossflops.ir.profile import Amount, Profile
+from crossflops.ir.profile import Amount
 from crossflops.ir.training import OptimizerStep
 from crossflops.report.efficiency import Attention, Efficiency, Moved, RunCompute, TimedStep
 from crossflops.report.profile import ModuleProfile, uncovered
@@ -103,11 +103,13 @@ def _as_macs(numerator: Numerator) -> Iterator[str]:
         yield f"{numerator.label}: rounded to whole MACs"
 
 
-def _left_out(profile: Profile) -> str:
-    why = "what it counts for one MAC is not known"
-    if not isfinite(profile.total) or profile.total < 0:
-        why = f"it printed {profile.total}"
-    return f"{profile.tool} is left out: {why}"
+def _left_out(answer: LeftOut) -> str:
+    why = "it counts no multiply-accumulates"
+    if not isfinite(answer.total) or answer.total < 0:
+        why = f"it printed {answer.total}"
+    elif answer.per_mac is None:
+        why = "what it counts for one MAC is not known"
+    return f"{answer.tool} is left out: {why}"
 
 
 def _spelled(amount: Amount) -> str:
