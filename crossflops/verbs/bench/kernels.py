@@ -10,8 +10,8 @@ from crossflops.bench.attribution.covers import attributed, covers
 from crossflops.bench.attribution.executed import ExecutedGraph, guessed, named, read
 from crossflops.bench.attribution.kernels import KernelTimes, events, is_onnxruntime, kernels
 from crossflops.bench.attribution.torch_trace import is_torch, matched
-from crossflops.bench.benching import bench as run
 from crossflops.bench.order import FileOrder, Ran
+from crossflops.bench.processes import bench as run
 from crossflops.bench.session import LEVELS
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.hardware.rates.runs import COVERED
