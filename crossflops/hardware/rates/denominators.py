@@ -53,22 +53,22 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def denominators(
-    asked: WhichPeak, needed: tuple[str, ...], known: tuple[Device, ...] = ()
+    wanted: WhichPeak, needed: tuple[str, ...], known: tuple[Device, ...] = ()
 ) -> Denominators:
     """Looked up in the catalogue and in what else is `known`, with peaks of all the `needed`.
 
     Raises UnknownNameError for a precision that is not there, and InputError where none is named.
     """
-    given = dict(map(given_peak, asked.peak_tflops))
-    bandwidth = None if asked.bandwidth is None else asked.bandwidth * 1e9
-    if asked.device is None:
+    given = dict(map(given_peak, wanted.peak_tflops))
+    bandwidth = None if wanted.bandwidth is None else wanted.bandwidth * 1e9
+    if wanted.device is None:
         if not given and bandwidth is None:
             return Denominators(against=(None,))
         peaks = Peaks(given=given, bandwidth=bandwidth)
         _need(peaks, needed)
         return Denominators(against=(peaks,))
     try:
-        devices: tuple[Device, ...] = (find(asked.device, known),)
+        devices: tuple[Device, ...] = (find(wanted.device, known),)
         trouble: UnknownNameError | None = None
     except AmbiguousDeviceError as error:
         devices, trouble = error.candidates, error

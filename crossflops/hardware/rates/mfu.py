@@ -69,20 +69,20 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[tuple[str, float], ...] = ()
 
 
-def layout(asked: Parallel) -> Layout:
+def layout(parallel: Parallel) -> Layout:
     """Raises InputError where the parts do not multiply to the devices."""
-    split = asked.tp * asked.pp
-    devices, dp = asked.devices, asked.dp
+    split = parallel.tp * parallel.pp
+    devices, dp = parallel.devices, parallel.dp
     if devices is None:
         devices = split * (1 if dp is None else dp)
     if dp is None:
         dp = devices // max(split, 1)
-    if min(devices, dp, asked.tp, asked.pp) < 1 or dp * split != devices:
+    if min(devices, dp, parallel.tp, parallel.pp) < 1 or dp * split != devices:
         raise InputError(
-            f"--dp {dp} x --tp {asked.tp} x --pp {asked.pp} is not --devices {devices}",
+            f"--dp {dp} x --tp {parallel.tp} x --pp {parallel.pp} is not --devices {devices}",
             "world = data x tensor x pipeline parallel: leave one of them out",
         )
-    return Layout(devices=devices, dp=dp, tp=asked.tp, pp=asked.pp)
+    return Layout(devices=devices, dp=dp, tp=parallel.tp, pp=parallel.pp)
 
 
 def bubble(pipeline: int, micro_batches: int) -> float:
@@ -199,20 +199,24 @@ def of_terms(
     """
     _check(numerator.macs, per_second, against)
     sums = share(parts, against)
-    each = None if per_second is None else per_second / world.devices
-    ratio = None if each is None or sums.ideal is None else sums.ideal * each
-    spent = None if each is None or sums.executed_ideal is None else sums.executed_ideal * each
+    per_device = None if per_second is None else per_second / world.devices
+    ratio = None if per_device is None or sums.ideal is None else sums.ideal * per_device
+    spent = (
+        None
+        if per_device is None or sums.executed_ideal is None
+        else sums.executed_ideal * per_device
+    )
     macs = sum((term.macs for term in parts), Fraction(0))
     again = sums.executed != sums.work
     return Efficiency(
         numerator=numerator.label,
         macs=round(macs),
         multiplier=_passes(sums.work, macs, parts),
-        examples_per_second=each,
+        examples_per_second=per_device,
         unit=numerator.unit,
         precision=_named(parts),
         work=round(sums.work),
-        rate=None if each is None else float(sums.work * Fraction(each)),
+        rate=None if per_device is None else float(sums.work * Fraction(per_device)),
         device=against.device.label if against and against.device else None,
         peak=sums.peak,
         ratio=ratio,

@@ -190,21 +190,21 @@ PRODUCTS = "6ND"
 WITH_ATTENTION = "6N + 12LHQT (PaLM, appendix B)"
 
 
-def by_sizes(asked: Language) -> Numerator:
+def by_sizes(language: Language) -> Numerator:
     """MACs of one token, forward. Raises InputError for sizes that are not enough."""
-    assert asked.params is not None
-    params = quantity(asked.params)
-    width = _width(asked)
+    assert language.params is not None
+    params = quantity(language.params)
+    width = _width(language)
     parts = [Piece(macs=Fraction(params), names=("weights",), passes=FLAT)]
     if width is None:
         return Numerator(
             label=PRODUCTS, macs=params, unit="token", pieces=tuple(parts), origin="sizes"
         )
     layers, across = width
-    length = asked.context or asked.seq
+    length = language.context or language.seq
     if length is None:
         raise InputError("attention needs a length", "add --seq T, or --context T for decoding")
-    queries = 1 if asked.context else length
+    queries = 1 if language.context else length
     square = AttentionScores(queries=queries, keys=length, causal="declared")
     macs = 2 * layers * across * length
     product = Piece(macs=Fraction(macs), names=("attention",), scores=square, passes=FLAT)
@@ -219,40 +219,40 @@ def by_sizes(asked: Language) -> Numerator:
     )
 
 
-def transfer(asked: Language) -> Transfer | None:
+def transfer(language: Language) -> Transfer | None:
     """The bytes of a decoding step. None where no context is given."""
-    if asked.context is None or asked.params is None:
+    if language.context is None or language.params is None:
         return None
-    width = _width(asked)
+    width = _width(language)
     if width is None:
         raise InputError("a cache has layers and a width", "add --layers, --hidden or --heads")
     layers, across = width
-    depth = asked.head_dim or (across // asked.heads if asked.heads else None)
-    if asked.kv_heads is not None and depth is None:
+    depth = language.head_dim or (across // language.heads if language.heads else None)
+    if language.kv_heads is not None and depth is None:
         raise InputError("--kv-heads have a depth", "add --head-dim")
-    kept = across if asked.kv_heads is None or depth is None else asked.kv_heads * depth
-    each = 2 * layers * kept * asked.context * asked.cache_bytes
-    weights = quantity(asked.params) * asked.param_bytes
+    kept = across if language.kv_heads is None or depth is None else language.kv_heads * depth
+    of_example = 2 * layers * kept * language.context * language.cache_bytes
+    weights = quantity(language.params) * language.param_bytes
     model = "weights once and the cache of keys and values, read for every new token"
-    return Transfer(model=model, weights=round(weights), each=round(each))
+    return Transfer(model=model, weights=round(weights), each=round(of_example))
 
 
-def tokens(asked: Language) -> int | None:
+def tokens(language: Language) -> int | None:
     """Tokens of one example in one pass: one where it is decoded, else the sequence."""
-    return 1 if asked.context else asked.seq
+    return 1 if language.context else language.seq
 
 
-def _width(asked: Language) -> tuple[int, int] | None:
+def _width(language: Language) -> tuple[int, int] | None:
     """Layers, and heads x depth; None where neither is given."""
-    sizes = (asked.layers, asked.hidden, asked.heads, asked.head_dim)
+    sizes = (language.layers, language.hidden, language.heads, language.head_dim)
     if all(size is None for size in sizes):
         return None
-    across = asked.hidden
-    if asked.heads is not None and asked.head_dim is not None:
-        across = asked.heads * asked.head_dim
-    if asked.layers is None or across is None:
+    across = language.hidden
+    if language.heads is not None and language.head_dim is not None:
+        across = language.heads * language.head_dim
+    if language.layers is None or across is None:
         raise InputError(
             "attention needs layers and their width",
             "add --layers L and --hidden H, or --heads H --head-dim Q",
         )
-    return asked.layers, across
+    return language.layers, across

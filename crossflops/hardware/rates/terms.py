@@ -206,7 +206,7 @@ def kinds(precisions: Precisions) -> dict[str, str]:
 
 
 def _split(
-    piece: Piece, asked: Precisions, patterns: Mapping[str, str], met: set[str]
+    piece: Piece, precisions: Precisions, patterns: Mapping[str, str], met: set[str]
 ) -> dict[str, Fraction]:
     """The precisions of a piece, with their shares. The last pattern that matches wins."""
     chosen = ""
@@ -216,11 +216,11 @@ def _split(
             chosen = precision
     if chosen:
         return {chosen: Fraction(1)}
-    if asked.mix:
-        return shares(asked.mix)
-    if asked.precision == GRAPH:
+    if precisions.mix:
+        return shares(precisions.mix)
+    if precisions.precision == GRAPH:
         return {as_stored(piece.stored): Fraction(1)}
-    return {asked.precision: Fraction(1)}
+    return {precisions.precision: Fraction(1)}
 
 
 def as_stored(stored: str) -> str:

@@ -47,27 +47,29 @@ def share_of(text: str) -> float:
     return value
 
 
-def refuse(asked: RunLength, *, train: bool, measured: bool, batch: bool, model: bool) -> None:
+def refuse(
+    run_length: RunLength, *, train: bool, measured: bool, batch: bool, model: bool
+) -> None:
     """Raises InputError for what contradicts itself or needs what is not given."""
-    given = [name for name in _FLAGS if getattr(asked, name) is not None]
+    given = [name for name in _FLAGS if getattr(run_length, name) is not None]
     flags = [f"--{name.replace('_', '-')}" for name in given]
     if len(given) > 1:
         raise InputError(f"{' and '.join(flags)} contradict each other", "leave one out")
     if not given:
-        if asked.mfu is not None or asked.optimizer:
-            flag = "--optimizer" if asked.optimizer else "--mfu"
+        if run_length.mfu is not None or run_length.optimizer:
+            flag = "--optimizer" if run_length.optimizer else "--mfu"
             raise InputError(f"{flag} is about a whole run", "add --run-tokens N, such as 15T")
         return
-    quantity(getattr(asked, given[0]))
+    quantity(getattr(run_length, given[0]))
     if not train:
         raise InputError(f"{flags[0]} is about training", "add --train")
-    if asked.run_steps is not None and not batch:
+    if run_length.run_steps is not None and not batch:
         raise InputError("steps have a batch", "add --batch B, the examples of one replica")
-    if asked.mfu is not None:
-        share_of(asked.mfu)
+    if run_length.mfu is not None:
+        share_of(run_length.mfu)
         if measured:
             raise InputError("--mfu and a measured speed contradict each other", "leave one out")
-    if asked.optimizer and not (model and batch):
+    if run_length.optimizer and not (model and batch):
         raise InputError(
             "an optimizer's step is that of a model, once for each batch",
             "give a TARGET and --batch B, or leave --optimizer out",
@@ -82,17 +84,17 @@ def examples_of_step(run: MeasuredRun) -> int | None:
 
 def length(run: MeasuredRun, unit: str) -> Length:
     """The run's length in every unit that is known. Raises InputError where none fits."""
-    asked, tokens, a_step = run.question.length, run.tokens, examples_of_step(run)
-    if asked.run_tokens is not None:
-        total: Fraction | None = Fraction(quantity(asked.run_tokens))
-        examples = Fraction(quantity(asked.run_tokens), tokens) if tokens else None
+    run_length, tokens, a_step = run.question.length, run.tokens, examples_of_step(run)
+    if run_length.run_tokens is not None:
+        total: Fraction | None = Fraction(quantity(run_length.run_tokens))
+        examples = Fraction(quantity(run_length.run_tokens), tokens) if tokens else None
     else:
-        if asked.run_steps is not None:
+        if run_length.run_steps is not None:
             assert a_step is not None
-            examples = Fraction(quantity(asked.run_steps) * a_step)
+            examples = Fraction(quantity(run_length.run_steps) * a_step)
         else:
-            assert asked.run_examples is not None
-            examples = Fraction(quantity(asked.run_examples))
+            assert run_length.run_examples is not None
+            examples = Fraction(quantity(run_length.run_examples))
         total = examples * tokens if tokens else None
     units = total if unit == "token" else examples
     if units is None:
@@ -111,8 +113,8 @@ def run_compute(
     optimizer: OptimizerStep | None,
 ) -> RunCompute | UnsetType:
     """The compute of the run that was asked for."""
-    asked = run.question.length
-    if not asked.asked:
+    run_length = run.question.length
+    if not run_length.asked:
         return UNSET
     long = length(run, row.unit)
     flops = round(sum((term.flops for term in parts), Fraction(0)) * long.units)
@@ -120,7 +122,7 @@ def run_compute(
     updates = (
         round(optimizer.all_flops * long.steps) if optimizer and long.steps is not None else UNSET
     )
-    mfu = share_of(asked.mfu) if asked.mfu is not None else row.ratio
+    mfu = share_of(run_length.mfu) if run_length.mfu is not None else row.ratio
     hours = flops / (mfu * row.peak) / 3600 if mfu and row.peak else None
     tdp = against.device.tdp if against and against.device else None
     return RunCompute(

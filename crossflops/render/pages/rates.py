@@ -494,9 +494,9 @@ def _speed(run: MeasuredRun) -> Iterator[str]:
 
 
 def _attention(attention: object, run: MeasuredRun) -> Iterator[str]:
-    asked = run.question.causality
+    causality = run.question.causality
     if not isinstance(attention, Attention):
-        if asked.causal == "half" or asked.window:
+        if causality.causal == "half" or causality.window:
             yield "--causal and --window change nothing: there is no attention in what is counted"
         return
     if attention.full_macs == attention.half_macs:
@@ -556,12 +556,12 @@ def of_run(
 
 
 def _length(run: MeasuredRun) -> str:
-    asked = run.question.length
-    if asked.run_tokens is not None:
-        return f"{asked.run_tokens} tokens"
-    if asked.run_steps is not None:
-        return f"{asked.run_steps} steps of {examples_of_step(run)} examples"
-    return f"{asked.run_examples} examples"
+    run_length = run.question.length
+    if run_length.run_tokens is not None:
+        return f"{run_length.run_tokens} tokens"
+    if run_length.run_steps is not None:
+        return f"{run_length.run_steps} steps of {examples_of_step(run)} examples"
+    return f"{run_length.run_examples} examples"
 
 
 def _assumed(whole: RunCompute, row: Efficiency, run: MeasuredRun) -> Iterator[str]:
