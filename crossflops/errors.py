@@ -171,5 +171,5 @@ def _place(file: str) -> tuple[str, bool]:
         return ("" if top in _RUNNERS or top in frameworks else rest), False
     if file.startswith((_HERE, _LIBRARIES)):
         return "", False
-    here = os.path.join(os.getcwd(), "")
-    return file.removeprefix(here), True
+    folder = os.path.join(os.getcwd(), "")
+    return file.removeprefix(folder), True

@@ -8,6 +8,10 @@ import crossflops
 
 PACKAGE = Path(crossflops.__file__).parent
 EMPTY = {"one", "found", "said", "told"}  # words that say nothing of what a variable holds
+ROOMS_WITHOUT_HERE = (
+    "bench", "causes", "hardware", "ir", "load", "operators", "rebuild", "reconcile", "report",
+    "rules", "targets", "tools",
+)  # fmt: skip
 
 
 def trees():
@@ -37,11 +41,11 @@ def test_a_class_name_means_one_class():
 
 
 def test_a_local_is_named_for_what_it_holds():
-    """None is called `one`, `found`, `said` or `told`."""
+    """None is called `one`, `found`, `said` or `told`, and in most rooms none is `here`."""
     empty = [
         f"{path}:{line}: {name}"
         for path, tree in trees()
         for name, line in locals_of(tree)
-        if name in EMPTY
+        if name in EMPTY or (name == "here" and path.startswith(ROOMS_WITHOUT_HERE))
     ]
     assert not empty

@@ -7,6 +7,7 @@ import sys
 
 import crossflops
 from crossflops.errors import CrossflopsError
+from tests.onnx_files import parsed
 
 FEW = 25
 
@@ -70,6 +71,24 @@ def test_importing_the_package_imports_no_framework():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_file_is_counted_with_few_modules(tmp_path):
+    """`crossflops count` on a file imports the rooms that it needs: at most 100 modules."""
+    path = tmp_path / "model.onnx"
+    text = "g (float[1,3,8,8] x, float[4,3,3,3] w) => (float[1,4,6,6] y) { y = Conv(x, w) }"
+    path.write_bytes(parsed(text).SerializeToString())
+    code = (
+        "import sys\nfrom crossflops.cli import main\n"
+        "assert not main(sys.argv[1:])\n"
+        "names = [name for name in sys.modules if name.partition('.')[0] == 'crossflops']\n"
+        "print(len(names), 'crossflops.ledger.count' in names)"
+    )
+    command = [sys.executable, "-c", code, "count", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    modules, counted = done.stdout.splitlines()[-1].split()
+    assert counted == "True"
+    assert int(modules) <= 100
 
 
 def test_errors_have_one_root():

@@ -51,8 +51,8 @@ def shape(spec: TensorSpec, rank: int | None = None, at_least: int = 0) -> tuple
         raise ValueError(f"the shape of {spec.name!r} is not known")
     count = len(spec.shape)
     if count < at_least or (rank is not None and count != rank):
-        asked = f"at least {at_least}" if rank is None else str(rank)
-        raise ValueError(f"{spec.name!r} has rank {count} where {asked} is needed")
+        needed = f"at least {at_least}" if rank is None else str(rank)
+        raise ValueError(f"{spec.name!r} has rank {count} where {needed} is needed")
     return spec.shape
 
 

@@ -85,6 +85,11 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
         seconds = self.run_seconds - self.profiler_seconds
         return self.named_seconds / seconds if seconds > 0 else 0.0
 
+    @property
+    def above_peak(self) -> tuple[KernelRow, ...]:
+        """The kernels that were faster than the peak."""
+        return tuple(row for row in self.kernels if row.share is not None and row.share > 1)
+
     def largest(self, top: int) -> tuple[KernelRow, ...]:
         """The kernels that take the most time."""
         return tuple(sorted(self.kernels, key=lambda row: -row.seconds)[:top])
@@ -140,6 +145,13 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         return next(
             (m for m in self.curve if isinstance(m, Measurement) and m.batch == self.batch), None
         )
+
+    @property
+    def above_peak(self) -> tuple[Measurement, ...]:
+        """The batches at which the whole model was faster than a peak that is one."""
+        timed = (row for row in self.curve if isinstance(row, Measurement))
+        is_peak = self.peak is not None and self.peak.is_peak
+        return tuple(row for row in timed if is_peak and (self.share(row) or 0.0) > 1)
 
     def rate(self, timing: Measurement) -> float:
         """FLOP/s of a measurement: 2 x MACs of an example x examples per second."""

@@ -135,7 +135,7 @@ class RunCompute(msgspec.Struct, frozen=True, kw_only=True):
     hours: float | None
     tdp: float | None
     energy_kwh: float | None
-    assumptions: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
 
 
 class Efficiency(msgspec.Struct, frozen=True, kw_only=True):

@@ -262,43 +262,40 @@ def children(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleProfile]]
     return inside
 
 
-def above_peak(modules: Iterable[ModuleProfile], peak: float) -> tuple[str, ...]:
-    """Modules whose work in their time is more than the device can do."""
-    sentences = []
-    for row in modules:
-        for word, rate in (("forward", row.rate), ("backward", row.backward_rate)):
-            if rate is not None and rate > peak:
-                sentences.append(
-                    f"{row.path or '(the model)'}, {word}: {rate / 1e12:.4g} TFLOP/s is above the "
-                    f"peak of {peak / 1e12:.4g}: its time was taken without waiting for the "
-                    "device, or the peak is another"
-                )
-    return tuple(sentences)
+def above_peak(
+    modules: Iterable[ModuleProfile], peak: float
+) -> tuple[tuple[ModuleProfile, str, float], ...]:
+    """Modules that did more work than the device can, in which pass, and at which rate."""
+    return tuple(
+        (row, word, rate)
+        for row in modules
+        for word, rate in (("forward", row.rate), ("backward", row.backward_rate))
+        if rate is not None and rate > peak
+    )
 
 
-def uncovered(modules: Iterable[ModuleProfile], unseen: Iterable[str] = ()) -> tuple[str, ...]:
+def uncovered(
+    modules: Iterable[ModuleProfile], unseen: Iterable[str] = ()
+) -> tuple[tuple[ModuleProfile, int, float], ...]:
     """Modules whose parts leave more than a tenth of their forward time unexplained.
 
-    Looked at are modules with 5 % of the time. One with work of its own accounts for the rest
-    of its time by that; what is in it may not take longer than it does.
+    Each with the number of its parts and their seconds. Looked at are modules with 5 % of the
+    time. One with work of its own accounts for the rest of its time by that; what is in it may
+    not take longer than it does.
     """
     rows = list(modules)
     inside, hidden = children(rows), set(unseen)
     whole = max((row.forward_seconds or 0.0 for row in rows if not row.path), default=0.0)
-    sentences = []
+    left = []
     for row in rows:
         parts, seconds = inside[row.path], row.forward_seconds
         if not parts or not seconds or seconds < WORTH * whole or row.path in hidden:
             continue
-        total = sum(part.forward_seconds or 0.0 for part in parts)
         least = 0.0 if row.own_flops else COVERED
-        if least * seconds <= total <= seconds / COVERED:
-            continue
-        sentences.append(
-            f"{row.path or '(the model)'} took {1e3 * seconds:.4g} ms, and the {len(parts)} "
-            f"modules in it {1e3 * total:.4g} ms: {100 * total / seconds:.0f} % of it"
-        )
-    return tuple(sentences)
+        total = sum(part.forward_seconds or 0.0 for part in parts)
+        if not least * seconds <= total <= seconds / COVERED:
+            left.append((row, len(parts), total))
+    return tuple(left)
 
 
 class ShownDepth(msgspec.Struct, frozen=True, kw_only=True):

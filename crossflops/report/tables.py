@@ -115,7 +115,7 @@ def with_training(
     for count in ledger.counted:
         step, op = by_key[count.node.key], _op(count.node)
         by_op[op] = by_op.get(op, NO_STEP) + step
-        for path in _around(count.node.path):
+        for path in around(count.node.path):
             by_path[path] = by_path.get(path, NO_STEP) + step
     whole = by_path.get("", NO_STEP)
     training = TrainingReport(
@@ -140,8 +140,8 @@ def with_training(
     )
 
 
-def _around(path: str) -> Iterator[str]:
-    """The path, and those of all modules around it."""
+def around(path: str) -> Iterator[str]:
+    """The path, and those of all modules around it, the model "" last."""
     while path:
         yield path
         path = path.rpartition(".")[0]
@@ -226,7 +226,7 @@ def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, 
         itself[count.node.path] = itself.get(count.node.path, ZERO) + count.cost
     costs: dict[str, Cost] = {}
     for inner, cost in itself.items():
-        for path in _around(inner):
+        for path in around(inner):
             costs[path] = costs.get(path, ZERO) + cost
     return tuple(
         ModuleRow(

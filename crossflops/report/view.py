@@ -16,6 +16,7 @@ from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.profile import Amount, Failure, Folded, Profile
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.report.report import ModuleRow, NodeRow, Report
+from crossflops.report.tables import around
 
 By: TypeAlias = Literal["op", "module", "node", "type"]
 Cell: TypeAlias = str | int
@@ -138,14 +139,6 @@ def _level(row: Cells) -> int:
     return path.count(".") + 1 if path else 0
 
 
-def _around(path: str) -> Iterator[str]:
-    """The module and those around it, the root "" last."""
-    while path:
-        yield path
-        path = path.rpartition(".")[0]
-    yield ""
-
-
 def _native(node: NodeRow) -> tuple[int, ...]:
     return tuple(getattr(node, kind) for kind in _NATIVE)
 
@@ -205,7 +198,7 @@ def _by_type(report: Report) -> Table:
 
 
 def _by_module(report: Report) -> Table:
-    sums = _summed(report, lambda node: _around(node.path), lambda _, path: _around(path))
+    sums = _summed(report, lambda node: around(node.path), lambda _, path: around(path))
     width = len(_NATIVE) + len(report.folds)
 
     def row(module: ModuleRow) -> Cells:

@@ -318,8 +318,8 @@ def _imports_of_the_caller() -> Iterator[None]:
     A folder called `torch` or `jax` there would else break every framework. They can be imported
     when the model runs, too: see `imports_restored`.
     """
-    here = str(Path.cwd())
-    added = here not in sys.path
+    folder = str(Path.cwd())
+    added = folder not in sys.path
     if added:
-        sys.path.append(here)
+        sys.path.append(folder)
     yield

@@ -59,7 +59,7 @@ def seen(request: Request) -> tuple[Request, Run]:
             "--observe runs an ONNX file, and this is none",
             "leave it out: a PyTorch model is run when it is exported",
         )
-    from crossflops.bench.runs import observe
+    from crossflops.bench.processes import observe
 
     run = observe(file.path, file.specs, dict(file.dims), request.inputs_file)
     specs = tuple(TensorSpec(name, value.dtype, value.shape) for name, value in run.inputs.items())
@@ -81,7 +81,7 @@ def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
 
     import numpy as np
 
-    from crossflops.bench.runs import observe
+    from crossflops.bench.processes import observe
 
     with tempfile.TemporaryDirectory(prefix="crossflops-") as folder:
         model, inputs = Path(folder, "model.onnx"), Path(folder, "inputs.npz")

@@ -2,12 +2,13 @@
 
 import pytest
 
-from crossflops.bench.attribution.covers import attributed, covers, impossible
+from crossflops.bench.attribution.covers import attributed, covers
 from crossflops.bench.attribution.executed import Executed, ExecutedGraph
 from crossflops.bench.attribution.kernels import KernelTime, KernelTimes
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
+from crossflops.render.pages.bench import impossible
 from crossflops.report.bench import BenchPeak
 from tests.onnx_files import parsed
 

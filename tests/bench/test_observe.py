@@ -200,14 +200,14 @@ def test_what_a_run_contradicts_is_a_warning(tmp_path, monkeypatch):
     """A shape that was seen and another that follows: the node is named."""
     import msgspec
 
-    from crossflops.bench import runs
+    from crossflops.bench import processes
     from crossflops.ir.measurement import SteadyTensor
 
     model = parsed("g (float[3,8] x) => (y) { y = Relu (x) }")
     model.graph.node[0].name = "the relu"
-    found = runs.observe(saved(tmp_path, model))
+    found = processes.observe(saved(tmp_path, model))
     wrong = msgspec.structs.replace(found, values={"y": SteadyTensor("float32", (4, 8))})
-    monkeypatch.setattr(runs, "observe", lambda *_: wrong)
+    monkeypatch.setattr(processes, "observe", lambda *_: wrong)
     with pytest.warns(CrossflopsWarning, match=r"the run says that 'y' of node 'the relu'"):
         count(saved(tmp_path, model), observe=True)
 
@@ -224,7 +224,7 @@ LARGE = (
 
 def test_a_run_has_limits(tmp_path):
     """A loop without end and a tensor without bound end as a message."""
-    from crossflops.bench.runs import observe
+    from crossflops.bench.processes import observe
 
     with pytest.raises(NormalizeError, match="longer than 2 s"):
         observe(saved(tmp_path, parsed(ENDLESS)), seconds=2)

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from crossflops.errors import InputError
 from crossflops.hardware.rates.numerators import by_tool, folded, given, native, quantity
+from crossflops.hardware.rates.question import Question
 from crossflops.ir.profile import Failure, Folded, Profile
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
+from crossflops.render.pages.rates import basis
 from crossflops.report.report import InputInfo, ModelInfo, NodeRow, Report, Totals, UncountedRow
 
 NATIVE = 4_089_184_256
@@ -48,6 +50,11 @@ def report(shape=(1, 3, 224, 224), **changes):
         "nodes": (),
     }
     return Report(**(fields | changes))
+
+
+def words(numerator, of=None, **flags):
+    """What the numerator is said to be made from, and what to beware of."""
+    return basis(numerator, Question.of(**flags), of, 1)
 
 
 def compared(totals, unknown=(), failed=()):
@@ -115,19 +122,21 @@ def test_shifting_the_point_changes_nothing(count, suffix):
 def test_native_is_the_count():
     """The native numerator is the report's MACs, for one pass on its inputs."""
     found = native(report())
-    assert (found.label, found.macs, found.warnings) == ("native MACs", NATIVE, ())
-    assert found.notes == ("one example is one pass on x 1x3x224x224",)
+    assert (found.label, found.macs) == ("native MACs", NATIVE)
+    assert words(found, report()) == (("one example is one pass on x 1x3x224x224",), ())
 
 
 def test_a_batch_is_warned_of():
     """An input with a first dimension of 8 may be eight examples: that is said."""
-    (warning,) = native(report(shape=(8, 3, 224, 224))).warnings
+    eight = report(shape=(8, 3, 224, 224))
+    _, (warning,) = words(native(eight), eight)
     assert "8 times too high" in warning
 
 
 def test_what_is_not_counted_makes_a_lower_bound():
     """Uncounted nodes are a warning: unknown is not zero."""
-    (warning,) = native(report(uncounted=(UncountedRow("n", "Odd", "new"),))).warnings
+    partly = report(uncounted=(UncountedRow("n", "Odd", "new"),))
+    _, (warning,) = words(native(partly), partly)
     assert warning == "uncounted nodes: 1, so the rate is a lower bound"
 
 
@@ -137,44 +146,46 @@ def test_what_is_not_exact_is_said():
         node="n", op="NonZero", path="", macs=1, flops=2, bytes_read=0, bytes_written=0,
         precision="float32", exactness="bound",
     )  # fmt: skip
-    assert "some nodes are counted as bound" in native(report(nodes=(node,))).notes
+    bounded = report(nodes=(node,))
+    assert "some nodes are counted as bound" in words(native(bounded), bounded)[0]
 
 
 def test_given_beside_a_model_names_the_native_count():
     """4.112 G on ResNet-50 is 0.56 % above the native count, and that is said."""
-    found = given(4_112_000_000, report())
+    found = given(4_112_000_000)
     assert found.macs == 4_112_000_000
-    assert "4 089 184 256" in found.notes[0]
-    assert "+0.56 %" in found.notes[0]
+    (note, _), _ = words(found, report(), macs="4.112G")
+    assert "4 089 184 256" in note
+    assert "+0.56 %" in note
 
 
 def test_a_convention_in_macs_is_taken_as_it_is():
     """thop@0.0.31 counts one per MAC: its total is the numerator."""
-    found = folded(
-        report(as_=Folded(tool="thop", edition="0.0.31", total=4_111_514_624, assumed=False))
-    )
+    by_thop = report(as_=Folded(tool="thop", edition="0.0.31", total=4_111_514_624, assumed=False))
+    found = folded(by_thop)
     assert (found.label, found.macs) == ("thop@0.0.31", 4_111_514_624)
-    assert found.warnings == ()
+    assert words(found, by_thop)[1] == ()
 
 
 def test_a_convention_in_flops_is_not_doubled_twice():
     """torch's counter counts two per MAC: its total is halved before the rule of two applies."""
     total = 8_178_368_512
-    found = folded(
-        report(as_=Folded(tool="torch-flop-counter", edition="2", total=total, assumed=False))
+    doubled = report(
+        as_=Folded(tool="torch-flop-counter", edition="2", total=total, assumed=False)
     )
+    found = folded(doubled)
     assert found.macs == NATIVE
-    assert "counts 2 per MAC" in found.notes[0]
+    assert "counts 2 per MAC" in words(found, doubled)[0][0]
 
 
 def test_an_odd_total_in_flops_is_rounded_and_said():
     """A total that is no whole number of MACs says that it was rounded."""
-    found = folded(
-        report(as_=Folded(tool="torch-flop-counter", edition="2", total=7, assumed=True))
-    )
+    odd = report(as_=Folded(tool="torch-flop-counter", edition="2", total=7, assumed=True))
+    found = folded(odd)
     assert found.macs in {3, 4}
-    assert any("rounded" in one for one in found.notes)
-    assert any("could not have run" in one for one in found.warnings)
+    notes, warnings = words(found, odd)
+    assert any("rounded" in note for note in notes)
+    assert any("could not have run" in warning for warning in warnings)
 
 
 def test_what_counts_no_contractions_is_no_numerator():
@@ -205,16 +216,18 @@ def test_every_tool_by_its_own_number():
 
 
 @pytest.mark.parametrize(
-    ("total", "unknown", "why"),
+    ("tool", "total", "unknown", "why"),
     [
-        (7, ("thop",), "what it counts for one MAC is not known"),
-        (float("nan"), (), "it printed nan"),
-        (float("inf"), (), "it printed inf"),
-        (-1, (), "it printed -1"),
+        ("bytes", 7, (), "it counts no multiply-accumulates"),
+        ("thop", 7, ("thop",), "what it counts for one MAC is not known"),
+        ("thop", float("nan"), (), "it printed nan"),
+        ("thop", float("inf"), (), "it printed inf"),
+        ("thop", -1, (), "it printed -1"),
     ],
 )
-def test_a_tool_without_a_usable_number_is_named(total, unknown, why):
+def test_a_tool_without_a_usable_number_is_named(tool, total, unknown, why):
     """A tool that cannot be turned into MACs is left out, and a warning says so."""
-    (ours,) = by_tool(compared({"thop": total}, unknown))
+    comparison = compared({tool: total}, unknown)
+    (ours,) = by_tool(comparison)
     assert ours.label == "native MACs"
-    assert f"thop is left out: {why}" in ours.warnings
+    assert f"{tool} is left out: {why}" in words(ours, comparison)[1]

@@ -14,7 +14,7 @@ from crossflops.hardware.devices.catalogue import (
     peak,
 )
 from crossflops.hardware.devices.peaks import attainable, peak_rows, sparse, sparse_peak
-from crossflops.hardware.rates.denominators import conditions
+from crossflops.render.pages.rates import conditions
 
 ROWS = [(one, precision) for one in devices() for precision in one.peaks]
 # sheets that round, or whose rows rest on several clocks: sheet and arithmetic are both shown

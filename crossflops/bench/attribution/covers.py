@@ -147,11 +147,6 @@ _MERGED = "done once for several nodes"
 _SILENT = "no event tells that they ran"
 _LEFT = "optimized away: nothing that ran depends on them"
 
-REASONS = (
-    "was the peak measured on a busier machine or with fewer threads, is the time that of a "
-    "launch alone, or was work left out?"
-)
-
 
 class _Counts:
     """The counts of a ledger, each to be taken once."""
@@ -263,20 +258,3 @@ def _aside(why: str, counts: list[Counted | Uncounted]) -> Aside:
     cost = _cost(counts)
     keys = tuple(count.node.key for count in counts)
     return Aside(why=why, nodes=keys, macs=cost.macs, flops=cost.flops)
-
-
-def above(profile: KernelProfile) -> list[KernelRow]:
-    """The kernels that were faster than the peak."""
-    return [row for row in profile.kernels if row.share is not None and row.share > 1]
-
-
-def impossible(profile: KernelProfile, peak: BenchPeak | None) -> Iterator[str]:
-    """What cannot be true: kernels above the peak, kernels that take longer than the run."""
-    for row in above(profile) if peak is not None and peak.is_peak else ():
-        yield f"{row.kernel} ran at {100 * (row.share or 0):.0f} % of the peak: {REASONS}"
-    if profile.outside_seconds < 0:
-        over = -100 * profile.outside_seconds / profile.run_seconds
-        yield (
-            f"the kernels took {over:.1f} % longer than the run around them: they ran side by "
-            "side, or the device was not synchronized"
-        )

@@ -51,12 +51,6 @@ def _inside(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
             yield from _unnamed(attribute.strip("_"), value)
 
 
-def _is_estimator(value: object) -> bool:
-    from sklearn.base import BaseEstimator
-
-    return isinstance(value, BaseEstimator)
-
-
 def _unnamed(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
     """Estimators in a fitted attribute: one, or a list or an array of them."""
     if FRONTEND.recognizes(value):

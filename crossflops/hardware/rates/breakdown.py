@@ -41,16 +41,16 @@ def attention(
     """Score and value products with and without a causal mask, and the share either way."""
     if not any(piece.scores for piece in pieces):
         return UNSET
-    asked = run.question
+    question = run.question
     macs, ratios = {}, {}
     for kind in ("full", "half"):
-        causality = replace(asked.causality, causal=kind)
-        parts = terms(pieces, asked.training, causality, asked.precisions)
+        causality = replace(question.causality, causal=kind)
+        parts = terms(pieces, question.training, causality, question.precisions)
         macs[kind] = round(sum((term.macs for term in parts if term.attention), Fraction(0)))
         ideal, speed = share(parts, against).ideal, row.examples_per_second
         ratios[kind] = None if ideal is None or speed is None else ideal * speed
     return Attention(
-        counted=asked.causality.causal,
+        counted=question.causality.causal,
         full_macs=macs["full"],
         half_macs=macs["half"],
         full_ratio=ratios["full"],
@@ -178,7 +178,7 @@ def others(
     row: Efficiency, split: Sequence[WorkTerm], against: Peaks | None
 ) -> tuple[OtherPeak, ...] | UnsetType:
     """A second denominator: the best matrix product that somebody measured on the device."""
-    device, each = (against.device if against else None), row.examples_per_second
+    device, per_second = (against.device if against else None), row.examples_per_second
     needed = {term.precision for term in split}
     if device is None or not split or not needed <= device.measured_matmul.keys():
         return UNSET
@@ -189,7 +189,19 @@ def others(
         OtherPeak(
             name="best matrix product measured",
             peak=reached.peak,
-            ratio=None if each is None else reached.ideal * each,
+            ratio=None if per_second is None else reached.ideal * per_second,
             source=device.measured_matmul_source or "the catalogue",
         ),
     )
+
+
+# The least that an update moves per parameter, in bytes, and what the usual one does:
+# SGD in float32 reads a gradient and a weight and writes the weight (3 x 4); Adam in mixed
+# precision reads and writes a float32 weight and two moments, reads a 16-bit gradient and writes
+# a 16-bit weight (6 x 4 + 2 + 2). Source of the latter: Rajbhandari et al., ZeRO, 3.1.
+LEAST, ADAM = 12, 28
+
+
+def update_seconds(params: int, bandwidth: float) -> tuple[float, float]:
+    """The least that an update of so many parameters takes, and what Adam takes, by the memory."""
+    return params * LEAST / bandwidth, params * ADAM / bandwidth

@@ -1,10 +1,10 @@
-"""The peaks that a question names, and under which conditions they can be reached."""
+"""The peaks that a question names."""
 
 import msgspec
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find
-from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE, attainable
+from crossflops.hardware.devices.peaks import attainable, sparse
 from crossflops.hardware.rates.question import WhichPeak
 from crossflops.ir.device import Device
 
@@ -53,22 +53,22 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def denominators(
-    asked: WhichPeak, needed: tuple[str, ...], known: tuple[Device, ...] = ()
+    wanted: WhichPeak, needed: tuple[str, ...], known: tuple[Device, ...] = ()
 ) -> Denominators:
     """Looked up in the catalogue and in what else is `known`, with peaks of all the `needed`.
 
     Raises UnknownNameError for a precision that is not there, and InputError where none is named.
     """
-    given = dict(map(given_peak, asked.peak_tflops))
-    bandwidth = None if asked.bandwidth is None else asked.bandwidth * 1e9
-    if asked.device is None:
+    given = dict(map(given_peak, wanted.peak_tflops))
+    bandwidth = None if wanted.bandwidth is None else wanted.bandwidth * 1e9
+    if wanted.device is None:
         if not given and bandwidth is None:
             return Denominators(against=(None,))
         peaks = Peaks(given=given, bandwidth=bandwidth)
         _need(peaks, needed)
         return Denominators(against=(peaks,))
     try:
-        devices: tuple[Device, ...] = (find(asked.device, known),)
+        devices: tuple[Device, ...] = (find(wanted.device, known),)
         trouble: UnknownNameError | None = None
     except AmbiguousDeviceError as error:
         devices, trouble = error.candidates, error
@@ -130,35 +130,14 @@ def given_peak(text: str) -> tuple[str, float]:
     return precision.casefold(), tflops * 1e12
 
 
-# Under which conditions a peak of a device can be reached: printed with every share of it.
-
-_DENSE = "the peak is dense: no structured sparsity, no clock above the one of the sheet"
-_PARTS = ("no", "the whole", "half", "a third", "a quarter")
-
-
-def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
-    """What the peaks of these precisions take for granted, a sentence each."""
-    pruned = [precision for precision in precisions if precision.endswith(SPARSE)]
-    sentences = [] if device.clock_basis == "measured" or pruned else [_DENSE]
-    if device.clock_basis == "base":
-        base = "the peak is at the base clock of one socket; cores may run faster"
-        sentences.append(f"{device.label}: {base}")
-    if pruned:
-        sentences.append(
-            "the peak counts work that 2:4 pruned weights in a sparse kernel leave out"
-        )
-    sentences += [
-        f"{precision}: a product of FP32 is {EMULATIONS[precision]} products of BF16 parts"
-        for precision in precisions
-        if precision in EMULATIONS
-    ]
-    count = device.framework_devices_per_package
-    if count > 1:
-        part = _PARTS[count] if count < len(_PARTS) else f"one in {count}"
-        share_of_package = (
-            f"the peak is that of one framework device, which is {part} of its package"
-        )
-        sentences.append(f"{device.label}: {share_of_package}")
-    if device.notes.startswith("A slice"):
-        sentences.append(f"{device.label}: {device.notes.partition('. ')[0]}")
-    return tuple(sentences)
+def possible(device: Device, precision: str, rate: float) -> dict[str, float]:
+    """The device's peaks in other precisions, and with pruned weights, that allow such a rate."""
+    tops = {
+        name: top
+        for name, top in device.peaks.items()
+        if name != precision and top >= rate and name[:3] != "int"
+    }
+    pruned = sparse(device, precision)
+    if pruned is not None and pruned >= rate:
+        tops[f"{precision} with structured sparsity"] = pruned
+    return tops

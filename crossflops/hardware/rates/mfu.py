@@ -22,18 +22,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.errors import InputError
-from crossflops.hardware.rates import assumptions
-from crossflops.hardware.rates.denominators import ANY, Peaks
+from crossflops.hardware.rates.denominators import Peaks
 from crossflops.hardware.rates.numerators import Numerator
-from crossflops.hardware.rates.question import (
-    Causality,
-    Parallel,
-    Precisions,
-    Speed,
-    TrainingOptions,
-)
-from crossflops.hardware.rates.terms import WorkTerm, terms, whole
-from crossflops.ir.device import Device
+from crossflops.hardware.rates.question import Parallel, Speed, TrainingOptions
+from crossflops.hardware.rates.terms import WorkTerm
 from crossflops.report.efficiency import Efficiency, PrecisionShare
 
 # Devices and time: how many examples a second a measured run makes, on how many devices.
@@ -77,20 +69,20 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[tuple[str, float], ...] = ()
 
 
-def layout(asked: Parallel) -> Layout:
+def layout(parallel: Parallel) -> Layout:
     """Raises InputError where the parts do not multiply to the devices."""
-    split = asked.tp * asked.pp
-    devices, dp = asked.devices, asked.dp
+    split = parallel.tp * parallel.pp
+    devices, dp = parallel.devices, parallel.dp
     if devices is None:
         devices = split * (1 if dp is None else dp)
     if dp is None:
         dp = devices // max(split, 1)
-    if min(devices, dp, asked.tp, asked.pp) < 1 or dp * split != devices:
+    if min(devices, dp, parallel.tp, parallel.pp) < 1 or dp * split != devices:
         raise InputError(
-            f"--dp {dp} x --tp {asked.tp} x --pp {asked.pp} is not --devices {devices}",
+            f"--dp {dp} x --tp {parallel.tp} x --pp {parallel.pp} is not --devices {devices}",
             "world = data x tensor x pipeline parallel: leave one of them out",
         )
-    return Layout(devices=devices, dp=dp, tp=asked.tp, pp=asked.pp)
+    return Layout(devices=devices, dp=dp, tp=parallel.tp, pp=parallel.pp)
 
 
 def bubble(pipeline: int, micro_batches: int) -> float:
@@ -192,81 +184,45 @@ def _parts(speed: Speed, training: TrainingOptions) -> tuple[tuple[str, float], 
 ALONE = Layout(devices=1, dp=1, tp=1, pp=1)
 
 
-def efficiency(
-    macs: int,
-    numerator: str,
-    examples_per_second: float,
-    *,
-    precision: str,
-    training: bool,
-    against: Device | float | None = None,
-    notes: tuple[str, ...] = (),
-    warnings: tuple[str, ...] = (),
-) -> Efficiency:
-    """A required rate and its share of a peak, of a count of which nothing more is known.
-
-    `macs` are those of one example, `numerator` says whose they are, `notes` and `warnings` what
-    is known about them. `against` is a device, or a peak in FLOP/s; without it the rate stands
-    alone, and the ratio is None. A ratio above 1 is possible in no run that was measured right,
-    so it is a warning.
-
-    Raises InputError for a count, a speed or a peak that is none, and UnknownNameError for a
-    precision that the device does not have.
-    """
-    peaks = Peaks(device=against) if isinstance(against, Device) else None
-    if peaks is None and against is not None:
-        assert not isinstance(against, Device)
-        peaks = Peaks(given={ANY: against})
-    asked = TrainingOptions(train=training)
-    parts = terms(whole(macs), asked, Causality(), Precisions(precision=precision))
-    of = Numerator(label=numerator, macs=macs, notes=notes, warnings=warnings)
-    return of_terms(parts, of, examples_per_second, training=asked, against=peaks)
-
-
 def of_terms(
     parts: Sequence[WorkTerm],
     numerator: Numerator,
     per_second: float | None,
     *,
-    training: TrainingOptions,
     against: Peaks | None = None,
     world: Layout = ALONE,
 ) -> Efficiency:
-    """The same of work in parts. `per_second` are units (examples or tokens) of all devices."""
+    """A required rate, and its share of a peak; without one the rate stands alone.
+
+    `per_second` are units (examples or tokens) of all devices. Raises InputError for a count, a
+    speed or a peak that is none, and UnknownNameError for a precision that the device lacks.
+    """
     _check(numerator.macs, per_second, against)
     sums = share(parts, against)
-    each = None if per_second is None else per_second / world.devices
-    ratio = None if each is None or sums.ideal is None else sums.ideal * each
-    spent = None if each is None or sums.executed_ideal is None else sums.executed_ideal * each
+    per_device = None if per_second is None else per_second / world.devices
+    ratio = None if per_device is None or sums.ideal is None else sums.ideal * per_device
+    spent = (
+        None
+        if per_device is None or sums.executed_ideal is None
+        else sums.executed_ideal * per_device
+    )
     macs = sum((term.macs for term in parts), Fraction(0))
     again = sums.executed != sums.work
     return Efficiency(
         numerator=numerator.label,
         macs=round(macs),
         multiplier=_passes(sums.work, macs, parts),
-        examples_per_second=each,
+        examples_per_second=per_device,
         unit=numerator.unit,
         precision=_named(parts),
         work=round(sums.work),
-        rate=None if each is None else float(sums.work * Fraction(each)),
+        rate=None if per_device is None else float(sums.work * Fraction(per_device)),
         device=against.device.label if against and against.device else None,
         peak=sums.peak,
         ratio=ratio,
         executed=round(sums.executed) if again else UNSET,
         hfu=spent if again else UNSET,
         precisions=_precisions(parts, against),
-        assumptions=(
-            *numerator.notes,
-            *assumptions.rule(parts, training, numerator.pieces),
-            *assumptions.denominator(against, parts),
-        ),
-        warnings=(
-            *numerator.warnings,
-            *assumptions.first_layer(training, numerator.pieces),
-            *assumptions.doubts(against, parts),
-            *assumptions.namesakes(against, parts, ratio),
-            *assumptions.impossible(numerator.label, against, parts, ratio, spent),
-        ),
     )
 
 

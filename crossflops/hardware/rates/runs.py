@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.hardware.rates.measured import Timed, above_peak, uncovered
 from crossflops.hardware.rates.numerators import quantity
 from crossflops.hardware.rates.question import Question
 from crossflops.report.efficiency import ModuleTime
@@ -158,6 +157,20 @@ def asked(question: Question, fields: Mapping[str, Any]) -> Question:
 # Columns are `module` (its path; empty for the whole model) and `ms`; `macs` of a forward pass
 # over the batch, with all that is in the module, where no model tells them.
 
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True):
+    """A module or a node with its work in FLOPs and its time; a module's include its children."""
+
+    path: str
+    flops: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """FLOP/s."""
+        return self.flops / self.seconds if self.seconds > 0 else float("inf")
+
+
 _PATHS = ("module", "path", "name", "layer")
 _TIMES = {"ms": 1e-3, "latency_ms": 1e-3, "time_ms": 1e-3, "us": 1e-6, "s": 1.0, "seconds": 1.0}
 _HINT = "the first line names columns: module,ms or module,ms,macs"
@@ -220,6 +233,47 @@ def module_times(rows: Sequence[Timed], peak: float | None) -> tuple[ModuleTime,
     )
 
 
-def doubts(rows: Sequence[Timed], peak: float | None) -> tuple[str, ...]:
-    """Modules above the peak, and those whose parts do not account for their time."""
-    return (*(() if peak is None else above_peak(rows, peak)), *uncovered(rows))
+COVERED = 0.9  # of a parent's time that its children should account for
+
+
+def above_peak(rows: Iterable[Timed], peak: float) -> tuple[Timed, ...]:
+    """Rows that are faster than the device, which no run can be."""
+    return tuple(row for row in rows if row.flops and row.rate > peak)
+
+
+class Unaccounted(msgspec.Struct, frozen=True, kw_only=True):
+    """A parent whose children leave much of its time unexplained, or take more than all of it."""
+
+    path: str
+    seconds: float
+    children: tuple[float, ...]
+
+
+def unaccounted(rows: Iterable[Timed], least: float = COVERED) -> tuple[Unaccounted, ...]:
+    """Parents whose time and whose children's do not agree.
+
+    The children of a path are the rows one level below it, or the next level that has any.
+    """
+    times = {row.path: row.seconds for row in rows}
+    parents = (
+        Unaccounted(
+            path=path, seconds=seconds, children=tuple(times[p] for p in _children(path, times))
+        )
+        for path, seconds in times.items()
+        if seconds > 0
+    )
+    return tuple(
+        parent
+        for parent in parents
+        if parent.children and not least <= sum(parent.children) / parent.seconds <= 1 / least
+    )
+
+
+def _children(path: str, times: Mapping[str, float]) -> tuple[str, ...]:
+    """The rows directly within a path: those with no other row between."""
+    inside = [row for row in times if row != path and (not path or row.startswith(f"{path}."))]
+    return tuple(
+        row
+        for row in inside
+        if not any(row != other and row.startswith(f"{other}.") for other in inside)
+    )

@@ -145,6 +145,25 @@ def passes(piece: Piece, training: TrainingOptions) -> Fraction:
     return FLAT
 
 
+class Overstatement(msgspec.Struct, frozen=True, kw_only=True):
+    """By which share 3 passes of everything are more than the exact step, and where they are."""
+
+    share: Fraction
+    pieces: tuple[Piece, ...]
+
+
+def overstated(pieces: Iterable[Piece]) -> Overstatement | None:
+    """What 3 passes come to beside the passes that are known. None where none is, or no more."""
+    known = [(piece, piece.passes) for piece in pieces if piece.passes is not None]
+    exact = sum((piece.macs * k for piece, k in known), Fraction(0))
+    flat = sum((piece.macs for piece, _ in known), Fraction(0)) * FLAT
+    if not exact or flat <= exact:
+        return None
+    return Overstatement(
+        share=flat / exact - 1, pieces=tuple(piece for piece, k in known if k < FLAT)
+    )
+
+
 def again(piece: Piece, k: Fraction, training: TrainingOptions) -> Fraction:
     """Forward passes over a piece that are done once more. What has no backward is not."""
     recompute = training.recompute
@@ -187,7 +206,7 @@ def kinds(precisions: Precisions) -> dict[str, str]:
 
 
 def _split(
-    piece: Piece, asked: Precisions, patterns: Mapping[str, str], met: set[str]
+    piece: Piece, precisions: Precisions, patterns: Mapping[str, str], met: set[str]
 ) -> dict[str, Fraction]:
     """The precisions of a piece, with their shares. The last pattern that matches wins."""
     chosen = ""
@@ -197,11 +216,11 @@ def _split(
             chosen = precision
     if chosen:
         return {chosen: Fraction(1)}
-    if asked.mix:
-        return shares(asked.mix)
-    if asked.precision == GRAPH:
+    if precisions.mix:
+        return shares(precisions.mix)
+    if precisions.precision == GRAPH:
         return {as_stored(piece.stored): Fraction(1)}
-    return {asked.precision: Fraction(1)}
+    return {precisions.precision: Fraction(1)}
 
 
 def as_stored(stored: str) -> str:

@@ -33,7 +33,6 @@ class Length(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Fraction | None
     examples: Fraction | None
     steps: Fraction | None
-    how: str
 
 
 def share_of(text: str) -> float:
@@ -48,54 +47,54 @@ def share_of(text: str) -> float:
     return value
 
 
-def refuse(asked: RunLength, *, train: bool, measured: bool, batch: bool, model: bool) -> None:
+def refuse(
+    run_length: RunLength, *, train: bool, measured: bool, batch: bool, model: bool
+) -> None:
     """Raises InputError for what contradicts itself or needs what is not given."""
-    given = [name for name in _FLAGS if getattr(asked, name) is not None]
+    given = [name for name in _FLAGS if getattr(run_length, name) is not None]
     flags = [f"--{name.replace('_', '-')}" for name in given]
     if len(given) > 1:
         raise InputError(f"{' and '.join(flags)} contradict each other", "leave one out")
     if not given:
-        if asked.mfu is not None or asked.optimizer:
-            flag = "--optimizer" if asked.optimizer else "--mfu"
+        if run_length.mfu is not None or run_length.optimizer:
+            flag = "--optimizer" if run_length.optimizer else "--mfu"
             raise InputError(f"{flag} is about a whole run", "add --run-tokens N, such as 15T")
         return
-    quantity(getattr(asked, given[0]))
+    quantity(getattr(run_length, given[0]))
     if not train:
         raise InputError(f"{flags[0]} is about training", "add --train")
-    if asked.run_steps is not None and not batch:
+    if run_length.run_steps is not None and not batch:
         raise InputError("steps have a batch", "add --batch B, the examples of one replica")
-    if asked.mfu is not None:
-        share_of(asked.mfu)
+    if run_length.mfu is not None:
+        share_of(run_length.mfu)
         if measured:
             raise InputError("--mfu and a measured speed contradict each other", "leave one out")
-    if asked.optimizer and not (model and batch):
+    if run_length.optimizer and not (model and batch):
         raise InputError(
             "an optimizer's step is that of a model, once for each batch",
             "give a TARGET and --batch B, or leave --optimizer out",
         )
 
 
+def examples_of_step(run: MeasuredRun) -> int | None:
+    """The examples of all replicas that one step sees; None where no batch is given."""
+    batch = run.question.speed.batch
+    return batch * run.question.training.accumulate * run.world.dp if batch else None
+
+
 def length(run: MeasuredRun, unit: str) -> Length:
     """The run's length in every unit that is known. Raises InputError where none fits."""
-    asked, tokens = run.question.length, run.tokens
-    batch = run.question.speed.batch
-    a_step = batch * run.question.training.accumulate * run.world.dp if batch else None
-    if asked.run_tokens is not None:
-        total = Fraction(quantity(asked.run_tokens))
-        examples = total / tokens if tokens else None
-        how = f"{asked.run_tokens} tokens"
+    run_length, tokens, a_step = run.question.length, run.tokens, examples_of_step(run)
+    if run_length.run_tokens is not None:
+        total: Fraction | None = Fraction(quantity(run_length.run_tokens))
+        examples = Fraction(quantity(run_length.run_tokens), tokens) if tokens else None
     else:
-        total = None
-        if asked.run_steps is not None:
+        if run_length.run_steps is not None:
             assert a_step is not None
-            examples = Fraction(quantity(asked.run_steps) * a_step)
-            how = f"{asked.run_steps} steps of {a_step} examples"
+            examples = Fraction(quantity(run_length.run_steps) * a_step)
         else:
-            assert asked.run_examples is not None
-            examples, how = (
-                Fraction(quantity(asked.run_examples)),
-                f"{asked.run_examples} examples",
-            )
+            assert run_length.run_examples is not None
+            examples = Fraction(quantity(run_length.run_examples))
         total = examples * tokens if tokens else None
     units = total if unit == "token" else examples
     if units is None:
@@ -103,7 +102,7 @@ def length(run: MeasuredRun, unit: str) -> Length:
             "it is unknown how many tokens an example has", "add --tokens N, those of one example"
         )
     steps = examples / a_step if a_step and examples is not None else None
-    return Length(units=units, tokens=total, examples=examples, steps=steps, how=how)
+    return Length(units=units, tokens=total, examples=examples, steps=steps)
 
 
 def run_compute(
@@ -113,9 +112,9 @@ def run_compute(
     against: Peaks | None,
     optimizer: OptimizerStep | None,
 ) -> RunCompute | UnsetType:
-    """The compute of the run that was asked for, with all that it assumes."""
-    asked = run.question.length
-    if not asked.asked:
+    """The compute of the run that was asked for."""
+    run_length = run.question.length
+    if not run_length.asked:
         return UNSET
     long = length(run, row.unit)
     flops = round(sum((term.flops for term in parts), Fraction(0)) * long.units)
@@ -123,7 +122,7 @@ def run_compute(
     updates = (
         round(optimizer.all_flops * long.steps) if optimizer and long.steps is not None else UNSET
     )
-    mfu = share_of(asked.mfu) if asked.mfu is not None else row.ratio
+    mfu = share_of(run_length.mfu) if run_length.mfu is not None else row.ratio
     hours = flops / (mfu * row.peak) / 3600 if mfu and row.peak else None
     tdp = against.device.tdp if against and against.device else None
     return RunCompute(
@@ -142,45 +141,6 @@ def run_compute(
         hours=None if hours is None else hours / run.world.devices,
         tdp=tdp,
         energy_kwh=None if hours is None or tdp is None else hours * tdp / 1000,
-        assumptions=(
-            *row.assumptions,
-            *_assumed(run, long, row, mfu, tdp),
-            *_of_optimizer(optimizer, run),
-        ),
-    )
-
-
-def _assumed(
-    run: MeasuredRun, long: Length, row: Efficiency, mfu: float | None, tdp: float | None
-) -> tuple[str, ...]:
-    """In words: the length, the MFU and the energy, and what is missing for them."""
-    per = f", {run.tokens} tokens each" if run.tokens and row.unit == "example" else ""
-    lines = [f"the run is {long.how}{per}: FLOPs are the work of one {row.unit} x their number"]
-    if row.peak is None:
-        return (*lines, "no device-hours: give --device and --precision, or --peak-tflops")
-    if mfu is None:
-        return (*lines, "no device-hours: give --mfu, or the speed as measured")
-    stated = run.question.length.mfu is not None
-    kind = "stated" if stated else "the measured one, kept throughout"
-    lines.append(
-        f"an MFU of {100 * mfu:.3g} %, {kind}: device-hours are an estimate; restarts, "
-        "evaluations and idle devices are in them only as far as the MFU has them"
-    )
-    if tdp is None:
-        return (*lines, "no energy: the TDP of the device is not known")
-    lines.append(
-        f"energy is that of the devices at their whole TDP, {tdp:g} W each: without hosts, "
-        "network and cooling"
-    )
-    return tuple(lines)
-
-
-def _of_optimizer(optimizer: OptimizerStep | None, run: MeasuredRun) -> tuple[str, ...]:
-    if optimizer is None:
-        return ()
-    return (
-        f"{optimizer.name}: {optimizer.all_flops} FLOPs a step for {optimizer.parameters} "
-        "parameters, once for all replicas; they are in no other number",
     )
 
 

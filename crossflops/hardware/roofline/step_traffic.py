@@ -120,19 +120,19 @@ def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
     return TensorSpec("", spec.dtype, (elements,)).nbytes
 
 
-def run_precision(counted: str, asked: str) -> str:
+def run_precision(counted: str, ran: str) -> str:
     """The precision whose peak a node runs at, by the name that the catalogue has for it.
 
-    `counted` is that of the count ("float32", "float32xint4": data first), `asked` that of the
+    `counted` is that of the count ("float32", "float32xint4": data first), `ran` that of the
     run. Floats run as asked; a node whose data are integers runs in these, and one whose weights
     alone are narrow computes in the precision of its data. A name of the catalogue is kept.
     """
     if counted in BITS:
         return counted
     data = counted.partition("x")[0]
-    if asked and (not data or data in _RESTATED):
-        return asked
-    return PRECISIONS.get(data, asked or data)
+    if ran and (not data or data in _RESTATED):
+        return ran
+    return PRECISIONS.get(data, ran or data)
 
 
 # Which node pays for what a fused run moves: every source once, at the first that works on it.

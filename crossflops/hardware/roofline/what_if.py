@@ -64,8 +64,8 @@ def alternatives(
     """
     steps = []
     for text in texts:
-        asked = other(base, text, fixed=fixed, look=look)
-        steps.append(step_bound(loads(asked.model, asked.formats), asked.run))
+        changed = other(base, text, fixed=fixed, look=look)
+        steps.append(step_bound(loads(changed.model, changed.formats), changed.run))
     return tuple(steps)
 
 

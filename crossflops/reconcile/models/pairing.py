@@ -291,15 +291,15 @@ def _merged(
     near = partner.keys() - equal, set(partner.values()) - taken  # paired with what is not equal
     gone: tuple[set[int], set[int]] = set(), set()
     for gap in sorted(gaps[0].keys() & gaps[1].keys()):
-        here, there = gaps[0][gap], gaps[1][gap]
-        for place, run in _runs(first, here, second, there):
+        of_first, of_second = gaps[0][gap], gaps[1][gap]
+        for place, run in _runs(first, of_first, second, of_second):
             if len(near[1].intersection(run)) < 2:
                 gone[0].add(place)
                 gone[1].update(run)
                 yield Group((place,), run)
-        here = [i for i in here if i not in gone[0]]
-        there = [j for j in there if j not in gone[1]]
-        for place, run in _runs(second, there, first, here):
+        of_first = [i for i in of_first if i not in gone[0]]
+        of_second = [j for j in of_second if j not in gone[1]]
+        for place, run in _runs(second, of_second, first, of_first):
             if len(near[0].intersection(run)) < 2:
                 yield Group(run, (place,))
 

@@ -1,6 +1,6 @@
 """Tables of a document: their heads, cells and levels; and those of the modules and the nodes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from crossflops.ir.training import Training
@@ -9,6 +9,7 @@ from crossflops.render.quantity import exact
 from crossflops.render.terminal import inert
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.report import ModuleRow, NodeRow, Report
+from crossflops.report.tables import around
 
 _LONG = 12  # rows from which on a table has a field to search
 _SHOWN = 2  # levels of the tree that are open at first
@@ -136,7 +137,7 @@ def modules(report: Report, seconds: dict[str, float]) -> Grid:
         return Grid("Operators, by what they cost", (Head("operator"), *heads), rows)
     by_path: dict[str, list[_CallCounts]] = {path: [] for path in paths}
     for node, each in counts:
-        for path in _around(node.path):
+        for path in around(node.path):
             if path in by_path:
                 by_path[path].append(each)
     known = {row.path: row for row in report.modules}
@@ -171,9 +172,9 @@ def _paths(report: Report) -> dict[str, str]:
     known.add("")
     parents: dict[str, str] = {}
     for row in report.modules:
-        around = (path for path in _around(row.path.rpartition(".")[0]) if path in known)
+        outer = (path for path in around(row.path.rpartition(".")[0]) if path in known)
         if row.path:
-            parents[row.path] = next(around, "")
+            parents[row.path] = next(outer, "")
     children: dict[str, list[str]] = {}
     for path, parent in parents.items():
         children.setdefault(parent, []).append(path)
@@ -183,14 +184,6 @@ def _paths(report: Report) -> dict[str, str]:
         order.append(path)
         todo.extend(reversed(children.get(path, [])))
     return {path: parents.get(path, "") for path in order}
-
-
-def _around(path: str) -> Iterator[str]:
-    """The path, and those of all modules around it, the model "" last."""
-    while path:
-        yield path
-        path = path.rpartition(".")[0]
-    yield ""
 
 
 def _operators(

@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import asdict
 
 from crossflops.bench.batches import MOST, Goal, search
-from crossflops.bench.benching import bench as run
 from crossflops.bench.order import USUAL, BenchLimits, FileOrder, ModelOrder, Order, Ran
+from crossflops.bench.processes import bench as run
 from crossflops.errors import CrossflopsError, InputError, NormalizeError
 from crossflops.frontends import of_runtime
 from crossflops.ir.measurement import Measurement, Unfit

@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
-from crossflops.bench.attribution.covers import REASONS, above, attributed, covers, impossible
+from crossflops.bench.attribution.covers import attributed, covers
 from crossflops.bench.attribution.executed import ExecutedGraph, guessed, named, read
 from crossflops.bench.attribution.kernels import KernelTimes, events, is_onnxruntime, kernels
 from crossflops.bench.attribution.torch_trace import is_torch, matched
-from crossflops.bench.benching import bench as run
 from crossflops.bench.order import FileOrder, Ran
+from crossflops.bench.processes import bench as run
 from crossflops.bench.session import LEVELS
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.hardware.rates.measured import COVERED
-from crossflops.ir.measurement import Measurement
+from crossflops.hardware.rates.runs import COVERED
+from crossflops.render.pages.bench import impossible, too_fast
 from crossflops.report.bench import Bench, BenchPeak, KernelProfile
 from crossflops.report.report import InputInfo, ModelInfo
 from crossflops.targets.request import Request
@@ -109,15 +109,7 @@ def _against(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) ->
 
 
 def _above(bench: Bench) -> bool:
-    return bool([*too_fast(bench), *(above(bench.profile) if bench.profile else ())])
-
-
-def too_fast(bench: Bench) -> Iterator[str]:
-    """Batches at which the whole model was faster than the peak."""
-    rows = (row for row in bench.curve if isinstance(row, Measurement))
-    for row in rows if bench.peak is not None and bench.peak.is_peak else ():
-        if (share := bench.share(row) or 0.0) > 1:
-            yield f"batch {row.batch} ran at {100 * share:.0f} % of the peak: {REASONS}"
+    return bool(bench.above_peak or (bench.profile and bench.profile.above_peak))
 
 
 def _uncovered(profile: KernelProfile) -> str:

@@ -11,14 +11,15 @@ from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import AmbiguousDeviceError
-from crossflops.hardware.rates import breakdown, measured, runs, terms, whole_run
+from crossflops.hardware.rates import breakdown, runs, terms, whole_run
 from crossflops.hardware.rates.denominators import Peaks, denominators
 from crossflops.hardware.rates.mfu import Layout, layout, of_terms, pace
 from crossflops.hardware.rates.numerators import Numerator
 from crossflops.hardware.rates.question import Question
 from crossflops.ir.roofline import Roofline
+from crossflops.render.pages import rates
 from crossflops.report.bench import Bench
-from crossflops.report.efficiency import Efficiency, EfficiencyReport
+from crossflops.report.efficiency import Efficiency, EfficiencyReport, RunCompute
 from crossflops.targets.request import Request
 from crossflops.verbs.devices import known
 from crossflops.verbs.efficiency import roofline
@@ -286,9 +287,13 @@ def _efficiency(
         split,
         numerator,
         run.pace.per_second if run.pace else None,
-        training=question.training,
         against=against,
         world=run.world,
+    )
+    made, doubtful = rates.basis(numerator, question, work.report, work.examples)
+    taken, doubts = rates.of_share(answer, split, numerator.pieces, question.training, against)
+    answer = replace(
+        answer, assumptions=(*made, *taken), warnings=(*doubtful, *work.warnings, *doubts)
     )
     roof = roofline.roof(answer, run, work, numerator, against, bench)
     if isinstance(roof, Roofline):
@@ -309,10 +314,13 @@ def _efficiency(
     )
     answer = replace(
         answer,
-        assumptions=(*answer.assumptions, *measured.speed_and_attention(answer, run)),
-        warnings=(*answer.warnings, *measured.doubts(run, against, step, moved)),
+        assumptions=(*answer.assumptions, *rates.speed_and_attention(answer, run)),
+        warnings=(*answer.warnings, *rates.too_fast(run, against, step, moved)),
     )
     whole = whole_run.run_compute(answer, split, run, against, work.optimizer)
+    if isinstance(whole, RunCompute):
+        assumed = rates.of_run(whole, answer, run, work.optimizer)
+        whole = replace(whole, assumptions=(*answer.assumptions, *assumed))
     answer = replace(answer, run=whole)
     return answer if question.speed.times is None else _timed(answer, run, work)
 
@@ -328,7 +336,7 @@ def _timed(answer: Efficiency, run: breakdown.MeasuredRun, work: Studied) -> Eff
     return replace(
         answer,
         modules=runs.module_times(rows, answer.peak),
-        warnings=(*answer.warnings, *runs.doubts(rows, answer.peak)),
+        warnings=(*answer.warnings, *rates.of_modules(rows, answer.peak)),
     )
 
 

@@ -41,7 +41,8 @@ Progress = Callable[[str], None]
 class Studied(msgspec.Struct, frozen=True, kw_only=True):
     """Whose MACs, the report that they are from, and the model as it was counted, if it was.
 
-    `examples` are those of the pass that was counted, `tokens` those of one example.
+    `examples` are those of the pass that was counted, `tokens` those of one example. `warnings`
+    are about the exact step of training.
     """
 
     numerators: tuple[Numerator, ...]
@@ -52,6 +53,7 @@ class Studied(msgspec.Struct, frozen=True, kw_only=True):
     params: int | None = None
     transfer: Transfer | None = None
     optimizer: OptimizerStep | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def studied(
@@ -114,19 +116,17 @@ def _without_model(question: Question, params: int | None) -> Studied:
             params=params,
             transfer=numerators.transfer(question.language),
         )
-    return Studied(numerators=(_given(question, None),), params=params)
+    return Studied(numerators=(_given(question),), params=params)
 
 
-def _given(question: Question, report: Report | None) -> Numerator:
+def _given(question: Question) -> Numerator:
     """MACs from elsewhere: of an example, or of a pass over a batch."""
     work, batch = question.work, question.speed.batch or 1
     if work.macs is not None:
-        return given(quantity(work.macs), report)
+        return given(quantity(work.macs))
     assert work.pass_macs is not None
     each = Fraction(quantity(work.pass_macs), batch)
-    numerator = given(round(each), report)
-    note = f"the MACs are those of a pass over {batch} examples"
-    return replace(numerator, pieces=whole(each), notes=(note, *numerator.notes))
+    return replace(given(round(each)), pieces=whole(each))
 
 
 def _loads(question: Question, graph: Graph) -> tuple[Load, ...]:
@@ -148,7 +148,7 @@ def _by_example(question: Question, studied_pass: Studied, params: int | None) -
         params=report.params if params is None else params,
     )
     if question.work.macs is not None or question.work.pass_macs is not None:
-        return replace(studied_pass, numerators=(_given(question, report),))
+        return replace(studied_pass, numerators=(_given(question),))
     numerators = tuple(
         _divided(numerator, examples, question) for numerator in studied_pass.numerators
     )
@@ -163,9 +163,9 @@ def _by_example(question: Question, studied_pass: Studied, params: int | None) -
     if not question.work.as_:
         split = pieces(counted.graph, counted.ledger, examples=examples, exact=exact)
         numerators = tuple(
-            replace(each, pieces=split or each.split, warnings=(*each.warnings, *left))
-            for each in numerators
+            replace(numerator, pieces=split or numerator.split) for numerator in numerators
         )
+        studied_pass = replace(studied_pass, warnings=left)
     step = _optimizer(question.length.optimizer, counted, exact)
     return replace(studied_pass, numerators=numerators, transfer=transfer, optimizer=step)
 
@@ -212,13 +212,8 @@ def _without_backward(exact: Steps) -> tuple[str, ...]:
 def _divided(numerator: Numerator, examples: int, question: Question) -> Numerator:
     if question.speed.batch is None:
         return numerator
-    note = f"counted with a batch of {examples}"
-    if question.speed.batch != examples:
-        note += f", for one of {question.speed.batch}"
     each = Fraction(numerator.macs, examples)
-    warnings = tuple(text for text in numerator.warnings if "first dimension" not in text)
-    notes = (note, *(text for text in numerator.notes if not text.startswith("one example is")))
-    return replace(numerator, macs=round(each), pieces=whole(each), notes=notes, warnings=warnings)
+    return replace(numerator, macs=round(each), pieces=whole(each))
 
 
 def _examples(question: Question, report: Report) -> int:

@@ -10,11 +10,11 @@ from crossflops.errors import CrossflopsError, UnknownNameError
 from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.devices.peaks import attainable
 from crossflops.hardware.rates.denominators import ANY, given_peak
-from crossflops.hardware.rates.measured import optimizer_step
 from crossflops.hardware.rates.terms import as_stored
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.training import Training
 from crossflops.profiling.watch import ModuleTimes, StepTimes
+from crossflops.render.pages.rates import of_profile, short_step
 from crossflops.report.profile import (
     ConventionProfile,
     Latencies,
@@ -23,8 +23,6 @@ from crossflops.report.profile import (
     ProfilePeak,
     StepMemory,
     TrainingProfile,
-    above_peak,
-    uncovered,
 )
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
@@ -297,7 +295,8 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
         notes.append(f"peak: {peak.source}")
     if at_most:
         notes.append("a repeated forward pass ended early: HFU has the most that it can have run")
-    warnings = [*report.warnings, *doubts, *timing.warnings, *uncovered(rows, unseen)]
+    above, left = of_profile(rows, peak.rate if peak is not None else None, unseen)
+    warnings = [*report.warnings, *doubts, *timing.warnings, *left]
     warnings += [_hidden(path) for path in unseen]
     warnings += [
         f"{fold.tool} counts no MACs: it is not shown beside the step"
@@ -338,7 +337,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
         uncounted=(*report.uncounted, *uncounted),
         assumptions=tuple(notes),
         warnings=tuple(dict.fromkeys((*warnings, *_short_step(timing, report, against)))),
-        errors=above_peak(rows, peak.rate) if peak is not None else (),
+        errors=above,
         request=report.request,
         made_with=report.made_with,
     )
@@ -386,7 +385,7 @@ def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[
     device = look(against.device)
     if not device.bandwidth:
         return ()
-    return optimizer_step(seconds, report.params, device.bandwidth)
+    return short_step(seconds, report.params, device.bandwidth)
 
 
 def _conventions(count: Count) -> Iterable[ConventionProfile]:

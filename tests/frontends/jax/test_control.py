@@ -128,14 +128,14 @@ def test_weights_of_a_module_decide():
 
 def test_a_run_that_is_not_to_be_had_is_said(monkeypatch):
     """The loop stays named, and the command that installs the runtime is there."""
-    from crossflops.bench import runs
+    from crossflops.bench import processes
     from crossflops.bench.session import INSTALL
     from crossflops.errors import MissingExtraError
 
     def missing(*_given, **_named):
         raise MissingExtraError("onnxruntime is not installed", INSTALL)
 
-    monkeypatch.setattr(runs, "observe", missing)
+    monkeypatch.setattr(processes, "observe", missing)
 
     def model(x):
         return jax.lax.while_loop(lambda x: x.sum() < 5, lambda x: x @ x, x)
