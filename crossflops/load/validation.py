@@ -173,12 +173,12 @@ def _nodes(nodes: Iterable[Any], where: str) -> None:
         texts = [node.op_type, node.domain, node.overload, node.name, *node.input, *node.output]
         for entry in node.metadata_props:
             texts += (entry.key, entry.value)
-        here = f"node {number} of {where}"
-        _texts(here, texts)
+        place = f"node {number} of {where}"
+        _texts(place, texts)
         if not node.op_type:
-            raise TargetError(f"{here} has no operator", _HINT)
+            raise TargetError(f"{place} has no operator", _HINT)
         if node.attribute:
-            _attributes(node.attribute, here)
+            _attributes(node.attribute, place)
 
 
 def _attributes(attributes: Iterable[Any], where: str) -> None:
