@@ -26,9 +26,6 @@ def junit(noun: Checks) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-
-
-
 def _suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> None:
     rows = list(checks)
     failed = sum(not check.holds for check in rows)

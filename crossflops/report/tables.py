@@ -115,7 +115,7 @@ def with_training(
     for count in ledger.counted:
         step, op = by_key[count.node.key], _op(count.node)
         by_op[op] = by_op.get(op, NO_STEP) + step
-        for path in _around(count.node.path):
+        for path in around(count.node.path):
             by_path[path] = by_path.get(path, NO_STEP) + step
     whole = by_path.get("", NO_STEP)
     training = TrainingReport(
@@ -140,7 +140,7 @@ def with_training(
     )
 
 
-def _around(path: str) -> Iterator[str]:
+def around(path: str) -> Iterator[str]:
     """The path, and those of all modules around it."""
     while path:
         yield path
@@ -223,7 +223,7 @@ def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, 
     """Every registered module with all beneath it, in the order of the module table."""
     costs: dict[str, Cost] = {}
     for count in ledger.counted:
-        for path in _around(count.node.path):
+        for path in around(count.node.path):
             costs[path] = costs.get(path, ZERO) + count.cost
     return tuple(
         ModuleRow(
