@@ -1,4 +1,4 @@
-"""The plugin of pytest: `flops_budget` holds a model against rules and names the modules that grew.
+"""The plugin of pytest: `flops_budget` holds a model against rules, and names what grew.
 
 ::
 

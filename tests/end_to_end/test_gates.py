@@ -1,5 +1,5 @@
-"""A model that grows by 2 % fails in pytest, in pre-commit and in the GitHub Action, by its module;
-a layer less passes, and is said.
+"""A model that grows by 2 % fails in pytest, in pre-commit and in the GitHub Action, by
+its module; a layer less passes, and is said.
 """
 
 import json
