@@ -190,6 +190,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     made_with: dict[str, str] | UnsetType = UNSET
     weights: WeightsKind | UnsetType = UNSET
     against: Against | UnsetType = UNSET
+    against_modules: tuple[ModuleRow, ...] | UnsetType = UNSET
+    against_nodes: tuple[NodeRow, ...] | UnsetType = UNSET
     training: TrainingReport | UnsetType = UNSET
     warnings: tuple[str, ...] = ()
 

@@ -305,6 +305,8 @@ def focus(report: AnyReport, path: str) -> AnyReport:
     return replace(
         report,
         against=UNSET,  # the other model has no such module
+        against_modules=UNSET,
+        against_nodes=UNSET,
         module=module,
         modules=tuple(module for module in report.modules if beneath(module.path, path)),
         nodes=nodes,
