@@ -1,4 +1,4 @@
-"""Bars of tools: one per cent is seen where all are close, and the picture says where they begin."""
+"""Bars of tools: where all are close one per cent is seen, and it is said where they begin."""
 
 from fractions import Fraction
 
