@@ -214,7 +214,7 @@ def _by_module(report: Report) -> Table:
     width = len(_NATIVE) + len(report.folds)
 
     def row(module: ModuleRow) -> Cells:
-        head = (module.path, module.class_, *shapes(module), module.params)
+        head: Cells = (module.path, module.class_, *shapes(module), module.params)
         return (*head, *sums.get(module.path, [0] * width))
 
     def shapes(module: ModuleRow) -> tuple[str, ...]:
@@ -224,7 +224,7 @@ def _by_module(report: Report) -> Table:
         return _dims(*known.inputs), _dims(*known.outputs), _dims(known.kernel or None)
 
     shaped = any(module.shapes for module in report.modules)
-    heads = ("", *("" for _ in _SHAPES if shaped), report.params)
+    heads: Cells = ("", *("" for _ in _SHAPES if shaped), report.params)
     return [row(module) for module in report.modules], heads
 
 

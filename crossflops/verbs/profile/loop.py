@@ -147,7 +147,7 @@ class FlopsProfiler:
         """The elements of `input_ids` in the calls that were watched; 0 without any."""
         calls = self._watch.calls if self._watch is not None else []
         texts = (call.kwargs.get("input_ids") for call in calls)
-        return sum(text.numel() for text in texts if hasattr(text, "numel"))
+        return sum(int(text.numel()) for text in texts if text is not None)
 
     def print(
         self, output_file: str | Path | None = None, choice: ShownDepth | None = None
