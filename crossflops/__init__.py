@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crossflops.ir.trace import Setting
     from crossflops.verbs.api import bench, compare, count, efficiency, profile
     from crossflops.verbs.profile.loop import FlopsProfiler
+    from crossflops.verbs.profile.trainer import trainer_callback
 
 __all__ = [
     "Cost",
@@ -34,6 +35,7 @@ __all__ = [
     "count",
     "efficiency",
     "profile",
+    "trainer_callback",
 ]
 _PLACES = {  # the names that are no verbs: where they are defined
     "Cost": "ir.cost:Cost",
@@ -43,6 +45,7 @@ _PLACES = {  # the names that are no verbs: where they are defined
     "Reconciliation": "ir.reconciliation:Reconciliation",
     "Report": "facade:ShownReport",
     "Setting": "ir.trace:Setting",
+    "trainer_callback": "verbs.profile.trainer:trainer_callback",
 }
 
 

@@ -65,3 +65,18 @@ def test_a_report_is_saved_by_its_suffix(tmp_path):
     assert crossflops.Report.from_json((tmp_path / "report.json").read_text()).macs == 30
     with pytest.raises(UnknownNameError):
         report.save(tmp_path / "report.xyz")
+
+
+@pytest.mark.plots
+def test_a_table_of_pandas_has_whole_numbers(tmp_path):
+    """Of the modules unless another table is asked for; a count above 2^53 stays exact."""
+    pandas = pytest.importorskip("pandas")
+    wide = 2**27 + 1
+    text = f"g (float[1,{wide}] x, float[{wide},{wide}] w) => (float[1,{wide}] y)"
+    text += " { y = MatMul(x, w) }"
+    report = crossflops.count(saved(tmp_path, parsed(text)))
+    assert report.macs == wide * wide
+    nodes = report.to_pandas("node")
+    assert isinstance(nodes, pandas.DataFrame)
+    assert [int(macs) for macs in nodes["macs"]] == [wide * wide]
+    assert list(report.to_pandas("op", top=1)["operator"]) == ["MatMul"]

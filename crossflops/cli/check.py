@@ -5,21 +5,38 @@ from pathlib import Path
 import click
 
 from crossflops.cli.help import verb
-from crossflops.cli.options import OUTPUT, options
-from crossflops.cli.output import deliver, progress, say
+from crossflops.cli.options import OUTPUT, options, writable
+from crossflops.cli.output import deliver, keep, progress, say
+
+
+def _file(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
+    """The file, refused before the work begins if it cannot be written."""
+    return None if value is None else writable(Path(value), "checks.xml")
 
 
 @verb(
     "check",
     example="crossflops check --update",
+    first=("--update", "--if-budgeted", "--junit", "-o"),
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @options(
     click.option("--update", is_flag=True,
                  help="Write the baseline, and hold the rules against it."),
+    click.option("--if-budgeted", is_flag=True,
+                 help="Name a target that has no budget, and do not refuse it."),
+    click.option("--junit", callback=_file, metavar="FILE",
+                 help="Also write the rules as test cases, in JUnit's XML."),
     *OUTPUT,
 )  # fmt: skip
-def check(targets: tuple[str, ...], update: bool, as_json: bool, file: Path | None) -> int:
+def check(
+    targets: tuple[str, ...],
+    update: bool,
+    if_budgeted: bool,
+    junit: Path | None,
+    as_json: bool,
+    file: Path | None,
+) -> int:
     """Hold models against the budgets of a configuration.
 
     The exit status is 1 when one fails. For example, where pyproject.toml has
@@ -28,8 +45,12 @@ def check(targets: tuple[str, ...], update: bool, as_json: bool, file: Path | No
     from crossflops.verbs import check as verb
 
     with progress("checking") as tell:
-        checks = verb.check(targets, update, tell)
+        checks = verb.check(targets, update, tell, if_budgeted=if_budgeted)
     if update:
         say(f"wrote {verb.BASELINE}")
+    if junit is not None:
+        from crossflops.render.junit import junit as xml
+
+        keep(junit, xml(checks).encode())
     deliver(checks, as_json=as_json, file=file)
     return 0 if checks.hold else 1

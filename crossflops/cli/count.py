@@ -4,10 +4,11 @@ from typing import Any
 
 import click
 
-from crossflops.cli.help import verb
+from crossflops.cli.help import titled, verb
 from crossflops.cli.options import (
     MODEL,
     OUTPUT,
+    SHOWN,
     SIZES,
     STRICT,
     TARGET,
@@ -21,6 +22,7 @@ from crossflops.cli.options import (
     viewed,
 )
 from crossflops.cli.output import deliver, progress, say
+from crossflops.errors import InputError
 
 
 @verb(
@@ -44,6 +46,12 @@ from crossflops.cli.output import deliver, progress, say
     WEIGHTS,
     *TRAIN,
     *VIEW,
+    *titled(
+        SHOWN,
+        click.option("--shapes", is_flag=True,
+                     help="With the shapes that every module takes, gives and holds; implies --by "
+                          "module."),
+    ),
     STRICT,
     UNIT,
     *OUTPUT,
@@ -56,6 +64,7 @@ def count(
     frozen: tuple[str, ...],
     trainable: tuple[str, ...],
     optimizer: str,
+    shapes: bool,
     strict: bool,
     **fields: Any,
 ) -> int:
@@ -63,8 +72,16 @@ def count(
     from crossflops.verbs import count as verb
 
     counting = {"weights": fields.pop("weights"), "observe": observe, "vary": vary, "as_": as_}
+    if shapes and (fields["by"] or "module") != "module":
+        raise InputError(
+            f"--shapes are those of modules, and --by {fields['by']} shows none",
+            "give --by module",
+        )
+    fields["by"] = "module" if shapes else fields["by"]
     training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer}
-    asked = request(fields, sizes=sizes(fields), train=train, **counting, **training)
+    asked = request(
+        fields, sizes=sizes(fields), train=train, shapes=shapes, **counting, **training
+    )
     with progress(f"counting {asked.target}"):
         report, _ = verb.native_count(asked)
     deliver(viewed(report, fields, fields["unit"]), **fields)

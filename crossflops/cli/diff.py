@@ -1,7 +1,6 @@
 """`crossflops diff`."""
 
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import click
@@ -40,19 +39,19 @@ def _share(ctx: click.Context, param: click.Parameter, text: str | None) -> Frac
     *OUTPUT,
 )  # fmt: skip
 def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
-    """Say what changed between two models, or two saved reports.
+    """Say what changed between two models, two saved reports, or two revisions of git.
 
-    For example: crossflops diff before.onnx after.onnx --max-increase 2%
+    For example: crossflops diff HEAD~1:model.py:make model.py:make --max-increase 2%
     """
     from crossflops.targets.request import Request
     from crossflops.verbs import diff as verb
 
     shared = {"sizes": sizes(fields), **of_model(fields)}
 
-    def side(text: str) -> verb.Side:
-        return text, Path(text) if verb.is_report(text) else Request.of(text, **shared)
-
+    first_side, second_side = (
+        verb.side_of(text, lambda target: Request.of(target, **shared)) for text in (first, second)
+    )
     with progress("counting") as tell:
-        changes = verb.diff(side(first), side(second), most, tell)
+        changes = verb.diff(first_side, second_side, most, tell)
     deliver(changes, as_json=fields["as_json"], file=fields["file"])
     return 1 if changes.over else 0

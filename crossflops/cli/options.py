@@ -294,8 +294,9 @@ PYTHON = click.option(
 
 # One table of a report, for `viewed`.
 
+SHOWN = "One table of the report"
 VIEW: Group = titled(
-    "One table of the report",
+    SHOWN,
     click.option("--by", type=click.Choice(["op", "module", "node", "type"]),
                  help="One table: by ONNX operator, by module (a tree, each with all beneath "
                       "it), by graph node, or by type, which is the class of the innermost "

@@ -117,7 +117,7 @@ def keep_curve(bench: "Bench", plot: str) -> None:
 
     file = Path(plot)
     title = f"{bench.name}, {bench.runtime}, {bench.device}"
-    _keep(file, batch_plot(bench.curve, title, file.suffix, bench.batch))
+    keep(file, batch_plot(bench.curve, title, file.suffix, bench.batch))
 
 
 def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
@@ -132,7 +132,7 @@ def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
     if not roofs:
         raise InputError("there is no roofline to draw", "ask efficiency for it by --roofline")
     title = report.report.name if report.report else "as given"
-    _keep(file, roofline_plot(roofs[0], title, file.suffix))
+    keep(file, roofline_plot(roofs[0], title, file.suffix))
     if len(roofs) > 1:
         say(f"the picture is that of {roofs[0].device}")
 
@@ -145,10 +145,11 @@ def keep_comparison(report: "Report", plot: str) -> None:
     from crossflops.render.plots import comparison_plot
 
     file = Path(plot)
-    _keep(file, comparison_plot(report, file.name, file.suffix))
+    keep(file, comparison_plot(report, file.name, file.suffix))
 
 
-def _keep(file: Path, data: bytes) -> None:
+def keep(file: Path, data: bytes) -> None:
+    """Write what is no noun, and say so. Raises CrossflopsError where it cannot be written."""
     _write(file, data)
     say(f"wrote {file}")
 

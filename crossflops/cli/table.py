@@ -12,7 +12,7 @@ from crossflops.cli.output import deliver, progress
 @verb(
     "table",
     example="crossflops table model.onnx other.onnx --by-tool exact-2k-1 -o table.tex",
-    first=("--by-tool", "--digits", "--batch", "-o"),
+    first=("--by-tool", "--latency", "--digits", "--batch", "-o"),
 )
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @options(
@@ -23,9 +23,13 @@ from crossflops.cli.output import deliver, progress
                       "tool: thop, fvcore. Repeatable."),
     click.option("--digits", type=click.IntRange(1, 20), default=4, show_default=True,
                  metavar="N", help="Significant digits of all figures; .csv and .json have all."),
+    click.option("--latency", is_flag=True,
+                 help="Also run every model in onnxruntime, and give the median time of a run."),
     *OUTPUT,
 )  # fmt: skip
-def table(targets: tuple[str, ...], tools: tuple[str, ...], digits: int, **fields: Any) -> int:
+def table(
+    targets: tuple[str, ...], tools: tuple[str, ...], digits: int, latency: bool, **fields: Any
+) -> int:
     """Set several models in one table, for a paper: a row each.
 
     For example: crossflops table torchvision:resnet50 timm:vit_base_patch16_224 -o table.tex
@@ -36,6 +40,6 @@ def table(targets: tuple[str, ...], tools: tuple[str, ...], digits: int, **field
     shared = {"sizes": sizes(fields), **of_model(fields)}
     requests = [(target, Request.of(target, **shared)) for target in targets]
     with progress("counting") as tell:
-        rows = verb.table(requests, tools, digits, tell)
+        rows = verb.table(requests, tools, digits, tell, latency)
     deliver(rows, as_json=fields["as_json"], file=fields["file"])
     return 0

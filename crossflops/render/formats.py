@@ -23,7 +23,7 @@ from crossflops.render.page import Block, Code, Command, Figure, Heading, Table,
 from crossflops.render.pages.against import COLUMNS, layer_lines
 from crossflops.render.pages.bench import Benched
 from crossflops.render.pages.inventory import ToolList
-from crossflops.render.pages.papers import heads
+from crossflops.render.pages.papers import heads, lines
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.profile import Profiled
 from crossflops.render.pages.summary import Unit
@@ -236,7 +236,7 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
         case Difference():
             return _structs(noun.modules or noun.nodes)
         case PaperTable():
-            return _written(heads(noun), (row.cells(noun.tools) for row in noun.rows))
+            return _written(heads(noun), lines(noun))
     raise UnknownNameError(
         f"a {type(noun).__name__.lower()} is not one table, as CSV has it",
         "give a file that ends in .md, .txt or .json",

@@ -103,10 +103,14 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checks(msgspec.Struct, frozen=True, kw_only=True):
-    """All rules; `baseline` is the file that they are held against, "" where there is none."""
+    """All rules; `baseline` is the file that they are held against, "" where there is none.
+
+    `unbudgeted` are targets about which there is no rule.
+    """
 
     checks: tuple[Check, ...]
     baseline: str = ""
+    unbudgeted: tuple[str, ...] = ()
 
     @property
     def hold(self) -> bool:

@@ -9,7 +9,8 @@ class PaperRow(msgspec.Struct, frozen=True, kw_only=True):
     """One model, named as it was typed.
 
     `memory_traffic` are bytes read and written. `by_tool` has None where a convention cannot count
-    the model; `notes` says why, and what else a reader should know.
+    the model; `notes` says why, and what else a reader should know. `latency_seconds` is that of
+    one run, where it was asked for and the model ran.
     """
 
     target: str
@@ -19,6 +20,7 @@ class PaperRow(msgspec.Struct, frozen=True, kw_only=True):
     memory_traffic: int
     by_tool: dict[str, Amount | None] = {}
     inputs: tuple[str, ...] = ()
+    latency_seconds: float | None = None
     uncounted: int = 0
     notes: tuple[str, ...] = ()
 
@@ -30,10 +32,14 @@ class PaperRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaperTable(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows, `tools` with the editions of their conventions, and the significant digits."""
+    """The rows, `tools` with the editions of their conventions, and the significant digits.
+
+    `latency` says where and how the models were run; "" where they were not.
+    """
 
     rows: tuple[PaperRow, ...]
     tools: tuple[str, ...] = ()
     editions: dict[str, str] = {}
     digits: int = 4
+    latency: str = ""
     made_with: dict[str, str] = {}

@@ -1,7 +1,8 @@
 """Everything that a renderer may know: the JSON contract `crossflops/1`, as values."""
 
 import math
-from typing import Any
+from math import prod
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -76,8 +77,24 @@ class OpRow(msgspec.Struct, frozen=True):
     training: Training | UnsetType = UNSET
 
 
+Shape: TypeAlias = tuple[int, ...] | None  # None: not known
+
+
+class ModuleShapes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the first call of a module took and gave, and its own parameters by name."""
+
+    inputs: tuple[Shape, ...] = ()
+    outputs: tuple[Shape, ...] = ()
+    weights: dict[str, tuple[int, ...]] = {}
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """The shape of the parameter with the most elements; () without parameters."""
+        return max(self.weights.values(), key=prod, default=())
+
+
 class ModuleRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A module and everything beneath it."""
+    """A module and everything beneath it. Its shapes are there where they were asked for."""
 
     path: str
     class_: str = msgspec.field(name="class")
@@ -85,6 +102,7 @@ class ModuleRow(msgspec.Struct, frozen=True, kw_only=True):
     flops: int
     params: int
     training: Training | UnsetType = UNSET
+    shapes: ModuleShapes | UnsetType = UNSET
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +190,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     made_with: dict[str, str] | UnsetType = UNSET
     weights: WeightsKind | UnsetType = UNSET
     against: Against | UnsetType = UNSET
+    against_modules: tuple[ModuleRow, ...] | UnsetType = UNSET
+    against_nodes: tuple[NodeRow, ...] | UnsetType = UNSET
     training: TrainingReport | UnsetType = UNSET
     warnings: tuple[str, ...] = ()
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.profile import Amount, Failure, Folded, Profile
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
-from crossflops.report.report import ModuleRow, NodeRow, Report
+from crossflops.report.report import ModuleRow, ModuleShapes, NodeRow, Report, Shape
 from crossflops.report.tables import around
 
 By: TypeAlias = Literal["op", "module", "node", "type"]
@@ -23,6 +23,7 @@ Cell: TypeAlias = str | int
 Cells: TypeAlias = tuple[Cell, ...]
 
 _NATIVE = ("macs", "flops", "bytes_read", "bytes_written")
+_SHAPES = ("input", "output", "weight")  # of modules, where the report has them
 _KEYS: dict[By, tuple[str, ...]] = {
     "op": ("operator", "nodes"),
     "type": ("type", "modules", "nodes"),
@@ -74,15 +75,16 @@ def view(
     names = _fold_names(report.folds)
     folds = tuple(zip(names, report.folds, strict=True))
     order = names[0] if names else unit
-    columns = (*_KEYS[by], *_NATIVE, *names)
+    keys = _keys(report, by)
+    columns = (*keys, *_NATIVE, *names)
     totals = report.totals
     counts = (*(getattr(totals, kind) for kind in _NATIVE), *(fold.total for _, fold in folds))
     rows, heads = _TABLES[by](report)
-    total = (*_head(by, "total", heads), *counts)
+    total = ("total", *heads, *("" for _ in keys[1 + len(heads) :]), *counts)
     levels: tuple[int, ...] = ()
     place = columns.index(order)
     if by in ("op", "type") or top is not None:
-        rows = sorted(rows, key=lambda row: (-int(row[place]), -int(row[len(_KEYS[by]) + 1])))
+        rows = sorted(rows, key=lambda row: (-int(row[place]), -int(row[len(keys) + 1])))
     if by == "module":
         rows = [row for row in rows if depth is None or _level(row) <= depth]
         if top is not None and len(rows) > 1:  # the model itself would always be the largest
@@ -130,8 +132,11 @@ def _fold_names(folds: Iterable[Folded]) -> tuple[str, ...]:
     )
 
 
-def _head(by: By, name: str, heads: tuple[Cell, ...]) -> Cells:
-    return (name, *heads, *("" for _ in _KEYS[by][1 + len(heads) :]))
+def _keys(report: Report, by: By) -> tuple[str, ...]:
+    """What a row is about: of modules with shapes these stand behind its class."""
+    shaped = by == "module" and any(row.shapes for row in report.modules)
+    name, what, *others = _KEYS[by]
+    return (name, what, *_SHAPES, *others) if shaped else _KEYS[by]
 
 
 def _level(row: Cells) -> int:
@@ -202,9 +207,28 @@ def _by_module(report: Report) -> Table:
     width = len(_NATIVE) + len(report.folds)
 
     def row(module: ModuleRow) -> Cells:
-        return (module.path, module.class_, module.params, *sums.get(module.path, [0] * width))
+        head: Cells = (module.path, module.class_, *shapes(module), module.params)
+        return (*head, *sums.get(module.path, [0] * width))
 
-    return [row(module) for module in report.modules], ("", report.params)
+    def shapes(module: ModuleRow) -> tuple[str, ...]:
+        if not shaped:
+            return ()
+        known = module.shapes or ModuleShapes()
+        return _dims(*known.inputs), _dims(*known.outputs), _dims(known.kernel or None)
+
+    shaped = any(module.shapes for module in report.modules)
+    heads: Cells = ("", *("" for _ in _SHAPES if shaped), report.params)
+    return [row(module) for module in report.modules], heads
+
+
+def _dims(*shapes: Shape) -> str:
+    """Shapes as a cell has them.
+
+    >>> _dims((1, 3), (), (4,)), _dims(None)
+    ('1x3, scalar, 4', '')
+    """
+    known = (shape for shape in shapes if shape is not None)
+    return ", ".join("x".join(map(str, shape)) or "scalar" for shape in known)
 
 
 def _by_node(report: Report) -> Table:
@@ -274,6 +298,8 @@ def focus(report: AnyReport, path: str) -> AnyReport:
     return replace(
         report,
         against=UNSET,  # the other model has no such module
+        against_modules=UNSET,
+        against_nodes=UNSET,
         module=module,
         modules=tuple(module for module in report.modules if beneath(module.path, path)),
         nodes=nodes,

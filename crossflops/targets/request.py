@@ -24,7 +24,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `observe` and `as_` are those of `crossflops.count`; with `observe` an ONNX file is run, and
     takes the real values of `inputs_file`. With `train` a training step is counted, with the
     weights that match `frozen` or `trainable` so, and with the step of the `optimizer`. `weights`
-    says whether a target of PyTorch is built with numbers; None: where shapes do not decide.
+    says whether a target of PyTorch is built with numbers; None: where shapes do not decide. With
+    `shapes` the report has those of every module.
     """
 
     target: str | None
@@ -46,6 +47,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     frozen: tuple[str, ...] = ()
     trainable: tuple[str, ...] = ()
     optimizer: str = ""
+    shapes: bool = False
 
     @classmethod
     def of(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":

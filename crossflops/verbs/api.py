@@ -36,6 +36,7 @@ def count(
     trainable: Sequence[str] = (),
     optimizer: str = "",
     weights: Literal["real", "fake"] | None = None,
+    shapes: bool = False,
     allow_pickle: bool = False,
 ) -> "ShownReport":
     """Count a model. With `as_` ("thop@0.0.31") also as a tool does, without the tool.
@@ -58,6 +59,7 @@ def count(
 
     A target of PyTorch is built without numbers in its weights where no size and no path depends
     on a value; `weights` says "real" or "fake". The report's `weights` say which it was, and why.
+    With `shapes` each module has those of its inputs, outputs and parameters.
     """
     from crossflops.facade import ShownReport
     from crossflops.verbs.count import native_count
@@ -79,6 +81,7 @@ def count(
         trainable=tuple(trainable),
         optimizer=optimizer,
         weights=weights,
+        shapes=shapes,
         allow_pickle=allow_pickle,
     )
     return ShownReport.of(native_count(request)[0])

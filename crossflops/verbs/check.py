@@ -40,29 +40,53 @@ _OPTIONS = ("inputs", "inputs_file", "arguments", "dims", "trips", "branches", "
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """The rules about one target, and what says how it is built and run."""
+    """The rules about a model, which bears the name of its target; `model` is there for an object.
+
+    `options` say how it is built and run.
+    """
 
     target: str
     rules: tuple[BudgetRule, ...]
     options: dict[str, Any]
+    model: Any = None
+
+    def request(self, conventions: Sequence[str] = ()) -> Request:
+        """What is to be counted."""
+        model = self.target if self.model is None else self.model
+        return Request.of(model, **self.options, as_=tuple(conventions))
 
 
 @imports_restored()
 def check(
-    targets: Sequence[str], update: bool, tell: Callable[[str], None], folder: Path | None = None
+    targets: Sequence[str],
+    update: bool,
+    tell: Callable[[str], None],
+    folder: Path | None = None,
+    if_budgeted: bool = False,
 ) -> Checks:
     """Every rule about these targets, or about all; with `update` the baseline is written first.
 
     The configuration is that of `folder` (the current one) or above, and targets are found from
-    where it lies. Raises InputError where it sets no budget, or one that cannot be understood.
+    where it lies. With `if_budgeted` a target without a budget is named, and else refused. Raises
+    InputError where no budget is set, or one that cannot be understood.
     """
     file, table = settings(_TABLE, folder)
-    budgets = _chosen(file, table, targets)
-    path = file.parent / BASELINE
+    without = [target for target in targets if target not in table] if if_budgeted else []
+    if table and without and len(without) == len(targets):
+        return Checks(checks=(), unbudgeted=tuple(without))
+    budgets = _chosen(file, table, [target for target in targets if target not in without])
+    with contextlib.chdir(file.parent):
+        checks = held(budgets, file.parent / BASELINE, update, tell)
+    return msgspec.structs.replace(checks, unbudgeted=tuple(without))
+
+
+def held(
+    budgets: Sequence[Budget], path: Path, update: bool, tell: Callable[[str], None]
+) -> Checks:
+    """Every rule of these budgets against the baseline of that path; `update` writes it first."""
     baseline = _read(path)
     rows: list[Check] = []
-    with contextlib.chdir(file.parent):
-        reports = {budget.target: _report(budget, tell) for budget in budgets}
+    reports = {budget.target: _report(budget, tell) for budget in budgets}
     now = {target: recorded(report, values(report)) for target, report in reports.items()}
     if update:
         baseline = msgspec.structs.replace(baseline, models={**baseline.models, **now})
@@ -105,13 +129,12 @@ def _report(budget: Budget, tell: Callable[[str], None]) -> Report:
     tell(f"counting {budget.target}")
     names = {rule.name for rule in budget.rules}
     conventions = tuple(sorted(names - {*NATIVE, RESIDUAL}))
-    report, _ = native_count(Request.of(budget.target, **budget.options, as_=conventions))
+    report, _ = native_count(budget.request(conventions))
     if RESIDUAL not in names:
         return report
     from crossflops.verbs.compare.compare import Comparison, compare
 
-    request = Request.of(budget.target, **budget.options)
-    compared = compare(request, Comparison(), tell)
+    compared = compare(budget.request(), Comparison(), tell)
     if not compared.reconciliations:
         raise InputError(
             f"no tool counted {budget.target}, so it has no residual", "see `crossflops tools`"

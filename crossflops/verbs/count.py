@@ -25,6 +25,7 @@ from crossflops.ledger.count import count, count_whole
 from crossflops.ledger.memory import footprint
 from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
+from crossflops.report.shapes import with_shapes
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.provenance import asked, made_with
@@ -299,6 +300,8 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
         report, native = _counted(settled, conventions)
         if request.train:
             report = _with_training(report, native, request)
+        if request.shapes:
+            report = with_shapes(report, native.graph, native.trace)
     typed = {
         "vary": request.vary or None,
         "observe": request.observe or None,
@@ -307,6 +310,7 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
         "frozen": request.frozen or None,
         "trainable": request.trainable or None,
         "optimizer": request.optimizer or None,
+        "shapes": request.shapes or None,
     }
     report = msgspec.structs.replace(
         report,

@@ -14,8 +14,9 @@ from crossflops.report.report import SCHEMA, Report
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.count import CountedModel, native_count
+from crossflops.verbs.revision import AtRevision, counted_at, revision_of
 
-Side: TypeAlias = tuple[str, Request | Path]  # a name, and what it is the name of
+Side: TypeAlias = tuple[str, Request | Path | AtRevision]  # a name, and what it is the name of
 _HINT = "give a model, or a file that `crossflops count -o FILE.json` wrote"
 
 
@@ -48,6 +49,12 @@ def _side(side: Side, tell: Callable[[str], None]) -> tuple[Report, CountedModel
     tell(f"counting {name}")
     if isinstance(source, Request):
         return native_count(source)
+    if isinstance(source, AtRevision):
+        return counted_at(source, _read), None
+    return _read(source), None
+
+
+def _read(source: Path) -> Report:
     try:
         report = Report.from_json(contents(source))
     except OSError as error:
@@ -56,7 +63,17 @@ def _side(side: Side, tell: Callable[[str], None]) -> tuple[Report, CountedModel
         raise InputError(f"{source} is no report: {error}", _HINT) from error
     if report.schema != SCHEMA:
         raise InputError(f"{source} has the schema {report.schema!r}", f"this one is {SCHEMA}")
-    return report, None
+    return report
+
+
+def side_of(text: str, request: Callable[[str], Request]) -> Side:
+    """What was typed: a report, a model, or REVISION: and one of them.
+
+    `request` makes one of a target. Raises InputError.
+    """
+    revision, place = revision_of(text)
+    source = Path(place) if is_report(place) else request(place)
+    return text, AtRevision(revision, source) if revision else source
 
 
 def is_report(text: str) -> bool:

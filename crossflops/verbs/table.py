@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from crossflops.errors import InputError
+from crossflops.ir.measurement import Unfit
+from crossflops.render.quantity import number
 from crossflops.report.papers import PaperRow, PaperTable
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
@@ -18,11 +20,14 @@ def table(
     tools: Sequence[str],
     digits: int,
     tell: Callable[[str], None],
+    latency: bool = False,
 ) -> PaperTable:
     """Every model under the name that stands before its request.
 
     Each is also counted by the conventions of `tools`; one that cannot count a model leaves its
-    cell empty, and the row says why. Raises what counting raises.
+    cell empty, and the row says why. With `latency` each is run in onnxruntime, when all are
+    counted; so is one that does not run. Raises what counting raises, and MissingExtraError
+    without onnxruntime.
     """
     rows: list[PaperRow] = []
     editions: dict[str, str] = {}
@@ -33,10 +38,39 @@ def table(
         rows.append(row)
         editions |= {fold.tool: fold.edition for fold in report.folds}
         made_with |= report.made_with or {}
+    where = ""
+    if latency:
+        rows, where = _timed(rows, [request for _, request in requests], tell)
     named = tuple(dict.fromkeys(tool for row in rows for tool in row.by_tool))
     return PaperTable(
-        rows=tuple(rows), tools=named, editions=editions, digits=digits, made_with=made_with
-    )
+        rows=tuple(rows), tools=named, editions=editions, digits=digits, latency=where,
+        made_with=made_with,
+    )  # fmt: skip
+
+
+def _timed(
+    rows: Sequence[PaperRow], requests: Sequence[Request], tell: Callable[[str], None]
+) -> tuple[list[PaperRow], str]:
+    """The rows with the median time of a run, and where and how they ran."""
+    from crossflops.verbs.bench.bench import Conditions, cpus, once
+
+    timed: list[PaperRow] = []
+    where: list[str] = []
+    for row, request in zip(rows, requests, strict=True):
+        tell(f"running {row.target}")
+        ran = once(msgspec.structs.replace(request, observe=True), Conditions())
+        if isinstance(ran, Unfit):
+            note = f"did not run ({ran.stage}): {ran.message}"
+            timed.append(msgspec.structs.replace(row, notes=(*row.notes, note)))
+            continue
+        assert ran.measurement is not None
+        timed.append(msgspec.structs.replace(row, latency_seconds=ran.measurement.p50))
+        where.append(f"{ran.runtime} on {ran.device}, {number(cpus(), 'thread')}")
+        if not ran.measurement.settled:
+            note = "its latency had not settled when it was timed"
+            timed[-1] = msgspec.structs.replace(timed[-1], notes=(*row.notes, note))
+    places = ", ".join(dict.fromkeys(where)) or "no model ran"
+    return timed, f"median of the runs after a warm-up, in {places}"
 
 
 def _row(name: str, request: Request, tools: Sequence[str]) -> tuple[PaperRow, Report]:

@@ -1,6 +1,7 @@
 """`--plot` of bench, render and efficiency: the file, and what has no picture."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +87,21 @@ def test_render_draws_what_was_written(line, small, bench, tmp_path):
     status, out, err = line("render", str(report), "--plot", str(roof))
     assert (status, out, err) == (0, first, f"wrote {roof}\n")
     assert roof.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.plots
+@pytest.mark.parametrize("name", ["waterfall.png", "bars.png"])
+def test_a_comparison_is_drawn_in_pixels(line, tmp_path, name):
+    """As wide as the drawing; where there is text it is no empty sheet."""
+    pytest.importorskip("matplotlib")
+    from matplotlib.image import imread
+
+    report, file = Path(__file__).parents[2] / "reports" / "resnet18.json.gz", tmp_path / name
+    assert line("render", str(report), "--plot", str(file))[0] == 0
+    pixels = imread(file)
+    assert pixels.shape[1] >= 760
+    dark = (pixels[..., :3].sum(axis=-1) < 1.5).mean()
+    assert 0.001 < dark < 0.5
 
 
 @pytest.mark.plots

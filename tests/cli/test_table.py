@@ -4,8 +4,10 @@ import csv
 import io
 import json
 
+import pytest
+
 from crossflops.render.latex import escaped
-from tests.onnx_files import saved, with_weights
+from tests.onnx_files import parsed, saved, with_weights
 
 # MACs 2 x 3 x 5 = 30; Relu has 10 comparisons, so 70 FLOPs; 15 parameters.
 ONE = "one (float[2,3] x, float[3,5] w) => (float[2,5] y) { h = MatMul(x, w)\n y = Relu(h) }"
@@ -62,3 +64,24 @@ def test_csv_has_all_digits(line, tmp_path, monkeypatch):
     assert line("table", "two.onnx", "-o", "t.csv")[0] == 0
     [row] = csv.DictReader(io.StringIO((tmp_path / "t.csv").read_text()))
     assert (row["target"], row["params"], row["macs"]) == ("two.onnx", "50", "100")
+
+
+@pytest.mark.onnxruntime
+def test_latency_is_measured_and_said_where(line, tmp_path, monkeypatch):
+    """The second model cannot run: onnxruntime has no such operator."""
+    files(tmp_path)
+    saved(tmp_path, parsed("g (float[2] x) => (float[2] y) { y = local.Odd(x) }"), "odd.onnx")
+    monkeypatch.chdir(tmp_path)
+    status, out, err = line("table", "one.onnx", "odd.onnx", "--latency", "--json")
+    assert status == 0, err
+    table = json.loads(out)
+    one, odd = table["rows"]
+    assert 0 < one["latency_seconds"] < 1
+    assert odd["latency_seconds"] is None
+    assert any(note.startswith("did not run") for note in odd["notes"])
+    assert "onnxruntime" in table["latency"]
+    assert "thread" in table["latency"]
+    assert line("table", "one.onnx", "--latency", "-o", "t.csv")[0] == 0
+    [row] = csv.DictReader(io.StringIO((tmp_path / "t.csv").read_text()))
+    assert 0 < float(row["latency_seconds"]) < 1
+    assert "latency (ms)" in line("table", "one.onnx", "--latency")[1]

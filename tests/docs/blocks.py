@@ -186,8 +186,25 @@ def _llama(path: Path) -> None:
     path.write_bytes(decoder(msgspec.structs.replace(LLAMA_8B, whole=True)).SerializeToString())
 
 
+def _cnn(path: Path) -> None:
+    from tests.onnx_files import with_weights
+
+    text = """cnn (float[1,3,32,32] x, float[8,3,3,3] w, float[8] b, float[8,10] v)
+        => (float[1,10] y) {
+            c = Conv(x, w, b)
+            r = Relu(c)
+            p = GlobalAveragePool(r)
+            f = Flatten(p)
+            y = MatMul(f, v)
+        }"""
+    path.write_bytes(with_weights(text, "w", "b", "v").SerializeToString())
+
+
 # Files that commands use and no page can show -> the function that writes one.
-MODELS: dict[str, Callable[[Path], None]] = {"llama31_8b_decode.onnx": _llama}
+MODELS: dict[str, Callable[[Path], None]] = {
+    "llama31_8b_decode.onnx": _llama,
+    "cnn.onnx": _cnn,
+}
 
 
 def main(words: Sequence[str]) -> None:

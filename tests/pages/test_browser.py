@@ -24,6 +24,11 @@ pytestmark = pytest.mark.pages
 REPORTS = Path(__file__).parents[2] / "reports"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 HUGE = 2**53 + 1
+# boxes that scroll sideways, and do not say what is in them
+UNLABELLED = """[...document.querySelectorAll("body *")].filter(box =>
+    box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(box).overflowX)
+    && !(box.getAttribute("role") === "region" && box.getAttribute("aria-label")))
+    .map(box => box.outerHTML.slice(0, 80))"""
 
 
 def loaded(name):
@@ -59,11 +64,14 @@ def two_models():
     """ResNet-18 against one with a layer less."""
     first = loaded("resnet18")
     second = replace(first.totals, macs=first.macs - 1000)
+    nodes = tuple(row for row in first.nodes if row.path != "conv1")
     place = Place(nodes=("conv",), path="conv1", what="Conv")
     shift = Shift(cause="model.layer-missing", macs=-1000)
     return replace(
         first,
         profiles=(),
+        against_modules=tuple(row for row in first.modules if row.path != "conv1"),
+        against_nodes=nodes,
         against=Against(
             model=first.model,
             totals=second,
@@ -144,6 +152,19 @@ def test_a_narrow_screen_does_not_scroll_sideways(show, name):
     """400 px: wide tables and pictures scroll in their own region."""
     page = show(PAGES[name](), width=400)
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.evaluate(UNLABELLED) == []
+
+
+def test_both_models_are_mapped(show):
+    """The second one is without the layer that it does not have, on its map and in its tables."""
+    page = show(two_models())
+    maps = page.locator(".icicle")
+    assert maps.count() == 2
+    assert maps.nth(0).locator("button[aria-label^='conv1,']").count() == 1
+    assert maps.nth(1).locator("button[aria-label^='layer1,']").count() == 1
+    assert maps.nth(1).locator("button[aria-label^='conv1,']").count() == 0
+    trees = page.locator("table[role=treegrid] tbody")
+    assert [trees.nth(k).locator("tr", has_text="Conv2d").count() for k in (0, 1)] == [20, 19]
 
 
 def column(page, table, place):

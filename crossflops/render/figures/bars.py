@@ -1,4 +1,8 @@
-"""Bars from zero: what tools print beside the native count, and the parts of a training step."""
+"""Bars: what tools print beside the native count, and the parts of a training step.
+
+Tools often differ by a hundredth of the total, which bars from zero would hide: where all are
+close, the bars are broken, and begin at an amount that is told.
+"""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -7,12 +11,14 @@ from typing import NamedTuple
 
 from crossflops.ir.profile import Profile
 from crossflops.ir.training import Training
-from crossflops.render.figures.canvas import Box, Canvas, DrawnLine, Ink, Shape, Words, fitted
+from crossflops.render.figures.canvas import Box, Canvas, DrawnLine, Ink, Shape, Words, fitted, gap
 from crossflops.render.quantity import change, short
 from crossflops.report.report import Report
 
 _WIDTH, _LEFT, _RIGHT = 760.0, 150.0, 190.0  # px
 _ROW, _TOP, _BAR = 24.0, 24.0, 14.0
+_BREAK = 14.0  # px from where a broken bar begins to its break
+_CLOSE = 2  # times the least, that the most is below where bars are broken
 
 
 class Bar(NamedTuple):
@@ -64,24 +70,42 @@ def step(training: Training) -> Canvas | None:
 
 
 def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
-    """A bar for each row, from zero, and a line at `mark`."""
+    """A bar for each row, and a line at `mark`. Without one the bars begin at zero."""
     most = max([*(row.value for row in rows), Fraction(mark or 0)]) or Fraction(1)
+    start = Fraction(0) if mark is None else _start([Fraction(mark), *(r.value for r in rows)])
     room = _WIDTH - _LEFT - _RIGHT
     height = _TOP + _ROW * len(rows) + 6
     shapes: list[Shape] = []
     for number, row in enumerate(rows):
         y = _TOP + _ROW * number
-        width = float(row.value / most) * room
+        width = float((row.value - start) / (most - start)) * room
+        box = Box(x=_LEFT, y=y + (_ROW - _BAR) / 2, width=max(width, 1), height=_BAR, ink=row.ink,
+                  tip=f"{row.name}: {row.note}")  # fmt: skip
         shapes += [
             Words(x=0, y=y + 16, text=fitted(row.name, _LEFT - 10)),
-            Box(x=_LEFT, y=y + (_ROW - _BAR) / 2, width=max(width, 1), height=_BAR, ink=row.ink,
-                tip=f"{row.name}: {row.note}"),
+            box,
+            *(gap(box, _LEFT + _BREAK) if start else ()),
             Words(x=_LEFT + room + 16, y=y + 16, text=row.note, ink="soft", size=11),
-        ]  # fmt: skip
+        ]
+    if start:
+        words = f"bars begin at {short(start)}"
+        shapes.append(Words(x=0, y=_TOP - 9, text=words, ink="soft", size=11))
     if mark is not None:
-        x = _LEFT + float(Fraction(mark) / most) * room
+        x = _LEFT + float((mark - start) / (most - start)) * room
         shapes += [
             DrawnLine(x1=x, y1=_TOP - 4, x2=x, y2=height - 4, ink="ink", width=1.5, dashed=True),
             Words(x=x, y=_TOP - 9, text="native", anchor="middle", size=11),
         ]
     return Canvas(width=_WIDTH, height=height, label=label, shapes=tuple(shapes))
+
+
+def _start(values: Sequence[Fraction]) -> Fraction:
+    """Where bars begin: zero, or below the least where all are close and some differ.
+
+    >>> _start([Fraction(100), Fraction(104)]), _start([Fraction(1), Fraction(2)])
+    (Fraction(98, 1), Fraction(0, 1))
+    """
+    least, most = min(values), max(values)
+    if least == most or least <= 0 or most >= _CLOSE * least:
+        return Fraction(0)
+    return max(least - (most - least) / 2, Fraction(0))

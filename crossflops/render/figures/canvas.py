@@ -94,6 +94,15 @@ def fitted(text: str, width: float, size: float = FONT) -> str:
     return f"{text[: room - 1 - tail]}…{text[len(text) - tail :]}"
 
 
+def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
+    """The break at `middle` in a bar that is drawn shorter than its amount."""
+    return tuple(
+        DrawnLine(x1=middle + x - 3, y1=box.y + box.height + 2, x2=middle + x + 3, y2=box.y - 2,
+                  ink="shade", width=2.5)
+        for x in (-3, 3)
+    )  # fmt: skip
+
+
 def svg(canvas: Canvas, alone: bool = False) -> str:
     """The canvas as SVG: for a page that has the classes, or `alone` with colours of its own."""
     size = f'viewBox="0 0 {_px(canvas.width)} {_px(canvas.height)}"'

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from crossflops.ir.alignment import Alignment
 from crossflops.ir.profile import Amount
 from crossflops.ir.reconciliation import Reconciliation
-from crossflops.render.figures.canvas import Box, Canvas, DrawnLine, Ink, Shape, Words, fitted
+from crossflops.render.figures.canvas import Box, Canvas, DrawnLine, Ink, Shape, Words, fitted, gap
 from crossflops.render.quantity import short, signed
 from crossflops.report.comparison import Contrast
 
@@ -147,7 +147,7 @@ def _rows(
         shapes += [
             DrawnLine(x1=foot, y1=y + _ROW / 2, x2=foot, y2=y + _ROW * 1.5, ink="soft"),
             box,
-            *(_gap(box) if broken[number] else ()),
+            *(gap(box, box.x + box.width / 2) if broken[number] else ()),
             Words(x=0, y=y + 17, text=name),
             Words(x=_WIDTH, y=y + 17, text=signed(step.amount), anchor="end"),
         ]
@@ -160,13 +160,3 @@ def _rows(
         Words(x=_LEFT + 8, y=y + 17, text=note, ink="soft", size=11),
         Words(x=_WIDTH, y=y + 17, text=signed(total), anchor="end", bold=True),
     ]
-
-
-def _gap(box: Box) -> list[Shape]:
-    """The break in a bar that is shorter than its amount."""
-    middle = box.x + box.width / 2
-    return [
-        DrawnLine(x1=middle + x - 3, y1=box.y + box.height + 2, x2=middle + x + 3, y2=box.y - 2,
-             ink="shade", width=2.5)
-        for x in (-3, 3)
-    ]  # fmt: skip

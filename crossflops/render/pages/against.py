@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+from msgspec import UNSET
+
 from crossflops.ir.alignment import Alignment, LayerPair, Place, Shift
 from crossflops.ir.profile import Failure, Profile
 from crossflops.render.page import (
@@ -196,7 +199,12 @@ def _page(report: Report, other: Against, top: int) -> Page:
     if missing := other.alignment.uncounted[1]:
         text = f"{number(missing, 'node')} of {names[1]} not counted, and in no amount here"
         blocks.append(Text(text, " ", "warn"))
-    return Page((*blocks, *inside(report)))
+    blocks += inside(report, of=f", {names[0]}")
+    if report.against_nodes:
+        rows = {"nodes": report.against_nodes, "modules": report.against_modules or ()}
+        second = msgspec.structs.replace(report, **rows, training=UNSET)
+        blocks += inside(second, of=f", {names[1]}")
+    return Page(tuple(blocks))
 
 
 def _names(report: Report, other: Against) -> Names:

@@ -29,20 +29,28 @@ def budgets_page(noun: Checks) -> Page:
     )
     blocks: list[Block] = [Table(columns=columns, rows=rows)]
     blocks += [Text(text, tone="bad") for text in failures(noun)]
-    saved = [check for check in noun.checks if (check.change or 0) < 0]
-    blocks += [
-        Text(f"{check.target}, {check.rule}: {exact(-(check.change or 0))} saved.", tone="good")
-        for check in saved
-    ]
+    blocks += [Text(text, tone="good") for text in savings(noun)]
+    blocks += [Text(f"{target} has no budget.") for target in noun.unbudgeted]
     return Page(tuple(blocks))
 
 
 def failures(noun: Checks) -> list[str]:
     """A sentence for each rule that does not hold, with the modules that grew."""
+    return [failure(check) for check in noun.checks if not check.holds]
+
+
+def failure(check: Check) -> str:
+    """What is to be said of a rule that does not hold."""
+    head = f"{check.target}: {check.rule} does not hold, with {exact(check.value)}."
+    return f"{head} {_grown(check)}"
+
+
+def savings(noun: Checks) -> list[str]:
+    """A sentence for each number that is smaller than in the baseline."""
     return [
-        f"{check.target}: {check.rule} does not hold, with {exact(check.value)}. {_grown(check)}"
+        f"{check.target}, {check.rule}: {exact(-check.change)} saved."
         for check in noun.checks
-        if not check.holds
+        if check.change is not None and check.change < 0
     ]
 
 

@@ -12,7 +12,16 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 def heads(table: PaperTable) -> tuple[str, ...]:
     """The heads of the columns of raw counts."""
-    return ("target", "params", "macs", "flops", "memory_traffic", *table.tools)
+    timed = ("latency_seconds",) if table.latency else ()
+    return ("target", "params", "macs", "flops", "memory_traffic", *table.tools, *timed)
+
+
+def lines(table: PaperTable) -> list[tuple[str | Amount | None, ...]]:
+    """The rows under these heads."""
+    return [
+        (*row.cells(table.tools), *((row.latency_seconds,) if table.latency else ()))
+        for row in table.rows
+    ]
 
 
 def paper_page(table: PaperTable) -> Page:
@@ -25,13 +34,18 @@ def paper_page(table: PaperTable) -> Page:
         f"{name} ({_PREFIXES[step]})" if step else name
         for name, step in zip(names, steps, strict=True)
     )
+    times = [_latency(row.latency_seconds, table.digits) for row in table.rows]
     shown = (
         Row.of(
-            str(target), *(_figure(c, s, table.digits) for c, s in zip(counts, steps, strict=True))
+            str(target),
+            *(_figure(c, s, table.digits) for c, s in zip(counts, steps, strict=True)),
+            *([time] if table.latency else ()),
         )
-        for target, *counts in rows
+        for (target, *counts), time in zip(rows, times, strict=True)
     )
-    block = Table(columns=(Column(head="model"), *right(*titles)), rows=tuple(shown))
+    timed = right("latency (ms)") if table.latency else ()
+    columns_shown = (Column(head="model"), *right(*titles), *timed)
+    block = Table(columns=columns_shown, rows=tuple(shown))
     return Page((block, *(Text(sentence) for sentence in footnotes(table))))
 
 
@@ -55,6 +69,8 @@ def footnotes(table: PaperTable) -> list[str]:
     if table.tools:
         named = (f"{tool} {table.editions.get(tool, '')}".rstrip() for tool in table.tools)
         sentences.append(f"By the conventions of {', '.join(named)}: predicted, not run.")
+    if table.latency:
+        sentences.append(f"Latency: {table.latency}.")
     for row in table.rows:
         notes = [*row.notes]
         if row.uncounted:
@@ -87,3 +103,14 @@ def _figure(count: str | Amount, step: int, digits: int) -> str:
     if rest or spare <= 0 or len(whole) >= digits:
         return text
     return f"{rounded:.{spare}f}"
+
+
+def _latency(seconds: float | None, digits: int) -> str:
+    """Milliseconds to so many significant digits.
+
+    >>> _latency(0.0123456, 4), _latency(None, 4)
+    ('12.35', '-')
+    """
+    if seconds is None:
+        return "-"
+    return f"{Context(prec=digits).create_decimal(Decimal(seconds) * 1000):f}"

@@ -186,11 +186,14 @@ def summary(report: Report, unit: Unit = "macs") -> Page:
     return Page((*blocks, *inside(report, (_modules(report),) if report.modules else ())))
 
 
-def inside(report: Report, instead: tuple[Block, ...] = ()) -> list[Block]:
-    """The modules and the nodes, where they can be looked into; `instead` is in words."""
+def inside(report: Report, instead: tuple[Block, ...] = (), of: str = "") -> list[Block]:
+    """The modules and the nodes, where they can be looked into; `instead` is in words.
+
+    `of` says of which model, where there are two.
+    """
     return [
-        Figure("modules", report, "Where the work is", instead),
-        Figure("nodes", report, "Every node"),
+        Figure("modules", report, f"Where the work is{of}", instead),
+        Figure("nodes", report, f"Every node{of}"),
     ]
 
 

@@ -102,6 +102,8 @@ def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
     native = {"macs", "flops"} - {view.order}
     spares = {"bytes_read": 9, "bytes_written": 8, "modules": 7, "share": 1}
     spares |= dict.fromkeys(native, 6 if view.folds else 2)
+    if "weight" in view.columns:  # the table that says how large each layer is
+        return spares | {"share": 7, "params": 3}
     if view.by == "module":
         return spares | ({"class": 3} if view.folds else {"params": 5})
     if view.by == "node" and view.folds:

@@ -200,6 +200,14 @@ def bench(request: Request, how: Conditions, tell: Progress) -> Bench:
     )
 
 
+def once(request: Request, how: Conditions) -> Ran | Unfit:
+    """How fast a model is on its inputs, and nothing else. Raises what building it raises."""
+    with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
+        attempts = Attempts(request, how, folder)
+        timing = attempts.once(None)
+        return timing if isinstance(timing, Unfit) else attempts.ran[timing.batch]
+
+
 def measured(request: Request, how: Conditions, tell: Progress = lambda _: None) -> Bench:
     """How fast a model is, at which batch, and where the time goes.
 

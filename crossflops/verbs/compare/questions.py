@@ -134,7 +134,10 @@ def set_against(
         request=second.request,
         made_with=second.made_with,
     )
-    return _across(msgspec.structs.replace(first, against=other), between)
+    both = msgspec.structs.replace(
+        first, against=other, against_modules=second.modules, against_nodes=second.nodes
+    )
+    return _across(both, between)
 
 
 def _across(report: Report, between: tuple[str, str] | None) -> Report:

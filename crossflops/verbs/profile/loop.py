@@ -142,6 +142,13 @@ class FlopsProfiler:
             self._profile = self._counted()
         return self._profile
 
+    @property
+    def tokens(self) -> int:
+        """The elements of `input_ids` in the calls that were watched; 0 without any."""
+        calls = self._watch.calls if self._watch is not None else []
+        texts = (call.kwargs.get("input_ids") for call in calls)
+        return sum(int(text.numel()) for text in texts if text is not None)
+
     def print(
         self, output_file: str | Path | None = None, choice: ShownDepth | None = None
     ) -> None:

@@ -1,0 +1,123 @@
+"""What the GitHub Action runs: `crossflops check`, whose page goes to the summary of the job and
+into one comment on the pull request, which later runs bring up to date.
+
+All that it needs stands in environment variables: CHECK_* of `action.yml`, GITHUB_* of GitHub. It
+ends with the exit status of the check: that no comment could be written is a warning.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+VERDICTS = {0: "all budgets hold", 1: "a budget does not hold"}
+LONGEST = 60_000  # letters: GitHub takes 65 536 in a comment
+A_PAGE = 100  # comments, the most that GitHub gives at once
+
+
+def main() -> int:
+    """Check, tell, and end as the check did."""
+    status, page = checked()
+    folder = os.environ.get("CHECK_FOLDER", ".")
+    verdict = VERDICTS.get(status, "the budgets could not be checked")
+    body = f"{marker(folder)}\n### crossflops check: {verdict}\n\n{page}"
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with open(summary, "a", encoding="utf-8") as file:
+            file.write(f"{body}\n")
+    number = pull_request()
+    if number is not None and os.environ.get("CHECK_COMMENT", "true") == "true":
+        try:
+            keep_comment(number, marker(folder), shortened(body))
+        except (OSError, ValueError, KeyError) as error:  # HTTPError and URLError are OSErrors
+            print(f"::warning::crossflops could not comment on the pull request: {error}")
+            print("let the job have `permissions: pull-requests: write`, or set comment: false")
+    return status
+
+
+def checked() -> tuple[int, str]:
+    """The exit status of the check, and its page in Markdown, or what it wrote to stderr."""
+    targets = shlex.split(os.environ.get("CHECK_TARGETS", ""))
+    junit = os.environ.get("CHECK_JUNIT", "")
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder, "page.md")
+        command = [sys.executable, "-m", "crossflops", "check", *targets, "-o", str(page)]
+        command += ["--junit", junit] if junit else []
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+        text = page.read_text("utf-8") if page.is_file() else f"```\n{done.stderr.strip()}\n```"
+    print(text)
+    return done.returncode, text
+
+
+def marker(folder: str) -> str:
+    """What the comment begins with, unseen: the check of another folder has a comment of its own.
+
+    >>> marker("models")
+    '<!-- crossflops check: models -->'
+    """
+    return f"<!-- crossflops check: {folder} -->"
+
+
+def shortened(body: str) -> str:
+    """The body as GitHub takes it: whole lines, and a note where some are left out."""
+    if len(body) <= LONGEST:
+        return body
+    return f"{body[:LONGEST].rpartition(chr(10))[0]}\n\nMore stands in the summary of the job."
+
+
+def pull_request() -> int | None:
+    """The number of the pull request that this run is about; None where it is about none."""
+    path = os.environ.get("GITHUB_EVENT_PATH", "")
+    if not path or not Path(path).is_file():
+        return None
+    event = json.loads(Path(path).read_text("utf-8"))
+    number = event.get("pull_request", {}).get("number")
+    return int(number) if number is not None else None
+
+
+def keep_comment(number: int, mark: str, body: str) -> None:
+    """Write the comment that bears the mark, or make it. Raises OSError as urllib does."""
+    comments = f"/repos/{os.environ['GITHUB_REPOSITORY']}/issues"
+    for comment in written(f"{comments}/{number}/comments"):
+        if str(comment.get("body") or "").startswith(mark):
+            if comment["body"] != body:
+                asked("PATCH", f"{comments}/comments/{comment['id']}", {"body": body})
+            return
+    asked("POST", f"{comments}/{number}/comments", {"body": body})
+
+
+def written(path: str) -> Iterator[dict[str, Any]]:
+    """Every comment that there is, the oldest first."""
+    page = 1
+    while True:
+        comments = asked("GET", f"{path}?per_page={A_PAGE}&page={page}")
+        yield from comments
+        if len(comments) < A_PAGE:
+            return
+        page += 1
+
+
+def asked(method: str, path: str, content: dict[str, str] | None = None) -> Any:
+    """What GitHub answers. Raises HTTPError where it refuses."""
+    base = os.environ.get("GITHUB_API_URL", "https://api.github.com")
+    request = urllib.request.Request(
+        base + path,
+        method=method,
+        data=None if content is None else json.dumps(content).encode(),
+        headers={
+            "Accept": "application/vnd.github+json",
+            "Authorization": f"Bearer {os.environ.get('GITHUB_TOKEN', '')}",
+            "Content-Type": "application/json",
+        },
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

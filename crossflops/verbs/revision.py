@@ -1,0 +1,151 @@
+"""A model as it was at a revision of git: checked out into a folder of its own, and counted there
+by a process of its own, since the modules of two revisions bear the same names.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+import crossflops
+from crossflops.errors import CrossflopsError, InputError
+from crossflops.report.report import Report
+from crossflops.targets.request import Request
+
+_HINT = "write REVISION:TARGET in a repository of git, such as HEAD~1:model.py:make"
+_CHILD = "from crossflops.verbs.revision import main; main()"
+
+
+class AtRevision(msgspec.Struct, frozen=True):
+    """What is to be counted, or the file of a report, as it was at a revision."""
+
+    revision: str
+    source: Request | Path
+
+
+def revision_of(text: str) -> tuple[str, str]:
+    """The revision and the target that `REVISION:TARGET` names; "" where it is a target alone.
+
+    `HEAD~1:model.py:make`, `v1.0:model.onnx`: what has one colon names a file of that revision, or
+    is a target. Raises InputError for two colons where git knows no such revision.
+    """
+    before, colon, target = text.partition(":")
+    if not colon or not target:
+        return "", text
+    is_whole = ":" in target
+    if not is_whole and _git("cat-file", "-e", f"{before}:./{target}").returncode:
+        return "", text
+    known = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{before}^{{commit}}")
+    if known.returncode:
+        raise InputError(f"git knows no revision {before!r} here", _HINT)
+    return before, target
+
+
+def counted_at(side: AtRevision, read: Callable[[Path], Report]) -> Report:
+    """The report of a side; `read` reads one that is a file. Raises what counting raises."""
+    with _checked_out(side.revision) as folder:
+        if isinstance(side.source, Path):
+            return read(folder / side.source)
+        return _counted(side.source, folder)
+
+
+@contextmanager
+def _checked_out(revision: str) -> Iterator[Path]:
+    """The folder that is the current one in a temporary worktree of the revision."""
+    top = Path(_git("rev-parse", "--show-toplevel").stdout.strip())
+    with tempfile.TemporaryDirectory(prefix="crossflops-") as temporary:
+        tree = Path(temporary, top.name)
+        hookless = ("-c", f"core.hooksPath={os.devnull}")
+        made = _git(*hookless, "worktree", "add", "--detach", str(tree), revision)
+        if made.returncode:
+            raise InputError(f"git cannot check {revision} out: {made.stderr.strip()}", _HINT)
+        try:
+            folder = tree / Path.cwd().resolve().relative_to(top.resolve())
+            if not folder.is_dir():
+                raise InputError(f"this folder is not in {revision}", "go to one that is")
+            yield folder
+        finally:
+            _git("worktree", "remove", "--force", str(tree))
+
+
+def _counted(request: Request, folder: Path) -> Report:
+    """The count of a process that runs in the folder, and imports from there what lies here."""
+    if request.inputs_file is not None:
+        request = msgspec.structs.replace(
+            request, inputs_file=os.path.abspath(request.inputs_file)
+        )
+    answer = folder / f".crossflops-{os.getpid()}"
+    order = pickle.dumps((request, str(Path.cwd()), str(answer)))
+    package = str(Path(crossflops.__file__).parents[1])
+    path = os.pathsep.join((*_moved(sys.path, folder), package))
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _CHILD], cwd=folder, input=order, stdout=sys.stderr.fileno(),
+        env=os.environ | {"PYTHONPATH": path}, check=False,
+    )  # fmt: skip
+    if not answer.is_file():
+        raise CrossflopsError(
+            f"the process that counts {request.target} ended with {done.returncode}",
+            "count it by itself in a checkout of that revision",
+        )
+    report, message, hint = msgspec.json.decode(answer.read_bytes(), type=tuple[str, str, str])
+    if message:
+        raise CrossflopsError(message, hint)
+    return Report.from_json(report.encode())
+
+
+def _moved(paths: list[str], folder: Path) -> list[str]:
+    """Where modules are imported from, with the folders of this repository as they are there."""
+    top = Path(_git("rev-parse", "--show-toplevel").stdout.strip()).resolve()
+    depth = len(Path.cwd().resolve().relative_to(top).parts)
+    tree = folder if not depth else folder.parents[depth - 1]
+    moved = (tree / path.relative_to(top) for path in _inside(paths, top))
+    return [str(path) for path in moved if path.is_dir()]
+
+
+def _inside(paths: list[str], top: Path) -> Iterator[Path]:
+    """Those that lie in the repository, installed packages apart."""
+    installed = Path(sysconfig.get_path("purelib")).resolve()
+    for path in (Path(text).resolve() for text in paths if text):
+        if path.is_relative_to(top) and not path.is_relative_to(installed):
+            yield path
+
+
+def _git(*words: str) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(words, 127, "", "git is not installed")
+
+
+def main() -> None:
+    """The process: from a request on stdin to the file of a report, or of what was raised."""
+    from crossflops.verbs.count import native_count
+
+    request, here, answer = pickle.loads(sys.stdin.buffer.read())
+    try:
+        report, _ = native_count(request)
+        _refuse_modules_of(here)
+        content = report.to_json(), "", ""
+    except CrossflopsError as error:
+        content = "", error.message, error.hint
+    Path(answer).write_bytes(msgspec.json.encode(content))
+
+
+def _refuse_modules_of(here: str) -> None:
+    """Raises InputError where something was imported from the reader's own folder."""
+    own = Path(crossflops.__file__).parent
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        for path in _inside([file] if isinstance(file, str) else [], Path(here).resolve()):
+            if not path.is_relative_to(own):
+                raise InputError(
+                    f"{name} was imported from {path}, which is not of that revision",
+                    "run this in an environment in which it is not installed from there",
+                )

@@ -1,0 +1,234 @@
+"""A model that grows by 2 % fails in pytest, in pre-commit and in the GitHub Action, by
+its module; a layer less passes, and is said.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.onnx_files import saved, with_weights
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = '[tool.crossflops.budgets."model.onnx"]\nrules = ["macs <= +1%", "params <= 1k"]\n'
+TESTS = """import pytest
+
+@pytest.mark.flops_budget("macs <= +1%")
+def test_of_a_mark(flops_budget):
+    flops_budget("model.onnx")
+
+def test_of_the_configuration(flops_budget):
+    assert flops_budget("model.onnx").checks[0].rule == "macs <= +1%"
+"""
+GREW, LESS = "head.more +20", "macs <= +1%: 200 saved"
+GREW_OR_LESS = pytest.mark.parametrize(
+    ("layers", "status", "words"), [(("body", "head", "more"), 1, GREW), (("body",), 0, LESS)]
+)
+# 10 x 8 x 10 = 800, 10 x 10 x 2 = 200, and 20 more MACs, which are 2 % of the first 1000
+LAYERS = {
+    "body": ("body/MatMul", "float[8,10] a", "a"),
+    "head": ("body/head/MatMul", "float[10,2] b", "b"),
+    "more": ("body/head/more/MatMul", "float[2,1] c", "c"),
+}
+
+
+def model(layers):
+    """Products one after the other, each under its own module."""
+    weights = [LAYERS[layer][1] for layer in layers]
+    names = ["x", *(f"h{k}" for k in range(len(layers) - 1)), "y"]
+    body = "\n".join(
+        f"{names[k + 1]} = MatMul({names[k]}, {LAYERS[layer][2]})"
+        for k, layer in enumerate(layers)
+    )
+    outputs = LAYERS[layers[-1]][1].partition("]")[0].rpartition(",")[2]
+    text = f"g (float[10,8] x, {', '.join(weights)}) => (float[10,{outputs}] y) {{ {body} }}"
+    made = with_weights(text, *(LAYERS[layer][2] for layer in layers))
+    for node, layer in zip(made.graph.node, layers, strict=True):
+        node.name = f"/{LAYERS[layer][0]}"
+    return made
+
+
+def run(folder, *words, **more):
+    """A command of this Python in that folder, with the package of this tree."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    known = {key: text for key, text in os.environ.items() if not key.startswith("GITHUB_")}
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=300,
+        env=known | {"PYTHONPATH": path, "COLUMNS": "200"} | more, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A repository with a model of 1000 MACs, its budget, a test, and the baseline of it."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "pyproject.toml").write_text(RULES)
+    (folder / "test_budget.py").write_text(TESTS)
+    saved(folder, model(("body", "head")))
+    assert run(folder, "-m", "crossflops", "check", "--update").returncode == 0
+    return folder
+
+
+@GREW_OR_LESS
+def test_in_pytest(project, layers, status, words):
+    """By the rules of a mark, and by those of the configuration."""
+    saved(project, model(layers))
+    done = run(project, "-m", "pytest", "-q", "-p", "crossflops.pytest_plugin", "--strict-markers")
+    assert done.returncode == status, done.stdout + done.stderr
+    assert words in done.stdout
+    assert f"2 {'failed' if status else 'passed'}" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_pytest_starts_without_the_package():
+    """Until a test asks, the plugin brings itself along, and no library."""
+    code = (
+        "import sys, pytest; before = set(sys.modules); import crossflops.pytest_plugin; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    names = run(ROOT, "-c", code).stdout.split()
+    assert [name for name in names if name.startswith("crossflops")] == [
+        "crossflops", "crossflops.pytest_plugin",
+    ]  # fmt: skip
+    assert not {"click", "msgspec", "numpy", "onnx", "rich"} & set(names)
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    [(name, module)] = table["entry-points"]["pytest11"].items()
+    assert name == module == "crossflops.pytest_plugin"
+
+
+@GREW_OR_LESS
+def test_in_pre_commit(project, layers, status, words):
+    """Its entry on the files that changed; one that has no budget is named, and passes."""
+    entry = next(
+        line.partition(":")[2].split()
+        for line in (ROOT / ".pre-commit-hooks.yaml").read_text("utf-8").splitlines()
+        if line.strip().startswith("entry:")
+    )
+    saved(project, model(layers))
+    saved(project, model(layers), "other.onnx")
+    done = run(project, "-m", *entry, "model.onnx", "other.onnx")
+    assert (done.returncode, done.stderr) == (status, "")
+    assert words in done.stdout
+    assert "other.onnx has no budget" in done.stdout
+    alone = run(project, "-m", *entry, "other.onnx")
+    assert (alone.returncode, alone.stdout.strip()) == (0, "other.onnx has no budget.")
+
+
+class GitHub(BaseHTTPRequestHandler):
+    """The comments of pull request 7, with others before ours."""
+
+    def answer(self, content):
+        self.server.calls.append(self.command)
+        body = json.dumps(content).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def content(self):
+        assert self.headers["Authorization"] == "Bearer secret"
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"]
+
+    def do_GET(self):
+        path, _, query = self.path.partition("?")
+        assert path == "/repos/me/mine/issues/7/comments"
+        assert query.startswith("per_page=100&page=")
+        page = int(query.rpartition("=")[2])
+        rows = [{"id": key, "body": text} for key, text in self.server.comments.items()]
+        self.answer(rows[(page - 1) * 100 : page * 100])
+
+    def do_POST(self):
+        assert self.path == "/repos/me/mine/issues/7/comments"
+        self.server.comments[max(self.server.comments) + 1] = self.content()
+        self.answer({})
+
+    def do_PATCH(self):
+        key = int(self.path.removeprefix("/repos/me/mine/issues/comments/"))
+        assert key in self.server.comments
+        self.server.comments[key] = self.content()
+        self.answer({})
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@pytest.fixture
+def github():
+    """A server that plays GitHub; 100 others have commented, one of them on our marker."""
+    server = HTTPServer(("127.0.0.1", 0), GitHub)
+    server.calls, server.status = [], 200
+    server.comments = dict.fromkeys(range(1, 101), "what is <!-- crossflops check: . -->?")
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def acted(project, github, folder):
+    """A run of the Action's script for pull request 7."""
+    event = folder / "event.json"
+    event.write_text(json.dumps({"pull_request": {"number": 7}}))
+    return run(
+        project, str(ROOT / "action" / "check.py"),
+        GITHUB_API_URL=f"http://127.0.0.1:{github.server_port}", GITHUB_TOKEN="secret",
+        GITHUB_REPOSITORY="me/mine", GITHUB_EVENT_PATH=str(event),
+        GITHUB_STEP_SUMMARY=str(folder / "summary.md"), CHECK_JUNIT=str(folder / "checks.xml"),
+        no_proxy="127.0.0.1",
+    )  # fmt: skip
+
+
+def test_in_the_action(project, github, tmp_path):
+    """One comment, made at the first run and brought up to date at the next; the job's summary has
+    the page, JUnit the failure.
+    """
+    saved(project, model(("body", "head", "more")))
+    done = acted(project, github, tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert github.calls == ["GET", "GET", "POST"]
+    assert len(github.comments) == 101
+    assert GREW in github.comments[101]
+    assert GREW in (tmp_path / "summary.md").read_text()
+    suite = ElementTree.parse(tmp_path / "checks.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    assert GREW in suite[0][0].get("message")
+
+    saved(project, model(("body",)))
+    assert acted(project, github, tmp_path).returncode == 0
+    assert github.calls[3:] == ["GET", "GET", "PATCH"]
+    assert len(github.comments) == 101
+    assert "200 saved" in github.comments[101]
+    assert set(list(github.comments.values())[:100]) == {"what is <!-- crossflops check: . -->?"}
+    assert acted(project, github, tmp_path).returncode == 0
+    assert github.calls[6:] == ["GET", "GET"]
+
+
+def test_a_comment_that_is_refused_is_a_warning(project, github, tmp_path):
+    """A token that may not write, as for a fork's pull request, fails nothing that holds."""
+    saved(project, model(("body",)))
+    github.status = 403
+    done = acted(project, github, tmp_path)
+    assert done.returncode == 0
+    assert "::warning::crossflops could not comment on the pull request: HTTP Error 403" in (
+        done.stdout
+    )
+
+
+def test_the_action_runs_its_script():
+    """With the variables that the script reads."""
+    text = (ROOT / "action.yml").read_text("utf-8")
+    script = (ROOT / "action" / "check.py").read_text("utf-8")
+    for name in ("CHECK_TARGETS", "CHECK_FOLDER", "CHECK_JUNIT", "CHECK_COMMENT", "GITHUB_TOKEN"):
+        assert f"{name}:" in text
+        assert f'"{name}"' in script or f"'{name}'" in script
+    [line] = [line for line in text.splitlines() if "check.py" in line]
+    assert shlex.split(line.partition("run:")[2]) == ["python", "$ACTION/action/check.py"]

@@ -1,0 +1,92 @@
+"""`crossflops diff` of what git keeps: the reader's folder stays as it is."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_table import ONE, TWO
+from tests.onnx_files import saved, with_weights
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def git(folder, *words):
+    """What git prints."""
+    names = ("-c", "user.name=a", "-c", "user.email=a@b")
+    return subprocess.run(
+        ["git", *names, *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def diff(folder, *words):
+    """Exit status, JSON and stderr of the command in that folder."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, "-m", "crossflops", "diff", *words, "--json"], cwd=folder, text=True,
+        env=os.environ | {"PYTHONPATH": path}, capture_output=True, check=False, timeout=300,
+    )  # fmt: skip
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """ONE in the first commit, TWO in the second, and a file of weights that no commit has."""
+    folder = tmp_path / "repository" / "models"
+    folder.mkdir(parents=True)
+    git(folder.parent, "init", "-q", "-b", "main")
+    (folder.parent / ".git" / "hooks" / "post-checkout").write_text("#!/bin/sh\ntouch ../HOOK\n")
+    (folder.parent / ".git" / "hooks" / "post-checkout").chmod(0o755)
+    for text, weights in ((ONE, "w"), (TWO, "wv")):
+        saved(folder, with_weights(text, *weights))
+        git(folder, "add", ".")
+        git(folder, "commit", "-q", "-m", "x")
+    (folder / "untracked").write_text("")
+    return folder
+
+
+def test_a_file_at_two_revisions(repository):
+    """ONE has 30 MACs, TWO 70 more; nothing in the folder is touched, and no worktree stays."""
+    before = git(repository, "status", "--porcelain")
+    limit = ("--max-increase", "2%")
+    status, change, _ = diff(repository, "HEAD~1:model.onnx", "model.onnx", *limit)
+    assert (status, change["over"]) == (1, ["macs", "flops", "params"])
+    assert (change["first_work"]["macs"], change["second_work"]["macs"]) == (30, 100)
+    assert diff(repository, "main:model.onnx", "main~1:model.onnx", *limit)[0] == 0
+    assert git(repository, "status", "--porcelain") == before
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert not list(repository.parents[1].rglob("HOOK"))
+
+
+def test_what_git_does_not_know_is_refused(repository):
+    """A revision; a file that was not there yet, which is taken for a target."""
+    status, _, err = diff(repository, "gone:model.py:make", "model.onnx")
+    assert status == 2
+    assert "git knows no revision 'gone' here" in err
+    status, _, err = diff(repository, "HEAD~1:other.onnx", "model.onnx")
+    assert status == 2
+    assert "Traceback" not in err
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.torch
+def test_code_and_what_it_imports_are_those_of_the_revision(repository):
+    """A package beside the model has the same name in both; an error of the old code is told."""
+    (repository / "blocks.py").write_text("WIDE = 3\n")
+    (repository / "model.py").write_text(
+        "import torch\nfrom blocks import WIDE\n\ndef make():\n    print('talks')\n"
+        "    return torch.nn.Linear(4, WIDE)\n"
+    )
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "3")
+    (repository / "blocks.py").write_text("WIDE = 5\n")
+    words = ("HEAD:model.py:make", "model.py:make", "--input", "2x4")
+    status, change, err = diff(repository, *words)
+    assert status == 0, err
+    assert (change["first_work"]["macs"], change["second_work"]["macs"]) == (24, 40)
+    status, _, err = diff(repository, "HEAD~1:model.py:make", "model.py:make", "--input", "2x4")
+    assert status == 2
+    assert "there is no file model.py" in err
