@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 # One run fills in what shapes do not tell: of a file with `--observe`, of a converted model.
 
 _UNASKED = 120.0  # seconds for a run that was not asked for: a loop need not end
-_CHECKPOINTS = (
-    "the model uses torch.utils.checkpoint: what its backward pass runs again is not in the count"
-)
 _WRITES_DETACHED = (
     "the model changes a detached tensor in place: gradients that flow past the change are not in"
     " the count"
@@ -354,8 +351,6 @@ def _with_training(report: Report, native: CountedModel, request: Request) -> Re
     thumb = (
         ThumbRow(row.cause, row.macs) for row in differences(native.graph, native.trace, exact)
     )
-    if native.trace.checkpoints:
-        warnings.warn(_CHECKPOINTS, CrossflopsWarning, stacklevel=2)
     if native.trace.writes_detached:
         warnings.warn(_WRITES_DETACHED, CrossflopsWarning, stacklevel=2)
     report = tables.with_training(report, native.ledger, exact, thumb)

@@ -237,31 +237,6 @@ def test_the_model_says_what_is_trained():
     assert step.weights.macs == step.forward.macs
 
 
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpoints_are_named(reentrant):
-    """What is run again is not counted yet, and the report says so."""
-    from torch.utils.checkpoint import checkpoint
-
-    class Blocks(nn.Module):
-        def __init__(self, reentrant):
-            super().__init__()
-            self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
-            self.reentrant = reentrant
-
-        def forward(self, x):
-            if self.reentrant is None:
-                return self.second(self.first(x))
-            return checkpoint(self.second, self.first(x), use_reentrant=self.reentrant)
-
-    def said(model):
-        report, _ = native_count(Request.of(model, torch.randn(2, 3), train=True))
-        return [sentence for sentence in report.warnings if "torch.utils.checkpoint" in sentence]
-
-    with pytest.warns(UserWarning, match="runs again is not in the count"):
-        assert len(said(Blocks(reentrant))) == 1
-    assert said(Blocks(None)) == []
-
-
 class OfData(nn.Module):
     """Two layers, of one of which only the numbers are taken."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from crossflops.frontends.pytorch.checkpoints import notice_checkpoints
 from crossflops.frontends.pytorch.containers import plainly
 from crossflops.frontends.pytorch.operators import GENERATOR
 from crossflops.frontends.pytorch.recorder import Recorder
@@ -145,7 +146,7 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
             _hide_autocast(undo)
             _replace(undo, nn.Module, "_apply", _cast)
             _replace(undo, torch.Tensor, "__format__", _written)
-            _notice_checkpoints(undo, recorder)
+            notice_checkpoints(functools.partial(_replace, undo), recorder)
         mode = _mode(recorder, names) if captured else nullcontext
         _wrap_modules(undo, recorder, mode)
         yield
@@ -380,29 +381,6 @@ def _cast(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
             if (new.dtype, new.device) != (tensor.dtype, tensor.device):
                 held[name] = new
     return self
-
-
-def _notice_checkpoints(undo: ExitStack, recorder: Recorder) -> None:
-    """Note that a part of the model is to be run again: both kinds go through one of these."""
-    from torch.utils import checkpoint
-
-    names: Any = vars(checkpoint)
-    plain, function = (
-        names["_checkpoint_without_reentrant_generator"],
-        checkpoint.CheckpointFunction,
-    )
-
-    def generator(*args: Any, **kwargs: Any) -> Any:
-        recorder.checkpoints = True
-        return plain(*args, **kwargs)
-
-    def forward(*args: Any) -> Any:
-        recorder.checkpoints = True
-        return own(*args)
-
-    own = function.forward
-    _replace(undo, checkpoint, "_checkpoint_without_reentrant_generator", generator)
-    _replace(undo, function, "forward", staticmethod(forward))
 
 
 def _replace(undo: ExitStack, owner: Any, attribute: str, value: Any) -> None:

@@ -4,6 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from crossflops.frontends.pytorch.checkpoints import kept
 from crossflops.frontends.pytorch.recorder import Frame
 from crossflops.frontends.pytorch.tensors import plain, spec, specs
 from crossflops.ir.tensor import TensorSpec
@@ -43,6 +46,7 @@ def operator_calls(program: "ExportedProgram", frames: list[Frame]) -> dict[str,
             stored=node in stored and node not in needed,
             constant=node not in varying,
             grad=frame.grad,
+            checkpoint=frame.checkpoint and replace(frame.checkpoint, keeps=kept(node)),
         )
     return calls
 
