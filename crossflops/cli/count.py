@@ -56,6 +56,7 @@ def count(
     frozen: tuple[str, ...],
     trainable: tuple[str, ...],
     optimizer: str,
+    loss: str,
     strict: bool,
     **fields: Any,
 ) -> int:
@@ -63,7 +64,7 @@ def count(
     from crossflops.verbs import count as verb
 
     counting = {"weights": fields.pop("weights"), "observe": observe, "vary": vary, "as_": as_}
-    training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer}
+    training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer, "loss": loss}
     asked = request(fields, sizes=sizes(fields), train=train, **counting, **training)
     with progress(f"counting {asked.target}"):
         report, _ = verb.native_count(asked)

@@ -307,7 +307,13 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
         forward = vars(owner).get("forward") if issubclass(owner, nn.Module) else None
         # That of TorchScript is a descriptor, which no code calls by the class.
         if owner is not nn.Module and callable(forward):
-            _replace(undo, owner, "forward", _wrap_forward(recorder, forward))
+            wrapper = _wrap_forward(recorder, forward)
+            _replace(undo, owner, "forward", wrapper)
+            # transformers compares: only the forward of the class itself sets a checkpoint
+            for cell in getattr(forward, "__closure__", None) or ():
+                if cell != types.CellType() and cell.cell_contents is forward:
+                    undo.callback(setattr, cell, "cell_contents", forward)
+                    cell.cell_contents = wrapper
 
 
 def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[..., Any]:
