@@ -521,6 +521,24 @@ class FlatDifference(msgspec.Struct, frozen=True):
     macs: int
 
 
+def beside_parameters(
+    graph: Graph, trace: Trace, tokens: int
+) -> tuple[int, tuple[FlatDifference, ...]]:
+    """6 N D as MACs, 3 for each parameter and token, and what leads from there to 3 x forward.
+
+    `tokens` D is 6 N D's. Parameters meet another number of tokens where they are looked up or
+    added, tied, shared by windows or chosen by a router; attention multiplies no parameters.
+    Source: Kaplan et al., 2001.08361, 2.1.
+    """
+    ideal = total(steps(graph, Everything(trace), cuts=False))
+    thumb = 3 * graph.params * tokens
+    by_cause = {
+        "forward.parameters": 3 * ideal.weights.macs - thumb,
+        "forward.attention": 3 * (ideal.forward.macs - ideal.weights.macs),
+    }
+    return thumb, tuple(FlatDifference(cause, macs) for cause, macs in by_cause.items() if macs)
+
+
 def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifference, ...]:
     """The exact MACs of a step minus 3 x forward, by cause; causes of nothing are left out.
 

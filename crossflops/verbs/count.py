@@ -383,6 +383,7 @@ def _with_training(report: Report, native: CountedModel, request: Request) -> Re
     if native.trace.writes_detached:
         warnings.warn(_WRITES_DETACHED, CrossflopsWarning, stacklevel=2)
     report = tables.with_training(report, native.ledger, exact, thumb)
+    report = _beside_six_n_d(report, native)
     if not request.optimizer:
         return report
     from crossflops.ledger.optimizer import optimizer_step
@@ -390,6 +391,22 @@ def _with_training(report: Report, native: CountedModel, request: Request) -> Re
     assert isinstance(report.training, TrainingReport)
     step = optimizer_step(request.optimizer, native.trace, exact)
     training = msgspec.structs.replace(report.training, optimizer=step)
+    return msgspec.structs.replace(report, training=training)
+
+
+def _beside_six_n_d(report: Report, native: CountedModel) -> Report:
+    """The report with the rule of thumb by parameters and tokens, where there are tokens."""
+    from crossflops.ledger.training import beside_parameters
+
+    per_token = PerToken.of(report.model.inputs, report.totals)
+    if per_token is None:
+        return report
+    macs, rows = beside_parameters(native.graph, native.trace, per_token.tokens)
+    training = msgspec.structs.replace(
+        report.training,
+        six_n_d_macs=macs,
+        six_n_d_differences=tuple(ThumbRow(row.cause, row.macs) for row in rows),
+    )
     return msgspec.structs.replace(report, training=training)
 
 
