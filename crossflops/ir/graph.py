@@ -57,7 +57,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     Through the inputs at the places in `severed` no gradient flows, since the model detaches them
     or runs the node without gradients; `UNSURE` stands among them where one is not known.
-    What stands in a `checkpoint` may run again in the backward pass.
+    What stands in a `checkpoint` may run again in the backward pass. A result of a node that
+    `starts` has a gradient, whatever is trained before it.
 
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
     an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
@@ -85,6 +86,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     stands_for: "tuple[Node, ...] | None" = None
     objection: str = ""
     severed: tuple[int, ...] = ()
+    starts: bool = False
     checkpoint: Checkpoint | None = None
 
     @property

@@ -138,7 +138,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     What `depends_on_inputs` would have other sizes, or not be called, for other values.
     `lists` names the settings of a function that are lists, where a tool may want tuples.
     `grad` is false for what the model runs without gradients (`torch.no_grad`); of an operator,
-    `checkpoint` is the one that it stands in.
+    `checkpoint` is the one that it stands in, and it `starts` gradients where the model asks for
+    those of its result (`requires_grad_`), whatever is trained before it.
     """
 
     key: str
@@ -165,6 +166,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     of: tuple[str, ...] = ()
     depends_on_inputs: bool = False
     grad: bool = True
+    starts: bool = False
     checkpoint: Checkpoint | None = None
 
     @property

@@ -8,7 +8,7 @@ again when the first of that is asked for, and stops when the last of it is ther
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import Graph, Kept, Node
 
 
 class Part(NamedTuple):
@@ -48,18 +48,36 @@ def _names(specs: Iterable[object]) -> set[str]:
     return {name for spec in specs if (name := getattr(spec, "name", ""))}
 
 
-def run_again(part: Part, keeps: Callable[[tuple[Node, ...]], bool]) -> tuple[Node, ...]:
-    """The nodes that run until all is there that is kept; `keeps` says of a call whether it does.
+class RunAgain(NamedTuple):
+    """The nodes of a checkpoint that run again, and those of which it is not known."""
 
-    A call that keeps operands need not run, one that keeps results must.
+    nodes: tuple[Node, ...] = ()
+    unsure: tuple[Node, ...] = ()
+
+
+def run_again(part: Part, keeps: Callable[[tuple[Node, ...]], bool]) -> RunAgain:
+    """What runs once more where something of it is asked for; `keeps` says of a call whether
+    PyTorch keeps anything for it.
+
+    The kind that stops need not run a call that keeps operands, and must one that keeps results.
     """
+    if part.kind == "unknown":
+        return RunAgain(unsure=part.nodes)
+    if part.kind in ("reentrant", "whole"):
+        return RunAgain(part.nodes)
     calls: dict[str, tuple[Node, ...]] = {}
     for node in part.nodes:
         calls[node.call] = (*calls.get(node.call, ()), node)
     for nodes in reversed(calls.values()):
-        how = nodes[0].checkpoint.keeps if nodes[0].checkpoint else "nothing"
-        if how != "nothing" and keeps(nodes):
-            end = nodes[0] if how == "operands" else nodes[-1]
-            count = part.nodes.index(end) + (end is nodes[-1] and how != "operands")
-            return part.nodes[:count]
-    return ()
+        if kept(nodes[0]) == "nothing" or not keeps(nodes):
+            continue
+        before = part.nodes[: part.nodes.index(nodes[0])]
+        if kept(nodes[0]) == "results":
+            return RunAgain(part.nodes[: part.nodes.index(nodes[-1]) + 1])
+        return RunAgain(before, nodes if kept(nodes[0]) == "parts" else ())
+    return RunAgain()
+
+
+def kept(node: Node) -> Kept:
+    """What a node in a checkpoint keeps for its backward pass."""
+    return node.checkpoint.keeps if node.checkpoint else "nothing"

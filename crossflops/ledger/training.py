@@ -16,7 +16,7 @@ from crossflops.ir.graph import UNSURE, Graph, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown
-from crossflops.ledger.checkpoints import Part, parts, run_again
+from crossflops.ledger.checkpoints import Part, RunAgain, kept, parts, run_again
 from crossflops.operators import missing, rule
 from crossflops.operators.gradient import Gradient, no_gradient
 from crossflops.operators.rule import OperatorRule
@@ -183,13 +183,14 @@ class _GradientWalk:
 
     def _enter(self, part: Part | None, values: Values) -> None:
         """Notes of a reentrant checkpoint that nothing with a gradient goes into it."""
-        if part and part.kind == "reentrant" and part.nodes[0].checkpoint:
-            if not any(values.get(name, FIXED).trained for name in part.given):
-                self._ungiven.add(part.nodes[0].checkpoint.number)
+        if part is None or part.kind != "reentrant":
+            return
+        checkpoint = part.nodes[0].checkpoint
+        graded = any(values.get(name, FIXED).trained for name in part.given)
+        if checkpoint is not None and not graded:
+            self._ungiven.add(checkpoint.number)
 
-    def _again(
-        self, part: Part, values: Values, live: Mapping[str, set[str]]
-    ) -> Iterable[str]:
+    def _again(self, part: Part, values: Values, live: Mapping[str, set[str]]) -> Iterable[str]:
         """The keys of the nodes of a checkpoint that the backward pass runs once more."""
 
         def graded(nodes: Iterable[Node]) -> bool:
@@ -200,19 +201,12 @@ class _GradientWalk:
             return any(bool(self._wanted(node, values)) for node in nodes)
 
         asking = [node for node in part.nodes if node.key in live and self._wanted(node, values)]
-        if part.kind == "reentrant":
-            return [node.key for node in part.nodes] if asking else []
-        asking = [node for node in asking if node.checkpoint and node.checkpoint.keeps != "nothing"]
-        if not asking:
-            return []
-        if part.kind == "whole":
-            return [node.key for node in part.nodes]
-        nodes = run_again(part, graded)
-        unsure = part.nodes if part.kind == "unknown" else nodes[-1:]
-        for node in unsure:
-            if part.kind == "unknown" or (node.checkpoint and node.checkpoint.keeps == "parts"):
-                self._without(node.key, node, "how much of it a checkpoint runs again is not known")
-        return [] if part.kind == "unknown" else [node.key for node in nodes]
+        if part.kind != "reentrant":
+            asking = [node for node in asking if kept(node) != "nothing"]
+        again = run_again(part, graded) if asking else RunAgain()
+        for node in again.unsure:
+            self._without(node.key, node, "how much of it a checkpoint runs again is not known")
+        return [node.key for node in again.nodes]
 
     def _cost(self, node: Node, values: Values) -> tuple[Cost, int]:
         """The forward work of a node, and the MACs of its gradients, whatever the loss."""
@@ -249,7 +243,7 @@ class _GradientWalk:
         """Which results have a gradient, and which depend on an input."""
         known = rule(node.op)
         stops = known is not None and known.backward is no_gradient
-        trained = bool(self._wanted(node, values)) and not stops
+        trained = node.starts or (bool(self._wanted(node, values)) and not stops)
         given = [self._value(spec, node, values) for spec in node.inputs if spec is not None]
         varying = any(value.varying for value in given) or (not node.constant and not given)
         results = [GradientState(trained, varying)] * len(node.outputs)

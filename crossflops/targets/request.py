@@ -24,7 +24,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `observe` and `as_` are those of `crossflops.count`; with `observe` an ONNX file is run, and
     takes the real values of `inputs_file`. With `train` a training step is counted, with the
     weights that match `frozen` or `trainable` so, with the step of the `optimizer`, and of this
-    `loss` of what the model returns: "" for the sum of all float outputs. `weights` says whether a target of PyTorch is built with numbers; None: where shapes do not decide.
+    `loss` of what the model returns: "" for the sum of all float outputs. `weights` says whether
+    a target of PyTorch is built with numbers; None: where shapes do not decide.
     """
 
     target: str | None

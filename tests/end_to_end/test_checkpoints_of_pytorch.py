@@ -1,7 +1,8 @@
-"""What checkpoints run again in a backward pass: as PyTorch executes it, and as it keeps tensors."""
+"""What checkpoints run again in a backward pass: as it is executed, and as tensors are kept."""
 
 import pytest
 
+from crossflops.ir.trace import Setting
 from crossflops.ledger.training import TrainedWeights, matches, steps, total
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
@@ -116,11 +117,12 @@ class Layers(nn.Module):
 
 
 def step_of(model):
-    """The training step of two rows: 24 MACs of the stem, 40 of the first layer, 60 of the next."""
+    """The step of two rows: 24 MACs of the stem, 40 of the first layer, 60 of the next."""
     return native_count(Request.of(model, torch.randn(2, 3), train=True))[0].training
 
 
 def early_stop_is_off(run, x):
+    """A checkpoint that is told not to stop."""
     with library.set_checkpoint_early_stop(False):
         return run(x)
 
@@ -158,6 +160,29 @@ def test_what_is_not_followed_is_named(model):
     ] * 2
 
 
+@pytest.mark.tools
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_the_checkpoints_of_transformers(reentrant):
+    """Its layers, of which it asks gradients for the words; a half is frozen, and all trained."""
+    pytest.importorskip("transformers")
+    from tests.end_to_end.test_training_of_families import made
+
+    model, args, kwargs = made("llama")
+    options = {"use_reentrant": reentrant}
+    model.train().gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+    setting = Setting(training=True)
+    native = native_count(Request.of(model, (args, kwargs), setting=setting))[1]
+    names = [name for name, _ in model.named_parameters()]
+    for frozen in ([], names[: len(names) // 2]):
+        exact = steps(native.graph, TrainedWeights(native.trace, frozen, ()))
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad = name not in frozen
+        again = sum(cost.macs for cost in exact.checkpointed.values())
+        ran = executed.step(model.train(), args, kwargs)
+        assert again > 0
+        assert (total(exact).forward.macs, total(exact).backward.macs + again) == ran
+
+
 def as_pytorch_keeps(target, args):
     """Whether tensors are packed, and whether one is after a product or another kernel ran."""
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -181,6 +206,7 @@ def as_pytorch_keeps(target, args):
 
 
 def grown(*shape):
+    """A tensor that is trained."""
     return torch.rand(*shape, requires_grad=True)
 
 

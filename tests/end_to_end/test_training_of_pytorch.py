@@ -261,10 +261,12 @@ class Attending(nn.Module):
 
 
 def normed():
+    """A convolution of one pixel, and its norm."""
     return nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3))
 
 
 def in_turn():
+    """Two layers."""
     return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 5))
 
 
@@ -350,7 +352,7 @@ def test_six_n_d_stands_beside_three_times_forward():
 
 
 def test_accumulation_repeats_the_step_and_adds_its_gradients():
-    """Three micro-batches run three times the MACs of one; PyTorch adds in place, twice a tensor."""
+    """Three micro-batches run three times the MACs of one; PyTorch adds twice a tensor."""
     from tests import executed
 
     model, x = in_turn(), torch.randn(2, 3)
@@ -381,6 +383,38 @@ def test_autocast_changes_types_and_no_macs():
     step = count(model, x, train=True).training
     backward = step.backward_input_macs + step.backward_weight_macs
     assert (step.forward_macs, backward) == executed.step(model, (x,)) == (64, 104)
+
+
+class Starting(nn.Module):
+    """Frozen words and a frozen layer, and one that is trained; `ask` is done to the words."""
+
+    def __init__(self, ask):
+        super().__init__()
+        self.words = nn.Embedding(7, 4).requires_grad_(False)
+        self.frozen, self.trained = nn.Linear(4, 5).requires_grad_(False), nn.Linear(5, 6)
+        self.ask = ask
+
+    def forward(self, ids):
+        words = self.words(ids)
+        self.ask(words)
+        return self.trained(self.frozen(words))
+
+
+@pytest.mark.parametrize(
+    ("ask", "backward"),
+    [
+        (lambda words: words.requires_grad_(False), 90),
+        (lambda words: words.requires_grad_(requires_grad=False), 90),
+        (lambda words: words.requires_grad_(), 90 + 90 + 60),
+        (lambda words: setattr(words, "requires_grad", True), 90 + 90 + 60),
+    ],
+)
+def test_a_model_may_ask_for_gradients_of_a_value(ask, backward):
+    """As transformers does with words for a checkpoint: three rows by 4 x 5 and 5 x 6."""
+    model, ids = Starting(ask), torch.tensor([1, 2, 3])
+    step = count(model, ids, train=True).training
+    assert step.backward_input_macs + step.backward_weight_macs == backward
+    assert run_by_pytorch(model, (ids,))[1] == backward
 
 
 class OfData(nn.Module):

@@ -15,7 +15,7 @@ from typing import Any
 
 from crossflops.frontends.pytorch.checkpoints import notice_checkpoints
 from crossflops.frontends.pytorch.containers import plainly
-from crossflops.frontends.pytorch.operators import GENERATOR
+from crossflops.frontends.pytorch.operators import GENERATOR, mark_start
 from crossflops.frontends.pytorch.recorder import Recorder
 from crossflops.frontends.seeds import standing_in
 
@@ -222,6 +222,9 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
             kwargs = kwargs or {}
             if func in (torch.tensor, torch.as_tensor) and _holds_tensors(*args[:1]):
                 return _stacked(*args, **kwargs)
+            asked = (*args[1:2], *kwargs.values())  # whether it requires gradients; yes by default
+            if func in asks and all(asked) and recorder.recording:
+                mark_start(args[0])
             if func is torch._C._set_grad_enabled:
                 # It takes effect, but the export does not hear of them: it would put all that
                 # runs under it into a graph of its own.
@@ -242,6 +245,8 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
                 return recorder.function(name, "reference", run, args, kwargs)
 
     types_of_python = types.FunctionType
+    grad: Any = torch.Tensor.requires_grad
+    asks = torch.Tensor.requires_grad_, grad.__set__
     return Captured
 
 
