@@ -399,7 +399,7 @@ def _beside_six_n_d(report: Report, native: CountedModel) -> Report:
     from crossflops.ledger.training import beside_parameters
 
     per_token = PerToken.of(report.model.inputs, report.totals)
-    if per_token is None:
+    if per_token is None or not isinstance(report.training, TrainingReport):
         return report
     macs, rows = beside_parameters(native.graph, native.trace, per_token.tokens)
     training = msgspec.structs.replace(
