@@ -11,7 +11,7 @@ from typing import NamedTuple
 from crossflops.ir.graph import Graph, Kept, Node
 
 
-class Part(NamedTuple):
+class CheckpointPart(NamedTuple):
     """The nodes of a checkpoint in their order, the values it is given and those it hands out."""
 
     nodes: tuple[Node, ...]
@@ -25,7 +25,7 @@ class Part(NamedTuple):
         return kinds.pop() if len(kinds) == 1 else "unknown"
 
 
-def parts(graph: Graph) -> dict[int, Part]:
+def parts(graph: Graph) -> dict[int, CheckpointPart]:
     """The checkpoints of one level, by number."""
     inside: dict[int, list[Node]] = {}
     users: dict[str, set[int]] = {spec.name: {0} for spec in graph.outputs}
@@ -40,7 +40,7 @@ def parts(graph: Graph) -> dict[int, Part]:
         made = {name for node in nodes for name in _names(node.outputs)}
         given = {name for node in nodes for name in _names(node.inputs)} - made
         results = {name for name in made if users.get(name, set()) - {number}}
-        found[number] = Part(tuple(nodes), frozenset(given), frozenset(results))
+        found[number] = CheckpointPart(tuple(nodes), frozenset(given), frozenset(results))
     return found
 
 
@@ -55,7 +55,7 @@ class RunAgain(NamedTuple):
     unsure: tuple[Node, ...] = ()
 
 
-def run_again(part: Part, keeps: Callable[[tuple[Node, ...]], bool]) -> RunAgain:
+def run_again(part: CheckpointPart, keeps: Callable[[tuple[Node, ...]], bool]) -> RunAgain:
     """What runs once more where something of it is asked for; `keeps` says of a call whether
     PyTorch keeps anything for it.
 

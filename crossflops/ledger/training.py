@@ -16,7 +16,7 @@ from crossflops.ir.graph import UNSURE, Graph, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown
-from crossflops.ledger.checkpoints import Part, RunAgain, kept, parts, run_again
+from crossflops.ledger.checkpoints import CheckpointPart, RunAgain, kept, parts, run_again
 from crossflops.operators import missing, rule
 from crossflops.operators.gradient import Gradient, no_gradient
 from crossflops.operators.rule import OperatorRule
@@ -181,7 +181,7 @@ class _GradientWalk:
                 work[key] = work.get(key, NO_STEP) + step
         return work, ends
 
-    def _enter(self, part: Part | None, values: Values) -> None:
+    def _enter(self, part: CheckpointPart | None, values: Values) -> None:
         """Notes of a reentrant checkpoint that nothing with a gradient goes into it."""
         if part is None or part.kind != "reentrant":
             return
@@ -190,7 +190,9 @@ class _GradientWalk:
         if checkpoint is not None and not graded:
             self._ungiven.add(checkpoint.number)
 
-    def _again(self, part: Part, values: Values, live: Mapping[str, set[str]]) -> Iterable[str]:
+    def _again(
+        self, part: CheckpointPart, values: Values, live: Mapping[str, set[str]]
+    ) -> Iterable[str]:
         """The keys of the nodes of a checkpoint that the backward pass runs once more."""
 
         def graded(nodes: Iterable[Node]) -> bool:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from crossflops.ir.trace import Setting
 from crossflops.ledger.training import TrainedWeights, matches, steps, total
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
@@ -158,29 +157,6 @@ def test_what_is_not_followed_is_named(model):
     assert [row.reason for row in step.uncounted] == [
         "how much of it a checkpoint runs again is not known"
     ] * 2
-
-
-@pytest.mark.tools
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_the_checkpoints_of_transformers(reentrant):
-    """Its layers, of which it asks gradients for the words; a half is frozen, and all trained."""
-    pytest.importorskip("transformers")
-    from tests.end_to_end.test_training_of_families import made
-
-    model, args, kwargs = made("llama")
-    options = {"use_reentrant": reentrant}
-    model.train().gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
-    setting = Setting(training=True)
-    native = native_count(Request.of(model, (args, kwargs), setting=setting))[1]
-    names = [name for name, _ in model.named_parameters()]
-    for frozen in ([], names[: len(names) // 2]):
-        exact = steps(native.graph, TrainedWeights(native.trace, frozen, ()))
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad = name not in frozen
-        again = sum(cost.macs for cost in exact.checkpointed.values())
-        ran = executed.step(model.train(), args, kwargs)
-        assert again > 0
-        assert (total(exact).forward.macs, total(exact).backward.macs + again) == ran
 
 
 def as_pytorch_keeps(target, args):
