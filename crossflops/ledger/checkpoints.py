@@ -35,13 +35,13 @@ def parts(graph: Graph) -> dict[int, CheckpointPart]:
             inside.setdefault(number, []).append(node)
         for name in _names(node.inputs):
             users.setdefault(name, set()).add(number)
-    found = {}
+    by_number = {}
     for number, nodes in inside.items():
         made = {name for node in nodes for name in _names(node.outputs)}
         given = {name for node in nodes for name in _names(node.inputs)} - made
         results = {name for name in made if users.get(name, set()) - {number}}
-        found[number] = CheckpointPart(tuple(nodes), frozenset(given), frozenset(results))
-    return found
+        by_number[number] = CheckpointPart(tuple(nodes), frozenset(given), frozenset(results))
+    return by_number
 
 
 def _names(specs: Iterable[object]) -> set[str]:
