@@ -1,10 +1,15 @@
-"""Causes of training: why a step is not three times the forward pass."""
+"""Causes of training: why a step is neither three times the forward pass nor 6 N D."""
 
 from crossflops.ir.cause import Cause
 
 _RULE = (
     "The rule of thumb for a training step is 3 x forward: the backward pass multiplies each "
     "contraction twice more, once for the gradient of each operand. "
+)
+
+_BY_TOKENS = (
+    "6 N D takes each of N parameters for one multiplication and one addition forward and two "
+    "backward, for each of D tokens. "
 )
 
 CAUSES = (
@@ -38,5 +43,28 @@ CAUSES = (
         page=f"{_RULE}A fused attention keeps no scores: its backward pass multiplies queries and "
         "keys once more. Attention by products and a softmax keeps them.",
         recognise="The amount is the product of queries and keys of every fused attention.",
+    ),
+    Cause(
+        id="backward.checkpoint",
+        title="what checkpoints run again",
+        page=f"{_RULE}`torch.utils.checkpoint` keeps what goes into a part of the model, and runs "
+        "that part again in the backward pass: all of it where it is reentrant, else until all "
+        "is there that the gradients need.",
+        recognise="At most the forward work of the parts that stand in checkpoints.",
+    ),
+    Cause(
+        id="forward.parameters",
+        title="parameters that do not meet every token once",
+        page=f"{_BY_TOKENS}Embeddings are looked up and biases are added, which multiplies "
+        "nothing; a tied head multiplies a table that is there once; a router sends a token to "
+        "some of its experts; a convolution meets every window.",
+        recognise="It is 3 x (MACs of products with parameters - N D).",
+    ),
+    Cause(
+        id="forward.attention",
+        title="products without parameters",
+        page=f"{_BY_TOKENS}Queries meet keys and scores meet values: these products grow with "
+        "the square of the tokens, and no parameter is in them.",
+        recognise="It is 3 x the MACs of attention.",
     ),
 )

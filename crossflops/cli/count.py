@@ -64,6 +64,7 @@ def count(
     frozen: tuple[str, ...],
     trainable: tuple[str, ...],
     optimizer: str,
+    loss: str,
     shapes: bool,
     strict: bool,
     **fields: Any,
@@ -78,7 +79,7 @@ def count(
             "give --by module",
         )
     fields["by"] = "module" if shapes else fields["by"]
-    training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer}
+    training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer, "loss": loss}
     asked = request(
         fields, sizes=sizes(fields), train=train, shapes=shapes, **counting, **training
     )

@@ -154,6 +154,18 @@ class Frontend(Protocol):
         Raises InputError.
         """
 
+    def reached(
+        self, source: Source, loss: Callable[[Any], Any], setting: Setting
+    ) -> tuple[bool, ...]:
+        """Of each output whether this loss of what the model returns depends on it.
+
+        Raises InputError where the framework cannot say, and for what is no loss.
+        """
+        raise InputError(
+            f"a loss of your own is for models of PyTorch, and this is one of {self.title}",
+            "leave --loss out: the loss is the sum of all float outputs then",
+        )
+
     def fits(self, source: Source, setting: Setting) -> None:
         """Raises InputError or NormalizeError where the model does not take its arguments."""
         with converting(self.converter):

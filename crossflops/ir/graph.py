@@ -26,6 +26,24 @@ class Op(msgspec.Struct, frozen=True):
         return f"{self.domain}.{self.type}" if self.domain else self.type
 
 
+Kept: TypeAlias = Literal["nothing", "operands", "results", "parts"]
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """The part of a model that one checkpoint runs again in the backward pass, by its number.
+
+    A "reentrant" one runs all of it, and has gradients only where one of its arguments has. A
+    "stopping" one ends where all is there that operators keep for their backward pass, a "whole"
+    one does not; an "unknown" one chooses in a way that is not followed. `keeps` is what a node
+    in it keeps: operands, which are there before it runs, or also results; "parts" of one that
+    keeps the results of some of its products.
+    """
+
+    number: int
+    kind: Literal["reentrant", "stopping", "whole", "unknown"]
+    keeps: Kept = "results"
+
+
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One operation of a graph.
 
@@ -39,6 +57,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     Through the inputs at the places in `severed` no gradient flows, since the model detaches them
     or runs the node without gradients; `UNSURE` stands among them where one is not known.
+    What stands in a `checkpoint` may run again in the backward pass. A result of a node that
+    `starts` has a gradient, whatever is trained before it.
 
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
     an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
@@ -66,6 +86,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     stands_for: "tuple[Node, ...] | None" = None
     objection: str = ""
     severed: tuple[int, ...] = ()
+    starts: bool = False
+    checkpoint: Checkpoint | None = None
 
     @property
     def meant(self) -> "tuple[Node, ...]":

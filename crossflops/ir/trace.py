@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from crossflops.ir.graph import Checkpoint
 from crossflops.ir.tensor import TensorSpec
 
 Level: TypeAlias = Literal[
@@ -136,7 +137,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     as PyTorch does there (`aten::linear`), or XLA, its tensors are named by place.
     What `depends_on_inputs` would have other sizes, or not be called, for other values.
     `lists` names the settings of a function that are lists, where a tool may want tuples.
-    `grad` is false for what the model runs without gradients (`torch.no_grad`).
+    `grad` is false for what the model runs without gradients (`torch.no_grad`); of an operator,
+    `checkpoint` is the one that it stands in, and it `starts` gradients where the model asks for
+    those of its result (`requires_grad_`), whatever is trained before it.
     """
 
     key: str
@@ -163,6 +166,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     of: tuple[str, ...] = ()
     depends_on_inputs: bool = False
     grad: bool = True
+    starts: bool = False
+    checkpoint: Checkpoint | None = None
 
     @property
     def rows(self) -> int | None:
@@ -191,8 +196,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     "tensorflow", "jax" or "sklearn": the rules of a tool are about the calls of one of them.
     `kernels` are the fused ones that ran, by the id of every setting in which the model was run.
     `runtime` is what ran the model where values of a run decided about sizes or calls, else "";
-    `notes` are what a reader should know of that run. `checkpoints` says that a backward pass runs
-    parts of the model once more, `writes_detached` that a detached tensor is changed in place.
+    `notes` are what a reader should know of that run. `writes_detached` says that a detached
+    tensor is changed in place.
     """
 
     calls: tuple[Call, ...]
@@ -203,7 +208,6 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     kernels: dict[str, tuple[Kernel, ...]] = {}
     runtime: str = ""
     notes: tuple[str, ...] = ()
-    checkpoints: bool = False
     writes_detached: bool = False
 
     @cached_property

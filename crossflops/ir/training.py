@@ -56,12 +56,14 @@ class Unknown(msgspec.Struct, frozen=True):
 class Steps(msgspec.Struct, frozen=True):
     """The training step of a graph: of every node by its key in the ledger.
 
-    `updated` are the stored tensors that get a gradient, each once by its name.
+    `updated` are the stored tensors that get a gradient, each once by its name. `checkpointed` is
+    what checkpoints run again of a node, which is in what is recomputed there.
     """
 
     by_key: dict[str, TrainingStep]
     unknown: tuple[Unknown, ...]
     updated: tuple[TensorSpec, ...] = ()
+    checkpointed: dict[str, Cost] = {}
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):

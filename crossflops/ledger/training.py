@@ -11,11 +11,12 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.ir.cost import Cost
+from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import UNSURE, Graph, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown
+from crossflops.ledger.checkpoints import CheckpointPart, RunAgain, kept, parts, run_again
 from crossflops.operators import missing, rule
 from crossflops.operators.gradient import Gradient, no_gradient
 from crossflops.operators.rule import OperatorRule
@@ -128,7 +129,8 @@ def steps(graph: Graph, weights: TrainedWeights, *, cuts: bool = True) -> Steps:
     missing = graph.severed if cuts else ()
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
-    return Steps(work, tuple(walk.unknown.values()), tuple(walk.updated.values()))
+    unknown, updated = tuple(walk.unknown.values()), tuple(walk.updated.values())
+    return Steps(work, unknown, updated, walk.checkpointed)
 
 
 class _GradientWalk:
@@ -138,7 +140,9 @@ class _GradientWalk:
         self._weights, self._cuts = weights, cuts
         self.unknown: dict[str, Unknown] = {}
         self.updated: dict[str, TensorSpec] = {}
+        self.checkpointed: dict[str, Cost] = {}
         self._functions: dict[object, Work] = {}
+        self._ungiven: set[int] = set()  # reentrant checkpoints whose arguments have no gradient
 
     def scope(
         self, prefix: str, graph: Graph, values: Values, ends: set[str], used: set[str]
@@ -149,10 +153,16 @@ class _GradientWalk:
         the loss; what is `used` has a gradient already, and grows.
         """
         ends = set(ends)
+        checkpoints = parts(graph) if self._cuts else {}
+        starts = {part.nodes[0].key: part for part in checkpoints.values()}
+        stops = {part.nodes[-1].key: part for part in checkpoints.values()}
         for node in graph.nodes:
+            self._enter(starts.get(node.key), values)
             self._forward(node, values)
         live: dict[str, set[str]] = {}
         for node in reversed(graph.nodes):
+            if (part := stops.get(node.key)) and part.kind == "reentrant" and part.results & ends:
+                ends |= part.results  # what misses the loss gets zeros for gradients
             reached = {spec.name for spec in node.outputs if spec and spec.name in ends}
             if reached or not self._cuts:
                 live[node.key] = reached
@@ -160,11 +170,58 @@ class _GradientWalk:
                 stored = {name: spec for name, spec in wanted.items() if name not in values}
                 self.updated |= stored
                 ends |= wanted.keys() | _captured(node)
+        again = {key for part in checkpoints.values() for key in self._again(part, values, live)}
         work: Work = {}
         for node in graph.nodes:
-            for key, step in self._node(prefix, node, values, live, used):
+            for key, own in self._node(prefix, node, values, live, used):
+                step = own
+                if node.key in again:
+                    step = own + TrainingStep(recomputed=own.forward)
+                    self.checkpointed[key] = self.checkpointed.get(key, ZERO) + own.forward
                 work[key] = work.get(key, NO_STEP) + step
         return work, ends
+
+    def _enter(self, part: CheckpointPart | None, values: Values) -> None:
+        """Notes of a reentrant checkpoint that nothing with a gradient goes into it."""
+        if part is None or part.kind != "reentrant":
+            return
+        checkpoint = part.nodes[0].checkpoint
+        graded = any(values.get(name, FIXED).trained for name in part.given)
+        if checkpoint is not None and not graded:
+            self._ungiven.add(checkpoint.number)
+
+    def _again(
+        self, part: CheckpointPart, values: Values, live: Mapping[str, set[str]]
+    ) -> Iterable[str]:
+        """The keys of the nodes of a checkpoint that the backward pass runs once more."""
+
+        def graded(nodes: Iterable[Node]) -> bool:
+            """Whether PyTorch keeps something for these, whatever the loss."""
+            costs = [self._cost(node, values) for node in nodes]
+            if any(forward.macs for forward, _ in costs):  # bias alone needs no operand
+                return any(macs for _, macs in costs)
+            return any(bool(self._wanted(node, values)) for node in nodes)
+
+        asking = [node for node in part.nodes if node.key in live and self._wanted(node, values)]
+        if part.kind != "reentrant":
+            asking = [node for node in asking if kept(node) != "nothing"]
+        again = run_again(part, graded) if asking else RunAgain()
+        for node in again.unsure:
+            self._without(node.key, node, "how much of it a checkpoint runs again is not known")
+        return [node.key for node in again.nodes]
+
+    def _cost(self, node: Node, values: Values) -> tuple[Cost, int]:
+        """The forward work of a node, and the MACs of its gradients, whatever the loss."""
+        known = rule(node.op)
+        try:
+            forward = known.formula(node) if known else ZERO
+            wanted = self._wanted(node, values)
+            if known is None or isinstance(known.backward, str) or not wanted:
+                return forward, 0
+            gradient = known.backward(node, frozenset(place for place, _ in wanted), forward)
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
+            return ZERO, 0  # which is named where the node is counted
+        return forward, sum(gradient.operands.values(), gradient.inner).macs
 
     def _value(self, spec: TensorSpec, node: Node, values: Values) -> GradientState:
         known = values.get(spec.name)
@@ -173,6 +230,8 @@ class _GradientWalk:
     def _wanted(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
         """The inputs that have a gradient through this node, with their places."""
         severed = node.severed if self._cuts else ()
+        if node.checkpoint and node.checkpoint.number in self._ungiven:
+            return []
         return [
             (place, spec)
             for place, spec in enumerate(node.inputs)
@@ -186,7 +245,7 @@ class _GradientWalk:
         """Which results have a gradient, and which depend on an input."""
         known = rule(node.op)
         stops = known is not None and known.backward is no_gradient
-        trained = bool(self._wanted(node, values)) and not stops
+        trained = node.starts or (bool(self._wanted(node, values)) and not stops)
         given = [self._value(spec, node, values) for spec in node.inputs if spec is not None]
         varying = any(value.varying for value in given) or (not node.constant and not given)
         results = [GradientState(trained, varying)] * len(node.outputs)
@@ -346,7 +405,8 @@ class _GradientWalk:
         if wanted and self._cuts and UNSURE in node.severed:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
-        if wanted and _CUSTOM in node.call:
+        checkpoint = node.checkpoint is not None and node.checkpoint.kind == "reentrant"
+        if wanted and node.call.count(_CUSTOM) > checkpoint:
             why = "in an autograd.Function, whose backward is code of its own: counted as derived"
             self.unknown[key] = Unknown(key, node, why)
         if node.stands_for is not None:
@@ -457,6 +517,24 @@ class FlatDifference(msgspec.Struct, frozen=True):
     macs: int
 
 
+def beside_parameters(
+    graph: Graph, trace: Trace, tokens: int
+) -> tuple[int, tuple[FlatDifference, ...]]:
+    """6 N D as MACs, 3 for each parameter and token, and what leads from there to 3 x forward.
+
+    `tokens` D is 6 N D's. Parameters meet another number of tokens where they are looked up or
+    added, tied, shared by windows or chosen by a router; attention multiplies no parameters.
+    Source: Kaplan et al., 2001.08361, 2.1.
+    """
+    ideal = total(steps(graph, Everything(trace), cuts=False))
+    thumb = 3 * graph.params * tokens
+    by_cause = {
+        "forward.parameters": 3 * ideal.weights.macs - thumb,
+        "forward.attention": 3 * (ideal.forward.macs - ideal.weights.macs),
+    }
+    return thumb, tuple(FlatDifference(cause, macs) for cause, macs in by_cause.items() if macs)
+
+
 def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifference, ...]:
     """The exact MACs of a step minus 3 x forward, by cause; causes of nothing are left out.
 
@@ -467,10 +545,12 @@ def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifferenc
     ideal = total(steps(graph, Everything(trace), cuts=False))
     reached = total(steps(graph, Everything(trace)))
     asked = total(exact)
+    again = sum(exact.checkpointed.values(), ZERO).macs
     by_cause = {
         "backward.first-layer": ideal.backward.macs - 2 * ideal.forward.macs,
         "backward.cut": reached.backward.macs - ideal.backward.macs,
         "backward.frozen": asked.backward.macs - reached.backward.macs,
-        "backward.attention-recomputed": asked.recomputed.macs,
+        "backward.attention-recomputed": asked.recomputed.macs - again,
+        "backward.checkpoint": again,
     }
     return tuple(FlatDifference(cause, macs) for cause, macs in by_cause.items() if macs)

@@ -12,6 +12,7 @@ from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators import linear_algebra as algebra
 from crossflops.operators.access import folded, out_size, result, shape, size, source
+from crossflops.operators.gradient import Gradient, Wanted
 from crossflops.operators.movement import MOVED, moved
 from crossflops.operators.operands import sizes
 from crossflops.operators.resampling import resize
@@ -132,6 +133,22 @@ function(
 function(f"{_LU}, n-1 muls", jax="numpy/linalg.det", doubt=estimated)(_each(algebra.determinant))
 
 
+def _solve_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """dB solves A^T dB = dX by the factors that are kept; dA = -dB X^T (linalg_solve_backward).
+
+    Source: torch/csrc/autograd/FunctionsManual.cpp. Raises ValueError for sizes that broadcast.
+    """
+    count, n = algebra.square(node)
+    outer = shape(source(node, 0))[:-2]
+    if shape(result(node))[: len(outer)] != outer or size(node, 1) != out_size(node):
+        raise ValueError(f"{node.op}: the backward pass of sizes that are broadcast")
+    columns = out_size(node) // (count * n) if count * n else 0
+    solved = algebra.triangular(n, columns, unit=True) + algebra.triangular(n, columns)
+    product = Cost(macs=n * n * columns, adds=n * n) * count
+    work = {0: product, 1: ZERO}
+    return Gradient({place: work[place] for place in wanted}, inner=solved * count)
+
+
 @function(
     f"{_LU}, then per column n(n-1)*(mul, sub), n divs",
     jax="numpy/linalg.solve",
@@ -139,6 +156,7 @@ function(f"{_LU}, n-1 muls", jax="numpy/linalg.det", doubt=estimated)(_each(alge
     torch=("linalg_solve", "linalg_solve_ex", "_linalg_solve_ex"),
     scipy="linalg.solve",
     doubt=estimated,
+    backward=_solve_backward,
 )
 def _solve(node: Node) -> Cost:
     """A X = B: one elimination for each A [..., n, n]; X has as many columns as the result."""

@@ -57,12 +57,15 @@ class TrainingReport(Training, frozen=True, kw_only=True):
     """A training step without the optimizer's: see `crossflops.ir.training.Step`.
 
     `three_forward_macs` is the rule of thumb, and `differences` lead from there to the MACs of
-    the step. `uncounted` names the nodes whose backward pass has no count: they are in no sum.
+    the step. Of a model of tokens 6 N D is the other one, with what leads from there to 3 x
+    forward. `uncounted` names the nodes whose backward pass has no count: they are in no sum.
     `optimizer` is its step, where one was named: it is in no other number.
     """
 
     three_forward_macs: int
     differences: tuple[ThumbRow, ...]
+    six_n_d_macs: int | UnsetType = UNSET
+    six_n_d_differences: tuple[ThumbRow, ...] = ()
     uncounted: tuple[UncountedRow, ...]
     optimizer: OptimizerStep | UnsetType = UNSET
 

@@ -1,6 +1,6 @@
 """What a caller asks for, of one model or of a second -> one that a model is made from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -23,9 +23,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     dimension, by loop and by If, `sizes` those of the usual input of a model by name. `vary`,
     `observe` and `as_` are those of `crossflops.count`; with `observe` an ONNX file is run, and
     takes the real values of `inputs_file`. With `train` a training step is counted, with the
-    weights that match `frozen` or `trainable` so, and with the step of the `optimizer`. `weights`
-    says whether a target of PyTorch is built with numbers; None: where shapes do not decide. With
-    `shapes` the report has those of every module.
+    weights that match `frozen` or `trainable` so, with the step of the `optimizer`, and of this
+    `loss` of what the model returns: "" for the sum of all float outputs. `weights` says whether
+    a target of PyTorch is built with numbers; None: where shapes do not decide. With `shapes` the
+    report has those of every module.
     """
 
     target: str | None
@@ -47,6 +48,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     frozen: tuple[str, ...] = ()
     trainable: tuple[str, ...] = ()
     optimizer: str = ""
+    loss: str | Callable[..., Any] = ""
     shapes: bool = False
 
     @classmethod

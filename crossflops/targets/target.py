@@ -110,6 +110,19 @@ def _built(
     return _with_inputs(model, None)
 
 
+def function_named(target: str) -> Callable[..., Any]:
+    """What `file.py:callable` or `package.module:callable` names. Raises TargetError."""
+    place, _, name = target.rpartition(":")
+    if not place:
+        raise TargetError(f"{target!r} names no callable", "write file.py:callable")
+    with _imports_of_the_caller():
+        value = _attribute(_module(place), name, target)
+    if not callable(value):
+        raise TargetError(f"{target} is a {type(value).__name__}, not a callable", _HINT)
+    function: Callable[..., Any] = value
+    return function
+
+
 def named_in_full(target: str) -> str:
     """`timm:resnet50` for `resnet50`, where one installed library has such a model.
 

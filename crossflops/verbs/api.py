@@ -35,6 +35,7 @@ def count(
     frozen: Sequence[str] = (),
     trainable: Sequence[str] = (),
     optimizer: str = "",
+    loss: str | Callable[[Any], Any] = "",
     weights: Literal["real", "fake"] | None = None,
     shapes: bool = False,
     allow_pickle: bool = False,
@@ -53,7 +54,9 @@ def count(
     With `train` the report also has `training`: a training step of this model, whose loss is the
     sum of all float outputs. Parameters are trained as the model says (of a file all weights),
     unless they, or a module around them, match a pattern in `frozen` or `trainable`. The mode
-    stays that of `setting`. `optimizer` ("adamw", "sgd,momentum=0.9,clip_norm=1") adds its step.
+    stays that of `setting`. `optimizer` ("adamw", "sgd,momentum=0.9,clip_norm=1") adds its step,
+    `loss` is another one: a function of what a model of PyTorch returns, or its name
+    ("losses.py:own"). Its own work is not counted; outputs that miss it have no gradient.
     Raises InputError for a pattern that matches no weight, UnknownNameError for an optimizer that
     is not known.
 
@@ -80,6 +83,7 @@ def count(
         frozen=tuple(frozen),
         trainable=tuple(trainable),
         optimizer=optimizer,
+        loss=loss,
         weights=weights,
         shapes=shapes,
         allow_pickle=allow_pickle,

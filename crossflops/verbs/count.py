@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.errors import CrossflopsWarning, InputError, ValuesNeededError
-from crossflops.frontends import Source, program, require_trained, title
+from crossflops.frontends import Source, frontend_named, program, require_trained, title
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph
@@ -27,7 +27,7 @@ from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
 from crossflops.report.shapes import with_shapes
 from crossflops.targets.request import Request
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import function_named, imports_restored
 from crossflops.verbs.provenance import asked, made_with
 
 if TYPE_CHECKING:
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 # One run fills in what shapes do not tell: of a file with `--observe`, of a converted model.
 
 _UNASKED = 120.0  # seconds for a run that was not asked for: a loop need not end
-_CHECKPOINTS = (
-    "the model uses torch.utils.checkpoint: what its backward pass runs again is not in the count"
-)
 _WRITES_DETACHED = (
     "the model changes a detached tensor in place: gradients that flow past the change are not in"
     " the count"
@@ -310,6 +307,7 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
         "frozen": request.frozen or None,
         "trainable": request.trainable or None,
         "optimizer": request.optimizer or None,
+        "loss": getattr(request.loss, "__qualname__", request.loss) or None,
         "shapes": request.shapes or None,
     }
     report = msgspec.structs.replace(
@@ -328,6 +326,8 @@ def _refuse_training(request: Request) -> None:
     """Raises InputError for options of training without it, UnknownNameError for an optimizer."""
     if not request.train and (request.frozen or request.trainable):
         raise InputError("which weights are trained matters in training alone", "add --train")
+    if not request.train and request.loss:
+        raise InputError("a loss is about training", "add --train")
     if request.optimizer:
         if not request.train:
             raise InputError("an optimizer is about training", "add --train")
@@ -350,19 +350,44 @@ def exact_steps(native: CountedModel, frozen: Iterable[str], trainable: Iterable
     return exact
 
 
+def _towards(native: CountedModel, request: Request) -> CountedModel:
+    """The count with what misses the asked loss severed. Raises InputError, TargetError."""
+    framework = native.trace.framework if native.trace.calls else ""
+    frontend = frontend_named(framework)
+    if frontend is None:
+        raise InputError("a loss of your own is for models of PyTorch", "leave --loss out")
+    loss = function_named(request.loss) if isinstance(request.loss, str) else request.loss
+    try:
+        source = request.source(values=False)
+    except ValuesNeededError:
+        source = request.source()
+    reached = frontend.reached(source, loss, request.setting)
+    graph = native.graph
+    if len(reached) != len(graph.outputs):
+        raise InputError(
+            f"the model returns {len(reached)} tensors and its graph has {len(graph.outputs)}:"
+            " which of them the loss takes is not known",
+            "let the model return each tensor once",
+        )
+    missed = {place for place, is_reached in enumerate(reached) if not is_reached}
+    graph = msgspec.structs.replace(graph, severed=tuple(sorted(missed | {*graph.severed})))
+    return msgspec.structs.replace(native, graph=graph)
+
+
 def _with_training(report: Report, native: CountedModel, request: Request) -> Report:
     """The report with the exact training step. Raises InputError for a pattern of no weight."""
     from crossflops.ledger.training import differences
 
+    if request.loss:
+        native = _towards(native, request)
     exact = exact_steps(native, request.frozen, request.trainable)
     thumb = (
         ThumbRow(row.cause, row.macs) for row in differences(native.graph, native.trace, exact)
     )
-    if native.trace.checkpoints:
-        warnings.warn(_CHECKPOINTS, CrossflopsWarning, stacklevel=2)
     if native.trace.writes_detached:
         warnings.warn(_WRITES_DETACHED, CrossflopsWarning, stacklevel=2)
     report = tables.with_training(report, native.ledger, exact, thumb)
+    report = _beside_six_n_d(report, native)
     if not request.optimizer:
         return report
     from crossflops.ledger.optimizer import optimizer_step
@@ -370,6 +395,22 @@ def _with_training(report: Report, native: CountedModel, request: Request) -> Re
     assert isinstance(report.training, TrainingReport)
     step = optimizer_step(request.optimizer, native.trace, exact)
     training = msgspec.structs.replace(report.training, optimizer=step)
+    return msgspec.structs.replace(report, training=training)
+
+
+def _beside_six_n_d(report: Report, native: CountedModel) -> Report:
+    """The report with the rule of thumb by parameters and tokens, where there are tokens."""
+    from crossflops.ledger.training import beside_parameters
+
+    per_token = PerToken.of(report.model.inputs, report.totals)
+    if per_token is None or not isinstance(report.training, TrainingReport):
+        return report
+    macs, rows = beside_parameters(native.graph, native.trace, per_token.tokens)
+    training = msgspec.structs.replace(
+        report.training,
+        six_n_d_macs=macs,
+        six_n_d_differences=tuple(ThumbRow(row.cause, row.macs) for row in rows),
+    )
     return msgspec.structs.replace(report, training=training)
 
 

@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from crossflops.frontends.pytorch.torchvision import mends  # noqa: E402
+from crossflops.ir.trace import Setting  # noqa: E402
 from crossflops.ledger.training import TrainedWeights, steps, total  # noqa: E402
 from crossflops.targets.request import Request  # noqa: E402
 from crossflops.verbs.count import native_count  # noqa: E402
@@ -65,3 +66,24 @@ def check(name):
         native = native_count(Request.of(adapters(model), (args, kwargs)))[1]
         counted, ran = compared(name, adapters, native)
         assert counted == ran, "adapters"
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_the_checkpoints_of_transformers(reentrant):
+    """Its layers, of which it asks gradients for the words; a half is frozen, and all trained."""
+    pytest.importorskip("transformers")
+    model, args, kwargs = made("llama")
+    options = {"use_reentrant": reentrant}
+    model.train().gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+    setting = Setting(training=True)
+    native = native_count(Request.of(model, (args, kwargs), setting=setting))[1]
+    names = [name for name, _ in model.named_parameters()]
+    for frozen in ([], names[: len(names) // 2]):
+        exact = steps(native.graph, TrainedWeights(native.trace, frozen, ()))
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad = name not in frozen
+        again = sum(cost.macs for cost in exact.checkpointed.values())
+        ran = executed.step(model.train(), args, kwargs)
+        assert again > 0
+        assert (total(exact).forward.macs, total(exact).backward.macs + again) == ran

@@ -237,29 +237,184 @@ def test_the_model_says_what_is_trained():
     assert step.weights.macs == step.forward.macs
 
 
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpoints_are_named(reentrant):
-    """What is run again is not counted yet, and the report says so."""
-    from torch.utils.checkpoint import checkpoint
+class TwoWays(nn.Module):
+    """A bilinear layer of what two linear ones give."""
 
-    class Blocks(nn.Module):
-        def __init__(self, reentrant):
-            super().__init__()
-            self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
-            self.reentrant = reentrant
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(2, 3), nn.Linear(2, 4)
+        self.mix = nn.Bilinear(3, 4, 5)
 
-        def forward(self, x):
-            if self.reentrant is None:
-                return self.second(self.first(x))
-            return checkpoint(self.second, self.first(x), use_reentrant=self.reentrant)
+    def forward(self, x):
+        return self.mix(self.left(x), self.right(x))
 
-    def said(model):
-        report, _ = native_count(Request.of(model, torch.randn(2, 3), train=True))
-        return [sentence for sentence in report.warnings if "torch.utils.checkpoint" in sentence]
 
-    with pytest.warns(UserWarning, match="runs again is not in the count"):
-        assert len(said(Blocks(reentrant))) == 1
-    assert said(Blocks(None)) == []
+class Attending(nn.Module):
+    """Attention of two heads of depth 2, to itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.heads(x, x, x, need_weights=False)[0]
+
+
+def normed():
+    """A convolution of one pixel, and its norm."""
+    return nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3))
+
+
+def in_turn():
+    """Two layers."""
+    return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 5))
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "frozen", "parts"),
+    [
+        # x by 3 x 4 and 4 x 5 for two rows
+        (in_turn, (2, 3), (), (64, 40, 64, 0)),
+        (in_turn, (2, 3), ("0",), (64, 0, 40, 0)),
+        (in_turn, (2, 3), ("1",), (64, 40, 24, 0)),
+        # 16 pixels by 3 x 2; a norm has no MACs, and its weights need nothing of the image
+        (normed, (1, 2, 4, 4), (), (96, 0, 96, 0)),
+        (normed, (1, 2, 4, 4), ("0",), (96, 0, 0, 0)),
+        # for three rows 18 and 24, then h = left W of 3 * 3 * 20, and h right of 3 * 5 * 4;
+        # as for any two products dh and dright are 60 each, dleft and dW 180
+        (TwoWays, (3, 2), (), (282, 300, 222, 0)),
+        (TwoWays, (3, 2), ("mix",), (282, 300, 42, 0)),
+        (TwoWays, (3, 2), ("left",), (282, 120, 204, 0)),
+        # six tokens by 4 x 12 and 4 x 4; 2 * 2 * 9 scores of depth 2, and as much for the values
+        (Attending, (2, 3, 4), (), (528, 4 * 72 + 96, 384, 72)),
+        (Attending, (2, 3, 4), ("heads.out_proj",), (528, 384, 288, 72)),
+        (Attending, (2, 3, 4), ("heads.in_proj*",), (528, 0, 96, 0)),
+    ],
+)
+def test_layers_by_hand(make, shape, frozen, parts):
+    """Forward, gradients of inputs and of weights, run again."""
+    step = count(make(), torch.ones(shape), train=True, frozen=frozen).training
+    assert parts == (
+        step.forward_macs,
+        step.backward_input_macs,
+        step.backward_weight_macs,
+        step.recomputed_macs,
+    )
+
+
+class Solved(nn.Module):
+    """A X = B, both of them from linear layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(2, 4), nn.Linear(2, 3)
+
+    def forward(self, x):
+        return torch.linalg.solve(self.left(x) + torch.eye(4), self.right(x))
+
+
+@pytest.mark.parametrize("frozen", [(), ("left",), ("right",)])
+def test_a_solve_multiplies_once_backward(frozen):
+    """dA = -dB X^T of 4 * 4 * 3 MACs; dB is solved, which has none."""
+    model, x = Solved(), torch.randn(4, 2)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = not any(matches(name, pattern) for pattern in frozen)
+    step = count(model, x, train=True).training
+    assert step.uncounted == ()
+    # each column is solved twice by half of A: 6 muls and subs, and once 4 divisions
+    solve = 3 * (2 * (6 + 6) + 4)
+    product = 0 if frozen == ("left",) else 2 * 48 + 16
+    assert step.backward_input_flops == solve + product
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert backward == run_by_pytorch(model, (x,))[1]
+
+
+class Scored(nn.Module):
+    """Words and their products with each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.layer = nn.Embedding(11, 4), nn.Linear(4, 5)
+
+    def forward(self, input_ids):
+        h = self.layer(self.words(input_ids))
+        return h @ h.mT
+
+
+def test_six_n_d_stands_beside_three_times_forward():
+    """69 parameters, 6 tokens: 3 * 69 * 6. The layer has 120 MACs, the products of words 90."""
+    ids = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
+    step = count(Scored(), ids, train=True).training
+    assert step.six_n_d_macs == 1242
+    causes = {row.cause: row.macs for row in step.six_n_d_differences}
+    assert causes == {"forward.parameters": 3 * 120 - 1242, "forward.attention": 270}
+    assert step.six_n_d_macs + sum(causes.values()) == step.three_forward_macs == 630
+
+
+def test_accumulation_repeats_the_step_and_adds_its_gradients():
+    """Three micro-batches run three times the MACs of one; PyTorch adds twice a tensor."""
+    from tests import executed
+
+    model, x = in_turn(), torch.randn(2, 3)
+    step = count(model, x, train=True).training
+    with executed.Executed() as ran:
+        for _ in range(3):
+            model(x).sum().backward()
+    assert ran.macs == 3 * step.macs
+
+
+class Autocast(nn.Module):
+    """Layers under autocast."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = in_turn()
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.layers(x)
+
+
+def test_autocast_changes_types_and_no_macs():
+    """The step of the layers themselves, and what PyTorch runs."""
+    from tests import executed
+
+    model, x = Autocast(), torch.randn(2, 3)
+    step = count(model, x, train=True).training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert (step.forward_macs, backward) == executed.step(model, (x,)) == (64, 104)
+
+
+class Starting(nn.Module):
+    """Frozen words and a frozen layer, and one that is trained; `ask` is done to the words."""
+
+    def __init__(self, ask):
+        super().__init__()
+        self.words = nn.Embedding(7, 4).requires_grad_(False)
+        self.frozen, self.trained = nn.Linear(4, 5).requires_grad_(False), nn.Linear(5, 6)
+        self.ask = ask
+
+    def forward(self, ids):
+        words = self.words(ids)
+        self.ask(words)
+        return self.trained(self.frozen(words))
+
+
+@pytest.mark.parametrize(
+    ("ask", "backward"),
+    [
+        (lambda words: words.requires_grad_(False), 90),
+        (lambda words: words.requires_grad_(requires_grad=False), 90),
+        (lambda words: words.requires_grad_(), 90 + 90 + 60),
+        (lambda words: setattr(words, "requires_grad", True), 90 + 90 + 60),
+    ],
+)
+def test_a_model_may_ask_for_gradients_of_a_value(ask, backward):
+    """As transformers does with words for a checkpoint: three rows by 4 x 5 and 5 x 6."""
+    model, ids = Starting(ask), torch.tensor([1, 2, 3])
+    step = count(model, ids, train=True).training
+    assert step.backward_input_macs + step.backward_weight_macs == backward
+    assert run_by_pytorch(model, (ids,))[1] == backward
 
 
 class OfData(nn.Module):

@@ -32,6 +32,9 @@ PAIRS = [one for one in causes() if one.example is not None and not one.example.
 WITHOUT = {
     "backward.attention-recomputed": "a training step, which no tool of a comparison counts",
     "backward.cut": "a training step, which no tool of a comparison counts",
+    "backward.checkpoint": "a training step, which no tool of a comparison counts",
+    "forward.parameters": "a training step, which no tool of a comparison counts",
+    "forward.attention": "a training step, which no tool of a comparison counts",
     "backward.first-layer": "a training step, which no tool of a comparison counts",
     "backward.frozen": "a training step, which no tool of a comparison counts",
     "conv.dilation-by-batches": "TensorFlow",

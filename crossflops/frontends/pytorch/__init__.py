@@ -6,7 +6,7 @@ May import: frontends, ir, errors.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -138,6 +138,14 @@ class PyTorch(Frontend):
         model = ready(model, args, kwargs, owned)
         values = given.origin_of(given.values)
         return Source(model, args, kwargs, values=values, weights=weights(model, args, kwargs))
+
+    def reached(
+        self, source: Source, loss: Callable[[Any], Any], setting: Setting
+    ) -> tuple[bool, ...]:
+        """By a run of a copy, and a backward pass from the loss to its outputs."""
+        from crossflops.frontends.pytorch.loss import reached
+
+        return reached(source, loss, setting)
 
     def fits(self, source: Source, setting: Setting) -> None:
         """Runs the model as it is: to export it would take longer. Raises InputError."""

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from crossflops.frontends.pytorch.checkpoints import notice_checkpoints
 from crossflops.frontends.pytorch.containers import plainly
-from crossflops.frontends.pytorch.operators import GENERATOR
+from crossflops.frontends.pytorch.operators import GENERATOR, mark_start
 from crossflops.frontends.pytorch.recorder import Recorder
 from crossflops.frontends.seeds import standing_in
 
@@ -145,7 +146,7 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
             _hide_autocast(undo)
             _replace(undo, nn.Module, "_apply", _cast)
             _replace(undo, torch.Tensor, "__format__", _written)
-            _notice_checkpoints(undo, recorder)
+            notice_checkpoints(functools.partial(_replace, undo), recorder)
         mode = _mode(recorder, names) if captured else nullcontext
         _wrap_modules(undo, recorder, mode)
         yield
@@ -221,6 +222,9 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
             kwargs = kwargs or {}
             if func in (torch.tensor, torch.as_tensor) and _holds_tensors(*args[:1]):
                 return _stacked(*args, **kwargs)
+            asked = (*args[1:2], *kwargs.values())  # whether it requires gradients; yes by default
+            if func in asks and all(asked) and recorder.recording:
+                mark_start(args[0])
             if func is torch._C._set_grad_enabled:
                 # It takes effect, but the export does not hear of them: it would put all that
                 # runs under it into a graph of its own.
@@ -241,6 +245,8 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
                 return recorder.function(name, "reference", run, args, kwargs)
 
     types_of_python = types.FunctionType
+    grad: Any = torch.Tensor.requires_grad
+    asks = torch.Tensor.requires_grad_, grad.__set__
     return Captured
 
 
@@ -306,7 +312,13 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
         forward = vars(owner).get("forward") if issubclass(owner, nn.Module) else None
         # That of TorchScript is a descriptor, which no code calls by the class.
         if owner is not nn.Module and callable(forward):
-            _replace(undo, owner, "forward", _wrap_forward(recorder, forward))
+            wrapper = _wrap_forward(recorder, forward)
+            _replace(undo, owner, "forward", wrapper)
+            # transformers compares: only the forward of the class itself sets a checkpoint
+            for cell in getattr(forward, "__closure__", None) or ():
+                if cell != types.CellType() and cell.cell_contents is forward:
+                    undo.callback(setattr, cell, "cell_contents", forward)
+                    cell.cell_contents = wrapper
 
 
 def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -380,29 +392,6 @@ def _cast(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
             if (new.dtype, new.device) != (tensor.dtype, tensor.device):
                 held[name] = new
     return self
-
-
-def _notice_checkpoints(undo: ExitStack, recorder: Recorder) -> None:
-    """Note that a part of the model is to be run again: both kinds go through one of these."""
-    from torch.utils import checkpoint
-
-    names: Any = vars(checkpoint)
-    plain, function = (
-        names["_checkpoint_without_reentrant_generator"],
-        checkpoint.CheckpointFunction,
-    )
-
-    def generator(*args: Any, **kwargs: Any) -> Any:
-        recorder.checkpoints = True
-        return plain(*args, **kwargs)
-
-    def forward(*args: Any) -> Any:
-        recorder.checkpoints = True
-        return own(*args)
-
-    own = function.forward
-    _replace(undo, checkpoint, "_checkpoint_without_reentrant_generator", generator)
-    _replace(undo, function, "forward", staticmethod(forward))
 
 
 def _replace(undo: ExitStack, owner: Any, attribute: str, value: Any) -> None:

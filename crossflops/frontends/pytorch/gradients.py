@@ -30,6 +30,7 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
     in the program.
     """
     calls = {call.key: call for call in operators.values()}
+    graph = _with_starts(graph, calls)
     cut = {key for key, call in calls.items() if not call.grad}
     present = {node.call for node in graph.nodes}
     ways, outputs = _ways(program, operators, present)
@@ -46,6 +47,16 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
         nodes.append(msgspec.structs.replace(node, severed=severed))
     missing = tuple(place for place, is_cut in enumerate(ends) if is_cut)
     return msgspec.structs.replace(graph, nodes=tuple(nodes), severed=missing)
+
+
+def _with_starts(graph: Graph, calls: Mapping[str, Call]) -> Graph:
+    """The graph with the last node of each call that starts gradients marked."""
+    last = {node.call: node.key for node in graph.nodes if node.call in calls}
+    starts = {key for call, key in last.items() if calls[call].starts}
+    if not starts:
+        return graph
+    nodes = (msgspec.structs.replace(node, starts=node.key in starts) for node in graph.nodes)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
 def _places(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:

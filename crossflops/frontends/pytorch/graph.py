@@ -224,6 +224,7 @@ def _nodes(
                 trips=_trips(node),
                 constant=constant,
                 depends_on_inputs=depends,
+                checkpoint=call.checkpoint if call else None,
             )
         )
     return tuple(nodes)

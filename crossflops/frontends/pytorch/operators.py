@@ -4,6 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from crossflops.frontends.pytorch.checkpoints import kept
 from crossflops.frontends.pytorch.recorder import Frame
 from crossflops.frontends.pytorch.tensors import plain, spec, specs
 from crossflops.ir.tensor import TensorSpec
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 
 MARK = "crossflops"
 GENERATOR = "crossflops generator"
+_STARTS = "crossflops starts"  # stands at nodes whose result is made to require gradients
 
 
 def operator_calls(program: "ExportedProgram", frames: list[Frame]) -> dict[str, Call]:
@@ -43,6 +47,8 @@ def operator_calls(program: "ExportedProgram", frames: list[Frame]) -> dict[str,
             stored=node in stored and node not in needed,
             constant=node not in varying,
             grad=frame.grad,
+            starts=_STARTS in (node.meta.get("custom") or {}),
+            checkpoint=frame.checkpoint and replace(frame.checkpoint, keeps=kept(node)),
         )
     return calls
 
@@ -56,6 +62,18 @@ def frame_of(node: "fx.Node") -> int | None:
     """The number of the frame in which it was traced."""
     mark: int | None = (node.meta.get("custom") or {}).get(MARK)
     return mark
+
+
+def mark_start(tensor: Any) -> None:
+    """Marks the node that is traced of a tensor: the model asks for gradients from there on."""
+    from torch._functorch._aot_autograd.functional_utils import from_fun
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+
+    mode = get_proxy_mode()
+    slot = mode and get_proxy_slot(from_fun(tensor), mode.tracer, None)
+    if slot:
+        meta = slot.proxy.node.meta
+        meta["custom"] = {**(meta.get("custom") or {}), _STARTS: True}
 
 
 def generator_of(node: "fx.Node", states: Sequence[Any]) -> Any:

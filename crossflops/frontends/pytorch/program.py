@@ -142,7 +142,6 @@ def record(
         kernels=kernels,
         runtime=_version() if recorded.valued else "",
         notes=recorded.notes,
-        checkpoints=recorder.checkpoints,
         writes_detached=recorder.writes_detached,
     )
     drawing = recorder.generators if recorded.valued and recorded.draws else None

@@ -10,7 +10,7 @@ import msgspec
 
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.tensors import exportable, kind, lists, settings, specs
-from crossflops.ir.graph import Graph
+from crossflops.ir.graph import Checkpoint, Graph
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Module, Scalar
 
@@ -47,6 +47,7 @@ class Frame(msgspec.Struct):
     returns: str = ""
     lists: tuple[str, ...] = ()
     grad: bool = True
+    checkpoint: Checkpoint | None = None
 
 
 class Recorder:
@@ -70,7 +71,8 @@ class Recorder:
         self.muted = 0
         self._graded = True
         self.autocast = False  # whether anything ran under it
-        self.checkpoints = False  # whether torch.utils.checkpoint ran anything
+        self.checkpoints = 0  # how often torch.utils.checkpoint ran something
+        self.checkpoint: Checkpoint | None = None  # the one that is running
         self.writes_detached = False  # whether a detached tensor was changed in place
         self._detached: list[Any] = []  # kept, so that no other object gets the identity of one
         self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
@@ -178,6 +180,7 @@ class Recorder:
     def _run(self, frame: Frame, run: Callable[[], Any]) -> Any:
         self.autocast |= _autocasts()
         frame.grad = self._has_gradients()
+        frame.checkpoint = self.checkpoint
         number = len(self.frames)
         self.frames.append(frame)
         self.stack.append(frame)
@@ -208,7 +211,8 @@ class Recorder:
             self._graded = torch.is_grad_enabled()
             return True
         parent = self.stack[-1]
-        if any(frame.target == _CUSTOM for frame in self.stack):
+        custom = sum(frame.target == _CUSTOM for frame in self.stack)
+        if custom > (self.checkpoint is not None and self.checkpoint.kind == "reentrant"):
             return parent.grad
         return torch.is_grad_enabled() or not self._graded
 

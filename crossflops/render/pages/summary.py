@@ -223,7 +223,10 @@ def training(report: Report) -> list[Block]:
     ]
     whole = Row.of("a training step", exact(step.macs), exact(step.flops))
     columns = (Column(head="part"), *right("MACs", "FLOPs"))
+    by_tokens = [Row.of("6 N D", exact(step.six_n_d_macs))] if step.six_n_d_macs else []
     thumb = [
+        *by_tokens,
+        *(Row.of(row.cause, signed(row.macs)) for row in step.six_n_d_differences),
         Row.of("3 x forward", exact(step.three_forward_macs)),
         *(Row.of(row.cause, signed(row.macs)) for row in step.differences),
         Row.of("a training step", exact(step.macs)),

@@ -1,0 +1,234 @@
+"""What checkpoints run again in a backward pass: as it is executed, and as tensors are kept."""
+
+import pytest
+
+from crossflops.ledger.training import TrainedWeights, matches, steps, total
+from crossflops.targets.request import Request
+from crossflops.verbs.count import native_count
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.utils import checkpoint as library  # noqa: E402
+
+from crossflops.frontends.pytorch.checkpoints import kept  # noqa: E402
+from tests import executed  # noqa: E402
+
+pytestmark = pytest.mark.torch
+aten = torch.ops.aten
+
+
+class Block(nn.Module):
+    """A residual block; `after` has its norm behind the sum, which keeps what it gives."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.norm, self.wide, self.back = nn.LayerNorm(4), nn.Linear(4, 6), nn.Linear(6, 4)
+        self.after = after
+
+    def forward(self, x):
+        if self.after:
+            return self.norm(x + self.back(self.wide(x).relu()))
+        return x + self.back(self.wide(self.norm(x)).relu())
+
+
+class Attending(nn.Module):
+    """Attention in front of a block."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention, self.block = nn.MultiheadAttention(4, 2, batch_first=True), Block(False)
+
+    def forward(self, x):
+        return self.block(x + self.attention(x, x, x, need_weights=False)[0])
+
+
+class Blocks(nn.Module):
+    """Three blocks between two layers, each in a checkpoint."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        self.stem, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+        self.blocks = nn.ModuleList([Block(False), Block(True), Attending()])
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = library.checkpoint(block, x, use_reentrant=self.reentrant)
+        return self.head(x)
+
+
+FREEZES = [
+    (),
+    ("stem",),
+    ("*weight*",),
+    ("blocks.2", "head"),
+    ("blocks",),
+    ("*.back",),
+    ("*norm*", "*bias"),
+    ("*",),
+]
+
+
+@pytest.fixture(scope="module", params=[False, True])
+def counted(request):
+    """The blocks with one kind of checkpoint, an input, and what is counted."""
+    torch.manual_seed(0)
+    model, x = Blocks(request.param).eval(), torch.randn(2, 5, 3)
+    return model, x, native_count(Request.of(model, x))[1]
+
+
+@pytest.mark.parametrize("frozen", FREEZES)
+def test_pytorch_runs_as_much_again(counted, frozen):
+    """Backward MACs and what checkpoints run again: both are what is executed backward."""
+    model, x, native = counted
+    exact = steps(native.graph, TrainedWeights(native.trace, frozen, ()))
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = not any(matches(name, pattern) for pattern in frozen)
+    again = sum(cost.macs for cost in exact.checkpointed.values())
+    step = total(exact)
+    ran = executed.step(model, (x,))
+    assert (step.forward.macs, step.backward.macs + again) == ran
+    assert exact.unknown == ()
+
+
+class Layers(nn.Module):
+    """Two layers in a checkpoint that stands in `around`, where it is asked for."""
+
+    def __init__(self, around=None, **options):
+        super().__init__()
+        self.stem = nn.Linear(3, 4)
+        self.first, self.second = nn.Linear(4, 5), nn.Linear(5, 6)
+        self.around, self.options = around, {"use_reentrant": False} | options
+
+    def run(self, x):
+        return self.second(self.first(x))
+
+    def nested(self, x):
+        return library.checkpoint(self.run, x, **self.options)
+
+    def forward(self, x):
+        x = self.stem(x)
+        if self.around is None:
+            return library.checkpoint(self.run, x, **self.options)
+        return self.around(self.nested, x)
+
+
+def step_of(model):
+    """The step of two rows: 24 MACs of the stem, 40 of the first layer, 60 of the next."""
+    return native_count(Request.of(model, torch.randn(2, 3), train=True))[0].training
+
+
+def early_stop_is_off(run, x):
+    """A checkpoint that is told not to stop."""
+    with library.set_checkpoint_early_stop(False):
+        return run(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "again"),
+    [
+        (Layers(), 40),  # the second layer keeps its input, and need not run
+        (Layers(around=early_stop_is_off), 100),
+        (Layers(use_reentrant=True), 100),
+    ],
+)
+def test_two_layers_by_hand(model, again):
+    """It is in what is recomputed, and the rule of thumb says why: 3 x 124 = 372."""
+    step = step_of(model)
+    assert (step.forward_macs, step.recomputed_macs) == (124, again)
+    causes = {row.cause: row.macs for row in step.differences}
+    assert causes == {"backward.first-layer": -24, "backward.checkpoint": again}
+    assert step.macs == 372 - 24 + again
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Layers(around=lambda run, x: library.checkpoint(run, x, use_reentrant=False)),
+        Layers(context_fn=lambda: library.create_selective_checkpoint_contexts([])),
+    ],
+)
+def test_what_is_not_followed_is_named(model):
+    """One checkpoint in another, and one that chooses what it keeps: unknown is never zero."""
+    step = step_of(model)
+    assert step.recomputed_macs == 0
+    assert [row.reason for row in step.uncounted] == [
+        "how much of it a checkpoint runs again is not known"
+    ] * 2
+
+
+def as_pytorch_keeps(target, args):
+    """Whether tensors are packed, and whether one is after a product or another kernel ran."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    events = []
+
+    class Kernels(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            events.append("ran")
+            return func(*args, **(kwargs or {}))
+
+    def pack(tensor):
+        events.append("kept")
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), Kernels():
+        target(*args)
+    if "kept" not in events:
+        return "nothing"
+    return "results" if events[-1] == "kept" else "operands"
+
+
+def grown(*shape):
+    """A tensor that is trained."""
+    return torch.rand(*shape, requires_grad=True)
+
+
+KEPT = [
+    (aten.linear.default, (grown(2, 3), grown(4, 3), grown(4))),
+    (aten.linear.default, (grown(2, 5, 3), grown(4, 3))),
+    (aten.matmul.default, (grown(2, 2, 3), grown(2, 3, 4))),
+    (aten.bmm.default, (grown(2, 2, 3), grown(2, 3, 4))),
+    (aten.einsum.default, ("bi,ij->bj", [grown(2, 3), grown(3, 4)])),
+    (aten.conv2d.default, (grown(1, 2, 5, 5), grown(3, 2, 3, 3), grown(3))),
+    (aten.add.Tensor, (grown(2, 3), grown(2, 3))),
+    (aten.sub.Tensor, (grown(2, 3), grown(2, 3))),
+    (aten.mul.Tensor, (grown(2, 3), grown(2, 3))),
+    (aten.mul.Tensor, (grown(2, 3), 2.0)),
+    (aten.div.Tensor, (grown(2, 3), 2.0)),
+    (aten.relu.default, (grown(2, 3),)),
+    (aten.gelu.default, (grown(2, 3),)),
+    (aten.silu.default, (grown(2, 3),)),
+    (aten.sigmoid.default, (grown(2, 3),)),
+    (aten.tanh.default, (grown(2, 3),)),
+    (aten.exp.default, (grown(2, 3),)),
+    (aten.rsqrt.default, (grown(2, 3),)),
+    (aten.pow.Tensor_Scalar, (grown(2, 3), 2)),
+    (aten.softmax.int, (grown(2, 3), -1)),
+    (aten.layer_norm.default, (grown(2, 3), [3], grown(3), grown(3))),
+    (aten.group_norm.default, (grown(2, 4, 3), 2, grown(4), grown(4))),
+    (aten.embedding.default, (grown(7, 3), torch.tensor([1, 2]))),
+    (aten.where.self, (torch.tensor([True, False]), grown(2), grown(2))),
+    (aten.masked_fill.Scalar, (grown(2), torch.tensor([True, False]), 0.0)),
+    (aten.cat.default, ([grown(2, 3), grown(2, 3)],)),
+    (aten.view.default, (grown(2, 3), [6])),
+    (aten.transpose.int, (grown(2, 3), 0, 1)),
+    (aten.mean.dim, (grown(2, 3), [1])),
+    (aten.sum.dim_IntList, (grown(2, 3), [1])),
+    (aten.slice.Tensor, (grown(4, 3), 0, 1, 2)),
+    (aten.dropout.default, (grown(2, 3), 0.5, True)),
+    (aten.dropout.default, (grown(2, 3), 0.5, False)),
+    (aten.avg_pool2d.default, (grown(1, 2, 4, 4), [2, 2])),
+    (aten.max_pool2d.default, (grown(1, 2, 4, 4), [2, 2])),
+    (aten.upsample_nearest2d.default, (grown(1, 2, 4, 4), [8, 8])),
+    (aten.scaled_dot_product_attention.default, tuple(grown(1, 2, 3, 4) for _ in range(3))),
+]
+
+
+@pytest.mark.parametrize(("target", "args"), KEPT, ids=lambda value: str(value)[:40])
+def test_what_an_operator_keeps_is_what_pytorch_packs(target, args):
+    """By the hooks for saved tensors, which checkpoints themselves use."""
+    graph = torch.fx.Graph()
+    assert kept(graph.call_function(target, args)) == as_pytorch_keeps(target, args)
