@@ -64,6 +64,16 @@ def infers(domain: str, name: str, version: int) -> bool:
     return bool(schema.has_type_and_shape_inference_function)
 
 
+@functools.cache
+def arity(domain: str, name: str, version: int) -> tuple[int, int] | None:
+    """The fewest and the most inputs of an operator in that version, where they are known."""
+    try:
+        schema = library().defs.get_schema(name, version, domain)
+    except (RuntimeError, TypeError, ValueError, library().defs.SchemaError):
+        return None
+    return int(schema.min_input), int(schema.max_input)
+
+
 def _submodule(name: str, suffixes: tuple[str, ...]) -> Any:
     """A module of the onnx package, without running the package's own `__init__`.
 

@@ -28,7 +28,7 @@ from crossflops.ir.tensor import TensorSpec
 from crossflops.load.order import bodies as held
 from crossflops.load.order import label
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import since
+from crossflops.load.protobuf import arity, since
 from crossflops.operators import rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
@@ -119,10 +119,11 @@ def _nodes(
         depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
         if depends:
             varying.update(node.output)
+        op = _op(node, reading)
         nodes.append(
             Node(
                 key=label(node, number),
-                op=_op(node, reading),
+                op=op,
                 inputs=tuple([_named(name, specs) for name in given]),
                 outputs=tuple([_named(name, specs) for name in node.output]),
                 attrs=attributes(node),
@@ -132,7 +133,8 @@ def _nodes(
                 trips=trips(node, around, reading.trips) if bodies else None,
                 choice=choice,
                 constant=not depends,
-                objection=_objection(node),
+                objection=_objection(node)
+                or ("" if choice == "function" else _miscounted(node, op)),
             )
         )
     return tuple(nodes)
@@ -140,6 +142,18 @@ def _nodes(
 
 def _objection(node: Any) -> str:
     return next((str(note.value) for note in node.metadata_props if note.key == OBJECTION), "")
+
+
+def _miscounted(node: Any, op: Op) -> str:
+    """What is wrong with the number of inputs, those left out at the end not among them, or ""."""
+    given = len(node.input)
+    while given and not node.input[given - 1]:
+        given -= 1
+    fewest, most = arity(op.domain, op.type, op.since) or (0, given)
+    if fewest <= len(node.input) and given <= most:
+        return ""
+    takes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    return f"it has {len(node.input)} inputs, and {op.type} takes {takes}"
 
 
 def _values(node: Any, around: Level) -> dict[int, tuple[int, ...]]:
@@ -170,10 +184,9 @@ def _named(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec | None:
 
 
 def _op(node: Any, reading: Reading) -> Op:
-    domain = "" if node.domain == "ai.onnx" else node.domain
     imports = reading.editions.get(node.name, reading.opset)
-    version = imports.get(domain, reading.opset.get(domain, 1))
-    return Op(domain, node.op_type, since(domain, node.op_type, version))
+    version = imports.get(node.domain, reading.opset.get(node.domain, 1))
+    return Op(node.domain, node.op_type, since(node.domain, node.op_type, version))
 
 
 def _counted(node: Any, around: Level, asked: Mapping[str, str]) -> tuple[tuple[str, ...], Choice]:

@@ -13,7 +13,6 @@ from crossflops.load.order import bodies
 
 _RUNS = 12
 _KEY = "crossflops.stand_in"
-_OWN = {"", "ai.onnx"}
 _OPSET = 21  # of stand-ins where the file has none
 
 
@@ -26,13 +25,13 @@ def infer(model: Any, strict: bool = True) -> Any:
     if not concerned(model.graph):
         return infer_onnx(model, strict)
     opset = {opset.domain: opset.version for opset in model.opset_import}
-    if not _OWN & set(opset):  # nodes of ai.onnx.ml alone, and the stand-ins are of ai.onnx
+    if "" not in opset:  # nodes of ai.onnx.ml alone, and the stand-ins are of ai.onnx
         asked = _copy(model)
         asked.opset_import.add(domain="", version=_OPSET)
         answer = infer(asked, strict)
         del answer.opset_import[-1]
         return answer
-    version = opset.get("", opset.get("ai.onnx", 1))
+    version = opset[""]
     drafts: list[bytes] | None = None
     for _ in range(_RUNS):
         exchange = _Exchange(version)
