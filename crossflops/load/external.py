@@ -23,6 +23,7 @@ def bring_in(model: Any, folder: Path) -> None:
     """Put small tensors that lie in files of this folder into the model, in place.
 
     One whose file is missing, too short, no regular file or outside of the folder stays outside.
+    Where it lies stays noted: who copies the model copies that file, too.
     """
     with ExitStack() as stack:
         files: dict[str, BinaryIO | None] = {}
@@ -37,7 +38,6 @@ def bring_in(model: Any, folder: Path) -> None:
             if len(data) == nbytes:
                 tensor.raw_data = data
                 tensor.ClearField("data_location")
-                del tensor.external_data[:]
 
 
 def location(tensor: Any) -> str:

@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from crossflops.errors import TargetError
+from crossflops.export.onnx_file import data_locations
 from crossflops.load import read, weightless
 from crossflops.load.reader import length_prefix
 from tests.onnx_files import graph_of, ledger_of, parsed, saved
@@ -145,7 +146,9 @@ def apart(folder):
 
 def test_sizes_that_lie_in_another_file_are_read(tmp_path):
     """A 2x4 by 4x6 product is 48 MACs, wherever the 2 and the 4 are written."""
-    assert ledger_of(apart(tmp_path)).total.macs == 48
+    path = apart(tmp_path)
+    assert ledger_of(path).total.macs == 48
+    assert data_locations(read(path)) == ["all.bin"]
 
 
 @pytest.mark.filterwarnings("ignore:shape inference")
