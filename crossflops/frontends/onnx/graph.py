@@ -28,7 +28,7 @@ from crossflops.ir.tensor import TensorSpec
 from crossflops.load.order import bodies as held
 from crossflops.load.order import label
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import arity, since
+from crossflops.load.protobuf import form, since
 from crossflops.operators import rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
@@ -134,7 +134,7 @@ def _nodes(
                 choice=choice,
                 constant=not depends,
                 objection=_objection(node)
-                or ("" if choice == "function" else _miscounted(node, op)),
+                or ("" if choice == "function" else _malformed(node, op)),
             )
         )
     return tuple(nodes)
@@ -144,16 +144,24 @@ def _objection(node: Any) -> str:
     return next((str(note.value) for note in node.metadata_props if note.key == OBJECTION), "")
 
 
-def _miscounted(node: Any, op: Op) -> str:
-    """What is wrong with the number of inputs, those left out at the end not among them, or ""."""
+def _malformed(node: Any, op: Op) -> str:
+    """What is wrong with the number of inputs or the names of attributes of a node, or "".
+
+    Inputs that are left out at the end, and names that begin with __, are no matter.
+    """
+    known = form(op.domain, op.type, op.since)
+    if known is None:
+        return ""
     given = len(node.input)
     while given and not node.input[given - 1]:
         given -= 1
-    fewest, most = arity(op.domain, op.type, op.since) or (0, given)
-    if fewest <= len(node.input) and given <= most:
-        return ""
-    takes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-    return f"it has {len(node.input)} inputs, and {op.type} takes {takes}"
+    if not known.fewest <= len(node.input) or given > known.most:
+        takes = f"{known.fewest}" + f" to {known.most}" * (known.fewest != known.most)
+        return f"it has {len(node.input)} inputs, and {op.type} takes {takes}"
+    for attribute in node.attribute:
+        if attribute.name not in known.attributes and not attribute.name.startswith("__"):
+            return f"{op.type} has no attribute {attribute.name!r} since version {op.since}"
+    return ""
 
 
 def _values(node: Any, around: Level) -> dict[int, tuple[int, ...]]:
