@@ -5,7 +5,7 @@ A group is a tuple of options; a command has `@options(...)` over it, with group
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from crossflops.report.view import By
     from crossflops.targets.request import Request
 
+V = TypeVar("V")
 Function = TypeVar("Function", bound=Callable[..., Any])
 Group: TypeAlias = tuple[Callable[[Any], Any], ...]
 
@@ -131,10 +132,12 @@ def how(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return {
         "inputs": tuple(texts["inputs"]),
         "inputs_file": texts["inputs_file"],
-        "arguments": dict(map(argument, texts["arguments"])),
-        "dims": dict(numbered(f"{flag}dim", text) for text in texts["dims"]),
-        "trips": dict(numbered(f"{flag}trips", text) for text in texts["trips"]),
-        "branches": dict(map(branch, texts["branches"])),
+        "arguments": _once("--arg", map(argument, texts["arguments"])),
+        "dims": _once(f"{flag}dim", (numbered(f"{flag}dim", text) for text in texts["dims"])),
+        "trips": _once(
+            f"{flag}trips", (numbered(f"{flag}trips", text) for text in texts["trips"])
+        ),
+        "branches": _once("--branch", map(branch, texts["branches"])),
     }
 
 
@@ -146,6 +149,16 @@ HOW = {  # the flags that may be given for a second model, too
     "trips": "--trips",
     "branches": "--branch",
 }
+
+
+def _once(option: str, pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
+    """Pairs by name. Raises InputError where a name is given two values."""
+    named: dict[str, V] = {}
+    for name, value in pairs:
+        if name in named and named[name] != value:
+            raise InputError(f"{option} {name} has two values", f"give {option} {name}=... once")
+        named[name] = value
+    return named
 
 
 def numbered(option: str, text: str) -> tuple[str, int]:

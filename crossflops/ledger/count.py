@@ -221,10 +221,11 @@ class _Work:
         names = [body.name for body in node.bodies]
         if node.choice == "sum":
             held = _held(node, f"the sum of {' and '.join(names)}", exact=False)
-            return (held, *(count for counts in branches for count in _inside(node, counts, 1)))
-        why = _WHY[node.choice]
-        held = _held(node, f"{names[0]}: {why}", exact=node.choice in ("constant", "seen"))
-        return (held, *_inside(node, branches[0], 1))
+            both = (count for counts in branches for count in _at_most(counts))
+            return (held, *_inside(node, both, 1))
+        why, exact = _WHY[node.choice], node.choice in ("constant", "seen")
+        held = _held(node, f"{names[0]}: {why}", exact)
+        return (held, *_inside(node, branches[0] if exact else _at_most(branches[0]), 1))
 
     def _either(self, node: Node, stored: Precisions) -> Counts:
         """The larger of two branches, of those that can run. Raises OperandError if none can."""
@@ -247,7 +248,7 @@ class _Work:
             which = f"of the other branch {obstacle.message}"
         return (
             _held(node, f"{largest}: {which}", exact=False),
-            *_inside(node, counted[largest][0], 1),
+            *_inside(node, _at_most(counted[largest][0]), 1),
         )
 
     def _size(self, counts: Counts) -> tuple[int, int, int]:
@@ -264,6 +265,16 @@ def _held(node: Node, formula: str, exact: bool) -> Counted:
         formula=formula,
         precision="",
         exactness="exact" if exact else "bound",
+    )
+
+
+def _at_most(counts: Counts) -> Counts:
+    """The counts of a branch that may not run."""
+    return tuple(
+        msgspec.structs.replace(count, exactness="bound")
+        if isinstance(count, Counted) and count.exactness == "exact"
+        else count
+        for count in counts
     )
 
 

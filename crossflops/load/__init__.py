@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import TargetError, nearest
+from crossflops.load.external import at_once, bring_in
 from crossflops.load.protobuf import parse
 from crossflops.load.reader import weightless
 from crossflops.load.validation import check, validate
@@ -26,11 +27,13 @@ _PAGE = (b"<!doctype html", b"<html")
 def read(path: str) -> Any:
     """The ModelProto of a file without its weights, checked, its nodes in topological order.
 
-    No tensor payload above 1 KiB is read, no external data is opened, and the file may be of
-    any size. Raises TargetError.
+    No tensor payload above 1 KiB is read, neither of the file nor of those with its external
+    data, and they may be of any size. Raises TargetError.
     """
     try:
-        return _checked(_rest(path))
+        model = _checked(_rest(path))
+        bring_in(model, Path(path).parent)
+        return model
     except TargetError as error:
         if path not in error.message:  # what is wrong inside of it, told without its name
             error.message = f"{path}: {error.message}"
@@ -65,14 +68,9 @@ def _checked(data: bytes) -> Any:
     return model
 
 
-def _at_once(path: str, flags: int) -> int:
-    """Open without waiting for anyone to write: a named pipe is refused, not listened to."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
 def _rest(path: str) -> bytes:
     try:
-        with open(path, "rb", opener=_at_once) as file:
+        with open(path, "rb", opener=at_once) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise TargetError(f"{path} cannot be read: it is no regular file", _HINT)

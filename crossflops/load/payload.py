@@ -114,7 +114,7 @@ def filled(data: bytes) -> bytes:
     from crossflops.load.protobuf import parse
 
     model = parse(data)
-    for tensor in _tensors(model.graph):
+    for tensor in tensors(model.graph):
         if is_hollow(tensor):
             _fill(tensor)
     written: bytes = model.SerializeToString()
@@ -131,11 +131,12 @@ def _fill(tensor: Any) -> None:
     tensor.raw_data = element * int(np.prod(tensor.dims, dtype=np.int64))
 
 
-def _tensors(graph: Any) -> Iterator[Any]:
+def tensors(graph: Any) -> Iterator[Any]:
+    """All that are stored in a graph, in attributes of its nodes and in graphs inside of it."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 yield attribute.t
             for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else ():
-                yield from _tensors(body)
+                yield from tensors(body)

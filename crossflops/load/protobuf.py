@@ -10,7 +10,7 @@ import importlib.util
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crossflops.errors import TargetError
 
@@ -62,6 +62,24 @@ def infers(domain: str, name: str, version: int) -> bool:
     except (RuntimeError, TypeError, ValueError, library().defs.SchemaError):
         return False
     return bool(schema.has_type_and_shape_inference_function)
+
+
+class Form(NamedTuple):
+    """The fewest and the most inputs of an operator, and the names of its attributes."""
+
+    fewest: int
+    most: int
+    attributes: frozenset[str]
+
+
+@functools.cache
+def form(domain: str, name: str, version: int) -> Form | None:
+    """What a node of the operator looks like in that version, where that is known."""
+    try:
+        schema = library().defs.get_schema(name, version, domain)
+    except (RuntimeError, TypeError, ValueError, library().defs.SchemaError):
+        return None
+    return Form(int(schema.min_input), int(schema.max_input), frozenset(schema.attributes))
 
 
 def _submodule(name: str, suffixes: tuple[str, ...]) -> Any:

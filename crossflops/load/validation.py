@@ -146,14 +146,19 @@ _HINT = "the file is damaged or was made by hand: export the model again"
 
 
 def check(model: Any) -> None:
-    """Raise TargetError, which says where, for a name that is no text, or none of an operator."""
+    """Raise TargetError, which says where, for a name that is no text, or none of an operator.
+
+    The operators of ONNX get the one name of their domain that is used here, in place: "".
+    """
     _texts("the model", (imported.domain for imported in model.opset_import))
+    _own_domain(model.opset_import)
     _graph_of_texts(model.graph, "the graph")
     for number, function in enumerate(model.functions):
         where = f"function {number}"
         _texts(where, (function.name, function.domain, function.overload))
         _texts(where, (*function.input, *function.output, *function.attribute))
         _texts(where, (imported.domain for imported in function.opset_import))
+        _own_domain((function, *function.opset_import))
         _attributes(function.attribute_proto, where)
         _nodes(function.node, where)
 
@@ -168,6 +173,12 @@ def _graph_of_texts(graph: Any, where: str) -> None:
     _nodes(graph.node, where)
 
 
+def _own_domain(protos: Iterable[Any]) -> None:
+    for proto in protos:
+        if proto.domain == "ai.onnx":
+            proto.domain = ""
+
+
 def _nodes(nodes: Iterable[Any], where: str) -> None:
     for number, node in enumerate(nodes):
         texts = [node.op_type, node.domain, node.overload, node.name, *node.input, *node.output]
@@ -175,6 +186,8 @@ def _nodes(nodes: Iterable[Any], where: str) -> None:
             texts += (entry.key, entry.value)
         place = f"node {number} of {where}"
         _texts(place, texts)
+        if node.domain == "ai.onnx":
+            node.domain = ""
         if not node.op_type:
             raise TargetError(f"{place} has no operator", _HINT)
         if node.attribute:

@@ -10,7 +10,7 @@ from crossflops.operators.access import integer, number, out_size, shape, size, 
 from crossflops.operators.gradient import each_operand, moves_back
 from crossflops.operators.movement import MOVED, moved
 from crossflops.operators.operands import label, shape_of
-from crossflops.operators.rule import TORCH, TORCH_PAGES, Operators, estimated
+from crossflops.operators.rule import TORCH, TORCH_PAGES, Formula, Operators, estimated
 
 operator = Operators(TORCH)
 
@@ -46,7 +46,7 @@ _MOVES = {
     "Tensor.masked_fill": ("aten.masked_fill.Scalar", "aten.masked_fill.Tensor"),
     "as_strided": ("aten.as_strided.default",),
     "diag_embed": ("aten.diag_embed.default",),
-    "diagonal": ("aten.diagonal.default",),
+    "diagonal": ("aten.diagonal.default", "aten.diagonal_copy.default"),
     "gather": ("aten.gather.default",),
     "index_select": ("aten.index_select.default",),
     "masked_select": ("aten.masked_select.default",),
@@ -105,30 +105,111 @@ def index_put(node: Node) -> Cost:
     return Cost(adds=added)
 
 
-# Functions of a complex number z = a + ib, by the functions of real numbers that they are made of:
-# e^z = e^a (cos b + i sin b), log z = log |z| + i atan2(b, a), z^p = e^(p log z).
+# Functions of a complex number z = a + ib, by the functions of real numbers that they are made of.
+# A function of two arguments stands for the exporter's own: w / z with 6 muls, 3 adds, 2 divs.
 _PRODUCT = Cost(muls=4, adds=2)
+_QUOTIENT = Cost(muls=6, adds=3, divs=2)
+_SUM = Cost(adds=2)
+_SCALED = Cost(muls=2)
 _EXP = Cost(specials=3, muls=2)
 _LOG = Cost(specials=3, muls=2, adds=1)
+_RECIPROCAL = Cost(muls=2, adds=2, divs=2)
+_SQRT = Cost(specials=3, muls=4, adds=3, compares=1)
+_SIN = Cost(specials=4, muls=2)
+_TAN = Cost(specials=4, muls=2, adds=1, divs=2)
+
+# By the function: what it costs for each number, and how that is said.
+_FUNCTIONS = {
+    "exp": (_EXP, "3 specials, 2 muls: e^a (cos b + i sin b)"),
+    "expm1": (_EXP + Cost(adds=1), "as exp, add"),
+    "exp2": (_SCALED + _EXP, "2 muls, exp"),
+    "log": (_LOG, "3 specials, 2 muls, add: log |z| + i atan2(b, a)"),
+    "log1p": (_LOG + Cost(adds=1), "add, log"),
+    "log2": (_LOG + Cost(divs=2), "log, 2 divs"),
+    "log10": (_LOG + Cost(divs=2), "log, 2 divs"),
+    "sqrt": (_SQRT, "3 sqrts, 4 muls, 3 adds, compare: sqrt((|z| + a)/2) +- i sqrt((|z| - a)/2)"),
+    "rsqrt": (_SQRT + _RECIPROCAL, "sqrt, and its reciprocal: 2 muls, 2 adds, 2 divs"),
+    "sin": (_SIN, "4 specials, 2 muls: sin a cosh b + i cos a sinh b"),
+    "cos": (_SIN + Cost(adds=1), "4 specials, 2 muls, add: cos a cosh b - i sin a sinh b"),
+    "sinh": (_SIN, "4 specials, 2 muls: sinh a cos b + i cosh a sin b"),
+    "cosh": (_SIN, "4 specials, 2 muls: cosh a cos b + i sinh a sin b"),
+    "tan": (_TAN, "4 specials, 2 muls, add, 2 divs: (sin 2a + i sinh 2b)/(cos 2a + cosh 2b)"),
+    "tanh": (_TAN, "4 specials, 2 muls, add, 2 divs: (sinh 2a + i sin 2b)/(cosh 2a + cos 2b)"),
+    "sigmoid": (
+        Cost(adds=3) + _EXP + _RECIPROCAL,
+        "3 adds, exp, reciprocal: 1/(1 + e^-z)",
+    ),
+    "silu": (Cost(adds=3) + _EXP + _RECIPROCAL + _PRODUCT, "sigmoid, product: z/(1 + e^-z)"),
+}
+
+
+def _of_numbers(cost: Cost) -> Formula:
+    def formula(node: Node) -> Cost:
+        """The same for each complex number, whose two parts are the last axis.
+
+        By textbook formulas: an estimate.
+        """
+        return cost * (out_size(node) // 2)
+
+    return formula
+
+
+def _compared(node: Node) -> Cost:
+    """Both parts of each number; the result has one element for each."""
+    return Cost(compares=2 * out_size(node))
+
+
+for name, (cost, words) in _FUNCTIONS.items():
+    page, equation = f"{TORCH_PAGES}{name}.html", f"per z: {words}"
+    operator(f"aten.{name}.default", equation, page=page, doubt=estimated)(_of_numbers(cost))
+
+operator(
+    ("prims.conj_physical.default", "aten.conj_physical.default"),
+    "per z: a negation, which is an add",
+    page=f"{TORCH_PAGES}conj_physical.html",
+)(_of_numbers(Cost(adds=1)))
+operator(
+    (f"aten.{name}" for name in ("eq.Tensor", "eq.Scalar", "ne.Tensor", "ne.Scalar")),
+    "per z: 2 compares",
+    page=f"{TORCH_PAGES}eq.html",
+)(_compared)
+operator("aten.isnan.default", "per z: 2 compares", page=f"{TORCH_PAGES}isnan.html")(_compared)
 
 
 @operator(
-    ("aten.exp.default", "aten.log.default", "aten.pow.Tensor_Scalar"),
-    "per z: exp: 3 specials, 2 muls; log: 3 specials, 2 muls, add; z^2: 4 muls, 2 adds; "
-    "z^p: log, exp, 2 muls",
-    page=f"{TORCH_PAGES}exp.html",
+    "aten.linalg_vector_norm.default.complex",
+    "n(x) muls, n(x)-m adds, m sqrts",
+    page=f"{TORCH_PAGES}linalg.vector_norm.html",
+)
+def norm(node: Node) -> Cost:
+    """aten.linalg_vector_norm of order 2: the root of the sum of the squares of all parts.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.linalg.vector_norm.html
+    """
+    if number(node, "ord", 2.0) != 2:
+        raise ValueError("norms of another order than 2 are not counted")
+    parts, results = size(node), out_size(node)
+    return Cost(muls=parts, adds=parts - results, specials=results)
+
+
+@operator(
+    ("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar"),
+    "per z: z^2: 4 muls, 2 adds; z^p: log, exp, 2 muls; c^z: exp, 2 muls; w^z: log, product, exp",
+    page=f"{TORCH_PAGES}pow.html",
     doubt=estimated,
 )
-def of_numbers(node: Node) -> Cost:
-    """aten.exp, aten.log and aten.pow of complex numbers, whose two parts are the last axis.
+def power(node: Node) -> Cost:
+    """aten.pow: z^2 is one product, z^p exp(p log z), c^z exp(z log c), w^z exp(z log w).
 
-    exp: e^a, cos b, sin b and 2 muls. log: |z| (2 muls, add, sqrt), its log, atan2. z^2 is one
-    complex product, another power exp(p log z). By textbook formulas: an estimate.
-    https://docs.pytorch.org/docs/stable/generated/torch.exp.html
+    p is a real number and c a positive one, whose log is taken once and not counted.
+    https://docs.pytorch.org/docs/stable/generated/torch.pow.html
     """
-    name = node.op.type.split(".")[1]
-    power = _PRODUCT if number(node, "exponent", 0.0) == 2 else _LOG + Cost(muls=2) + _EXP
-    each = {"exp": _EXP, "log": _LOG}.get(name, power)
+    if "exponent" in node.attrs:
+        each = _PRODUCT if number(node, "exponent", 0.0) == 2 else _LOG + _SCALED + _EXP
+    elif number(node, "self_", 0.0) > 0:
+        each = _SCALED + _EXP
+    else:
+        each = _LOG + _PRODUCT + _EXP
     return each * (out_size(node) // 2)
 
 
@@ -143,6 +224,59 @@ def running_product(node: Node) -> Cost:
     https://docs.pytorch.org/docs/stable/generated/torch.cumprod.html
     """
     return _PRODUCT * (out_size(node) // 2)
+
+
+@operator("aten.cumsum.default", "n(Y) adds", page=f"{TORCH_PAGES}cumsum.html")
+def running_sum(node: Node) -> Cost:
+    """aten.cumsum of complex numbers: an add for each part of each of them, as of real ones.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.cumsum.html
+    """
+    return Cost(adds=out_size(node))
+
+
+@operator(
+    ("aten.prod.default", "aten.prod.dim_int"),
+    "n-m products: 4 muls, 2 adds each",
+    page=f"{TORCH_PAGES}prod.html",
+)
+def whole_product(node: Node) -> Cost:
+    """aten.prod of n complex numbers into m: n-m products.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.prod.html
+    """
+    return _PRODUCT * ((size(node) - out_size(node)) // 2)
+
+
+@operator(
+    ("aten.addcmul.default", "aten.addcdiv.default"),
+    "per z: product (4 muls, 2 adds) or quotient (6 muls, 3 adds, 2 divs), and a sum: 2 adds; "
+    "a value other than 1: 2 muls",
+    page=f"{TORCH_PAGES}addcmul.html",
+)
+def joined(node: Node) -> Cost:
+    """aten.addcmul, addcdiv of complex numbers: self + value * a * b, self + value * a / b.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.addcmul.html
+    """
+    each = _SUM + (_PRODUCT if node.op.type.startswith("aten.addcmul") else _QUOTIENT)
+    if number(node, "value", 1.0) != 1:
+        each += _SCALED
+    return each * (out_size(node) // 2)
+
+
+@operator(
+    ("aten.index_add.default", "aten.scatter_add.default"),
+    "n(source) adds; alpha other than 1: n(source) muls",
+    page=f"{TORCH_PAGES}Tensor.index_add.html",
+)
+def added(node: Node) -> Cost:
+    """aten.index_add, scatter_add of complex numbers: an add for each part of each source.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_add.html
+    """
+    source_size = size(node, 2)
+    return Cost(adds=source_size, muls=source_size * (number(node, "alpha", 1.0) != 1))
 
 
 @operator(

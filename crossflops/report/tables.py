@@ -171,10 +171,18 @@ def _totals(graph: Graph, ledger: Ledger) -> Totals:
         converter_macs=sum(count.converter_macs for count in ledger.counted),
         active_params=_active(graph, ledger),
         exactness={
-            "macs": _weakest(count.exactness for count in ledger.counted if count.cost.macs),
-            "flops": _weakest(count.exactness for count in ledger.counted if count.cost.flops),
+            "macs": _weakest(c.exactness for c in ledger.counted if c.cost.macs or _calls(c.node)),
+            "flops": _weakest(
+                c.exactness for c in ledger.counted if c.cost.flops or _calls(c.node)
+            ),
         },
     )
+
+
+def _calls(node: Node) -> bool:
+    """Whether functions are called in a branch or a loop: these are counted for all callers."""
+    inside = (inner for body in node.bodies for inner in body.nodes)
+    return any(inner.choice == "function" or _calls(inner) for inner in inside)
 
 
 def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:

@@ -166,6 +166,12 @@ FILES = {
         parsed(f"g (float[4,4] x) => (y) {SHAPE} {{ y = Reshape(x, s) }}"),
         "'x' (4x4) has 16 elements, which do not fill",
     ),
+    "an input too many": (handmade(("MatMul", "x x x", "y")), "3 inputs, and MatMul takes 2"),
+    "an input too few": (handmade(("MatMul", "x", "y")), "1 inputs, and MatMul takes 2"),
+    "an attribute of an older version": (  # without it, all axes would be reduced
+        handmade(("ReduceSum", "x", "y", ("axes", [1]))),
+        "ReduceSum has no attribute 'axes' since version 13",
+    ),
     "a cycle": (handmade(("Add", "x b", "a"), ("Relu", "a", "b")), "'node_a' depends on its own"),
     "nodes out of order": (handmade(("Relu", "a", "b"), ("Relu", "x", "a")), None),
     "a value made twice": (handmade(("Relu", "x", "a"), ("Relu", "x", "a")), "'node_a' makes 'a'"),

@@ -1,11 +1,14 @@
 """A file without its weights: what is kept, what is dropped, what is never touched."""
 
+import os
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from crossflops.errors import TargetError
+from crossflops.export.onnx_file import data_locations
 from crossflops.load import read, weightless
 from crossflops.load.reader import length_prefix
 from tests.onnx_files import graph_of, ledger_of, parsed, saved
@@ -126,6 +129,52 @@ def test_external_data_is_never_opened(tmp_path):
     path = saved(tmp_path, model)
     assert ledger_of(path).total.macs == 4 * 64 * 64
     assert graph_of(path).params == 64 * 64
+
+
+RESHAPED = "g (float[8] x) => (float[2,6] y) { r = Reshape(x, s)\n y = MatMul(r, w) }"
+
+
+def apart(folder):
+    """A model all of whose tensors lie beside it, the two sizes of a Reshape too."""
+    model = parsed(RESHAPED)
+    for name, values in (("s", np.array([2, 4])), ("w", np.ones((4, 6), np.float32))):
+        model.graph.initializer.append(numpy_helper.from_array(values, name))
+    path = str(folder / "model.onnx")
+    onnx.save(model, path, save_as_external_data=True, location="all.bin", size_threshold=0)
+    return path
+
+
+def test_sizes_that_lie_in_another_file_are_read(tmp_path):
+    """A 2x4 by 4x6 product is 48 MACs, wherever the 2 and the 4 are written."""
+    path = apart(tmp_path)
+    assert ledger_of(path).total.macs == 48
+    assert data_locations(read(path)) == ["all.bin"]
+
+
+@pytest.mark.filterwarnings("ignore:shape inference")
+@pytest.mark.parametrize(
+    ("place", "leave"),
+    [("all.bin", b""), ("all.bin", b"\2\0\0"), ("../all.bin", None), ("all.bin", None)],
+    ids=["gone", "cut", "outside", "pipe"],
+)
+def test_sizes_that_are_not_there_are_named(place, leave, tmp_path):
+    """Which tensor, and the file that it lies in: nothing outside of the folder is opened."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    path = apart(inner)
+    data = inner / "all.bin"
+    if place != "all.bin":
+        data.rename(tmp_path / "all.bin")
+    elif leave is None:
+        data.unlink()
+        os.mkfifo(data)
+    else:
+        data.write_bytes(leave)
+    model = onnx.load(path, load_external_data=False)
+    for tensor in model.graph.initializer:
+        tensor.external_data[0].value = place
+    with pytest.raises(TargetError, match=f"takes sizes from 's', which lies in '{place}'"):
+        ledger_of(saved(inner, model))
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 100, b"PK\x03\x04 a zip file", b"\x3a\x7f"])

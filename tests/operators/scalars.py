@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,10 @@ class Number:
     def pow(self, exponent: float) -> "Number":
         """A special."""
         return self._new("specials", self.value**exponent)
+
+    def special(self, function: Callable[..., float], *others: "Number") -> "Number":
+        """A special of any name."""
+        return self._new("specials", function(self.value, *map(_value, others)))
 
     def tanh(self) -> "Number":
         """A special."""

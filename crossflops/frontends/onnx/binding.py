@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.ir.tensor import TensorSpec
-from crossflops.load.payload import wrong_dims
+from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
 from crossflops.load.validation import forget_negative
 
 _HINT = "bind dimensions with --dim NAME=SIZE, or give a whole shape with --input NAME=1x3x224x224"
@@ -51,7 +51,7 @@ def bind(
     bound = dict(dims)
     for value in inputs:
         if value.name in given:
-            _bind_names(value, given[value.name], bound)
+            _bind_names(value, given[value.name].shape or (), bound)
     names = {dim.dim_param for value in inputs for dim in _dims(value) if dim.dim_param}
     for name, size in dims.items():
         if name not in names:
@@ -60,9 +60,11 @@ def bind(
         if size < 0:
             raise InputError(f"dimension {name!r} cannot be {size}", _HINT)
     for value in inputs:
-        if value.name in given:
-            _overridden(path, value.name, _stated(value), given[value.name])
-        _write(value, given.get(value.name), bound)
+        spec = given.get(value.name)
+        if spec is not None:
+            _overridden(path, value.name, _stated(value), spec.shape or ())
+            _kept_type(path, value, spec.dtype)
+        _write(value, None if spec is None else spec.shape, bound)
     _require(inputs, _Said(path, dims, specs))
     return {name: bound[name] for name in sorted(bound) if name in names}
 
@@ -76,7 +78,8 @@ def agrees(graph: Any, specs: Sequence[TensorSpec]) -> bool:
     inputs = model_inputs(graph)
     given = _given(inputs, specs)
     for value in inputs:
-        stated, shape = [dim.dim_value for dim in _dims(value)], given.get(value.name)
+        stated = [dim.dim_value for dim in _dims(value)]
+        shape = given[value.name].shape if value.name in given else None
         if shape is not None and len(shape) != len(stated):
             return False
         pairs = zip(stated[1:], (shape or stated)[1:], strict=True)
@@ -91,17 +94,24 @@ def model_inputs(graph: Any) -> list[Any]:
     return [value for value in graph.input if value.name not in stored]
 
 
-def _given(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict[str, tuple[int, ...]]:
+def _given(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
     names = [value.name for value in inputs]
-    given_shapes: dict[str, tuple[int, ...]] = {}
+    given: dict[str, TensorSpec] = {}
     for spec in specs:
         place = int(spec.name) if spec.name.isdecimal() and spec.name not in names else -1
         name = names[place] if 0 <= place < len(names) else spec.name
+        if name not in names and place >= 0:
+            what = (
+                f"the model has {len(names)} inputs, and there is a shape for number {place + 1}"
+            )
+            raise InputError(what, f"inputs: {', '.join(names)}")
         if name not in names:
             raise InputError(f"the model has no input {name!r}", f"inputs: {', '.join(names)}")
+        if name in given:
+            raise InputError(f"the input {name!r} is given twice", f"inputs: {', '.join(names)}")
         assert spec.shape is not None
-        given_shapes[name] = spec.shape
-    return given_shapes
+        given[name] = spec
+    return given
 
 
 def _dims(value: Any) -> Any:
@@ -200,6 +210,13 @@ def _overridden(
     if any(fixed not in (None, size) for fixed, size in zip(stated, shape, strict=True)):
         fixed = "x".join("?" if size is None else str(size) for size in stated)
         warn(path, f"the file fixes input {name!r} as {fixed}: it is counted as {shown(shape)}")
+
+
+def _kept_type(path: str, value: Any, asked: str) -> None:
+    """Warn where the caller names another element type than the file; float32 is the usual one."""
+    fixed = ELEMENT_TYPES.get(value.type.tensor_type.elem_type, "")
+    if fixed and asked not in (fixed, "float32"):
+        warn(path, f"input {value.name!r} of the file is {fixed}, and is not counted as {asked}")
 
 
 def shown(shape: tuple[int, ...] | None) -> str:

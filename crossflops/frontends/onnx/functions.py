@@ -29,7 +29,7 @@ class Scope(NamedTuple):
 def local(model: Any) -> dict[Identity, Any]:
     """The local functions of a model."""
     return {
-        (domain_of(function), function.name, function.overload): function
+        (function.domain, function.name, function.overload): function
         for function in model.functions
     }
 
@@ -120,17 +120,12 @@ def _size(graph: Any, functions: Mapping[Identity, Any]) -> int:
 
 def identity(node: Any) -> Identity:
     """The function that a node calls, if there is one of that name."""
-    return domain_of(node), node.op_type, node.overload
+    return node.domain, node.op_type, node.overload
 
 
 def _called(node: Any, functions: Mapping[Identity, Any]) -> Identity | None:
     key = identity(node)
     return key if key in functions else None
-
-
-def domain_of(proto: Any) -> str:
-    """The domain of a node, a function or an operator set, by the one of its names used here."""
-    return "" if proto.domain == "ai.onnx" else str(proto.domain)
 
 
 def _calls(graph: Any, functions: Mapping[Identity, Any]) -> Iterable[bool]:

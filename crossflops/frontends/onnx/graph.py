@@ -29,7 +29,7 @@ from crossflops.ir.tensor import TensorSpec
 from crossflops.load.order import bodies as held
 from crossflops.load.order import label
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import since
+from crossflops.load.protobuf import form, since
 from crossflops.operators import rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
@@ -120,10 +120,11 @@ def _nodes(
         depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
         if depends:
             varying.update(node.output)
+        op = _op(node, reading)
         nodes.append(
             Node(
                 key=label(node, number),
-                op=_op(node, reading),
+                op=op,
                 inputs=tuple([_named(name, specs) for name in given]),
                 outputs=tuple([_named(name, specs) for name in node.output]),
                 attrs=attributes(node),
@@ -133,7 +134,8 @@ def _nodes(
                 trips=trips(node, around, reading.trips) if bodies else None,
                 choice=choice,
                 constant=not depends,
-                objection=_objection(node),
+                objection=_objection(node)
+                or ("" if choice == "function" else _malformed(node, op)),
             )
         )
     return tuple(nodes)
@@ -143,6 +145,26 @@ def _objection(node: Any) -> str:
     for note in node.metadata_props:
         if note.key == OBJECTION:
             return str(note.value)
+    return ""
+
+
+def _malformed(node: Any, op: Op) -> str:
+    """What is wrong with the number of inputs or the names of attributes of a node, or "".
+
+    Inputs that are left out at the end, and names that begin with __, are no matter.
+    """
+    known = form(op.domain, op.type, op.since)
+    if known is None:
+        return ""
+    given = len(node.input)
+    while given and not node.input[given - 1]:
+        given -= 1
+    if not known.fewest <= len(node.input) or given > known.most:
+        takes = f"{known.fewest}" + f" to {known.most}" * (known.fewest != known.most)
+        return f"it has {len(node.input)} inputs, and {op.type} takes {takes}"
+    for attribute in node.attribute:
+        if attribute.name not in known.attributes and not attribute.name.startswith("__"):
+            return f"{op.type} has no attribute {attribute.name!r} since version {op.since}"
     return ""
 
 
@@ -174,10 +196,9 @@ def _named(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec | None:
 
 
 def _op(node: Any, reading: Reading) -> Op:
-    domain = "" if node.domain == "ai.onnx" else node.domain
     imports = reading.editions.get(node.name, reading.opset)
-    version = imports.get(domain, reading.opset.get(domain, 1))
-    return _operator(domain, node.op_type, since(domain, node.op_type, version))
+    version = imports.get(node.domain, reading.opset.get(node.domain, 1))
+    return _operator(node.domain, node.op_type, since(node.domain, node.op_type, version))
 
 
 _operator = lru_cache(maxsize=1024)(Op)  # one object for all nodes of an operator

@@ -248,7 +248,7 @@ def pin(graph: Any) -> bool:
         types = of_graph(around.graph)
         for node in around.graph.node:
             first = SIZED.get(node.op_type)
-            if first is None or node.domain not in ("", "ai.onnx"):
+            if first is None or node.domain:
                 continue
             if all(around.shapes.get(name) is not None for name in node.output if name):
                 continue

@@ -91,7 +91,7 @@ def body_of(node: Any, name: str = "body") -> Any:
 
 def is_control(node: Any, *names: str) -> bool:
     """Whether the node is one of these operators of ai.onnx."""
-    return node.op_type in names and node.domain in ("", "ai.onnx")
+    return node.op_type in names and not node.domain
 
 
 def trips(node: Any, around: Level, given: Mapping[str, int]) -> int | None:

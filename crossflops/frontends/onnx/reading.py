@@ -83,7 +83,7 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     # onnxruntime allows in any.
     model.ir_version = max(model.ir_version, _STORED_APART)
     local = functions.local(model)
-    opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
+    opset = {o.domain: o.version for o in model.opset_import}
     newer(file.path, opset)
     editions: dict[str, dict[str, int]] = {}
     apart = bool(local) and not (
@@ -108,7 +108,7 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
         raise
     if inferred is not model:
         model.Clear()  # callers hold it, and what was read again is as large
-    opset |= {o.domain: o.version for o in inferred.opset_import if o.domain != "ai.onnx"}
+    opset |= {o.domain: o.version for o in inferred.opset_import}
     name = inferred.graph.name or Path(file.path).stem
     graph, places = to_graph(inferred, types, name, bound, Reading(opset, editions, *asked))
     empty(file.path, graph)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crossflops.errors import CrossflopsWarning, TargetError
-from crossflops.frontends.onnx.functions import Calls, domain_of
+from crossflops.frontends.onnx.functions import Calls
 from crossflops.frontends.onnx.inference import infer, objection, pin
 from crossflops.frontends.onnx.loops import (
     RAN,
@@ -29,6 +29,7 @@ from crossflops.frontends.onnx.types import Type, is_tensor, of_graph, put, shap
 from crossflops.frontends.onnx.unroll import Unrolling, uneven, unroll
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.measurement import Observation
+from crossflops.load.external import location
 from crossflops.load.order import bodies, label
 from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
 from crossflops.load.protobuf import infers
@@ -127,6 +128,7 @@ class ImpossibleShapeError(TargetError):
         self.types = types
 
 
+_AWAY = re.compile(r"external data into raw data for tensor: ([^\n]*)")
 _OBJECTION = re.compile(r"\(op_type:(?:Loop|Scan), node name: (.*?)\): ([^\n]*)")
 
 
@@ -188,18 +190,30 @@ def _object(model: Any, gaps: list[Gap]) -> None:
     graphs = list(_graphs(model.graph)) if gaps else []
     types = {name: kind for graph in graphs for name, kind in of_graph(graph).items()}
     known = {name for name, kind in types.items() if kind.dtype and kind.shape is not None} | {""}
-    opset = {domain_of(opset): opset.version for opset in model.opset_import}
+    opset = {opset.domain: opset.version for opset in model.opset_import}
     suspects = [
         node
         for graph in graphs
         for node in graph.node
         if not missing.isdisjoint(node.output) and known.issuperset(node.input)
-        if infers(domain_of(node), node.op_type, opset.get(domain_of(node), 1))
-        and not bodies(node)
+        if infers(node.domain, node.op_type, opset.get(node.domain, 1)) and not bodies(node)
     ]
     for node in suspects[:_MOST_WARNINGS]:
         if complaint := objection(_alone(model, node, types, graphs)):
+            if away := _AWAY.search(complaint):
+                raise _missing(node, away[1], graphs)
             _note(node, complaint)
+
+
+def _missing(node: Any, name: str, graphs: Iterable[Any]) -> TargetError:
+    """Sizes follow from a tensor that lies in a file, and that file is not there."""
+    stored = (tensor for graph in graphs for tensor in graph.initializer)
+    place = next((location(tensor) for tensor in stored if tensor.name == name), "another file")
+    return TargetError(
+        f"node {node.name or node.op_type!r} takes sizes from {name!r}, which lies in {place!r}, "
+        "and there it is not",
+        f"put {place} beside the model: only its large tensors may be missing",
+    )
 
 
 def _alone(model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[Any]) -> Any:

@@ -342,7 +342,7 @@ def known(
         if (value := of_tensor(tensor)) is not None:
             known_values[tensor.name] = value
     for node in nodes:
-        if node.op_type not in _EVALUATED or node.domain not in ("", "ai.onnx"):
+        if node.op_type not in _EVALUATED or node.domain:
             continue
         if len(node.output) == 1 or node.op_type == "SequenceMap":
             value = _evaluate(node, shapes, known_values)

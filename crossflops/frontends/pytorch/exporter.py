@@ -99,18 +99,23 @@ def unknown_operator(error: BaseException) -> Any:
 def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
     """The translations hold for complex arguments, too.
 
-    PyTorch keeps those apart, and `torch.onnx.export` adds none of them to its own. An operator
-    that is kept whole for real numbers bears another name for complex ones, whose work is other.
+    PyTorch keeps those apart, and `torch.onnx.export` adds none of them to its own. What it has
+    no form of for complex arguments becomes an opaque node there, and keeps its form for real
+    ones. An operator that has a formula as one node for real numbers bears another name for
+    complex ones, whose work is other.
     """
     from torch.onnx._internal.exporter import _dispatching
 
     dispatch = _dispatching.dispatch
 
     def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
-        known = table.get(node.target)
-        if known is not None and str(node.target).startswith(_KEPT) and _takes_complex(node):
-            known = opaque(node.target, COMPLEX)
-        return (known, "") if known is not None else dispatch(node, registry)
+        known, other = table.get(node.target), str(node.target).startswith((*_KEPT, *_OF_REALS))
+        if known is not None and not (other and _takes_complex(node)):
+            return known, ""
+        form, why = dispatch(node, registry)
+        if form is None and _takes_complex(node) and hasattr(node.target, "_schema"):
+            return opaque(node.target, COMPLEX if other else ""), ""
+        return form, why
 
     _dispatching.dispatch = ours_first
     try:
@@ -128,7 +133,8 @@ def opaque(operator: Any, suffix: str = "") -> Callable[..., Any]:
     """A translation of the operator into one node of the domain `torch.ops`.
 
     Its inputs are the tensors among the arguments, lists of tensors flattened; its attributes
-    the plain arguments that are given, by their names in the operator's schema.
+    the plain arguments that are given, by their names in the operator's schema. One that is called
+    `self`, the number in `2 ** z`, is called `self_`.
     """
     from onnx.defs import OpSchema
     from onnxscript import values
@@ -138,7 +144,8 @@ def opaque(operator: Any, suffix: str = "") -> Callable[..., Any]:
     opset, name = values.Opset(DOMAIN, 1), f"{operator}{suffix}"
 
     def translate(*args: Any, **kwargs: Any) -> Any:
-        named = dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
+        given = dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
+        named = {_attribute_name(name): value for name, value in given.items()}
         flat = [
             x
             for argument in named.values()
@@ -176,11 +183,16 @@ def _schema(operator: Any, name: str, has_inputs: bool) -> Any:
         outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(results)],
         type_constraints=[("T", _TYPES, "")],
         attributes=[
-            OpSchema.Attribute(argument.name, kind, "", required=False)
+            OpSchema.Attribute(_attribute_name(argument.name), kind, "", required=False)
             for argument in operator._schema.arguments
             if (kind := _attribute_type(str(argument.type))) is not None
         ],
     )
+
+
+def _attribute_name(argument: str) -> str:
+    """`self` is what Python calls the operator itself."""
+    return "self_" if argument == "self" else argument
 
 
 def _attribute_type(written: str) -> Any:
@@ -292,6 +304,9 @@ _KEPT = (
         )
     ),
 )  # fmt: skip
+
+# Operators without an ONNX form whose formulas hold for real numbers alone.
+_OF_REALS = ("aten.linalg_", "aten._linalg_", "aten.geqrf.", "aten._sparse_addmm.")
 
 
 def to_onnx(exported: Any) -> Any:

@@ -25,8 +25,7 @@ _OPSET = 21  # of stand-ins where the file has none
 
 def opset_of(model: Any) -> int:
     """The version of ai.onnx in which stand-ins of the model are written."""
-    opset = {opset.domain: opset.version for opset in model.opset_import}
-    return int(opset.get("", opset.get("ai.onnx", _OPSET)))
+    return next((int(opset.version) for opset in model.opset_import if not opset.domain), _OPSET)
 
 
 def foreign(node: Any, opset: int) -> bool:
