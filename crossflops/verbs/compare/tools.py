@@ -254,6 +254,9 @@ def rebuilt(request: Request, choice: Choice, mine: CountedModel, tell: Progress
         tools = [tool for tool in _runners(choice) if conventions[tool].framework == framework]
         if not tools or (mine.trace.framework == framework and not request.is_file):
             continue
+        if mine.weights is not None and mine.weights.kind == FAKE:
+            failures |= {tool: failure(tool, "build", left_out(tool)) for tool in tools}
+            continue
         tell(f"rebuilding {kind} from {origin}")
         of_framework = choice.only(tools)
         try:
