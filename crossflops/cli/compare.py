@@ -15,6 +15,7 @@ from crossflops.cli.options import (
     STRICT,
     TARGET,
     UNIT,
+    WEIGHTS_OF_TOOLS,
     Group,
     Positive,
     drawing,
@@ -133,6 +134,7 @@ def _against(fields: dict[str, Any]) -> dict[str, Any]:
     click.option("--memory", type=Positive(), metavar="GIB",
                  help="Address space of each tool, by default as much as the machine has "
                       "memory."),
+    WEIGHTS_OF_TOOLS,
     *QUESTIONS,
     click.option("--top", type=click.IntRange(0), default=TOP, show_default=True, metavar="N",
                  help="How many modules to show, of those where the tools disagree most."),
@@ -167,7 +169,7 @@ def compare(
         **questions(fields),
         **_against(fields),
     )
-    model = request(fields, sizes=sizes(fields))
+    model = request(fields, sizes=sizes(fields), weights=fields.pop("weights"))
     with progress(f"comparing {model.target}") as tell:
         report = verb.compare(model, asked, tell)
     deliver(Compared(report, top) if report.profiles else report, **fields)

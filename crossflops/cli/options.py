@@ -205,6 +205,15 @@ def argument(text: str) -> tuple[str, object]:
 )  # fmt: skip
 
 
+(WEIGHTS_OF_TOOLS,) = titled(
+    BUILT,
+    click.option("--weights", type=click.Choice(["real", "fake"]),
+                 help="Build a target of PyTorch with numbers in its weights, or without: tools "
+                      "that look at shapes alone run on it, and the others are named. The "
+                      "default: without, where the weights take more than 1 GiB."),
+)  # fmt: skip
+
+
 TRAIN: Group = titled(
     "A training step",
     click.option("--train", is_flag=True,

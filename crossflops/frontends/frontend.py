@@ -32,7 +32,8 @@ class Source(msgspec.Struct, frozen=True):
     `control` is what the caller says of its loops and branches, `values` where the inputs come
     from, in words. A model of a framework that is traced on shapes is called with shapes: `arrays`
     are then the values that were given, for a model that is to be run. `weights` say of a model of
-    PyTorch whether there are numbers in them: see `crossflops.ir.provenance.Weights`.
+    PyTorch whether there are numbers in them (see `crossflops.ir.provenance.WeightsKind`), and
+    `stored` how many bytes they take, or would.
     """
 
     model: Any
@@ -42,6 +43,7 @@ class Source(msgspec.Struct, frozen=True):
     values: str = GIVEN
     arrays: Arguments | None = None
     weights: str = ""
+    stored: int = 0
 
 
 class Ready(NamedTuple):
@@ -186,6 +188,17 @@ class Frontend(Protocol):
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """What a tool may change: as it is where tools only read the graph of a model."""
         return model, args, kwargs
+
+    def hollowed(self, source: Source) -> Source:
+        """The model without numbers, where it has none that could be used; else as it is."""
+        return source
+
+    def watching_values(self, model: Any) -> AbstractContextManager[Callable[[], str]]:
+        """What is open while a tool runs a model without numbers.
+
+        What it gives says, in words, what needed some meanwhile; "" where nothing did.
+        """
+        return nullcontext(str)
 
     # Runs in the framework itself, for those with a `runtime`.
 

@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from crossflops.ir.provenance import WeightsKind
 from crossflops.ir.trace import Kernel, Level, Setting
 
 Amount: TypeAlias = int | float
@@ -21,7 +22,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """A tool's answer for one model. `printed_as` is the word that the tool uses for it.
 
     `python` is the interpreter that ran the tool, where that was another one. `kernels` are the
-    fused ones that run in its setting, where the model was run in it to see.
+    fused ones that run in its setting, where the model was run in it to see. `weights` are there
+    where it should have run without their numbers, and could not: why.
     """
 
     tool: str
@@ -36,6 +38,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     seconds: float = 0.0
     python: str | UnsetType = UNSET
     kernels: tuple[Kernel, ...] | UnsetType = UNSET
+    weights: WeightsKind | UnsetType = UNSET
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="failure"):

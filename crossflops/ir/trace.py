@@ -5,6 +5,7 @@ from math import prod
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from crossflops.ir.graph import Checkpoint
 from crossflops.ir.tensor import TensorSpec
@@ -33,13 +34,15 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """How a model is run. Totals of one tool differ by setting.
 
     `hooked` says whether hooks sit on the modules, or on the children of the model alone: they
-    switch PyTorch's fused paths off.
+    switch PyTorch's fused paths off. `fake` says that tensors had shapes and types, and no values:
+    a tool that ran on such prints the same, or does not run on them.
     """
 
     device: str = "cpu"
     training: bool = False
     grad: bool = True
     hooked: bool | Literal["children"] = False
+    fake: Literal[True] | UnsetType = UNSET
 
     @property
     def id(self) -> str:

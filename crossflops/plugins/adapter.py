@@ -3,11 +3,12 @@
 import math
 import operator
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from crossflops.errors import InputError
+from crossflops.frontends.pytorch.replaced import functions, repaired
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.binding import positional
 from crossflops.ir.profile import Amount, Profile
@@ -67,7 +68,16 @@ class Adapter(Protocol):
         force while the tool ran, which is `setting` unless the tool forces something else.
         Integral floats become ints (`crossflops.plugins.adapter.exact`). Any exception is the
         tool's own answer.
+
+        A tool that prints the same of tensors that have shapes and no values (`setting.fake`)
+        declares `on_fakes = True`, and the conformance kit holds it to that. Any other is not
+        run where a model has no values.
         """
+
+
+def on_fakes(adapter: Adapter) -> bool:
+    """Whether a tool prints the same of tensors without values, as its adapter declares."""
+    return bool(getattr(adapter, "on_fakes", False))
 
 
 # Numbers as tools print them, turned into numbers that can be compared exactly.
@@ -103,44 +113,6 @@ def is_module(model: object) -> bool:
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
-def _owners() -> tuple[Any, ...]:
-    """What has the functions of PyTorch that tools replace, where PyTorch has been imported."""
-    torch = sys.modules.get("torch")
-    return () if torch is None else (torch, torch.nn.functional, torch.Tensor, torch.nn.Module)
-
-
-def functions() -> dict[tuple[int, str], Any]:
-    """The functions of PyTorch that tools replace, by the owner's identity and the name."""
-    return {
-        (id(owner), name): value
-        for owner in _owners()
-        for name, value in vars(owner).items()
-        if callable(value)
-    }
-
-
-@contextmanager
-def repaired() -> Iterator[None]:
-    """Functions of PyTorch that a tool replaces within this block are as before after it.
-
-    So is what hides a function that tensors inherit.
-    """
-    before = [(owner, dict(vars(owner))) for owner in _owners()]
-    try:
-        yield
-    finally:
-        for owner, own in before:
-            _repair(owner, own)
-
-
-def _repair(owner: Any, before: Mapping[str, Any]) -> None:
-    for name, value in tuple(vars(owner).items()):
-        if name in before and value is not before[name] and callable(before[name]):
-            setattr(owner, name, before[name])
-        elif name not in before and isinstance(owner, type) and hasattr(super(owner, owner), name):
-            delattr(owner, name)
-
-
 @contextmanager
 def under(setting: Setting, model: Any) -> Iterator[None]:
     """Run a module under a setting: its mode, gradients on or off, and generators at seed 0.
@@ -163,6 +135,6 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
             module.training = training
 
 
-# Inputs of a model in the form that a tool can take: what adapters call.
+# What adapters and those who run them call.
 
-__all__ = ["positional"]
+__all__ = ["functions", "positional", "repaired"]

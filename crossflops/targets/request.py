@@ -11,7 +11,7 @@ from crossflops.frontends.inputs import Given, parse
 from crossflops.ir.graph import Control
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
-from crossflops.targets import from_object, is_file, load, of_model
+from crossflops.targets import from_object, is_file, load, of_model, weights
 from crossflops.targets.target import build
 
 
@@ -176,11 +176,12 @@ def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Reque
         options.pop("inputs", ()),
         setting=first.setting,
         allow_pickle=first.allow_pickle,
+        weights=None if not isinstance(target, str) or is_file(target) else first.weights,
         **options,
     )
     if not given:
         return _taken_over(base, own, first)
-    base.source()  # what cannot be built is told before anything is counted
+    weights.built(base.source, base.weights)  # what cannot be built is told at once
     return _sized(base, first, own)
 
 
@@ -270,7 +271,7 @@ def _moved(spec: TensorSpec, move: str | None, named: bool) -> TensorSpec:
 def _fits(request: Request) -> bool:
     """Whether the model takes the inputs: it is traced or run on them once, a file is read."""
     try:
-        source = request.source()
+        source, _ = weights.built(request.source, request.weights)
         require(source.model).fits(source, request.setting)
     except (InputError, NormalizeError):
         return False

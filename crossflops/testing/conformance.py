@@ -19,10 +19,11 @@ from hypothesis import HealthCheck, given, settings
 
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.reading import normalize as normalize_file
-from crossflops.ir.profile import Amount
+from crossflops.frontends.pytorch.fakes import READS, hollowed
+from crossflops.ir.profile import Amount, Failure, Profile
 from crossflops.ir.trace import Setting, View
 from crossflops.ledger.count import count, count_whole
-from crossflops.plugins.adapter import Adapter
+from crossflops.plugins.adapter import Adapter, on_fakes
 from crossflops.plugins.discovery import installed
 from crossflops.rules.rule import Convention, Rule
 from crossflops.testing.architectures import Architecture, architectures
@@ -61,6 +62,7 @@ __all__ = [
 
 EXAMPLES = 12
 GRAD, NO_GRAD, TRAINING = Setting(), Setting(grad=False), Setting(training=True)
+FAKE_GRAD = Setting(fake=True)
 _LEFT_OUT = ("part", "fails")  # kinds of rules without which something else holds
 
 
@@ -157,6 +159,23 @@ class Conformance:
             expected = predicted(self.convention, seen, setting)  # fixed before the tool runs
             answer = self.printed(seen, built, setting)
             assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
+
+    def test_probes_print_the_same_without_values(self) -> None:
+        """A tool that declares so gives the same of fake tensors: totals, parameters, parts.
+
+        Or it turns out to read values of this model, for which it is then given some.
+        """
+        if not on_fakes(self.adapter):
+            pytest.skip("the tool does not declare that it does without values")
+        differing = []
+        for name, probe in probes().items():
+            real = _comparable(run_here(self.adapter, *probe.build(), GRAD))
+            model, args, kwargs = probe.build()
+            fake = run_here(self.adapter, hollowed(model)[0], args, kwargs, FAKE_GRAD)
+            needs_values = isinstance(fake, Failure) and READS in fake.message
+            if _comparable(fake) != real and not needs_values:
+                differing.append(f"{name}: {_comparable(fake)} without values, {real} with them")
+        assert not differing, "\n".join(differing)
 
     @pytest.mark.parametrize("name", file_probes())
     def test_file_is_predicted(self, name: str, tmp_path: Path) -> None:
@@ -267,6 +286,13 @@ class Conformance:
         if key not in _RECORDED:
             _RECORDED[key] = Recorded(*build(), *key[1:])
         return self._evidence_of(_RECORDED[key], asked)
+
+
+def _comparable(answer: Profile | Failure) -> tuple[Any, ...] | None:
+    """All that a tool gave for a model, but how it was run; None where it raised."""
+    if isinstance(answer, Failure):
+        return None
+    return answer.total, answer.params, answer.entries
 
 
 _RECORDED: dict[tuple[Hashable, Setting, frozenset[View]], Recorded] = {}

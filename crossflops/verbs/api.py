@@ -130,6 +130,7 @@ def compare(
     memory: int | None = None,
     isolate: bool = True,
     python: Mapping[str, str] | None = None,
+    weights: Literal["real", "fake"] | None = None,
     allow_pickle: bool = False,
     between: tuple[str, str] | None = None,
     module: str | None = None,
@@ -159,6 +160,10 @@ def compare(
     how the second is another model, and apart from that what each tool counts otherwise. What
     `against_options` (keywords of this function, from `inputs` to `branches`) does not say is
     taken from the first; `between` then names a tool for each model.
+
+    `weights` says whether a target of PyTorch is built with values ("real") or without ("fake"),
+    so that tools which look at shapes alone run on fake tensors; the others are Failures then.
+    None: without, where the weights take more than 1 GiB. A model on the meta device has none.
     """
     from crossflops.facade import ShownReport
     from crossflops.verbs.compare.compare import Comparison
@@ -173,6 +178,7 @@ def compare(
         dims=dims,
         trips=trips,
         branches=branches,
+        weights=weights,
         allow_pickle=allow_pickle,
     )
     asked = Comparison(

@@ -4,7 +4,7 @@ import importlib
 import os
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,7 +24,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     ("module:attribute"); when it is None, the worker looks the tool up in its own environment.
 
     Jobs on one model share a warm parent, unless `own_process` says that this tool cannot be
-    forked. `framework` names the module that the parent imports before it loads any tool.
+    forked. `weights` says whether the model has values ("real", "fake"; None: by its size, see
+    `crossflops.targets.weights`); one that was pickled without any has "fake". `framework` names
+    the module that the parent imports before it loads any tool.
     """
 
     tool: str
@@ -39,6 +41,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     pickle_path: str | None = None
     onnx_path: str | None = None
     own_process: bool = False
+    weights: Literal["real", "fake"] | None = "real"
     framework: str = ""
 
     @property

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from crossflops.errors import print_traceback
+from crossflops.errors import InputError, ValuesNeededError, print_traceback
 from crossflops.frontends import frontend_of
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import Adapter, repaired
+from crossflops.plugins.adapter import Adapter, on_fakes, repaired
 from crossflops.plugins.failures import failure
 
 
@@ -22,8 +22,37 @@ def observe(
     """What the tool says about the model, with the seconds that it took.
 
     Raises what the tool raises, and TypeError or ValueError on an answer that is no profile of
-    this tool.
+    this tool. Of a model without values, as `setting.fake` says, InputError where the tool does
+    not declare that it prints the same, and ValuesNeededError where it turns out to need them.
     """
+    if not setting.fake:
+        return _timed(adapter, model, args, kwargs, setting)
+    if not on_fakes(adapter):
+        raise left_out(adapter.name)
+    frontend = frontend_of(model)
+    with frontend.watching_values(model) if frontend else contextlib.nullcontext(str) as needed:
+        try:
+            answer = _timed(adapter, model, args, kwargs, setting)
+        except Exception as problem:
+            if needed():
+                raise ValuesNeededError(needed()) from problem
+            raise
+    if needed():  # also where the model caught what that raises, and took another path
+        raise ValuesNeededError(needed())
+    return answer
+
+
+def left_out(tool: str) -> InputError:
+    """What is said of a tool that is not run on a model without values."""
+    return InputError(
+        f"{tool} is left out where weights have no values: it looks at more than shapes",
+        "give them values with --weights real, where they fit in memory",
+    )
+
+
+def _timed(
+    adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
+) -> Profile:
     begin = time.perf_counter()
     answer: object = adapter.profile(model, args, kwargs, setting)
     seconds = time.perf_counter() - begin

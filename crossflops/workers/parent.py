@@ -26,11 +26,12 @@ from typing import Any, BinaryIO, NoReturn
 import msgspec
 
 from crossflops.errors import print_traceback
+from crossflops.frontends import Source
 from crossflops.ir.profile import Failure, Profile
 from crossflops.plugins.adapter import Adapter, functions
 from crossflops.plugins.failures import failure
 from crossflops.workers import worker
-from crossflops.workers.jobs import Contents, Job, Order
+from crossflops.workers.jobs import Job, Order
 from crossflops.workers.memory import address_space, limit_memory, threads
 
 # Read when a library is imported: none of them may start a pool of threads in the parent.
@@ -61,7 +62,7 @@ def main() -> None:
     say("building")
     limit_memory(_beyond(first.memory), may_be_raised=True)
     try:
-        contents = worker.built(first.job)
+        source = worker.built(first.job)
     except BaseException as problem:  # a model may well call sys.exit
         print_traceback(problem)
         hint = worker.hint_of(first.job)
@@ -69,7 +70,7 @@ def main() -> None:
             worker.write(failure(order.job.tool, "build", problem, hint), Path(order.result))
         _leave(0)
     _fit_to_fork()
-    numbers = _forked(ready, contents, {requests.fileno(), replies, *links}, say)
+    numbers = _forked(ready, source, {requests.fileno(), replies, *links}, say)
     for end in links:
         os.close(end)
     _attend(numbers, say)
@@ -157,7 +158,7 @@ def _fit_to_fork() -> None:
         time.sleep(0.01)
 
 
-def _forked(ready: Ready, contents: Contents, ours: set[int], say: worker.Say) -> dict[int, int]:
+def _forked(ready: Ready, source: Source, ours: set[int], say: worker.Say) -> dict[int, int]:
     """The number of each order by the process that works on it.
 
     `ours` are the ends of conversations, of which a worker keeps its own.
@@ -168,7 +169,7 @@ def _forked(ready: Ready, contents: Contents, ours: set[int], say: worker.Say) -
         sys.stderr.flush()
         process = os.fork()
         if not process:
-            _work(order, ours, partial(worker.ask, adapter=adapter, contents=contents))
+            _work(order, ours, partial(worker.ask, adapter=adapter, source=source))
         numbers[process] = number
         say(f"forked {number} {process}")
     return numbers

@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 import msgspec
+from msgspec import UNSET
 
-from crossflops.errors import print_traceback
+from crossflops.errors import ValuesNeededError, print_traceback
+from crossflops.frontends import Source, frontend_of
 from crossflops.ir.profile import Failure, Profile
+from crossflops.ir.provenance import FAKE, META, REAL, WeightsKind
 from crossflops.plugins import discovery
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import Stage, failure
@@ -30,6 +33,7 @@ from crossflops.workers.memory import limit_memory
 from crossflops.workers.observe import observe, rejected
 
 Say = Callable[[str], None]
+_TRY_VALUES = "it ran on fake tensors: --weights real gives it values, where they fit in memory"
 
 
 def main() -> None:
@@ -76,50 +80,78 @@ def answer(job: Job, wait: Callable[[], None]) -> Profile | Failure:
             return adapter
         adapter.load()
         stage, hint = "build", hint_of(job)
-        contents = built(job)
+        source = built(job)
     except BaseException as problem:  # a tool may well call sys.exit
         print_traceback(problem)
         return failure(job.tool, stage, problem, hint)
-    return ask(job, wait, adapter, contents)
+    return ask(job, wait, adapter, source)
 
 
-def ask(
-    job: Job, wait: Callable[[], None], adapter: Adapter, contents: jobs.Contents
-) -> Profile | Failure:
-    """Run a tool that is loaded on a model that is built, after `wait` was called."""
+def ask(job: Job, wait: Callable[[], None], adapter: Adapter, source: Source) -> Profile | Failure:
+    """Run a tool that is loaded on a model that is built, after `wait` was called.
+
+    Where values turn out to be needed, on one that is built with them, if nobody forbade it.
+    """
     stage: Stage = "build"
     hint = hint_of(job)
-    model, args, kwargs = contents
     try:
-        if not adapter.accepts(model):
-            return rejected(adapter, model)
+        if not adapter.accepts(source.model):
+            return rejected(adapter, source.model)
         wait()
+        stage, hint = "run", _TRY_VALUES if source.weights == FAKE else ""
+        try:
+            return _observed(job, adapter, source)
+        except ValuesNeededError as error:
+            if job.target is None or job.weights is not None:
+                raise
+            reason = error.message
+        stage, hint = "build", hint_of(job)
+        source = built(msgspec.structs.replace(job, weights=REAL))
         stage, hint = "run", ""
-        return observe(adapter, model, args, kwargs, job.setting)
+        again = _observed(job, adapter, source)
+        return msgspec.structs.replace(again, weights=WeightsKind(REAL, reason))
     except BaseException as problem:  # a tool may well call sys.exit
         print_traceback(problem)
         return failure(job.tool, stage, problem, hint)
 
 
-def built(job: Job) -> jobs.Contents:
+def _observed(job: Job, adapter: Adapter, source: Source) -> Profile:
+    setting = msgspec.structs.replace(job.setting, fake=source.weights == FAKE or UNSET)
+    return observe(adapter, source.model, source.args, source.kwargs, setting)
+
+
+def built(job: Job) -> Source:
     """The model of a job with its positional and keyword inputs."""
     if job.onnx_path is not None:
-        return Path(job.onnx_path), (), {}
+        return Source(Path(job.onnx_path), (), {})
     if job.pickle_path is not None:
-        return jobs.unpack(Path(job.pickle_path))
+        return _unpacked(job)
     if job.target is None:
         raise ValueError("the job names neither a target nor a pickle")
     from crossflops import targets
+    from crossflops.targets import weights
 
-    source = targets.load(
-        job.target,
-        job.arguments,
-        job.inputs,
-        job.inputs_file,
-        job.allow_pickle,
-        sizes=job.sizes,
-    )
-    return source.model, source.args, source.kwargs
+    def load(values: bool) -> Source:
+        return targets.load(
+            job.target or "",
+            job.arguments,
+            job.inputs,
+            job.inputs_file,
+            job.allow_pickle,
+            sizes=job.sizes,
+            values=values,
+        )
+
+    return weights.built(load, job.weights)[0]
+
+
+def _unpacked(job: Job) -> Source:
+    """The model that the caller gave; where it has no values, as a tool can run it."""
+    source = Source(*jobs.unpack(Path(job.pickle_path or "")))
+    frontend = frontend_of(source.model)
+    if job.weights != FAKE or frontend is None:
+        return source
+    return frontend.hollowed(msgspec.structs.replace(source, weights=META))
 
 
 def hint_of(job: Job) -> str:

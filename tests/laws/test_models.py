@@ -1,11 +1,13 @@
 """Laws that hold for every model, on models that are exported for real."""
 
+import copy
 import functools
 
 import msgspec
 import pytest
 
 from crossflops import Report
+from crossflops.frontends.pytorch.fakes import hollowed
 from crossflops.ir.trace import Setting
 from crossflops.reconcile import reconcile
 from crossflops.render.formats import FORMATS
@@ -37,9 +39,9 @@ def made(name):
     return exported(model.eval(), *inputs, observed=VIEWS)
 
 
-def predictions(name, trace, asked, ledger):
+def predictions(name, trace, asked, ledger, known=CONVENTIONS):
     """What every convention of calls predicts, where its tool does not raise."""
-    for convention in CONVENTIONS:
+    for convention in known:
         try:
             yield predict(convention, trace, asked, ledger)
         except PredictionError:
@@ -58,6 +60,24 @@ def test_explanations_lead_to_every_tools_number(name):
             total = sum(one.amount for one in found.explanations)
             assert ledger.total.macs + total == prediction.total, prediction.convention.tool
             assert found.residual == 0
+
+
+@pytest.mark.parametrize("name", zoo())
+def test_nothing_is_predicted_otherwise_without_values(name):
+    """Watched on fake tensors, it counts and is predicted as with its weights, tool by tool."""
+    model, inputs = zoo()[name]
+    _, trace, ledger = made(name)
+    hollow, inputs, _ = hollowed(copy.deepcopy(model).eval(), inputs)
+    known = [one for one in CONVENTIONS if one.tool != "torch-profiler"]  # it is left out there
+    views = [view for view in VIEWS if view.level != "event"]
+    _, faked, counted = exported(hollow, *inputs, observed=views)
+    assert counted.total == ledger.total
+    for asked in SETTINGS:
+        real, fake = (
+            [(one.convention.tool, one.total) for one in predictions(name, *run, known)]
+            for run in ((trace, asked, ledger), (faked, asked, counted))
+        )
+        assert fake == real
 
 
 @pytest.mark.parametrize("name", zoo())

@@ -24,7 +24,7 @@ def asked(monkeypatch):
     """What the worker asks of the room that builds models, which answers with made-up ones."""
     calls = []
 
-    def load(*what, sizes):
+    def load(*what, sizes, values):
         calls.append((*what, sizes))
         if what[0] == "broken:model":
             raise TargetError("broken:model raised", "mend it")
@@ -41,7 +41,7 @@ def job(target="a:model", **more):
 
 def test_a_target_is_built_with_its_arguments_and_inputs(asked):
     """All that the job says of the model goes where models are built."""
-    contents = worker.built(
+    source = worker.built(
         job(
             arguments={"weights": None},
             inputs=(SPEC,),
@@ -50,7 +50,7 @@ def test_a_target_is_built_with_its_arguments_and_inputs(asked):
             sizes={"batch": 2},
         )
     )
-    assert contents == ("the model", ("made",), {"mask": 1})
+    assert source == Source("the model", ("made",), {"mask": 1})
     assert asked == [("a:model", {"weights": None}, (SPEC,), "values.npz", True, {"batch": 2})]
 
 

@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.conversion import silenced
 from crossflops.frontends.frontend import (
@@ -24,7 +26,7 @@ from crossflops.frontends.frontend import (
 )
 from crossflops.frontends.inputs import Given, arguments
 from crossflops.frontends.named import Library
-from crossflops.ir.provenance import FAKE
+from crossflops.ir.provenance import FAKE, META
 from crossflops.ir.trace import Setting
 
 _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and evaluates sizes
@@ -126,7 +128,7 @@ class PyTorch(Frontend):
         """The model ready to be exported, and tensors. Raises InputError where they do not fit."""
         from crossflops.frontends.pytorch.fakes import weights
         from crossflops.frontends.pytorch.inputs import check, from_file, make
-        from crossflops.frontends.pytorch.model import ready
+        from crossflops.frontends.pytorch.model import ready, stored
 
         if given.file is not None:
             args, kwargs = from_file(given.file)
@@ -137,7 +139,8 @@ class PyTorch(Frontend):
         check(model, args, kwargs)
         model = ready(model, args, kwargs, owned)
         values = given.origin_of(given.values)
-        return Source(model, args, kwargs, values=values, weights=weights(model, args, kwargs))
+        kind = weights(model, args, kwargs)
+        return Source(model, args, kwargs, values=values, weights=kind, stored=stored(model))
 
     def reached(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
@@ -187,6 +190,23 @@ class PyTorch(Frontend):
         from crossflops.frontends.pytorch.model import duplicate, fresh
 
         return (duplicate(model), *fresh(args, kwargs))
+
+    def hollowed(self, source: Source) -> Source:
+        """A copy of a model on the meta device, with tensors that stand for some on the CPU."""
+        from crossflops.frontends.pytorch.fakes import hollowed
+
+        if source.weights != META:
+            return source
+        model, args, kwargs = hollowed(*self.copied(source.model, source.args, source.kwargs))
+        return msgspec.structs.replace(source, model=model, args=args, kwargs=kwargs, weights=FAKE)
+
+    @contextmanager
+    def watching_values(self, model: Any) -> Iterator[Callable[[], str]]:
+        """Calls of functions that fake tensors make themselves are hidden from the tool."""
+        from crossflops.frontends.pytorch.fakes import hidden, watching_values
+
+        with hidden(model), watching_values(model) as needed:
+            yield needed
 
     def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
         """The module called on its inputs: see `model.runnable`."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.entry_points import recorded
+from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.pytorch.model import fresh
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.operators import frame_of, generator_of
@@ -51,12 +52,17 @@ def of_program(
     kwargs: Mapping[str, Any],
     recorder: Recorder,
 ) -> Executed:
-    """The products of the exported program, run node by node, in the modules of its frames."""
+    """The products of the exported program, run node by node, in the modules of its frames.
+
+    Operators on tensors without values are run once for all nodes that are alike: a large model
+    is made of a few blocks, many times over.
+    """
     import torch
     from torch.fx import Interpreter
     from torch.utils._pytree import tree_flatten
 
     at = [""]
+    known: dict[Any, tuple[Any, int]] = {}  # what it gives, and what it weighs
 
     class Placed(Interpreter):
         """Keeps the module of the node that runs."""
@@ -67,11 +73,48 @@ def of_program(
             with standing_in(generator_of(n, recorder.generators)):
                 return super().run_node(n)
 
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            key = _likeness(target, args, kwargs)
+            if key in known:
+                result, work = known[key]
+                if work:
+                    executed[at[0]] += work
+                return result
+            before = executed[at[0]]
+            result = super().call_function(target, args, kwargs)
+            if key is not None:
+                known[key] = result, executed[at[0]] - before
+            return result
+
     whole = program.module(check_guards=False)
     flat = tree_flatten(fresh(args, kwargs))[0]
     with torch.enable_grad(), _weighed(lambda: at[0]) as executed:
         Placed(whole).run(*flat, enable_io_processing=False)
-    return executed
+    return +executed  # without the zeros that were looked up
+
+
+def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
+    """What operators have in common that do the same; None where values may matter."""
+    import torch
+    from torch.utils._pytree import tree_flatten
+
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+        return None
+    leaves, form = tree_flatten((args, kwargs))
+    facts: list[Any] = []
+    for leaf in leaves:
+        if not isinstance(leaf, torch.Tensor):
+            facts.append((type(leaf), leaf))
+        elif is_fake(leaf):
+            facts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device))
+        else:
+            return None
+    key = target, tuple(facts), form
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 @contextmanager

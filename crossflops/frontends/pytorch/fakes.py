@@ -7,7 +7,7 @@ Source: torch/_subclasses/fake_tensor.py.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
@@ -15,8 +15,11 @@ from typing import Any
 
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.pytorch.exporter import brief
+from crossflops.frontends.pytorch.replaced import Own, owned, undone
 from crossflops.ir.provenance import FAKE, META, REAL
 
+READS = "reads values"
+_OF_CUDNN = (False, False, True, True)  # benchmark, deterministic, enabled, TF32: the defaults
 _SCRIPTED = "parts of it are TorchScript"
 
 
@@ -37,13 +40,80 @@ def hollow() -> Iterator[None]:
         raise ValuesNeededError(mode.asked)
 
 
-def is_ours(tensor: Any) -> bool:
-    """Whether a tensor was made fake by `hollow`."""
-    return getattr(getattr(tensor, "fake_mode", None), "of_crossflops", False)
+def hollowed(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, Any]:
+    """A module whose tensors lose their values, and its inputs, of which those without any do.
+
+    The module is changed. What is on the meta device stands on the CPU afterwards, as all else:
+    code asks a tensor for its device, and takes another path on that one.
+    """
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    mode, known = _mode(), {}
+
+    def fake(tensor: Any) -> Any:
+        if is_fake(tensor) and not tensor.is_meta:
+            return tensor
+        if id(tensor) not in known:
+            with mode:
+                bare = torch.empty_strided(
+                    tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu"
+                )
+            if isinstance(tensor, torch.nn.Parameter):
+                bare = torch.nn.Parameter(bare, tensor.requires_grad)
+            known[id(tensor)] = bare
+        return known[id(tensor)]
+
+    for module in model.modules():
+        held = vars(module)
+        for home in (held, module._parameters, module._buffers):
+            home.update({k: fake(v) for k, v in home.items() if isinstance(v, torch.Tensor)})
+    given = tree_map_only(torch.Tensor, lambda x: fake(x) if x.is_meta else x, (args, kwargs))
+    return model, *given
 
 
-def is_hollow(model: Any, *inputs: Any) -> bool:
-    """Whether a module, or what it is called with, was built in `hollow`, in whole or in part."""
+@contextmanager
+def watching_values(model: Any) -> Iterator[Callable[[], str]]:
+    """Gives what tells what a run of such a module needed values for, in words; "" for nothing."""
+    modes = _modes(model)
+    for mode in modes:
+        mode.asked, mode.doing = "", "running"
+    try:
+        yield lambda: next((mode.asked for mode in modes if mode.asked), "")
+    finally:
+        for mode in modes:
+            mode.doing = "building"
+
+
+@contextmanager
+def hidden(model: Any) -> Iterator[None]:
+    """The kernels of fake tensors, which are written in Python, find the functions of before.
+
+    A tool that replaces some within this block would see calls that the model does not make.
+    """
+    modes, own = _modes(model), owned()
+    for mode in modes:
+        mode.own = own
+    try:
+        yield
+    finally:
+        for mode in modes:
+            mode.own = []
+
+
+def _modes(model: Any) -> list[Any]:
+    """Those of `hollow` and `hollowed` to which tensors of a module belong."""
+    modes = {id(mode): mode for mode in map(_mode_of, _held(model)) if mode is not None}
+    return list(modes.values())
+
+
+def _mode_of(tensor: Any) -> Any:
+    mode = getattr(tensor, "fake_mode", None)
+    return mode if getattr(mode, "of_crossflops", False) else None
+
+
+def _held(model: Any, *inputs: Any) -> list[Any]:
+    """What a module holds beside its children, and what it is called with, as leaves."""
     from torch.utils._pytree import tree_leaves
 
     plain = [
@@ -52,7 +122,18 @@ def is_hollow(model: Any, *inputs: Any) -> bool:
         for name, value in vars(module).items()
         if name != "_modules"
     ]
-    return any(map(is_ours, tree_leaves([plain, inputs])))
+    leaves: list[Any] = tree_leaves([plain, inputs])
+    return leaves
+
+
+def is_ours(tensor: Any) -> bool:
+    """Whether a tensor was made fake by `hollow`."""
+    return _mode_of(tensor) is not None
+
+
+def is_hollow(model: Any, *inputs: Any) -> bool:
+    """Whether a module, or what it is called with, was built in `hollow`, in whole or in part."""
+    return any(map(is_ours, _held(model, *inputs)))
 
 
 def weights(model: Any, args: Any, kwargs: Any) -> str:
@@ -89,18 +170,27 @@ def _mode() -> Any:
 @functools.cache
 def _class() -> Any:
     """PyTorch's mode, which remembers in `asked` what first needed values, in words."""
-    import torch  # in whole, before any part of it  # noqa: F401
+    import torch
+    from torch import _C
     from torch._subclasses.fake_tensor import (
         DataDependentOutputException,
         DynamicOutputShapeException,
         FakeTensorMode,
     )
 
+    # torch.jit records not the first, but the second, which the kernel of the first calls: fake
+    # tensors have a kernel of their own for it.
+    # Source: tools/autograd/gen_trace_type.py (DONT_RECORD_TRACE), ATen/native/Convolution.cpp
+    convolution = torch.ops.aten.convolution.default
+    _convolution = torch.ops.aten._convolution.default
+
     class Hearing(FakeTensorMode):
         """Hears who asks for values."""
 
         of_crossflops = True
         asked = ""
+        doing = "building"
+        own: Own = []  # the functions that kernels find, where they are said
 
         def __deepcopy__(self, memo: dict[int, Any]) -> Any:
             # A copy of a tensor has the same mode. A copied mode would hold its weak references
@@ -110,13 +200,50 @@ def _class() -> Any:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            if func is convolution and _C._get_tracing_state() is not None:
+                with _traceable():
+                    return _convolution(*args, *_OF_CUDNN)
+            if func is _convolution:
+                func, args = convolution, args[: -len(_OF_CUDNN)]
             try:
-                return super().__torch_dispatch__(func, types, args, kwargs)
+                with _untraced():
+                    return super().__torch_dispatch__(func, types, args, kwargs)
             except (DataDependentOutputException, DynamicOutputShapeException):
-                self.asked = self.asked or f"building it reads values ({func})"
+                self.asked = self.asked or f"{self.doing} it {READS} ({func})"
                 raise
 
+        def _dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+            # runs a kernel, unless the mode remembers what an alike call gave
+            with undone(self.own):
+                return super()._dispatch_impl(func, types, args, kwargs)
+
     return Hearing
+
+
+@contextmanager
+def _untraced() -> Iterator[None]:
+    """In this block torch.jit records nothing: under it the sizes of tensors would be tensors."""
+    from torch import _C
+
+    state = _C._get_tracing_state()
+    if state is None:
+        yield
+        return
+    with _traceable():  # tracing cannot be switched elsewhere
+        _C._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        with _traceable():
+            _C._set_tracing_state(state)
+
+
+def _traceable() -> Any:
+    """A block in which operators reach torch.jit, although it has been left out of the way."""
+    from torch import _C
+
+    excluded = _C._dispatch_tls_local_exclude_set().remove(_C._parse_dispatch_key("Tracer"))
+    return _C._ForceDispatchKeyGuard(_C._dispatch_tls_local_include_set(), excluded)
 
 
 @contextmanager

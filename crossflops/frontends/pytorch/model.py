@@ -148,6 +148,12 @@ def _is_lazy(model: "nn.Module") -> bool:
     )
 
 
+def stored(model: "nn.Module") -> int:
+    """The bytes of parameters and buffers, each object once, whether they have values or not."""
+    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
 def duplicate(model: "nn.Module") -> "nn.Module":
     """A copy of its own, parameters too: a forward may write into them.
 

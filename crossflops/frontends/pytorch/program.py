@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from crossflops.errors import ValuesNeededError
 from crossflops.frontends.converted import identified, size
 from crossflops.frontends.pytorch.containers import taken_apart
 from crossflops.frontends.pytorch.data_dependence import (
@@ -17,6 +18,7 @@ from crossflops.frontends.pytorch.data_dependence import (
 )
 from crossflops.frontends.pytorch.dispatched import dispatched, events
 from crossflops.frontends.pytorch.exporter import brief, to_onnx
+from crossflops.frontends.pytorch.fakes import watching_values
 from crossflops.frontends.pytorch.gradients import with_cuts
 from crossflops.frontends.pytorch.graph import simplify, to_graph
 from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
@@ -38,6 +40,7 @@ from crossflops.frontends.pytorch.watched import (
     Ran,
     WatchedCall,
     fused_kernels,
+    hooks_matter,
     is_fused,
     observed_calls,
     summary,
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _DISPATCHED = ("operator", "dispatch")  # the runs in which kernels are seen
+Shown: TypeAlias = tuple[list[WatchedCall], list[Ran] | None]
 # Operators that hold functions, which PyTorch's compiler traces in every run.
 _COMPILED = {"associative_scan", "cond", "flex_attention", "map_impl", "scan", "while_loop"}
 _RUNS = {"jit": jit_nodes, "traced": traced_nodes, "event": events, "dispatch": dispatched}
@@ -164,15 +168,25 @@ def _observe(
     """The calls with the kernels that swallowed them, the calls of other levels, the kernels."""
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
+    runs: dict[str, Shown] = {}  # those under a dispatch mode, which shows the kernels, too
     compiles = any(call.level == "operator" and call.target in _COMPILED for call in calls)
-    for setting in sorted(observed, key=_sees_kernels, reverse=True):
+    for setting in sorted(observed, key=_turn):
         level = setting.level if isinstance(setting, View) else "operator"
+        alike = setting if hooks_matter(model) else msgspec.structs.replace(setting, hooked=False)
         if level == "module" and not is_asked(model):
             continue  # nothing in it makes nested tensors
         if compiles:
             forget_compiled()  # a tool has compiled nothing before: its profiler sees all of it
         try:
-            run_calls, kernels = _ran_afresh(model, args, kwargs, setting, setting.id not in ran)
+            if level in _DISPATCHED and alike.id in runs:
+                run_calls, kernels = runs[alike.id]
+                run_calls = run_calls if level == "dispatch" else []
+            else:
+                run_calls, kernels = _shown(model, args, kwargs, setting, setting.id not in ran)
+            if level == "dispatch":
+                runs[alike.id] = run_calls, kernels
+        except ValuesNeededError:
+            raise
         except (Exception, SystemExit) as error:
             if level == "module":
                 continue  # so it does for the tool, whose failure it is
@@ -194,11 +208,28 @@ def _observe(
     return calls, tuple(seen), ran
 
 
+def _turn(setting: Setting) -> int:
+    """The place of a run: first those that show all, then those that show kernels alone."""
+    if isinstance(setting, View) and setting.level == "dispatch":
+        return 0
+    return 1 if _sees_kernels(setting) else 2
+
+
 def _sees_kernels(setting: Setting) -> bool:
     return not isinstance(setting, View) or setting.level in _DISPATCHED
 
 
-def _ran_afresh(*asked: Any) -> tuple[list[WatchedCall], list[Ran] | None]:
+def _shown(model: "nn.Module", *asked: Any) -> Shown:
+    """As `_ran`. Raises ValuesNeededError where that needs values, and the model has none."""
+    with watching_values(model) as needed:
+        try:
+            return _ran_afresh(model, *asked)
+        finally:
+            if needed():  # also where whoever watches went on
+                raise ValuesNeededError(needed())
+
+
+def _ran_afresh(*asked: Any) -> Shown:
     """As `_ran`, and where that raises once more, without what was compiled before."""
     try:
         return _ran(*asked)
@@ -213,7 +244,7 @@ def _ran(
     kwargs: Mapping[str, Any],
     setting: Setting,
     ask: bool,
-) -> tuple[list[WatchedCall], list[Ran] | None]:
+) -> Shown:
     """What the run shows that the setting asks for, and the fused kernels in it.
 
     A run that shows no kernels is followed by one that does if those are asked for, else there

@@ -185,6 +185,16 @@ def _kind(target: str) -> str:
 # Hooks that do nothing, where a tool puts its own: they switch PyTorch's fused paths off.
 
 
+def hooks_matter(model: "nn.Module") -> bool:
+    """Whether a module of the model takes another path where there are hooks.
+
+    Of PyTorch's own that is the layer of an encoder: torch/nn/modules/transformer.py.
+    """
+    from torch import nn
+
+    return any(isinstance(module, nn.TransformerEncoderLayer) for module in model.modules())
+
+
 @contextmanager
 def hooks(model: "nn.Module", setting: Setting) -> Iterator[None]:
     """Forward hooks on the modules that the setting names, until the context is left."""

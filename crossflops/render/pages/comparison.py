@@ -4,6 +4,7 @@ from fractions import Fraction
 from math import isfinite
 from re import escape, sub
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from crossflops.errors import UnknownNameError
@@ -382,6 +383,8 @@ def _remarks(report: Report, profile: Profile) -> list[str]:
     remarks = ran(profile)
     if not _as_expected(report, profile):
         remarks.append(f"ran in an unexpected setting: {profile.setting.id}")
+    if profile.weights:
+        remarks.append(f"ran on weights with values: {profile.weights.reason}")
     if profile.python:
         remarks.append(f"ran in {profile.python}")
     return remarks
@@ -394,7 +397,7 @@ def _as_expected(report: Report, profile: Profile) -> bool:
         return True
     convention = _convention(account) if account else None
     expected = convention.setting(asked) if convention else asked
-    return replace(expected, hooked=False) == replace(profile.setting, hooked=False)
+    return replace(expected, hooked=False) == replace(profile.setting, hooked=False, fake=UNSET)
 
 
 def failed(failures: tuple[Failure, ...]) -> list[Block]:

@@ -10,7 +10,7 @@ from crossflops.ir.ledger import Memory
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Dimension, Formulas, written
 from crossflops.ir.profile import Folded
-from crossflops.ir.provenance import WeightsKind
+from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.trace import Setting
 from crossflops.render.page import (
     Block,
@@ -54,6 +54,8 @@ def values(report: Report) -> list[Block]:
     made: list[Block] = []
     if isinstance(weights, WeightsKind) and weights.reason:
         made = [Text(f"The model was built with its weights: {weights.reason}.", " ")]
+    if isinstance(weights, WeightsKind) and weights.kind == FAKE and report.profiles:
+        made = [Text("The tools ran on fake tensors: shapes and types, without values.", " ")]
     if not isinstance(run, Run):
         return made
     nodes = sum(node.depends_on_inputs is True for node in report.nodes)

@@ -2,16 +2,19 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import msgspec
 
+from crossflops.errors import ValuesNeededError
+from crossflops.ir.provenance import FAKE, REAL
 from crossflops.plugins import interpreters
 from crossflops.plugins.choice import Choice, choose
 from crossflops.report.report import Report
 from crossflops.targets.request import Request, second
 from crossflops.targets.target import imports_restored
+from crossflops.targets.weights import refused
 from crossflops.verbs.compare import tools as crews
 from crossflops.verbs.compare.files import file_of_tools
 from crossflops.verbs.compare.native import Predicted, Study, predictions, report, study
@@ -75,11 +78,8 @@ def _compared(
 ) -> tuple[CountedModel, Report]:
     """One model: the native count in the setting that was asked for, and what tools make of it."""
     choice = crews.able(choice, asked.isolate)
-    with (
-        heard() as sentences,
-        tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as scratch,
-    ):
-        counts, fixed, answers = _answered(request, choice, asked, scratch, tell)
+    with heard() as sentences:
+        counts, fixed, answers = _with_values_if_needed(request, choice, asked, tell)
     compared = report(counts, fixed, request.setting, crews.shown(answers, choice))
     compared = msgspec.structs.replace(
         compared, made_with=made_with(request.is_file), warnings=tuple(sentences)
@@ -87,9 +87,41 @@ def _compared(
     return counts.counted[request.setting.training], compared
 
 
+Answered = tuple[Study, dict[str, Predicted], crews.Answers]
+
+
+def _with_values_if_needed(
+    request: Request, choice: Choice, asked: Comparison, tell: Progress
+) -> Answered:
+    """What `_answered` gives, of a model with values where counting it without turns out to fail.
+
+    Raises InputError where it cannot have any.
+    """
+    with _scratch() as scratch:
+        try:
+            return _answered(request, choice, asked, scratch, tell)
+        except ValuesNeededError as error:
+            reason = error.message
+    if request.weights == FAKE or request.given is not None:
+        raise refused(reason)
+    tell(f"the model is built with its weights: {reason}\n")
+    again = msgspec.structs.replace(request, weights=REAL)
+    with _scratch() as scratch:
+        return _answered(again, choice, asked, scratch, tell, reason)
+
+
+def _scratch() -> AbstractContextManager[str]:
+    return tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True)
+
+
 def _answered(
-    request: Request, choice: Choice, asked: Comparison, scratch: str, tell: Progress
-) -> tuple[Study, dict[str, Predicted], crews.Answers]:
+    request: Request,
+    choice: Choice,
+    asked: Comparison,
+    scratch: str,
+    tell: Progress,
+    reason: str = "",
+) -> Answered:
     """What was counted, what each tool should print, and then what it did.
 
     Tools that see nodes are given a file: `onnx`, or that of the target, or the normalized model.
@@ -98,17 +130,17 @@ def _answered(
     """
     setting, limits = request.setting, Limits(asked.timeout, asked.memory, asked.isolate)
     file = file_of_tools(request, asked.onnx, scratch) if crews.readers(choice) else None
-    source = crews.early(request, choice, asked.isolate)
-    crew = crews.first_crew(request, choice, source, file, asked.isolate)
+    early = crews.early(request, choice, asked.isolate)
+    crew = crews.first_crew(request, choice, early and early[0], file, asked.isolate)
     with ExitStack() as starting:  # the tools load and build while this process counts
         started = starting.enter_context(crew.start(limits, tell))
-        source = source or request.source()
+        source, why = early or crews.built(request)
         conventions = crews.native_conventions(crew.choice, source)
         tell("exporting the model to ONNX")
-        counts = study(source, setting, conventions, file)
+        counts = study(source, setting, conventions, file, reason or why)
         rebuilt = crews.rebuilt(request, choice, counts.counted[setting.training], tell)
         counts = msgspec.structs.replace(counts, rebuilt=rebuilt.counted)
-        failures = {**rebuilt.failures, **crews.written(counts, crew)}
+        failures = {**rebuilt.failures, **crews.written(counts, crew, source)}
         running = starting.pop_all()  # should what follows raise, a worker ends with its pipe
     fixed = predictions(counts, setting, {**conventions, **rebuilt.conventions})
     tell("predictions are fixed; the tools run")

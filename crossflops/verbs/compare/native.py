@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from crossflops.frontends import Source
 from crossflops.ir.profile import Failure, Profile
+from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.reconcile import (
@@ -77,13 +78,20 @@ def study(
     asked: Setting,
     conventions: Mapping[str, Convention],
     file: FileOfTools | None = None,
+    reason: str = "",
 ) -> Study:
     """Count the model in every mode that a tool needs, and the file of the tools that see nodes.
 
-    The file is written where only its bytes tell the shapes in it, and otherwise later.
+    The file is written where only its bytes tell the shapes in it, and otherwise later; of a model
+    without values not at all. `reason` says why a model has some where it should have none.
     """
     modes = by_mode(source, asked, conventions)
-    if file is None:
+    if source.weights:
+        kind = WeightsKind(source.weights, reason)
+        modes = {
+            mode: msgspec.structs.replace(counted, weights=kind) for mode, counted in modes.items()
+        }
+    if file is None or source.weights == FAKE:
         return Study(modes)
     in_file = file.counted(modes[asked.training], asked)
     inferred = None

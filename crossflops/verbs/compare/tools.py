@@ -4,27 +4,31 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
+from msgspec import UNSET
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends import Source, may_be_of_another, require
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.profile import Failure, Profile
+from crossflops.ir.provenance import FAKE, META
 from crossflops.load.payload import filled
 from crossflops.plugins import discovery
+from crossflops.plugins.adapter import on_fakes
 from crossflops.plugins.choice import Choice
 from crossflops.plugins.failures import failure
 from crossflops.rebuild import REBUILT, rebuilt_in
 from crossflops.rules.rule import Convention
+from crossflops.targets import weights
 from crossflops.targets.request import Request
 from crossflops.targets.target import named_in_full
 from crossflops.verbs.compare.files import FileOfTools
 from crossflops.verbs.compare.native import Study, by_mode
 from crossflops.verbs.count import CountedModel
 from crossflops.workers.jobs import Job
-from crossflops.workers.observe import run_here
+from crossflops.workers.observe import left_out, run_here
 from crossflops.workers.pool import Workers
 
 Answers = dict[str, Profile | Failure]
@@ -43,7 +47,8 @@ class Crew(msgspec.Struct, frozen=True):
     """Tools that are asked about the same thing.
 
     Those that see nodes get the file. The others get the target, or `model`: the object that the
-    caller gave, or what was rebuilt in their framework from the ONNX graph.
+    caller gave, or what was rebuilt in their framework from the ONNX graph. An object without
+    values travels as it was given, and is made one that tools can run where they run it.
     """
 
     choice: Choice
@@ -74,6 +79,7 @@ class Crew(msgspec.Struct, frozen=True):
             adapter=adapter,
             framework="torch",
             own_process=self._own_process(tool),
+            weights=self._weights,
         )
         if self.file is not None and tool in readers(self.choice):
             return msgspec.structs.replace(job, onnx_path=str(self.file.path))
@@ -88,6 +94,13 @@ class Crew(msgspec.Struct, frozen=True):
             allow_pickle=request.allow_pickle,
             sizes=request.sizes,
         )
+
+    @property
+    def _weights(self) -> Literal["real", "fake"] | None:
+        """Whether a worker gives the model values; a target may have it decided by its size."""
+        if self.model is not None:
+            return "fake" if self.model.weights == META else "real"
+        return self.request.weights
 
     def _own_process(self, tool: str) -> bool:
         """Whether the tool cannot be forked: its framework has threads, or its adapter says so."""
@@ -117,12 +130,24 @@ class InProcess(msgspec.Struct, frozen=True):
             if crew.file is not None and tool in readers(crew.choice):
                 yield tool, run_here(adapter, crew.file.path, (), {}, setting)
             elif crew.model is not None:
-                args, kwargs = crew.model.args, crew.model.kwargs
-                yield tool, run_here(adapter, crew.model.model, args, kwargs, setting)
+                source = crew.model
+                own = msgspec.structs.replace(setting, fake=source.weights == FAKE or UNSET)
+                yield tool, run_here(adapter, source.model, source.args, source.kwargs, own)
 
 
-def early(request: Request, choice: Choice, isolate: bool) -> Source | None:
-    """The model, before workers start: for this process, or as a tool may be of another framework.
+def built(request: Request) -> tuple[Source, str]:
+    """The model that is counted, and why it has values where it should have none.
+
+    One that the caller gave without values is one that can be run, as for tools.
+    """
+    if request.given is None and not request.is_file:
+        return weights.built(request.source, request.weights)
+    source = request.source()
+    return require(source.model).hollowed(source), ""
+
+
+def early(request: Request, choice: Choice, isolate: bool) -> tuple[Source, str] | None:
+    """What `built` gives, before workers start: for this process, or to see of what framework.
 
     None where it may as well be built while they start.
     """
@@ -130,8 +155,8 @@ def early(request: Request, choice: Choice, isolate: bool) -> Source | None:
         return None
     wanted = {choice.conventions[tool].framework for tool in _runners(choice)}
     foreign = len(wanted) > 1 or may_be_of_another(named_in_full(request.target or ""), wanted)
-    built = request.given is not None or not isolate
-    return request.source() if built or foreign else None
+    there = request.given is not None or not isolate
+    return built(request) if there or foreign else None
 
 
 def first_crew(
@@ -151,10 +176,17 @@ def first_crew(
 
 
 def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
-    """The conventions of the tools that are asked about the model itself, or get its file."""
+    """The conventions of the tools that are asked about the model itself, or get its file.
+
+    Without values those alone that can do without.
+    """
     if isinstance(source.model, OnnxFile):
         return choice.conventions
-    return choice.only(_natives(choice, source)).conventions
+    natives = choice.only(_natives(choice, source))
+    if source.weights == FAKE:
+        left_out = [tool for tool, value in natives.here.items() if not on_fakes(value)]
+        natives = natives.only(set(natives.conventions) - {*left_out, *readers(natives)})
+    return natives.conventions
 
 
 def answers(crew: Crew, started: StartedTools, failures: Answers, tell: Progress) -> Answers:
@@ -179,9 +211,13 @@ def _time_left(passed: float, ended: int, number: int) -> str:
     return f", about {max(1, round(left))} s left" if left else ""
 
 
-def written(study: Study, crew: Crew) -> Answers:
+def written(study: Study, crew: Crew, source: Source) -> Answers:
     """Write the file of the tools; the failures of those that would read it."""
-    if crew.file is None or study.file is None:
+    if crew.file is None:
+        return {}
+    if source.weights == FAKE:
+        return {tool: failure(tool, "build", left_out(tool)) for tool in readers(crew.choice)}
+    if study.file is None:
         return {}
     try:
         crew.file.write(study.file)
@@ -217,6 +253,9 @@ def rebuilt(request: Request, choice: Choice, mine: CountedModel, tell: Progress
         conventions = choice.conventions
         tools = [tool for tool in _runners(choice) if conventions[tool].framework == framework]
         if not tools or (mine.trace.framework == framework and not request.is_file):
+            continue
+        if mine.weights is not None and mine.weights.kind == FAKE:
+            failures |= {tool: failure(tool, "build", left_out(tool)) for tool in tools}
             continue
         tell(f"rebuilding {kind} from {origin}")
         of_framework = choice.only(tools)

@@ -24,6 +24,7 @@ class Calflops:
     distribution = "calflops"
     printed_as = "FLOPs"
     counter = "flops"
+    on_fakes = True
 
     def version(self) -> str:
         """The version of the installed calflops."""

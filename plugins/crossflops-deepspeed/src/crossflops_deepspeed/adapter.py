@@ -26,6 +26,7 @@ class Deepspeed:
     distribution = "deepspeed"
     printed_as = "FLOPs"
     counter = "flops"
+    on_fakes = True
 
     def version(self) -> str:
         """The version of the installed DeepSpeed."""

@@ -18,6 +18,7 @@ class Fvcore:
     name = "fvcore"
     convention = "fvcore"
     distribution = "fvcore"
+    on_fakes = True
 
     def version(self) -> str:
         """The version of the installed fvcore."""

@@ -28,6 +28,7 @@ class _Ptflops:
     distribution = "ptflops"
     backend: str
     hooked: bool | Literal["children"] = True
+    on_fakes = True
 
     def version(self) -> str:
         """The version of ptflops."""

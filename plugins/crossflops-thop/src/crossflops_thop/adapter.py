@@ -25,6 +25,7 @@ class Thop:
     name = "thop"
     convention = "thop"
     distribution = "thop"
+    on_fakes = True
 
     def version(self) -> str:
         """The version of thop. Raises MissingExtraError when `thop` is ultralytics' package."""

@@ -20,6 +20,7 @@ class TorchFlopCounter:
     name = "torch-flop-counter"
     convention = "torch-flop-counter"
     distribution = "torch"
+    on_fakes = True
 
     def version(self) -> str:
         """The public version of the installed PyTorch: without "+cpu" and its like."""

@@ -20,6 +20,7 @@ class Torchinfo:
     name = "torchinfo"
     convention = "torchinfo"
     distribution = "torchinfo"
+    on_fakes = True
 
     def version(self) -> str:
         """The version of torchinfo. Raises MissingExtraError when it is not installed."""

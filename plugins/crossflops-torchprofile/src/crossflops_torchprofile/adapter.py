@@ -17,6 +17,7 @@ class Torchprofile:
     name = "torchprofile"
     convention = "torchprofile"
     distribution = "torchprofile"
+    on_fakes = True
 
     def version(self) -> str:
         """The version of the installed torchprofile."""

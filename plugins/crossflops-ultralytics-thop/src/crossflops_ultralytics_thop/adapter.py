@@ -21,6 +21,7 @@ class UltralyticsThop:
     name = "ultralytics-thop"
     convention = "ultralytics-thop"
     distribution = "ultralytics-thop"
+    on_fakes = True
 
     def version(self) -> str:
         """The version of ultralytics-thop. Raises MissingExtraError when `thop` is thop's."""

@@ -1,0 +1,82 @@
+"""The functions of PyTorch that tools replace, and how they are put back.
+
+PyTorch may not be imported yet: it is looked up among the loaded modules.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+Own = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
+
+
+def owned() -> Own:
+    """What stands now in the owners of such functions, where PyTorch has been imported."""
+    torch = sys.modules.get("torch")
+    owners = () if torch is None else (torch, torch.nn.functional, torch.Tensor, torch.nn.Module)
+    return [(owner, dict(vars(owner))) for owner in owners]
+
+
+def functions() -> dict[tuple[int, str], Any]:
+    """The functions of PyTorch that tools replace, by the owner's identity and the name."""
+    return {
+        (id(owner), name): value
+        for owner, names in owned()
+        for name, value in names.items()
+        if callable(value)
+    }
+
+
+@contextmanager
+def repaired() -> Iterator[None]:
+    """Functions of PyTorch that a tool replaces within this block are as before after it.
+
+    So is what hides a function that tensors inherit.
+    """
+    before = owned()
+    try:
+        yield
+    finally:
+        _put_back(before)
+
+
+@contextmanager
+def undone(before: Own) -> Iterator[None]:
+    """Within this block functions are as before, and after it as they were when it began."""
+    replaced = _put_back(before)
+    try:
+        yield
+    finally:
+        for owner, name, value in replaced:
+            setattr(owner, name, value)
+
+
+def _put_back(before: Own) -> list[tuple[Any, str, Any]]:
+    """Put back what was replaced, by owner and name with what stood there in its place."""
+    replaced = []
+    for owner, own in before:
+        now = vars(owner)
+        if now == own:  # by identity, and so in no time
+            continue
+        for name, value in _others(owner, own, now):
+            replaced.append((owner, name, value))
+            if name in own:
+                setattr(owner, name, own[name])
+            else:
+                delattr(owner, name)
+    return replaced
+
+
+def _others(owner: Any, own: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What stands where a function stood, or hides an inherited one."""
+    return [
+        (name, value)
+        for name, value in now.items()
+        if value is not own.get(name)
+        and (
+            callable(own[name])
+            if name in own
+            else isinstance(owner, type) and hasattr(super(owner, owner), name)
+        )
+    ]

@@ -1,0 +1,36 @@
+"""Whether a target is built with numbers in its weights: as it is asked for, or by its size."""
+
+from collections.abc import Callable
+
+from crossflops.errors import InputError, ValuesNeededError
+from crossflops.frontends import Source
+from crossflops.ir.provenance import FAKE, REAL
+
+LARGE = 2**30  # bytes of weights above which a model that is run by tools is built without them
+
+
+def built(load: Callable[[bool], Source], weights: str | None) -> tuple[Source, str]:
+    """What `load(values)` gives, and why it has values where it should have none.
+
+    By default it has none where its weights are larger than `LARGE`: whoever asks in another
+    process gets the same answer. Raises InputError where "fake" was asked for and cannot be.
+    """
+    if weights == REAL:
+        return load(True), ""
+    try:
+        source = load(False)
+    except ValuesNeededError as error:
+        reason = error.message
+    else:
+        if weights == FAKE or source.weights != FAKE or source.stored > LARGE:
+            return source, ""
+        return load(True), ""
+    if weights == FAKE:
+        raise refused(reason)
+    source = load(True)
+    return source, reason if source.stored > LARGE else ""
+
+
+def refused(reason: str) -> InputError:
+    """What is wrong where "fake" was asked for, and values are needed."""
+    return InputError(f"the model needs its weights: {reason}", ValuesNeededError("").hint)
