@@ -47,7 +47,7 @@ VERBS = {
     "bandwidth": "Derive a memory bandwidth from a clock and a bus.",
     "tools": "List the tools that are known, and which of them are installed.",
     "table": "Set several models in one table, for a paper: a row each.",
-    "diff": "Say what changed between two models, or two saved reports.",
+    "diff": "Say what changed between two models, two saved reports, or two revisions of git.",
     "check": "Hold models against the budgets of a configuration.",
     "export": "Write the normalized model, or its counts for a viewer, to a file.",
     "render": "Show a report again that was written to a file, in any format.",

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from crossflops.errors import InputError
-from crossflops.frontends.pytorch.replaced import functions, repaired
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.binding import positional
 from crossflops.ir.profile import Amount, Profile
@@ -137,4 +136,4 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
 
 # What adapters and those who run them call.
 
-__all__ = ["functions", "positional", "repaired"]
+__all__ = ["positional"]

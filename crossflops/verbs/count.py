@@ -25,7 +25,6 @@ from crossflops.ledger.count import count, count_whole
 from crossflops.ledger.memory import footprint
 from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
-from crossflops.report.shapes import with_shapes
 from crossflops.targets.request import Request
 from crossflops.targets.target import function_named, imports_restored
 from crossflops.verbs.provenance import asked, made_with
@@ -298,6 +297,8 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
         if request.train:
             report = _with_training(report, native, request)
         if request.shapes:
+            from crossflops.report.shapes import with_shapes
+
             report = with_shapes(report, native.graph, native.trace)
     typed = {
         "vary": request.vary or None,

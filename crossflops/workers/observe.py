@@ -10,9 +10,10 @@ import msgspec
 
 from crossflops.errors import InputError, ValuesNeededError, print_traceback
 from crossflops.frontends import frontend_of
+from crossflops.frontends.pytorch.replaced import repaired
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import Adapter, on_fakes, repaired
+from crossflops.plugins.adapter import Adapter, on_fakes
 from crossflops.plugins.failures import failure
 
 

@@ -27,8 +27,9 @@ import msgspec
 
 from crossflops.errors import print_traceback
 from crossflops.frontends import Source
+from crossflops.frontends.pytorch.replaced import functions
 from crossflops.ir.profile import Failure, Profile
-from crossflops.plugins.adapter import Adapter, functions
+from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import failure
 from crossflops.workers import worker
 from crossflops.workers.jobs import Job, Order
