@@ -15,7 +15,8 @@ from crossflops.cli.options import (
     request,
     sizes,
 )
-from crossflops.cli.output import deliver, progress
+from crossflops.cli.output import deliver, progress, say
+from crossflops.errors import CrossflopsError, InputError
 from crossflops.render.pages.profile import Profiled
 from crossflops.report.profile import ShownDepth
 
@@ -30,6 +31,9 @@ _POSITIVE = Positive()
 )
 @options(
     TARGET,
+    click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[ARG]..."),
+    click.option("--step", type=click.IntRange(1), default=5, show_default=True, metavar="N",
+                 help="Of a script: the step of its optimizer that is profiled."),
     *MODEL,
     *SIZES,
     click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
@@ -60,23 +64,27 @@ _POSITIVE = Positive()
     click.option("--step-ms", type=_POSITIVE, metavar="X", help="That of the optimizer's step."),
     *OUTPUT,
 )  # fmt: skip
-def profile(as_json: bool, file: Any, **fields: Any) -> int:
+def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> int:
     """Train a model of PyTorch for some steps, and say where work and time go.
 
     With times that were measured elsewhere nothing is run, and a TARGET may be any model.
+    `crossflops profile -- python train.py ...` runs a script as it is, and profiles one step of
+    it; the exit status is the script's.
 
     Latencies of the forward pass, the backward pass and the optimizer's step, beside the exact
     count of each; the modules that have most of it at each level, and all of them as a tree. The
     model runs in this process. Exit status 1 says that a module was faster than the peak, which
     no sound measurement is.
     """
+    if words:
+        return _of_script((fields.pop("target"), *words), as_json, file, fields)
     from crossflops.bench.order import BenchLimits
     from crossflops.profiling.run import Recipe
     from crossflops.verbs.profile import profile as profiling
     from crossflops.verbs.profile.account import RatedAgainst
 
-    detailed = not fields.pop("no_detail")
-    choice = ShownDepth(depth=fields.pop("depth"), top=fields.pop("top"), detailed=detailed)
+    fields.pop("step")
+    choice = _shown(fields)
     against = RatedAgainst(
         device=fields.pop("device"),
         precision=fields.pop("precision"),
@@ -95,3 +103,45 @@ def profile(as_json: bool, file: Any, **fields: Any) -> int:
         noun = profiling.profile(asked, how, tell)
     deliver(Profiled(noun, choice), as_json=as_json, file=file)
     return A_CHECK_FAILED if noun.errors else 0
+
+
+def _shown(fields: dict[str, Any]) -> ShownDepth:
+    detailed = not fields.pop("no_detail")
+    return ShownDepth(depth=fields.pop("depth"), top=fields.pop("top"), detailed=detailed)
+
+
+_OF_SCRIPTS = ("step", "depth", "top", "no_detail", "device", "precision", "peak_tflops", "as_")
+
+
+def _of_script(command: tuple[str, ...], as_json: bool, file: Any, fields: dict[str, Any]) -> int:
+    """The status of the script; where it is 0 and no step was profiled, that is an error."""
+    from crossflops.verbs.profile import script
+
+    ctx = click.get_current_context()
+    for name in fields:
+        given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if given and name not in _OF_SCRIPTS:
+            flag = next(p.opts[0] for p in ctx.command.params if p.name == name)
+            raise InputError(
+                f"{flag} says how a target is built and run, and a script does that itself",
+                f"leave {flag} out, or give one target",
+            )
+    peaks = fields["peak_tflops"]
+    if len(peaks) > 1:
+        raise InputError("a script has one --peak-tflops", "give the peak of its precision")
+    choice = script.StepChoice(
+        step=fields["step"],
+        device=fields["device"],
+        peak_tflops=peaks[0] if peaks else None,
+        precision=fields["precision"],
+        as_=fields["as_"],
+    )
+    ended = script.run(command, choice, quiet=as_json and file is None)
+    if ended.profile is None:
+        message = f"no step was profiled: {ended.reason}"
+        if ended.status:
+            say(f"crossflops: {message}")
+            return ended.status
+        raise CrossflopsError(message, "see --step, and `crossflops profile --help`")
+    deliver(Profiled(ended.profile, _shown(fields)), as_json=as_json, file=file)
+    return ended.status

@@ -51,7 +51,7 @@ class FlopsProfiler:
         detailed: bool = True,
         output_file: str | Path | None = None,
         device: str | None = None,
-        peak_tflops: float | None = None,
+        peak_tflops: float | str | None = None,
         precision: str | None = None,
         as_: str | tuple[str, ...] = (),
     ) -> None:
