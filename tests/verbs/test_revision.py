@@ -48,8 +48,12 @@ def repository(tmp_path):
     return folder
 
 
-def test_a_file_at_two_revisions(repository):
-    """ONE has 30 MACs, TWO 70 more; nothing in the folder is touched, and no worktree stays."""
+def test_a_file_at_two_revisions(repository, monkeypatch):
+    """ONE has 30 MACs, TWO 70 more; nothing in the folder is touched, and no worktree stays.
+
+    Nor is the index of a commit that is being made, as a hook of git names it.
+    """
+    monkeypatch.setenv("GIT_INDEX_FILE", str(repository.parent / ".git" / "index"))
     before = git(repository, "status", "--porcelain")
     limit = ("--max-increase", "2%")
     status, change, _ = diff(repository, "HEAD~1:model.onnx", "model.onnx", *limit)
@@ -73,7 +77,7 @@ def test_what_git_does_not_know_is_refused(repository):
 
 
 @pytest.mark.torch
-def test_code_and_what_it_imports_are_those_of_the_revision(repository):
+def test_code_and_what_it_imports_are_those_of_the_revision(repository, monkeypatch):
     """A package beside the model has the same name in both; an error of the old code is told."""
     (repository / "blocks.py").write_text("WIDE = 3\n")
     (repository / "model.py").write_text(
@@ -90,3 +94,18 @@ def test_code_and_what_it_imports_are_those_of_the_revision(repository):
     status, _, err = diff(repository, "HEAD~1:model.py:make", "model.py:make", "--input", "2x4")
     assert status == 2
     assert "there is no file model.py" in err
+    # a folder of libraries, and one of them takes code from where it lies now
+    libraries = repository.parents[1] / "libraries"
+    libraries.mkdir()
+    load = f"import sys; sys.path.append({str(repository.parent)!r}); import shared"
+    (libraries / "library.py").write_text(load)
+    (repository.parent / "shared.py").write_text("")
+    (repository / "model.py").write_text("import library, torch\nmake = torch.nn.Linear\n")
+    git(repository, "add", "model.py")
+    git(repository, "commit", "-q", "-m", "4")
+    with_it = os.pathsep.join(filter(None, (str(libraries), os.environ.get("PYTHONPATH"))))
+    monkeypatch.setenv("PYTHONPATH", with_it)
+    words = ("--arg", "in_features=4", "--arg", "out_features=3", "--input", "2x4")
+    status, _, err = diff(repository, "HEAD:model.py:make", "model.py:make", *words)
+    assert status == 2
+    assert f"shared was imported from {repository.parent / 'shared.py'}" in err
