@@ -59,7 +59,7 @@ def counted_at(side: AtRevision, read: Callable[[Path], Report]) -> Report:
 @contextmanager
 def _checked_out(revision: str) -> Iterator[Path]:
     """The folder that is the current one in a temporary worktree of the revision."""
-    top = _top()
+    top = repository()
     with tempfile.TemporaryDirectory(prefix="crossflops-") as temporary:
         tree = Path(temporary, top.name)
         hookless = ("-c", f"core.hooksPath={os.devnull}")
@@ -82,9 +82,9 @@ def _counted(request: Request, folder: Path) -> Report:
             request, inputs_file=os.path.abspath(request.inputs_file)
         )
     answer = folder / f".crossflops-{os.getpid()}"
-    order = pickle.dumps((request, str(_top()), str(answer)))
+    order = pickle.dumps((request, str(repository()), str(answer)))
     package = str(Path(crossflops.__file__).parents[1])
-    path = os.pathsep.join((*_moved(sys.path, folder), package, *_elsewhere()))
+    path = os.pathsep.join((*_moved(sys.path, folder), package, *elsewhere()))
     done = subprocess.run(
         [sys.executable, "-P", "-c", _CHILD], cwd=folder, input=order, stdout=sys.stderr.fileno(),
         env=os.environ | {"PYTHONPATH": path}, check=False,
@@ -102,17 +102,17 @@ def _counted(request: Request, folder: Path) -> Report:
 
 def _moved(paths: list[str], folder: Path) -> list[str]:
     """Where modules are imported from, with the folders of this repository as they are there."""
-    top = _top()
+    top = repository()
     depth = len(Path.cwd().resolve().relative_to(top).parts)
     tree = folder if not depth else folder.parents[depth - 1]
     moved = (tree / path.relative_to(top) for path in _inside(paths, top))
     return [str(path) for path in moved if path.is_dir()]
 
 
-def _elsewhere() -> list[str]:
+def elsewhere() -> list[str]:
     """The folders of the reader's PYTHONPATH that do not lie in this repository."""
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    top, whole = _top(), map(os.path.abspath, paths)
+    top, whole = repository(), map(os.path.abspath, paths)
     return [path for path in whole if not Path(path).resolve().is_relative_to(top)]
 
 
@@ -125,7 +125,7 @@ def _inside(paths: list[str], top: Path) -> Iterator[Path]:
             yield path
 
 
-def _top() -> Path:
+def repository() -> Path:
     """The folder of the repository, links followed."""
     return Path(_git("rev-parse", "--show-toplevel").stdout.strip()).resolve()
 
@@ -148,14 +148,14 @@ def main() -> None:
     request, top, answer = pickle.loads(sys.stdin.buffer.read())
     try:
         report, _ = native_count(request)
-        _refuse_modules_of(Path(top))
+        refuse_modules_of(Path(top))
         content = report.to_json(), "", ""
     except CrossflopsError as error:
         content = "", error.message, error.hint
     Path(answer).write_bytes(msgspec.json.encode(content))
 
 
-def _refuse_modules_of(top: Path) -> None:
+def refuse_modules_of(top: Path) -> None:
     """Raises InputError where something was imported from the repository as it is now."""
     own = Path(crossflops.__file__).parent
     for name, module in list(sys.modules.items()):

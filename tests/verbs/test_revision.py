@@ -1,5 +1,6 @@
 """`crossflops diff` of what git keeps: the reader's folder stays as it is."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -8,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from crossflops.errors import InputError
+from crossflops.verbs.revision import elsewhere, refuse_modules_of
+from crossflops.verbs.revision import repository as top
 from tests.cli.test_table import ONE, TWO
 from tests.onnx_files import saved, with_weights
 
@@ -77,7 +81,7 @@ def test_what_git_does_not_know_is_refused(repository):
 
 
 @pytest.mark.torch
-def test_code_and_what_it_imports_are_those_of_the_revision(repository, monkeypatch):
+def test_code_and_what_it_imports_are_those_of_the_revision(repository):
     """A package beside the model has the same name in both; an error of the old code is told."""
     (repository / "blocks.py").write_text("WIDE = 3\n")
     (repository / "model.py").write_text(
@@ -94,18 +98,19 @@ def test_code_and_what_it_imports_are_those_of_the_revision(repository, monkeypa
     status, _, err = diff(repository, "HEAD~1:model.py:make", "model.py:make", "--input", "2x4")
     assert status == 2
     assert "there is no file model.py" in err
-    # a folder of libraries, and one of them takes code from where it lies now
-    libraries = repository.parents[1] / "libraries"
-    libraries.mkdir()
-    load = f"import sys; sys.path.append({str(repository.parent)!r}); import shared"
-    (libraries / "library.py").write_text(load)
-    (repository.parent / "shared.py").write_text("")
-    (repository / "model.py").write_text("import library, torch\nmake = torch.nn.Linear\n")
-    git(repository, "add", "model.py")
-    git(repository, "commit", "-q", "-m", "4")
-    with_it = os.pathsep.join(filter(None, (str(libraries), os.environ.get("PYTHONPATH"))))
-    monkeypatch.setenv("PYTHONPATH", with_it)
-    words = ("--arg", "in_features=4", "--arg", "out_features=3", "--input", "2x4")
-    status, _, err = diff(repository, "HEAD:model.py:make", "model.py:make", *words)
-    assert status == 2
-    assert f"shared was imported from {repository.parent / 'shared.py'}" in err
+
+
+def test_where_modules_come_from(repository, tmp_path, monkeypatch):
+    """Folders outside of the repository stay; what lies in it, as it is now, is refused."""
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(repository.parent))))
+    assert elsewhere() == [str(tmp_path)]
+    refuse_modules_of(top())
+    (repository.parent / "shared_by_models.py").write_text("")
+    monkeypatch.syspath_prepend(repository.parent)
+    importlib.import_module("shared_by_models")
+    try:
+        with pytest.raises(InputError, match=r"shared_by_models was imported from .* not of that"):
+            refuse_modules_of(top())
+    finally:
+        del sys.modules["shared_by_models"]
