@@ -14,6 +14,7 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 VERDICTS = {0: "all budgets hold", 1: "a budget does not hold"}
@@ -48,8 +49,11 @@ def checked() -> tuple[int, str]:
         page = Path(folder, "page.md")
         command = [sys.executable, "-m", "crossflops", "check", *targets, "-o", str(page)]
         command += ["--junit", junit] if junit else []
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-        text = page.read_text("utf-8") if page.is_file() else f"```\n{done.stderr.strip()}\n```"
+        done = subprocess.run(
+            command, stderr=subprocess.PIPE, text=True, errors="replace", check=False
+        )
+        # indented, it is code, whatever stands in it
+        text = page.read_text("utf-8") if page.is_file() else indent(done.stderr.strip(), "    ")
     print(text)
     return done.returncode, text
 

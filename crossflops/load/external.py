@@ -8,9 +8,8 @@ https://onnx.ai/onnx/repo-docs/ExternalData.html
 
 import os
 import stat
-from contextlib import ExitStack
-from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from pathlib import Path, PurePath
+from typing import Any
 
 from crossflops.ir.tensor import TensorSpec
 from crossflops.load.payload import ELEMENT_TYPES, tensors
@@ -25,19 +24,14 @@ def bring_in(model: Any, folder: Path) -> None:
     One whose file is missing, too short, no regular file or outside of the folder stays outside.
     Where it lies stays noted: who copies the model copies that file, too.
     """
-    with ExitStack() as stack:
-        files: dict[str, BinaryIO | None] = {}
-        for tensor in tensors(model.graph):
-            place = location(tensor)
-            nbytes = _nbytes(tensor)
-            if not place or not 0 < nbytes <= SMALL:
-                continue
-            if place not in files:
-                files[place] = _opened(folder, place, stack)
-            data = _read(files[place], tensor, nbytes)
-            if len(data) == nbytes:
-                tensor.raw_data = data
-                tensor.ClearField("data_location")
+    for tensor in tensors(model.graph):
+        place, nbytes = location(tensor), _nbytes(tensor)
+        if not place or not 0 < nbytes <= SMALL:
+            continue
+        data = _read(folder, place, tensor, nbytes)
+        if len(data) == nbytes:
+            tensor.raw_data = data
+            tensor.ClearField("data_location")
 
 
 def location(tensor: Any) -> str:
@@ -57,25 +51,17 @@ def _nbytes(tensor: Any) -> int:
     return 0 if dtype == "string" else TensorSpec("", dtype, tuple(tensor.dims)).nbytes
 
 
-def _opened(folder: Path, place: str, stack: ExitStack) -> BinaryIO | None:
-    inside = PurePosixPath(place)
-    if inside.is_absolute() or ".." in inside.parts:
-        return None
-    try:
-        # closed with all others, when the last tensor has been read
-        file = open(folder / place, "rb", opener=at_once)  # noqa: SIM115
-        stack.callback(file.close)
-        return file if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
-    except (OSError, ValueError):
-        return None
-
-
-def _read(file: BinaryIO | None, tensor: Any, nbytes: int) -> bytes:
-    if file is None:
+def _read(folder: Path, place: str, tensor: Any, nbytes: int) -> bytes:
+    """What lies there, as far as it does; opened anew, as each tensor may have its own file."""
+    inside = PurePath(place)
+    if inside.anchor or ".." in inside.parts:
         return b""
     try:
         offset = next((int(e.value) for e in tensor.external_data if e.key == "offset"), 0)
-        file.seek(offset)
-        return file.read(nbytes)
+        with open(folder / place, "rb", buffering=0, opener=at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return b""
+            file.seek(offset)
+            return file.read(nbytes)
     except (OSError, ValueError, OverflowError):
         return b""

@@ -64,6 +64,12 @@ def infers(domain: str, name: str, version: int) -> bool:
     return bool(schema.has_type_and_shape_inference_function)
 
 
+@functools.cache
+def newest(domain: str) -> int:
+    """The last version of the operators of a domain that is known here, 0 where none is."""
+    return int(library().defs.schema_version_map().get(domain, (0, 0))[1])
+
+
 class Form(NamedTuple):
     """The fewest and the most inputs of an operator, and the names of its attributes."""
 

@@ -1,7 +1,7 @@
 """The native count of a model: normalized, run where that is asked for, counted, warned about."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -308,7 +308,7 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
         "frozen": request.frozen or None,
         "trainable": request.trainable or None,
         "optimizer": request.optimizer or None,
-        "loss": getattr(request.loss, "__qualname__", request.loss) or None,
+        "loss": _name_of_loss(request.loss) or None,
         "shapes": request.shapes or None,
     }
     report = msgspec.structs.replace(
@@ -321,6 +321,13 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
         warnings=(*report.warnings, *sentences),
     )
     return report, native
+
+
+def _name_of_loss(loss: str | Callable[..., Any]) -> str:
+    """As a report tells it: of an object that is called, such as a partial, its class."""
+    if isinstance(loss, str):
+        return loss
+    return str(getattr(loss, "__qualname__", type(loss).__qualname__))
 
 
 def _refuse_training(request: Request) -> None:

@@ -59,7 +59,7 @@ def counted_at(side: AtRevision, read: Callable[[Path], Report]) -> Report:
 @contextmanager
 def _checked_out(revision: str) -> Iterator[Path]:
     """The folder that is the current one in a temporary worktree of the revision."""
-    top = Path(_git("rev-parse", "--show-toplevel").stdout.strip())
+    top = repository()
     with tempfile.TemporaryDirectory(prefix="crossflops-") as temporary:
         tree = Path(temporary, top.name)
         hookless = ("-c", f"core.hooksPath={os.devnull}")
@@ -67,7 +67,7 @@ def _checked_out(revision: str) -> Iterator[Path]:
         if made.returncode:
             raise InputError(f"git cannot check {revision} out: {made.stderr.strip()}", _HINT)
         try:
-            folder = tree / Path.cwd().resolve().relative_to(top.resolve())
+            folder = tree / Path.cwd().resolve().relative_to(top)
             if not folder.is_dir():
                 raise InputError(f"this folder is not in {revision}", "go to one that is")
             yield folder
@@ -82,9 +82,9 @@ def _counted(request: Request, folder: Path) -> Report:
             request, inputs_file=os.path.abspath(request.inputs_file)
         )
     answer = folder / f".crossflops-{os.getpid()}"
-    order = pickle.dumps((request, str(Path.cwd()), str(answer)))
+    order = pickle.dumps((request, str(repository()), str(answer)))
     package = str(Path(crossflops.__file__).parents[1])
-    path = os.pathsep.join((*_moved(sys.path, folder), package))
+    path = os.pathsep.join((*_moved(sys.path, folder), package, *elsewhere()))
     done = subprocess.run(
         [sys.executable, "-P", "-c", _CHILD], cwd=folder, input=order, stdout=sys.stderr.fileno(),
         env=os.environ | {"PYTHONPATH": path}, check=False,
@@ -102,24 +102,41 @@ def _counted(request: Request, folder: Path) -> Report:
 
 def _moved(paths: list[str], folder: Path) -> list[str]:
     """Where modules are imported from, with the folders of this repository as they are there."""
-    top = Path(_git("rev-parse", "--show-toplevel").stdout.strip()).resolve()
+    top = repository()
     depth = len(Path.cwd().resolve().relative_to(top).parts)
     tree = folder if not depth else folder.parents[depth - 1]
     moved = (tree / path.relative_to(top) for path in _inside(paths, top))
     return [str(path) for path in moved if path.is_dir()]
 
 
+def elsewhere() -> list[str]:
+    """The folders of the reader's PYTHONPATH that do not lie in this repository."""
+    paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    top, whole = repository(), map(os.path.abspath, paths)
+    return [path for path in whole if not Path(path).resolve().is_relative_to(top)]
+
+
 def _inside(paths: list[str], top: Path) -> Iterator[Path]:
-    """Those that lie in the repository, installed packages apart."""
-    installed = Path(sysconfig.get_path("purelib")).resolve()
+    """Those that lie in the repository, apart from Python and from installed packages."""
+    parts = ("stdlib", "platstdlib", "purelib", "platlib")
+    installed = {Path(sysconfig.get_path(part)).resolve() for part in parts}
     for path in (Path(text).resolve() for text in paths if text):
-        if path.is_relative_to(top) and not path.is_relative_to(installed):
+        if path.is_relative_to(top) and not any(map(path.is_relative_to, installed)):
             yield path
 
 
+def repository() -> Path:
+    """The folder of the repository, links followed."""
+    return Path(_git("rev-parse", "--show-toplevel").stdout.strip()).resolve()
+
+
 def _git(*words: str) -> "subprocess.CompletedProcess[str]":
+    # A hook of git has the index of the commit there, which a worktree would be written to.
+    own = {name: text for name, text in os.environ.items() if name != "GIT_INDEX_FILE"}
     try:
-        return subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            ["git", *words], env=own, capture_output=True, text=True, check=False
+        )
     except FileNotFoundError:
         return subprocess.CompletedProcess(words, 127, "", "git is not installed")
 
@@ -128,22 +145,22 @@ def main() -> None:
     """The process: from a request on stdin to the file of a report, or of what was raised."""
     from crossflops.verbs.count import native_count
 
-    request, here, answer = pickle.loads(sys.stdin.buffer.read())
+    request, top, answer = pickle.loads(sys.stdin.buffer.read())
     try:
         report, _ = native_count(request)
-        _refuse_modules_of(here)
+        refuse_modules_of(Path(top))
         content = report.to_json(), "", ""
     except CrossflopsError as error:
         content = "", error.message, error.hint
     Path(answer).write_bytes(msgspec.json.encode(content))
 
 
-def _refuse_modules_of(here: str) -> None:
-    """Raises InputError where something was imported from the reader's own folder."""
+def refuse_modules_of(top: Path) -> None:
+    """Raises InputError where something was imported from the repository as it is now."""
     own = Path(crossflops.__file__).parent
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        for path in _inside([file] if isinstance(file, str) else [], Path(here).resolve()):
+        for path in _inside([file] if isinstance(file, str) else [], top):
             if not path.is_relative_to(own):
                 raise InputError(
                     f"{name} was imported from {path}, which is not of that revision",

@@ -206,6 +206,8 @@ KEPT = [
     (aten.exp.default, (grown(2, 3),)),
     (aten.rsqrt.default, (grown(2, 3),)),
     (aten.pow.Tensor_Scalar, (grown(2, 3), 2)),
+    (aten.pow.Tensor_Tensor, (grown(2, 3), grown(2, 3))),
+    (aten.pow.Scalar, (2.0, grown(2, 3))),
     (aten.softmax.int, (grown(2, 3), -1)),
     (aten.layer_norm.default, (grown(2, 3), [3], grown(3), grown(3))),
     (aten.group_norm.default, (grown(2, 4, 3), 2, grown(4), grown(4))),

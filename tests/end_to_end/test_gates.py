@@ -223,6 +223,19 @@ def test_a_comment_that_is_refused_is_a_warning(project, github, tmp_path):
     )
 
 
+def test_what_the_check_says_is_code_in_a_comment(project, tmp_path):
+    """A name that would end a block of code, and what would be an image behind it."""
+    summary = tmp_path / "summary.md"
+    asked = "'```\n![x](y)'"
+    done = run(project, str(ROOT / "action" / "check.py"), CHECK_TARGETS=asked,
+               GITHUB_STEP_SUMMARY=str(summary))  # fmt: skip
+    assert done.returncode == 2
+    lines = summary.read_text().splitlines()
+    assert lines[1] == "### crossflops check: the budgets could not be checked"
+    assert "![x](y)" in summary.read_text()
+    assert all(line.startswith("    ") for line in lines[3:] if line)
+
+
 def test_the_action_runs_its_script():
     """With the variables that the script reads."""
     text = (ROOT / "action.yml").read_text("utf-8")

@@ -172,6 +172,10 @@ FILES = {
         handmade(("ReduceSum", "x", "y", ("axes", [1]))),
         "ReduceSum has no attribute 'axes' since version 13",
     ),
+    "a version to come, of which anything may be": (
+        handmade(("Relu", "x", "y", ("new", 1)), versions=(99,)),
+        None,
+    ),
     "a cycle": (handmade(("Add", "x b", "a"), ("Relu", "a", "b")), "'node_a' depends on its own"),
     "nodes out of order": (handmade(("Relu", "a", "b"), ("Relu", "x", "a")), None),
     "a value made twice": (handmade(("Relu", "x", "a"), ("Relu", "x", "a")), "'node_a' makes 'a'"),

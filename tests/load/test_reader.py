@@ -151,6 +151,25 @@ def test_sizes_that_lie_in_another_file_are_read(tmp_path):
     assert data_locations(read(path)) == ["all.bin"]
 
 
+def test_each_tensor_may_lie_in_a_file_of_its_own(tmp_path):
+    """More of them than a process may have open."""
+    resource = pytest.importorskip("resource")
+    model = parsed("g (float[1] x) => (y) { y = Relu(x) }")
+    tensors = (numpy_helper.from_array(np.array([k]), f"t{k}") for k in range(99))
+    model.graph.initializer.extend(tensors)
+    path = str(tmp_path / "model.onnx")
+    onnx.save(
+        model, path, save_as_external_data=True, all_tensors_to_one_file=False, size_threshold=0
+    )
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 20, limits[1]))
+    try:
+        stored = read(path).graph.initializer
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert [int(numpy_helper.to_array(tensor)[0]) for tensor in stored] == list(range(99))
+
+
 @pytest.mark.filterwarnings("ignore:shape inference")
 @pytest.mark.parametrize(
     ("place", "leave"),

@@ -1,5 +1,6 @@
 """A training step of a loss that takes some of what a model returns."""
 
+import functools
 import json
 
 import pytest
@@ -67,6 +68,13 @@ def test_a_loss_is_asked_what_it_depends_on():
 
     assert weights("") == weights(lambda pair: pair[0].sum() * pair[1].mean()) == 24 + 30
     assert weights(lambda pair: pair[1].square().mean()) == 30
+
+
+def test_an_object_that_is_called_is_a_loss():
+    """It has no name of its own: the report, which is written, has that of its class."""
+    total = functools.partial(torch.Tensor.sum, dim=None)
+    report = count(nn.Linear(3, 4), torch.ones(2, 3), train=True, loss=total)
+    assert json.loads(report.to_json())["request"]["flags"]["loss"] == "partial"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`crossflops diff` of what git keeps: the reader's folder stays as it is."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -8,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from crossflops.errors import InputError
+from crossflops.verbs.revision import elsewhere, refuse_modules_of
+from crossflops.verbs.revision import repository as top
 from tests.cli.test_table import ONE, TWO
 from tests.onnx_files import saved, with_weights
 
@@ -48,8 +52,12 @@ def repository(tmp_path):
     return folder
 
 
-def test_a_file_at_two_revisions(repository):
-    """ONE has 30 MACs, TWO 70 more; nothing in the folder is touched, and no worktree stays."""
+def test_a_file_at_two_revisions(repository, monkeypatch):
+    """ONE has 30 MACs, TWO 70 more; nothing in the folder is touched, and no worktree stays.
+
+    Nor is the index of a commit that is being made, as a hook of git names it.
+    """
+    monkeypatch.setenv("GIT_INDEX_FILE", str(repository.parent / ".git" / "index"))
     before = git(repository, "status", "--porcelain")
     limit = ("--max-increase", "2%")
     status, change, _ = diff(repository, "HEAD~1:model.onnx", "model.onnx", *limit)
@@ -90,3 +98,19 @@ def test_code_and_what_it_imports_are_those_of_the_revision(repository):
     status, _, err = diff(repository, "HEAD~1:model.py:make", "model.py:make", "--input", "2x4")
     assert status == 2
     assert "there is no file model.py" in err
+
+
+def test_where_modules_come_from(repository, tmp_path, monkeypatch):
+    """Folders outside of the repository stay; what lies in it, as it is now, is refused."""
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(repository.parent))))
+    assert elsewhere() == [str(tmp_path)]
+    refuse_modules_of(top())
+    (repository.parent / "shared_by_models.py").write_text("")
+    monkeypatch.syspath_prepend(repository.parent)
+    importlib.import_module("shared_by_models")
+    try:
+        with pytest.raises(InputError, match=r"shared_by_models was imported from .* not of that"):
+            refuse_modules_of(top())
+    finally:
+        del sys.modules["shared_by_models"]

@@ -29,7 +29,7 @@ from crossflops.ir.tensor import TensorSpec
 from crossflops.load.order import bodies as held
 from crossflops.load.order import label
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import form, since
+from crossflops.load.protobuf import form, newest, since
 from crossflops.operators import rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
@@ -135,7 +135,7 @@ def _nodes(
                 choice=choice,
                 constant=not depends,
                 objection=_objection(node)
-                or ("" if choice == "function" else _malformed(node, op)),
+                or ("" if choice == "function" else _malformed(node, op, reading)),
             )
         )
     return tuple(nodes)
@@ -148,13 +148,14 @@ def _objection(node: Any) -> str:
     return ""
 
 
-def _malformed(node: Any, op: Op) -> str:
+def _malformed(node: Any, op: Op, reading: Reading) -> str:
     """What is wrong with the number of inputs or the names of attributes of a node, or "".
 
-    Inputs that are left out at the end, and names that begin with __, are no matter.
+    Inputs that are left out at the end, and names that begin with __, are no matter. Of a version
+    that is not known here, of which the reader is warned, nothing is said.
     """
     known = form(op.domain, op.type, op.since)
-    if known is None:
+    if known is None or _version(node, reading) > newest(op.domain):
         return ""
     given = len(node.input)
     while given and not node.input[given - 1]:
@@ -196,9 +197,13 @@ def _named(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec | None:
 
 
 def _op(node: Any, reading: Reading) -> Op:
+    edition = since(node.domain, node.op_type, _version(node, reading))
+    return _operator(node.domain, node.op_type, edition)
+
+
+def _version(node: Any, reading: Reading) -> int:
     imports = reading.editions.get(node.name, reading.opset)
-    version = imports.get(node.domain, reading.opset.get(node.domain, 1))
-    return _operator(node.domain, node.op_type, since(node.domain, node.op_type, version))
+    return imports.get(node.domain, reading.opset.get(node.domain, 1))
 
 
 _operator = lru_cache(maxsize=1024)(Op)  # one object for all nodes of an operator

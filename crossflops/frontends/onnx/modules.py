@@ -76,7 +76,9 @@ def _inside(path: str, root: str) -> NodePlace:
 def _items(text: str) -> list[str]:
     """The strings in a printed Python list."""
     if text[:2] == "['" and text[-2:] == "']" and '"' not in text and "\\" not in text:
-        return text[2:-2].split("', '")  # nearly every list is like that
+        items = text[2:-2].split("', '")  # nearly every list is like that
+        if 2 * len(items) == text.count("'"):
+            return items
     return [single or double for single, double in _ITEM.findall(text)]
 
 

@@ -21,7 +21,7 @@ from crossflops.ir.measurement import Observation
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace
 from crossflops.load import decoded, read
-from crossflops.load.protobuf import decode_error, library, parse
+from crossflops.load.protobuf import decode_error, newest, parse
 from crossflops.operators import rule
 
 _STORED_APART = 4  # the first version of ONNX's IR in which an initializer need not be an input
@@ -163,9 +163,10 @@ _MOST = 5  # results that are named
 
 def newer(path: str, opset: Mapping[str, int]) -> None:
     """Warn of operators of a later version than the installed onnx knows."""
-    for domain, (_, last) in library().defs.schema_version_map().items():
-        if opset.get(domain, 0) > last:
-            subject = f"version {opset[domain]} of the operators of {domain or 'ai.onnx'}"
+    for domain, version in opset.items():
+        last = newest(domain)
+        if last and version > last:
+            subject = f"version {version} of the operators of {domain or 'ai.onnx'}"
             warn(path, f"{subject} is not known here: they are counted as of version {last}")
 
 

@@ -53,6 +53,8 @@ def kept(node: "fx.Node") -> Kept:
     name = getattr(packet, "__name__", "")
     if name == "dropout":  # a mask where it drops, which is kept before it is multiplied with
         return "operands" if node.args[-1] is True else "nothing"
+    if name == "pow" and not isinstance(node.args[1], int | float):
+        return "results"  # the gradient of the exponent is made of the result
     if name in ("mul", "mul_", "div", "div_") and isinstance(node.args[1], int | float):
         return "nothing"
     if name == "einsum" and len(node.args) > 1 and len(_tensors(node.args[1])) > 2:

@@ -1,5 +1,7 @@
 """Modules and parameters of files."""
 
+import json
+
 import numpy as np
 import pytest
 from onnx import numpy_helper
@@ -30,14 +32,15 @@ def rows(path):
     return [(row.path, row.class_, row.macs) for row in found]
 
 
-def test_modules_come_from_the_notes_of_torch_onnx(tmp_path):
-    """The scopes name modules and classes; the last entry is the operator."""
+@pytest.mark.parametrize("writing", [str, json.dumps, lambda items: str(items).replace(" ", "")])
+def test_modules_come_from_the_notes_of_torch_onnx(writing, tmp_path):
+    """The scopes name modules and classes, however the list is written; the operator is last."""
     model = parsed(CHAIN)
     for node, path in zip(model.graph.node, ["net.0", "net.1", "head"], strict=True):
         chain = ["", *(["net"] if "." in path else []), path]
         classes = ["m.Net", *(["torch.nn.Sequential"] if "." in path else []), "torch.nn.Linear"]
         for key, items in (("name_scopes", chain), ("class_hierarchy", classes)):
-            value = str([*items, "operator"])
+            value = writing([*items, "operator"])
             node.metadata_props.add(key=f"pkg.torch.onnx.{key}", value=value)
     assert rows(saved(tmp_path, model)) == [
         ("", "Net", 2 * 4 * 8 * 8),

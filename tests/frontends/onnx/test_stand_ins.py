@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.onnx_files import shapes_of
+from tests.onnx_files import graph_of, parsed, saved, shapes_of
 
 MS = "com.microsoft"
 
@@ -112,3 +112,11 @@ CASES = [
 def test_the_result_of_one_node_has_a_shape(inputs, node, expected, tmp_path):
     """The shape and the element type follow from the operands and the attributes."""
     assert shapes_of(tmp_path, inputs, node) == expected
+
+
+def test_of_two_versions_of_a_domain_the_last_holds(tmp_path):
+    """Version 13 has no LayerNormalization, which onnxruntime has there: it stands in."""
+    model = parsed("g (float[2,4] x, float[4] w) => (y) { y = LayerNormalization (x, w) }", 17)
+    model.opset_import.add(domain="ai.onnx", version=13)
+    (node,) = graph_of(saved(tmp_path, model)).nodes
+    assert node.outputs[0].shape == (2, 4)

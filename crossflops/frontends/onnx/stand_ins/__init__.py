@@ -25,7 +25,8 @@ _OPSET = 21  # of stand-ins where the file has none
 
 def opset_of(model: Any) -> int:
     """The version of ai.onnx in which stand-ins of the model are written."""
-    return next((int(opset.version) for opset in model.opset_import if not opset.domain), _OPSET)
+    versions = [int(opset.version) for opset in model.opset_import if not opset.domain]
+    return versions[-1] if versions else _OPSET  # of two the last, as for ONNX's inference
 
 
 def foreign(node: Any, opset: int) -> bool:
