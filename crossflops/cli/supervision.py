@@ -107,6 +107,8 @@ class _Supervisor:
         finally:
             for sign, handler in before.items():
                 signal.signal(sign, handler)
+        while not self._done and select.select([self._news], [], [], 0)[0] and self._read():
+            pass  # what it wrote before its end
         if status < 0 and self._asked:
             return _SIGNALLED + self._asked[-1]  # which needs no words
         if status < 0:
@@ -114,8 +116,6 @@ class _Supervisor:
             message = f"the process was ended by {signal.Signals(-status).name} {doing}"
             hint = _OUT_OF_MEMORY if status == -signal.SIGKILL else _CRASHED
             return refuse(message, hint, _TOO_LONG)
-        while not self._done and select.select([self._news], [], [], 0)[0] and self._read():
-            pass
         if not self._done:
             message = f"the model ended the process, with status {status}, and there is no result"
             return refuse(message, "take the exit out of the model", _TOO_LONG)

@@ -284,3 +284,21 @@ def grouped(node: Node) -> Cost:
     if len(first) == len(second) == 2 and len(shape(result(node))) == 3:
         return Cost(macs=first[0] * first[1] * second[1])
     return Cost(macs=out_size(node) * first[-1])
+
+
+@operator("prims.hypot.default", "n(Y)*(2 muls, 1 add, sqrt)", page=f"{TORCH_PAGES}hypot.html")
+def hypot(node: Node) -> Cost:
+    """sqrt(x^2 + y^2) for each element.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.hypot.html
+    """
+    return Cost(muls=2, adds=1, specials=1) * out_size(node)
+
+
+@operator("prims.signbit.default", "n(Y) compares", page=f"{TORCH_PAGES}signbit.html")
+def signbit(node: Node) -> Cost:
+    """Whether each element has its sign bit set: as much as Sign.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.signbit.html
+    """
+    return Cost(compares=out_size(node))

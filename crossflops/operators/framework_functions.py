@@ -36,7 +36,11 @@ operator = Operators()
 
 Names = str | tuple[str, ...]
 _JAX_PAGES = "https://docs.jax.dev/en/latest/_autosummary/jax."
-_OF_LAX = ("fft", "abs", "scatter-add", "scatter", "rev", "ragged_dot_general")
+_SPECIAL_IN_JAX = (
+    *("lgamma", "digamma", "polygamma", "zeta", "igamma", "igammac", "erf_inv"),
+    *("bessel_i0e", "bessel_i1e"),
+)
+_OF_LAX = ("fft", "abs", "scatter-add", "scatter", "rev", "ragged_dot_general", *_SPECIAL_IN_JAX)
 _PAGE_OF = {"geqrf": "qr"}  # a primitive that has none of its own
 
 
@@ -449,3 +453,47 @@ function(
 function(
     "linear: n(Y)*(2^d muls, 2^d - 1 adds); cubic: 4^d; as Resize", jax="image/scale._resize"
 )(resize)
+
+
+# Functions that are no composition of others: one special for each element of the result, as of
+# exp or erf, whatever series or table a library evaluates.
+
+
+_BESSEL = ("i0", "i0e", "i1", "i1e", "j0", "j1")
+_MODIFIED = tuple(
+    f"{scale}modified_bessel_{kind}" for scale in ("", "scaled_") for kind in ("k0", "k1")
+)
+
+
+@operator(
+    tuple(
+        f"prims.{name}.default"
+        for name in (
+            *("lgamma", "digamma", "zeta", "igamma", "igammac", "erf_inv", "erfcx", "ndtri"),
+            *("spherical_bessel_j0", *(f"bessel_{kind}" for kind in _BESSEL)),
+        )
+    ),
+    "n(Y) specials",
+    domain=TORCH,
+    page="https://docs.pytorch.org/docs/stable/special.html",
+)
+@function(
+    "n(Y) specials",
+    jax=_SPECIAL_IN_JAX,
+    tensorflow=(
+        *("Lgamma", "Digamma", "Polygamma", "Zeta", "Igamma", "Igammac", "Erfinv", "Ndtri"),
+        *(f"Bessel{kind.upper()}" for kind in ("i0", "i1", "j0", "j1", "k0", "k1", "y0", "y1")),
+        *(f"Bessel{kind}" for kind in ("I0e", "I1e", "K0e", "K1e")),
+    ),
+    torch=(
+        *("polygamma", "special_airy_ai", "special_bessel_y0", "special_bessel_y1"),
+        *("special_modified_bessel_i0", "special_modified_bessel_i1"),
+        *(f"special_{name}" for name in _MODIFIED),
+    ),
+)
+def special_function(node: Node) -> Cost:
+    """Gamma, Bessel, zeta and inverse error functions: a special for each element.
+
+    Source: the cost of exp and erf (docs/ops.md), of the same kind.
+    """
+    return Cost(specials=out_size(node))

@@ -66,7 +66,7 @@ class ModuleProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def backward_macs(self) -> int:
-        """Those of the gradients, and of what a kernel computes again for them."""
+        """Those of the gradients, and of what a kernel or a checkpoint computes again for them."""
         work = self.training
         return work.backward_input_macs + work.backward_weight_macs + work.recomputed_macs
 
@@ -77,8 +77,9 @@ class ModuleProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def backward_rate(self) -> float | None:
-        """The same of the backward pass."""
-        return 2 * self.backward_macs / self.backward_seconds if self.backward_seconds else None
+        """The same of the backward pass, with the forward passes that it repeated."""
+        seconds = (self.backward_seconds or 0.0) + self.again_seconds
+        return 2 * self.backward_macs / seconds if self.backward_seconds else None
 
 
 class ProfileDifference(msgspec.Struct, frozen=True):
@@ -119,11 +120,10 @@ class StepMemory(msgspec.Struct, frozen=True, kw_only=True):
 class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     """A training step: what it computes, how long it took, and where.
 
-    `work` is that of the model, without what checkpoints run again: `checkpointed_macs`, which are
-    at most so many where a repeated pass was ended early. `examples` are those of one step.
-    `latencies` are those of the model without hooks, where it was run so; `watched` of the step
-    from which the modules have their times. `errors` are what cannot be true of a sound
-    measurement, `warnings` what should be known.
+    `work` is that of the model, what attention kernels and checkpoints compute again apart in it.
+    `examples` are those of one step. `latencies` are those of the model without hooks, where it
+    was run so; `watched` of the step from which the modules have their times. `errors` are what
+    cannot be true of a sound measurement, `warnings` what should be known.
     """
 
     schema: str = SCHEMA
@@ -134,7 +134,6 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     forward_calls: int
     params: int
     work: Training
-    checkpointed_macs: int = 0
     latencies: Latencies
     watched: Latencies | None = None
     iterations: Measurement | None = None
@@ -173,8 +172,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def executed_macs(self) -> int:
         """The same, with all that is computed again."""
-        again = self.work.recomputed_macs + self.checkpointed_macs
-        return self.model_macs + (again if self.has_backward else 0)
+        return self.model_macs + (self.work.recomputed_macs if self.has_backward else 0)
 
     @property
     def has_backward(self) -> bool:

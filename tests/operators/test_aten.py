@@ -257,3 +257,25 @@ def test_a_complex_product_of_other_lengths_is_refused():
     """Rows of 4 do not meet columns of 3."""
     with pytest.raises(OperandError, match="rows of 4"):
         count_node(node("torch.ops::aten.mm.default", [(3, 4, 2), (3, 5, 2)], [(3, 5, 2)]))
+
+
+@pytest.mark.parametrize(
+    ("type_", "cost"),
+    [
+        ("torch.ops::prims.lgamma.default", Cost(specials=6)),
+        ("torch.ops::prims.erf_inv.default", Cost(specials=6)),
+        ("torch.ops::aten.polygamma.default", Cost(specials=6)),
+        ("jax::digamma", Cost(specials=6)),
+        ("tensorflow::BesselI0e", Cost(specials=6)),
+        ("torch.ops::prims.signbit.default", Cost(compares=6)),
+    ],
+)
+def test_special_functions_are_a_special_for_each_element(type_, cost):
+    """Two rows of three; the same function costs the same in every framework."""
+    assert work(node(type_, [(2, 3)], [(2, 3)])) == cost
+
+
+def test_a_hypotenuse_is_two_squares_a_sum_and_a_root():
+    """Six of them."""
+    squares = Cost(muls=2, adds=1, specials=1) * 6
+    assert work(node("torch.ops::prims.hypot.default", [(2, 3), (2, 3)], [(2, 3)])) == squares

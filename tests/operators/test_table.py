@@ -29,6 +29,10 @@ SCHEMAS = onnx.defs.get_all_schemas_with_history()
 VERSIONS = {(s.domain, s.name, s.since_version) for s in SCHEMAS}
 DESCRIBED = ("", ML, TRAINING, PREVIEW)  # the domains whose schemas come with onnx
 
+PAGES_OF_TORCH = tuple(
+    f"https://docs.pytorch.org/docs/stable/{page}" for page in ("generated/torch.", "special.html")
+)
+
 
 @pytest.mark.parametrize("op", list(rules()), ids=lambda op: f"{op}-{op.since}")
 def test_a_rule_says_its_equation_and_its_page(op):
@@ -38,7 +42,7 @@ def test_a_rule_says_its_equation_and_its_page(op):
     if op.domain in (NCHWC, NHWC) or known.page in (EXTINCT, ADDED):
         assert known.page.startswith("https://github.com/microsoft/onnxruntime/")
     elif op.domain == TORCH:
-        assert known.page.startswith("https://docs.pytorch.org/docs/stable/generated/torch.")
+        assert known.page.startswith(PAGES_OF_TORCH)
     elif op.domain == JAX:
         assert known.page.startswith("https://docs.jax.dev/en/latest/_autosummary/jax.")
     elif op.domain == TENSORFLOW:

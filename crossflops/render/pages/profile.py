@@ -66,7 +66,8 @@ def _title(noun: TrainingProfile) -> Title:
 
 def _summary(noun: TrainingProfile) -> Table:
     times, work = noun.latencies, noun.work
-    again = f" + {short(noun.checkpointed_macs, 'MACs')} again" if noun.checkpointed_macs else ""
+    repeated = work.recomputed_macs if noun.has_backward else 0
+    again = f" + {short(repeated, 'MACs')} again" if repeated else ""
     rows = [
         _phase(noun, "forward", work.forward_macs, work.forward_flops, times.forward),
         _phase(noun, "backward", noun.backward_macs, noun.backward_flops, times.backward),

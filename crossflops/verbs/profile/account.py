@@ -171,25 +171,17 @@ def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
     return True
 
 
-def again(rows: Iterable[ModuleProfile], times: Mapping[str, ModuleTimes]) -> tuple[int, bool]:
-    """The forward MACs that checkpoints ran again, and whether that is only the most they were.
+def least_again(rows: Iterable[ModuleProfile], times: Mapping[str, ModuleTimes]) -> int:
+    """The forward MACs that were seen to run again at least.
 
-    A module's own products ran again as often as its forward pass did, as a share of its calls.
-    Where a repeated pass ended early, what came after the end did not run: of a module without
-    others in it nothing ran, of one with products of its own it is not known which.
+    A module's own products ran again as often as its forward pass did to its end, as a share of
+    its calls. Of a pass that ended early it is not known what had run.
     """
-    rows = tuple(rows)
-    outer = {row.path.rpartition(".")[0] for row in rows if row.path}
-    total, at_most = 0, False
-    for row in rows:
-        seen = times.get(row.path)
-        if seen is None or not seen.calls or not row.own_macs:
-            continue
-        repeats = seen.repeats
-        if seen.partly and row.path in outer:
-            repeats, at_most = repeats + seen.partly, True
-        total += row.own_macs * repeats // seen.calls
-    return total, at_most
+    return sum(
+        row.own_macs * times[row.path].repeats // times[row.path].calls
+        for row in rows
+        if row.path in times and times[row.path].calls
+    )
 
 
 # The peak.
@@ -284,7 +276,6 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     watched = timing.watched
     times = watched.modules if watched is not None else {}
     rows = modules(count, times)
-    repeated, at_most = again(rows, times)
     report = count.report
     stored = timing.autocast or _stored(report)
     peak, doubts = peak_of(against, stored, timing.device, timing.threads)
@@ -293,11 +284,15 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     notes = [RULE, *timing.notes]
     if peak is not None:
         notes.append(f"peak: {peak.source}")
-    if at_most:
-        notes.append("a repeated forward pass ended early: HFU has the most that it can have run")
     above, left = of_profile(rows, peak.rate if peak is not None else None, unseen)
     warnings = [*report.warnings, *doubts, *timing.warnings, *left]
     warnings += [_hidden(path) for path in unseen]
+    work = work_of(count)
+    more = least_again(rows, times) - work.recomputed_macs
+    if more > 0:
+        warnings.append(
+            f"{more} MACs more were run again than the graph of the model has: HFU lacks them"
+        )
     warnings += [
         f"{fold.tool} counts no MACs: it is not shown beside the step"
         for fold in report.folds
@@ -318,8 +313,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
         examples=_examples(count),
         forward_calls=count.calls,
         params=report.params,
-        work=work_of(count),
-        checkpointed_macs=repeated,
+        work=work,
         latencies=timing.latencies,
         watched=_watched(watched),
         iterations=timing.iterations,
