@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-if TYPE_CHECKING:
-    from torch import nn
-    from torch.optim import Optimizer
+from crossflops.profiling.loops import Called, Undo, after_steps, keep_called, trained_by
 
+if TYPE_CHECKING:
     from crossflops.verbs.profile.loop import FlopsProfiler
 
 SETTINGS = "CROSSFLOPS_PROFILE_SCRIPT"  # the environment variable that holds `ScriptSettings`
@@ -93,11 +92,11 @@ class _ChosenStep:
 
     def __init__(self, settings: ScriptSettings) -> None:
         self._settings = settings
-        self._optimizer: weakref.ref[Optimizer] | None = None
+        self._optimizer: weakref.ref[Any] | None = None
         self._steps = 0
-        self._called: dict[nn.Module, None] = {}  # in the step before, in order
+        self._called: Called = {}  # in the step before
         self._profiler: FlopsProfiler | None = None
-        self._undo: list[Callable[[], Any]] = []
+        self._undo: list[Undo] = []
 
     def wait(self) -> None:
         """Until an optimizer steps."""
@@ -108,26 +107,19 @@ class _ChosenStep:
 
     def _hear_steps(self) -> None:
         """Behind all hooks that are there, so that the profiler's have seen the step."""
-        from torch.optim.optimizer import register_optimizer_step_post_hook
-
-        self._undo.append(register_optimizer_step_post_hook(self._stepped).remove)
+        self._undo.append(after_steps(self._stepped))
 
     def _hear_models(self) -> None:
-        from torch.nn.modules.module import register_module_forward_pre_hook
+        self._undo.append(keep_called(self._called))
 
-        def called(module: "nn.Module", _: Any) -> None:
-            self._called.setdefault(module)
-
-        self._undo.append(register_module_forward_pre_hook(called).remove)
-
-    def _stepped(self, optimizer: "Optimizer", *_: Any) -> None:
+    def _stepped(self, optimizer: Any, *_: Any) -> None:
         """Whatever goes wrong here, the training goes on."""
         try:
             self._count(optimizer)
         except Exception as error:
             self._give_up(getattr(error, "message", "") or f"{type(error).__name__}: {error}")
 
-    def _count(self, optimizer: "Optimizer") -> None:
+    def _count(self, optimizer: Any) -> None:
         if self._optimizer is None:
             self._optimizer = weakref.ref(optimizer)
         elif self._optimizer() is not optimizer:
@@ -149,7 +141,7 @@ class _ChosenStep:
             finally:
                 profiler.end()
 
-    def _started(self, optimizer: "Optimizer") -> "FlopsProfiler":
+    def _started(self, optimizer: Any) -> "FlopsProfiler":
         from crossflops.verbs.profile.loop import FlopsProfiler
 
         model = trained_by(optimizer, self._called)
@@ -185,22 +177,6 @@ class _ChosenStep:
             times = f"{self._steps} time" + "s" * (self._steps != 1)
             wanted = f"step {self._settings.step} is asked for"
             self._give_up(f"its optimizer stepped {times}, and {wanted}")
-
-
-def trained_by(optimizer: "Optimizer", called: "dict[nn.Module, None]") -> "nn.Module":
-    """Of the modules that were called, the outermost with most of the optimizer's parameters.
-
-    Raises LookupError where none of them has any.
-    """
-    trained = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
-
-    def share(module: "nn.Module") -> int:
-        return sum(id(weight) in trained for weight in module.parameters())
-
-    model = max(called, key=share, default=None)  # the first of equals was called first
-    if model is None or not share(model):
-        raise LookupError("no module that was called has parameters of the optimizer")
-    return model
 
 
 def _write(path: Path, text: str) -> None:
