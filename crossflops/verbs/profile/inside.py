@@ -137,7 +137,9 @@ class _ChosenStep:
             profiler, self._profiler = self._profiler, None
             profiler.stop()
             try:
-                _write(Path(self._settings.profile), profiler.profile.to_json())
+                from crossflops.verbs.profile.loop import keep
+
+                keep(Path(self._settings.profile), profiler.profile.to_json().encode())
             finally:
                 profiler.end()
 
@@ -177,9 +179,3 @@ class _ChosenStep:
             times = f"{self._steps} time" + "s" * (self._steps != 1)
             wanted = f"step {self._settings.step} is asked for"
             self._give_up(f"its optimizer stepped {times}, and {wanted}")
-
-
-def _write(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
