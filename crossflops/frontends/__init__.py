@@ -9,7 +9,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -141,6 +140,8 @@ def absent_libraries() -> tuple[str, ...]:
 
 def names_like(name: str) -> str:
     """A hint with models of installed libraries that have nearly this name; "" without any."""
+    from difflib import get_close_matches  # most runs name nothing wrong
+
     folded = {
         known.casefold(): f"{library.prefix}:{known}"
         for frontend in FRONTENDS

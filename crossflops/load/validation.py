@@ -50,9 +50,14 @@ def _graph(graph: Any, outer: set[str]) -> None:
         if wrong := _wrong(tensor):
             raise TargetError(f"initializer {tensor.name!r} {wrong}", _AGAIN)
     densify(graph)
+    sound: set[bytes] = set()  # most values have one of a few types
     for value in (*graph.input, *graph.value_info, *graph.output):
-        forget_negative(value.type)
-        _declared(value)
+        written = value.type.SerializeToString()
+        if written not in sound:
+            forget_negative(value.type)
+            _declared(value)
+            if value.type.SerializeToString() == written:
+                sound.add(written)
     _sort(graph.node, own | outer)
     for number, node in enumerate(graph.node):
         if node.attribute:
@@ -168,8 +173,9 @@ def _graph_of_texts(graph: Any, where: str) -> None:
     _texts(where, (tensor.values.name for tensor in graph.sparse_initializer))
     for values in (graph.input, graph.output, graph.value_info):
         _texts(where, (value.name for value in values))
-        for value in values:
-            _texts(where, (dim.dim_param for dim in value.type.tensor_type.shape.dim))
+        kinds = {value.type.SerializeToString(): value.type for value in values}
+        for kind in kinds.values():
+            _texts(where, (dim.dim_param for dim in kind.tensor_type.shape.dim))
     _nodes(graph.node, where)
 
 
@@ -181,17 +187,18 @@ def _own_domain(protos: Iterable[Any]) -> None:
 
 def _nodes(nodes: Iterable[Any], where: str) -> None:
     for number, node in enumerate(nodes):
-        texts = [node.op_type, node.domain, node.overload, node.name, *node.input, *node.output]
+        operator, domain = node.op_type, node.domain
+        texts = [operator, domain, node.overload, node.name, *node.input, *node.output]
         for entry in node.metadata_props:
             texts += (entry.key, entry.value)
         place = f"node {number} of {where}"
         _texts(place, texts)
-        if node.domain == "ai.onnx":
+        if domain == "ai.onnx":
             node.domain = ""
-        if not node.op_type:
+        if not operator:
             raise TargetError(f"{place} has no operator", _HINT)
-        if node.attribute:
-            _attributes(node.attribute, place)
+        if attributes := node.attribute:
+            _attributes(attributes, place)
 
 
 def _attributes(attributes: Iterable[Any], where: str) -> None:

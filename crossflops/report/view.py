@@ -5,7 +5,6 @@ Derived from the rows of a report and from nothing else: one that was read back 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from difflib import get_close_matches
 from typing import Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -326,6 +325,8 @@ def _module(report: Report, path: str) -> ModuleRow:
         raise UnknownNameError(
             f"there is no module {path!r}: this report has none", "leave --module out"
         )
+    from difflib import get_close_matches  # most runs name nothing wrong
+
     known = [row for row in rows if row]
     near = get_close_matches(path, known, n=_SHOWN, cutoff=0.5) or known[:_SHOWN]
     raise UnknownNameError(f"there is no module {path!r}", f"modules like it: {', '.join(near)}")

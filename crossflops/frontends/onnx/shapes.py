@@ -25,7 +25,15 @@ from crossflops.frontends.onnx.loops import (
     unproven,
 )
 from crossflops.frontends.onnx.stand_ins import concerned, opset_of
-from crossflops.frontends.onnx.types import Type, is_tensor, of_graph, put, shape_of, unset
+from crossflops.frontends.onnx.types import (
+    Type,
+    is_tensor,
+    of_graph,
+    put,
+    shape_of,
+    type_of,
+    unset,
+)
 from crossflops.frontends.onnx.unroll import Unrolling, uneven, unroll
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.measurement import Observation
@@ -281,16 +289,14 @@ def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Dec
         given = (
             held.input if number and inside else ()
         )  # the inputs of the model itself are what we start from
-        kept = [value for value in held.value_info if not is_tensor(value.type)]
+        kept = [value for value in held.value_info if type_of(value.type) is None]
         open_values = (*held.output, *given)
         for value in (*held.value_info, *open_values):
-            if not is_tensor(value.type):
-                continue
             for dim in value.type.tensor_type.shape.dim if bound else ():
                 if dim.dim_param in bound:
                     dim.dim_value = bound[dim.dim_param]
-            stated = Type(value.type.tensor_type.elem_type, shape_of(value.type))
-            if taken.setdefault(value.name, stated) != stated:
+            stated = type_of(value.type)
+            if stated is not None and taken.setdefault(value.name, stated) != stated:
                 double.add(value.name)
         del held.value_info[:]
         held.value_info.extend(kept)
@@ -320,16 +326,24 @@ def _open(graph: Any, grows: Collection[str]) -> tuple[list[Gap], dict[str, Type
             _forget_impossible(inner)
         types = of_graph(inner)
         whole = whole or types
-        others = {value.name for value in inner.value_info if not is_tensor(value.type)}
-        others |= {value.name for value in inner.output if not is_tensor(value.type)}
+        missing = []
         for number, node in enumerate(inner.node):
             for name in node.output:
                 shape = types[name].shape if name in types else None
                 if shape is not None:
                     _check(node, number, name, shape, types)
-                elif name and steady and name not in others:
-                    gaps.append(Gap(inner, name))
+                elif name and steady:
+                    missing.append(name)
+        if missing:
+            others = _others(inner)
+            gaps += (Gap(inner, name) for name in missing if name not in others)
     return gaps, whole
+
+
+def _others(graph: Any) -> set[str]:
+    """The values of a graph that are no tensors."""
+    values = (*graph.value_info, *graph.output)
+    return {value.name for value in values if not is_tensor(value.type)}
 
 
 def _forget_impossible(graph: Any) -> None:

@@ -1,8 +1,10 @@
 """Types, shapes and attributes as a file writes them, as plain values."""
 
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.ir.graph import Attribute
+from crossflops.load.protobuf import messages
 
 Shape: TypeAlias = tuple[int, ...] | None
 
@@ -32,22 +34,28 @@ def is_tensor(proto: Any) -> bool:
     return proto.WhichOneof("value") in (None, "tensor_type")
 
 
+def type_of(proto: Any) -> Type | None:
+    """The type in a TypeProto; None where it is not that of a tensor."""
+    return _decoded(proto.SerializeToString())
+
+
+@lru_cache(maxsize=4096)
+def _decoded(written: bytes) -> Type | None:
+    """Most values of a model have one of a few types: each is read once, and is one object."""
+    proto = messages().TypeProto.FromString(written)
+    return Type(proto.tensor_type.elem_type, shape_of(proto)) if is_tensor(proto) else None
+
+
 def of_graph(graph: Any) -> dict[str, Type]:
     """The types of all values that a graph says anything about."""
-    kept: dict[Type, Type] = {}  # equal types as one object: most nodes have one of a few
-
-    def of(dtype: int, shape: Shape) -> Type:
-        stated = Type(dtype, shape)
-        return kept.setdefault(stated, stated)
-
     types = {
-        value.name: of(value.type.tensor_type.elem_type, shape_of(value.type))
+        value.name: stated
         for values in (graph.value_info, graph.output, graph.input)
         for value in values
-        if is_tensor(value.type)
+        if (stated := type_of(value.type)) is not None
     }
     types |= {
-        tensor.name: of(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
+        tensor.name: Type(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
     }
     return types
 
