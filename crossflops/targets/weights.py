@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from crossflops.errors import InputError, ValuesNeededError
-from crossflops.frontends import Source
-from crossflops.ir.provenance import FAKE, REAL
+from crossflops.frontends import Source, require
+from crossflops.ir.provenance import FAKE, META, REAL
 
 LARGE = 2**30  # bytes of weights above which a model that is run by tools is built without them
 
@@ -12,19 +12,22 @@ LARGE = 2**30  # bytes of weights above which a model that is run by tools is bu
 def built(load: Callable[[bool], Source], weights: str | None) -> tuple[Source, str]:
     """What `load(values)` gives, and why it has values where it should have none.
 
-    By default it has none where its weights are larger than `LARGE`: whoever asks in another
-    process gets the same answer. Raises InputError where "fake" was asked for and cannot be.
+    By default it has none where its weights are larger than `LARGE` or on the meta device: whoever
+    asks in another process gets the same answer. Raises InputError where "fake" was asked for and
+    cannot be.
     """
     if weights == REAL:
         return load(True), ""
     try:
         source = load(False)
+        source = require(source.model).hollowed(source)  # where it asked for the meta device
     except ValuesNeededError as error:
         reason = error.message
     else:
         if weights == FAKE or source.weights != FAKE or source.stored > LARGE:
             return source, ""
-        return load(True), ""
+        real = load(True)
+        return (source if real.weights == META else real), ""
     if weights == FAKE:
         raise refused(reason)
     source = load(True)

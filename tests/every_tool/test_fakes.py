@@ -39,6 +39,17 @@ class ReadsItsWeight(nn.Linear):
 
     def forward(self, x):
         return super().forward(x) if self.weight.sum().item() < 1e9 else x
+
+
+class RefusesMeta(nn.Linear):
+    def forward(self, x):
+        assert x.device.type == self.weight.device.type == "cpu"
+        return super().forward(x)
+
+
+def on_meta():
+    with torch.device("meta"):
+        return RefusesMeta(4, 5), torch.ones(2, 4)
 """
 SHAPE = "1x3x8x8"
 SPECS = parse((SHAPE,))
@@ -125,6 +136,13 @@ def test_a_model_on_the_meta_device_is_compared():
     found = crossflops.compare(model, "1x3x4", tools=["thop", "torch-flop-counter"])
     assert [answer.setting.fake for answer in found.profiles] == [True, True]
     assert set(found.residuals.values()) == {0}
+
+
+def test_a_target_that_asks_for_the_meta_device_is_compared(target):
+    """For its weights, and for its inputs: each process gives them the CPU."""
+    found = crossflops.compare(target("on_meta"), tools=["thop", "torch-flop-counter"])
+    assert [answer.total for answer in found.profiles] == [40, 80]
+    assert [answer.setting.fake for answer in found.profiles] == [True, True]
 
 
 def test_one_that_reads_values_there_is_refused():

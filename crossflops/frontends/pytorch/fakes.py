@@ -49,10 +49,11 @@ def hollowed(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, 
     import torch
     from torch.utils._pytree import tree_map_only
 
-    mode, known = _mode(), {}
+    modes = filter(None, map(_mode_of, _held(model, args, kwargs)))  # tensors of two do not meet
+    mode, known = next(modes, None) or _mode(), {}
 
     def fake(tensor: Any) -> Any:
-        if is_fake(tensor) and not tensor.is_meta:
+        if is_fake(tensor) and not _is_bare(tensor):
             return tensor
         if id(tensor) not in known:
             with mode:
@@ -68,7 +69,7 @@ def hollowed(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, 
         held = vars(module)
         for home in (held, module._parameters, module._buffers):
             home.update({k: fake(v) for k, v in home.items() if isinstance(v, torch.Tensor)})
-    given = tree_map_only(torch.Tensor, lambda x: fake(x) if x.is_meta else x, (args, kwargs))
+    given = tree_map_only(torch.Tensor, lambda x: fake(x) if _is_bare(x) else x, (args, kwargs))
     return model, *given
 
 
@@ -138,9 +139,14 @@ def is_hollow(model: Any, *inputs: Any) -> bool:
 
 def weights(model: Any, args: Any, kwargs: Any) -> str:
     """What a report says of the weights: "fake", "meta" or "real"."""
-    if is_hollow(model, args, kwargs):
-        return FAKE
-    return META if any(tensor.is_meta for tensor in model.parameters()) else REAL
+    if any(map(_is_bare, model.parameters())):
+        return META
+    return FAKE if is_hollow(model, args, kwargs) else REAL
+
+
+def _is_bare(tensor: Any) -> bool:
+    """Whether it is on the meta device: a fake tensor there says that it is not meta."""
+    return tensor.device.type == "meta"
 
 
 def is_building() -> bool:
