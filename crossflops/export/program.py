@@ -11,6 +11,7 @@ from crossflops.errors import CrossflopsError, TargetError
 from crossflops.export.onnx_file import NodeNote
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import bind
+from crossflops.load.reader import length_prefix
 
 _STACK = "pkg.torch.onnx.stack_trace"  # paths of the machine on which the model was exported
 LIMIT = (1 << 31) - (1 << 24)  # protobuf's 2 GiB, less what is no weight
@@ -38,7 +39,11 @@ def save_program(
     folder = None
     try:
         folder = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
-        ir.save(model, os.path.join(folder, target.name), external_data=beside)
+        place = os.path.join(folder, target.name)
+        if beside:
+            ir.save(model, place, external_data=beside)
+        else:
+            _write(model, place)
         for name in names:  # the data first: a model never stands there without it
             os.replace(os.path.join(folder, name), target.parent / name)
     except OSError as error:
@@ -53,6 +58,60 @@ def save_program(
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
     return [target.parent / name for name in reversed(names)]
+
+
+_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # numbers of fields in onnx.proto
+_LARGE = 1 << 20  # bytes of a weight
+
+
+def _write(model: Any, path: str) -> None:
+    """Save a model as one file, its large weights one by one: together they fill the memory.
+
+    A message may have its fields in any order, so the weights are the end of the graph, and the
+    graph is the end of the model.
+    """
+    import onnx_ir as ir
+
+    weights = model.graph.initializers
+    large = {
+        name: value.const_value
+        for name, value in weights.items()
+        if value.const_value is not None
+        and value.const_value.nbytes > _LARGE
+        and value.const_value.dtype != ir.DataType.STRING
+    }
+    try:
+        for name, tensor in large.items():
+            shape, dtype = tensor.shape, tensor.dtype
+            weights[name].const_value = ir.ExternalTensor(
+                "", None, None, dtype, shape=shape, name=name
+            )
+        proto = ir.to_proto(model)
+    finally:
+        for name, tensor in large.items():
+            weights[name].const_value = tensor
+    heads = []
+    for stored in proto.graph.initializer:
+        size = 0
+        head = b""
+        if stored.name in large:
+            stored.ClearField("external_data")
+            stored.ClearField("data_location")
+            size = large[stored.name].nbytes
+            head = length_prefix(_RAW_DATA, size)
+        head = stored.SerializeToString() + head
+        heads.append(length_prefix(_INITIALIZER, len(head) + size) + head)
+    names = [stored.name for stored in proto.graph.initializer]
+    proto.graph.ClearField("initializer")
+    graph = proto.graph.SerializeToString()
+    proto.ClearField("graph")
+    whole = len(graph) + sum(map(len, heads)) + sum(tensor.nbytes for tensor in large.values())
+    with open(path, "wb") as file:
+        file.write(proto.SerializeToString() + length_prefix(_GRAPH, whole) + graph)
+        for name, head in zip(names, heads, strict=True):
+            file.write(head)
+            if name in large:
+                large[name].tofile(file)
 
 
 # A copy of an ONNX file in which the sizes of the inputs are numbers.

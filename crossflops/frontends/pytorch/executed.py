@@ -87,10 +87,18 @@ def of_program(
             return result
 
     whole = program.module(check_guards=False)
+    if any(_writes(node) for node in whole.graph.nodes):  # perhaps into the model's own weights
+        for parameter in whole.parameters():
+            parameter.data = parameter.data.clone()
     flat = tree_flatten(fresh(args, kwargs))[0]
     with torch.enable_grad(), _weighed(lambda: at[0]) as executed:
         Placed(whole).run(*flat, enable_io_processing=False)
     return +executed  # without the zeros that were looked up
+
+
+def _writes(node: Any) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return node.op == "call_function" and (schema is None or schema.is_mutable)
 
 
 def _likeness(target: Any, args: Any, kwargs: Any) -> Any:

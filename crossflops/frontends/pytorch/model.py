@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import ctypes
 import io
 import keyword
 import logging
@@ -154,8 +155,11 @@ def stored(model: "nn.Module") -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
-def duplicate(model: "nn.Module") -> "nn.Module":
+def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
     """A copy of its own, parameters too: a forward may write into them.
+
+    One that is only `exported` reads and writes no number, so its parameters are those of the
+    model, under other names: a model may be half of what the memory holds.
 
     Shared are only tensors that were computed from others (weight_norm keeps such), which Python
     cannot copy and every run computes anew, and what has no copy (a lock, an open file); but no
@@ -169,7 +173,9 @@ def duplicate(model: "nn.Module") -> "nn.Module":
     memo = {id(tensor): tensor for tensor in derived}
     for module in model.modules():
         for tensor in module._parameters.values():
-            if tensor is not None and tensor.layout != torch.strided and id(tensor) not in memo:
+            if exported and type(tensor) is torch.nn.Parameter and not vars(tensor):
+                memo[id(tensor)] = torch.nn.Parameter(tensor.data, tensor.requires_grad)
+            elif tensor is not None and tensor.layout != torch.strided and id(tensor) not in memo:
                 own = tensor.detach().clone()
                 memo[id(tensor)] = torch.nn.Parameter(own, tensor.requires_grad)
         for buffer in module._buffers.values():
@@ -187,6 +193,39 @@ def duplicate(model: "nn.Module") -> "nn.Module":
             f"the model cannot be copied: {error}",
             "pass it as a target (file.py:callable), so that it can be built afresh",
         ) from error
+
+
+@contextmanager
+def copied(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
+    """A copy for one run, in training or evaluation, whose parameters are gone when it has ended.
+
+    What a run leaves behind (hooks, frames of recorded calls) may refer to the copy for longer.
+    """
+    import torch
+
+    own = switch(duplicate(model), training)
+    kept = {_place(parameter) for parameter in model.parameters()}
+    try:
+        yield own
+    finally:
+        for parameter in own.parameters():
+            if type(parameter) is torch.nn.Parameter and _place(parameter) not in kept:
+                parameter.data = parameter.data.new_empty(0)
+        _trim()
+
+
+def _trim() -> None:
+    """Free memory goes back to the system: glibc keeps what lies between other pieces."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _place(tensor: Any) -> int:
+    """Where its memory begins; 0 where it has none that is told."""
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except (RuntimeError, NotImplementedError):
+        return 0
 
 
 def _uncopied(model: "nn.Module") -> Iterator[Any]:
@@ -227,8 +266,8 @@ def try_out(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> None:
     """Run a copy of the model as it is asked for. Raises InputError when it raises."""
-    with generators(), quiet():
-        run(switch(duplicate(model), setting.training), args, kwargs, setting.grad)
+    with generators(), quiet(), copied(model, setting.training) as own:
+        run(own, args, kwargs, setting.grad)
 
 
 def run_unwatched(
@@ -240,9 +279,9 @@ def run_unwatched(
 ) -> None:
     """Raises InputError, with the error of a watched run, where the model itself raises."""
     forget_compiled()
-    own = switch(duplicate(model), setting.training)
     try:
-        run(own, *fresh(args, kwargs), setting.grad)
+        with copied(model, setting.training) as own:
+            run(own, *fresh(args, kwargs), setting.grad)
     except InputError:
         raise raised(error, f"when run ({setting.id})") from error
 

@@ -24,13 +24,12 @@ from crossflops.frontends.pytorch.graph import simplify, to_graph
 from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
 from crossflops.frontends.pytorch.model import (
     compiler_tables,
-    duplicate,
+    copied,
     forget_compiled,
     fresh,
     quiet,
     run_unwatched,
     spelled,
-    switch,
 )
 from crossflops.frontends.pytorch.modules import placed
 from crossflops.frontends.pytorch.operators import operator_calls, write_out_casts
@@ -250,17 +249,13 @@ def _ran(
     A run that shows no kernels is followed by one that does if those are asked for, else there
     is None in their place. Each draws what the export drew.
     """
-
-    def own() -> tuple[Any, ...]:
-        return (switch(duplicate(model), setting.training), *fresh(args, kwargs), setting)
-
     seen: list[WatchedCall] = []
     if isinstance(setting, View) and setting.level in _RUNS:
-        with seeded():
-            seen = _RUNS[setting.level](*own())
+        with seeded(), copied(model, setting.training) as own:
+            seen = _RUNS[setting.level](own, *fresh(args, kwargs), setting)
         if _sees_kernels(setting):
             return seen, [(call.frames, call.target) for call in seen if is_fused(call.target)]
         if not ask:
             return seen, None
-    with seeded():
-        return seen, fused_kernels(*own())
+    with seeded(), copied(model, setting.training) as own:
+        return seen, fused_kernels(own, *fresh(args, kwargs), setting)

@@ -21,7 +21,7 @@ from crossflops.frontends.pytorch.data_dependence import (
 from crossflops.frontends.pytorch.entry_points import recorded
 from crossflops.frontends.pytorch.exporter import REFUSED, brief, not_traced
 from crossflops.frontends.pytorch.fakes import is_hollow, refuse_scripted
-from crossflops.frontends.pytorch.model import callable_by_export, duplicate, run, switch
+from crossflops.frontends.pytorch.model import callable_by_export, copied, duplicate, run, switch
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.operators import MARK
 from crossflops.frontends.pytorch.recorder import Recorder
@@ -121,7 +121,8 @@ def answers(
 
     with seeded(), _replaced(heard):
         try:
-            run(switch(duplicate(model), training), args, kwargs, grad=True)
+            with copied(model, training) as own:
+                run(own, args, kwargs, grad=True)
         except InputError:
             return []  # the export runs into it, too, and says so
     return denials
@@ -272,8 +273,7 @@ def _difference(asked: ExportRequest, trace: Traced) -> str:
         return ""
     args, kwargs = asked.args, asked.kwargs
     try:
-        with seeded():
-            own = switch(duplicate(asked.model), asked.setting.training)
+        with seeded(), copied(asked.model, asked.setting.training) as own:
             ran = executed.of_model(own, args, kwargs)
         with seeded():
             done = executed.of_program(trace.program, args, kwargs, trace.recorder)
@@ -293,7 +293,8 @@ def _noted(trace: Traced, *notes: str) -> Traced:
 
 def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = False) -> Traced:
     """One export of a copy of the model."""
-    index = ModuleIndex(own := switch(duplicate(asked.model), asked.setting.training))
+    own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
+    index = ModuleIndex(own)
     recorder = Recorder(index, around=_marked)
     with valued() if with_values else seeded() as drawn, questions(denied) as questioned:
         program = _export(own, asked, recorder)
