@@ -140,7 +140,7 @@ def test_a_model_on_the_meta_device_is_compared():
 
 def test_a_target_that_asks_for_the_meta_device_is_compared(target):
     """For its weights, and for its inputs: each process gives them the CPU."""
-    found = crossflops.compare(target("on_meta"), tools=["thop", "torch-flop-counter"])
+    found = crossflops.compare(target("on_meta"), tools=["fvcore", "torch-flop-counter"])
     assert [answer.total for answer in found.profiles] == [40, 80]
     assert [answer.setting.fake for answer in found.profiles] == [True, True]
 
