@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from crossflops.ir.reconciliation import Explanation, Reconciliation
     from crossflops.ir.trace import Setting
     from crossflops.verbs.api import bench, compare, count, efficiency, profile
+    from crossflops.verbs.profile.callbacks import lightning_callback, trainer_callback
     from crossflops.verbs.profile.loop import FlopsProfiler
-    from crossflops.verbs.profile.trainer import trainer_callback
 
 __all__ = [
     "Cost",
@@ -34,6 +34,7 @@ __all__ = [
     "compare",
     "count",
     "efficiency",
+    "lightning_callback",
     "profile",
     "trainer_callback",
 ]
@@ -45,7 +46,8 @@ _PLACES = {  # the names that are no verbs: where they are defined
     "Reconciliation": "ir.reconciliation:Reconciliation",
     "Report": "facade:ShownReport",
     "Setting": "ir.trace:Setting",
-    "trainer_callback": "verbs.profile.trainer:trainer_callback",
+    "lightning_callback": "verbs.profile.callbacks:lightning_callback",
+    "trainer_callback": "verbs.profile.callbacks:trainer_callback",
 }
 
 

@@ -1,0 +1,248 @@
+"""Callbacks for training loops of libraries: one step is profiled, and logs say what it came to."""
+
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, MissingExtraError
+from crossflops.profiling.loops import Called, Undo, keep_called, trained_by
+from crossflops.verbs.profile.loop import FlopsProfiler
+
+if TYPE_CHECKING:
+    from crossflops.report.profile import TrainingProfile
+
+
+class StepRates:
+    """Steps against the clock, and what they come to by the profile of one of them."""
+
+    def __init__(self) -> None:
+        self.profile: TrainingProfile | None = None
+        self.tokens = 0
+        self._since, self._steps = time.perf_counter(), 0
+
+    def count(self) -> None:
+        """A step has ended."""
+        self._steps += 1
+
+    def restart(self) -> None:
+        """What was until now is in no rate."""
+        self._since, self._steps = time.perf_counter(), 0
+
+    def take(self) -> dict[str, float]:
+        """The rates since they were taken last; nothing before the profile, or without steps.
+
+        A step is taken to be as the profiled one was, and its time is that of the whole loop, with
+        loading and logging.
+        """
+        now = time.perf_counter()
+        profile, steps, seconds = self.profile, self._steps, now - self._since
+        self.restart()
+        if profile is None or not steps or seconds <= 0:
+            return {}
+        rate = 2 * profile.model_macs * steps / seconds
+        rates = {"tflops_per_second": rate / 1e12}
+        if (share := profile.of_peak(rate)) is not None:
+            rates["mfu"] = share
+        if profile.examples:
+            rates["samples_per_second"] = profile.examples * steps / seconds
+        if self.tokens:
+            rates["tokens_per_second"] = self.tokens * steps / seconds
+        return rates
+
+
+class ProfiledStep:
+    """The step of a training that is profiled, and the rates of those behind it."""
+
+    def __init__(self, step: int, options: dict[str, Any]) -> None:
+        self.rates = StepRates()
+        self._at, self._options = step, options
+        self._profiler: FlopsProfiler | None = None
+
+    @property
+    def watched(self) -> bool:
+        """Whether the step is being watched now."""
+        return self._profiler is not None
+
+    def begin(self, model: Any) -> None:
+        """Watch this model from now on."""
+        self._profiler = FlopsProfiler(model, **self._options)
+        self._profiler.start()
+
+    def end(self) -> None:
+        """A step is over: it is counted, or profiled if it was watched."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is None:
+            self.rates.count()
+            return
+        profiler.stop()
+        try:
+            self.rates.profile = profiler.profile
+            self.rates.tokens = profiler.tokens
+            profiler.print()
+        except CrossflopsError as error:  # the training goes on
+            warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=3)
+        finally:
+            profiler.end()
+            self.rates.restart()
+
+    def forget(self) -> None:
+        """Leave the model as it was, should it be watched."""
+        if self._profiler is not None:
+            self._profiler.end()
+            self._profiler = None
+
+    def leave(self) -> None:
+        """The training is over. One that ended sooner than the step says so."""
+        self.forget()
+        if self.rates.profile is None:
+            message = f"the training ended before step {self._at}, which was to be profiled"
+            warnings.warn(message, CrossflopsWarning, stacklevel=3)
+
+
+def trainer_callback(step: int = 5, **options: Any) -> Any:
+    """A callback for `Trainer(..., callbacks=[trainer_callback(step=5)])` of transformers.
+
+    The `step`-th step is profiled, as `FlopsProfiler` does, whose `options` these are: with
+    `output_file="step.html"` its page goes there, else to stdout. Every log after it has `mfu`,
+    `tflops_per_second`, `samples_per_second` and `tokens_per_second` of this process. `profile` of
+    the callback is the profile. Raises MissingExtraError without transformers.
+    """
+    try:
+        from transformers import TrainerCallback
+    except ImportError as error:
+        message = "transformers is not installed"
+        raise MissingExtraError(message, "pip install transformers accelerate") from error
+
+    class StepCallback(TrainerCallback):  # type: ignore[misc]
+        """What `trainer_callback` gives."""
+
+        def __init__(self) -> None:
+            self._step = ProfiledStep(step, options)
+
+        @property
+        def profile(self) -> "TrainingProfile | None":
+            """That of the step, once it is over."""
+            return self._step.rates.profile
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            """Whatever another training left is forgotten."""
+            self._step.forget()
+            self._step = ProfiledStep(step, options)
+
+        def on_step_begin(
+            self, args: Any, state: Any, control: Any, model: Any = None, **more: Any
+        ) -> None:
+            """Watch the step that was chosen."""
+            if state.global_step + 1 == step and not self._step.watched:
+                self._step.begin(model)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            """Count the step, and tell what was seen of the one that was watched."""
+            self._step.end()
+
+        def on_log(
+            self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any
+        ) -> None:
+            """The rates since the last log, for the history and for the callbacks that follow."""
+            if logs is None or "loss" not in logs:  # an evaluation, or the end
+                return
+            rates = self._step.rates.take()
+            logs.update(rates)
+            if state.log_history:
+                state.log_history[-1].update(rates)
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            """A training that ends sooner than the step says so."""
+            self._step.leave()
+
+    return StepCallback()
+
+
+def lightning_callback(step: int = 5, **options: Any) -> Any:
+    """A callback for `Trainer(callbacks=[lightning_callback(step=5)])` of Lightning.
+
+    As `trainer_callback`: the `step`-th step of the optimizer is profiled, with all batches whose
+    gradients it takes, and every later one that Lightning logs has the rates since the last. The
+    model is the outermost module that the step before called and that has most of the optimizer's
+    parameters, so `step` is 2 or more. Raises InputError else, MissingExtraError without Lightning.
+    """
+    if step < 2:
+        what = "the first step cannot be profiled: its model is not known yet"
+        raise InputError(what, "give step=2 or more")
+    callback_class = _lightning_callback_class()
+
+    class StepCallback(callback_class):  # type: ignore[misc,valid-type]
+        """What `lightning_callback` gives."""
+
+        def __init__(self) -> None:
+            self._step = ProfiledStep(step, options)
+            self._called: Called = {}
+            self._stop_keeping: Undo | None = None
+            self._done = 0
+
+        @property
+        def profile(self) -> "TrainingProfile | None":
+            """That of the step, once it is over."""
+            return self._step.rates.profile
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            """Whatever another training left is forgotten."""
+            self._forget()
+            self._step, self._done = ProfiledStep(step, options), trainer.global_step
+
+        def on_train_batch_start(self, trainer: Any, *batch: Any) -> None:
+            """See which modules the step before calls, and watch the one that was chosen."""
+            at = trainer.global_step + 1
+            if at == step - 1 and self._stop_keeping is None:
+                self._stop_keeping = keep_called(self._called)
+            if at == step and not self._step.watched and self._called:
+                self._keep_no_more()
+                try:
+                    self._step.begin(trained_by(trainer.optimizers[0], self._called))
+                except LookupError as error:
+                    warnings.warn(f"no profile: {error}", CrossflopsWarning, stacklevel=2)
+                self._called = {}
+
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, *batch: Any) -> None:
+            """Count a step that is over, and tell what was seen of the one that was watched."""
+            if trainer.global_step == self._done:
+                return  # a batch whose gradients are kept for the next
+            self._done = trainer.global_step
+            self._step.end()
+            if self._done % trainer.log_every_n_steps == 0:
+                pl_module.log_dict(self._step.rates.take())
+
+        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+            """A training that ends sooner than the step says so."""
+            self._keep_no_more()
+            self._step.leave()
+
+        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+            """The model is left as it was."""
+            self._forget()
+
+        def _forget(self) -> None:
+            self._keep_no_more()
+            self._called = {}
+            self._step.forget()
+
+        def _keep_no_more(self) -> None:
+            if self._stop_keeping is not None:
+                self._stop_keeping()
+                self._stop_keeping = None
+
+    return StepCallback()
+
+
+def _lightning_callback_class() -> Any:
+    """The class of the package whose Trainer is likely used: the two do not take each other's."""
+    import sys
+    from importlib import import_module
+
+    names = ("lightning.pytorch", "pytorch_lightning")
+    for name in sorted(names, key=lambda name: name not in sys.modules):
+        try:
+            return import_module(name).Callback
+        except ImportError:
+            continue
+    raise MissingExtraError("Lightning is not installed", "pip install lightning")

@@ -1,0 +1,100 @@
+"""The callback for Lightning: a profile of one step of the optimizer, and rates in later logs."""
+
+import csv
+import importlib
+import math
+import warnings
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.tools
+
+ROWS, STEPS, AT, ACCUMULATED = 4, 6, 3, 2
+
+
+def trained(callbacks, folder):
+    """A Lightning Trainer that has trained 16-8-2 on batches of 4 rows, two a step, and its log."""
+    import torch
+
+    from crossflops.frontends import mended
+
+    # the torchvision of PyPI has no operators beside another torch
+    mended(lambda: importlib.import_module("lightning.pytorch"))
+    from lightning.pytorch import LightningModule, Trainer, seed_everything
+    from lightning.pytorch.loggers import CSVLogger
+    from torch import nn
+
+    class Module(LightningModule):
+        """Its model is a part of it, as in Lightning's own examples."""
+
+        def __init__(self):
+            super().__init__()
+            self.model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 2))
+
+        def training_step(self, batch, batch_idx):
+            """The loss."""
+            loss = self.model(batch).square().mean()
+            self.log("loss", loss)
+            return loss
+
+        def configure_optimizers(self):
+            """Plain steps."""
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    seed_everything(0, verbose=False)
+    rows = torch.utils.data.DataLoader(torch.randn(64, 16), batch_size=ROWS)
+    logger = CSVLogger(folder)
+    trainer = Trainer(
+        max_steps=STEPS, accumulate_grad_batches=ACCUMULATED, log_every_n_steps=1, logger=logger,
+        callbacks=callbacks, accelerator="cpu", enable_progress_bar=False,
+        enable_checkpointing=False, enable_model_summary=False,
+    )  # fmt: skip
+    module = Module()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*workers")  # of the loader
+        trainer.fit(module, rows)
+    with (Path(logger.log_dir) / "metrics.csv").open() as file:
+        rows = [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+    return module, [row for row in rows if "loss" in row]
+
+
+def test_a_step_is_profiled_and_later_logs_have_its_rates(tmp_path):
+    """Losses are those of a training without it, and nothing is left on the model."""
+    import crossflops
+
+    _, plain = trained([], tmp_path / "plain")
+    page = tmp_path / "step.json"
+    callback = crossflops.lightning_callback(step=AT, peak_tflops=1, output_file=page)
+    module, logs = trained([callback], tmp_path / "watched")
+    assert len(logs) == STEPS
+    assert [row["loss"] for row in logs] == [row["loss"] for row in plain]
+    assert not any(part._forward_hooks for part in module.modules())
+
+    macs = ACCUMULATED * ROWS * (16 * 8 + 8 * 2)
+    assert callback.profile.work.forward_macs == macs
+    assert b'"rates"' in page.read_bytes()
+    rated = [row for row in logs if "mfu" in row]
+    assert len(rated) == STEPS - AT
+    for row in rated:
+        steps = row["samples_per_second"] / (ACCUMULATED * ROWS)
+        expected = 2 * callback.profile.model_macs * steps / 1e12
+        assert math.isclose(row["tflops_per_second"], expected, rel_tol=1e-5)  # logged as float32
+        assert math.isclose(row["mfu"], row["tflops_per_second"], rel_tol=1e-5)
+
+
+def test_a_training_that_ends_sooner_says_so(tmp_path):
+    """Step 100 of six."""
+    import crossflops
+
+    callback = crossflops.lightning_callback(step=100)
+    with pytest.warns(crossflops.errors.CrossflopsWarning, match="before step 100"):
+        trained([callback], tmp_path)
+
+
+def test_the_first_step_is_refused():
+    """Nothing was called before it."""
+    import crossflops
+
+    with pytest.raises(crossflops.errors.InputError, match="first step"):
+        crossflops.lightning_callback(step=1)
