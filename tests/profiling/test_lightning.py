@@ -14,7 +14,7 @@ ROWS, STEPS, AT, ACCUMULATED = 4, 6, 3, 2
 
 
 def trained(callbacks, folder):
-    """A Lightning Trainer that has trained 16-8-2 on batches of 4 rows, two a step, and its log."""
+    """A module of 16-8-2 that was trained on batches of 4 rows, two a step, and its log."""
     import torch
 
     from crossflops.frontends import mended

@@ -146,7 +146,7 @@ def weights(model: Any, args: Any, kwargs: Any) -> str:
 
 def _is_bare(tensor: Any) -> bool:
     """Whether it is on the meta device: a fake tensor there says that it is not meta."""
-    return tensor.device.type == "meta"
+    return bool(tensor.device.type == "meta")
 
 
 def is_building() -> bool:

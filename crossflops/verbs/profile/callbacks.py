@@ -1,4 +1,4 @@
-"""Callbacks for training loops of libraries: one step is profiled, and logs say what it came to."""
+"""Callbacks for the training loops of libraries: one step is profiled, and logs have its rates."""
 
 import time
 import warnings
@@ -164,7 +164,7 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
     As `trainer_callback`: the `step`-th step of the optimizer is profiled, with all batches whose
     gradients it takes, and every later one that Lightning logs has the rates since the last. The
     model is the outermost module that the step before called and that has most of the optimizer's
-    parameters, so `step` is 2 or more. Raises InputError else, MissingExtraError without Lightning.
+    parameters, so `step` is 2 or more: else InputError is raised. Raises MissingExtraError without Lightning.
     """
     if step < 2:
         what = "the first step cannot be profiled: its model is not known yet"
