@@ -129,6 +129,7 @@ class PyTorch(Frontend):
         from crossflops.frontends.pytorch.fakes import weights
         from crossflops.frontends.pytorch.inputs import check, from_file, make
         from crossflops.frontends.pytorch.model import ready, stored
+        from crossflops.frontends.pytorch.sharded import is_sharded, unwrapped, whole
 
         if given.file is not None:
             args, kwargs = from_file(given.file)
@@ -136,7 +137,10 @@ class PyTorch(Frontend):
             args, kwargs = make(model, given.specs)
         else:
             args, kwargs = arguments(given.values)
+        model = unwrapped(model)
         check(model, args, kwargs)
+        if is_sharded(model):
+            model, args, kwargs = whole(model, args, kwargs)
         model = ready(model, args, kwargs, owned)
         values = given.origin_of(given.values)
         kind = weights(model, args, kwargs)

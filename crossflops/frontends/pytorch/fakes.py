@@ -73,6 +73,24 @@ def hollowed(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, 
     return model, *given
 
 
+def without_values() -> Callable[[Any], Any]:
+    """What makes of a tensor one on the CPU of its shape and type, and leaves other values alone."""
+    import torch
+
+    mode = _mode()
+
+    def fake(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        with mode:
+            bare = torch.empty(value.shape, dtype=value.dtype, device="cpu")
+        if isinstance(value, torch.nn.Parameter):
+            return torch.nn.Parameter(bare, value.requires_grad)
+        return bare
+
+    return fake
+
+
 @contextmanager
 def watching_values(model: Any) -> Iterator[Callable[[], str]]:
     """Gives what tells what a run of such a module needed values for, in words; "" for nothing."""

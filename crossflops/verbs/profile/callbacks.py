@@ -164,7 +164,8 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
     As `trainer_callback`: the `step`-th step of the optimizer is profiled, with all batches whose
     gradients it takes, and every later one that Lightning logs has the rates since the last. The
     model is the outermost module that the step before called and that has most of the optimizer's
-    parameters, so `step` is 2 or more: else InputError is raised. Raises MissingExtraError without Lightning.
+    parameters, so `step` is 2 or more. Raises InputError for another step, and MissingExtraError
+    without Lightning.
     """
     if step < 2:
         what = "the first step cannot be profiled: its model is not known yet"
