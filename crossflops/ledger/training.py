@@ -16,7 +16,14 @@ from crossflops.ir.graph import UNSURE, Graph, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown
-from crossflops.ledger.checkpoints import CheckpointPart, RunAgain, kept, parts, run_again
+from crossflops.ledger.checkpoints import (
+    CheckpointPart,
+    RunAgain,
+    kept,
+    needed_again,
+    parts,
+    run_again,
+)
 from crossflops.operators import missing, rule
 from crossflops.operators.gradient import Gradient, no_gradient
 from crossflops.operators.rule import OperatorRule
@@ -62,6 +69,7 @@ class TrainedWeights:
         self._frozen, self._trainable = tuple(frozen), tuple(trainable)
         self._met: set[str] = set()
         self._of_calls = bool(trace.calls)
+        self.loops_alike = trace.loops_alike
         self._by_name: dict[str, Parameter] = {}
         self._names: dict[int, set[str]] = {}
         for module in trace.modules:
@@ -203,9 +211,13 @@ class _GradientWalk:
             return any(bool(self._wanted(node, values)) for node in nodes)
 
         asking = [node for node in part.nodes if node.key in live and self._wanted(node, values)]
-        if part.kind != "reentrant":
-            asking = [node for node in asking if kept(node) != "nothing"]
-        again = run_again(part, graded) if asking else RunAgain()
+        if part.kind == "needed":
+            places = {n.key: frozenset(at for at, _ in self._wanted(n, values)) for n in asking}
+            again = needed_again(part, places)
+        else:
+            if part.kind != "reentrant":
+                asking = [node for node in asking if kept(node) != "nothing"]
+            again = run_again(part, graded) if asking else RunAgain()
         for node in again.unsure:
             self._without(node.key, node, "how much of it a checkpoint runs again is not known")
         return [node.key for node in again.nodes]
@@ -274,6 +286,8 @@ class _GradientWalk:
         ends = [spec.name for spec in body.outputs][results:]
         given = self._bound(node, body, values)
         runs = [self._inner(values, node, body, given)]
+        if self._weights.loops_alike:
+            return [self._lasting(node, body, values, given, dict(zip(states, ends, strict=False)))]
         while states:
             handed = {
                 name: runs[-1].get(end, FIXED) for name, end in zip(states, ends, strict=False)
@@ -285,6 +299,20 @@ class _GradientWalk:
                 break  # states that change places: the runs before have seen all of it
             runs.append(self._inner(values, node, body, given))
         return runs
+
+    def _lasting(
+        self, node: Node, body: Graph, values: Values, given: Values, states: dict[str, str]
+    ) -> Values:
+        """The values of a body where what has a gradient in one run has it in each."""
+        while True:
+            run = self._inner(values, node, body, given)
+            joined = {
+                name: _either(given.get(name, FIXED), run.get(end, FIXED))
+                for name, end in states.items()
+            }
+            if all(given.get(name, FIXED) == value for name, value in joined.items()):
+                return run
+            given = {**given, **joined}
 
     def _bound(self, node: Node, body: Graph, values: Values) -> Values:
         """The inputs of a body, as the node gives them to its first run."""
@@ -373,6 +401,11 @@ class _GradientWalk:
         outputs = [spec.name for spec in body.outputs][results:]
         pairs = zip(outputs, node.outputs, strict=False)
         ends = frozenset(ours for ours, its in pairs if its is not None and its.name in reached)
+        if self._weights.loops_alike:
+            carried_on = {end for end in outputs[:carried] if runs[-1].get(end, FIXED).trained}
+            ends |= carried_on
+            work, _ = self.scope(prefix, body, dict(runs[-1]), set(ends), {*used, *ends})
+            return {name: step * times for name, step in work.items()}
         lasting = ends - set(outputs[:carried])
         known: dict[tuple[int, frozenset[str], frozenset[str]], tuple[Work, set[str]]] = {}
         outer = frozenset(_captured(node)) - {spec.name for spec in body.inputs}
@@ -406,6 +439,8 @@ class _GradientWalk:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
         checkpoint = node.checkpoint is not None and node.checkpoint.kind == "reentrant"
+        if wanted and node.own_backward:
+            self.unknown[key] = Unknown(key, node, node.own_backward)
         if wanted and node.call.count(_CUSTOM) > checkpoint:
             why = "in an autograd.Function, whose backward is code of its own: counted as derived"
             self.unknown[key] = Unknown(key, node, why)

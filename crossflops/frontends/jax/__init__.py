@@ -39,6 +39,7 @@ class Jax(OnShapes):
     runtime = "jax"
     traces_into_folder = True
     has_control = True
+    knows_trained = True
 
     def recognizes(self, value: object) -> bool:
         """Whether this is a module of Flax NNX."""

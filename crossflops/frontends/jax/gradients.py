@@ -1,0 +1,77 @@
+"""What the equations of a JAX program say of gradients: where none flow, what runs again.
+
+Sources: jax/_src/ad_checkpoint.py, jax/_src/custom_derivatives.py.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.jax.lowering import Equation
+from crossflops.ir.graph import Checkpoint, Graph, Node
+from crossflops.ir.tensor import TensorSpec
+
+_CHECKPOINTS = ("remat2", "checkpoint")
+_OWN = {
+    "custom_vjp_call": "in a jax.custom_vjp, whose backward is code of its own: counted as derived",
+    "while": "JAX has no gradient of a loop whose length depends on data",
+}
+_OWN_PRODUCTS = "in a jax.custom_jvp, whose derivative is code of its own: counted as derived"
+_PRODUCTS = ("MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose")
+
+
+def with_weights(graph: Graph, names: dict[str, str]) -> Graph:
+    """The graph with what is stored called as the model calls it; a transposed weight is one too.
+
+    `names` are the names of parameters by those of stored tensors.
+    """
+
+    def renamed(spec: TensorSpec | None) -> TensorSpec | None:
+        if spec is None or spec.name not in names or spec.role == "input":
+            return spec
+        return msgspec.structs.replace(spec, name=names[spec.name])
+
+    def placed(node: Node) -> Node:
+        bodies = tuple(with_weights(body, names) for body in node.bodies)
+        return msgspec.structs.replace(
+            node, inputs=tuple(map(renamed, node.inputs)), bodies=bodies
+        )
+
+    return msgspec.structs.replace(graph, nodes=tuple(map(placed, graph.nodes)))
+
+
+def marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:
+    """The fields of a node that say how its gradients are made; `number` is that of its equation.
+
+    A checkpoint in another one runs again with it and once more by itself, which is not followed.
+    """
+    fields: dict[str, Any] = {}
+    around = [] if number is None else list(_around(number, equations))
+    checkpoints = [place for place in around if equations[place].primitive in _CHECKPOINTS]
+    if checkpoints:
+        kind = "needed" if len(checkpoints) == 1 else "unknown"
+        saved = any(equations[place].saved for place in around)
+        keeps = "saved" if saved else "results"
+        fields["checkpoint"] = Checkpoint(checkpoints[-1] + 1, kind, keeps)
+    for place in around:
+        primitive = equations[place].primitive
+        if primitive == "stop_gradient":
+            fields["severed"] = tuple(range(len(node.inputs)))
+        if primitive in _OWN:
+            fields["own_backward"] = _OWN[primitive]
+        if (
+            primitive == "custom_jvp_call"
+            and not equations[place].of_jax
+            and node.op.type in _PRODUCTS
+        ):
+            fields["own_backward"] = _OWN_PRODUCTS
+    return fields
+
+
+def _around(number: int, equations: Sequence[Equation]) -> Iterator[int]:
+    """The equation and those that hold it, the innermost first."""
+    place: int | None = number
+    while place is not None:
+        yield place
+        place = equations[place].around
