@@ -91,6 +91,8 @@ class Frontend(Protocol):
     traces_into_folder: bool = False
     # Whether its traces say which parameters of the graph are trained.
     knows_trained: bool = False
+    # Whether a model that holds no parameters may be given them as an input.
+    takes_parameters: bool = False
     # Whether a caller can name loops and branches of its models.
     has_control: bool = False
 

@@ -62,12 +62,14 @@ class TrainedWeights:
     The patterns match the names of a parameter, all of them where it is tied, or a module around
     it; in a file also the node that uses it and that node's module. `trainable` goes over
     `frozen`. A stored tensor that is no parameter of the model (a buffer) is not trained, and of a
-    file a number without axes only where a pattern says so.
+    file a number without axes only where a pattern says so. A model without any parameters may be
+    given them: `trainable` also matches its inputs.
     """
 
     def __init__(self, trace: Trace, frozen: Iterable[str], trainable: Iterable[str]) -> None:
         self._frozen, self._trainable = tuple(frozen), tuple(trainable)
         self._met: set[str] = set()
+        self._given = not any(module.params for module in trace.modules)
         self._of_calls = bool(trace.calls)
         self.loops_alike = trace.loops_alike
         self._by_name: dict[str, Parameter] = {}
@@ -105,6 +107,12 @@ class TrainedWeights:
             return asked
         return asked or (not frozen and (parameter is None or parameter.trainable))
 
+    def of_input(self, spec: TensorSpec) -> "GradientState":
+        """Of an input of the model: a parameter, or something that varies."""
+        names = {spec.name, spec.name.removeprefix("in_")}  # a converter's, and the argument's
+        trained = self._given and real(spec) and self._matching(self._trainable, names)
+        return GradientState(trained, varying=not trained)
+
     def check(self, graph: Graph) -> None:
         """Raises InputError for a pattern that matched no weight."""
         for pattern in (*self._frozen, *self._trainable):
@@ -133,7 +141,8 @@ def steps(graph: Graph, weights: TrainedWeights, *, cuts: bool = True) -> Steps:
     Without `cuts` gradients flow through what is detached, and from every node.
     """
     walk = _GradientWalk(weights, cuts)
-    values = {spec.name: GradientState(trained=False, varying=True) for spec in graph.inputs}
+    values = {spec.name: weights.of_input(spec) for spec in graph.inputs}
+    walk.parameters |= {name for name, value in values.items() if value.trained}
     missing = graph.severed if cuts else ()
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
@@ -148,6 +157,7 @@ class _GradientWalk:
         self._weights, self._cuts = weights, cuts
         self.unknown: dict[str, Unknown] = {}
         self.updated: dict[str, TensorSpec] = {}
+        self.parameters: set[str] = set()  # inputs of the model that are trained
         self.checkpointed: dict[str, Cost] = {}
         self._functions: dict[object, Work] = {}
         self._ungiven: set[int] = set()  # reentrant checkpoints whose arguments have no gradient
@@ -175,7 +185,11 @@ class _GradientWalk:
             if reached or not self._cuts:
                 live[node.key] = reached
                 wanted = {spec.name: spec for _, spec in self._wanted(node, values)}
-                stored = {name: spec for name, spec in wanted.items() if name not in values}
+                stored = {
+                    name: spec
+                    for name, spec in wanted.items()
+                    if name not in values or name in self.parameters
+                }
                 self.updated |= stored
                 ends |= wanted.keys() | _captured(node)
         again = {key for part in checkpoints.values() for key in self._again(part, values, live)}

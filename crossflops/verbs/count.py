@@ -351,7 +351,7 @@ def exact_steps(native: CountedModel, frozen: Iterable[str], trainable: Iterable
     """
     from crossflops.ledger.training import TrainedWeights, steps
 
-    require_trained(native.trace)
+    require_trained(native.trace, trainable)
     weights = TrainedWeights(native.trace, frozen, trainable)
     exact = steps(native.graph, weights)
     weights.check(native.graph)

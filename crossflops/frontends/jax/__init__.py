@@ -40,6 +40,7 @@ class Jax(OnShapes):
     traces_into_folder = True
     has_control = True
     knows_trained = True
+    takes_parameters = True
 
     def recognizes(self, value: object) -> bool:
         """Whether this is a module of Flax NNX."""

@@ -232,8 +232,7 @@ def _converted(pure: Pure, opaque: bool) -> ConvertedFunction:
         raise NormalizeError("the model computes nothing", "count one that does")
     tidy(model, [equation.primitive for equation in recorder.equations])
     origins = named(model)
-    notes = ((name, value.metadata_props) for name, value in model.graph.initializers.items())
-    weights = {name: note[_WEIGHT] for name, note in notes if _WEIGHT in note}
+    weights = _weights(model.graph.initializers)
     for value, name in zip(model.graph.inputs, pure.names, strict=True):
         value.name = input_name(name)
     _shed(model)
@@ -244,6 +243,18 @@ def _converted(pure: Pure, opaque: bool) -> ConvertedFunction:
     return ConvertedFunction(
         proto.SerializeToString(), declared, tuple(recorder.equations), origins, weights
     )
+
+
+def _weights(stored: Any) -> dict[str, str]:
+    """Give each weight a name that is in no subgraph, and say which of the model's it is."""
+    names: dict[str, str] = {}
+    for value in list(stored.values()):
+        if _WEIGHT in value.metadata_props:
+            del stored[value.name]
+            value.name = f"crossflops_weight_{len(names)}"
+            stored[value.name] = value
+            names[value.name] = value.metadata_props[_WEIGHT]
+    return names
 
 
 def input_name(name: str) -> str:

@@ -28,7 +28,7 @@ def with_weights(graph: Graph, names: dict[str, str]) -> Graph:
     """
 
     def renamed(spec: TensorSpec | None) -> TensorSpec | None:
-        if spec is None or spec.name not in names or spec.role == "input":
+        if spec is None or spec.name not in names:
             return spec
         return msgspec.structs.replace(spec, name=names[spec.name])
 
