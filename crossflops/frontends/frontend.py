@@ -166,7 +166,7 @@ class Frontend(Protocol):
         Raises InputError where the framework cannot say, and for what is no loss.
         """
         raise InputError(
-            f"a loss of your own is for models of PyTorch, and this is one of {self.title}",
+            f"a loss of your own is not known yet for models of {self.title}",
             "leave --loss out: the loss is the sum of all float outputs then",
         )
 

@@ -30,15 +30,6 @@ def test_a_model_of_keras():
         crossflops.efficiency(model, ["1x4"], backward="graph", **options)
 
 
-@pytest.mark.jax
-def test_a_function_of_jax():
-    """A closure does not say which of its arrays are trained."""
-    numpy = pytest.importorskip("jax.numpy")
-    weight = numpy.ones((4, 3))
-    message = refused(lambda x: x @ weight, (numpy.ones((1, 4)),))
-    assert "JAX is not counted yet" in message
-
-
 @pytest.mark.sklearn
 def test_a_model_of_scikit_learn():
     """It is trained by an algorithm of its own, not by gradients."""
