@@ -32,6 +32,7 @@ _CUSTOM = "autograd.Function.apply"  # in the key of a call: what runs in a cust
 # The first of the inputs that say how to work, and are stored with a file as weights are.
 _SETTINGS = {"Resize": 1, "Upsample": 1, "Clip": 1, "Pad": 1, "Dropout": 1}
 _FLOATS = ("float", "bfloat", "complex")
+_RECURRENT, _FIRST_STATE = ("LSTM", "GRU", "RNN"), 5
 
 
 class GradientState(NamedTuple):
@@ -493,7 +494,10 @@ class _GradientWalk:
         if isinstance(known.backward, str):
             self._without(key, node, f"{node.op}: {known.backward}")
             return Gradient({})
-        return known.backward(node, frozenset(place for place, _ in wanted), forward)
+        places = frozenset(place for place, _ in wanted)
+        if self._weights.loops_alike and node.op.type in _RECURRENT:
+            places |= {_FIRST_STATE}  # handed back as the states after it
+        return known.backward(node, places, forward)
 
     def _standing(self, key: str, node: Node, wanted: bool) -> TrainingStep:
         """Of what a converter wrote for an operation of its framework, only the forward work."""
@@ -506,8 +510,12 @@ class _GradientWalk:
                 step = step + TrainingStep(forward=known.formula(operation))
             except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
                 return self._without(key, node, str(error))
-        if wanted and node.stands_for:
-            why = f"it stands for {node.stands_for[0].op}, whose backward pass is not known here"
+        rules = [rule(operation.op) for operation in node.stands_for or ()]
+        if all(known is not None and known.backward is no_gradient for known in rules):
+            return step
+        if wanted:
+            stands_for = (node.stands_for or ())[0].op
+            why = f"it stands for {stands_for}, whose backward pass is not known here"
             self._without(key, node, why)
         return step
 

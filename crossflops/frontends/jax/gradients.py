@@ -6,11 +6,8 @@ Sources: jax/_src/ad_checkpoint.py, jax/_src/custom_derivatives.py.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from crossflops.frontends.jax.lowering import Equation
-from crossflops.ir.graph import Checkpoint, Graph, Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Checkpoint, Node
 
 _CHECKPOINTS = ("remat2", "checkpoint")
 _OWN = {
@@ -19,26 +16,6 @@ _OWN = {
 }
 _OWN_PRODUCTS = "in a jax.custom_jvp, whose derivative is code of its own: counted as derived"
 _PRODUCTS = ("MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose")
-
-
-def with_weights(graph: Graph, names: dict[str, str]) -> Graph:
-    """The graph with what is stored called as the model calls it; a transposed weight is one too.
-
-    `names` are the names of parameters by those of stored tensors.
-    """
-
-    def renamed(spec: TensorSpec | None) -> TensorSpec | None:
-        if spec is None or spec.name not in names:
-            return spec
-        return msgspec.structs.replace(spec, name=names[spec.name])
-
-    def placed(node: Node) -> Node:
-        bodies = tuple(with_weights(body, names) for body in node.bodies)
-        return msgspec.structs.replace(
-            node, inputs=tuple(map(renamed, node.inputs)), bodies=bodies
-        )
-
-    return msgspec.structs.replace(graph, nodes=tuple(map(placed, graph.nodes)))
 
 
 def marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:

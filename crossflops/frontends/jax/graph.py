@@ -16,11 +16,12 @@ from crossflops.frontends.converted import (
     known,
     size,
     standing,
+    with_weights,
 )
 from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.jax.converter import ConvertedFunction, input_name, to_onnx
-from crossflops.frontends.jax.gradients import marks, with_weights
+from crossflops.frontends.jax.gradients import marks
 from crossflops.frontends.jax.layers import rows
 from crossflops.frontends.jax.lowering import DOMAIN, Equation
 from crossflops.frontends.jax.model import Pure, pure
