@@ -302,7 +302,9 @@ class _GradientWalk:
         given = self._bound(node, body, values)
         runs = [self._inner(values, node, body, given)]
         if self._weights.loops_alike:
-            return [self._lasting(node, body, values, given, dict(zip(states, ends, strict=False)))]
+            return [
+                self._lasting(node, body, values, given, dict(zip(states, ends, strict=False)))
+            ]
         while states:
             handed = {
                 name: runs[-1].get(end, FIXED) for name, end in zip(states, ends, strict=False)

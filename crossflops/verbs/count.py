@@ -363,13 +363,16 @@ def _towards(native: CountedModel, request: Request) -> CountedModel:
     framework = native.trace.framework if native.trace.calls else ""
     frontend = frontend_named(framework)
     if frontend is None:
-        raise InputError("a loss of your own is for models of PyTorch", "leave --loss out")
+        raise InputError(
+            "a loss of your own is for models, and this is a file", "leave --loss out"
+        )
     loss = function_named(request.loss) if isinstance(request.loss, str) else request.loss
     try:
-        source = request.source(values=False)
-    except ValuesNeededError:
-        source = request.source()
-    reached = frontend.reached(source, loss, request.setting)
+        reached = frontend.reached(request.source(values=False), loss, request.setting)
+    except ValuesNeededError as error:
+        if request.weights == FAKE:
+            raise InputError(f"the loss needs values: {error.message}", error.hint) from None
+        reached = frontend.reached(request.source(), loss, request.setting)
     graph = native.graph
     if len(reached) != len(graph.outputs):
         raise InputError(

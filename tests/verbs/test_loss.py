@@ -101,3 +101,13 @@ def test_a_loss_is_for_training_of_a_model_that_runs(tmp_path):
     path = saved(tmp_path, with_weights(text, "w"))
     with pytest.raises(InputError, match="for models of PyTorch"):
         count(str(path), train=True, loss="math:fsum")
+
+
+def test_a_loss_that_reads_a_value():
+    """Without values PyTorch cannot say what it reads: the model is built again with them."""
+
+    def scaled(result):
+        return result[0].sum() / (1 + abs(result[1].detach().sum().item()))
+
+    step = count(Pair, ["2x3"], train=True, loss=scaled).training
+    assert (step.backward_weight_macs, step.backward_input_macs) == (24, 0)

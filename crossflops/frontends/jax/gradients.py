@@ -11,7 +11,9 @@ from crossflops.ir.graph import Checkpoint, Node
 
 _CHECKPOINTS = ("remat2", "checkpoint")
 _OWN = {
-    "custom_vjp_call": "in a jax.custom_vjp, whose backward is code of its own: counted as derived",
+    "custom_vjp_call": (
+        "in a jax.custom_vjp, whose backward is code of its own: counted as derived"
+    ),
     "while": "JAX has no gradient of a loop whose length depends on data",
 }
 _OWN_PRODUCTS = "in a jax.custom_jvp, whose derivative is code of its own: counted as derived"

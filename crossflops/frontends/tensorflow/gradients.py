@@ -18,6 +18,7 @@ from crossflops.ir.graph import Checkpoint, Graph, Node
 from crossflops.ir.tensor import TensorSpec
 
 _OWN = "in a tf.custom_gradient, whose backward is code of its own: counted as derived"
+_MISSING = "a weight of its layer is not found in the file that tf2onnx wrote"
 _PRODUCTS = ("MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN")
 
 
@@ -38,9 +39,12 @@ def with_gradients(graph: Graph, function: Any, frozen: Any, layers: LayerTable)
     """
     names = _variables(function, layers)
     stored = {op.outputs[0].name for op in frozen.get_operations() if op.type == "Const"}
-    graph = with_weights(graph, names | _written_anew(graph, names, stored, layers))
+    read = {name for name in stored if frozen.get_tensor_by_name(name).consumers()}
+    anew, lost = _written_anew(graph, names, stored, layers)
+    graph = with_weights(graph, names | anew)
+    missing = {names[constant] for constant in names if constant in read} & lost
     own = _with_own_gradients(function.graph)
-    return msgspec.structs.replace(graph, nodes=tuple(_marked(graph.nodes, own)))
+    return msgspec.structs.replace(graph, nodes=tuple(_marked(graph.nodes, own, missing)))
 
 
 def _variables(function: Any, layers: LayerTable) -> dict[str, str]:
@@ -60,8 +64,8 @@ def _variables(function: Any, layers: LayerTable) -> dict[str, str]:
 
 def _written_anew(
     graph: Graph, names: dict[str, str], stored: set[str], layers: LayerTable
-) -> dict[str, str]:
-    """The names of parameters by those of tensors that tf2onnx made of them."""
+) -> tuple[dict[str, str], set[str]]:
+    """The names of parameters by those of tensors that tf2onnx made of them, and what is left."""
     nodes = list(everywhere(graph.nodes))
     present = {spec.name for node in nodes for spec in node.inputs if spec is not None}
     lost = {name for constant, name in names.items() if constant not in present}
@@ -82,7 +86,7 @@ def _written_anew(
         if spec.name not in anew and (alike or parts):
             anew[spec.name] = (alike or parts)[0]
             lost.discard(anew[spec.name])
-    return anew
+    return anew, lost
 
 
 def _unknown(nodes: Iterable[Node], stored: set[str]) -> Iterator[tuple[Node, TensorSpec]]:
@@ -150,15 +154,15 @@ def _between(begin: Iterable[Any], results: Iterable[Any]) -> set[str]:
     return inside
 
 
-def _marked(nodes: Iterable[Node], own: dict[str, int]) -> Iterator[Node]:
+def _marked(nodes: Iterable[Node], own: dict[str, int], missing: set[str]) -> Iterator[Node]:
     for node in nodes:
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=tuple(_marked(body.nodes, own)))
+            msgspec.structs.replace(body, nodes=tuple(_marked(body.nodes, own, missing)))
             for body in node.bodies
         )
         number = own.get(node.call)
         again = Checkpoint(number, "needed") if number else None
         marks = _OWN if number == 0 and node.op.type in _PRODUCTS else ""
-        yield msgspec.structs.replace(
-            node, bodies=bodies, own_backward=marks, checkpoint=again
-        )
+        if any(name.rpartition(".")[0] == node.path for name in missing):
+            marks = _MISSING
+        yield msgspec.structs.replace(node, bodies=bodies, own_backward=marks, checkpoint=again)

@@ -39,7 +39,7 @@ def convolved(eqn):
 
     Padding counts: it lies on the grid of the input's own elements, as far as that is continued.
     """
-    params, (x, kernel) = eqn.params, [variable.aval for variable in eqn.invars]
+    params, kernel = eqn.params, eqn.invars[1].aval
     numbers, result = params["dimension_numbers"], eqn.outvars[0].aval
     batch, features, *places = (result.shape[axis] for axis in numbers.out_spec)
     _, depth, *sizes = (kernel.shape[axis] for axis in numbers.rhs_spec)
@@ -98,6 +98,7 @@ def step_of_jax(model, args, trained):
 
 
 def spec(*shape, dtype="float32"):
+    """An input."""
     return jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
 
 
@@ -184,6 +185,8 @@ class Checkpointed(nnx.Module):
 
 
 def scanned(x):
+    """A recurrent layer, written out."""
+
     def step(state, row):
         state = jnp.tanh(state @ SQUARE + row @ NARROW)
         return state, state
@@ -198,6 +201,7 @@ def layers(x):
 
 
 def summed(x):
+    """Three operands."""
     return jnp.einsum("bi,ij,jk->bk", x, NARROW, SQUARE)
 
 

@@ -79,14 +79,17 @@ def step_of_tensorflow(call, given, trained, trips):
 
 
 def spec(*shape, dtype="float32"):
+    """An input."""
     return tf.TensorSpec(shape, dtype)
 
 
 def sequential(shape, *held):
+    """These layers, one after the other."""
     return keras.Sequential([keras.Input(shape), *held])
 
 
 def perceptron():
+    """Products, a norm and an activation with a gradient of its own."""
     return sequential(
         (4,),
         layers.Dense(5, activation="silu", name="a"),
@@ -97,12 +100,14 @@ def perceptron():
 
 
 def half_frozen():
+    """The layer between the others is frozen."""
     model = perceptron()
     model.get_layer("b").trainable = False
     return model
 
 
 def convolutions():
+    """Strided, depthwise, separable and transposed ones."""
     return sequential(
         (8, 8, 3),
         layers.Conv2D(8, 3, strides=2, padding="same"),
@@ -126,16 +131,19 @@ def in_groups():
 
 
 def attention():
+    """Of a layer with a norm behind it."""
     x = keras.Input((6, 8))
     y = layers.MultiHeadAttention(2, 4)(x, x)
     return keras.Model(x, layers.Dense(3)(layers.LayerNormalization()(x + y)))
 
 
 def recurrent():
+    """Two layers that the converter writes as one node each."""
     return sequential((5, 4), layers.LSTM(3, return_sequences=True), layers.GRU(3))
 
 
 def words():
+    """A table that looks words up."""
     return sequential((6,), layers.Embedding(11, 8), layers.Dense(4), layers.Dense(2))
 
 
@@ -184,6 +192,7 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_what_tensorflow_runs(name):
+    """Forward, and with the gradients, as the graph of tf.GradientTape says."""
     make, given, frozen = MODELS[name]
     model = make()
     if isinstance(model, keras.Model):
