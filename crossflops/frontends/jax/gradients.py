@@ -29,10 +29,12 @@ def marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict
     around = [] if number is None else list(_around(number, equations))
     checkpoints = [place for place in around if equations[place].primitive in _CHECKPOINTS]
     if checkpoints:
-        kind = "needed" if len(checkpoints) == 1 else "unknown"
         saved = any(equations[place].saved for place in around)
-        keeps = "saved" if saved else "results"
-        fields["checkpoint"] = Checkpoint(checkpoints[-1] + 1, kind, keeps)
+        fields["checkpoint"] = Checkpoint(
+            checkpoints[-1] + 1,
+            "needed" if len(checkpoints) == 1 else "unknown",
+            "saved" if saved else "results",
+        )
     for place in around:
         primitive = equations[place].primitive
         if primitive == "stop_gradient":
