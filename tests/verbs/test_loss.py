@@ -103,14 +103,19 @@ def test_a_loss_is_for_training_of_a_model_that_runs(tmp_path):
         count(str(path), train=True, loss="math:fsum")
 
 
-def test_a_loss_that_reads_a_value():
+def test_a_loss_that_reads_a_value(tmp_path, capsys):
     """Without values PyTorch cannot say what it reads: the model is built again with them."""
-
-    def scaled(result):
-        return result[0].sum() / (1 + abs(result[1].detach().sum().item()))
-
-    step = count(Pair, ["2x3"], train=True, loss=scaled).training
-    assert (step.backward_weight_macs, step.backward_input_macs) == (24, 0)
+    file = tmp_path / "heads.py"
+    file.write_text(
+        f"{TWO_HEADS}\n\ndef scaled(result):\n"
+        "    return result['first'].sum() / (1 + result['second'].abs().sum().item())"
+    )
+    given = ["count", f"{file}:Heads", "--input", "2x3", "--train", "--loss", f"{file}:scaled"]
+    assert main([*given, "--json"]) == 0
+    step = json.loads(capsys.readouterr().out)["training"]
+    assert (step["backward_input_macs"], step["backward_weight_macs"]) == (40, 64)
+    assert main([*given, "--weights", "fake"]) == 2
+    assert "the loss reads values" in capsys.readouterr().err
 
 
 def test_a_rate_of_training_for_a_loss():
