@@ -108,7 +108,7 @@ class TrainedWeights:
             return asked
         return asked or (not frozen and (parameter is None or parameter.trainable))
 
-    def of_input(self, spec: TensorSpec) -> "GradientState":
+    def of_input(self, spec: TensorSpec) -> GradientState:
         """Of an input of the model: a parameter, or something that varies."""
         names = {spec.name, spec.name.removeprefix("in_")}  # a converter's, and the argument's
         trained = self._given and real(spec) and self._matching(self._trainable, names)
@@ -130,10 +130,19 @@ class TrainedWeights:
 
 
 class Everything(TrainedWeights):
-    """All parameters are trained, whatever the model says: what a rule of thumb assumes."""
+    """All parameters are trained, whatever the model says: what a rule of thumb assumes.
 
-    def __init__(self, trace: Trace) -> None:
+    Of its inputs those that `exact` says.
+    """
+
+    def __init__(self, trace: Trace, exact: Steps | None = None) -> None:
         super().__init__(trace, (), ("*",))
+        self._updated = {spec.name for spec in exact.updated} if exact else set()
+
+    def of_input(self, spec: TensorSpec) -> GradientState:
+        """Of an input of the model: a parameter where the exact step has it so."""
+        trained = spec.name in self._updated
+        return GradientState(trained, varying=not trained)
 
 
 def steps(graph: Graph, weights: TrainedWeights, *, cuts: bool = True) -> Steps:
@@ -601,8 +610,9 @@ def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifferenc
     gradient even so, such as the input of the first layer. Then what is cut, then what is frozen,
     then what is run again.
     """
-    ideal = total(steps(graph, Everything(trace), cuts=False))
-    reached = total(steps(graph, Everything(trace)))
+    everything = Everything(trace, exact)
+    ideal = total(steps(graph, everything, cuts=False))
+    reached = total(steps(graph, everything))
     asked = total(exact)
     again = sum(exact.checkpointed.values(), ZERO).macs
     by_cause = {

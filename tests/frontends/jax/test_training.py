@@ -267,6 +267,8 @@ def test_parameters_that_are_an_argument():
         step = report.training
         assert (step.backward_input_macs, step.backward_weight_macs) == (inputs, weights)
         assert step.optimizer.parameters == size
+        causes = {row.cause: row.macs for row in step.differences}
+        assert causes["backward.first-layer"] == (-30 if pattern == "0" else -100)
 
 
 def test_a_loss_of_some_outputs():
